@@ -1,0 +1,65 @@
+"""What an algorithm is, and what the front door must know to run one.
+
+An algorithm is two pure functions. ``init(key, model, *data)`` gives a state, ``step(key, state, model, *data)`` gives the next
+state and what is worth recording. Model and data are arguments, never closed over and never part of the state: they can be sharded, a
+second fit of the same shapes compiles nothing, and a checkpoint holds no data. Both functions are module-level (or made once per set of
+options by a cached builder), so that their identity can key the compile cache.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["Algorithm", "Method", "Outcome"]
+
+
+class Algorithm(NamedTuple):
+    """A pair of pure functions that the driver compiles, vmaps over chains or restarts, and repeats.
+
+    Attributes:
+        init: ``init(key, model, *data) -> state``.
+        step: ``step(key, state, model, *data) -> (state, info)``; ``info`` is a NamedTuple of scalars that always has ``objective``, in
+            nats: the bound, the log likelihood or the log posterior for an ascent, the log joint for a sampler.
+    """
+
+    init: Callable
+    step: Callable
+
+
+class Outcome(NamedTuple):
+    """What a method concludes from its final state (or its draws), before names of dims are attached.
+
+    Attributes:
+        posterior: site name to draws, with leading dims (chain, draw).
+        variational: name to array: the parameters of q or the point estimate, without chain or draw dims.
+        sample_stats: name to array with leading dims (chain, draw).
+        attrs: further root attributes (str, int, float).
+        warnings: sentences for the user, issued by the front door as warnings.
+    """
+
+    posterior: Mapping[str, Any]
+    variational: Mapping[str, Any]
+    sample_stats: Mapping[str, Any]
+    attrs: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+class Method(NamedTuple):
+    """One way to fit one model, as the front door sees it.
+
+    Attributes:
+        kind: ``"ascent"`` (an objective that must not fall), ``"stochastic"`` (a noisy objective) or ``"sampling"`` (chains of draws).
+        options: the options a caller may pass to ``fit``, with their defaults.
+        strategies: the strings that ``init`` may be.
+        build: ``build(init=strategy, **options) -> Algorithm``, cached, so that equal options give the same functions.
+        conclude: ascent: ``conclude(key, state, model, data, num_samples) -> Outcome``; sampling: ``conclude(key, draws, model, data)``.
+        position: sampling only: ``position(state) -> pytree``, what is kept of a draw.
+        start: ``start(key, variables, model, *data) -> state``, a state from given variables (``init`` a dict or a former tree).
+    """
+
+    kind: str
+    options: Mapping[str, Any]
+    strategies: tuple[str, ...]
+    build: Callable
+    conclude: Callable
+    position: Callable | None = None
+    start: Callable | None = None

@@ -1,0 +1,135 @@
+r"""Priors of mixture weights: Dirichlet-multinomial allocation and truncated stick-breaking, each one class with the same interface.
+
+* `DirichletAllocation`: :math:`\pi \sim \mathrm{Dirichlet}(\alpha/K, \dots, \alpha/K)`. The finite mixture; as K grows it tends to the Dirichlet
+  process (Yu 2006, section 3.3.3). The components are exchangeable.
+* `StickBreaking`: :math:`V_j \sim \mathrm{Beta}(1, \alpha)` for j < K, :math:`V_K = 1`, :math:`\pi_j = V_j \prod_{l<j}(1 - V_l)`, the truncated Dirichlet
+  process (Yu 2006, section 3.3.2). The components are not exchangeable: earlier sticks are longer.
+
+Correction: the thesis's updates (3.12)-(3.15) give the last stick a Beta factor although :math:`V_K = 1` is fixed, so its weights sum to less than
+one. That is a different model; ``free_last_stick=True`` is it, kept to reproduce the published tables. At concentrations large against
+K it spreads the rows over many components where the model as defined puts them all on the last stick.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import betaln, digamma, gammaln
+
+__all__ = ["DirichletAllocation", "StickBreaking", "log_stick_weights"]
+
+
+class DirichletAllocation(NamedTuple):
+    """Symmetric Dirichlet weights with total concentration ``concentration`` over ``num_components`` components."""
+
+    num_components: int
+    site: str = "weights"
+
+    def sample(self, concentration: Array) -> Array:
+        """The prior as a NumPyro statement; returns the log weights, shape (num_components,)."""
+        share = concentration / self.num_components
+        return jnp.log(numpyro.sample("weights", dist.Dirichlet(share * jnp.ones(self.num_components))))
+
+    def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
+        """Distribution of the weights given rows per component, shape (num_components,), counted or expected (Yu 2006, 2.2.2)."""
+        return dist.Dirichlet(concentration / self.num_components + counts)
+
+    def log_weights(self, values: Mapping[str, Array]) -> Array:
+        """Log weights, from values of this prior's site."""
+        return jnp.log(values["weights"])
+
+    def expected_log_weights(self, q: dist.Distribution) -> Array:
+        """E[log weights] under a `posterior`."""
+        return digamma(q.concentration) - digamma(jnp.sum(q.concentration, axis=-1, keepdims=True))
+
+    def expected_weights(self, q: dist.Distribution) -> Array:
+        """E[weights] under a `posterior`."""
+        return q.concentration / jnp.sum(q.concentration, axis=-1, keepdims=True)
+
+    def log_normaliser(self, q: dist.Distribution) -> Array:
+        """Log of the integral of the Dirichlet kernel of a `posterior`."""
+        return jnp.sum(gammaln(q.concentration)) - gammaln(jnp.sum(q.concentration))
+
+    def prior_log_normaliser(self, concentration: Array) -> Array:
+        """Log of the integral of the prior's kernel at a given concentration."""
+        return self.num_components * gammaln(concentration / self.num_components) - gammaln(concentration)
+
+    def variables(self, q: dist.Distribution) -> dict[str, Array]:
+        """The parameters of a `posterior` under the names they have in a fit."""
+        return {"weights_concentration": q.concentration}
+
+
+class StickBreaking(NamedTuple):
+    """Stick-breaking weights truncated at ``num_components``; the last stick is 1 unless ``free_last_stick``."""
+
+    num_components: int
+    free_last_stick: bool = False
+    site: str = "stick_fractions"
+
+    @property
+    def num_sticks(self) -> int:
+        """Number of random sticks."""
+        return self.num_components if self.free_last_stick else self.num_components - 1
+
+    def sample(self, concentration: Array) -> Array:
+        """The prior as NumPyro statements; returns the log weights, shape (num_components,)."""
+        with numpyro.plate("sticks", self.num_sticks):
+            fractions = numpyro.sample("stick_fractions", dist.Beta(1.0, concentration))
+        log_weights = self.log_weights({"stick_fractions": fractions})
+        numpyro.deterministic("weights", jnp.exp(log_weights))
+        return log_weights
+
+    def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
+        """Distribution of the sticks given rows per component: Beta(1 + N_j, concentration + sum of N_l over l > j)  (3.12)."""
+        longer = jnp.cumsum(counts[::-1])[::-1]  # sum over l >= j
+        tail = jnp.append(longer[1:], 0.0)
+        return dist.Beta(1.0 + counts[: self.num_sticks], concentration + tail[: self.num_sticks])
+
+    def log_weights(self, values: Mapping[str, Array]) -> Array:
+        """Log weights, from values of this prior's site."""
+        return log_stick_weights(values["stick_fractions"], self.num_components)
+
+    def expected_log_weights(self, q: dist.Distribution) -> Array:
+        """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed)."""
+        total = digamma(q.concentration1 + q.concentration0)
+        return _cumulate(digamma(q.concentration1) - total, digamma(q.concentration0) - total, self.num_components)
+
+    def expected_weights(self, q: dist.Distribution) -> Array:
+        """E[weights] under a `posterior`: the mean of a generalised Dirichlet  (3.21)."""
+        total = jnp.log(q.concentration1 + q.concentration0)
+        return jnp.exp(_cumulate(jnp.log(q.concentration1) - total, jnp.log(q.concentration0) - total, self.num_components))
+
+    def log_normaliser(self, q: dist.Distribution) -> Array:
+        """Log of the integral of the kernels of a `posterior`."""
+        return jnp.sum(betaln(q.concentration1, q.concentration0))
+
+    def variables(self, q: dist.Distribution) -> dict[str, Array]:
+        """The parameters of a `posterior` under the names they have in a fit."""
+        return {
+            "stick_fractions_concentration1": q.concentration1,
+            "stick_fractions_concentration0": q.concentration0,
+        }
+
+
+def log_stick_weights(stick_fractions: Array, num_components: int) -> Array:
+    """Log weights ``log V_j + sum_{l<j} log(1 - V_l)``, with V = 1 for a component past the last stick.
+
+    Args:
+        stick_fractions: shape (num_components - 1,), or (num_components,) if the last stick is free; each in (0, 1).
+        num_components: the truncation.
+    """
+    tiny = jnp.finfo(stick_fractions.dtype).tiny  # a fraction that rounds to 0 or 1 must not make a weight NaN
+    log_taken = jnp.log(jnp.maximum(stick_fractions, tiny))
+    log_left = jnp.log(jnp.maximum(1.0 - stick_fractions, tiny))
+    return _cumulate(log_taken, log_left, num_components)
+
+
+def _cumulate(log_taken: Array, log_left: Array, num_components: int) -> Array:
+    """Per component, the log of its own stick plus the logs of what earlier sticks left."""
+    start = jnp.zeros(1, log_taken.dtype)
+    before = jnp.concatenate([start, jnp.cumsum(log_left)])[:num_components]
+    own = jnp.concatenate([log_taken, start])[:num_components]
+    return before + own

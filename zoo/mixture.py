@@ -1,0 +1,201 @@
+r"""Finite and Dirichlet-process mixtures.
+
+Generative process, in the letters of Yu (2006, chapters 2 and 3)::
+
+    alpha       given, or ~ Gamma(a, b)
+    pi          ~ Dirichlet(alpha/K, ..., alpha/K)                     weight_prior="dirichlet"
+    V_j         ~ Beta(1, alpha), j < K;  V_K = 1                      weight_prior="stick_breaking"
+    pi_j        = V_j (1 - V_1) ... (1 - V_{j-1})
+    theta_k     ~ the conjugate prior of the components, k = 1..K      (Gaussian: Lambda_k ~ Wishart(W0, nu0), mu_k ~ N(m0, (beta0 Lambda_k)^-1))
+    c_i         ~ Categorical(pi), i = 1..N
+    x_i         ~ p(x | theta_{c_i})
+
+======================  ===================  ==================  ============================================
+letter                  site                 shape               support
+======================  ===================  ==================  ============================================
+alpha                   ``concentration``    ()                  positive; a site only with a Gamma prior
+V                       ``stick_fractions``  (K - 1,)            (0, 1); only with ``"stick_breaking"``
+pi                      ``weights``          (K,)                simplex
+Lambda_k                ``precisions``       (K, D, D)           positive definite
+Lambda_k^-1             ``covariances``      (K, D, D)           deterministic
+mu_k                    ``locs``             (K, D)              real
+c_i                     ``assignments``      (N,)                0..K-1; summed out unless ``explicit``
+x_i                     ``x``                (N, D)              data
+======================  ===================  ==================  ============================================
+
+Symmetries: the posterior does not change when labels are permuted (exactly so for Dirichlet weights; stick-breaking weights prefer some orders).
+
+Departures from the source. The last stick is fixed at 1, as the text defines it and the printed updates (3.12)-(3.15) do not;
+``free_last_stick=True`` is the printed version. Its weights sum to less than one, so each row carries the factor :math:`\sum_k \pi_k` and the model
+has no normalised prior: it exists to reproduce Table 3.1. The Wishart needs nu0 > D - 1.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.conjugate import GaussianWishart
+from zoo.dirichlet_process import DirichletAllocation, StickBreaking
+from zoo.model import Assumptions, Model, static
+from zoo.validation import as_matrix, check_rows
+
+__all__ = ["Mixture"]
+
+WEIGHT_PRIORS = ("dirichlet", "stick_breaking")
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture(Model):
+    """A mixture of exponential families with Dirichlet or (truncated) Dirichlet-process weights.
+
+    Attributes:
+        components: the conjugate prior of a component's parameters, such as `zoo.conjugate.GaussianWishart`; None: read off the data.
+        num_components: K, the number of components or the truncation of the Dirichlet process.
+        concentration: alpha > 0, or a ``numpyro.distributions.Gamma`` as its prior. With Dirichlet weights each component gets alpha / K.
+        weight_prior: ``"dirichlet"`` (Dirichlet-multinomial allocation; the finite mixture) or ``"stick_breaking"`` (truncated Dirichlet process).
+        free_last_stick: the thesis's literal stick-breaking updates, whose weights sum to less than one; for comparison only.
+
+    Example:
+        >>> import numpy as np, zoo
+        >>> model = zoo.Mixture.from_data(np.random.default_rng(0).normal(size=(50, 2)), num_components=3)
+        >>> model.components.loc.shape
+        (2,)
+    """
+
+    components: Assumptions | None = None
+    num_components: int = static(default=20)
+    concentration: Array | dist.Distribution = 1.0
+    weight_prior: str = static(default="dirichlet")
+    free_last_stick: bool = static(default=False)
+
+    dims = {
+        "concentration": (),
+        "stick_fractions": ("stick",),
+        "weights": ("component",),
+        "precisions": ("component", "feature", "feature_2"),
+        "covariances": ("component", "feature", "feature_2"),
+        "locs": ("component", "feature"),
+        "assignments": ("observation",),
+        "responsibilities": ("observation", "component"),
+        "num_occupied": (),
+        "x": ("observation", "feature"),
+    }
+    symmetries = ("labels",)
+    methods = ("vb", "gibbs", "nuts", "hmc", "svi")
+
+    def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
+        """The program: with ``x`` of shape (num_observations, num_features) it conditions, without it draws ``num_observations`` rows."""
+        num_rows = self._num_rows(x, num_observations)
+        concentration = self.concentration
+        if self.has_random_concentration:
+            concentration = numpyro.sample("concentration", self.concentration)
+        log_weights = self.weights.sample(concentration)
+        with numpyro.plate("components", self.num_components):
+            parameters = self.components.sample()
+            for name, value in self.components.deterministics(parameters).items():
+                numpyro.deterministic(name, value)
+        if self.free_last_stick:  # what the printed updates imply: labels are not renormalised
+            numpyro.factor("stick_mass", num_rows * jax.nn.logsumexp(log_weights))
+        labels = dist.Categorical(logits=log_weights)
+        with numpyro.plate("observations", num_rows):
+            if x is None or self.draw_locals:
+                assignments = numpyro.sample("assignments", labels, infer={"enumerate": "parallel"})
+                return numpyro.sample("x", self.components.likelihood_of(parameters, assignments), obs=x)
+            return numpyro.sample("x", dist.MixtureSameFamily(labels, self.components.likelihood(parameters)), obs=x)
+
+    @classmethod
+    def from_data(cls, x: Any, **overrides: Any) -> Self:  # noqa: ANN401
+        """The model with the default Gaussian-Wishart prior for these data (`GaussianWishart.from_data`); ``overrides`` are fields."""
+        if overrides.get("components") is None:
+            overrides["components"] = GaussianWishart.from_data(x)
+        return cls(**overrides)
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+        if self.components is not None and not hasattr(self.components, "log_evidence"):
+            raise TypeError(f"components must be a prior from zoo.conjugate; got {type(self.components).__name__}")
+        if not isinstance(self.num_components, int | np.integer) or self.num_components < 1:
+            raise ValueError(f"num_components must be a whole number of at least 1; got {self.num_components!r}")
+        if self.weight_prior not in WEIGHT_PRIORS:
+            raise ValueError(f"weight_prior must be one of {', '.join(WEIGHT_PRIORS)}; got {self.weight_prior!r}")
+        if self.free_last_stick and self.weight_prior != "stick_breaking":
+            raise ValueError('free_last_stick goes with weight_prior="stick_breaking" only')
+        if self.has_random_concentration:
+            if not isinstance(self.concentration, dist.Gamma):
+                raise ValueError(f"the prior of the concentration must be a Gamma; got {type(self.concentration).__name__}")
+            if min(self.concentration.concentration, self.concentration.rate) <= 0:
+                raise ValueError("the Gamma prior of the concentration needs a positive concentration and rate")
+        elif self.concentration.shape != () or not 0 < self.concentration < np.inf:
+            raise ValueError(f"concentration must be a positive number or a Gamma distribution; got {self.concentration}")
+
+    def check(self, x: np.ndarray) -> None:
+        """Raise ValueError if ``x`` does not suit the model; warn if the truncation is too short for the concentration."""
+        x = as_matrix(x)
+        check_rows(x, 2, "a mixture of one row has nothing to cluster")
+        self.components.check(x)
+        if self.weight_prior == "stick_breaking" and not self.free_last_stick and self.leftover_stick_mass > 0.01:
+            warnings.warn(
+                f"the truncation is too short for the concentration: before the data the last of {self.num_components} sticks is expected to hold "
+                f"{self.leftover_stick_mass:.0%} of the mass, and rows will gather there; raise num_components or lower concentration",
+                stacklevel=2,
+            )
+
+    @property
+    def prior(self) -> str:
+        """``"proper"``, except with ``free_last_stick``, whose weights sum to less than one."""
+        return "unnormalised" if self.free_last_stick else "proper"
+
+    @property
+    def has_random_concentration(self) -> bool:
+        """Whether the concentration has a prior (and so is a site of the program)."""
+        return isinstance(self.concentration, dist.Distribution)
+
+    @property
+    def expected_concentration(self) -> Array:
+        """The concentration, or its prior mean."""
+        return self.concentration.mean if self.has_random_concentration else self.concentration
+
+    @property
+    def leftover_stick_mass(self) -> float:
+        """Prior expectation of the last stick's weight at the (expected) concentration: (alpha / (1 + alpha))^(K - 1)."""
+        alpha = float(self.expected_concentration)
+        return (alpha / (1.0 + alpha)) ** (self.num_components - 1)
+
+    @property
+    def weights(self) -> DirichletAllocation | StickBreaking:
+        """The prior of the weights (one component has no sticks: its weight is 1 under either prior)."""
+        if self.weight_prior == "dirichlet" or self.num_components == 1:
+            return DirichletAllocation(self.num_components)
+        return StickBreaking(self.num_components, self.free_last_stick)
+
+    def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
+        """``log pi_k + log p(x_i | theta_k)`` at given values of the sites, shape (num_observations, num_components)."""
+        coefficients = self.components.coefficients(values)
+        return self.components.features(x) @ coefficients.T + self.weights.log_weights(values)
+
+    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Log density of each row at given values of the sites, labels summed out, in nats, shape (num_observations,)."""
+        return jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
+
+    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
+        """The summed-out labels given everything else: ``{"assignments": Categorical}`` of batch shape (num_observations,)."""
+        return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
+
+    def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
+        if x is not None:
+            return x.shape[0]
+        if self.prior != "proper":
+            raise ValueError("free_last_stick=True defines no prior to draw from: its weights sum to less than one")
+        if self.components is None:
+            raise ValueError("components is not set: give a prior from zoo.conjugate, or make the model with Mixture.from_data(x)")
+        if num_observations is None:
+            raise ValueError("give x to condition on, or num_observations to draw")
+        return num_observations

@@ -1,0 +1,142 @@
+"""What every model of the zoo is: a frozen dataclass that is a JAX pytree and a NumPyro program.
+
+A field is either a *hyperparameter* (an array, a NumPyro distribution as a hyperprior, or another `Assumptions`), which travels through
+``jit`` and ``vmap`` as a pytree leaf, or *static* (a size, a name, a switch; declared with `static`), which is part of the program's
+identity. Values are checked once, when a person makes the object; when JAX rebuilds it from leaves the constructor is not run, so a check
+never sees a tracer.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+from numpyro.distributions import Distribution
+
+__all__ = ["Assumptions", "Model", "static"]
+
+
+def static(default: Any = dataclasses.MISSING, **keywords: Any) -> Any:  # noqa: ANN401  (as dataclasses.field)
+    """A dataclass field that is part of the program (an int, a string, a boolean, None, or a tuple of these), not a pytree leaf."""
+    return dataclasses.field(default=default, metadata={"static": True}, **keywords)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Assumptions:
+    """A frozen dataclass of hyperparameters, registered as a pytree; equality and hash are identity.
+
+    Subclasses are decorated with ``@dataclass(frozen=True, eq=False)`` and may define `validate`.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Register the subclass; its fields are read when it is first flattened, after the dataclass decorator has run."""
+        jax.tree_util.register_pytree_with_keys(
+            cls, cls._flatten_with_keys, cls._unflatten, flatten_func=cls._flatten
+        )
+
+    def __post_init__(self) -> None:
+        """Store hyperparameters as float64 NumPy arrays and validate them."""
+        for name in self.leaf_names():
+            object.__setattr__(self, name, _as_leaf(name, getattr(self, name)))
+        self.validate()
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+
+    @classmethod
+    def leaf_names(cls) -> tuple[str, ...]:
+        """Names of the hyperparameters: the fields that are pytree leaves (or subtrees)."""
+        return tuple(f.name for f in dataclasses.fields(cls) if not f.metadata.get("static"))
+
+    @classmethod
+    def static_names(cls) -> tuple[str, ...]:
+        """Names of the static fields."""
+        return tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("static"))
+
+    def replaced(self, **fields: Any) -> Self:  # noqa: ANN401
+        """A copy with some fields replaced and nothing checked: for values that were computed (posteriors) or traced."""
+        new = copy.copy(self)
+        for name, value in fields.items():
+            if name not in {f.name for f in dataclasses.fields(self)}:
+                raise TypeError(f"{type(self).__name__} has no field {name!r}")
+            object.__setattr__(new, name, value)
+        return new
+
+    def _flatten(self) -> tuple[tuple, tuple]:
+        return tuple(getattr(self, n) for n in self.leaf_names()), tuple(getattr(self, n) for n in self.static_names())
+
+    def _flatten_with_keys(self) -> tuple[tuple, tuple]:
+        leaves, fixed = self._flatten()
+        return tuple(zip(map(jax.tree_util.GetAttrKey, self.leaf_names()), leaves, strict=True)), fixed
+
+    @classmethod
+    def _unflatten(cls, fixed: tuple, leaves: tuple) -> Self:
+        new = object.__new__(cls)
+        for names, values in ((cls.leaf_names(), leaves), (cls.static_names(), fixed)):
+            for name, value in zip(names, values, strict=True):
+                object.__setattr__(new, name, value)
+        return new
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Model(Assumptions):
+    """A model: call it as a NumPyro program.
+
+    ``model(*data)`` conditions on data, local latents that can be integrated exactly summed out; ``model(num_observations=n)`` draws from the
+    prior predictive with them drawn; ``model.explicit`` is the same model with them drawn in both cases.
+
+    Class attributes, all plain literals so that the command line can read them without importing anything:
+        dims: variable name to the names of its dims, rows first; a name that repeats by view is written once with a star.
+        symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
+        methods: the ways to fit it; the first is what ``method="auto"`` means.
+    """
+
+    dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    symmetries: ClassVar[tuple[str, ...]] = ()
+    methods: ClassVar[tuple[str, ...]] = ()
+
+    draw_locals: bool = static(default=False, init=False, repr=False)
+
+    def __call__(self, *data: Any, num_observations: int | None = None) -> Any:  # noqa: ANN401
+        """The NumPyro program; each model writes its own."""
+        raise TypeError(f"{type(self).__name__} defines no program")
+
+    @property
+    def explicit(self) -> Self:
+        """The same model with its local latents drawn instead of summed out."""
+        return self.replaced(draw_locals=True)
+
+    @property
+    def prior(self) -> str:
+        """``"proper"``, ``"unnormalised"`` (a factor multiplies it) or ``"improper"``."""
+        return "proper"
+
+    @classmethod
+    def from_data(cls, *data: Any, **overrides: Any) -> Self:  # noqa: ANN401
+        """The model with its sizes read off the data and its data-dependent defaults filled in; ``overrides`` are fields."""
+        return cls(**overrides)
+
+    def filled(self, *data: Any) -> Self:  # noqa: ANN401
+        """The model itself if no field is None, else the model with those fields filled by `from_data`."""
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        if all(value is not None for value in given.values()):
+            return self
+        return self.from_data(*data, **{name: value for name, value in given.items() if value is not None})
+
+    def check(self, *data: Any) -> None:  # noqa: ANN401
+        """Raise ValueError if the (numeric) data do not suit the model: called before anything is compiled."""
+
+
+def _as_leaf(name: str, value: Any) -> Any:  # noqa: ANN401
+    """A hyperparameter as it is stored: arrays in float64; distributions with their parameters so; assumptions and None as they are."""
+    if value is None or isinstance(value, Assumptions):
+        return value
+    if isinstance(value, Distribution):
+        return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, an array or a NumPyro distribution; got {type(value).__name__} {value!r}") from None
+

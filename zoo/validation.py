@@ -1,0 +1,58 @@
+"""Checks of data at the public door: what was expected, what came, and in which row and column."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["as_matrix", "check_finite", "check_not_constant", "check_rows"]
+
+
+def as_matrix(x: Any, name: str = "x") -> np.ndarray:  # noqa: ANN401  (whatever a caller passes)
+    """The data as a float64 array of shape (num_observations, num_features).
+
+    Raises:
+        TypeError: a column holds text or other things that are not numbers.
+        ValueError: not two-dimensional, or without columns.
+    """
+    columns = getattr(x, "columns", None)
+    if columns is not None:
+        for column, kind in zip(columns, x.dtypes, strict=True):
+            if getattr(kind, "kind", "O") not in "biuf":
+                raise TypeError(f"column {column!r} of {name} is not numeric: its type is {kind}")
+        array = x.to_numpy(dtype=np.float64)
+    else:
+        array = np.asarray(x)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"{name} must be numeric; got an array of type {array.dtype}")
+        array = array.astype(np.float64)
+    if array.ndim != 2:
+        hint = "; for one feature use x[:, None]" if array.ndim == 1 else ""
+        raise ValueError(f"{name} must have shape (num_observations, num_features); got {array.shape}{hint}")
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} has no columns")
+    return array
+
+
+def check_finite(x: np.ndarray, name: str = "x") -> None:
+    """Raise ValueError naming the first row and column that is NaN or infinite."""
+    bad = ~np.isfinite(x)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        value = x[row, column]
+        raise ValueError(
+            f"{name} must be finite, because this model cannot miss cells; "
+            f"row {row}, column {column} is {value} ({bad.sum()} such cells in all)"
+        )
+
+
+def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
+    """Raise ValueError if there are fewer rows than ``at_least``."""
+    if x.shape[0] < at_least:
+        raise ValueError(f"{name} must have at least {at_least} rows ({why}); got {x.shape[0]}")
+
+
+def check_not_constant(x: np.ndarray, name: str = "x") -> None:
+    """Raise ValueError naming the first column whose values are all equal."""
+    constant = np.flatnonzero(np.ptp(x, axis=0) == 0)
+    if constant.size:
+        raise ValueError(f"column {constant[0]} of {name} is constant ({x[0, constant[0]]}): it has no variance; leave it out")
