@@ -7,6 +7,7 @@ options by a cached builder), so that their identity can key the compile cache.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 __all__ = ["Algorithm", "Method", "Outcome"]
@@ -33,14 +34,12 @@ class Outcome(NamedTuple):
         variational: name to array: the parameters of q or the point estimate, without chain or draw dims.
         sample_stats: name to array with leading dims (chain, draw).
         attrs: further root attributes (str, int, float).
-        warnings: sentences for the user, issued by the front door as warnings.
     """
 
     posterior: Mapping[str, Any]
-    variational: Mapping[str, Any]
-    sample_stats: Mapping[str, Any]
-    attrs: Mapping[str, Any]
-    warnings: tuple[str, ...] = ()
+    variational: Mapping[str, Any] = MappingProxyType({})
+    sample_stats: Mapping[str, Any] = MappingProxyType({})
+    attrs: Mapping[str, Any] = MappingProxyType({})
 
 
 class Method(NamedTuple):
@@ -49,17 +48,18 @@ class Method(NamedTuple):
     Attributes:
         kind: ``"ascent"`` (an objective that must not fall), ``"stochastic"`` (a noisy objective) or ``"sampling"`` (chains of draws).
         options: the options a caller may pass to ``fit``, with their defaults.
-        strategies: the strings that ``init`` may be.
+        strategies: the strings that ``init`` may be; the first is the default.
         build: ``build(init=strategy, **options) -> Algorithm``, cached, so that equal options give the same functions.
-        conclude: ascent: ``conclude(key, state, model, data, num_samples) -> Outcome``; sampling: ``conclude(key, draws, model, data)``.
-        position: sampling only: ``position(state) -> pytree``, what is kept of a draw.
         start: ``start(key, variables, model, *data) -> state``, a state from given variables (``init`` a dict or a former tree).
+        conclude: ascent: ``conclude(key, state, model, data, num_samples, keep_rows) -> Outcome``;
+            sampling: ``conclude(key, draws, model, data, keep_rows) -> Outcome``.
+        position: sampling only: ``position(keep_rows)`` gives a function of the state, cached; what it returns is kept of a draw.
     """
 
     kind: str
     options: Mapping[str, Any]
     strategies: tuple[str, ...]
     build: Callable
+    start: Callable
     conclude: Callable
     position: Callable | None = None
-    start: Callable | None = None

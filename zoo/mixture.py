@@ -176,6 +176,11 @@ class Mixture(Model):
             return DirichletAllocation(self.num_components)
         return StickBreaking(self.num_components, self.free_last_stick)
 
+    @property
+    def label_type(self) -> np.dtype:
+        """The smallest integer type that holds a label: what draws of assignments are stored in."""
+        return np.min_scalar_type(self.num_components - 1)
+
     def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
         """``log pi_k + log p(x_i | theta_k)`` at given values of the sites, shape (num_observations, num_components)."""
         coefficients = self.components.coefficients(values)

@@ -1,0 +1,130 @@
+"""Long runs survive: the state of a run in one file, replaced atomically, and a fingerprint that says which run it belongs to.
+
+The file is a ``.npz`` without pickle. It holds the leaves of the driver's state in flatten order, the draws and traces so far, and a fingerprint
+(model class, fields and data by SHA-256, options, versions). The structure of the state is never read from the file: it comes from the
+algorithm's own ``init``, so a file cannot make the program build anything but arrays.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["Checkpoint", "check_writable", "fingerprint"]
+
+SECONDS_BETWEEN_SAVES = 5.0
+
+
+def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:  # noqa: ANN401
+    """What a run is, as short strings by aspect; two runs are the same run if all aspects agree.
+
+    Args:
+        model: the (filled) model; its class, its static fields and its hyperparameters count.
+        data: the arrays it is fitted to.
+        **settings: anything else that determines the answer (options, seed, versions, devices), JSON-like.
+    """
+    leaves, structure = jax.tree.flatten(model)
+    aspects = {"model": _sha(str(structure), *leaves), "data": _sha(*jax.tree.leaves(data))}
+    return aspects | {name: json.dumps(value, sort_keys=True, default=str) for name, value in settings.items()}
+
+
+def check_writable(path: str | os.PathLike) -> None:
+    """Raise ValueError before a run if a file cannot be written at ``path`` after it."""
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"cannot write {path}: it is a folder")
+    if not path.parent.is_dir():
+        raise ValueError(f"cannot write {path}: the folder {path.parent} does not exist")
+    target = path if path.exists() else path.parent
+    if not os.access(target, os.W_OK) or not os.access(path.parent, os.W_OK):
+        raise ValueError(f"cannot write {path}: no permission")
+
+
+class Checkpoint:
+    """Where the driver saves and resumes; with ``path=None`` it does neither."""
+
+    def __init__(self, path: str | os.PathLike | None, aspects: Mapping[str, str]) -> None:
+        """Remember the path and the fingerprint; nothing is read or written yet."""
+        self.path = None if path is None else Path(path)
+        self.aspects = dict(aspects)
+        self._saved_at = time.monotonic()
+
+    def load(self, template: Any) -> tuple[Any, dict[str, np.ndarray]] | None:  # noqa: ANN401
+        """The saved state, shaped like ``template``, and the saved arrays; None if there is no file yet.
+
+        Raises:
+            ValueError: the file is damaged, is no checkpoint, or belongs to another run (the message says what differs).
+        """
+        if self.path is None or not self.path.exists():
+            return None
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                stored = {name: file[name] for name in file.files}
+            saved = json.loads(str(stored.pop("fingerprint")))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{self.path} is not a checkpoint of this library, or is damaged ({error}); remove it or name another") from None
+        differs = sorted(name for name in self.aspects.keys() | saved.keys() if self.aspects.get(name) != saved.get(name))
+        if differs:
+            details = "; ".join(f"{name}: {_short(saved.get(name))} there, {_short(self.aspects.get(name))} now" for name in differs)
+            raise ValueError(f"the checkpoint {self.path} belongs to another run; what differs: {details}")
+        leaves, structure = jax.tree.flatten(template)
+        restored = [_from_file(stored.pop(f"state_{i}"), leaf) for i, leaf in enumerate(leaves)]
+        return jax.tree.unflatten(structure, restored), stored
+
+    def is_due(self) -> bool:
+        """Whether the last save is long enough ago."""
+        return self.path is not None and time.monotonic() - self._saved_at >= SECONDS_BETWEEN_SAVES
+
+    def save(self, state: Any, arrays: Mapping[str, np.ndarray]) -> None:  # noqa: ANN401
+        """Write state and arrays to a new file in the same folder, then rename it over the old one."""
+        if self.path is None:
+            return
+        leaves = {f"state_{i}": _to_file(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, fingerprint=np.asarray(json.dumps(self.aspects)), **leaves, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, self.path)
+        except BaseException:
+            os.unlink(name)
+            raise
+        self._saved_at = time.monotonic()
+
+
+def _is_key(leaf: Any) -> bool:  # noqa: ANN401
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _to_file(leaf: Any) -> np.ndarray:  # noqa: ANN401
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _from_file(array: np.ndarray, leaf: Any) -> Any:  # noqa: ANN401
+    return jax.random.wrap_key_data(jnp.asarray(array)) if _is_key(leaf) else jnp.asarray(array, dtype=leaf.dtype)
+
+
+def _sha(*items: Any) -> str:  # noqa: ANN401
+    digest = hashlib.sha256()
+    for item in items:
+        if isinstance(item, str):
+            digest.update(item.encode())
+        else:
+            array = np.ascontiguousarray(item)
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(array)
+    return digest.hexdigest()
+
+
+def _short(value: str | None) -> str:
+    return "nothing" if value is None else value if len(value) <= 60 else value[:12] + "..."

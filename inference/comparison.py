@@ -1,0 +1,157 @@
+r"""How well fits predict: leave-one-out by Pareto-smoothed importance sampling, and held-out data.
+
+:math:`\mathrm{elpd}_{loo} = \sum_n \log p(x_n | x_{-n})` is estimated from the pointwise log likelihood of the draws (Vehtari, Gelman and Gabry
+2017, "Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC"), local latents integrated out: the row's label is
+predicted, not known. Where the Pareto shape k of a row is above the threshold, leaving that row out changes the posterior too much for the estimate
+to be trusted; such rows are counted.
+"""
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from arviz_stats import compare as arviz_compare
+from arviz_stats import loo
+from arviz_stats.base import array_stats
+from arviz_stats.utils import ELPDData
+
+from inference.identifiable import draws_of, kind_of
+
+__all__ = ["compare", "heldout", "leave_one_out"]
+
+_TEXT_PROTOCOLS = ("bound", "likelihood", "completion")
+
+
+def leave_one_out(tree: xr.DataTree) -> ELPDData:
+    """PSIS-LOO of one fit, as ArviZ reports it (``elpd``, ``se``, ``p``, ``pareto_k`` by row, ``good_k``), without its warning.
+
+    Args:
+        tree: a fit whose draws are a posterior, with the group ``log_likelihood``.
+
+    Returns:
+        ArviZ's result, pointwise. ``(result.pareto_k > result.good_k).sum()`` rows are not to be trusted.
+
+    Raises:
+        ValueError: no pointwise log likelihood, or a point estimate, which has no posterior to leave a row out of.
+    """
+    draws_of(tree)
+    if kind_of(tree) == "point":
+        raise ValueError(
+            f"method {tree.attrs.get('method')!r} gives a point estimate: LOO needs a posterior. Rank it by held-out rows (heldout)"
+        )
+    if "log_likelihood" not in tree.children:
+        hint = " it was left out for its size: fit with keep=('log_likelihood',)" if "left_out" in tree.attrs else ""
+        raise ValueError(f"LOO needs the group 'log_likelihood';{hint or ' this fit has none'}")
+    pointwise = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
+    if not np.isfinite(pointwise.values).all():
+        raise ValueError("the pointwise log likelihood has entries that are not finite")
+    with warnings.catch_warnings():  # high Pareto k: counted and reported by the callers
+        warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto")
+        return loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
+
+
+def compare(trees: Mapping[str, xr.DataTree], method: str = "stacking") -> pd.DataFrame:
+    """Rank fits of the same data by LOO.
+
+    Args:
+        trees: name to fit, at least two.
+        method: how ArviZ weighs the models: ``"stacking"``, ``"pseudo-BMA"`` or ``"BB-pseudo-BMA"``.
+
+    Returns:
+        ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``, ``weight``, ..., in nats), with
+        ``pareto_k_bad``, the number of rows whose LOO is not to be trusted, and ``pareto_k_max``. The attribute ``note`` says so in words.
+
+    Raises:
+        TypeError: ``trees`` is not a mapping of fits.
+        ValueError: fewer than two fits, other data, or a fit without a posterior or a pointwise log likelihood.
+    """
+    if not isinstance(trees, Mapping):
+        raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
+    if len(trees) < 2:
+        raise ValueError(f"a comparison needs at least two fits; got {len(trees)}")
+    names = list(trees)
+    for name in names[1:]:
+        difference = _different_data(trees[names[0]], trees[name])
+        if difference:
+            raise ValueError(f"fits {names[0]!r} and {name!r} are not of the same data: {difference}")
+    scores = {name: leave_one_out(tree) for name, tree in trees.items()}
+    table = arviz_compare(scores, method=method, round_to="none")
+    table["pareto_k_bad"] = [int((scores[name].pareto_k > scores[name].good_k).sum()) for name in table.index]
+    table["pareto_k_max"] = [float(scores[name].pareto_k.max()) for name in table.index]
+    notes = [
+        f"{name}: {bad} of {scores[name].n_data_points} rows have Pareto k above {scores[name].good_k:.2f}; its elpd is not to be trusted there"
+        for name, bad in table["pareto_k_bad"].items()
+        if bad
+    ]
+    notes += [
+        f"{name}: draws are from q of method {trees[name].attrs.get('method')!r}, so this is the LOO of the approximation"
+        for name in table.index
+        if kind_of(trees[name]) == "variational"
+    ]
+    table.attrs["note"] = ". ".join(notes) or "all Pareto k are below the threshold"
+    return table
+
+
+def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None) -> xr.Dataset:
+    """Mean log density of new rows under a fit, with its standard error.
+
+    Args:
+        tree: a fit.
+        data: new data, the sites in the model's order, as for ``inference.log_density``.
+        protocol: None for rows. ``"bound"``, ``"likelihood"`` and ``"completion"`` are ways to score text.
+
+    Returns:
+        Dataset of scalars ``mean`` and ``standard_error`` (over the rows; nats per row) and ``num_rows``.
+
+    Raises:
+        ValueError: a text protocol for a model whose data are rows, an unknown protocol, or no rows.
+    """
+    from inference import log_density  # here, because inference/__init__ may import this module while it is being built
+
+    if protocol is not None:
+        known = f"one of {list(_TEXT_PROTOCOLS)} (text) or None (rows)"
+        if protocol not in _TEXT_PROTOCOLS:
+            raise ValueError(f"protocol must be {known}; got {protocol!r}")
+        raise ValueError(
+            f"protocol {protocol!r} scores text, and the data of {tree.attrs.get('model', 'this model')!r} are rows: leave protocol out"
+        )
+    rows = log_density(tree, *data)
+    count = rows.size
+    if count < 1:
+        raise ValueError("heldout needs at least one row")
+    error = float(rows.values.std(ddof=1) / np.sqrt(count)) if count > 1 else np.nan
+    return xr.Dataset(
+        {"mean": float(rows.values.mean()), "standard_error": error, "num_rows": count},
+        attrs={"units": "nats per row"},
+    )
+
+
+def _relative_efficiency(pointwise: np.ndarray) -> float:
+    """ESS of the rows' likelihoods over the number of draws, averaged; 1 for independent draws. ArviZ would average over raw, switching labels."""
+    if pointwise.shape[0] == 1:
+        return 1.0
+    likelihood = np.exp(pointwise - pointwise.max((0, 1))).reshape(*pointwise.shape[:2], -1)
+    varying = likelihood[..., np.ptp(likelihood, axis=(0, 1)) > 0]
+    if not varying.shape[-1]:
+        return 1.0
+    ess = array_stats.ess(varying, chain_axis=0, draw_axis=1, method="mean")
+    return float(min(np.mean(ess) / (pointwise.shape[0] * pointwise.shape[1]), 1.0))
+
+
+def _different_data(one: xr.DataTree, other: xr.DataTree) -> str:
+    """What differs between the data of two fits; empty if nothing does."""
+    for tree in (one, other):
+        draws_of(tree)
+        if "observed_data" not in tree.children:
+            return "one of them does not hold its data (left out for its size), so this cannot be checked"
+    a, b = one["observed_data"].to_dataset(), other["observed_data"].to_dataset()
+    if set(a.data_vars) != set(b.data_vars):
+        return f"{sorted(a.data_vars)} against {sorted(b.data_vars)}"
+    for name in a.data_vars:
+        if a[name].shape != b[name].shape:
+            return f"{name} has shape {a[name].shape} against {b[name].shape}"
+        if not np.array_equal(a[name].values, b[name].values, equal_nan=a[name].dtype.kind == "f"):
+            return f"{name} has other values"
+    return ""

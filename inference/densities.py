@@ -1,0 +1,54 @@
+"""What a model's program says of given values: log prior, log joint, deterministic sites. The program is the one truth."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.handlers import seed, substitute, trace
+
+__all__ = ["deterministics", "latent_sites", "log_prior"]
+
+
+def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:  # noqa: ANN401
+    """Log density of the latent sites (and factors) in constrained space, in nats; the likelihood is left out.
+
+    Args:
+        model: a zoo model.
+        values: value of every latent site of the program when called with ``data``.
+        *data: the data; only their shapes matter.
+    """
+    total = jnp.zeros(())
+    for site in _sites(model, values, *data).values():
+        is_factor = site["type"] == "sample" and isinstance(_base(site["fn"]), dist.Unit)
+        if site["type"] == "sample" and (is_factor or not site["is_observed"]):
+            log_prob = site["fn"].log_prob(site["value"])
+            total = total + jnp.sum(log_prob if site["scale"] is None else site["scale"] * log_prob)
+    return total
+
+
+def deterministics(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:  # noqa: ANN401
+    """The deterministic sites of the program at given values of its latent sites."""
+    sites = _sites(model, values, *data).items()
+    return {name: site["value"] for name, site in sites if site["type"] == "deterministic"}
+
+
+def latent_sites(model: Any, *data: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Names of the latent sites of the program, in its order."""
+    sites = trace(seed(model, jax.random.key(0))).get_trace(*data)
+    return tuple(name for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"])
+
+
+def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any]:  # noqa: ANN401
+    return trace(substitute(model, data=dict(values))).get_trace(*data)
+
+
+
+
+def _base(distribution: dist.Distribution) -> dist.Distribution:
+    """The distribution inside expansions and masks."""
+    while isinstance(distribution, dist.ExpandedDistribution | dist.MaskedDistribution):
+        distribution = distribution.base_dist
+    return distribution

@@ -1,0 +1,212 @@
+"""What to believe of a fit: the table of invariants, the clusters, the comparison with other fits.
+
+The parts live in files of their own and are gathered here: ``inference.identifiable`` (which quantities a symmetry cannot change),
+``inference.convergence`` (PSRF, its path, the verdict), ``inference.partitions`` (co-clustering, one partition), ``inference.comparison`` (LOO,
+held-out rows). This file makes the table and the posterior of the number of clusters.
+"""
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from arviz_stats.base import array_stats
+
+from inference.comparison import compare, heldout
+from inference.convergence import effective_sample_size, is_constant, judge, psrf, psrf_of, psrf_path, why_no_psrf
+from inference.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
+from inference.partitions import cluster_sizes, co_clustering, point_partition
+
+__all__ = [
+    "co_clustering",
+    "compare",
+    "heldout",
+    "invariants",
+    "judge",
+    "occupied",
+    "point_partition",
+    "psrf",
+    "psrf_path",
+    "summary",
+    "summary_text",
+]
+
+_INTERVALS = ("eti", "hdi")
+
+
+def summary(
+    tree: xr.DataTree,
+    var_names: Sequence[str] | None = None,
+    *,
+    interval: str = "eti",
+    probability: float = 0.9,
+    method: str = "rank",
+) -> pd.DataFrame:
+    """Table of a fit's invariants: what they are, how surely, and whether the chains agree.
+
+    Args:
+        tree: a fit.
+        var_names: invariants, or variables of the posterior that no symmetry hides; after ``relabel`` (or ``identify``) hidden ones too.
+        interval: ``"eti"`` (equal tails) or ``"hdi"`` (highest density).
+        probability: content of the interval.
+        method: PSRF: ``"rank"`` (rank-normalised, split, folded), or ``"identity"`` for the papers' Gelman-Rubin.
+
+    Returns:
+        One row a scalar: ``mean``, ``sd``, the interval's ends (``eti90_lb``, ``eti90_ub``), and for MCMC ``ess_bulk``, ``ess_tail`` and ``r_hat``,
+        which read ``"constant"`` where the quantity never changed; no such columns for draws from q, a point estimate or, R-hat, one chain.
+        The attribute ``note`` says what was left out and why, and how to get it; ``summary_text`` prints both.
+
+    Raises:
+        ValueError: an unknown interval, probability, method or name, or a parameter whose labels or rotation are not aligned.
+    """
+    if interval not in _INTERVALS:
+        raise ValueError(f"interval must be one of {list(_INTERVALS)}; got {interval!r}")
+    if not 0 < probability < 1:
+        raise ValueError(f"probability must lie between 0 and 1; got {probability}")
+    if method not in ("rank", "identity", "split", "folded", "z_scale"):
+        raise ValueError(f"method must be 'rank' or 'identity' (or 'split', 'folded', 'z_scale'); got {method!r}")
+    values, kind = _chosen(tree, var_names), kind_of(tree)
+    lower, upper = (f"{interval}{100 * probability:.3g}_{end}" for end in ("lb", "ub"))
+    several_chains = values.sizes["chain"] > 1
+    rows = {}
+    for name, draws in scalars(values):
+        row = {"mean": draws.mean()}
+        if kind != "point":
+            row["sd"] = draws.std(ddof=1) if draws.size > 1 else np.nan
+            row[lower], row[upper] = _interval(draws, interval, probability)
+        if kind == "sampling":
+            if is_constant(draws):
+                row |= {"ess_bulk": "constant", "ess_tail": "constant"} | ({"r_hat": "constant"} if several_chains else {})
+            else:
+                row |= {f"ess_{tail}": effective_sample_size(draws, tail) for tail in ("bulk", "tail")}
+                row |= {"r_hat": psrf_of(draws, method)} if several_chains else {}
+        rows[name] = row
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    table.attrs["note"] = _note(tree, kind, several_chains, [] if var_names else list(hidden_variables(tree)))
+    return table
+
+
+def summary_text(tree: xr.DataTree, **options: object) -> str:
+    """The table of ``summary`` with its note, as text to print.
+
+    Args:
+        tree: a fit.
+        options: passed to ``summary``.
+
+    Returns:
+        Lines of at most about 110 characters.
+    """
+    table = summary(tree, **options)
+    shown = table.map(lambda cell: cell if isinstance(cell, str) else f"{cell:.4g}")
+    for column in ("ess_bulk", "ess_tail"):
+        if column in table:
+            shown[column] = table[column].map(lambda cell: cell if isinstance(cell, str) else f"{cell:.0f}")
+    if "r_hat" in table:
+        shown["r_hat"] = table["r_hat"].map(lambda cell: cell if isinstance(cell, str) else f"{cell:.3f}")
+    return shown.to_string() + "\n\n" + textwrap.fill(table.attrs["note"], 110)
+
+
+def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
+    """Posterior of the number of occupied clusters.
+
+    Args:
+        tree: a fit of a model with components.
+        by_chain: give every chain's own distribution (dims chain, num_occupied), to see whether they agree.
+
+    Returns:
+        Probabilities (num_occupied,) with the coordinate ``mcse``, their Monte Carlo standard errors (from the ESS of the indicator for
+        Markov chains, binomial for independent draws, 0 where the indicator never changed). Attributes: ``mean``, ``mode``, and for a
+        variational fit ``variational_num_occupied``, the number of components with N_k > 0.5 under q's responsibilities.
+
+    Raises:
+        ValueError: the fit has no components to occupy.
+    """
+    posterior = draws_of(tree)
+    if "num_occupied" in posterior:
+        counts = posterior["num_occupied"].transpose("chain", "draw").values.astype(int)
+    elif "assignments" in posterior:
+        drawn = posterior["assignments"].transpose("chain", "draw", "observation").values
+        counts = (cluster_sizes(drawn) > 0).sum(-1)
+    else:
+        raise ValueError(f"a fit of {tree.attrs.get('model', 'this model')!r} has no components to be occupied")
+    support = np.arange(counts.min(), counts.max() + 1)
+    indicators = (counts[..., None] == support).astype(float)
+    if by_chain:
+        return xr.DataArray(
+            indicators.mean(1),
+            dims=("chain", "num_occupied"),
+            coords={"num_occupied": support, "chain": posterior["chain"].values} if "chain" in posterior.coords else {"num_occupied": support},
+            name="probability",
+        )
+    probabilities = indicators.mean((0, 1))
+    independent = kind_of(tree) != "sampling"
+    errors = [
+        0.0
+        if is_constant(indicators[..., i])
+        else np.sqrt(p * (1 - p) / counts.size)
+        if independent
+        else float(array_stats.mcse(indicators[..., i], chain_axis=0, draw_axis=1, method="mean"))
+        for i, p in enumerate(probabilities)
+    ]
+    attrs = {"mean": float(counts.mean()), "mode": int(support[probabilities.argmax()])}
+    if "variational" in tree.children and "num_occupied" in tree["variational"]:
+        attrs["variational_num_occupied"] = int(tree["variational"]["num_occupied"])
+    return xr.DataArray(
+        probabilities,
+        dims=("num_occupied",),
+        coords={"num_occupied": support, "mcse": ("num_occupied", np.array(errors))},
+        name="probability",
+        attrs=attrs,
+    )
+
+
+def _chosen(tree: xr.DataTree, var_names: Sequence[str] | None) -> xr.Dataset:
+    values = invariants(tree)
+    if var_names is None:
+        return values
+    names = [var_names] if isinstance(var_names, str) else list(var_names)
+    posterior, hidden = draws_of(tree), hidden_variables(tree)
+    for name in names:
+        if name not in values and name not in posterior:
+            raise ValueError(f"no variable {name!r} in this fit; it has {sorted(values.data_vars) + sorted(hidden)}")
+        if name in hidden and _ALIGNED[hidden[name]] not in tree.attrs and kind_of(tree) == "sampling":
+            raise ValueError(f"{name!r} is not identified: averages over its draws mix {_REASONS[hidden[name]]}. {_REMEDIES[hidden[name]]}")
+    return xr.Dataset({name: values[name] if name in values else posterior[name] for name in names})
+
+
+_ALIGNED = {"labels": "relabelled", "rotation": "rotation_aligned"}  # the attribute that the remedy leaves
+_REASONS = {"labels": "components, because labels switch between draws", "rotation": "axes, because the latent space turns between draws"}
+_REMEDIES = {
+    "labels": "Use inference.symmetry.relabel(tree) and summarise the result",
+    "rotation": "Use inference.symmetry.identify(tree) and summarise the result",
+}
+
+
+def _note(tree: xr.DataTree, kind: str, several_chains: bool, left_out: list[str]) -> str:
+    hidden = hidden_variables(tree)
+    sentences = []
+    for symmetry in dict.fromkeys(hidden[name] for name in left_out):
+        names = "Left out: " + ", ".join(name for name in left_out if hidden[name] == symmetry)
+        if kind == "sampling" and _ALIGNED[symmetry] not in tree.attrs:
+            sentences.append(
+                f"{names}. Any average over their draws would mix {_REASONS[symmetry]}; the rows above do not depend on that. "
+                f"{_REMEDIES[symmetry]} (summary(tree, var_names=[...]))"
+            )
+        else:
+            arbitrary = "order of components" if symmetry == "labels" else "latent axes"
+            sentences.append(f"{names}, which follow an arbitrary {arbitrary}, common to all draws: see them by var_names=[...]")
+    if kind != "sampling":
+        why = why_no_psrf(tree)
+        sentences.append(f"No R-hat or ESS: {why}")
+    elif not several_chains:
+        sentences.append("No R-hat: one chain has nothing to be compared with; fit with num_chains=4")
+    return ". ".join(sentences) + ("." if sentences else "")
+
+
+def _interval(draws: np.ndarray, interval: str, probability: float) -> tuple[float, float]:
+    if is_constant(draws):
+        return float(draws.flat[0]), float(draws.flat[0])
+    function = array_stats.eti if interval == "eti" else array_stats.hdi
+    low, high = function(draws.ravel(), prob=probability, axis=-1)
+    return float(low), float(high)

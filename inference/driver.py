@@ -1,0 +1,458 @@
+"""The only loops: an algorithm's step, compiled, over restarts or chains, in chunks, until it is time to stop.
+
+One compiled function runs up to ``limit`` steps inside a ``while_loop``; the limit is an argument, so that any chunk length is the same
+executable and a run that was cut anywhere is bit for bit the run that was not. Between chunks, and only there, the host looks at the clock,
+the objective, the progress bar, the checkpoint and Ctrl-C. The key of iteration i of lane r is ``fold_in(fold_in(key, r), i)``.
+"""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, PartitionSpec
+from tqdm import tqdm
+
+from inference.algorithm import Algorithm
+from inference.checkpoint import Checkpoint
+
+__all__ = ["Ascent", "Chains", "ascend", "sample"]
+
+CHUNK_SECONDS = 0.25
+CHUNK_CAPACITY = 512  # steps a chunk can hold
+DRAW_BYTES = 2**26  # what a chunk's draws may take
+SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
+CHAIN_METHODS = ("vectorized", "sequential", "parallel")
+
+
+class Ascent(NamedTuple):
+    """What `ascend` returns.
+
+    Attributes:
+        state: the final state of the best restart.
+        trace: name to array of shape (num_restarts, num_iterations), NaN after a restart has stopped.
+        best_restart: index of the restart with the highest last objective.
+        converged: whether the best restart met the tolerance.
+        stop_reason: why the best restart stopped.
+        num_iterations: iterations of the best restart.
+    """
+
+    state: Any
+    trace: dict[str, np.ndarray]
+    best_restart: int
+    converged: bool
+    stop_reason: str
+    num_iterations: int
+
+
+class Chains(NamedTuple):
+    """What `sample` returns.
+
+    Attributes:
+        draws: what was kept, leaves of shape (num_chains, num_draws, ...).
+        trace: name to array of shape (num_chains, num_sweeps), warm-up included.
+        stop_reason: ``"completed"``, ``"interrupted"`` or what went wrong.
+        num_iterations: sweeps run per chain, warm-up included.
+    """
+
+    draws: Any
+    trace: dict[str, np.ndarray]
+    stop_reason: str
+    num_iterations: int
+
+
+class _Lanes(NamedTuple):
+    """State of all restarts of an ascent; every field has a leading axis over restarts."""
+
+    state: Any
+    objective: Array  # of the last step, nats
+    small_steps: Array  # consecutive steps with a gain below the tolerance
+    iteration: Array  # steps taken
+    status: Array  # one of the codes below
+
+
+_RUNNING, _CONVERGED, _NOT_FINITE, _FELL = range(4)
+
+
+def ascend(
+    algorithm: Algorithm,
+    start: Callable,
+    model: Any,  # noqa: ANN401  (a zoo model)
+    data: tuple,
+    *,
+    key: Array,
+    num_rows: float,
+    num_restarts: int,
+    max_iterations: int,
+    tolerance: float,
+    must_rise: bool,
+    checkpoint: Checkpoint,
+    progress: bool,
+) -> Ascent:
+    """Repeat a step on every restart until its objective stops rising, and keep the restart that rose highest.
+
+    Args:
+        algorithm: the step to repeat.
+        start: ``start(key, model, *data) -> state`` of one restart.
+        model: passed to the step.
+        data: passed to the step.
+        key: the run's key.
+        num_rows: what the tolerance is multiplied by.
+        num_restarts: how many starts are run side by side.
+        max_iterations: the most steps a restart takes.
+        tolerance: gain in nats per row; a restart has converged when five consecutive steps gain less. 0: never.
+        must_rise: whether a fall of the objective by more than rounding is an error.
+        checkpoint: where to save and resume.
+        progress: whether to show a bar.
+
+    Raises:
+        FloatingPointError: no restart has a finite objective after its first step.
+    """
+    keys = _lane_keys(key, num_restarts)
+    init = partial(_start_lanes, start)
+    lanes, stored = _resume(checkpoint, init, keys, model, data)
+    chunks = [] if stored is None else [{name[6:]: value for name, value in stored.items() if name.startswith("trace_")}]
+    slack = _rounding(lanes.objective.dtype) if must_rise else jnp.inf
+    chunk = _ChunkLength()
+    steps_done = int(lanes.iteration.max())
+    with _Interrupt() as interrupt, _bar(progress, max_iterations, steps_done) as bar:
+        while steps_done < max_iterations and not interrupt.requested and (np.asarray(lanes.status) == _RUNNING).any():
+            limit = min(chunk.length, max_iterations - steps_done)
+            with chunk.timed():
+                lanes, infos, count = _ascend_chunk(
+                    algorithm.step, lanes, keys, limit, num_rows * tolerance, slack, model, data
+                )
+                count = int(count)
+            chunks.append({name: np.asarray(value)[:, :count] for name, value in infos._asdict().items()})
+            steps_done += count
+            bar.update(count)
+            bar.set_postfix_str(f"objective {float(jnp.nanmax(lanes.objective)):.6g}", refresh=False)
+            if checkpoint.is_due():
+                checkpoint.save(lanes, _trace_arrays(chunks))
+    checkpoint.save(lanes, _trace_arrays(chunks))
+    return _best(lanes, chunks, interrupt.requested)
+
+
+def _best(lanes: _Lanes, chunks: list[dict[str, np.ndarray]], interrupted: bool) -> Ascent:
+    """The highest restart and why it stopped."""
+    if not chunks:
+        raise KeyboardInterrupt("interrupted before the first step was complete")
+    iteration, status = np.asarray(lanes.iteration), np.asarray(lanes.status)
+    trace = {name: np.concatenate([c[name] for c in chunks], axis=1).astype(np.float64) for name in chunks[0]}
+    past_end = np.arange(trace["objective"].shape[1])[None] >= iteration[:, None]
+    for values in trace.values():
+        values[past_end] = np.nan
+    last = np.asarray(lanes.objective)  # a restart that failed has kept the objective of the state before
+    if not np.isfinite(last).any():
+        raise FloatingPointError("the objective is not finite after the first step, at every restart: check the scale of data and priors")
+    best = int(last.argmax())
+    reason = {
+        _RUNNING: "interrupted" if interrupted else "max_iterations",
+        _CONVERGED: "converged",
+        _NOT_FINITE: f"the objective was not finite at iteration {iteration[best]}; this is the state before it",
+        _FELL: f"the objective fell at iteration {iteration[best]}; this is the state before it",
+    }[int(status[best])]
+    state = jax.tree.map(lambda leaf: leaf[best], lanes.state)
+    return Ascent(state, trace, best, bool(status[best] == _CONVERGED), reason, int(iteration[best]))
+
+
+@partial(jax.jit, static_argnums=0)
+def _start_lanes(start: Callable, keys: Array, model: Any, data: tuple) -> _Lanes:  # noqa: ANN401
+    """Start every restart, one after another: a start may need as much memory as a step."""
+    state = jax.lax.map(lambda key: start(key, model, *data), keys)
+    count = keys.shape[0]
+    zeros = jnp.zeros(count, int)
+    return _Lanes(state, jnp.full(count, -jnp.inf), zeros, zeros, zeros)
+
+
+@partial(jax.jit, static_argnums=0)
+def _ascend_chunk(
+    step: Callable,
+    lanes: _Lanes,
+    keys: Array,
+    limit: Array,
+    small_gain: Array,
+    slack: Array,
+    model: Any,  # noqa: ANN401
+    data: tuple,
+) -> tuple[_Lanes, Any, Array]:
+    """Up to ``limit`` steps of every running restart; a restart that has stopped keeps its state."""
+
+    def advance(lane: _Lanes, key: Array) -> tuple[_Lanes, Any]:
+        state, info = step(jax.random.fold_in(key, lane.iteration), lane.state, model, *data)
+        gain = info.objective - lane.objective
+        small = jnp.where(gain < small_gain, lane.small_steps + 1, 0)
+        status = jnp.where(small >= SMALL_STEPS, _CONVERGED, _RUNNING)
+        status = jnp.where(gain < -slack * jnp.abs(lane.objective), _FELL, status)
+        status = jnp.where(jnp.isfinite(info.objective), status, _NOT_FINITE)
+        stepped = _Lanes(state, info.objective, small, lane.iteration + 1, status)
+        failed = lane._replace(iteration=lane.iteration + 1, status=status)
+        chosen = _where(status >= _NOT_FINITE, failed, stepped)
+        return _where(lane.status == _RUNNING, chosen, lane), info
+
+    many = jax.vmap(advance)
+    shapes = jax.eval_shape(many, lanes, keys)[1]
+    buffers = jax.tree.map(lambda s: jnp.zeros((*s.shape, CHUNK_CAPACITY), s.dtype), shapes)
+
+    def body(carry: tuple) -> tuple:
+        lanes, buffers, count = carry
+        lanes, info = many(lanes, keys)
+        buffers = jax.tree.map(lambda buffer, value: buffer.at[:, count].set(value), buffers, info)
+        return lanes, buffers, count + 1
+
+    def running(carry: tuple) -> Array:
+        lanes, _, count = carry
+        return (count < limit) & jnp.any(lanes.status == _RUNNING)
+
+    return jax.lax.while_loop(running, body, (lanes, buffers, jnp.zeros((), int)))
+
+
+def sample(
+    algorithm: Algorithm,
+    start: Callable,
+    position: Callable,
+    model: Any,  # noqa: ANN401  (a zoo model)
+    data: tuple,
+    *,
+    key: Array,
+    num_chains: int,
+    num_warmup: int,
+    num_samples: int,
+    thinning: int,
+    chain_method: str,
+    checkpoint: Checkpoint,
+    progress: bool,
+) -> Chains:
+    """Run chains of a sampler: ``num_warmup`` sweeps, then ``num_samples * thinning`` of which every ``thinning``-th is kept.
+
+    Args:
+        algorithm: the sampler; its ``info.objective`` is the log joint.
+        start: ``start(key, model, *data) -> state`` of one chain.
+        position: ``position(state)``, what is kept of a draw.
+        model: passed to the step.
+        data: passed to the step.
+        key: the run's key.
+        num_chains: chains run side by side.
+        num_warmup: sweeps that are not kept.
+        num_samples: draws kept per chain.
+        thinning: sweeps per kept draw.
+        chain_method: ``"vectorized"`` (vmap), ``"sequential"`` (one after another, within each sweep) or ``"parallel"`` (over devices).
+        checkpoint: where to save and resume.
+        progress: whether to show a bar.
+    """
+    keys = _lane_keys(key, num_chains)
+    states, stored = _resume(checkpoint, partial(_start_chains, start), keys, model, data)
+    total = num_warmup + num_samples * thinning
+    shapes = jax.eval_shape(jax.vmap(position), states)
+    kept = _restored_draws(shapes, num_samples, stored)
+    chunks = [] if stored is None else [{name[6:]: value for name, value in stored.items() if name.startswith("trace_")}]
+    done = int(stored["done"]) if stored is not None else 0
+    draw_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    capacity = int(np.clip(DRAW_BYTES // max(draw_bytes, 1), 1, min(CHUNK_CAPACITY, num_samples)))
+    run_chunk = _chunk_of(chain_method, num_chains)
+    chunk, reason = _ChunkLength(), "completed"
+
+    def save() -> None:
+        arrays = {f"draw_{i}": leaf[:, : _num_draws(done)] for i, leaf in enumerate(jax.tree.leaves(kept))}
+        checkpoint.save(states, arrays | _trace_arrays(chunks) | {"done": np.asarray(done)})
+
+    def _num_draws(sweeps: int) -> int:
+        return max(sweeps - num_warmup, 0) // thinning
+
+    with _Interrupt() as interrupt, _bar(progress, total, done) as bar:
+        while done < total:
+            if interrupt.requested and (chunks or done):
+                reason = "interrupted"
+                break
+            stop = num_warmup if done < num_warmup else total  # a chunk ends where warm-up does
+            limit = min(chunk.length, stop - done)
+            if done >= num_warmup:
+                limit = min(limit, (_num_draws(done) + capacity + 1) * thinning + num_warmup - 1 - done)
+            with chunk.timed():
+                new_states, infos, draws = run_chunk(
+                    (algorithm.step, position, capacity), states, keys, done, limit, num_warmup, thinning, model, data
+                )
+                infos = {name: np.asarray(value)[:, :limit] for name, value in infos._asdict().items()}
+            bad = np.isnan(infos["objective"])
+            if bad.any():
+                chain, sweep = np.argwhere(bad)[0]
+                reason = f"the log joint of chain {chain} was not a number at sweep {done + sweep}; these are the draws before it"
+                break
+            before, after = _num_draws(done), _num_draws(done + limit)
+            for target, new in zip(jax.tree.leaves(kept), jax.tree.leaves(draws), strict=True):
+                target[:, before:after] = np.asarray(new)[:, : after - before]
+            chunks.append(infos)
+            states, done = new_states, done + limit
+            bar.update(limit)
+            bar.set_postfix_str("warm-up" if done < num_warmup else f"log joint {infos['objective'][:, -1].max():.6g}", refresh=False)
+            if checkpoint.is_due() or done == num_warmup:
+                save()
+    save()
+    if not chunks:
+        raise FloatingPointError(reason)
+    trace = {name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]}
+    num_draws = _num_draws(done)
+    if num_draws == 0:  # stopped in warm-up: what there is is the state reached
+        reached = jax.vmap(position)(states)
+        return Chains(jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], reached), trace, f"{reason} in warm-up", done)
+    return Chains(jax.tree.map(lambda leaf: leaf[:, :num_draws], kept), trace, reason, done)
+
+
+@partial(jax.jit, static_argnums=0)
+def _start_chains(start: Callable, keys: Array, model: Any, data: tuple) -> Any:  # noqa: ANN401
+    return jax.lax.map(lambda key: start(key, model, *data), keys)
+
+
+def _chunk(
+    over: Callable,
+    functions: tuple[Callable, Callable, int],
+    states: Any,  # noqa: ANN401
+    keys: Array,
+    done: Array,
+    limit: Array,
+    num_warmup: Array,
+    thinning: Array,
+    model: Any,  # noqa: ANN401
+    data: tuple,
+) -> tuple[Any, Any, Any]:
+    """``limit`` sweeps of every chain; returns states, infos (num_chains, CHUNK_CAPACITY) and draws (num_chains, capacity, ...)."""
+    step, position, capacity = functions
+
+    def sweep(iteration: Array, states: Any) -> tuple[Any, Any]:  # noqa: ANN401
+        return over(lambda args: step(jax.random.fold_in(args[0], iteration), args[1], model, *data))((keys, states))
+
+    def body(carry: tuple) -> tuple:
+        states, infos, draws, count = carry
+        states, info = sweep(done + count, states)
+        infos = jax.tree.map(lambda buffer, value: buffer.at[:, count].set(value), infos, info)
+        sampled = done + count + 1 - num_warmup  # sweeps past warm-up, this one included
+        slot = sampled // thinning - 1 - jnp.maximum(done - num_warmup, 0) // thinning
+        slot = jnp.where((sampled > 0) & (sampled % thinning == 0), slot, capacity)  # past the end: dropped
+        values = jax.vmap(position)(states)
+        draws = jax.tree.map(lambda buffer, value: buffer.at[:, slot].set(value, mode="drop"), draws, values)
+        return states, infos, draws, count + 1
+
+    info_shapes = jax.eval_shape(sweep, done, states)[1]
+    draw_shapes = jax.eval_shape(jax.vmap(position), states)
+    infos = jax.tree.map(lambda s: jnp.zeros((s.shape[0], CHUNK_CAPACITY), s.dtype), info_shapes)
+    draws = jax.tree.map(lambda s: jnp.zeros((s.shape[0], capacity, *s.shape[1:]), s.dtype), draw_shapes)
+    carry = (states, infos, draws, jnp.zeros((), int))
+    states, infos, draws, _ = jax.lax.while_loop(lambda carry: carry[3] < limit, body, carry)
+    return states, infos, draws
+
+
+def _one_by_one(function: Callable) -> Callable:
+    return partial(jax.lax.map, function)
+
+
+_vectorized = jax.jit(partial(_chunk, jax.vmap), static_argnums=0)
+_sequential = jax.jit(partial(_chunk, _one_by_one), static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _parallel(functions: tuple, states: Any, keys: Array, *rest: Any) -> Any:  # noqa: ANN401
+    """Chains dealt out to the devices, vectorised on each; no device waits for another inside a chunk."""
+    mesh = Mesh(np.array(jax.devices()), ("chain",))
+    split, whole = PartitionSpec("chain"), PartitionSpec()
+    return jax.shard_map(
+        partial(_chunk, jax.vmap, functions),
+        mesh=mesh,
+        in_specs=(split, split, *[whole] * len(rest)),
+        out_specs=split,
+        check_vma=False,
+    )(states, keys, *rest)
+
+
+def _chunk_of(chain_method: str, num_chains: int) -> Callable:
+    if chain_method == "parallel":
+        if num_chains % len(jax.devices()):
+            raise ValueError(
+                f"chain_method='parallel' deals chains out to devices: num_chains must be a multiple of {len(jax.devices())}; got {num_chains}"
+            )
+        return _parallel
+    return {"vectorized": _vectorized, "sequential": _sequential}[chain_method]
+
+
+def _lane_keys(key: Array, count: int) -> Array:
+    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
+
+
+def _resume(checkpoint: Checkpoint, init: Callable, keys: Array, model: Any, data: tuple) -> tuple[Any, dict | None]:  # noqa: ANN401
+    """The saved state, or a fresh one; only its shapes are computed when there is something to resume."""
+    saved = checkpoint.load(jax.eval_shape(init, keys, model, data)) if checkpoint.path is not None else None
+    return (init(keys, model, data), None) if saved is None else saved
+
+
+def _restored_draws(shapes: Any, num_samples: int, stored: dict | None) -> Any:  # noqa: ANN401
+    """Host arrays for all draws, with those of a checkpoint filled in."""
+    leaves, structure = jax.tree.flatten(shapes)
+    kept = [np.zeros((s.shape[0], num_samples, *s.shape[1:]), s.dtype) for s in leaves]
+    if stored is not None:
+        for i, target in enumerate(kept):
+            target[:, : stored[f"draw_{i}"].shape[1]] = stored[f"draw_{i}"]
+    return jax.tree.unflatten(structure, kept)
+
+
+def _trace_arrays(chunks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {f"trace_{name}": np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]} if chunks else {}
+
+
+def _rounding(dtype: Any) -> float:  # noqa: ANN401
+    """How much an objective may fall relative to its size before it is an error."""
+    return 1e-8 if dtype == jnp.float64 else 2e-4
+
+
+def _where(condition: Array, yes: Any, no: Any) -> Any:  # noqa: ANN401
+    return jax.tree.map(partial(jnp.where, condition), yes, no)
+
+
+class _ChunkLength:
+    """How many steps the next chunk takes, so that the host is asked a few times a second."""
+
+    def __init__(self) -> None:
+        self.length = 10
+
+    def timed(self) -> Self:
+        return self
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        elapsed = time.perf_counter() - self._begin
+        self.length = int(np.clip(self.length * CHUNK_SECONDS / max(elapsed, 1e-6), max(self.length // 4, 1), 4 * self.length))
+        self.length = min(self.length, CHUNK_CAPACITY)
+
+
+class _Interrupt:
+    """Turns the first Ctrl-C into a request that is honoured between chunks; a second one interrupts at once."""
+
+    requested = False
+
+    def __enter__(self) -> Self:
+        self._main = threading.current_thread() is threading.main_thread()
+        if self._main:
+            self._previous = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        print("stopping after this chunk; press Ctrl-C again to stop at once", file=sys.stderr)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._main:
+            signal.signal(signal.SIGINT, self._previous)
+
+
+def _bar(progress: bool, total: int, initial: int) -> tqdm:
+    return tqdm(total=total, initial=initial, disable=not progress, unit="it", leave=False)

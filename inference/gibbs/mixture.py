@@ -1,0 +1,249 @@
+r"""Blocked Gibbs sampling for finite and (truncated) Dirichlet-process mixtures.
+
+A sweep draws, in this order (Yu 2006, sections 2.2.1 and 3.3; the conditionals of the concentration are not given there)
+
+* Dirichlet weights: :math:`\alpha \mid c` with the weights integrated out,
+  :math:`p(\alpha \mid c) \propto p(\alpha) \frac{\Gamma(\alpha)}{\Gamma(\alpha + N)} \prod_k \frac{\Gamma(\alpha/K + n_k)}{\Gamma(\alpha/K)}`, by slice sampling, and at once
+  :math:`\pi \mid \alpha, c \sim \mathrm{Dirichlet}(\alpha/K + n_k)`; the two are one block. (Escobar and West's update is that of the infinite model, not of this one.)
+* stick-breaking: :math:`\alpha \mid V \sim \mathrm{Gamma}(a + M, b - \sum_j \log(1 - V_j))` over the M random sticks, then
+  :math:`V_j \mid \alpha, c \sim \mathrm{Beta}(1 + n_j, \alpha + \sum_{l>j} n_l)`;
+* components: :math:`\Lambda_k \mid c, x` with the mean integrated out, then :math:`\mu_k \mid \Lambda_k, c, x`;
+* labels: :math:`p(c_i = k \mid \cdot) \propto \pi_k\, p(x_i \mid \theta_k)`.
+
+A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program, so that traces compare.
+Each conditional is a function of the current values that returns NumPyro distributions: what is checked is what is drawn from.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import gammaln
+
+from inference.algorithm import Algorithm, Method, Outcome
+from inference.densities import log_prior
+from inference.gibbs.slice_sampling import PositiveSlice
+from zoo.dirichlet_process import StickBreaking
+from zoo.mixture import Mixture
+
+__all__ = [
+    "METHOD",
+    "MixtureGibbsInfo",
+    "MixtureGibbsState",
+    "algorithm_of",
+    "blocks_of",
+    "component_parameters",
+    "concentration_and_weights",
+    "labels",
+    "stick_concentration",
+    "stick_fractions",
+]
+
+
+class MixtureGibbsState(NamedTuple):
+    """Current values of every latent site of ``model.explicit``, in constrained space.
+
+    Attributes:
+        values: site name to value.
+    """
+
+    values: dict[str, Array]
+
+
+class MixtureGibbsInfo(NamedTuple):
+    """What is recorded of a sweep.
+
+    Attributes:
+        objective: log joint density of data and parameters, labels summed out, in nats.
+        num_occupied: components with at least one row.
+    """
+
+    objective: Array
+    num_occupied: Array
+
+
+def counts_of(values: Mapping[str, Array], model: Mixture) -> Array:
+    """Rows per component, shape (num_components,), as floats."""
+    return jnp.bincount(values["assignments"], length=model.num_components).astype(values["locs"].dtype)
+
+
+# The blocks: each gives the distributions it draws from, in order; a distribution may depend on sites before it in its block
+
+
+def concentration_and_weights(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+    """Dirichlet weights: the concentration given the labels alone, then the weights given both."""
+    counts = counts_of(values, model)
+    if not model.has_random_concentration:
+        return {"weights": model.weights.posterior(counts, model.concentration)}
+    num_rows, num_components = x.shape[0], model.num_components
+
+    def log_density(alpha: Array) -> Array:
+        share = alpha / num_components
+        allocation = gammaln(alpha) - gammaln(alpha + num_rows) + jnp.sum(gammaln(share + counts) - gammaln(share))
+        return model.concentration.log_prob(alpha) + allocation
+
+    alpha = values["concentration"]
+    return {"concentration": PositiveSlice(log_density, alpha), "weights": model.weights.posterior(counts, alpha)}
+
+
+def stick_concentration(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+    """The concentration given the sticks; conjugate."""
+    fractions = values["stick_fractions"]
+    log_left = jnp.log(jnp.maximum(1.0 - fractions, jnp.finfo(fractions.dtype).tiny))
+    prior = model.concentration
+    return {"concentration": dist.Gamma(prior.concentration + fractions.shape[-1], prior.rate - jnp.sum(log_left))}
+
+
+def stick_fractions(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+    """The sticks given labels and concentration."""
+    alpha = values["concentration"] if model.has_random_concentration else model.concentration
+    return {"stick_fractions": model.weights.posterior(counts_of(values, model), alpha)}
+
+
+def component_parameters(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+    """The parameters of the components given labels and data."""
+    features = model.components.features(x)
+    statistics = jax.ops.segment_sum(features, values["assignments"], num_segments=model.num_components)
+    return model.components.posterior(statistics).conditionals(values)
+
+
+def labels(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+    """The labels given weights and parameters."""
+    return model.local_conditionals(values, x)
+
+
+def blocks_of(model: Mixture) -> tuple[Callable, ...]:
+    """The blocks of a sweep, in order."""
+    if not isinstance(model.weights, StickBreaking):
+        return (concentration_and_weights, component_parameters, labels)
+    concentration = (stick_concentration,) if model.has_random_concentration else ()
+    return (*concentration, stick_fractions, component_parameters, labels)
+
+
+# The algorithm
+
+
+def init(key: Array, model: Mixture, x: Array, *, labels_of: Callable) -> MixtureGibbsState:
+    """A state whose labels come from ``labels_of(key, num_rows, num_components)``, everything else drawn given them."""
+    label_key, key = jax.random.split(key)
+    return _from_labels(key, labels_of(label_key, x.shape[0], model.num_components), model, x)
+
+
+def _from_labels(key: Array, assignments: Array, model: Mixture, x: Array) -> MixtureGibbsState:
+    size, d = model.num_components, x.shape[-1]
+    values = {
+        "assignments": assignments,
+        "locs": jnp.zeros((size, d), x.dtype),
+        "precisions": jnp.broadcast_to(jnp.eye(d, dtype=x.dtype), (size, d, d)),
+    }
+    if isinstance(model.weights, StickBreaking):
+        values["stick_fractions"] = jnp.full(model.weights.num_sticks, 0.5, x.dtype)
+    else:
+        values["weights"] = jnp.full(size, 1.0 / size, x.dtype)
+    if model.has_random_concentration:
+        values["concentration"] = jnp.asarray(model.concentration.mean, x.dtype)
+    return MixtureGibbsState(_sweep(key, values, blocks_of(model)[:-1], model, x))
+
+
+def _dispersed_labels(key: Array, num_rows: int, num_components: int) -> Array:
+    """Uniform labels over the first L components, L itself uniform on 1..K: chains that start far apart."""
+    number_key, label_key = jax.random.split(key)
+    number = jax.random.randint(number_key, (), 1, num_components + 1)
+    return jnp.floor(jax.random.uniform(label_key, (num_rows,)) * number).astype(int)
+
+
+def _one_cluster(key: Array, num_rows: int, num_components: int) -> Array:
+    return jnp.zeros(num_rows, int)
+
+
+def _spread_labels(key: Array, num_rows: int, num_components: int) -> Array:
+    return jax.random.randint(key, (num_rows,), 0, num_components)
+
+
+STARTS = {"random": _dispersed_labels, "one_cluster": _one_cluster, "spread": _spread_labels}
+
+
+def start(key: Array, variables: Mapping[str, Array], model: Mixture, x: Array) -> MixtureGibbsState:
+    """The state with given ``assignments`` (or drawn from given ``responsibilities``); further given sites are kept, others drawn."""
+    state_key, label_key = jax.random.split(key)
+    if "assignments" in variables:
+        assignments = jnp.asarray(variables["assignments"]).astype(int)
+    elif "responsibilities" in variables:
+        assignments = jax.random.categorical(label_key, jnp.log(jnp.asarray(variables["responsibilities"])))
+    else:
+        raise ValueError(f"init must hold 'assignments' or 'responsibilities' for this sampler; got {', '.join(variables) or 'nothing'}")
+    if assignments.shape != x.shape[:1]:
+        raise ValueError(f"init: assignments must have shape ({x.shape[0]},); got {assignments.shape}")
+    values = _from_labels(state_key, assignments, model, x).values
+    return MixtureGibbsState({name: jnp.asarray(variables.get(name, value), value.dtype) for name, value in values.items()})
+
+
+def _sweep(key: Array, values: dict[str, Array], blocks: tuple[Callable, ...], model: Mixture, x: Array) -> dict[str, Array]:
+    """Draw every block in turn; within a block, site after site, so that later sites see earlier ones."""
+    for number, block in enumerate(blocks):
+        for place, site in enumerate(block(values, model, x)):
+            draw_key = jax.random.fold_in(jax.random.fold_in(key, number), place)
+            values = values | {site: block(values, model, x)[site].sample(draw_key)}
+    return values
+
+
+def _step(key: Array, state: MixtureGibbsState, model: Mixture, x: Array, *, blocks_of: Callable) -> tuple[MixtureGibbsState, MixtureGibbsInfo]:
+    """One sweep."""
+    values = _sweep(key, state.values, blocks_of(model), model, x)
+    log_joint = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
+    num_occupied = jnp.sum(counts_of(values, model) > 0)
+    return MixtureGibbsState(values), MixtureGibbsInfo(log_joint, num_occupied)
+
+
+@cache
+def algorithm_of(blocks_of: Callable = blocks_of, init_labels: str = "random") -> Algorithm:
+    """The sampler whose sweep has the blocks that ``blocks_of(model)`` gives."""
+    return Algorithm(partial(init, labels_of=STARTS[init_labels]), partial(_step, blocks_of=blocks_of))
+
+
+ALGORITHM = algorithm_of()
+
+
+def build(init: str) -> Algorithm:
+    """The sampler with a start strategy."""
+    return algorithm_of(blocks_of, init)
+
+
+@cache
+def position(keep_rows: bool) -> Callable:
+    """What is kept of a draw: all values; the labels in the smallest type, or without ``keep_rows`` not at all."""
+    return _position_with_labels if keep_rows else _position_without_labels
+
+
+def _position_with_labels(state: MixtureGibbsState) -> dict[str, Array]:
+    size = state.values["locs"].shape[0]
+    labels = state.values["assignments"].astype(np.min_scalar_type(size - 1))
+    return _position_without_labels(state) | {"assignments": labels}
+
+
+def _position_without_labels(state: MixtureGibbsState) -> dict[str, Array]:
+    values = dict(state.values)
+    assignments = values.pop("assignments")
+    occupied = jnp.sum(jnp.bincount(assignments, length=values["locs"].shape[0]) > 0)
+    return values | {"num_occupied": occupied}
+
+
+def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, keep_rows: bool) -> Outcome:
+    """The draws as they are."""
+    return Outcome(posterior=draws)
+
+
+METHOD = Method(
+    kind="sampling",
+    options={},
+    strategies=tuple(STARTS),
+    build=build,
+    start=start,
+    conclude=conclude,
+    position=position,
+)

@@ -1,0 +1,7 @@
+"""Colours, markers and lines that colour-blind readers can tell apart (Okabe and Ito 2008, "Color universal design")."""
+
+__all__ = ["COLOURS", "LINES", "MARKERS"]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES = ("-", "--", "-.", ":")

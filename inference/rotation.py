@@ -1,0 +1,158 @@
+r"""One orientation of the latent space for all draws of a projection.
+
+:math:`W R` and :math:`R^T z` give the same data density as W and z for every orthogonal R, so axes turn from draw to draw. Two remedies:
+
+* ``align_rotation``: generalised Procrustes (Gower 1975, Psychometrika 40). Each draw is turned to the running mean M,
+  :math:`R_s = U V^T` from :math:`W_s^T M = U D V^T` (Schoenemann 1966), and M recomputed until it rests; then all draws are turned together so that
+  the columns of M are orthogonal and in descending length. Best where axes are close in strength: no draw can swap two of them.
+* ``identify``: every draw on its own is turned to :math:`W_s V`, :math:`W_s = U D V^T`: orthogonal columns in descending length. Each draw then has a
+  meaning by itself, but two axes of nearly equal strength swap or mix.
+
+Signs are frozen by one rule for all draws: in each column the feature that is largest in root mean square over the draws is positive (for
+``align_rotation``, in M). Latents turn along, covariances on both sides. Where views have loadings that are exactly zero (latents of their own),
+only latents with the same pattern of zeros are turned into each other. Both depend on the draws through W W' alone, up to rounding, so they can be repeated.
+"""
+
+import numpy as np
+import xarray as xr
+
+from inference.convergence import is_constant, psrf_of
+from inference.identifiable import draws_of, kind_of, symmetries_of
+
+__all__ = ["align_rotation", "identify"]
+
+_MAX_ROUNDS = 500
+_TOLERANCE = 1e-12
+_LATENT_DIMS = ("latent", "latent_2")
+_DIAGONAL_WORDS = ("scale", "variance", "precision")
+
+
+def align_rotation(tree: xr.DataTree) -> xr.DataTree:
+    """The same fit with the latent axes of all draws turned to a common mean (orthogonal Procrustes).
+
+    Args:
+        tree: a fit of a model with the symmetry "rotation"; its posterior has ``loadings*`` with the dim ``latent``.
+
+    Returns:
+        A new tree; the argument is not changed. Loadings, latents and covariances of ``posterior`` turn draw by draw; for draws from one q (or
+        a point estimate) one rotation serves all draws and ``variational`` too. Diagonal scales by latent are dropped, because they do not
+        survive a rotation. Root attributes: ``rotation_aligned`` (how), and with several chains ``rotation_rhat_before`` and
+        ``rotation_rhat_after``, the largest rank-normalised R-hat of the loadings.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: the model has no rotation symmetry, or the fit no loadings.
+    """
+    loadings, blocks = _loadings(tree)
+    rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
+    for block in blocks:
+        rotations[..., block[:, None], block] = _procrustes(loadings[..., block])
+    return _turned(tree, rotations, "orthogonal Procrustes to the mean loadings")
+
+
+def identify(tree: xr.DataTree) -> xr.DataTree:
+    """The same fit with every draw in its canonical orientation: orthogonal columns of the loadings, longest first, signs by a frozen rule.
+
+    Args:
+        tree: as for ``align_rotation``.
+
+    Returns:
+        A new tree, as for ``align_rotation``.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: the model has no rotation symmetry, or the fit no loadings.
+    """
+    loadings, blocks = _loadings(tree)
+    rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
+    for block in blocks:
+        rotations[..., block[:, None], block] = _canonical(loadings[..., block])
+    return _turned(tree, rotations, "singular vectors of the loadings of each draw")
+
+
+def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, list[np.ndarray]]:
+    """All loadings, one above the other (chain, draw, features, latent), and the sets of latents that may be turned into each other."""
+    posterior = draws_of(tree)
+    if "rotation" not in symmetries_of(tree):
+        raise ValueError(f"a fit of {tree.attrs.get('model', 'this model')!r} has no rotation symmetry: there is nothing to turn")
+    views = [
+        variable.transpose("chain", "draw", ..., "latent").values
+        for name, variable in posterior.data_vars.items()
+        if name.startswith("loadings") and "latent" in variable.dims and variable.ndim == 4
+    ]
+    if not views:
+        raise ValueError(f"expected variables 'loadings*' with the dims (feature, latent) in the posterior; got {sorted(posterior.data_vars)}")
+    if kind_of(tree) != "sampling":
+        views = [view.mean((0, 1), keepdims=True) for view in views]  # one q has one orientation: that of its mean
+    zeros = np.stack([(view == 0).all((0, 1, 2)) for view in views])  # views x latents
+    patterns, block_of = np.unique(zeros, axis=1, return_inverse=True)
+    return np.concatenate(views, axis=2), [np.flatnonzero(block_of.ravel() == b) for b in range(patterns.shape[1])]
+
+
+def _procrustes(w: np.ndarray) -> np.ndarray:
+    """Rotations (chain, draw, latent, latent) of w (chain, draw, features, latent) to their common mean."""
+    rotations = _canonical(w)
+    mean = (w @ rotations).mean((0, 1))
+    for _ in range(_MAX_ROUNDS):
+        u, _, v = np.linalg.svd(np.swapaxes(w, -1, -2) @ mean)
+        rotations = u @ v
+        former, mean = mean, (w @ rotations).mean((0, 1))
+        if np.abs(mean - former).max() <= _TOLERANCE * max(np.abs(mean).max(), 1.0):
+            break
+    return rotations @ _canonical(mean[None, None])[0, 0]
+
+
+def _canonical(w: np.ndarray) -> np.ndarray:
+    """V of w = U D V', its columns signed by one rule for all draws; shape (chain, draw, latent, latent)."""
+    # eigenvectors of W'W instead of the SVD: full even with fewer features than latents
+    strengths, v = np.linalg.eigh(np.swapaxes(w, -1, -2) @ w)
+    v = v[..., ::-1]
+    turned = w @ v
+    judge = np.sqrt((turned**2).mean((0, 1))).argmax(0)  # per column, the feature that decides its sign
+    signs = np.sign(turned[:, :, judge, np.arange(w.shape[-1])])
+    return v * np.where(signs == 0, 1.0, signs)[..., None, :]
+
+
+def _turned(tree: xr.DataTree, rotations: np.ndarray, how: str) -> xr.DataTree:
+    posterior = draws_of(tree)
+    groups = {name: child.to_dataset() for name, child in tree.children.items()}
+    if kind_of(tree) != "sampling" and "variational" in groups:
+        groups["variational"], _ = _rotated(groups["variational"], rotations[0, 0])
+    rotations = np.broadcast_to(rotations, (posterior.sizes["chain"], posterior.sizes["draw"], *rotations.shape[2:]))
+    groups["posterior"], dropped = _rotated(posterior, rotations)
+    attrs = dict(tree.attrs) | {"rotation_aligned": how + (f"; {', '.join(dropped)} dropped: not defined after a rotation" if dropped else "")}
+    if posterior.sizes["chain"] > 1 and posterior.sizes["draw"] >= 4:
+        attrs |= {
+            "rotation_rhat_before": float(tree.attrs.get("rotation_rhat_before", _largest_psrf(posterior))),
+            "rotation_rhat_after": _largest_psrf(groups["posterior"]),
+        }
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+
+
+def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list[str]]:
+    """Every variable with R on each of its latent dims; the names of diagonal scales, which are left out."""
+    turned, dropped = {}, []
+    for name, variable in group.data_vars.items():
+        dims = [dim for dim in _LATENT_DIMS if dim in variable.dims]
+        if len(dims) == 1 and any(word in name for word in _DIAGONAL_WORDS):
+            dropped.append(name)
+            continue
+        for dim in dims:
+            lead = ("chain", "draw") if "chain" in variable.dims else ()
+            last = variable.transpose(*lead, ..., dim)
+            r = rotations.reshape(*rotations.shape[: len(lead)], *(1,) * (last.ndim - len(lead) - 2), *rotations.shape[-2:])
+            values = last.values[..., None, :] @ r if last.ndim == len(lead) + 1 else last.values @ r
+            variable = last.copy(data=values.reshape(last.shape)).transpose(*variable.dims)
+        turned[name] = variable
+    return xr.Dataset(turned, coords=group.coords, attrs=group.attrs), dropped
+
+
+def _largest_psrf(posterior: xr.Dataset) -> float:
+    largest = 1.0
+    for name, variable in posterior.data_vars.items():
+        if name.startswith("loadings") and "latent" in variable.dims:
+            values = variable.transpose("chain", "draw", ...).values
+            for draws in np.moveaxis(values.reshape(*values.shape[:2], -1), -1, 0):
+                if not is_constant(draws):
+                    largest = max(largest, psrf_of(draws, "rank"))
+    return float(largest)

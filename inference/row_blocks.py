@@ -1,0 +1,55 @@
+"""Sums over rows in blocks that stay in the processor's cache.
+
+A step that needs an N x K matrix (log densities, responsibilities) only to sum it over rows never has to hold it: a scan over equal blocks
+of rows adds the blocks' sums. The last block is filled up with rows of weight zero.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+__all__ = ["map_rows", "sum_over_rows"]
+
+BLOCK_ROWS = 2048
+
+
+def sum_over_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:  # noqa: ANN401
+    """The sum over blocks of ``function(rows, weight)``.
+
+    Args:
+        function: takes rows of shape (block_rows, ...) and their weights (block_rows,), one or, for padding, zero; returns a pytree of sums.
+        x: shape (num_observations, ...).
+        block_rows: rows per block; with fewer rows in all there is one block and no padding.
+    """
+    num_rows = x.shape[0]
+    if num_rows <= block_rows:
+        return function(x, jnp.ones(num_rows, x.dtype))
+    blocks, weights = _blocks(x, block_rows)
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, blocks[0], weights[0]))
+
+    def add(total: Any, block: tuple) -> tuple:  # noqa: ANN401
+        return jax.tree.map(jnp.add, total, function(*block)), None
+
+    return jax.lax.scan(add, zeros, (blocks, weights))[0]
+
+
+def map_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:  # noqa: ANN401
+    """``function(rows)`` of each block, stacked along rows again, shape (num_observations, ...)."""
+    num_rows = x.shape[0]
+    if num_rows <= block_rows:
+        return function(x)
+    blocks, _ = _blocks(x, block_rows)
+    stacked = jax.lax.map(function, blocks)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_rows], stacked)
+
+
+def _blocks(x: Array, block_rows: int) -> tuple[Array, Array]:
+    num_rows = x.shape[0]
+    num_blocks = -(-num_rows // block_rows)
+    padding = num_blocks * block_rows - num_rows
+    padded = jnp.concatenate([x, jnp.broadcast_to(x[:1], (padding, *x.shape[1:]))])  # copies of a real row: finite in every formula
+    weights = (jnp.arange(num_blocks * block_rows) < num_rows).astype(x.dtype)
+    return padded.reshape(num_blocks, block_rows, *x.shape[1:]), weights.reshape(num_blocks, block_rows)

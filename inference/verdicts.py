@@ -1,0 +1,115 @@
+"""What a calibration check answers: a statistic, the threshold it was held against, and the rate of false alarms that this implies."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+__all__ = ["ConditionalVerdict", "ELBOVerdict", "GewekeVerdict", "SBCVerdict", "Verdict"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The outcome of one check; true in a condition exactly if it passed.
+
+    Attributes:
+        statistic: what was measured; the subclass says in which unit, and on which side of the threshold it
+            passes.
+        threshold: the value it was compared with.
+        false_alarm_rate: probability that correct code fails; 0 for a deterministic check.
+        passed: whether the check passed; a statistic that is not a number never passes.
+    """
+
+    statistic: float
+    threshold: float
+    false_alarm_rate: float
+    passed: bool
+
+    def __bool__(self) -> bool:
+        """Whether the check passed."""
+        return self.passed
+
+    def __str__(self) -> str:
+        """One paragraph for a reader."""
+        return f"{'passed' if self.passed else 'FAILED'}: {self._story()} (false alarm rate {self.false_alarm_rate:.2g})"
+
+    def _story(self) -> str:
+        return f"statistic {self.statistic:.4g}, threshold {self.threshold:.4g}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ELBOVerdict(Verdict):
+    """Outcome of `elbo_check`: ``statistic`` is the distance of bound and estimate in standard errors, at most ``threshold``.
+
+    Attributes:
+        estimate: Monte Carlo ELBO of the program and the guide, in nats.
+        standard_error: its standard error, in nats.
+        bound: the closed-form bound that was given, in nats.
+    """
+
+    estimate: float
+    standard_error: float
+    bound: float
+
+    def _story(self) -> str:
+        return (
+            f"the bound is {self.bound:.6f} nats, the Monte Carlo ELBO {self.estimate:.6f} +- {self.standard_error:.2g}: "
+            f"{self.statistic:.3g} standard errors apart, at most {self.threshold:.3g} allowed"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConditionalVerdict(Verdict):
+    """Outcome of `conditional_check`: ``statistic`` is the worst error relative to the log joint, at most ``threshold``.
+
+    Attributes:
+        errors: the worst absolute error in nats of each part: ``"block"`` (joint draws of the block) and each
+            discrete site by name.
+    """
+
+    errors: Mapping[str, float]
+
+    def _story(self) -> str:
+        errors = ", ".join(f"{name} {error:.2g}" for name, error in self.errors.items())
+        return f"worst errors in nats: {errors}; relative {self.statistic:.2g}, at most {self.threshold:.2g} allowed"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _PValues(Verdict):
+    p_values: Mapping[str, float] = dataclasses.field(repr=False)
+
+    def _story(self) -> str:
+        smallest = sorted(self.p_values.items(), key=lambda item: item[1])[:3]
+        listed = ", ".join(f"{name} {p:.2g}" for name, p in smallest)
+        return (
+            f"smallest p-values of {len(self.p_values)}: {listed}; each must be at least {self.threshold:.2g}"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GewekeVerdict(_PValues):
+    """Outcome of `geweke`: ``statistic`` is the smallest p-value, at least ``threshold`` (Bonferroni).
+
+    Attributes:
+        p_values: ``"functional, test"`` to p-value.
+        num_draws: replicates on each side.
+    """
+
+    num_draws: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SBCVerdict(_PValues):
+    """Outcome of `sbc`: ``statistic`` is the smallest p-value, at least ``threshold`` (Bonferroni).
+
+    Attributes:
+        p_values: ``"functional, test"`` to p-value.
+        ranks: functional to the rank of the prior draw among the posterior draws, in 0..num_ranked, shape
+            (num_replicates,).
+        num_ranked: posterior draws ranked per replicate.
+        num_unconverged: replicates whose fit said that it had not converged.
+    """
+
+    ranks: Mapping[str, np.ndarray] = dataclasses.field(repr=False)
+    num_ranked: int
+    num_unconverged: int
