@@ -34,12 +34,14 @@ class Outcome(NamedTuple):
         variational: name to array: the parameters of q or the point estimate, without chain or draw dims.
         sample_stats: name to array with leading dims (chain, draw).
         attrs: further root attributes (str, int, float).
+        dims: names of the dims of variables that ``model.dims`` does not name.
     """
 
     posterior: Mapping[str, Any]
     variational: Mapping[str, Any] = MappingProxyType({})
     sample_stats: Mapping[str, Any] = MappingProxyType({})
     attrs: Mapping[str, Any] = MappingProxyType({})
+    dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class Method(NamedTuple):
@@ -50,10 +52,13 @@ class Method(NamedTuple):
         options: the options a caller may pass to ``fit``, with their defaults.
         strategies: the strings that ``init`` may be; the first is the default.
         build: ``build(init=strategy, **options) -> Algorithm``, cached, so that equal options give the same functions.
-        start: ``start(key, variables, model, *data) -> state``, a state from given variables (``init`` a dict or a former tree).
-        conclude: ascent: ``conclude(key, state, model, data, num_samples, keep_rows) -> Outcome``;
+        start: ``start(key, variables, model, *data, **options) -> state``, a state from given variables (``init`` a dict or a former tree).
+        conclude: ascent: ``conclude(key, state, model, data, num_samples, keep_rows, **options) -> Outcome``;
             sampling: ``conclude(key, draws, model, data, keep_rows) -> Outcome``.
-        position: sampling only: ``position(keep_rows)`` gives a function of the state, cached; what it returns is kept of a draw.
+        position: sampling only: ``position(keep_rows)`` gives a function of (state, model); what that returns is kept of a draw.
+        guide: variational only: ``guide(variables, model, *data)``, q as a NumPyro program.
+        transform: ``transform(variables, model, *new_data)``, scores of new rows; without it they are averaged over draws.
+        log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are averaged over draws.
     """
 
     kind: str
@@ -63,3 +68,6 @@ class Method(NamedTuple):
     start: Callable
     conclude: Callable
     position: Callable | None = None
+    guide: Callable | None = None
+    transform: Callable | None = None
+    log_density: Callable | None = None

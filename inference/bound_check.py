@@ -1,14 +1,14 @@
 r"""A closed-form bound against the Monte Carlo ELBO of a program and a guide.
 
-The estimate averages :math:`\log p(x, \theta) - \log q(\theta)` over particles :math:`\theta \sim q`, both densities
-evaluated by the programs. Discrete sites of the guide that are marked ``infer={"enumerate": "parallel"}`` are
-summed out: with the rows independent given the other sites,
+The estimate averages :math:`\log p(x, \theta) - \log q(\theta)` over particles :math:`\theta \sim q`, both
+densities evaluated by the programs. Discrete sites of the guide that are marked ``infer={"enumerate":
+"parallel"}`` are summed out: with the rows independent given the other sites,
 
-.. math:: E_{q(z)}[\log p - \log q] = g(\theta) + \sum_{n,k} q(z_n = k) \{\ell_n(k, \theta) - \log q(z_n = k)\},
+.. math:: E_{q(z)}[\log p - \log q] = g(\theta) + \sum_{n,k} q(z_n = k) \{\ell_n(k) - \log q(z_n = k)\},
 
-where :math:`\ell_n` collects the terms of row n. One replay of the programs with every row in category k gives
-all :math:`\ell_n(k)` at once. Most of the variance is the labels', so the standard error shrinks tenfold where
-the rest of the guide is narrow.
+where :math:`\ell_n` collects the terms of row n. One replay of the programs with every row in category k
+gives all :math:`\ell_n(k)` at once. Most of the variance is the labels', so the standard error shrinks
+tenfold where the rest of the guide is narrow.
 """
 
 from collections.abc import Callable, Mapping
@@ -84,8 +84,8 @@ def elbo_check(
     size = np.max(np.abs(log_p) + np.abs(log_q))
     if np.max(spread) > 1e-9 * max(size, 1.0):
         raise ValueError(
-            "the enumerated labels cannot be summed out row by row: a site of the model outside their plates, or "
-            f"another site of the guide, depends on them (by {np.max(spread):.3g} nats)"
+            "the enumerated labels cannot be summed out row by row: a site of the model outside their "
+            f"plates, or another site of the guide, depends on them (by {np.max(spread):.3g} nats)"
         )
     elbo = log_p - log_q
     estimate, error = float(elbo.mean()), float(elbo.std(ddof=1) / np.sqrt(num_particles))
@@ -103,7 +103,7 @@ def elbo_check(
 
 
 def _matching_form(model: Callable, guide: Callable, data: tuple) -> Callable:
-    """The form of the model whose latent sites the guide has; ValueError naming the difference from the nearest one."""
+    """The form of the model whose latent sites the guide has; else ValueError naming the difference."""
     forms = (explicit_form(model), model)
     latents = [latent_sites(form, *data) for form in forms]
     drawn = {name: site for name, site in sites_of(guide, *data).items() if not site.observed}
@@ -127,7 +127,7 @@ def _particles(keys: jax.Array, program: Callable, guide: Callable, data: tuple,
 
 
 def _particle(key: jax.Array, program: Callable, guide: Callable, data: tuple) -> tuple:
-    """Log p and log q averaged over the enumerated labels, and by how much terms vary with these that must not."""
+    """Log p and log q averaged over the labels, and by how much terms vary with these that must not."""
     seeded = handlers.seed(guide, key)
     trace = handlers.trace(seeded).get_trace(*data)
     sites = {

@@ -5,15 +5,19 @@
 - `conditional_check`: a Gibbs conditional against the log joint of the program. It sees a wrong conditional,
   one block at a time. False alarms: none, it is exact up to rounding.
 - `geweke`: a whole sampler against the joint distribution of the program. It sees wrong conditionals too, and
-  what lies between them: stale values, reused keys, a collapsed block in the wrong order. False alarms: 1 % a run.
-- `sbc`: a fit, from data to tree, against the prior of the program. It sees all that, and bad mixing, variances
-  that are too small, and mistakes on the way into the tree. False alarms: 1 % a run.
+  what lies between them: stale values, reused keys, a collapsed block in the wrong order. False alarms: 1 % a
+  run.
+- `sbc`: a fit, from data to tree, against the prior of the program. It sees all that, and bad mixing,
+  variances that are too small, and mistakes on the way into the tree. False alarms: 1 % a run.
 
-Each answers with an `inference.verdicts.Verdict`: ``statistic``, ``threshold``, ``false_alarm_rate``, ``passed``.
+Each answers with an `inference.verdicts.Verdict`: ``statistic``, ``threshold``, ``false_alarm_rate``,
+``passed``.
 """
 
-from inference.joint_tests import geweke, sbc
-from inference.program_checks import conditional_check, elbo_check
+from inference.bound_check import elbo_check
+from inference.conditional_ratios import conditional_check
+from inference.joint_invariance import geweke
+from inference.simulation_based import sbc
 from inference.verdicts import ConditionalVerdict, ELBOVerdict, GewekeVerdict, SBCVerdict, Verdict
 
 __all__ = [

@@ -8,7 +8,6 @@ algorithm's own ``init``, so a file cannot make the program build anything but a
 import hashlib
 import json
 import os
-import tempfile
 import time
 import zipfile
 from collections.abc import Mapping
@@ -19,7 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Checkpoint", "check_writable", "fingerprint"]
+from inference.atomic_files import replacing
+
+__all__ = ["Checkpoint", "fingerprint"]
 
 SECONDS_BETWEEN_SAVES = 5.0
 
@@ -34,19 +35,9 @@ def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:  # 
     """
     leaves, structure = jax.tree.flatten(model)
     aspects = {"model": _sha(str(structure), *leaves), "data": _sha(*jax.tree.leaves(data))}
-    return aspects | {name: json.dumps(value, sort_keys=True, default=str) for name, value in settings.items()}
-
-
-def check_writable(path: str | os.PathLike) -> None:
-    """Raise ValueError before a run if a file cannot be written at ``path`` after it."""
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"cannot write {path}: it is a folder")
-    if not path.parent.is_dir():
-        raise ValueError(f"cannot write {path}: the folder {path.parent} does not exist")
-    target = path if path.exists() else path.parent
-    if not os.access(target, os.W_OK) or not os.access(path.parent, os.W_OK):
-        raise ValueError(f"cannot write {path}: no permission")
+    return aspects | {
+        name: json.dumps(value, sort_keys=True, default=str) for name, value in settings.items()
+    }
 
 
 class Checkpoint:
@@ -71,10 +62,17 @@ class Checkpoint:
                 stored = {name: file[name] for name in file.files}
             saved = json.loads(str(stored.pop("fingerprint")))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{self.path} is not a checkpoint of this library, or is damaged ({error}); remove it or name another") from None
-        differs = sorted(name for name in self.aspects.keys() | saved.keys() if self.aspects.get(name) != saved.get(name))
+            raise ValueError(
+                f"{self.path} is not a checkpoint of this library, or is damaged ({error}); remove it or name another"
+            ) from None
+        differs = sorted(
+            name for name in self.aspects.keys() | saved.keys() if self.aspects.get(name) != saved.get(name)
+        )
         if differs:
-            details = "; ".join(f"{name}: {_short(saved.get(name))} there, {_short(self.aspects.get(name))} now" for name in differs)
+            details = "; ".join(
+                f"{name}: {_short(saved.get(name))} there, {_short(self.aspects.get(name))} now"
+                for name in differs
+            )
             raise ValueError(f"the checkpoint {self.path} belongs to another run; what differs: {details}")
         leaves, structure = jax.tree.flatten(template)
         restored = [_from_file(stored.pop(f"state_{i}"), leaf) for i, leaf in enumerate(leaves)]
@@ -89,16 +87,10 @@ class Checkpoint:
         if self.path is None:
             return
         leaves = {f"state_{i}": _to_file(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, fingerprint=np.asarray(json.dumps(self.aspects)), **leaves, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self.path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        with replacing(self.path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, fingerprint=np.asarray(json.dumps(self.aspects)), **leaves, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
         self._saved_at = time.monotonic()
 
 
@@ -111,7 +103,11 @@ def _to_file(leaf: Any) -> np.ndarray:  # noqa: ANN401
 
 
 def _from_file(array: np.ndarray, leaf: Any) -> Any:  # noqa: ANN401
-    return jax.random.wrap_key_data(jnp.asarray(array)) if _is_key(leaf) else jnp.asarray(array, dtype=leaf.dtype)
+    return (
+        jax.random.wrap_key_data(jnp.asarray(array))
+        if _is_key(leaf)
+        else jnp.asarray(array, dtype=leaf.dtype)
+    )
 
 
 def _sha(*items: Any) -> str:  # noqa: ANN401

@@ -1,9 +1,10 @@
 r"""How well fits predict: leave-one-out by Pareto-smoothed importance sampling, and held-out data.
 
-:math:`\mathrm{elpd}_{loo} = \sum_n \log p(x_n | x_{-n})` is estimated from the pointwise log likelihood of the draws (Vehtari, Gelman and Gabry
-2017, "Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC"), local latents integrated out: the row's label is
-predicted, not known. Where the Pareto shape k of a row is above the threshold, leaving that row out changes the posterior too much for the estimate
-to be trusted; such rows are counted.
+:math:`\mathrm{elpd}_{loo} = \sum_n \log p(x_n | x_{-n})` is estimated from the pointwise log likelihood of
+the draws (Vehtari, Gelman and Gabry 2017, "Practical Bayesian model evaluation using leave-one-out
+cross-validation and WAIC"), local latents integrated out: the row's label is predicted, not known. Where the
+Pareto shape k of a row is above the threshold, leaving that row out changes the posterior too much for the
+estimate to be trusted; such rows are counted.
 """
 
 import warnings
@@ -25,24 +26,31 @@ _TEXT_PROTOCOLS = ("bound", "likelihood", "completion")
 
 
 def leave_one_out(tree: xr.DataTree) -> ELPDData:
-    """PSIS-LOO of one fit, as ArviZ reports it (``elpd``, ``se``, ``p``, ``pareto_k`` by row, ``good_k``), without its warning.
+    """PSIS-LOO of one fit as ArviZ reports it, without its warning on high Pareto k.
 
     Args:
         tree: a fit whose draws are a posterior, with the group ``log_likelihood``.
 
     Returns:
-        ArviZ's result, pointwise. ``(result.pareto_k > result.good_k).sum()`` rows are not to be trusted.
+        ArviZ's result, pointwise (``elpd``, ``se``, ``p``, ``pareto_k``, ``good_k``). ``(result.pareto_k >
+        result.good_k).sum()`` rows are not to be trusted.
 
     Raises:
-        ValueError: no pointwise log likelihood, or a point estimate, which has no posterior to leave a row out of.
+        ValueError: no pointwise log likelihood, or a point estimate, which has no posterior to leave a row
+            out of.
     """
     draws_of(tree)
     if kind_of(tree) == "point":
         raise ValueError(
-            f"method {tree.attrs.get('method')!r} gives a point estimate: LOO needs a posterior. Rank it by held-out rows (heldout)"
+            f"method {tree.attrs.get('method')!r} gives a point estimate: LOO needs a posterior. Rank "
+            f"it by held-out rows (heldout)"
         )
     if "log_likelihood" not in tree.children:
-        hint = " it was left out for its size: fit with keep=('log_likelihood',)" if "left_out" in tree.attrs else ""
+        hint = (
+            " it was left out for its size: fit with keep=('log_likelihood',)"
+            if "left_out" in tree.attrs
+            else ""
+        )
         raise ValueError(f"LOO needs the group 'log_likelihood';{hint or ' this fit has none'}")
     pointwise = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
     if not np.isfinite(pointwise.values).all():
@@ -60,12 +68,14 @@ def compare(trees: Mapping[str, xr.DataTree], method: str = "stacking") -> pd.Da
         method: how ArviZ weighs the models: ``"stacking"``, ``"pseudo-BMA"`` or ``"BB-pseudo-BMA"``.
 
     Returns:
-        ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``, ``weight``, ..., in nats), with
-        ``pareto_k_bad``, the number of rows whose LOO is not to be trusted, and ``pareto_k_max``. The attribute ``note`` says so in words.
+        ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``,
+        ``weight``, ..., in nats), with ``pareto_k_bad``, the number of rows whose LOO is not to be trusted,
+        and ``pareto_k_max``. The attribute ``note`` says so in words.
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
-        ValueError: fewer than two fits, other data, or a fit without a posterior or a pointwise log likelihood.
+        ValueError: fewer than two fits, other data, or a fit without a posterior or a pointwise log
+            likelihood.
     """
     if not isinstance(trees, Mapping):
         raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
@@ -81,12 +91,14 @@ def compare(trees: Mapping[str, xr.DataTree], method: str = "stacking") -> pd.Da
     table["pareto_k_bad"] = [int((scores[name].pareto_k > scores[name].good_k).sum()) for name in table.index]
     table["pareto_k_max"] = [float(scores[name].pareto_k.max()) for name in table.index]
     notes = [
-        f"{name}: {bad} of {scores[name].n_data_points} rows have Pareto k above {scores[name].good_k:.2f}; its elpd is not to be trusted there"
+        f"{name}: {bad} of {scores[name].n_data_points} rows have Pareto k above {scores[name].good_k:.2f}; "
+        "its elpd is not to be trusted there"
         for name, bad in table["pareto_k_bad"].items()
         if bad
     ]
     notes += [
-        f"{name}: draws are from q of method {trees[name].attrs.get('method')!r}, so this is the LOO of the approximation"
+        f"{name}: draws are from q of method {trees[name].attrs.get('method')!r}, so this is the LOO of "
+        f"the approximation"
         for name in table.index
         if kind_of(trees[name]) == "variational"
     ]
@@ -108,14 +120,17 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None) -> xr
     Raises:
         ValueError: a text protocol for a model whose data are rows, an unknown protocol, or no rows.
     """
-    from inference import log_density  # here, because inference/__init__ may import this module while it is being built
+    from inference import (
+        log_density,  # here, because inference/__init__ may import this module while it is being built
+    )
 
     if protocol is not None:
         known = f"one of {list(_TEXT_PROTOCOLS)} (text) or None (rows)"
         if protocol not in _TEXT_PROTOCOLS:
             raise ValueError(f"protocol must be {known}; got {protocol!r}")
         raise ValueError(
-            f"protocol {protocol!r} scores text, and the data of {tree.attrs.get('model', 'this model')!r} are rows: leave protocol out"
+            f"protocol {protocol!r} scores text, and the data of {tree.attrs.get('model', 'this model')!r} "
+            "are rows: leave protocol out"
         )
     rows = log_density(tree, *data)
     count = rows.size
@@ -129,7 +144,10 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None) -> xr
 
 
 def _relative_efficiency(pointwise: np.ndarray) -> float:
-    """ESS of the rows' likelihoods over the number of draws, averaged; 1 for independent draws. ArviZ would average over raw, switching labels."""
+    """ESS of the rows' likelihoods over the number of draws, averaged over rows; 1 for independent draws.
+
+    ArviZ's default averages over all variables of the posterior, whose labels switch.
+    """
     if pointwise.shape[0] == 1:
         return 1.0
     likelihood = np.exp(pointwise - pointwise.max((0, 1))).reshape(*pointwise.shape[:2], -1)

@@ -1,8 +1,8 @@
 r"""Gibbs conditionals against the log joint of the program.
 
-If q is the conditional of a block given the rest, then for any two values a and b of the block
-:math:`\log p(a, \text{rest}) - \log p(b, \text{rest}) = \log q(a) - \log q(b)`: normalising constants cancel. It is
-exact up to rounding, but sees one block at a time: an algorithm that passes stale values on, or reuses a key, is
+If q is the conditional of a block given the rest, then for any two values a and b of the block :math:`\log
+p(a, \text{rest}) - \log p(b, \text{rest}) = \log q(a) - \log q(b)`: normalising constants cancel. It is exact
+up to rounding, but sees one block at a time: an algorithm that passes stale values on, or reuses a key, is
 for `inference.calibration.geweke` to find.
 """
 
@@ -112,7 +112,7 @@ def conditional_check(
 
 
 def _draw_block(key: jax.Array, conditional: Callable, values: dict, model: Callable, data: tuple) -> tuple:
-    """The block drawn site after site from the conditionals as the sampler would, and its log density on the way."""
+    """The block drawn site after site from its conditionals, and its log density on the way."""
     names = list(conditional(values, model, *data))
     drawn, log_q = {}, jnp.zeros(())
     for name, site_key in zip(names, jax.random.split(key, len(names)), strict=True):
@@ -142,7 +142,7 @@ def _flip_labels(
     program: Callable,
     data: tuple,
 ) -> tuple:
-    """Log joint and log conditional with one row at a time set to each category: two arrays (num_rows, num_categories)."""
+    """Log joint and conditional with one row set to each category: two arrays (num_rows, num_categories)."""
     before = [site for site in conditional(values, model, *data) if site != name]
     given = {**values, **{site: drawn[site] for site in before}}
     distribution = conditional(given, model, *data)[name]

@@ -45,8 +45,6 @@ def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any
     return trace(substitute(model, data=dict(values))).get_trace(*data)
 
 
-
-
 def _base(distribution: dist.Distribution) -> dist.Distribution:
     """The distribution inside expansions and masks."""
     while isinstance(distribution, dist.ExpandedDistribution | dist.MaskedDistribution):

@@ -1,8 +1,9 @@
 """What to believe of a fit: the table of invariants, the clusters, the comparison with other fits.
 
-The parts live in files of their own and are gathered here: ``inference.identifiable`` (which quantities a symmetry cannot change),
-``inference.convergence`` (PSRF, its path, the verdict), ``inference.partitions`` (co-clustering, one partition), ``inference.comparison`` (LOO,
-held-out rows). This file makes the table and the posterior of the number of clusters.
+The parts live in files of their own and are gathered here: ``inference.identifiable`` (which quantities a
+symmetry cannot change), ``inference.convergence`` (PSRF, its path, the verdict), ``inference.partitions``
+(co-clustering, one partition), ``inference.comparison`` (LOO, held-out rows). This file makes the table and
+the posterior of the number of clusters.
 """
 
 import textwrap
@@ -14,7 +15,15 @@ import xarray as xr
 from arviz_stats.base import array_stats
 
 from inference.comparison import compare, heldout
-from inference.convergence import effective_sample_size, is_constant, judge, psrf, psrf_of, psrf_path, why_no_psrf
+from inference.convergence import (
+    effective_sample_size,
+    is_constant,
+    judge,
+    psrf,
+    psrf_of,
+    psrf_path,
+    why_no_psrf,
+)
 from inference.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
 from inference.partitions import cluster_sizes, co_clustering, point_partition
 
@@ -47,25 +56,32 @@ def summary(
 
     Args:
         tree: a fit.
-        var_names: invariants, or variables of the posterior that no symmetry hides; after ``relabel`` (or ``identify``) hidden ones too.
+        var_names: invariants, or variables of the posterior that no symmetry hides; after ``relabel`` (or
+            ``identify``) hidden ones too.
         interval: ``"eti"`` (equal tails) or ``"hdi"`` (highest density).
         probability: content of the interval.
-        method: PSRF: ``"rank"`` (rank-normalised, split, folded), or ``"identity"`` for the papers' Gelman-Rubin.
+        method: PSRF: ``"rank"`` (rank-normalised, split, folded), or ``"identity"`` for the papers'
+            Gelman-Rubin.
 
     Returns:
-        One row a scalar: ``mean``, ``sd``, the interval's ends (``eti90_lb``, ``eti90_ub``), and for MCMC ``ess_bulk``, ``ess_tail`` and ``r_hat``,
-        which read ``"constant"`` where the quantity never changed; no such columns for draws from q, a point estimate or, R-hat, one chain.
-        The attribute ``note`` says what was left out and why, and how to get it; ``summary_text`` prints both.
+        One row a scalar: ``mean``, ``sd``, the interval's ends (``eti90_lb``, ``eti90_ub``), and for MCMC
+            ``ess_bulk``, ``ess_tail`` and ``r_hat``,
+        which read ``"constant"`` where the quantity never changed; no such columns for draws from q, a point
+        estimate or, R-hat, one chain. The attribute ``note`` says what was left out and why, and how to get
+        it; ``summary_text`` prints both.
 
     Raises:
-        ValueError: an unknown interval, probability, method or name, or a parameter whose labels or rotation are not aligned.
+        ValueError: an unknown interval, probability, method or name, or a parameter whose labels or rotation
+            are not aligned.
     """
     if interval not in _INTERVALS:
         raise ValueError(f"interval must be one of {list(_INTERVALS)}; got {interval!r}")
     if not 0 < probability < 1:
         raise ValueError(f"probability must lie between 0 and 1; got {probability}")
     if method not in ("rank", "identity", "split", "folded", "z_scale"):
-        raise ValueError(f"method must be 'rank' or 'identity' (or 'split', 'folded', 'z_scale'); got {method!r}")
+        raise ValueError(
+            f"method must be 'rank' or 'identity' (or 'split', 'folded', 'z_scale'); got {method!r}"
+        )
     values, kind = _chosen(tree, var_names), kind_of(tree)
     lower, upper = (f"{interval}{100 * probability:.3g}_{end}" for end in ("lb", "ub"))
     several_chains = values.sizes["chain"] > 1
@@ -77,7 +93,9 @@ def summary(
             row[lower], row[upper] = _interval(draws, interval, probability)
         if kind == "sampling":
             if is_constant(draws):
-                row |= {"ess_bulk": "constant", "ess_tail": "constant"} | ({"r_hat": "constant"} if several_chains else {})
+                row |= {"ess_bulk": "constant", "ess_tail": "constant"} | (
+                    {"r_hat": "constant"} if several_chains else {}
+                )
             else:
                 row |= {f"ess_{tail}": effective_sample_size(draws, tail) for tail in ("bulk", "tail")}
                 row |= {"r_hat": psrf_of(draws, method)} if several_chains else {}
@@ -115,9 +133,10 @@ def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
         by_chain: give every chain's own distribution (dims chain, num_occupied), to see whether they agree.
 
     Returns:
-        Probabilities (num_occupied,) with the coordinate ``mcse``, their Monte Carlo standard errors (from the ESS of the indicator for
-        Markov chains, binomial for independent draws, 0 where the indicator never changed). Attributes: ``mean``, ``mode``, and for a
-        variational fit ``variational_num_occupied``, the number of components with N_k > 0.5 under q's responsibilities.
+        Probabilities (num_occupied,) with the coordinate ``mcse``, their Monte Carlo standard errors (from
+        the ESS of the indicator for Markov chains, binomial for independent draws, 0 where the indicator
+        never changed). Attributes: ``mean``, ``mode``, and for a variational fit
+        ``variational_num_occupied``, the number of components with N_k > 0.5 under q's responsibilities.
 
     Raises:
         ValueError: the fit has no components to occupy.
@@ -129,14 +148,18 @@ def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
         drawn = posterior["assignments"].transpose("chain", "draw", "observation").values
         counts = (cluster_sizes(drawn) > 0).sum(-1)
     else:
-        raise ValueError(f"a fit of {tree.attrs.get('model', 'this model')!r} has no components to be occupied")
+        raise ValueError(
+            f"a fit of {tree.attrs.get('model', 'this model')!r} has no components to be occupied"
+        )
     support = np.arange(counts.min(), counts.max() + 1)
     indicators = (counts[..., None] == support).astype(float)
     if by_chain:
         return xr.DataArray(
             indicators.mean(1),
             dims=("chain", "num_occupied"),
-            coords={"num_occupied": support, "chain": posterior["chain"].values} if "chain" in posterior.coords else {"num_occupied": support},
+            coords={"num_occupied": support, "chain": posterior["chain"].values}
+            if "chain" in posterior.coords
+            else {"num_occupied": support},
             name="probability",
         )
     probabilities = indicators.mean((0, 1))
@@ -169,14 +192,22 @@ def _chosen(tree: xr.DataTree, var_names: Sequence[str] | None) -> xr.Dataset:
     posterior, hidden = draws_of(tree), hidden_variables(tree)
     for name in names:
         if name not in values and name not in posterior:
-            raise ValueError(f"no variable {name!r} in this fit; it has {sorted(values.data_vars) + sorted(hidden)}")
+            raise ValueError(
+                f"no variable {name!r} in this fit; it has {sorted(values.data_vars) + sorted(hidden)}"
+            )
         if name in hidden and _ALIGNED[hidden[name]] not in tree.attrs and kind_of(tree) == "sampling":
-            raise ValueError(f"{name!r} is not identified: averages over its draws mix {_REASONS[hidden[name]]}. {_REMEDIES[hidden[name]]}")
+            raise ValueError(
+                f"{name!r} is not identified: averages over its draws mix {_REASONS[hidden[name]]}. "
+                f"{_REMEDIES[hidden[name]]}"
+            )
     return xr.Dataset({name: values[name] if name in values else posterior[name] for name in names})
 
 
 _ALIGNED = {"labels": "relabelled", "rotation": "rotation_aligned"}  # the attribute that the remedy leaves
-_REASONS = {"labels": "components, because labels switch between draws", "rotation": "axes, because the latent space turns between draws"}
+_REASONS = {
+    "labels": "components, because labels switch between draws",
+    "rotation": "axes, because the latent space turns between draws",
+}
 _REMEDIES = {
     "labels": "Use inference.symmetry.relabel(tree) and summarise the result",
     "rotation": "Use inference.symmetry.identify(tree) and summarise the result",
@@ -190,12 +221,16 @@ def _note(tree: xr.DataTree, kind: str, several_chains: bool, left_out: list[str
         names = "Left out: " + ", ".join(name for name in left_out if hidden[name] == symmetry)
         if kind == "sampling" and _ALIGNED[symmetry] not in tree.attrs:
             sentences.append(
-                f"{names}. Any average over their draws would mix {_REASONS[symmetry]}; the rows above do not depend on that. "
+                f"{names}. Any average over their draws would mix {_REASONS[symmetry]}; the rows above "
+                f"do not depend on that. "
                 f"{_REMEDIES[symmetry]} (summary(tree, var_names=[...]))"
             )
         else:
             arbitrary = "order of components" if symmetry == "labels" else "latent axes"
-            sentences.append(f"{names}, which follow an arbitrary {arbitrary}, common to all draws: see them by var_names=[...]")
+            sentences.append(
+                f"{names}, which follow an arbitrary {arbitrary}, common to all draws: see them by "
+                f"var_names=[...]"
+            )
     if kind != "sampling":
         why = why_no_psrf(tree)
         sentences.append(f"No R-hat or ESS: {why}")

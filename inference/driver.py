@@ -21,7 +21,6 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 from tqdm import tqdm
 
-from inference.algorithm import Algorithm
 from inference.checkpoint import Checkpoint
 
 __all__ = ["Ascent", "Chains", "ascend", "sample"]
@@ -83,12 +82,13 @@ _RUNNING, _CONVERGED, _NOT_FINITE, _FELL = range(4)
 
 
 def ascend(
-    algorithm: Algorithm,
+    step: Callable,
     start: Callable,
     model: Any,  # noqa: ANN401  (a zoo model)
     data: tuple,
     *,
     key: Array,
+    variables: Any,  # noqa: ANN401
     num_rows: float,
     num_restarts: int,
     max_iterations: int,
@@ -100,11 +100,12 @@ def ascend(
     """Repeat a step on every restart until its objective stops rising, and keep the restart that rose highest.
 
     Args:
-        algorithm: the step to repeat.
-        start: ``start(key, model, *data) -> state`` of one restart.
+        step: the step to repeat, of an `Algorithm`.
+        start: ``start(key, variables, model, *data) -> state`` of one restart.
         model: passed to the step.
         data: passed to the step.
         key: the run's key.
+        variables: what the starts are given, leaves with a leading axis over restarts.
         num_rows: what the tolerance is multiplied by.
         num_restarts: how many starts are run side by side.
         max_iterations: the most steps a restart takes.
@@ -117,19 +118,25 @@ def ascend(
         FloatingPointError: no restart has a finite objective after its first step.
     """
     keys = _lane_keys(key, num_restarts)
-    init = partial(_start_lanes, start)
-    lanes, stored = _resume(checkpoint, init, keys, model, data)
-    chunks = [] if stored is None else [{name[6:]: value for name, value in stored.items() if name.startswith("trace_")}]
+    lanes, stored = _resume(checkpoint, partial(_start_lanes, start), keys, variables, model, data)
+    chunks = (
+        []
+        if stored is None
+        else [{name[6:]: value for name, value in stored.items() if name.startswith("trace_")}]
+    )
+    small_gain = num_rows * tolerance if tolerance > 0 else -np.inf
     slack = _rounding(lanes.objective.dtype) if must_rise else jnp.inf
     chunk = _ChunkLength()
     steps_done = int(lanes.iteration.max())
     with _Interrupt() as interrupt, _bar(progress, max_iterations, steps_done) as bar:
-        while steps_done < max_iterations and not interrupt.requested and (np.asarray(lanes.status) == _RUNNING).any():
+        while (
+            steps_done < max_iterations
+            and not interrupt.requested
+            and (np.asarray(lanes.status) == _RUNNING).any()
+        ):
             limit = min(chunk.length, max_iterations - steps_done)
             with chunk.timed():
-                lanes, infos, count = _ascend_chunk(
-                    algorithm.step, lanes, keys, limit, num_rows * tolerance, slack, model, data
-                )
+                lanes, infos, count = _ascend_chunk(step, lanes, keys, limit, small_gain, slack, model, data)
                 count = int(count)
             chunks.append({name: np.asarray(value)[:, :count] for name, value in infos._asdict().items()})
             steps_done += count
@@ -152,7 +159,9 @@ def _best(lanes: _Lanes, chunks: list[dict[str, np.ndarray]], interrupted: bool)
         values[past_end] = np.nan
     last = np.asarray(lanes.objective)  # a restart that failed has kept the objective of the state before
     if not np.isfinite(last).any():
-        raise FloatingPointError("the objective is not finite after the first step, at every restart: check the scale of data and priors")
+        raise FloatingPointError(
+            "the objective is not finite after the first step, at every restart: check the scale of data and priors"
+        )
     best = int(last.argmax())
     reason = {
         _RUNNING: "interrupted" if interrupted else "max_iterations",
@@ -165,9 +174,9 @@ def _best(lanes: _Lanes, chunks: list[dict[str, np.ndarray]], interrupted: bool)
 
 
 @partial(jax.jit, static_argnums=0)
-def _start_lanes(start: Callable, keys: Array, model: Any, data: tuple) -> _Lanes:  # noqa: ANN401
+def _start_lanes(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> _Lanes:  # noqa: ANN401
     """Start every restart, one after another: a start may need as much memory as a step."""
-    state = jax.lax.map(lambda key: start(key, model, *data), keys)
+    state = _start_each(start, keys, variables, model, data)
     count = keys.shape[0]
     zeros = jnp.zeros(count, int)
     return _Lanes(state, jnp.full(count, -jnp.inf), zeros, zeros, zeros)
@@ -216,13 +225,14 @@ def _ascend_chunk(
 
 
 def sample(
-    algorithm: Algorithm,
+    step: Callable,
     start: Callable,
     position: Callable,
     model: Any,  # noqa: ANN401  (a zoo model)
     data: tuple,
     *,
     key: Array,
+    variables: Any,  # noqa: ANN401
     num_chains: int,
     num_warmup: int,
     num_samples: int,
@@ -234,12 +244,13 @@ def sample(
     """Run chains of a sampler: ``num_warmup`` sweeps, then ``num_samples * thinning`` of which every ``thinning``-th is kept.
 
     Args:
-        algorithm: the sampler; its ``info.objective`` is the log joint.
-        start: ``start(key, model, *data) -> state`` of one chain.
-        position: ``position(state)``, what is kept of a draw.
+        step: the sampler's step; its ``info.objective`` is the log joint.
+        start: ``start(key, variables, model, *data) -> state`` of one chain.
+        position: ``position(state, model)``, what is kept of a draw.
         model: passed to the step.
         data: passed to the step.
         key: the run's key.
+        variables: what the starts are given, leaves with a leading axis over chains.
         num_chains: chains run side by side.
         num_warmup: sweeps that are not kept.
         num_samples: draws kept per chain.
@@ -249,11 +260,15 @@ def sample(
         progress: whether to show a bar.
     """
     keys = _lane_keys(key, num_chains)
-    states, stored = _resume(checkpoint, partial(_start_chains, start), keys, model, data)
+    states, stored = _resume(checkpoint, partial(_start_chains, start), keys, variables, model, data)
     total = num_warmup + num_samples * thinning
-    shapes = jax.eval_shape(jax.vmap(position), states)
+    shapes = jax.eval_shape(_over_chains(position, model), states)
     kept = _restored_draws(shapes, num_samples, stored)
-    chunks = [] if stored is None else [{name[6:]: value for name, value in stored.items() if name.startswith("trace_")}]
+    chunks = (
+        []
+        if stored is None
+        else [{name[6:]: value for name, value in stored.items() if name.startswith("trace_")}]
+    )
     done = int(stored["done"]) if stored is not None else 0
     draw_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     capacity = int(np.clip(DRAW_BYTES // max(draw_bytes, 1), 1, min(CHUNK_CAPACITY, num_samples)))
@@ -278,7 +293,7 @@ def sample(
                 limit = min(limit, (_num_draws(done) + capacity + 1) * thinning + num_warmup - 1 - done)
             with chunk.timed():
                 new_states, infos, draws = run_chunk(
-                    (algorithm.step, position, capacity), states, keys, done, limit, num_warmup, thinning, model, data
+                    (step, position, capacity), states, keys, done, limit, num_warmup, thinning, model, data
                 )
                 infos = {name: np.asarray(value)[:, :limit] for name, value in infos._asdict().items()}
             bad = np.isnan(infos["objective"])
@@ -292,7 +307,10 @@ def sample(
             chunks.append(infos)
             states, done = new_states, done + limit
             bar.update(limit)
-            bar.set_postfix_str("warm-up" if done < num_warmup else f"log joint {infos['objective'][:, -1].max():.6g}", refresh=False)
+            bar.set_postfix_str(
+                "warm-up" if done < num_warmup else f"log joint {infos['objective'][:, -1].max():.6g}",
+                refresh=False,
+            )
             if checkpoint.is_due() or done == num_warmup:
                 save()
     save()
@@ -301,14 +319,20 @@ def sample(
     trace = {name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]}
     num_draws = _num_draws(done)
     if num_draws == 0:  # stopped in warm-up: what there is is the state reached
-        reached = jax.vmap(position)(states)
-        return Chains(jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], reached), trace, f"{reason} in warm-up", done)
+        reached = _over_chains(position, model)(states)
+        return Chains(
+            jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], reached), trace, f"{reason} in warm-up", done
+        )
     return Chains(jax.tree.map(lambda leaf: leaf[:, :num_draws], kept), trace, reason, done)
 
 
 @partial(jax.jit, static_argnums=0)
-def _start_chains(start: Callable, keys: Array, model: Any, data: tuple) -> Any:  # noqa: ANN401
-    return jax.lax.map(lambda key: start(key, model, *data), keys)
+def _start_chains(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:  # noqa: ANN401
+    return _start_each(start, keys, variables, model, data)
+
+
+def _start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:  # noqa: ANN401
+    return jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))
 
 
 def _chunk(
@@ -327,7 +351,9 @@ def _chunk(
     step, position, capacity = functions
 
     def sweep(iteration: Array, states: Any) -> tuple[Any, Any]:  # noqa: ANN401
-        return over(lambda args: step(jax.random.fold_in(args[0], iteration), args[1], model, *data))((keys, states))
+        return over(lambda args: step(jax.random.fold_in(args[0], iteration), args[1], model, *data))(
+            (keys, states)
+        )
 
     def body(carry: tuple) -> tuple:
         states, infos, draws, count = carry
@@ -336,17 +362,21 @@ def _chunk(
         sampled = done + count + 1 - num_warmup  # sweeps past warm-up, this one included
         slot = sampled // thinning - 1 - jnp.maximum(done - num_warmup, 0) // thinning
         slot = jnp.where((sampled > 0) & (sampled % thinning == 0), slot, capacity)  # past the end: dropped
-        values = jax.vmap(position)(states)
+        values = _over_chains(position, model)(states)
         draws = jax.tree.map(lambda buffer, value: buffer.at[:, slot].set(value, mode="drop"), draws, values)
         return states, infos, draws, count + 1
 
     info_shapes = jax.eval_shape(sweep, done, states)[1]
-    draw_shapes = jax.eval_shape(jax.vmap(position), states)
+    draw_shapes = jax.eval_shape(_over_chains(position, model), states)
     infos = jax.tree.map(lambda s: jnp.zeros((s.shape[0], CHUNK_CAPACITY), s.dtype), info_shapes)
     draws = jax.tree.map(lambda s: jnp.zeros((s.shape[0], capacity, *s.shape[1:]), s.dtype), draw_shapes)
     carry = (states, infos, draws, jnp.zeros((), int))
     states, infos, draws, _ = jax.lax.while_loop(lambda carry: carry[3] < limit, body, carry)
     return states, infos, draws
+
+
+def _over_chains(position: Callable, model: Any) -> Callable:  # noqa: ANN401
+    return jax.vmap(lambda state: position(state, model))
 
 
 def _one_by_one(function: Callable) -> Callable:
@@ -385,10 +415,10 @@ def _lane_keys(key: Array, count: int) -> Array:
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
 
 
-def _resume(checkpoint: Checkpoint, init: Callable, keys: Array, model: Any, data: tuple) -> tuple[Any, dict | None]:  # noqa: ANN401
+def _resume(checkpoint: Checkpoint, init: Callable, *args: Any) -> tuple[Any, dict | None]:  # noqa: ANN401
     """The saved state, or a fresh one; only its shapes are computed when there is something to resume."""
-    saved = checkpoint.load(jax.eval_shape(init, keys, model, data)) if checkpoint.path is not None else None
-    return (init(keys, model, data), None) if saved is None else saved
+    saved = checkpoint.load(jax.eval_shape(init, *args)) if checkpoint.path is not None else None
+    return (init(*args), None) if saved is None else saved
 
 
 def _restored_draws(shapes: Any, num_samples: int, stored: dict | None) -> Any:  # noqa: ANN401
@@ -402,7 +432,11 @@ def _restored_draws(shapes: Any, num_samples: int, stored: dict | None) -> Any: 
 
 
 def _trace_arrays(chunks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {f"trace_{name}": np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]} if chunks else {}
+    return (
+        {f"trace_{name}": np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]}
+        if chunks
+        else {}
+    )
 
 
 def _rounding(dtype: Any) -> float:  # noqa: ANN401
@@ -428,7 +462,11 @@ class _ChunkLength:
 
     def __exit__(self, *error: object) -> None:
         elapsed = time.perf_counter() - self._begin
-        self.length = int(np.clip(self.length * CHUNK_SECONDS / max(elapsed, 1e-6), max(self.length // 4, 1), 4 * self.length))
+        self.length = int(
+            np.clip(
+                self.length * CHUNK_SECONDS / max(elapsed, 1e-6), max(self.length // 4, 1), 4 * self.length
+            )
+        )
         self.length = min(self.length, CHUNK_CAPACITY)
 
 

@@ -3,7 +3,8 @@
 They are compared by ranks, so they need no moments (under a Wishart prior with few degrees of freedom the
 data have none) and a logarithm more or less changes nothing. All are symmetric in the elements of a site,
 hence do not depend on labels. The log density of each site given the ones before it ties the sites to each
-other and to the data."""
+other and to the data.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from inference.programs import Site, log_densities
+from inference.programs import Site, log_densities, sites_of
 
-__all__ = ["joint_functionals"]
+__all__ = ["joint_functionals", "summarise"]
 
 
 def joint_functionals(
@@ -49,6 +50,23 @@ def joint_functionals(
     scalars.update({f"{name}: log density": term for name, term in terms.items() if name in values})
     scalars["log joint"] = sum(terms.values())
     return scalars
+
+
+def summarise(
+    joint: Mapping[str, jax.Array],
+    functionals: Callable | None,
+    program: Callable,
+    data_names: tuple[str, ...],
+    block_size: int,
+) -> dict[str, jax.Array]:
+    """The functionals (`joint_functionals` for None) of each of many joint draws, stacked, in blocks."""
+    if functionals is None:
+        sites = sites_of(program, *(joint[name][0] for name in data_names))
+
+        def functionals(values: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+            return joint_functionals(values, sites, program, data_names)
+
+    return jax.lax.map(functionals, joint, batch_size=block_size)
 
 
 def _summaries(value: Any, kind: str) -> dict[str, jax.Array]:  # noqa: ANN401  (an array of any type)

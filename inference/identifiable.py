@@ -1,13 +1,16 @@
 r"""Quantities that a symmetry of the model cannot change, and what kind of draws a fit holds.
 
-The likelihood of a mixture is the same for all :math:`K!` orders of its components, that of a projection for all rotations of its latent
-space. A sampler that explores the posterior therefore wanders between equivalent modes, and the average, the effective sample size or the
-PSRF of a raw labelled parameter describes that wandering, not the posterior (Stephens 2000, "Dealing with label switching in mixture models",
-JRSS B 62, section 1). Functions of the draws that are invariant have none of this trouble, so they carry the verdict on convergence:
+The likelihood of a mixture is the same for all :math:`K!` orders of its components, that of a projection for
+all rotations of its latent space. A sampler that explores the posterior therefore wanders between equivalent
+modes, and the average, the effective sample size or the PSRF of a raw labelled parameter describes that
+wandering, not the posterior (Stephens 2000, "Dealing with label switching in mixture models", JRSS B 62,
+section 1). Functions of the draws that are invariant have none of this trouble, so they carry the verdict on
+convergence:
 
-* labels: number of occupied components, log joint, concentration, weights in descending order, the probability that two rows share a
-  component, the predictive log density of the rows;
-* rotation and sign: the marginal covariance :math:`W W^T + \Sigma`, the singular values of :math:`W`, the predictive log density.
+* labels: number of occupied components, log joint, concentration, weights in descending order, the
+  probability that two rows share a component, the predictive log density of the rows;
+* rotation and sign: the marginal covariance :math:`W W^T + \Sigma`, the singular values of :math:`W`, the
+  predictive log density.
 """
 
 import numpy as np
@@ -20,20 +23,26 @@ __all__ = ["draws_of", "hidden_variables", "invariants", "kind_of", "scalars", "
 _LABEL_DIMS = {"component", "stick", "topic", "cluster"}
 _ROTATED_DIMS = {"latent"}
 _ROW_DIMS = {"observation", "document", "nonzero"}
-_SMALLEST_WEIGHT = 0.01  # ranks whose posterior mean weight is below it hold no more than stray rows and are not tabulated
-_RARE = 0.05  # an indicator rarer than this carries next to no information on mixing and has a heavy-tailed ESS
+_SMALLEST_WEIGHT = (
+    0.01  # ranks whose posterior mean weight is below it hold no more than stray rows and are not tabulated
+)
+_RARE = (
+    0.05  # an indicator rarer than this carries next to no information on mixing and has a heavy-tailed ESS
+)
 _LARGEST_COVARIANCE = 10  # features; above it the covariance is summarised by singular values alone
 
 
 def symmetries_of(tree: xr.DataTree) -> tuple[str, ...]:
     """The symmetries ("labels", "rotation", "sign") of the model that a fit was made with."""
-    from inference import model_of  # here, because inference/__init__ may import this module while it is being built
+    from inference import (
+        model_of,  # here, because inference/__init__ may import this module while it is being built
+    )
 
     return tuple(model_of(tree).symmetries)
 
 
 def kind_of(tree: xr.DataTree) -> str:
-    """What the draws of a fit are: ``"sampling"`` (Markov chains), ``"variational"`` (independent draws from q) or ``"point"`` (one value)."""
+    """What the draws are: ``"sampling"`` (Markov chains), ``"variational"`` (from q) or ``"point"`` (one)."""
     sizes = draws_of(tree).sizes
     if "variational" not in tree.children or ("trace" in tree.children and "chain" in tree["trace"].dims):
         return "sampling"
@@ -59,7 +68,7 @@ def draws_of(tree: xr.DataTree) -> xr.Dataset:
 
 
 def hidden_variables(tree: xr.DataTree) -> dict[str, str]:
-    """Variables of the posterior that a symmetry of the model makes meaningless one by one: name to the symmetry's name."""
+    """Variables of the posterior that a symmetry makes meaningless one by one: name to symmetry."""
     symmetries = symmetries_of(tree)
     hidden = {}
     for name, variable in draws_of(tree).data_vars.items():
@@ -78,13 +87,15 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         tree: a fit.
 
     Returns:
-        A Dataset with dims (chain, draw) and, by variable, more. Models with the symmetry "labels": ``num_occupied`` (components with at
-        least one row), ``lp`` (log joint, nats), ``mean_log_likelihood`` (nats per row), every unlabelled parameter (``concentration``),
-        ``sorted_weights`` (rank: descending, posterior mean share at least 0.01), ``same_cluster`` (the probability that two different
-        rows, drawn at random from the data, share a component) and ``pair_together`` (pair: whether two given rows do, for a few fixed
-        pairs along the first principal component of the data whose answer is uncertain). Models with "rotation" or "sign":
-        ``singular_values`` of the loadings and, up to 10 features, ``marginal_covariance`` = W W' + noise, and between views
-        ``cross_covariance`` = W_1 W_2'. Models without a symmetry: every variable.
+        A Dataset with dims (chain, draw) and, by variable, more. Models with the symmetry "labels":
+        ``num_occupied`` (components with at least one row), ``lp`` (log joint, nats), ``mean_log_likelihood``
+        (nats per row), every unlabelled parameter (``concentration``), ``sorted_weights`` (rank: descending,
+        posterior mean share at least 0.01), ``same_cluster`` (the probability that two different rows, drawn
+        at random from the data, share a component) and ``pair_together`` (pair: whether two given rows do,
+        for a few fixed pairs along the first principal component of the data whose answer is uncertain).
+        Models with "rotation" or "sign": ``singular_values`` of the loadings and, up to 10 features,
+        ``marginal_covariance`` = W W' + noise, and between views ``cross_covariance`` = W_1 W_2'. Models
+        without a symmetry: every variable.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
@@ -134,7 +145,7 @@ def scalars(values: xr.Dataset) -> list[tuple[str, np.ndarray]]:
 
 
 def _plain(dims: tuple) -> set[str]:
-    """Names of dims without the suffix of a second axis or of a view: component_2 -> component, feature_0 -> feature."""
+    """Names of dims without the number of a second axis or a view: feature_2 -> feature."""
     return {str(dim).rsplit("_", 1)[0] if str(dim).rsplit("_", 1)[-1].isdigit() else str(dim) for dim in dims}
 
 
@@ -154,7 +165,9 @@ def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataAr
     if "num_occupied" not in posterior:
         found["num_occupied"] = xr.DataArray((sizes > 0).sum(-1), dims=("chain", "draw"))
     num_rows = assignments.sizes["observation"]
-    if num_rows > 1:  # sum_k n_k (n_k - 1) / (N (N - 1)): the mean of the off-diagonal co-clustering indicators
+    if (
+        num_rows > 1
+    ):  # sum_k n_k (n_k - 1) / (N (N - 1)): the mean of the off-diagonal co-clustering indicators
         together = (sizes * (sizes - 1.0)).sum(-1) / (num_rows * (num_rows - 1.0))
         found["same_cluster"] = xr.DataArray(together, dims=("chain", "draw"))
     pairs = _representative_pairs(tree)
@@ -162,7 +175,9 @@ def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataAr
         same = assignments.values[..., pairs[:, 0]] == assignments.values[..., pairs[:, 1]]
         uncertain = np.abs(same.mean((0, 1)) - 0.5) <= 0.5 - _RARE
         if uncertain.any():
-            names = assignments.coords.get("observation", xr.DataArray(np.arange(num_rows), dims="observation")).values
+            names = assignments.coords.get(
+                "observation", xr.DataArray(np.arange(num_rows), dims="observation")
+            ).values
             found["pair_together"] = xr.DataArray(
                 same[..., uncertain].astype(float),
                 dims=("chain", "draw", "pair"),
@@ -172,7 +187,7 @@ def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataAr
 
 
 def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
-    """Neighbours among nine rows spread along the first principal component, (num_pairs, 2): chosen from the data, never from the draws."""
+    """Neighbours, (pairs, 2), among nine rows along the first principal component of the data."""
     if "observed_data" not in tree.children or "x" not in tree["observed_data"]:
         return None
     x = np.asarray(tree["observed_data"]["x"].values, dtype=float)
@@ -180,7 +195,9 @@ def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
         return None
     centred = x - x.mean(0)
     score = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
-    chosen = np.argsort(score, kind="stable")[np.unique(np.linspace(0, len(x) - 1, 11).round().astype(int)[1:-1])]
+    chosen = np.argsort(score, kind="stable")[
+        np.unique(np.linspace(0, len(x) - 1, 11).round().astype(int)[1:-1])
+    ]
     pairs = np.stack([chosen[:-1], chosen[1:]], axis=1)
     return pairs if len(pairs) else None
 
@@ -205,7 +222,9 @@ def _rotation_free(posterior: xr.Dataset) -> dict[str, xr.DataArray]:
             diagonal = np.broadcast_to(noise.values.reshape(*w.shape[:2], -1), w.shape[:3])
             covariance = covariance + diagonal[..., None] * np.eye(w.shape[2])
         found[f"marginal_covariance{suffix}"] = xr.DataArray(
-            covariance, dims=("chain", "draw", feature, f"{feature}_2"), coords={feature: names, f"{feature}_2": names}
+            covariance,
+            dims=("chain", "draw", feature, f"{feature}_2"),
+            coords={feature: names, f"{feature}_2": names},
         )
         for other, (other_w, other_feature, other_names) in views.items():
             found[f"cross_covariance{other}{suffix}"] = xr.DataArray(

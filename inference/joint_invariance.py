@@ -1,11 +1,11 @@
 """Whether a sampler leaves the joint distribution of latents and data invariant.
 
-The joint-invariance form of Geweke's test (Geweke 2004, "Getting it right", JASA 99): draw latents and data from
-the prior, apply a few rounds of (one step of the algorithm, then new data given the latents). If the step leaves
-the posterior invariant, the result is again a draw of the joint, whatever the mixing, because each replicate
-starts there. Independent replicates make the p-values exact in large samples, where one long chain would need its
-autocorrelation estimated. The summaries of `inference.functionals` are compared by rank tests, with Bonferroni's
-correction for their number.
+The joint-invariance form of Geweke's test (Geweke 2004, "Getting it right", JASA 99): draw latents and data
+from the prior, apply a few rounds of (one step of the algorithm, then new data given the latents). If the
+step leaves the posterior invariant, the result is again a draw of the joint, whatever the mixing, because
+each replicate starts there. Independent replicates make the p-values exact in large samples, where one long
+chain would need its autocorrelation estimated. The summaries of `inference.functionals` are compared by rank
+tests, with Bonferroni's correction for their number.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from inference.algorithm import Algorithm
-from inference.functionals import default_functionals, summarise
+from inference.functionals import summarise
 from inference.precision import double_precision
 from inference.programs import (
     call_compiled,
@@ -60,8 +60,8 @@ def geweke(
         key: a JAX key.
         num_draws: independent replicates, and as many fresh draws of the prior that they are compared with.
         num_rounds: steps of the algorithm in each replicate, new data after each.
-        functionals: ``functionals(values) -> dict`` of scalars of one joint draw, instead of
-            `inference.functionals`.
+        functionals: ``functionals(values) -> dict`` of scalars of one joint draw, instead of the
+            default ones of `inference.functionals`.
         prior_draws: at least ``2 * num_draws`` joint draws of all latent and data sites, stacked, for a prior
             that the program cannot draw from.
         false_alarm_rate: probability that a correct sampler fails, at most; shared by all p-values
@@ -78,7 +78,7 @@ def geweke(
     """
     if num_draws < 2:
         raise ValueError(f"num_draws must be at least 2; got {num_draws}")
-    program, summaries = explicit_form(model), functionals or default_functionals
+    program = explicit_form(model)
     key, start_key, reference_key = jax.random.split(key, 3)
     if prior_draws is None:
         check_proper(model, "pass joint draws as prior_draws=")
@@ -91,8 +91,8 @@ def geweke(
     _check_state(model, algorithm, program, start, names)
     keys = jax.random.split(key, num_draws)
     moved = call_compiled(_move, keys, start, algorithm, model, program, names, num_rounds, block_size)
-    before = call_compiled(summarise, reference, summaries, program, names, block_size)
-    after = call_compiled(summarise, moved, summaries, program, names, block_size)
+    before = call_compiled(summarise, reference, functionals, program, names, block_size)
+    after = call_compiled(summarise, moved, functionals, program, names, block_size)
     p_values = {}
     for name in before:
         tests = two_sample(np.asarray(before[name], float), np.asarray(after[name], float))

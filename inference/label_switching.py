@@ -1,14 +1,17 @@
 r"""One numbering of the components for all draws of a mixture.
 
-A draw's labels are exchangeable, so its clusters are matched to running reference probabilities :math:`q_{nj}` (the share of draws, relabelled so far, in
-which row n bears label j): the permutation of draw s maximises :math:`\sum_n \log q_{n, \nu_s(z_n^{(s)})}`, an assignment problem, and q is
-recomputed until no permutation changes. This is Stephens's algorithm (2000, "Dealing with label switching in mixture models", JRSS B 62,
-section 4.1) with the drawn assignments in the place of the classification probabilities, which a fit doesn't keep by draw; it starts
-from the draw with the highest log joint, as the equivalence-classes method does (Papastamoulis and Iliopoulos 2010).
+A draw's labels are exchangeable, so its clusters are matched to running reference probabilities
+:math:`q_{nj}` (the share of draws, relabelled so far, in which row n bears label j): the permutation of draw
+s maximises :math:`\sum_n \log q_{n, \nu_s(z_n^{(s)})}`, an assignment problem, and q is recomputed until no
+permutation changes. This is Stephens's algorithm (2000, "Dealing with label switching in mixture models",
+JRSS B 62, section 4.1) with the drawn assignments in the place of the classification probabilities, which a
+fit doesn't keep by draw; it starts from the draw with the highest log joint, as the equivalence-classes
+method does (Papastamoulis and Iliopoulos 2010).
 
-Everything depends on the draws' partitions alone, taken in order of first appearance, and never on the labels that came in: two fits that
-differ by permutations of the labels become the same fit, and relabelling twice is relabelling once. A component without rows is a draw
-from the prior; those are numbered by weight. Time is O(S N K) a round, usually under ten rounds.
+Everything depends on the draws' partitions alone, taken in order of first appearance, and never on the labels
+that came in: two fits that differ by permutations of the labels become the same fit, and relabelling twice is
+relabelling once. A component without rows is a draw from the prior; those are numbered by weight. Time is O(S
+N K) a round, usually under ten rounds.
 """
 
 import numpy as np
@@ -33,11 +36,14 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
         tree: a fit of a model with the symmetry "labels", its assignments kept.
 
     Returns:
-        A new tree; the argument is not changed. Every variable of ``posterior`` with the dim ``component`` is permuted draw by draw and
-        ``assignments`` follow; for draws from one q (or a point estimate), whose labels agree already, one common order is applied, to
-        ``variational`` too. Stick fractions are dropped: they belong to an order of the components that no longer holds. Root
-        attributes: ``relabelled`` (how), and with several chains ``relabel_rhat_before`` and ``relabel_rhat_after``, the largest
-        rank-normalised R-hat of the vectors by component (weights, locs, ...) over components with at least 1 per cent of the rows.
+        A new tree; the argument is not changed. Every variable of ``posterior`` with the dim ``component`` is
+        permuted draw by draw and ``assignments`` follow; for draws from one q (or a point estimate), whose
+        labels agree already, one common order is applied, to ``variational`` too. Stick fractions are
+        dropped: they belong to an order of the components that no longer holds. Root attributes:
+            ``relabelled`` (how), and with several chains ``relabel_rhat_before`` and ``relabel_rhat_after``,
+            the largest
+        rank-normalised R-hat of the vectors by component (weights, locs, ...) over components with at least 1
+        per cent of the rows.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
@@ -45,21 +51,33 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
     """
     posterior = draws_of(tree)
     if "labels" not in symmetries_of(tree):
-        raise ValueError(f"a fit of {tree.attrs.get('model', 'this model')!r} has no labels that could switch: there is nothing to relabel")
+        raise ValueError(
+            f"a fit of {tree.attrs.get('model', 'this model')!r} has no labels that could switch: there "
+            f"is nothing to relabel"
+        )
     if "component" not in posterior.dims:
-        raise ValueError("relabel needs variables of the posterior with the dim 'component'; this fit has none")
+        raise ValueError(
+            "relabel needs variables of the posterior with the dim 'component'; this fit has none"
+        )
     num_components = posterior.sizes["component"]
     if kind_of(tree) != "sampling":
         return _one_order(tree, posterior, num_components)
     if "assignments" not in posterior:
-        raise ValueError("relabel matches draws by their assignments, which this fit does not hold: fit again with keep=('assignments',)")
+        raise ValueError(
+            "relabel matches draws by their assignments, which this fit does not hold: fit again with "
+            "keep=('assignments',)"
+        )
     assignments = posterior["assignments"].transpose("chain", "draw", "observation").values
     shape = assignments.shape[:2]
     labels = assignments.reshape(-1, assignments.shape[-1]).astype(np.int64)
     sizes = np.zeros((len(labels), num_components), dtype=np.int64)
     counted = cluster_sizes(labels)
     sizes[:, : counted.shape[1]] = counted
-    weights = posterior["weights"].transpose("chain", "draw", "component").values.reshape(-1, num_components) if "weights" in posterior else sizes
+    weights = (
+        posterior["weights"].transpose("chain", "draw", "component").values.reshape(-1, num_components)
+        if "weights" in posterior
+        else sizes
+    )
     new_labels, rounds = _match(labels, _pivot(tree, len(labels)), num_components)
     sources = _sources(new_labels, sizes, weights)
     targets = np.empty_like(sources)
@@ -70,7 +88,9 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
     attrs = dict(tree.attrs) | {"relabelled": tree.attrs.get("relabelled", how)}
     if shape[0] > 1 and shape[1] >= 4:
         attrs |= {
-            "relabel_rhat_before": float(tree.attrs.get("relabel_rhat_before", _largest_psrf(posterior, sizes))),
+            "relabel_rhat_before": float(
+                tree.attrs.get("relabel_rhat_before", _largest_psrf(posterior, sizes))
+            ),
             "relabel_rhat_after": _largest_psrf(relabelled, np.take_along_axis(sizes, sources, axis=1)),
         }
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
@@ -83,9 +103,9 @@ def _pivot(tree: xr.DataTree, num_draws: int) -> int:
 
 
 def _match(labels: np.ndarray, pivot: int, num_components: int) -> tuple[list[dict[int, int]], int]:
-    """For each draw, old label -> new label of its occupied components; new labels by total number of rows, descending."""
+    """For each draw, old -> new label of its occupied components, and the rounds; 0 holds most rows."""
     num_draws, num_rows = labels.shape
-    drawn = []  # per draw: its labels in order of first appearance, the rows sorted by cluster, and where each cluster starts
+    drawn = []  # per draw: labels by first appearance, each row's cluster, rows by cluster, starts
     for z in labels:
         names, first, inverse = np.unique(z, return_index=True, return_inverse=True)
         appearance = np.argsort(first)
@@ -97,7 +117,9 @@ def _match(labels: np.ndarray, pivot: int, num_components: int) -> tuple[list[di
     counts = np.zeros((num_rows, num_components))
     counts[np.arange(num_rows), drawn[pivot][1]] = 1.0
     before = None
-    for round_ in range(1, _MAX_ROUNDS + 1):
+    rounds = 0
+    while rounds < _MAX_ROUNDS:
+        rounds += 1
         # one pseudo-draw spread evenly keeps log q finite where a label was never seen
         reference = np.log((counts + 1.0 / num_components) / (counts.sum(1, keepdims=True) + 1.0))
         permutations = []
@@ -107,18 +129,20 @@ def _match(labels: np.ndarray, pivot: int, num_components: int) -> tuple[list[di
             permutation = linear_sum_assignment(gain, maximize=True)[1]
             permutations.append(permutation)
             counts[np.arange(num_rows), permutation[cluster]] += 1.0
-        if before is not None and all(np.array_equal(a, b) for a, b in zip(before, permutations, strict=True)):
+        if before is not None and all(
+            np.array_equal(a, b) for a, b in zip(before, permutations, strict=True)
+        ):
             break
         before = permutations
     final = np.argsort(np.argsort(-counts.sum(0), kind="stable"), kind="stable")
     return [
         dict(zip(names.tolist(), final[permutation].tolist(), strict=True))
         for (names, *_), permutation in zip(drawn, permutations, strict=True)
-    ], round_
+    ], rounds
 
 
 def _sources(new_labels: list[dict[int, int]], sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """For each draw, the old label that each new one takes its parameters from: (draws, components). Empty ones by weight, descending."""
+    """The old label that each new one takes parameters from, (draws, components); empty ones by weight."""
     sources = np.full(sizes.shape, -1)
     for draw, mapping in enumerate(new_labels):
         sources[draw, list(mapping.values())] = list(mapping)
@@ -128,7 +152,7 @@ def _sources(new_labels: list[dict[int, int]], sizes: np.ndarray, weights: np.nd
 
 
 def _permuted(group: xr.Dataset, sources: np.ndarray, targets: np.ndarray) -> xr.Dataset:
-    """Permute the dims of components of every variable by ``sources`` (chain, draw, component), and map assignments by ``targets``."""
+    """Every variable with new component j from old ``sources[..., j]``, assignments through ``targets``."""
     moved = {}
     for name, variable in group.data_vars.items():
         if "stick" in variable.dims:
@@ -141,7 +165,9 @@ def _permuted(group: xr.Dataset, sources: np.ndarray, targets: np.ndarray) -> xr
             if dim in variable.dims:
                 front = variable.transpose("chain", "draw", dim, ...)
                 index = sources.reshape(*sources.shape, *(1,) * (front.ndim - 3))
-                variable = front.copy(data=np.take_along_axis(front.values, index, axis=2)).transpose(*variable.dims)
+                variable = front.copy(data=np.take_along_axis(front.values, index, axis=2)).transpose(
+                    *variable.dims
+                )
         moved[name] = variable
     return _rebuilt(group, moved)
 
@@ -154,23 +180,33 @@ def _rebuilt(group: xr.Dataset, variables: dict[str, xr.DataArray]) -> xr.Datase
 
 
 def _one_order(tree: xr.DataTree, posterior: xr.Dataset, num_components: int) -> xr.DataTree:
-    """Draws of one q, or a point estimate: their labels agree, so one order by mean share serves all groups."""
+    """Draws of one q, or a point estimate: their labels agree, so one order by share serves all groups."""
     if "variational" in tree.children and "responsibilities" in tree["variational"]:
         share = tree["variational"]["responsibilities"].transpose("observation", "component").values.sum(0)
     elif "assignments" in posterior:
-        share = np.bincount(posterior["assignments"].values.astype(int).ravel(), minlength=num_components).astype(float)
+        share = np.bincount(
+            posterior["assignments"].values.astype(int).ravel(), minlength=num_components
+        ).astype(float)
     elif "weights" in posterior:
         share = posterior["weights"].transpose("chain", "draw", "component").values.mean((0, 1))
     else:
-        raise ValueError("relabel orders components by their share of the rows: this fit has neither responsibilities, assignments nor weights")
+        raise ValueError(
+            "relabel orders components by their share of the rows: this fit has neither "
+            "responsibilities, assignments nor weights"
+        )
     order = np.argsort(-share, kind="stable")
     shape = (posterior.sizes["chain"], posterior.sizes["draw"], num_components)
     groups = {name: child.to_dataset() for name, child in tree.children.items()}
-    groups["posterior"] = _permuted(posterior, np.broadcast_to(order, shape), np.broadcast_to(np.argsort(order), shape))
+    groups["posterior"] = _permuted(
+        posterior, np.broadcast_to(order, shape), np.broadcast_to(np.argsort(order), shape)
+    )
     if "variational" in groups:
         kept = {name: v for name, v in groups["variational"].data_vars.items() if "stick" not in v.dims}
         for dim in ("component", *_OTHER_INDEX):
-            kept = {name: v.copy(data=v.isel({dim: order}).values) if dim in v.dims else v for name, v in kept.items()}
+            kept = {
+                name: v.copy(data=v.isel({dim: order}).values) if dim in v.dims else v
+                for name, v in kept.items()
+            }
         groups["variational"] = _rebuilt(groups["variational"], kept)
     how = "one order by share of the rows: these labels do not switch" + _dropped(posterior)
     attrs = dict(tree.attrs) | {"relabelled": tree.attrs.get("relabelled", how)}
@@ -183,7 +219,7 @@ def _dropped(posterior: xr.Dataset) -> str:
 
 
 def _largest_psrf(posterior: xr.Dataset, sizes: np.ndarray) -> float:
-    """Largest R-hat of scalars and vectors by component, over components with enough rows: (1.0 if all of them are constant)."""
+    """Largest R-hat of scalars and vectors by component with enough rows; 1 if all are constant."""
     shares = sizes.sum(0) / sizes.sum()
     largest = 1.0
     for variable in posterior.data_vars.values():

@@ -1,4 +1,8 @@
-"""The picture of a mixture of Gaussians: rows, component ellipses, predictive density, in the plane of two features or two principal components."""
+"""The picture of a mixture of Gaussians: rows, component ellipses and predictive density.
+
+The plane is that of two features, or of the first two principal components of the data; densities are exact
+margins.
+"""
 
 from typing import NamedTuple
 
@@ -58,7 +62,7 @@ class Components(NamedTuple):
 
 
 def occupied_components(tree: xr.DataTree) -> Components | None:
-    """Components with at least one per cent of the rows that are occupied in at least half of the draws; None if labels cannot be aligned.
+    """Components with at least one per cent of the rows that are occupied in at least half of the draws.
 
     Args:
         tree: a fit of a mixture, relabelled here if it is not yet.
@@ -75,7 +79,9 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
     if "variational" in tree.children and "responsibilities" in tree["variational"]:
         soft = tree["variational"]["responsibilities"].transpose("observation", "component").values
         share, owner = soft.mean(0), soft.argmax(1)
-        present = np.broadcast_to(soft.sum(0) > 0.5, (posterior.sizes["chain"] * posterior.sizes["draw"], num_components))
+        present = np.broadcast_to(
+            soft.sum(0) > 0.5, (posterior.sizes["chain"] * posterior.sizes["draw"], num_components)
+        )
     else:
         drawn = posterior["assignments"].transpose("chain", "draw", "observation").values
         drawn = drawn.reshape(-1, drawn.shape[-1])
@@ -90,7 +96,9 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
     return Components(index, share[index], locs, covariances, owner)
 
 
-def draw_mixture(figure: Figure, tree: xr.DataTree, features: tuple | None, num_draws: int, content: float) -> None:
+def draw_mixture(
+    figure: Figure, tree: xr.DataTree, features: tuple | None, num_draws: int, content: float
+) -> None:
     """Draw the picture that ``inference.plots.plot_mixture`` describes into an empty figure.
 
     Args:
@@ -106,9 +114,15 @@ def draw_mixture(figure: Figure, tree: xr.DataTree, features: tuple | None, num_
     posterior = draws_of(tree)
     missing = [name for name in ("weights", "locs", "covariances") if name not in posterior]
     if missing or posterior["locs"].dims != ("chain", "draw", "component", "feature"):
-        raise ValueError(f"plot_mixture draws Gaussian components; the posterior lacks {missing or 'locs by component and feature'}")
+        raise ValueError(
+            "plot_mixture draws Gaussian components; the posterior lacks "
+            f"{missing or 'locs by component and feature'}"
+        )
     if "observed_data" not in tree.children or "x" not in tree["observed_data"]:
-        raise ValueError("plot_mixture draws the data, which this fit does not hold: fit again with keep=('observed_data',)")
+        raise ValueError(
+            "plot_mixture draws the data, which this fit does not hold: fit again with "
+            "keep=('observed_data',)"
+        )
     x = tree["observed_data"]["x"].transpose("observation", "feature")
     plane = _plane(x, features)
     axis = figure.subplots()
@@ -127,12 +141,20 @@ def draw_mixture(figure: Figure, tree: xr.DataTree, features: tuple | None, num_
     axis.set_xlabel(plane.labels[0])
     axis.set_ylabel(plane.labels[1])
     method = tree.attrs.get("method", "fit")
-    axis.set_title(f"{method}: ellipses hold {100 * content:.0f} % of a component. {plane.note}".strip(), fontsize=10, loc="left")
+    axis.set_title(
+        f"{method}: ellipses hold {100 * content:.0f} % of a component. {plane.note}".strip(),
+        fontsize=10,
+        loc="left",
+    )
     figure.legend(handles=handles, loc="outside right upper", fontsize=8, frameon=False)
 
 
 def _plane(x: xr.DataArray, features: tuple | None) -> _Plane:
-    names = [str(name) for name in x["feature"].values] if "feature" in x.coords else [f"feature {i}" for i in range(x.sizes["feature"])]
+    names = (
+        [str(name) for name in x["feature"].values]
+        if "feature" in x.coords
+        else [f"feature {i}" for i in range(x.sizes["feature"])]
+    )
     num_features = len(names)
     if features is None and num_features <= 2:
         features = tuple(range(num_features))
@@ -149,12 +171,16 @@ def _plane(x: xr.DataArray, features: tuple | None) -> _Plane:
                 raise ValueError(f"no feature {feature!r}; the data have {names}")
         others = num_features - len(chosen)
         note = f"{others} other features are not shown." if others else ""
-        return _Plane(np.zeros(num_features), np.eye(num_features)[:, chosen], [names[i] for i in chosen], note)
+        return _Plane(
+            np.zeros(num_features), np.eye(num_features)[:, chosen], [names[i] for i in chosen], note
+        )
     centre = x.values.mean(0)
     _, spread, directions = np.linalg.svd(x.values - centre, full_matrices=False)
     share = spread**2 / (spread**2).sum()
     labels = [f"principal component {i + 1} ({100 * share[i]:.0f} % of variance)" for i in range(2)]
-    return _Plane(centre, directions[:2].T, labels, f"Plane: first two principal components of {num_features} features.")
+    return _Plane(
+        centre, directions[:2].T, labels, f"Plane: first two principal components of {num_features} features."
+    )
 
 
 def _flat(variable: xr.DataArray, num_inner: int) -> np.ndarray:
@@ -163,7 +189,7 @@ def _flat(variable: xr.DataArray, num_inner: int) -> np.ndarray:
 
 
 def _projected(posterior: xr.Dataset, plane: _Plane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights (draws, K), locs (draws, K, 1 or 2) and covariances of the margin in the plane; at most 100 draws, evenly spaced."""
+    """Weights, locs and covariances of the margin in the plane, (draws, K, ...), of at most 100 draws."""
     weights = _flat(posterior["weights"], 1)
     some = np.unique(np.linspace(0, len(weights) - 1, _MOST_DENSITY_DRAWS).astype(int))
     locs = (_flat(posterior["locs"], 2)[some] - plane.origin) @ plane.basis
@@ -177,7 +203,11 @@ def _density(at: np.ndarray, weights: np.ndarray, locs: np.ndarray, covariances:
     for w, m, c in zip(weights, locs, covariances, strict=True):
         used = np.flatnonzero(w > _NEGLIGIBLE_WEIGHT)
         root = np.linalg.cholesky(c[used])
-        scale = w[used] / np.prod(np.diagonal(root, axis1=-2, axis2=-1), axis=-1) / (2 * np.pi) ** (at.shape[1] / 2)
+        scale = (
+            w[used]
+            / np.prod(np.diagonal(root, axis1=-2, axis2=-1), axis=-1)
+            / (2 * np.pi) ** (at.shape[1] / 2)
+        )
         standard = np.linalg.solve(root[:, None], (at[None] - m[used][:, None])[..., None])[..., 0]
         total += scale @ np.exp(-0.5 * (standard**2).sum(-1))
     return total / len(weights)
@@ -185,7 +215,7 @@ def _density(at: np.ndarray, weights: np.ndarray, locs: np.ndarray, covariances:
 
 def _draw_density(axis: Axes, points: np.ndarray, *mixture: np.ndarray) -> list:
     low, high = points.min(0), points.max(0)
-    margin = 0.12 * (high - low)
+    margin = 0.2 * (high - low)
     sides = [np.linspace(a - m, b + m, _GRID) for a, b, m in zip(low, high, margin, strict=True)]
     grid = np.stack(np.meshgrid(*sides), axis=-1)
     density = _density(grid.reshape(-1, 2), *mixture).reshape(_GRID, _GRID)
@@ -209,15 +239,33 @@ def _ellipse(loc: np.ndarray, covariance: np.ndarray, radius: float, **style: ob
 
 
 def _draw_ellipses_of_draws(
-    axis: Axes, weights: np.ndarray, locs: np.ndarray, covariances: np.ndarray, num_draws: int, radius: float, num_rows: int
+    axis: Axes,
+    weights: np.ndarray,
+    locs: np.ndarray,
+    covariances: np.ndarray,
+    num_draws: int,
+    radius: float,
+    num_rows: int,
 ) -> None:
     if num_draws:
         for draw in np.unique(np.linspace(0, len(weights) - 1, num_draws).astype(int)):
             for k in np.flatnonzero(weights[draw] >= max(0.01, 1.0 / num_rows)):
-                axis.add_patch(_ellipse(locs[draw, k], covariances[draw, k], radius, edgecolor="0.45", linewidth=0.5, alpha=0.5, zorder=2))
+                axis.add_patch(
+                    _ellipse(
+                        locs[draw, k],
+                        covariances[draw, k],
+                        radius,
+                        edgecolor="0.45",
+                        linewidth=0.5,
+                        alpha=0.5,
+                        zorder=2,
+                    )
+                )
 
 
-def _draw_components(axis: Axes, points: np.ndarray, components: Components | None, plane: _Plane, radius: float) -> list:
+def _draw_components(
+    axis: Axes, points: np.ndarray, components: Components | None, plane: _Plane, radius: float
+) -> list:
     size = float(np.clip(4000 / len(points), 3, 22))
     if components is None:
         axis.scatter(*points.T, s=size, color="0.25", zorder=3)
@@ -226,18 +274,26 @@ def _draw_components(axis: Axes, points: np.ndarray, components: Components | No
     for i, k in enumerate(components.index):
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
         mine = components.owner == k
-        axis.scatter(*points[mine].T, s=size, color=colour, marker=marker, edgecolors="white", linewidths=0.3, zorder=3)
+        axis.scatter(
+            *points[mine].T, s=size, color=colour, marker=marker, edgecolors="white", linewidths=0.3, zorder=3
+        )
         loc = (components.locs[i] - plane.origin) @ plane.basis
         covariance = plane.basis.T @ components.covariances[i] @ plane.basis
         line = LINES[(i // len(COLOURS)) % len(LINES)]
         axis.add_patch(_ellipse(loc, covariance, radius, edgecolor="white", linewidth=3.6, zorder=4))
-        axis.add_patch(_ellipse(loc, covariance, radius, edgecolor=colour, linewidth=2.0, linestyle=line, zorder=5))
+        axis.add_patch(
+            _ellipse(loc, covariance, radius, edgecolor=colour, linewidth=2.0, linestyle=line, zorder=5)
+        )
         label = f"component {k}, {100 * components.share[i]:.0f} % of rows"
         handles.append(Line2D([], [], color=colour, marker=marker, linestyle=line, markersize=5, label=label))
     rest = ~np.isin(components.owner, components.index)
     if rest.any():
         axis.scatter(*points[rest].T, s=size, color="0.35", marker="x", linewidths=0.8, zorder=3)
-        handles.append(Line2D([], [], color="0.35", marker="x", linestyle="", markersize=5, label="rows of minor components"))
+        handles.append(
+            Line2D(
+                [], [], color="0.35", marker="x", linestyle="", markersize=5, label="rows of minor components"
+            )
+        )
     return handles
 
 
@@ -246,12 +302,26 @@ def _draw_line(axis: Axes, tree: xr.DataTree, posterior: xr.Dataset, x: np.ndarr
     axis.hist(x, bins="auto", density=True, color="0.88", edgecolor="white", label="data")
     at = np.linspace(x.min() - 0.15 * np.ptp(x), x.max() + 0.15 * np.ptp(x), 400)[:, None]
     weights, locs, covariances = _projected(posterior, plane)
-    axis.plot(at[:, 0], _density(at, weights, locs, covariances), color="0.2", linewidth=2, label="predictive density")
+    axis.plot(
+        at[:, 0],
+        _density(at, weights, locs, covariances),
+        color="0.2",
+        linewidth=2,
+        label="predictive density",
+    )
     components = occupied_components(tree)
     for i, k in enumerate(components.index if components is not None else ()):
-        part = components.share[i] * _density(at, np.ones((1, 1)), components.locs[None, None, i], components.covariances[None, None, i])
+        part = components.share[i] * _density(
+            at, np.ones((1, 1)), components.locs[None, None, i], components.covariances[None, None, i]
+        )
         label = f"component {k}, {100 * components.share[i]:.0f} % of rows"
-        axis.plot(at[:, 0], part, color=COLOURS[i % len(COLOURS)], linestyle=LINES[(1 + i // 8) % len(LINES)], label=label)
+        axis.plot(
+            at[:, 0],
+            part,
+            color=COLOURS[i % len(COLOURS)],
+            linestyle=LINES[(1 + i // 8) % len(LINES)],
+            label=label,
+        )
     axis.set_xlabel(plane.labels[0])
     axis.set_ylabel("density")
     axis.set_title(f"{tree.attrs.get('method', 'fit')}: one feature", fontsize=10, loc="left")

@@ -1,4 +1,4 @@
-"""Colours, markers and lines that colour-blind readers can tell apart (Okabe and Ito 2008, "Color universal design")."""
+"""Colours, markers and lines that colour-blind readers can tell apart (Okabe and Ito 2008)."""
 
 __all__ = ["COLOURS", "LINES", "MARKERS"]
 

@@ -1,16 +1,20 @@
-r"""The posterior of a clustering, seen as a distribution over partitions of the rows: it has no labels to switch.
+r"""The posterior of a clustering as a distribution over partitions of the rows: no labels that could switch.
 
-With assignments :math:`z^{(s)}` of draw s, the co-clustering matrix is :math:`P_{ij} = \frac1S \sum_s 1[z_i^{(s)} = z_j^{(s)}]`; for a factorised
-posterior with responsibilities r it is :math:`P_{ij} = \sum_k r_{ik} r_{jk}` off the diagonal. Time is O(S N^2), memory O(N^2).
+With assignments :math:`z^{(s)}` of draw s, the co-clustering matrix is :math:`P_{ij} = \frac1S \sum_s
+1[z_i^{(s)} = z_j^{(s)}]`; for a factorised posterior with responsibilities r it is :math:`P_{ij} = \sum_k
+r_{ik} r_{jk}` off the diagonal. Time is O(S N^2), memory O(N^2).
 
 A single partition is chosen by an expected loss:
 
-* Binder (1978, "Bayesian cluster analysis", Biometrika 65): :math:`\sum_{i<j} |1[c_i = c_j] - P_{ij}|`, pairs put together or apart by mistake;
-* variation of information (Wade and Ghahramani 2018, "Bayesian cluster analysis: point estimation and credible balls"), through the lower
-  bound that Jensen's inequality gives from P alone:
-  :math:`\frac1N \sum_i [\log_2 \sum_j 1[c_i = c_j] - 2 \log_2 \sum_j P_{ij} 1[c_i = c_j]]`, up to a constant in c. It is less fond of stray singletons.
+* Binder (1978, "Bayesian cluster analysis", Biometrika 65): :math:`\sum_{i<j} |1[c_i = c_j] - P_{ij}|`, pairs
+  put together or apart by mistake;
+* variation of information (Wade and Ghahramani 2018, "Bayesian cluster analysis: point estimation and
+  credible balls"), through the lower bound that Jensen's inequality gives from P alone:
+  :math:`\frac1N \sum_i [\log_2 \sum_j 1[c_i = c_j] - 2 \log_2 \sum_j P_{ij} 1[c_i = c_j]]`, up to a constant
+  in c. It is less fond of stray singletons.
 
-The best draw is improved by moving one row at a time to the cluster (or a new one) that lowers the loss, until no move does.
+The best draw is improved by moving one row at a time to the cluster (or a new one) that lowers the loss,
+until no move does.
 """
 
 from collections.abc import Callable
@@ -46,14 +50,16 @@ def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataA
     """Posterior probability that two rows share a component.
 
     Args:
-        tree: a fit with assignments (a sampler) or responsibilities (a variational posterior or point estimate).
+        tree: a fit with assignments (a sampler) or responsibilities (a variational posterior or point
+            estimate).
         rows: positions of the rows to look at; all of them by default.
 
     Returns:
         DataArray (observation, observation_2), probabilities, 1 on the diagonal.
 
     Raises:
-        ValueError: the fit has no clusters, its assignments were left out, or the matrix would need more than 512 MiB.
+        ValueError: the fit has no clusters, its assignments were left out, or the matrix would need more than
+            512 MiB.
     """
     labels, soft, names = _clusters(tree)
     num_rows = (soft if soft is not None else labels).shape[0 if soft is not None else 1]
@@ -65,7 +71,8 @@ def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataA
     needed = 8 * len(rows) ** 2
     if needed > _LARGEST_MATRIX:
         raise ValueError(
-            f"a co-clustering matrix of {len(rows)} rows needs {needed / 2**20:.0f} MiB, more than the limit of {_LARGEST_MATRIX // 2**20} MiB:"
+            f"a co-clustering matrix of {len(rows)} rows needs {needed / 2**20:.0f} MiB, more than the "
+            f"limit of {_LARGEST_MATRIX // 2**20} MiB:"
             f" give rows=, positions of at most {int((_LARGEST_MATRIX / 8) ** 0.5)} rows"
         )
     if soft is not None:
@@ -82,19 +89,19 @@ def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataA
     )
 
 
-def point_partition(
-    tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | None = None
-) -> xr.DataArray:
+def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | None = None) -> xr.DataArray:
     """One partition of the rows that stands for the posterior: it minimises an expected loss.
 
     Args:
         tree: a fit with assignments or responsibilities.
-        loss: ``"binder"`` (pairs of rows misplaced) or ``"vi"`` (variation of information, in bits, through its lower bound).
+        loss: ``"binder"`` (pairs of rows misplaced) or ``"vi"`` (variation of information, in bits, through
+            its lower bound).
         rows: positions of the rows to partition; all of them by default.
 
     Returns:
-        Integers (observation,), 0 for the largest cluster. Attributes: ``loss``, ``expected_loss`` (Binder: expected number of misplaced pairs;
-        vi: the bound in bits, without the term that no partition can change), ``num_clusters``.
+        Integers (observation,), 0 for the largest cluster. Attributes: ``loss``, ``expected_loss`` (Binder:
+        expected number of misplaced pairs; vi: the bound in bits, without the term that no partition can
+        change), ``num_clusters``.
 
     Raises:
         ValueError: ``loss`` is neither, or the fit has no clusters, or as for ``co_clustering``.
@@ -107,7 +114,9 @@ def point_partition(
     candidates = soft.argmax(1)[None] if soft is not None else labels
     candidates = candidates if rows is None else candidates[:, np.asarray(rows)]
     most = int(np.clip(_EVALUATIONS / together.size, 10, 500))
-    if len(candidates) > most:  # evenly spaced draws: one evaluation costs N^2, and the moves below repair a near miss
+    if (
+        len(candidates) > most
+    ):  # evenly spaced draws: one evaluation costs N^2, and the moves below repair a near miss
         candidates = candidates[np.linspace(0, len(candidates) - 1, most).astype(int)]
     candidates = np.unique(np.stack([_compact(z) for z in candidates]), axis=0)
     evaluate, move_costs = _LOSSES[loss]
@@ -135,16 +144,24 @@ def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, 
         return drawn.values.reshape(-1, drawn.sizes["observation"]), None, _names(drawn)
     left_out = str(tree.attrs.get("left_out", ""))
     if "assignments" in left_out or "responsibilities" in left_out:
-        raise ValueError("the assignments of this fit were left out because of their size: fit again with keep=('assignments',)")
-    raise ValueError(f"a fit of {tree.attrs.get('model', 'this model')!r} assigns no rows to components: it has no partition")
+        raise ValueError(
+            "the assignments of this fit were left out because of their size: fit again with "
+            "keep=('assignments',)"
+        )
+    raise ValueError(
+        f"a fit of {tree.attrs.get('model', 'this model')!r} assigns no rows to components: it has no "
+        f"partition"
+    )
 
 
 def _names(rows: xr.DataArray) -> np.ndarray:
-    return rows["observation"].values if "observation" in rows.coords else np.arange(rows.sizes["observation"])
+    return (
+        rows["observation"].values if "observation" in rows.coords else np.arange(rows.sizes["observation"])
+    )
 
 
 def _compact(labels: np.ndarray) -> np.ndarray:
-    """The same partition with labels 0, 1, ... in order of first appearance: equal partitions become equal arrays."""
+    """The partition with labels in order of first appearance: equal partitions become equal arrays."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
@@ -152,7 +169,7 @@ def _compact(labels: np.ndarray) -> np.ndarray:
 
 
 def _share_of_draws(labels: np.ndarray) -> np.ndarray:
-    """Share of draws in which rows i and j have one label: counts by matrix products of indicators, one block of draws at a time."""
+    """Share of draws in which two rows have one label: products of indicators, a block of draws at a time."""
     num_draws, num_rows = labels.shape
     num_labels = int(labels.max()) + 1
     counts = np.zeros((num_rows, num_rows))
@@ -161,14 +178,16 @@ def _share_of_draws(labels: np.ndarray) -> np.ndarray:
         part = labels[start : start + block].astype(np.int64)
         code = part + num_labels * np.arange(len(part))[:, None]
         used, column = np.unique(code, return_inverse=True)  # a column for every occupied (draw, label)
-        indicator = np.zeros((num_rows, len(used)), dtype=np.float32)  # counts stay exact: far fewer than 2^24 draws in a block
+        indicator = np.zeros(
+            (num_rows, len(used)), dtype=np.float32
+        )  # counts stay exact: far fewer than 2^24 draws in a block
         indicator[np.broadcast_to(np.arange(num_rows), part.shape), column.reshape(part.shape)] = 1.0
         counts += indicator @ indicator.T
     return counts / num_draws
 
 
 def _improve(labels: np.ndarray, together: np.ndarray, move_costs: Callable) -> np.ndarray:
-    """Move one row at a time where the loss falls; every accepted move lowers it, so this ends. A sweep costs O(N^2)."""
+    """Move one row at a time where the loss falls, until no move lowers it. A sweep costs O(N^2)."""
     labels = labels.copy()
     sizes = np.append(np.bincount(labels), 0)
     sums = np.stack([together[:, labels == k].sum(1) for k in range(len(sizes))], axis=1)  # sum_{m in k} P_jm
@@ -201,7 +220,7 @@ def _binder(labels: np.ndarray, together: np.ndarray) -> float:
 def _binder_moves(
     i: int, labels: np.ndarray, together: np.ndarray, sizes: np.ndarray, sums: np.ndarray
 ) -> np.ndarray:
-    """Change of the Binder loss when row i, taken out, joins cluster k: sum over its members of 1 - 2 P_ij."""
+    """Change of the Binder loss when row i, taken out, joins cluster k: sum of 1 - 2 P_ij over members."""
     return sizes - 2.0 * sums[i]
 
 
@@ -215,7 +234,8 @@ def _variation_moves(
 ) -> np.ndarray:
     """Change of N times the bound on the variation of information when row i, taken out, joins cluster k.
 
-    A cluster of n rows with inner sums s_j contributes n log2 n - 2 sum_j log2 s_j; row i adds P_ij to each s_j and brings its own.
+    A cluster of n rows with inner sums s_j contributes n log2 n - 2 sum_j log2 s_j; row i adds P_ij to each
+    s_j and brings its own.
     """
     others = np.arange(len(labels)) != i
     inside = sums[others, labels[others]]

@@ -1,7 +1,8 @@
 """Pictures of a fit: one function each, giving a ``matplotlib.figure.Figure`` that belongs to nobody else.
 
-No global state of pyplot is touched and nothing is shown: save the figure (``figure.savefig(path)``) or let a notebook display it. Colours are those of
-Okabe and Ito (2008), which remain distinct for colour-blind readers; markers and line styles repeat what colours say.
+No global state of pyplot is touched and nothing is shown: save the figure (``figure.savefig(path)``) or let a
+notebook display it. Colours are those of Okabe and Ito (2008), which remain distinct for colour-blind
+readers; markers and line styles repeat what colours say.
 """
 
 import numpy as np
@@ -29,14 +30,14 @@ def plot_mixture(
 ) -> Figure:
     """The data, the occupied components and the predictive density.
 
-    Rows are coloured by their most probable component, after relabelling. Bold ellipses hold ``content`` of a component at its
-    posterior mean, thin ones at single draws: their spread is the posterior's. Shades are the regions that hold 50, 90 and 99 per cent of the
-    posterior predictive density.
+    Rows are coloured by their most probable component, after relabelling. Bold ellipses hold ``content`` of a
+    component at its posterior mean, thin ones at single draws: their spread is the posterior's. Shades are
+    the regions that hold 50, 90 and 99 per cent of the posterior predictive density.
 
     Args:
         tree: a fit of a mixture of Gaussians.
-        features: two names or positions of features; by default both of two, else the first two principal components of the data. One
-            feature is drawn as a histogram with densities.
+        features: two names or positions of features; by default both of two, else the first two principal
+            components of the data. One feature is drawn as a histogram with densities.
         num_draws: draws shown as thin ellipses.
         content: probability that an ellipse holds, between 0 and 1.
 
@@ -56,34 +57,41 @@ def plot_mixture(
 
 
 def plot_objective(tree: xr.DataTree) -> Figure:
-    """The objective and the number of occupied components against the iteration, one line for each restart or chain.
+    """The objective and the number of occupied components by iteration, a line for each restart or chain.
 
     Args:
         tree: a fit whose ``trace`` has ``objective`` (nats, higher is better).
 
     Returns:
-        The figure; two panels where the trace holds ``num_occupied``. Warm-up is shaded. The vertical axis leaves out the first steep steps
-        where they would flatten the rest, and says so.
+        The figure; two panels where the trace holds ``num_occupied``. Warm-up is shaded. The vertical axis
+        leaves out the first steep steps where they would flatten the rest, and says so.
 
     Raises:
         ValueError: the fit has no trace.
     """
     draws_of(tree)
     if "trace" not in tree.children or "objective" not in tree["trace"]:
-        raise ValueError("plot_objective needs the group 'trace' with the variable 'objective'; this fit has none")
+        raise ValueError(
+            "plot_objective needs the group 'trace' with the variable 'objective'; this fit has none"
+        )
     trace = tree["trace"].to_dataset()
     panels = ["objective"] + (["num_occupied"] if "num_occupied" in trace else [])
-    figure = Figure(figsize=(8.0, 2.6 + 2.0 * len(panels)), layout="constrained")
-    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    figure = Figure(figsize=(8.0, 2.6 + 1.5 * len(panels)), layout="constrained")
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=[2, 1][: len(panels)])[
+        :, 0
+    ]
     for axis, name in zip(axes, panels, strict=True):
         _draw_trace(axis, trace, name, tree.attrs)
     objective = axes[0]
     sampling = kind_of(tree) == "sampling"
     objective.set_ylabel("log joint density (nats)" if sampling else "objective (nats)")
-    title = f"{tree.attrs.get('method', 'fit')}: " + ("log joint density by chain" if sampling else "objective, higher is better")
+    title = f"{tree.attrs.get('method', 'fit')}: " + (
+        "log joint density by chain" if sampling else "objective, higher is better"
+    )
     objective.set_title(title + _zoom(objective, trace["objective"]), fontsize=10, loc="left")
     if len(panels) > 1:
         axes[1].set_ylabel("occupied components")
+        axes[1].set_ylim(0, 1.15 * np.nanmax(trace["num_occupied"].values) + 0.5)
         axes[1].yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes[-1].set_xlabel("sweep (warm-up included)" if sampling else "iteration")
     if objective.get_legend_handles_labels()[0]:
@@ -94,8 +102,9 @@ def plot_objective(tree: xr.DataTree) -> Figure:
 def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
     """The posterior probability that two rows share a component, as a matrix whose order shows the blocks.
 
-    Rows are ordered by the point partition (its clusters by an optimal leaf ordering, so that clusters that exchange rows are neighbours), and
-    within a cluster by an average-linkage tree. Lines mark the partition. Above 1500 rows an even selection is drawn.
+    Rows are ordered by the point partition (its clusters by an optimal leaf ordering, so that clusters that
+    exchange rows are neighbours), and within a cluster by an average-linkage tree. Lines mark the partition.
+    Above 1500 rows an even selection is drawn.
 
     Args:
         tree: a fit with assignments or responsibilities.
@@ -114,7 +123,9 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
     order = _order(together, partition)
     figure = Figure(figsize=(6.6, 5.6), layout="constrained")
     axis = figure.subplots()
-    image = axis.imshow(together[np.ix_(order, order)], cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+    image = axis.imshow(
+        together[np.ix_(order, order)], cmap="cividis", vmin=0, vmax=1, interpolation="nearest"
+    )
     ends = np.flatnonzero(np.diff(partition[order])) + 0.5
     for end in ends:
         axis.axhline(end, color="white", linewidth=0.8)
@@ -126,7 +137,10 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
     axis.set_xticks([])
     axis.set_xlabel("rows, in the same order")
     shown = f" ({len(rows)} of {num_rows} rows)" if len(rows) < num_rows else ""
-    axis.set_title(f"Do two rows share a component?{shown}\n{len(sizes)} clusters in the point partition ({loss} loss)", fontsize=10)
+    axis.set_title(
+        f"Do two rows share a component?{shown}\n{len(sizes)} clusters in the point partition ({loss} loss)",
+        fontsize=10,
+    )
     figure.colorbar(image, ax=axis, label="posterior probability")
     return figure
 
@@ -134,7 +148,8 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
 def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
     """PSRF of the invariants against the number of draws: has the agreement of the chains come to stay?
 
-    The axis is logarithmic in the PSRF's excess over 1; what is below 1.001 is drawn there. The quantities that end highest are named, the others grey.
+    The axis is linear up to 1.01, where noise lives, and logarithmic in the excess over 1 from there. The
+    eight quantities that end highest are named, the others grey.
 
     Args:
         tree: a fit by MCMC with at least two chains.
@@ -149,29 +164,37 @@ def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
     path = psrf_path(tree, method=method)
     draws = path["draw"].values
     lines = [
-        (name, values[0]) for name, values in scalars(path.expand_dims("chain")) if not np.isnan(values[0]).all()
+        (name, values[0])
+        for name, values in scalars(path.expand_dims("chain"))
+        if not np.isnan(values[0]).all()
     ]
     lines.sort(key=lambda line: -np.nan_to_num(line[1][-1], nan=-np.inf))
     figure = Figure(figsize=(8.0, 4.6), layout="constrained")
     axis = figure.subplots()
-    floor = 1e-3
     for i, (name, values) in enumerate(lines):
-        excess = np.maximum(values - 1.0, floor)
         if i < _MOST_LINES:
-            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[(i // 4) % len(LINES)], "label": name, "zorder": 3}
+            style = {
+                "color": COLOURS[i % len(COLOURS)],
+                "linestyle": LINES[i // 3],
+                "linewidth": 1.4,
+                "label": name,
+                "zorder": 3,
+            }
         else:
             style = {"color": "0.75", "linewidth": 0.8, "label": "others" if i == _MOST_LINES else None}
-        axis.plot(draws, excess, **style)
-    axis.set_yscale("log")
-    finite = [v[np.isfinite(v)] for _, v in lines]
-    top = max([1.2 * 0.1, *(1.5 * (v.max() - 1.0) for v in finite if len(v))])
-    axis.set_ylim(floor * 0.8, min(top, 20.0))
-    ticks = [t for t in (0.001, 0.01, 0.1, 1.0, 10.0) if t < axis.get_ylim()[1]]
-    axis.set_yticks(ticks, ["≤ 1.001", *(f"{1 + t:g}" for t in ticks[1:])])
+        axis.plot(draws, values - 1.0, **style)
+    axis.axhline(
+        0.01, color="0.2", linewidth=1.0, linestyle=(0, (8, 3)), zorder=1, label="1.01: wanted at the end"
+    )
+    axis.axhline(
+        0.1, color="0.5", linewidth=1.0, linestyle=(0, (2, 2)), zorder=1, label="1.1: the papers' bar"
+    )
+    axis.set_yscale("symlog", linthresh=0.01, linscale=0.6)
+    finite = np.concatenate([v[np.isfinite(v)] - 1.0 for _, v in lines] or [np.zeros(1)])
+    axis.set_ylim(min(1.3 * finite.min(), -0.004), min(max(0.15, 1.5 * finite.max()), 20.0))
+    ticks = [t for t in (0.0, 0.01, 0.1, 1.0, 10.0) if t < axis.get_ylim()[1]]
+    axis.set_yticks(ticks, [f"{1 + t:g}" for t in ticks])
     axis.set_yticks([], minor=True)
-    for level, what in ((0.01, "1.01, wanted"), (0.1, "1.1, the papers' bar")):
-        axis.axhline(level, color="0.3", linewidth=0.9, linestyle=(0, (6, 3)), zorder=1)
-        axis.annotate(what, (1.0, level), (-2, 2), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right", va="bottom", fontsize=8, color="0.3")
     axis.set_xlabel("draws per chain so far (second half used)")
     axis.set_ylabel("PSRF (rank-normalised)" if method == "rank" else f"PSRF ({method})")
     if path.attrs["constant"]:
@@ -191,25 +214,49 @@ def _draw_trace(axis: Axes, trace: xr.Dataset, name: str, attrs: dict) -> None:
         style = (
             {"color": "0.7", "linewidth": 0.8, "zorder": 2}
             if behind
-            else {"color": COLOURS[(i if best is None else 0) % len(COLOURS)], "linewidth": 0.9 if kind == "chain" else 1.6, "zorder": 3}
+            else {
+                "color": COLOURS[(i if best is None else 0) % len(COLOURS)],
+                "linewidth": 0.9 if kind == "chain" else 1.6,
+                "zorder": 3,
+            }
         )
-        label = {"": None, "chain": f"chain {i}" if few else None, "restart": None if behind else f"best restart ({i} of {len(values)})"}[kind]
+        label = {
+            "": None,
+            "chain": f"chain {i}" if few else None,
+            "restart": None if behind else f"best restart ({i} of {len(values)})",
+        }[kind]
         if behind and i == next(j for j in range(len(values)) if j != best):
             label = "other restarts"
         known = np.isfinite(line)
         drawstyle = "steps-post" if name == "num_occupied" else "default"
-        axis.plot(iterations[known], line[known], label=label, drawstyle=drawstyle, alpha=0.8 if kind == "chain" else 1.0, **style)
+        axis.plot(
+            iterations[known],
+            line[known],
+            label=label,
+            drawstyle=drawstyle,
+            alpha=0.8 if kind == "chain" else 1.0,
+            **style,
+        )
         if kind != "chain" and known.any():
-            axis.plot(iterations[known][-1], line[known][-1], "o", markersize=3.5, color=style["color"], zorder=style["zorder"])
+            axis.plot(
+                iterations[known][-1],
+                line[known][-1],
+                "o",
+                markersize=3.5,
+                color=style["color"],
+                zorder=style["zorder"],
+            )
     warmup = int(trace.attrs.get("num_warmup", 0))
     if warmup:
-        axis.axvspan(0.5, warmup + 0.5, color="0.9", zorder=0, label="warm-up" if name == "objective" else None)
+        axis.axvspan(
+            0.5, warmup + 0.5, color="0.9", zorder=0, label="warm-up" if name == "objective" else None
+        )
     axis.set_xlim(0.5, values.shape[1] + 0.5)
     axis.grid(axis="y", color="0.92", zorder=0)
 
 
 def _zoom(axis: Axes, objective: xr.DataArray) -> str:
-    """Cut the first steep steps off the vertical axis where they take more than half of it; what to say about that."""
+    """Cut the first steep steps off the vertical axis where they take half of it; what to say about that."""
     values = objective.transpose(..., "iteration").values.reshape(-1, objective.sizes["iteration"])
     late = values[:, max(3, values.shape[1] // 10) :]
     late = late[np.isfinite(late)]
@@ -233,17 +280,27 @@ def _number_of_rows(tree: xr.DataTree) -> int:
 def _order(together: np.ndarray, partition: np.ndarray) -> np.ndarray:
     clusters = [np.flatnonzero(partition == k) for k in np.unique(partition)]
     between = np.array([[together[np.ix_(a, b)].mean() for b in clusters] for a in clusters])
+    sequence = _leaves(1.0 - between)
     order = []
-    for k in _leaves(1.0 - between):
-        members = clusters[k]
-        order.append(members[_leaves(1.0 - together[np.ix_(members, members)])])
+    for place, k in enumerate(sequence):
+        members = clusters[k][_leaves(1.0 - together[np.ix_(clusters[k], clusters[k])])]
+        # a leaf order may be read either way: rows that lean to the next cluster go to its side
+        before, after = sequence[max(place - 1, 0)], sequence[min(place + 1, len(sequence) - 1)]
+        leaning = together[np.ix_(members, clusters[after])].mean(1) - together[
+            np.ix_(members, clusters[before])
+        ].mean(1)
+        if leaning @ (np.arange(len(members)) - (len(members) - 1) / 2) < 0:
+            members = members[::-1]
+        order.append(members)
     return np.concatenate(order)
 
 
 def _leaves(distance: np.ndarray) -> np.ndarray:
-    """Leaf order of an average-linkage tree, neighbours as near as the tree allows (Bar-Joseph et al. 2001)."""
+    """Leaf order of an average-linkage tree, neighbours as near as it allows (Bar-Joseph et al. 2001)."""
     if len(distance) < 3:
         return np.arange(len(distance))
     distance = (distance + distance.T) / 2
     np.fill_diagonal(distance, 0.0)
-    return leaves_list(linkage(squareform(distance.clip(0.0), checks=False), "average", optimal_ordering=True))
+    return leaves_list(
+        linkage(squareform(distance.clip(0.0), checks=False), "average", optimal_ordering=True)
+    )

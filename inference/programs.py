@@ -2,11 +2,12 @@
 
 Every check in `inference.calibration` compares something (a bound, a conditional, a sampler) with the
 program, because the program is the definition of the model: where a formula and the program disagree, the
-program wins."""
+program wins.
+"""
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -21,9 +22,10 @@ __all__ = [
     "call_compiled",
     "check_arguments",
     "check_latents",
+    "check_proper",
     "data_sites",
-    "draw_joint",
     "explicit_form",
+    "joint_draws",
     "latent_sites",
     "log_densities",
     "redraw_data",
@@ -91,13 +93,13 @@ def latent_sites(program: Callable, *data: Any) -> dict[str, Site]:  # noqa: ANN
     return {name: site for name, site in sites_of(program, *data).items() if not site.observed}
 
 
-def data_sites(sites: Mapping[str, Site]) -> tuple[str, ...]:
+def data_sites(sites: Iterable[str]) -> tuple[str, ...]:
     """Names of the data among the sites of a program run without data, in the order of its arguments.
 
     Raises:
         ValueError: no site has a name that data have in the zoo.
     """
-    names = tuple(name for name in sites if _DATA_NAMES.fullmatch(name))
+    names = tuple(sorted(filter(_DATA_NAMES.fullmatch, sites), key=lambda name: (name[:1], len(name), name)))
     if not names:
         raise ValueError(
             f"a program's data sites are called x, y, y_0, y_1, ... or counts; this one has {sorted(sites)}"
@@ -129,14 +131,29 @@ def check_arguments(data: tuple) -> None:
 
 
 def log_densities(program: Callable, data: tuple, values: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Log density of each site given those before it, in nats, at constrained values; the sum is the log joint."""
+    """Log density in nats of each site given its parents, at constrained values; the sum is the log joint."""
     return compute_log_probs(program, data, {}, dict(values))[0]
 
 
-def draw_joint(key: jax.Array, program: Callable, num_observations: int) -> dict[str, jax.Array]:
-    """One draw of every site, latent and data, from ``program(num_observations=...)``."""
-    trace = handlers.trace(handlers.seed(program, key)).get_trace(num_observations=num_observations)
-    return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+def check_proper(model: Callable, advice: str) -> None:
+    """Raise ValueError, with advice, if the model says that its prior is not proper."""
+    prior = getattr(model, "prior", "proper")
+    if prior != "proper":
+        raise ValueError(
+            f"the prior of {type(model).__name__} is {prior}, so its program cannot draw from it: {advice}"
+        )
+
+
+def joint_draws(
+    keys: jax.Array, program: Callable, num_observations: int, block_size: int
+) -> dict[str, jax.Array]:
+    """One draw per key of every site, latent and data, from ``program(num_observations=...)``, stacked."""
+
+    def draw(key: jax.Array) -> dict[str, jax.Array]:
+        trace = handlers.trace(handlers.seed(program, key)).get_trace(num_observations=num_observations)
+        return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+
+    return jax.lax.map(draw, keys, batch_size=block_size)
 
 
 def redraw_data(
@@ -152,7 +169,8 @@ def call_compiled(function: Callable, *arguments: Any) -> Any:  # noqa: ANN401  
     """``function(*arguments)`` under ``jit``: arrays and numbers are traced, all other leaves are static.
 
     So a model of the zoo, a pytree, is an argument of the compiled code and another one of the same sizes
-    compiles nothing, while a plain function may be a program too."""
+    compiles nothing, while a plain function may be a program too.
+    """
     leaves, structure = jax.tree.flatten(arguments)
     traced = [isinstance(leaf, (np.ndarray, np.generic, jax.Array, float, complex)) for leaf in leaves]
     fixed = tuple(None if dynamic else leaf for leaf, dynamic in zip(leaves, traced, strict=True))

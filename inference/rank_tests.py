@@ -42,7 +42,8 @@ def rank_uniformity(
     Each functional is an array (num_replicates, 1 + num_ranked), the truth in its first column.
 
     Ties are broken at random. A functional equal to the truth in every draw of every replicate depends on the
-    data alone: no test."""
+    data alone: no test.
+    """
     ranks, p_values = {}, {}
     for name, scalars in values.items():
         scalars = np.where(np.isnan(scalars), -np.inf, scalars)

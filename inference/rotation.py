@@ -1,16 +1,22 @@
 r"""One orientation of the latent space for all draws of a projection.
 
-:math:`W R` and :math:`R^T z` give the same data density as W and z for every orthogonal R, so axes turn from draw to draw. Two remedies:
+:math:`W R` and :math:`R^T z` give the same data density as W and z for every orthogonal R, so axes turn from
+draw to draw. Two remedies:
 
-* ``align_rotation``: generalised Procrustes (Gower 1975, Psychometrika 40). Each draw is turned to the running mean M,
-  :math:`R_s = U V^T` from :math:`W_s^T M = U D V^T` (Schoenemann 1966), and M recomputed until it rests; then all draws are turned together so that
-  the columns of M are orthogonal and in descending length. Best where axes are close in strength: no draw can swap two of them.
-* ``identify``: every draw on its own is turned to :math:`W_s V`, :math:`W_s = U D V^T`: orthogonal columns in descending length. Each draw then has a
-  meaning by itself, but two axes of nearly equal strength swap or mix.
+* ``align_rotation``: generalised Procrustes (Gower 1975, Psychometrika 40). Each draw is turned to the
+  running mean M,
+  :math:`R_s = U V^T` from :math:`W_s^T M = U D V^T` (Schoenemann 1966), and M recomputed until it rests; then
+  all draws are turned together so that the columns of M are orthogonal and in descending length. Best where
+  axes are close in strength: no draw can swap two of them.
+* ``identify``: every draw on its own is turned to :math:`W_s V`, :math:`W_s = U D V^T`: orthogonal columns in
+  descending length. Each draw then has a meaning by itself, but two axes of nearly equal strength swap or
+  mix.
 
-Signs are frozen by one rule for all draws: in each column the feature that is largest in root mean square over the draws is positive (for
-``align_rotation``, in M). Latents turn along, covariances on both sides. Where views have loadings that are exactly zero (latents of their own),
-only latents with the same pattern of zeros are turned into each other. Both depend on the draws through W W' alone, up to rounding, so they can be repeated.
+Signs are frozen by one rule for all draws: in each column the feature that is largest in root mean square
+over the draws is positive (for ``align_rotation``, in M). Latents turn along, covariances on both sides.
+Where views have loadings that are exactly zero (latents of their own), only latents with the same pattern of
+zeros are turned into each other. Both depend on the draws through W W' alone, up to rounding, so they can be
+repeated.
 """
 
 import numpy as np
@@ -31,12 +37,14 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with the latent axes of all draws turned to a common mean (orthogonal Procrustes).
 
     Args:
-        tree: a fit of a model with the symmetry "rotation"; its posterior has ``loadings*`` with the dim ``latent``.
+        tree: a fit of a model with the symmetry "rotation"; its posterior has ``loadings*`` with the dim
+            ``latent``.
 
     Returns:
-        A new tree; the argument is not changed. Loadings, latents and covariances of ``posterior`` turn draw by draw; for draws from one q (or
-        a point estimate) one rotation serves all draws and ``variational`` too. Diagonal scales by latent are dropped, because they do not
-        survive a rotation. Root attributes: ``rotation_aligned`` (how), and with several chains ``rotation_rhat_before`` and
+        A new tree; the argument is not changed. Loadings, latents and covariances of ``posterior`` turn draw
+        by draw; for draws from one q (or a point estimate) one rotation serves all draws and ``variational``
+        too. Diagonal scales by latent are dropped, because they do not survive a rotation. Root attributes:
+        ``rotation_aligned`` (how), and with several chains ``rotation_rhat_before`` and
         ``rotation_rhat_after``, the largest rank-normalised R-hat of the loadings.
 
     Raises:
@@ -51,7 +59,7 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
 
 
 def identify(tree: xr.DataTree) -> xr.DataTree:
-    """The same fit with every draw in its canonical orientation: orthogonal columns of the loadings, longest first, signs by a frozen rule.
+    """The same fit with every draw in its canonical orientation: orthogonal loadings, longest first.
 
     Args:
         tree: as for ``align_rotation``.
@@ -71,22 +79,32 @@ def identify(tree: xr.DataTree) -> xr.DataTree:
 
 
 def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, list[np.ndarray]]:
-    """All loadings, one above the other (chain, draw, features, latent), and the sets of latents that may be turned into each other."""
+    """All loadings, stacked (chain, draw, features, latent), and which latents may be turned together."""
     posterior = draws_of(tree)
     if "rotation" not in symmetries_of(tree):
-        raise ValueError(f"a fit of {tree.attrs.get('model', 'this model')!r} has no rotation symmetry: there is nothing to turn")
+        raise ValueError(
+            f"a fit of {tree.attrs.get('model', 'this model')!r} has no rotation symmetry: there is "
+            f"nothing to turn"
+        )
     views = [
         variable.transpose("chain", "draw", ..., "latent").values
         for name, variable in posterior.data_vars.items()
         if name.startswith("loadings") and "latent" in variable.dims and variable.ndim == 4
     ]
     if not views:
-        raise ValueError(f"expected variables 'loadings*' with the dims (feature, latent) in the posterior; got {sorted(posterior.data_vars)}")
+        raise ValueError(
+            "expected variables 'loadings*' with the dims (feature, latent) in the posterior; "
+            f"got {sorted(posterior.data_vars)}"
+        )
     if kind_of(tree) != "sampling":
-        views = [view.mean((0, 1), keepdims=True) for view in views]  # one q has one orientation: that of its mean
+        views = [
+            view.mean((0, 1), keepdims=True) for view in views
+        ]  # one q has one orientation: that of its mean
     zeros = np.stack([(view == 0).all((0, 1, 2)) for view in views])  # views x latents
     patterns, block_of = np.unique(zeros, axis=1, return_inverse=True)
-    return np.concatenate(views, axis=2), [np.flatnonzero(block_of.ravel() == b) for b in range(patterns.shape[1])]
+    return np.concatenate(views, axis=2), [
+        np.flatnonzero(block_of.ravel() == b) for b in range(patterns.shape[1])
+    ]
 
 
 def _procrustes(w: np.ndarray) -> np.ndarray:
@@ -118,9 +136,14 @@ def _turned(tree: xr.DataTree, rotations: np.ndarray, how: str) -> xr.DataTree:
     groups = {name: child.to_dataset() for name, child in tree.children.items()}
     if kind_of(tree) != "sampling" and "variational" in groups:
         groups["variational"], _ = _rotated(groups["variational"], rotations[0, 0])
-    rotations = np.broadcast_to(rotations, (posterior.sizes["chain"], posterior.sizes["draw"], *rotations.shape[2:]))
+    rotations = np.broadcast_to(
+        rotations, (posterior.sizes["chain"], posterior.sizes["draw"], *rotations.shape[2:])
+    )
     groups["posterior"], dropped = _rotated(posterior, rotations)
-    attrs = dict(tree.attrs) | {"rotation_aligned": how + (f"; {', '.join(dropped)} dropped: not defined after a rotation" if dropped else "")}
+    attrs = dict(tree.attrs) | {
+        "rotation_aligned": how
+        + (f"; {', '.join(dropped)} dropped: not defined after a rotation" if dropped else "")
+    }
     if posterior.sizes["chain"] > 1 and posterior.sizes["draw"] >= 4:
         attrs |= {
             "rotation_rhat_before": float(tree.attrs.get("rotation_rhat_before", _largest_psrf(posterior))),
@@ -140,7 +163,9 @@ def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list
         for dim in dims:
             lead = ("chain", "draw") if "chain" in variable.dims else ()
             last = variable.transpose(*lead, ..., dim)
-            r = rotations.reshape(*rotations.shape[: len(lead)], *(1,) * (last.ndim - len(lead) - 2), *rotations.shape[-2:])
+            r = rotations.reshape(
+                *rotations.shape[: len(lead)], *(1,) * (last.ndim - len(lead) - 2), *rotations.shape[-2:]
+            )
             values = last.values[..., None, :] @ r if last.ndim == len(lead) + 1 else last.values @ r
             variable = last.copy(data=values.reshape(last.shape)).transpose(*variable.dims)
         turned[name] = variable

@@ -28,7 +28,9 @@ def sum_over_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) ->
     if num_rows <= block_rows:
         return function(x, jnp.ones(num_rows, x.dtype))
     blocks, weights = _blocks(x, block_rows)
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, blocks[0], weights[0]))
+    zeros = jax.tree.map(
+        lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, blocks[0], weights[0])
+    )
 
     def add(total: Any, block: tuple) -> tuple:  # noqa: ANN401
         return jax.tree.map(jnp.add, total, function(*block)), None
@@ -50,6 +52,8 @@ def _blocks(x: Array, block_rows: int) -> tuple[Array, Array]:
     num_rows = x.shape[0]
     num_blocks = -(-num_rows // block_rows)
     padding = num_blocks * block_rows - num_rows
-    padded = jnp.concatenate([x, jnp.broadcast_to(x[:1], (padding, *x.shape[1:]))])  # copies of a real row: finite in every formula
+    padded = jnp.concatenate(
+        [x, jnp.broadcast_to(x[:1], (padding, *x.shape[1:]))]
+    )  # copies of a real row: finite in every formula
     weights = (jnp.arange(num_blocks * block_rows) < num_rows).astype(x.dtype)
     return padded.reshape(num_blocks, block_rows, *x.shape[1:]), weights.reshape(num_blocks, block_rows)

@@ -1,9 +1,9 @@
 """Simulation-based calibration of a fit, from data to tree.
 
-Fit data drawn with known latents, and rank these among the posterior draws: the ranks are uniform if the draws
-come from the posterior (Talts et al. 2018; Modrak et al. 2023 for quantities that depend on the data, such as the
-likelihood). The summaries of `inference.functionals` are ranked; their uniformity is tested with Bonferroni's
-correction for their number.
+Fit data drawn with known latents, and rank these among the posterior draws: the ranks are uniform if the
+draws come from the posterior (Talts et al. 2018; Modrak et al. 2023 for quantities that depend on the data,
+such as the likelihood). The summaries of `inference.functionals` are ranked; their uniformity is tested with
+Bonferroni's correction for their number.
 """
 
 import warnings
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.functionals import default_functionals, summarise
+from inference.functionals import summarise
 from inference.precision import double_precision, to_numpy
 from inference.programs import (
     Site,
@@ -57,8 +57,8 @@ def sbc(
         key: a JAX key.
         num_replicates: data sets drawn and fitted.
         num_ranked: posterior draws ranked, evenly spaced over all chains (all of them, if there are fewer).
-        functionals: ``functionals(values) -> dict`` of scalars of one joint draw, instead of
-            `inference.functionals`.
+        functionals: ``functionals(values) -> dict`` of scalars of one joint draw, instead of the
+            default ones of `inference.functionals`.
         false_alarm_rate: probability that a calibrated method fails, at most; shared by all p-values
             (Bonferroni).
         **fit_options: passed to `inference.fit`.
@@ -76,7 +76,7 @@ def sbc(
     from inference import fit  # here, because the package is what imports this module
 
     key, prior_key, rank_key = jax.random.split(key, 3)
-    explicit, summaries = explicit_form(model), functionals or default_functionals
+    explicit = explicit_form(model)
     arguments = (explicit, num_observations, num_replicates)
     truths = to_numpy(call_compiled(joint_draws, jax.random.split(prior_key, num_replicates), *arguments))
     names = data_sites(truths)
@@ -85,9 +85,7 @@ def sbc(
     for replicate, seed in enumerate(seeds):
         truth = {name: value[replicate] for name, value in truths.items()}
         data = tuple(truth[name] for name in names)
-        with warnings.catch_warnings(
-            record=True
-        ):  # one that does not converge is counted, not announced each time
+        with warnings.catch_warnings(record=True):  # fits that did not converge are counted below
             warnings.simplefilter("always")
             tree = fit(model, *data, method=method, seed=int(seed), **{"progress": False, **fit_options})
         num_unconverged += int(not tree.attrs["converged"])
@@ -98,7 +96,7 @@ def sbc(
             name: jnp.broadcast_to(truth[name], (len(next(iter(stacked.values()))), *truth[name].shape))
             for name in names
         }
-        scalars.append(to_numpy(call_compiled(summarise, joint, summaries, program, names, num_ranked + 1)))
+        scalars.append(to_numpy(call_compiled(summarise, joint, functionals, program, names, num_ranked + 1)))
     values = {name: np.stack([s[name] for s in scalars]).astype(float) for name in scalars[0]}
     ranks, p_values = rank_uniformity(
         values, np.random.default_rng(np.asarray(jax.random.bits(rank_key, (4,))))

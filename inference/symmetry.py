@@ -1,8 +1,9 @@
 """Draws of a model with a symmetry, brought to one labelling or one orientation.
 
-``relabel`` numbers components alike in all draws (``inference.label_switching``); ``align_rotation`` and ``identify`` turn latent axes to a common
-or a canonical orientation (``inference.rotation``). All return a new tree and leave R-hat before and after in its attributes. Invariants
-(``inference.diagnostics.invariants``) need neither.
+``relabel`` numbers components alike in all draws (``inference.label_switching``); ``align_rotation`` and
+``identify`` turn latent axes to a common or a canonical orientation (``inference.rotation``). All return a
+new tree and leave R-hat before and after in its attributes. Invariants (``inference.diagnostics.invariants``)
+need neither.
 """
 
 from inference.label_switching import relabel

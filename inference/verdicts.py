@@ -1,4 +1,4 @@
-"""What a calibration check answers: a statistic, the threshold it was held against, and the rate of false alarms that this implies."""
+"""What a calibration check answers: a statistic, its threshold, and the rate of false alarms these imply."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -31,7 +31,8 @@ class Verdict:
 
     def __str__(self) -> str:
         """One paragraph for a reader."""
-        return f"{'passed' if self.passed else 'FAILED'}: {self._story()} (false alarm rate {self.false_alarm_rate:.2g})"
+        outcome = "passed" if self.passed else "FAILED"
+        return f"{outcome}: {self._story()} (false alarm rate {self.false_alarm_rate:.2g})"
 
     def _story(self) -> str:
         return f"statistic {self.statistic:.4g}, threshold {self.threshold:.4g}"
@@ -39,7 +40,7 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ELBOVerdict(Verdict):
-    """Outcome of `elbo_check`: ``statistic`` is the distance of bound and estimate in standard errors, at most ``threshold``.
+    """Outcome of `elbo_check`: ``statistic`` is how many standard errors bound and estimate are apart.
 
     Attributes:
         estimate: Monte Carlo ELBO of the program and the guide, in nats.
@@ -53,14 +54,15 @@ class ELBOVerdict(Verdict):
 
     def _story(self) -> str:
         return (
-            f"the bound is {self.bound:.6f} nats, the Monte Carlo ELBO {self.estimate:.6f} +- {self.standard_error:.2g}: "
-            f"{self.statistic:.3g} standard errors apart, at most {self.threshold:.3g} allowed"
+            f"the bound is {self.bound:.6f} nats, the Monte Carlo ELBO {self.estimate:.6f} "
+            f"+- {self.standard_error:.2g}: {self.statistic:.3g} standard errors apart, "
+            f"at most {self.threshold:.3g} allowed"
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConditionalVerdict(Verdict):
-    """Outcome of `conditional_check`: ``statistic`` is the worst error relative to the log joint, at most ``threshold``.
+    """Outcome of `conditional_check`: ``statistic`` is the worst error relative to the largest log density.
 
     Attributes:
         errors: the worst absolute error in nats of each part: ``"block"`` (joint draws of the block) and each
@@ -71,7 +73,10 @@ class ConditionalVerdict(Verdict):
 
     def _story(self) -> str:
         errors = ", ".join(f"{name} {error:.2g}" for name, error in self.errors.items())
-        return f"worst errors in nats: {errors}; relative {self.statistic:.2g}, at most {self.threshold:.2g} allowed"
+        return (
+            f"worst errors in nats: {errors}; relative {self.statistic:.2g}, "
+            f"at most {self.threshold:.2g} allowed"
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,22 @@ class GaussianWishart(Assumptions):
     scale_matrix: Array
     degrees_of_freedom: Array
 
-    sites = ("precisions", "locs")
+    field_dims = {
+        "loc": ("feature",),
+        "mean_precision": (),
+        "scale_matrix": ("feature", "feature_2"),
+        "degrees_of_freedom": (),
+    }
+
+    @property
+    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
+        """Where each field may lie: what makes a posterior of this class a guide with free parameters."""
+        return {
+            "loc": dist.constraints.real_vector,
+            "mean_precision": dist.constraints.positive,
+            "scale_matrix": dist.constraints.positive_definite,
+            "degrees_of_freedom": dist.constraints.greater_than(self.num_features - 1.0),
+        }
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:  # noqa: ANN401
@@ -78,11 +93,20 @@ class GaussianWishart(Assumptions):
         check_finite(x)
         check_not_constant(x)
         num_features = x.shape[1]
-        fields = {"loc": x.mean(axis=0), "mean_precision": 0.01, "degrees_of_freedom": float(num_features)} | overrides
+        fields = {
+            "loc": x.mean(axis=0),
+            "mean_precision": 0.01,
+            "degrees_of_freedom": float(num_features),
+        } | overrides
         if "scale_matrix" not in fields:
-            check_rows(x, num_features + 1, f"the sample covariance of {num_features} columns; or give scale_matrix")
+            check_rows(
+                x, num_features + 1, f"the sample covariance of {num_features} columns; or give scale_matrix"
+            )
             strength = np.asarray(fields["mean_precision"]) * np.asarray(fields["degrees_of_freedom"])
-            fields["scale_matrix"] = np.linalg.inv(_regular(np.cov(x, rowvar=False).reshape(num_features, num_features))) / strength
+            fields["scale_matrix"] = (
+                np.linalg.inv(_regular(np.cov(x, rowvar=False).reshape(num_features, num_features)))
+                / strength
+            )
         return cls(**fields)
 
     def validate(self) -> None:
@@ -91,7 +115,9 @@ class GaussianWishart(Assumptions):
             raise ValueError(f"loc must have shape (num_features,); got {self.loc.shape}")
         d = self.num_features
         if self.scale_matrix.shape != (d, d):
-            raise ValueError(f"scale_matrix must have shape ({d}, {d}) to go with loc; got {self.scale_matrix.shape}")
+            raise ValueError(
+                f"scale_matrix must have shape ({d}, {d}) to go with loc; got {self.scale_matrix.shape}"
+            )
         for name in ("loc", "scale_matrix"):
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} must be finite; got {getattr(self, name)}")
@@ -101,7 +127,10 @@ class GaussianWishart(Assumptions):
             raise ValueError(
                 f"degrees_of_freedom must exceed num_features - 1 = {d - 1} for the Wishart prior to be proper; got {self.degrees_of_freedom}"
             )
-        if not np.allclose(self.scale_matrix, self.scale_matrix.T, rtol=1e-8) or np.linalg.eigvalsh(self.scale_matrix)[0] <= 0:
+        if (
+            not np.allclose(self.scale_matrix, self.scale_matrix.T, rtol=1e-8)
+            or np.linalg.eigvalsh(self.scale_matrix)[0] <= 0
+        ):
             raise ValueError("scale_matrix must be symmetric and positive definite")
 
     @property
@@ -112,7 +141,9 @@ class GaussianWishart(Assumptions):
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` (numeric, two-dimensional) cannot come from this family."""
         if x.shape[1] != self.num_features:
-            raise ValueError(f"x must have {self.num_features} columns, as the component prior has; got {x.shape[1]}")
+            raise ValueError(
+                f"x must have {self.num_features} columns, as the component prior has; got {x.shape[1]}"
+            )
         check_finite(x)
 
     # The program
@@ -124,8 +155,14 @@ class GaussianWishart(Assumptions):
         return {"precisions": precisions, "locs": locs}
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
-        """The distributions that `sample` draws from, in order: the precisions, then the means given ``values["precisions"]``."""
-        return {"precisions": self._precision_distribution(), "locs": self._loc_distribution(values["precisions"])}
+        """The distributions that `sample` draws from, in order: the precisions, then the means given ``values["precisions"]``.
+
+        The second is left out as long as ``values`` has no precisions to condition on.
+        """
+        drawn = {"precisions": self._precision_distribution()}
+        if "precisions" in values:
+            drawn["locs"] = self._loc_distribution(values["precisions"])
+        return drawn
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
@@ -134,7 +171,9 @@ class GaussianWishart(Assumptions):
     def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
         components = self.likelihood(parameters)  # factorised once per component, not once per row
-        return dist.MultivariateNormal(components.loc[assignments], scale_tril=components.scale_tril[assignments])
+        return dist.MultivariateNormal(
+            components.loc[assignments], scale_tril=components.scale_tril[assignments]
+        )
 
     def _precision_distribution(self) -> dist.Distribution:
         return dist.Wishart(self.degrees_of_freedom, scale_matrix=self.scale_matrix)
@@ -196,7 +235,9 @@ class GaussianWishart(Assumptions):
         df = jnp.asarray(self.degrees_of_freedom) - d + 1
         rate = jnp.linalg.inv(jnp.asarray(self.scale_matrix))
         scale = (1 + self.mean_precision) / (self.mean_precision * df)
-        return dist.MultivariateStudentT(df, jnp.asarray(self.loc), jnp.linalg.cholesky(scale[..., None, None] * rate))
+        return dist.MultivariateStudentT(
+            df, jnp.asarray(self.loc), jnp.linalg.cholesky(scale[..., None, None] * rate)
+        )
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """What a reader wants to see and the sampler does not need: the covariances."""
@@ -238,7 +279,9 @@ def _log_normaliser(q: GaussianWishart) -> Array:
     """Log of the integral of the Gaussian-Wishart kernel that is |P|^((nu - d)/2) exp(-...): what the evidence is a difference of."""
     d = q.num_features
     nu = jnp.asarray(q.degrees_of_freedom)
-    wishart = 0.5 * nu * (d * jnp.log(2.0) + jnp.linalg.slogdet(jnp.asarray(q.scale_matrix))[1]) + multigammaln(nu / 2, d)
+    wishart = 0.5 * nu * (
+        d * jnp.log(2.0) + jnp.linalg.slogdet(jnp.asarray(q.scale_matrix))[1]
+    ) + multigammaln(nu / 2, d)
     return wishart + 0.5 * d * (LOG_2PI - jnp.log(jnp.asarray(q.mean_precision)))
 
 

@@ -95,12 +95,18 @@ class StickBreaking(NamedTuple):
     def expected_log_weights(self, q: dist.Distribution) -> Array:
         """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed)."""
         total = digamma(q.concentration1 + q.concentration0)
-        return _cumulate(digamma(q.concentration1) - total, digamma(q.concentration0) - total, self.num_components)
+        return _cumulate(
+            digamma(q.concentration1) - total, digamma(q.concentration0) - total, self.num_components
+        )
 
     def expected_weights(self, q: dist.Distribution) -> Array:
         """E[weights] under a `posterior`: the mean of a generalised Dirichlet  (3.21)."""
         total = jnp.log(q.concentration1 + q.concentration0)
-        return jnp.exp(_cumulate(jnp.log(q.concentration1) - total, jnp.log(q.concentration0) - total, self.num_components))
+        return jnp.exp(
+            _cumulate(
+                jnp.log(q.concentration1) - total, jnp.log(q.concentration0) - total, self.num_components
+            )
+        )
 
     def log_normaliser(self, q: dist.Distribution) -> Array:
         """Log of the integral of the kernels of a `posterior`."""
@@ -121,7 +127,9 @@ def log_stick_weights(stick_fractions: Array, num_components: int) -> Array:
         stick_fractions: shape (num_components - 1,), or (num_components,) if the last stick is free; each in (0, 1).
         num_components: the truncation.
     """
-    tiny = jnp.finfo(stick_fractions.dtype).tiny  # a fraction that rounds to 0 or 1 must not make a weight NaN
+    tiny = jnp.finfo(
+        stick_fractions.dtype
+    ).tiny  # a fraction that rounds to 0 or 1 must not make a weight NaN
     log_taken = jnp.log(jnp.maximum(stick_fractions, tiny))
     log_left = jnp.log(jnp.maximum(1.0 - stick_fractions, tiny))
     return _cumulate(log_taken, log_left, num_components)

@@ -86,6 +86,9 @@ class Mixture(Model):
         "assignments": ("observation",),
         "responsibilities": ("observation", "component"),
         "num_occupied": (),
+        "expected_weights": ("component",),
+        "weights_concentration": ("component",),
+        "stick_fractions_*": ("stick",),
         "x": ("observation", "feature"),
     }
     symmetries = ("labels",)
@@ -109,7 +112,9 @@ class Mixture(Model):
             if x is None or self.draw_locals:
                 assignments = numpyro.sample("assignments", labels, infer={"enumerate": "parallel"})
                 return numpyro.sample("x", self.components.likelihood_of(parameters, assignments), obs=x)
-            return numpyro.sample("x", dist.MixtureSameFamily(labels, self.components.likelihood(parameters)), obs=x)
+            return numpyro.sample(
+                "x", dist.MixtureSameFamily(labels, self.components.likelihood(parameters)), obs=x
+            )
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:  # noqa: ANN401
@@ -121,27 +126,43 @@ class Mixture(Model):
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
         if self.components is not None and not hasattr(self.components, "log_evidence"):
-            raise TypeError(f"components must be a prior from zoo.conjugate; got {type(self.components).__name__}")
+            raise TypeError(
+                f"components must be a prior from zoo.conjugate; got {type(self.components).__name__}"
+            )
         if not isinstance(self.num_components, int | np.integer) or self.num_components < 1:
-            raise ValueError(f"num_components must be a whole number of at least 1; got {self.num_components!r}")
+            raise ValueError(
+                f"num_components must be a whole number of at least 1; got {self.num_components!r}"
+            )
         if self.weight_prior not in WEIGHT_PRIORS:
-            raise ValueError(f"weight_prior must be one of {', '.join(WEIGHT_PRIORS)}; got {self.weight_prior!r}")
+            raise ValueError(
+                f"weight_prior must be one of {', '.join(WEIGHT_PRIORS)}; got {self.weight_prior!r}"
+            )
         if self.free_last_stick and self.weight_prior != "stick_breaking":
             raise ValueError('free_last_stick goes with weight_prior="stick_breaking" only')
         if self.has_random_concentration:
             if not isinstance(self.concentration, dist.Gamma):
-                raise ValueError(f"the prior of the concentration must be a Gamma; got {type(self.concentration).__name__}")
+                raise ValueError(
+                    f"the prior of the concentration must be a Gamma; got {type(self.concentration).__name__}"
+                )
             if min(self.concentration.concentration, self.concentration.rate) <= 0:
-                raise ValueError("the Gamma prior of the concentration needs a positive concentration and rate")
+                raise ValueError(
+                    "the Gamma prior of the concentration needs a positive concentration and rate"
+                )
         elif self.concentration.shape != () or not 0 < self.concentration < np.inf:
-            raise ValueError(f"concentration must be a positive number or a Gamma distribution; got {self.concentration}")
+            raise ValueError(
+                f"concentration must be a positive number or a Gamma distribution; got {self.concentration}"
+            )
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model; warn if the truncation is too short for the concentration."""
         x = as_matrix(x)
         check_rows(x, 2, "a mixture of one row has nothing to cluster")
         self.components.check(x)
-        if self.weight_prior == "stick_breaking" and not self.free_last_stick and self.leftover_stick_mass > 0.01:
+        if (
+            self.weight_prior == "stick_breaking"
+            and not self.free_last_stick
+            and self.leftover_stick_mass > 0.01
+        ):
             warnings.warn(
                 f"the truncation is too short for the concentration: before the data the last of {self.num_components} sticks is expected to hold "
                 f"{self.leftover_stick_mass:.0%} of the mass, and rows will gather there; raise num_components or lower concentration",
@@ -176,11 +197,6 @@ class Mixture(Model):
             return DirichletAllocation(self.num_components)
         return StickBreaking(self.num_components, self.free_last_stick)
 
-    @property
-    def label_type(self) -> np.dtype:
-        """The smallest integer type that holds a label: what draws of assignments are stored in."""
-        return np.min_scalar_type(self.num_components - 1)
-
     def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
         """``log pi_k + log p(x_i | theta_k)`` at given values of the sites, shape (num_observations, num_components)."""
         coefficients = self.components.coefficients(values)
@@ -194,13 +210,26 @@ class Mixture(Model):
         """The summed-out labels given everything else: ``{"assignments": Categorical}`` of batch shape (num_observations,)."""
         return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
 
+    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Labels in the smallest type that holds them, and how many components have at least one row."""
+        assignments = values["assignments"]
+        num_occupied = jnp.sum(jnp.bincount(assignments, length=self.num_components) > 0)
+        return {
+            "assignments": assignments.astype(np.min_scalar_type(self.num_components - 1)),
+            "num_occupied": num_occupied,
+        }
+
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         if x is not None:
             return x.shape[0]
         if self.prior != "proper":
-            raise ValueError("free_last_stick=True defines no prior to draw from: its weights sum to less than one")
+            raise ValueError(
+                "free_last_stick=True defines no prior to draw from: its weights sum to less than one"
+            )
         if self.components is None:
-            raise ValueError("components is not set: give a prior from zoo.conjugate, or make the model with Mixture.from_data(x)")
+            raise ValueError(
+                "components is not set: give a prior from zoo.conjugate, or make the model with Mixture.from_data(x)"
+            )
         if num_observations is None:
             raise ValueError("give x to condition on, or num_observations to draw")
         return num_observations

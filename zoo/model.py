@@ -65,7 +65,9 @@ class Assumptions:
         return new
 
     def _flatten(self) -> tuple[tuple, tuple]:
-        return tuple(getattr(self, n) for n in self.leaf_names()), tuple(getattr(self, n) for n in self.static_names())
+        return tuple(getattr(self, n) for n in self.leaf_names()), tuple(
+            getattr(self, n) for n in self.static_names()
+        )
 
     def _flatten_with_keys(self) -> tuple[tuple, tuple]:
         leaves, fixed = self._flatten()
@@ -88,11 +90,13 @@ class Model(Assumptions):
     prior predictive with them drawn; ``model.explicit`` is the same model with them drawn in both cases.
 
     Class attributes, all plain literals so that the command line can read them without importing anything:
+        data_names: names of the data sites, in the order of the call.
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
         methods: the ways to fit it; the first is what ``method="auto"`` means.
     """
 
+    data_names: ClassVar[tuple[str, ...]] = ("x",)
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
     methods: ClassVar[tuple[str, ...]] = ()
@@ -125,6 +129,14 @@ class Model(Assumptions):
             return self
         return self.from_data(*data, **{name: value for name, value in given.items() if value is not None})
 
+    def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:  # noqa: ANN401
+        """The local latents that the program sums out, given values of everything else: site name to distribution over rows."""
+        return {}
+
+    def derived(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What is stored of the local latents of a draw, and what follows from them."""
+        return {}
+
     def check(self, *data: Any) -> None:  # noqa: ANN401
         """Raise ValueError if the (numeric) data do not suit the model: called before anything is compiled."""
 
@@ -138,5 +150,6 @@ def _as_leaf(name: str, value: Any) -> Any:  # noqa: ANN401
     try:
         return np.asarray(value, np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number, an array or a NumPyro distribution; got {type(value).__name__} {value!r}") from None
-
+        raise TypeError(
+            f"{name} must be a number, an array or a NumPyro distribution; got {type(value).__name__} {value!r}"
+        ) from None

@@ -55,4 +55,6 @@ def check_not_constant(x: np.ndarray, name: str = "x") -> None:
     """Raise ValueError naming the first column whose values are all equal."""
     constant = np.flatnonzero(np.ptp(x, axis=0) == 0)
     if constant.size:
-        raise ValueError(f"column {constant[0]} of {name} is constant ({x[0, constant[0]]}): it has no variance; leave it out")
+        raise ValueError(
+            f"column {constant[0]} of {name} is constant ({x[0, constant[0]]}): it has no variance; leave it out"
+        )

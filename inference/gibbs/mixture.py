@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
@@ -69,13 +68,15 @@ class MixtureGibbsInfo(NamedTuple):
 
 def counts_of(values: Mapping[str, Array], model: Mixture) -> Array:
     """Rows per component, shape (num_components,), as floats."""
-    return jnp.bincount(values["assignments"], length=model.num_components).astype(values["locs"].dtype)
+    return jnp.bincount(values["assignments"], length=model.num_components).astype(float)
 
 
 # The blocks: each gives the distributions it draws from, in order; a distribution may depend on sites before it in its block
 
 
-def concentration_and_weights(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+def concentration_and_weights(
+    values: Mapping[str, Array], model: Mixture, x: Array
+) -> dict[str, dist.Distribution]:
     """Dirichlet weights: the concentration given the labels alone, then the weights given both."""
     counts = counts_of(values, model)
     if not model.has_random_concentration:
@@ -84,19 +85,28 @@ def concentration_and_weights(values: Mapping[str, Array], model: Mixture, x: Ar
 
     def log_density(alpha: Array) -> Array:
         share = alpha / num_components
-        allocation = gammaln(alpha) - gammaln(alpha + num_rows) + jnp.sum(gammaln(share + counts) - gammaln(share))
+        allocation = (
+            gammaln(alpha) - gammaln(alpha + num_rows) + jnp.sum(gammaln(share + counts) - gammaln(share))
+        )
         return model.concentration.log_prob(alpha) + allocation
 
     alpha = values["concentration"]
-    return {"concentration": PositiveSlice(log_density, alpha), "weights": model.weights.posterior(counts, alpha)}
+    return {
+        "concentration": PositiveSlice(log_density, alpha),
+        "weights": model.weights.posterior(counts, alpha),
+    }
 
 
-def stick_concentration(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+def stick_concentration(
+    values: Mapping[str, Array], model: Mixture, x: Array
+) -> dict[str, dist.Distribution]:
     """The concentration given the sticks; conjugate."""
     fractions = values["stick_fractions"]
     log_left = jnp.log(jnp.maximum(1.0 - fractions, jnp.finfo(fractions.dtype).tiny))
     prior = model.concentration
-    return {"concentration": dist.Gamma(prior.concentration + fractions.shape[-1], prior.rate - jnp.sum(log_left))}
+    return {
+        "concentration": dist.Gamma(prior.concentration + fractions.shape[-1], prior.rate - jnp.sum(log_left))
+    }
 
 
 def stick_fractions(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
@@ -105,7 +115,9 @@ def stick_fractions(values: Mapping[str, Array], model: Mixture, x: Array) -> di
     return {"stick_fractions": model.weights.posterior(counts_of(values, model), alpha)}
 
 
-def component_parameters(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+def component_parameters(
+    values: Mapping[str, Array], model: Mixture, x: Array
+) -> dict[str, dist.Distribution]:
     """The parameters of the components given labels and data."""
     features = model.components.features(x)
     statistics = jax.ops.segment_sum(features, values["assignments"], num_segments=model.num_components)
@@ -135,16 +147,9 @@ def init(key: Array, model: Mixture, x: Array, *, labels_of: Callable) -> Mixtur
 
 
 def _from_labels(key: Array, assignments: Array, model: Mixture, x: Array) -> MixtureGibbsState:
-    size, d = model.num_components, x.shape[-1]
-    values = {
-        "assignments": assignments,
-        "locs": jnp.zeros((size, d), x.dtype),
-        "precisions": jnp.broadcast_to(jnp.eye(d, dtype=x.dtype), (size, d, d)),
-    }
+    values = {"assignments": assignments}
     if isinstance(model.weights, StickBreaking):
         values["stick_fractions"] = jnp.full(model.weights.num_sticks, 0.5, x.dtype)
-    else:
-        values["weights"] = jnp.full(size, 1.0 / size, x.dtype)
     if model.has_random_concentration:
         values["concentration"] = jnp.asarray(model.concentration.mean, x.dtype)
     return MixtureGibbsState(_sweep(key, values, blocks_of(model)[:-1], model, x))
@@ -168,7 +173,9 @@ def _spread_labels(key: Array, num_rows: int, num_components: int) -> Array:
 STARTS = {"random": _dispersed_labels, "one_cluster": _one_cluster, "spread": _spread_labels}
 
 
-def start(key: Array, variables: Mapping[str, Array], model: Mixture, x: Array) -> MixtureGibbsState:
+def start(
+    key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, *, num_warmup: int
+) -> MixtureGibbsState:
     """The state with given ``assignments`` (or drawn from given ``responsibilities``); further given sites are kept, others drawn."""
     state_key, label_key = jax.random.split(key)
     if "assignments" in variables:
@@ -176,23 +183,36 @@ def start(key: Array, variables: Mapping[str, Array], model: Mixture, x: Array) 
     elif "responsibilities" in variables:
         assignments = jax.random.categorical(label_key, jnp.log(jnp.asarray(variables["responsibilities"])))
     else:
-        raise ValueError(f"init must hold 'assignments' or 'responsibilities' for this sampler; got {', '.join(variables) or 'nothing'}")
+        raise ValueError(
+            f"init must hold 'assignments' or 'responsibilities' for this sampler; got {', '.join(variables) or 'nothing'}"
+        )
     if assignments.shape != x.shape[:1]:
         raise ValueError(f"init: assignments must have shape ({x.shape[0]},); got {assignments.shape}")
     values = _from_labels(state_key, assignments, model, x).values
-    return MixtureGibbsState({name: jnp.asarray(variables.get(name, value), value.dtype) for name, value in values.items()})
+    return MixtureGibbsState(
+        {name: jnp.asarray(variables.get(name, value), value.dtype) for name, value in values.items()}
+    )
 
 
-def _sweep(key: Array, values: dict[str, Array], blocks: tuple[Callable, ...], model: Mixture, x: Array) -> dict[str, Array]:
+def _sweep(
+    key: Array, values: dict[str, Array], blocks: tuple[Callable, ...], model: Mixture, x: Array
+) -> dict[str, Array]:
     """Draw every block in turn; within a block, site after site, so that later sites see earlier ones."""
     for number, block in enumerate(blocks):
-        for place, site in enumerate(block(values, model, x)):
+        place = 0
+        while place < len(
+            conditionals := block(values, model, x)
+        ):  # a block may offer its later sites once earlier ones are drawn
+            site, conditional = list(conditionals.items())[place]
             draw_key = jax.random.fold_in(jax.random.fold_in(key, number), place)
-            values = values | {site: block(values, model, x)[site].sample(draw_key)}
+            values = values | {site: conditional.sample(draw_key)}
+            place += 1
     return values
 
 
-def _step(key: Array, state: MixtureGibbsState, model: Mixture, x: Array, *, blocks_of: Callable) -> tuple[MixtureGibbsState, MixtureGibbsInfo]:
+def _step(
+    key: Array, state: MixtureGibbsState, model: Mixture, x: Array, *, blocks_of: Callable
+) -> tuple[MixtureGibbsState, MixtureGibbsInfo]:
     """One sweep."""
     values = _sweep(key, state.values, blocks_of(model), model, x)
     log_joint = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
@@ -209,28 +229,19 @@ def algorithm_of(blocks_of: Callable = blocks_of, init_labels: str = "random") -
 ALGORITHM = algorithm_of()
 
 
-def build(init: str) -> Algorithm:
-    """The sampler with a start strategy."""
+def build(init: str, num_warmup: int) -> Algorithm:
+    """The sampler with a start strategy; it does not adapt, so the length of the warm-up does not matter to it."""
     return algorithm_of(blocks_of, init)
 
 
-@cache
-def position(keep_rows: bool) -> Callable:
-    """What is kept of a draw: all values; the labels in the smallest type, or without ``keep_rows`` not at all."""
-    return _position_with_labels if keep_rows else _position_without_labels
+def position(state: MixtureGibbsState, model: Mixture) -> dict[str, Array]:
+    """What is kept of a draw: all values, labels in the smallest type, and the number of occupied components."""
+    return state.values | model.derived(state.values)
 
 
-def _position_with_labels(state: MixtureGibbsState) -> dict[str, Array]:
-    size = state.values["locs"].shape[0]
-    labels = state.values["assignments"].astype(np.min_scalar_type(size - 1))
-    return _position_without_labels(state) | {"assignments": labels}
-
-
-def _position_without_labels(state: MixtureGibbsState) -> dict[str, Array]:
-    values = dict(state.values)
-    assignments = values.pop("assignments")
-    occupied = jnp.sum(jnp.bincount(assignments, length=values["locs"].shape[0]) > 0)
-    return values | {"num_occupied": occupied}
+def position_without_rows(state: MixtureGibbsState, model: Mixture) -> dict[str, Array]:
+    """The same without the labels, for data too large to keep them."""
+    return {name: value for name, value in position(state, model).items() if name != "assignments"}
 
 
 def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, keep_rows: bool) -> Outcome:
@@ -245,5 +256,5 @@ METHOD = Method(
     build=build,
     start=start,
     conclude=conclude,
-    position=position,
+    position={True: position, False: position_without_rows}.get,
 )

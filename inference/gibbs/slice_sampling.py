@@ -45,7 +45,10 @@ class PositiveSlice(dist.Distribution):
         here = jnp.log(self.current)
         height = density(here) - jax.random.exponential(height_key, dtype=here.dtype)
         left = here - self.width * jax.random.uniform(place_key, dtype=here.dtype)
-        left, right = _step_out(density, height, left, -self.width), _step_out(density, height, left + self.width, self.width)
+        left, right = (
+            _step_out(density, height, left, -self.width),
+            _step_out(density, height, left + self.width, self.width),
+        )
 
         def outside(carry: tuple) -> Array:
             return density(carry[2]) <= height

@@ -40,10 +40,25 @@ from inference.row_blocks import map_rows, sum_over_rows
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
 
-__all__ = ["METHOD", "MixtureVBInfo", "MixtureVBState", "bound", "guide", "init", "q_from_variables", "responsibilities", "step"]
+__all__ = [
+    "METHOD",
+    "MixtureVBInfo",
+    "MixtureVBState",
+    "bound",
+    "guide",
+    "init",
+    "q_from_variables",
+    "responsibilities",
+    "step",
+]
 
 OCCUPIED = 0.5  # a component counts as occupied when it is expected to hold more rows than this
 NEWTON_STEPS = 3
+DERIVED = (
+    "responsibilities",
+    "num_occupied",
+    "expected_weights",
+)  # stored beside q's parameters, and follow from them
 
 
 class MixtureVBState(NamedTuple):
@@ -111,19 +126,25 @@ def update_responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> 
         return (exponentials * (weight[:, None] / total)).T @ features, weight @ log_normaliser
 
     statistics, log_normaliser = sum_over_rows(block, x)
-    return _RowSums(statistics, log_normaliser - jnp.sum(offset * statistics))  # H(r) = sum_i log Z_i - sum_ik r_ik log(Z_i r_ik)
+    return _RowSums(
+        statistics, log_normaliser - jnp.sum(offset * statistics)
+    )  # H(r) = sum_i log Z_i - sum_ik r_ik log(Z_i r_ik)
 
 
 # Global step
 
 
-def update_concentration(q: dist.Distribution | Array, weights: dist.Distribution, model: Mixture) -> dist.Distribution | Array:
+def update_concentration(
+    q: dist.Distribution | Array, weights: dist.Distribution, model: Mixture
+) -> dist.Distribution | Array:
     """q(alpha) given q of the weights; fixed concentrations stay."""
     if not model.has_random_concentration:
         return q
     prior = model.concentration
     expected_log_weights = model.weights.expected_log_weights(weights)
-    if isinstance(weights, dist.Beta):  # conjugate: the last weight is what all sticks left, its log the sum of log(1 - V)
+    if isinstance(
+        weights, dist.Beta
+    ):  # conjugate: the last weight is what all sticks left, its log the sum of log(1 - V)
         left = _expected_log_left(weights)
         return dist.Gamma(prior.concentration + left.shape[0], prior.rate - jnp.sum(left))
     return _climb_log_normal(q, prior, model.weights.num_components, jnp.sum(expected_log_weights))
@@ -135,18 +156,25 @@ def _expected_log_left(weights: dist.Beta) -> Array:
     return digamma(weights.concentration0) - digamma(weights.concentration1 + weights.concentration0)
 
 
-def _climb_log_normal(q: dist.LogNormal, prior: dist.Gamma, num_components: int, sum_log_weights: Array) -> dist.LogNormal:
+def _climb_log_normal(
+    q: dist.LogNormal, prior: dist.Gamma, num_components: int, sum_log_weights: Array
+) -> dist.LogNormal:
     """A few Newton steps on the bound in (loc, log scale), each halved until the bound rises, else not taken."""
 
     def objective(parameters: Array) -> Array:
         candidate = dist.LogNormal(parameters[0], jnp.exp(parameters[1]))
-        dirichlet = _expected_log_dirichlet_constant(candidate, num_components) + candidate.mean / num_components * sum_log_weights
+        dirichlet = (
+            _expected_log_dirichlet_constant(candidate, num_components)
+            + candidate.mean / num_components * sum_log_weights
+        )
         return dirichlet + _concentration_terms(candidate, prior)
 
     def newton(parameters: Array, _: None) -> tuple[Array, None]:
         slope, curvature = jax.grad(objective)(parameters), jax.hessian(objective)(parameters)
         eigenvalues, vectors = jnp.linalg.eigh(curvature)
-        direction = vectors @ ((vectors.T @ slope) / jnp.maximum(jnp.abs(eigenvalues), 1e-6))  # uphill whatever the curvature's sign
+        direction = vectors @ (
+            (vectors.T @ slope) / jnp.maximum(jnp.abs(eigenvalues), 1e-6)
+        )  # uphill whatever the curvature's sign
         lengths = 0.5 ** jnp.arange(12)
         candidates = parameters + lengths[:, None] * jnp.clip(direction, -2.0, 2.0)
         candidates = jnp.concatenate([candidates, parameters[None]])
@@ -214,7 +242,9 @@ def bound(state: MixtureVBState, statistics: Array, entropy: Array, model: Mixtu
 # The algorithm
 
 
-def _from_statistics(statistics: Array, concentration: dist.Distribution | Array, model: Mixture) -> MixtureVBState:
+def _from_statistics(
+    statistics: Array, concentration: dist.Distribution | Array, model: Mixture
+) -> MixtureVBState:
     counts = statistics[:, 0]
     weights = model.weights.posterior(counts, _mean(concentration))
     return MixtureVBState(model.components.posterior(statistics), weights, concentration)
@@ -262,9 +292,13 @@ def start(key: Array, variables: Mapping[str, Array], model: Mixture, x: Array) 
     elif "assignments" in variables:
         r = jax.nn.one_hot(variables["assignments"], model.num_components, dtype=x.dtype)
     else:
-        raise ValueError(f"init must hold 'responsibilities' or 'assignments'; got {', '.join(variables) or 'nothing'}")
+        raise ValueError(
+            f"init must hold 'responsibilities' or 'assignments'; got {', '.join(variables) or 'nothing'}"
+        )
     if r.shape != (x.shape[0], model.num_components):
-        raise ValueError(f"init: responsibilities must have shape ({x.shape[0]}, {model.num_components}); got {r.shape}")
+        raise ValueError(
+            f"init: responsibilities must have shape ({x.shape[0]}, {model.num_components}); got {r.shape}"
+        )
     state = from_responsibilities(r, model, x)
     if model.has_random_concentration and _parameter_names(state.concentration)[0] in variables:
         state = state._replace(concentration=_stored_concentration(variables, state.concentration))
@@ -293,31 +327,62 @@ ALGORITHM = Algorithm(init, step)
 # The posterior as a program and as draws
 
 
-def guide(state: MixtureVBState, model: Mixture, x: Array) -> None:
-    """q as a NumPyro program with exactly the sites of ``model.explicit``."""
-    sample_globals(state, model)
-    with numpyro.plate("observations", x.shape[0]):
-        logits = _log_unnormalised(state, model, x)
+def guide(
+    stored: Mapping[str, Array],
+    model: Mixture,
+    x: Array | None = None,
+    *,
+    num_observations: int | None = None,
+) -> None:
+    """Q as a NumPyro program with exactly the sites of ``model.explicit``; its parameters are ``numpyro.param`` sites that SVI may move.
+
+    Args:
+        stored: the parameters, as `variables` names them.
+        model: the model.
+        x: the rows whose labels are drawn from q, shape (num_observations, num_features).
+        num_observations: without ``x``: draw the labels of so many new rows from the weights.
+    """
+    supports = {f"components_{name}": support for name, support in model.components.field_supports.items()}
+    parameters = {
+        name: numpyro.param(
+            name,
+            value,
+            constraint=supports.get(
+                name, dist.constraints.positive if name != "concentration_loc" else dist.constraints.real
+            ),
+        )
+        for name, value in stored.items()
+        if name not in DERIVED
+    }
+    state = q_from_variables(parameters, model)
+    log_weights = sample_globals(state, model)
+    rows = num_observations if x is None else x.shape[0]
+    with numpyro.plate("observations", rows):
+        logits = log_weights if x is None else _log_unnormalised(state, model, x)
         numpyro.sample("assignments", dist.Categorical(logits=logits), infer={"enumerate": "parallel"})
 
 
-def sample_globals(state: MixtureVBState, model: Mixture) -> None:
-    """q of everything but the labels, as a NumPyro program."""
+def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
+    """Q of everything but the labels, as a NumPyro program; returns the log weights drawn."""
     if model.has_random_concentration:
         numpyro.sample("concentration", state.concentration)
     if isinstance(state.weights, dist.Beta):
         with numpyro.plate("sticks", state.weights.concentration1.shape[-1]):
-            numpyro.sample("stick_fractions", state.weights)
+            values = {"stick_fractions": numpyro.sample("stick_fractions", state.weights)}
     else:
-        numpyro.sample("weights", state.weights)
+        values = {"weights": numpyro.sample("weights", state.weights)}
     with numpyro.plate("components", model.num_components):
         state.components.sample()
+    return model.weights.log_weights(values)
 
 
 def variables(state: MixtureVBState, model: Mixture, x: Array) -> dict[str, Array]:
     """The parameters of q as they are stored in a fit, with the responsibilities and the number of occupied components."""
     r = responsibilities(state, model, x)
-    stored = model.weights.variables(state.weights) | {"responsibilities": r, "num_occupied": jnp.sum(jnp.sum(r, axis=0) > OCCUPIED)}
+    stored = model.weights.variables(state.weights) | {
+        "responsibilities": r,
+        "num_occupied": jnp.sum(jnp.sum(r, axis=0) > OCCUPIED),
+    }
     stored["expected_weights"] = model.weights.expected_weights(state.weights)
     for name in state.components.leaf_names():
         stored[f"components_{name}"] = getattr(state.components, name)
@@ -332,7 +397,10 @@ def q_from_variables(stored: Mapping[str, Array], model: Mixture) -> MixtureVBSt
     names = {name: jnp.asarray(stored[f"components_{name}"]) for name in model.components.leaf_names()}
     example = model.weights.posterior(jnp.ones(model.num_components), jnp.ones(()))
     weights = (
-        dist.Beta(jnp.asarray(stored["stick_fractions_concentration1"]), jnp.asarray(stored["stick_fractions_concentration0"]))
+        dist.Beta(
+            jnp.asarray(stored["stick_fractions_concentration1"]),
+            jnp.asarray(stored["stick_fractions_concentration0"]),
+        )
         if isinstance(example, dist.Beta)
         else dist.Dirichlet(jnp.asarray(stored["weights_concentration"]))
     )
@@ -360,11 +428,14 @@ def _stored_concentration(stored: Mapping[str, Array], like: dist.Distribution) 
     return type(like)(*[jnp.asarray(stored[name]) for name in _parameter_names(like)])
 
 
-def conclude(key: Array, state: MixtureVBState, model: Mixture, data: tuple, num_samples: int, keep_rows: bool) -> Outcome:
+def conclude(
+    key: Array, state: MixtureVBState, model: Mixture, data: tuple, num_samples: int, keep_rows: bool
+) -> Outcome:
     """Independent draws from q, as one chain, beside q's parameters; labels of rows only if ``keep_rows``."""
     stored = _variables(state, model, *data)
     draws = _draw(state, stored["responsibilities"], jax.random.split(key, num_samples), model, keep_rows)
-    return Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored)
+    dims = {f"components_{name}": ("component", *own) for name, own in model.components.field_dims.items()}
+    return Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored, dims=dims)
 
 
 @partial(jax.jit, static_argnames="keep_rows")
@@ -379,8 +450,7 @@ def _draw(state: MixtureVBState, r: Array, keys: Array, model: Mixture, keep_row
             return values
         uniform = jax.random.uniform(labels_key, (r.shape[0], 1))
         labels = jnp.sum(uniform > cumulative, axis=-1)
-        occupied = jnp.sum(jnp.bincount(labels, length=model.num_components) > 0)
-        return values | {"assignments": labels.astype(model.label_type), "num_occupied": occupied}
+        return values | model.derived({"assignments": labels})
 
     return jax.lax.map(one, keys)
 
@@ -393,6 +463,28 @@ def _sample_sites(program: Callable, key: Array) -> dict[str, Array]:
 _variables = jax.jit(variables)
 
 
+# New rows
+
+
+def new_log_joint_rows(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+    """``log E[pi_k] + log E[p(x_i | theta_k)]`` under q, shape (num_observations, num_components): exact, since q factorises."""
+    state = q_from_variables(stored, model)
+    predictive = state.components.predictive()
+    return map_rows(lambda rows: predictive.log_prob(rows[:, None]), x, 256) + jnp.log(
+        model.weights.expected_weights(state.weights)
+    )
+
+
+def transform(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+    """Posterior mean of a new row's shares in the components: its predictive responsibilities."""
+    return jax.nn.softmax(new_log_joint_rows(stored, model, x), axis=-1)
+
+
+def log_density(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+    """Log predictive density of new rows under q, in nats: a mixture of Student-t."""
+    return jax.nn.logsumexp(new_log_joint_rows(stored, model, x), axis=-1)
+
+
 METHOD = Method(
     kind="ascent",
     options={},
@@ -400,4 +492,7 @@ METHOD = Method(
     build=build,
     start=start,
     conclude=conclude,
+    guide=guide,
+    transform=transform,
+    log_density=log_density,
 )

@@ -1,0 +1,32 @@
+"""How it is computed: fitting, predicting and diagnosing the models of ``zoo``. Public names are imported when first asked for."""
+
+import importlib
+from typing import Any
+
+_PUBLIC = {
+    "fit": "front_door",
+    "transform": "prediction",
+    "predict": "prediction",
+    "log_density": "prediction",
+    "extend": "extension",
+    "guide": "posterior_guide",
+    "save": "results",
+    "load": "results",
+    "model_of": "results",
+}
+_MODULES = ("calibration", "diagnostics", "gibbs", "plots", "report", "symmetry")
+
+__all__ = [*_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (a function or a module)
+    """The public function, or the submodule, of that name."""
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(f"inference.{_PUBLIC[name]}"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"inference.{name}")
+    raise AttributeError(f"module 'inference' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_PUBLIC, *_MODULES])

@@ -1,0 +1,28 @@
+"""A function of one draw, applied to every draw."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+
+__all__ = ["over_draws"]
+
+
+@partial(jax.jit, static_argnums=0)
+def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:  # noqa: ANN401
+    """``function(model, values, *data)`` of every draw.
+
+    Args:
+        function: of a model, one draw's values and the data; a module-level function, since it keys the compile cache.
+        draws: name to draws, leading dims (chain, draw).
+        model: the model.
+        data: the data.
+
+    Returns:
+        Its results, with leading dims (chain, draw).
+    """
+    chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), draws)
+    values = jax.lax.map(lambda values: function(model, values, *data), flat, batch_size=8)
+    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)

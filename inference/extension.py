@@ -1,0 +1,170 @@
+"""Groups that a fit does not hold until they are asked for."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from numpyro.handlers import seed as seeded
+from numpyro.handlers import substitute, trace
+
+from inference.densities import latent_sites, log_prior
+from inference.draws import over_draws
+from inference.local_latents import draw_locals
+from inference.precision import double_precision, to_numpy
+from inference.results import SAMPLE_DIMS, Labels, dataset, model_of
+from zoo.model import Model
+
+__all__ = ["extend"]
+
+
+@double_precision
+def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 1000) -> xr.DataTree:
+    """A new tree with further groups; the given one is not changed.
+
+    Args:
+        tree: a fit.
+        *groups: any of ``"prior"``, ``"prior_predictive"`` (as many rows as were fitted, ``num_samples`` draws), ``"posterior_predictive"`` (a
+            replicated data set per posterior draw, new labels and all), ``"log_likelihood"``, ``"log_prior"`` and ``"assignments"`` (labels per draw, where they
+            were left out for their size).
+        seed: of the draws.
+        num_samples: prior draws.
+
+    Raises:
+        ValueError: an unknown group, a prior that cannot be drawn from, or a fit that lacks what the group needs.
+    """
+    if not groups:
+        raise ValueError(f"name at least one group: {', '.join(_GROUPS)}")
+    unknown = [group for group in groups if group not in _GROUPS]
+    if unknown:
+        raise ValueError(f"extend does not know {unknown[0]!r}; it makes {', '.join(_GROUPS)}")
+    model = model_of(tree)
+    new = tree.copy()
+    for group, make in _GROUPS.items():
+        if group in groups:
+            for name, made in make(new, model, jax.random.key(seed), num_samples).items():
+                new[name] = xr.DataTree(made)
+    return new
+
+
+def _labels(tree: xr.DataTree) -> Labels:
+    """The labels that the fit has."""
+    return Labels(
+        {dim: coord.to_numpy() for group in tree.children.values() for dim, coord in group.coords.items()}
+    )
+
+
+def _data(tree: xr.DataTree, model: Model) -> tuple[jax.Array, ...]:
+    if "observed_data" not in tree.children:
+        raise ValueError(
+            "this fit does not hold its data (they were left out for their size; fit with keep=('observed_data',))"
+        )
+    return tuple(jnp.asarray(tree["observed_data"][name].to_numpy()) for name in model.data_names)
+
+
+def _num_rows(tree: xr.DataTree, model: Model) -> int:
+    dim = model.dims[model.data_names[0]][0]
+    return next(group.sizes[dim] for group in tree.children.values() if dim in group.sizes)
+
+
+def _draws(tree: xr.DataTree) -> dict[str, jax.Array]:
+    return {
+        name: jnp.asarray(value.to_numpy())
+        for name, value in tree["posterior"].data_vars.items()
+        if "observation" not in value.dims
+    }
+
+
+def _prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
+    values = _prior_draws(tree, model, key, num_samples)
+    kept = {name: value for name, value in values.items() if name not in model.data_names}
+    return {"prior": dataset(kept, model.dims, _labels(tree), SAMPLE_DIMS)}
+
+
+def _prior_predictive(
+    tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
+) -> dict[str, xr.Dataset]:
+    values = _prior_draws(tree, model, key, num_samples)
+    kept = {name: value for name, value in values.items() if name in model.data_names}
+    return {"prior_predictive": dataset(kept, model.dims, _labels(tree), SAMPLE_DIMS)}
+
+
+def _prior_draws(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, np.ndarray]:
+    """The same draws for both groups, so that parameters and data belong together."""
+    values = _simulate(jax.random.split(key, num_samples), {}, model, _num_rows(tree, model))
+    return {name: value[None] for name, value in to_numpy(values).items()}
+
+
+def _posterior_predictive(
+    tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
+) -> dict[str, xr.Dataset]:
+    draws = _draws(tree)
+    sites = latent_sites(model, *_data(tree, model))
+    chains, num_draws = next(iter(draws.values())).shape[:2]
+    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in sites}
+    values = to_numpy(
+        _simulate(jax.random.split(key, chains * num_draws), flat, model, _num_rows(tree, model))
+    )
+    kept = {
+        name: values[name].reshape(chains, num_draws, *values[name].shape[1:]) for name in model.data_names
+    }
+    return {"posterior_predictive": dataset(kept, model.dims, _labels(tree), SAMPLE_DIMS)}
+
+
+@partial(jax.jit, static_argnums=3)
+def _simulate(
+    keys: jax.Array, given: Mapping[str, jax.Array], model: Model, num_rows: int
+) -> dict[str, jax.Array]:
+    """Forward runs of the program, one per key, with given values substituted."""
+
+    def one(args: tuple) -> dict[str, jax.Array]:
+        key, values = args
+        sites = trace(seeded(substitute(model, data=values), key)).get_trace(num_observations=num_rows)
+        return {
+            name: site["value"] for name, site in sites.items() if site["type"] in ("sample", "deterministic")
+        }
+
+    return jax.lax.map(one, (keys, given), batch_size=16)
+
+
+def _log_likelihood(
+    tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
+) -> dict[str, xr.Dataset]:
+    rows = over_draws(_rows, _draws(tree), model, _data(tree, model))
+    dims = {"log_likelihood": (model.dims[model.data_names[0]][0],)}
+    return {
+        "log_likelihood": dataset(
+            {"log_likelihood": rows}, dims, _labels(tree), SAMPLE_DIMS, {"latents": "integrated out"}
+        )
+    }
+
+
+def _rows(model: Model, values: Mapping[str, Any], *data: jax.Array) -> jax.Array:
+    return model.log_likelihood(values, *data)
+
+
+def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
+    values = over_draws(log_prior, _draws(tree), model, _data(tree, model))
+    return {"log_prior": dataset({"log_prior": values}, {}, _labels(tree), SAMPLE_DIMS)}
+
+
+def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
+    local = to_numpy(draw_locals(key, _draws(tree), model, _data(tree, model), True))
+    return {
+        "posterior": tree["posterior"]
+        .to_dataset()
+        .merge(dataset(local, model.dims, _labels(tree), SAMPLE_DIMS), compat="override")
+    }
+
+
+_GROUPS: dict[str, Callable] = {
+    "prior": _prior,
+    "prior_predictive": _prior_predictive,
+    "posterior_predictive": _posterior_predictive,
+    "log_likelihood": _log_likelihood,
+    "log_prior": _log_prior,
+    "assignments": _assignments,
+}

@@ -1,0 +1,131 @@
+"""NUTS and HMC for any zoo model, on the program itself, with NumPyro's kernels in this project's driver.
+
+The driver runs them, rather than ``numpyro.infer.MCMC``, because a run must be able to stop and resume inside warm-up. The kernel's adaptation
+schedule is part of its state; the key of sweep i is the driver's. Local latents that the program sums out are drawn afterwards from their
+exact conditionals.
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.infer import HMC, NUTS
+from numpyro.infer.hmc import HMCState
+from numpyro.infer.util import constrain_fn, unconstrain_fn
+
+from inference.algorithm import Algorithm, Method, Outcome
+from inference.densities import latent_sites
+from inference.local_latents import draw_locals
+
+__all__ = ["METHODS", "HamiltonianInfo", "program"]
+
+
+class HamiltonianInfo(NamedTuple):
+    """What is recorded of a sweep.
+
+    Attributes:
+        objective: minus the potential energy: the log joint in unconstrained space, in nats.
+    """
+
+    objective: Array
+
+
+def program(model: Any, *data: Any) -> Any:  # noqa: ANN401
+    """The model as a function of itself: what lets hyperparameters be arguments of compiled code instead of constants in it."""
+    return model(*data)
+
+
+def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> HMC:
+    return {"nuts": NUTS, "hmc": HMC}[kind](program, **dict(options))
+
+
+def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int) -> HMCState:  # noqa: ANN401
+    return _kernel(kind, options).init(key, num_warmup, None, (model, *data), {})
+
+
+def _step(
+    key: Array, state: HMCState, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int
+) -> tuple:  # noqa: ANN401
+    kernel = _kernel(kind, options)
+    # The kernel learns its adaptation schedule in init; its result is not used, so that the compiled step does not contain it.
+    kernel.init(key, num_warmup, None, (model, *data), {})
+    state = kernel.sample(state._replace(rng_key=key), (model, *data), {})
+    return state, HamiltonianInfo(-state.potential_energy)
+
+
+@cache
+def _algorithm(kind: str, options: tuple, num_warmup: int) -> Algorithm:
+    keywords = {"kind": kind, "options": options, "num_warmup": num_warmup}
+    return Algorithm(partial(_init, **keywords), partial(_step, **keywords))
+
+
+def _build(kind: str, init: str, num_warmup: int, **options: Any) -> Algorithm:  # noqa: ANN401
+    return _algorithm(kind, tuple(sorted(options.items())), num_warmup)
+
+
+def start(
+    key: Array,
+    variables: Mapping[str, Array],
+    model: Any,
+    *data: Any,
+    kind: str,
+    num_warmup: int,
+    **options: Any,
+) -> HMCState:  # noqa: ANN401
+    """A fresh kernel state at given values of the program's sites."""
+    sites = latent_sites(model, *data)
+    missing = [name for name in sites if name not in variables]
+    if missing:
+        raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")
+    values = {name: jnp.asarray(variables[name], float) for name in sites}
+    unconstrained = unconstrain_fn(program, (model, *data), {}, values)
+    return _kernel(kind, tuple(sorted(options.items()))).init(
+        key, num_warmup, unconstrained, (model, *data), {}
+    )
+
+
+def position(state: HMCState, model: Any) -> dict[str, Any]:  # noqa: ANN401
+    """What is kept of a draw: the unconstrained values and the trajectory's statistics."""
+    stats = {
+        "diverging": state.diverging,
+        "acceptance_rate": state.accept_prob,
+        "energy": state.energy,
+        "step_size": state.adapt_state.step_size,
+        "n_steps": state.num_steps,
+    }
+    return {"unconstrained": state.z, "stats": stats}
+
+
+def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:  # noqa: ANN401
+    """Draws in constrained space, with local latents drawn given them."""
+    values = _constrain(draws["unconstrained"], model, data)
+    return Outcome(
+        posterior=values | draw_locals(key, values, model, data, keep_rows), sample_stats=draws["stats"]
+    )
+
+
+@jax.jit
+def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Array]:  # noqa: ANN401
+    return jax.vmap(jax.vmap(lambda z: constrain_fn(program, (model, *data), {}, z)))(draws)
+
+
+def _method(kind: str, **own: Any) -> Method:  # noqa: ANN401
+    shared = {"target_accept_prob": 0.8, "dense_mass": False}
+    return Method(
+        kind="sampling",
+        options=shared | own,
+        strategies=("uniform",),
+        build=partial(_build, kind),
+        start=partial(start, kind=kind),
+        conclude=conclude,
+        position=lambda keep_rows: position,
+    )
+
+
+METHODS = {
+    "nuts": _method("nuts", max_tree_depth=10),
+    "hmc": _method("hmc", num_steps=16, trajectory_length=None),
+}

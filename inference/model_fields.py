@@ -1,0 +1,96 @@
+"""A model as plain JSON beside a few arrays, and back: what makes a saved fit able to predict.
+
+Static fields and scalars go into the JSON; nested priors and hyperpriors as ``{"type": name, ...}``; arrays by reference, ``{"array": name}``. Type names
+are looked up in fixed tables (the zoo's registry, ``zoo.conjugate`` and the listed distributions); nothing in a file can import anything.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpyro.distributions as dist
+
+import zoo
+import zoo.conjugate
+from zoo.model import Assumptions, Model
+
+__all__ = ["describe", "field_dims", "model_name", "restore"]
+
+DISTRIBUTIONS = {"Gamma": (dist.Gamma, ("concentration", "rate"))}
+
+
+def model_name(model: Model) -> str:
+    """The key of the model in ``zoo.MODELS``."""
+    return type(model).__name__.lower()
+
+
+def describe(model: Model) -> tuple[str, dict[str, np.ndarray]]:
+    """JSON of the model's fields, and the arrays it refers to."""
+    arrays: dict[str, np.ndarray] = {}
+    return json.dumps(_describe_fields(model, "", arrays)), arrays
+
+
+def restore(name: str, fields: str, arrays: Mapping[str, Any]) -> Model:
+    """The model that `describe` described.
+
+    Raises:
+        ValueError: the model or one of the types in its fields is not in this version.
+    """
+    if name not in zoo.MODELS:
+        raise ValueError(
+            f"this fit is of model {name!r}, which this version does not have; it has {', '.join(zoo.MODELS)}"
+        )
+    return getattr(zoo, zoo.MODELS[name]["class"])(**_restore_fields(json.loads(fields), arrays))
+
+
+def field_dims(model: Model) -> dict[str, tuple[str, ...]]:
+    """Dims of the arrays that `describe` gives: those that a nested prior names for its own fields."""
+    dims = {}
+    for field in model.leaf_names():
+        nested = getattr(model, field)
+        if isinstance(nested, Assumptions):
+            dims |= {f"{field}_{name}": value for name, value in getattr(nested, "field_dims", {}).items()}
+    return dims
+
+
+def _describe_fields(owner: Assumptions, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    described = {name: getattr(owner, name) for name in owner.static_names() if name != "draw_locals"}
+    for name in owner.leaf_names():
+        described[name] = _describe(getattr(owner, name), f"{prefix}{name}", arrays)
+    return described
+
+
+def _describe(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:  # noqa: ANN401
+    if value is None:
+        return None
+    if isinstance(value, Assumptions):
+        return {"type": type(value).__name__} | _describe_fields(value, f"{name}_", arrays)
+    if isinstance(value, dist.Distribution):
+        kind = type(value).__name__
+        return {"type": kind} | {
+            p: _describe(np.asarray(getattr(value, p)), f"{name}_{p}", arrays) for p in DISTRIBUTIONS[kind][1]
+        }
+    if value.ndim == 0:
+        return float(value)
+    arrays[name] = np.asarray(value)
+    return {"array": name}
+
+
+def _restore_fields(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _restore(value, arrays) for name, value in described.items() if name != "type"}
+
+
+def _restore(value: Any, arrays: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    if isinstance(value, list):
+        return tuple(_restore(item, arrays) for item in value)
+    if not isinstance(value, Mapping):
+        return value
+    if "array" in value:
+        return np.asarray(arrays[value["array"]], np.float64)
+    kind, fields = value["type"], _restore_fields(value, arrays)
+    if kind in DISTRIBUTIONS:
+        return DISTRIBUTIONS[kind][0](**fields)
+    if kind in zoo.conjugate.__all__:
+        return getattr(zoo.conjugate, kind)(**fields)
+    raise ValueError(f"this fit uses a {kind}, which this version does not have")

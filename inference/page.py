@@ -1,0 +1,246 @@
+"""Blocks of a page, and their rendering as text, Markdown or one self-contained HTML file."""
+
+import base64
+import html
+import io
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+__all__ = [
+    "Code",
+    "Paragraph",
+    "Picture",
+    "Section",
+    "Table",
+    "Verdict",
+    "as_html",
+    "as_markdown",
+    "as_text",
+    "to_png",
+]
+
+_WIDTH = 100
+_DPI = 130
+
+
+class Paragraph(NamedTuple):
+    """A paragraph of plain text."""
+
+    text: str
+
+
+class Verdict(NamedTuple):
+    """A judgement with its reason and what to do next.
+
+    Attributes:
+        good: whether it is in favour; None: neither.
+        text: the judgement.
+        reason: why.
+        advice: the next step.
+    """
+
+    good: bool | None
+    text: str
+    reason: str
+    advice: str
+
+
+class Code(NamedTuple):
+    """Lines to be shown as they are."""
+
+    text: str
+
+
+class Table(NamedTuple):
+    """A table.
+
+    Attributes:
+        caption: what it shows.
+        frame: the cells, as text or numbers; the index is the first column.
+    """
+
+    caption: str
+    frame: pd.DataFrame
+
+
+class Picture(NamedTuple):
+    """A picture.
+
+    Attributes:
+        name: a word for its file name.
+        caption: what it shows.
+        alt: what a reader who cannot see it should know.
+        figure: the figure.
+    """
+
+    name: str
+    caption: str
+    alt: str
+    figure: Figure
+
+
+class Section(NamedTuple):
+    """A titled list of blocks."""
+
+    title: str
+    blocks: Sequence[Paragraph | Verdict | Code | Table | Picture]
+
+
+def to_png(figure: Figure) -> bytes:
+    """The picture as the bytes of a PNG file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=_DPI)
+    return buffer.getvalue()
+
+
+def as_text(title: str, sections: Sequence[Section], files: Mapping[str, str]) -> str:
+    """The page as plain text; pictures are named by their files, ``files[picture.name]``."""
+    lines = [title, "=" * len(title), ""]
+    for section in sections:
+        lines += [section.title, "-" * len(section.title), ""]
+        for block in section.blocks:
+            match block:
+                case Paragraph(text):
+                    lines.append(textwrap.fill(text, _WIDTH))
+                case Verdict():
+                    lines += [
+                        textwrap.fill(sentence, _WIDTH, subsequent_indent="  ")
+                        for sentence in _sentences(block)
+                    ]
+                case Code(text):
+                    lines.append(textwrap.indent(text, "    "))
+                case Table(caption, frame):
+                    lines += [caption, "", textwrap.indent(_cells(frame).to_string(), "  ")]
+                case Picture(name, caption, alt, _):
+                    lines.append(textwrap.fill(f"[picture {files[name]}: {caption} {alt}]", _WIDTH))
+            lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_markdown(title: str, sections: Sequence[Section], files: Mapping[str, str]) -> str:
+    """The page as Markdown; pictures link to their files, ``files[picture.name]``."""
+    lines = [f"# {title}", ""]
+    for section in sections:
+        lines += [f"## {section.title}", ""]
+        for block in section.blocks:
+            match block:
+                case Paragraph(text):
+                    lines.append(text)
+                case Verdict():
+                    verdict, *rest = _sentences(block)
+                    lines.append(" ".join([f"**{verdict}**", *rest]))
+                case Code(text):
+                    lines.append(f"```\n{text}\n```")
+                case Table(caption, frame):
+                    cells = _cells(frame)
+                    rows = [["", *cells.columns], ["---"] * (cells.shape[1] + 1)]
+                    rows += [[index, *row] for index, row in zip(cells.index, cells.values, strict=True)]
+                    lines += [caption, ""] + [
+                        "| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in rows
+                    ]
+                case Picture(name, caption, alt, _):
+                    lines += [f"![{alt}]({files[name]})", "", f"*{caption}*"]
+            lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, bytes]) -> str:
+    """The page as one HTML file that needs no other: ``pictures[picture.name]`` (PNG) become data URLs."""
+    body = [f"<h1>{html.escape(title)}</h1>"]
+    anchors = [(section.title, section.title.split()[0].lower().strip(":,")) for section in sections]
+    links = " ".join(f'<a href="#{anchor}">{html.escape(text)}</a>' for text, anchor in anchors)
+    body.append(f'<nav aria-label="sections">{links}</nav>')
+    for section, (_, anchor) in zip(sections, anchors, strict=True):
+        body.append(f'<section id="{anchor}"><h2>{html.escape(section.title)}</h2>')
+        for block in section.blocks:
+            match block:
+                case Paragraph(text):
+                    body.append(f"<p>{html.escape(text)}</p>")
+                case Verdict(good=good):
+                    verdict, *rest = (html.escape(sentence) for sentence in _sentences(block))
+                    kind = {True: "good", False: "bad", None: "open"}[good]
+                    body.append(f'<p class="verdict {kind}"><strong>{verdict}</strong> {" ".join(rest)}</p>')
+                case Code(text):
+                    body.append(f"<pre>{html.escape(text)}</pre>")
+                case Table(caption, frame):
+                    body.append(_html_table(caption, _cells(frame)))
+                case Picture(name, caption, alt, _):
+                    data = base64.b64encode(pictures[name]).decode("ascii")
+                    body.append(
+                        f'<figure><img src="data:image/png;base64,{data}" '
+                        f'alt="{html.escape(alt, quote=True)}">'
+                        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+                    )
+        body.append("</section>")
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, '
+        f'initial-scale=1">\n<title>{html.escape(title)}</title>\n'
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(body)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _sentences(verdict: Verdict) -> list[str]:
+    found = [verdict.text]
+    found += [f"Why: {verdict.reason}"] if verdict.reason else []
+    found += [f"Next: {verdict.advice}"] if verdict.advice else []
+    return [sentence if sentence.endswith((".", "?", "!")) else f"{sentence}." for sentence in found]
+
+
+def _cells(frame: pd.DataFrame) -> pd.DataFrame:
+    """All cells as text: whole numbers whole, others with four significant digits."""
+    return frame.map(_cell)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if float(value).is_integer() and abs(value) < 1e9:
+        return str(int(value))
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.1f}"
+
+
+def _html_table(caption: str, cells: pd.DataFrame) -> str:
+    head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in ["", *cells.columns])
+    rows = "".join(
+        f'<tr><th scope="row">{html.escape(str(index))}</th>'
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+        + "</tr>"
+        for index, row in zip(cells.index, cells.values, strict=True)
+    )
+    return (
+        f'<div class="scroll" tabindex="0"><table><caption>{html.escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+_STYLE = """
+:root { color-scheme: light; }
+body { margin: 0; background: #fff; color: #1a1a1a; font: 16px/1.5 system-ui, sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 1.5rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; }
+h2 { margin-top: 2.5rem; border-bottom: 1px solid #bbb; font-size: 1.25rem; }
+nav a { margin-right: 1rem; }
+p { max-width: 45rem; overflow-wrap: break-word; }
+a { color: #00558b; }
+pre { padding: .75rem; background: #f4f4f4; font-size: .85rem; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+.verdict { padding: .6rem .9rem; border-left: 6px solid #777; background: #f4f4f4; }
+.verdict.good { border-color: #007a55; }
+.verdict.bad { border-color: #b34700; }
+.scroll { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
+th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
+th[scope=row], td:first-child { text-align: left; font-weight: 500; }
+td { font-weight: 400; }
+figure { margin: 1.2rem 0; }
+img { max-width: 100%; height: auto; }
+figcaption { max-width: 45rem; font-size: .9rem; color: #444; }
+"""

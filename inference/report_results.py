@@ -1,0 +1,306 @@
+"""The sections of a report that judge and show: can it be believed, what was found, how it predicts."""
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from inference.comparison import leave_one_out
+from inference.convergence import judge
+from inference.diagnostics import occupied, summary
+from inference.identifiable import draws_of, kind_of, symmetries_of
+from inference.mixture_picture import occupied_components
+from inference.page import Paragraph, Picture, Section, Table, Verdict
+from inference.partitions import point_partition
+from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
+from inference.predictive_checks import check_features
+from inference.symmetry import relabel
+
+__all__ = ["believed", "fits", "found"]
+
+_MOST_REPLICATIONS = 500
+_MOST_ROWS = 5000  # of a point partition: it costs O(N^2)
+_MOST_FEATURES = 6
+_SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is named
+_VARIED_SEEDS = "fit again with another seed: what changes is not to be believed"
+
+
+def believed(tree: xr.DataTree) -> Section:
+    """Whether the result can be believed, why, and what to do next; the invariants and their path."""
+    kind, table = kind_of(tree), summary(tree)
+    blocks = []
+    if kind == "sampling":
+        good, reason = judge(tree)
+        reason, _, advice = reason.partition(". Next: ")
+        text = (
+            "The chains agree: the draws can be believed"
+            if good
+            else "The chains have NOT converged: do not build on these draws yet"
+        )
+        blocks.append(Verdict(good, text, reason, advice or _VARIED_SEEDS))
+        blocks += _divergences(tree)
+    else:
+        blocks.append(_ascent_verdict(tree, kind))
+    blocks += [
+        Table("Invariants (nothing in this table depends on labels or axes)", table),
+        Paragraph(table.attrs["note"]),
+    ]
+    if kind == "sampling" and draws_of(tree).sizes["chain"] > 1 and draws_of(tree).sizes["draw"] >= 40:
+        alt = f"Line plot of the PSRF against draws per chain. {_extremes(table)}"
+        caption = "PSRF of the invariants as draws accumulate: all should come to stay below the dashed line."
+        blocks.append(Picture("psrf", caption, alt, plot_psrf_path(tree)))
+    elif "trace" in tree.children:
+        objective = tree["trace"]["objective"].values
+        final = objective[np.isfinite(objective)].max()
+        caption = "The objective (higher is better) and the number of occupied components by iteration."
+        blocks.append(
+            Picture(
+                "objective",
+                caption,
+                f"Line plot of the objective, whose best value is {final:.2f} nats.",
+                plot_objective(tree),
+            )
+        )
+    return Section("Believed", blocks)
+
+
+def _extremes(table: pd.DataFrame) -> str:
+    factors = pd.to_numeric(table["r_hat"], errors="coerce")
+    return (
+        f"At the end the largest is {factors.max():.3f}, for {factors.idxmax()}."
+        if factors.notna().any()
+        else "All quantities are constant."
+    )
+
+
+def _divergences(tree: xr.DataTree) -> list[Verdict]:
+    if "sample_stats" not in tree.children or "diverging" not in tree["sample_stats"]:
+        return []
+    count, total = int(tree["sample_stats"]["diverging"].sum()), tree["sample_stats"]["diverging"].size
+    if not count:
+        return []
+    reason = "near a divergence the sampler may have missed a region of high curvature, unseen by the PSRF"
+    return [
+        Verdict(
+            False,
+            f"{count} of {total} transitions diverged",
+            reason,
+            "raise target_accept_prob to 0.95, or compare with gibbs",
+        )
+    ]
+
+
+def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
+    stopped = tree.attrs.get("stop_reason", "no reason recorded")
+    what = "q" if kind == "variational" else "the estimate"
+    if not int(tree.attrs.get("converged", 0)):
+        return Verdict(
+            False,
+            f"The objective has NOT come to rest: {what} is not final",
+            stopped,
+            "raise max_iterations, or continue with init=tree",
+        )
+    reason = f"{stopped}; that says where the ascent stopped, not that no better optimum exists"
+    restarts = 1
+    if "trace" in tree.children and "restart" in tree["trace"]["objective"].dims:
+        finals = tree["trace"]["objective"].max("iteration").values
+        restarts = len(finals)
+        second = np.sort(finals)[-2]
+        reason = (
+            f"{stopped}; the best of {restarts} restarts is {finals.max() - second:.2f} nats above the second"
+        )
+    advice = (
+        "num_restarts=10: the ascent finds the optimum nearest to its start"
+        if restarts < 5
+        else "compare with method='gibbs': an approximation is usually too sure of itself"
+    )
+    return Verdict(True, f"The objective has come to rest: {what} is final for its start", reason, advice)
+
+
+def found(tree: xr.DataTree) -> Section:
+    """What was found: the number of clusters, the components after relabelling, who belongs together."""
+    if "labels" not in symmetries_of(tree):
+        return Section(
+            "Found", [Paragraph("The invariants above are what was found: this model has no clusters.")]
+        )
+    blocks = []
+    counts = occupied(tree)
+    frame = pd.DataFrame(
+        {"probability": counts.values, "mcse": counts["mcse"].values}, index=counts["num_occupied"].values
+    )
+    mode, sure = counts.attrs["mode"], float(counts.max())
+    noun = "component is" if mode == 1 else "components are"
+    text = f"{mode} occupied {noun} most probable (probability {sure:.2f})"
+    reason = "each occupied component holds at least one row; small ones may come and go between draws"
+    blocks.append(
+        Verdict(
+            None,
+            text,
+            reason,
+            "compare with the clusters below: how many rows each holds matters more than their number",
+        )
+    )
+    blocks.append(Table("Posterior of the number of occupied components", frame))
+    names = draws_of(tree)
+    if {"weights", "locs", "covariances"} <= set(names.data_vars) and "feature" in names["locs"].dims:
+        blocks += _components(tree)
+    num_rows = tree["observed_data"]["x"].shape[0] if "observed_data" in tree.children else 0
+    if 0 < num_rows <= _MOST_ROWS and ("assignments" in names or kind_of(tree) != "sampling"):
+        partition = point_partition(tree)
+        sizes = np.bincount(partition.values)
+        listed = ", ".join(map(str, sizes))
+        alt = f"Matrix in blocks: the point partition of {num_rows} rows has clusters of {listed} rows."
+        caption = (
+            "Posterior probability that two rows share a component, rows ordered by cluster. "
+            "Sharp blocks: clusters one can rely on."
+        )
+        blocks.append(Picture("co-clustering", caption, alt, plot_co_clustering(tree)))
+    return Section("Found", blocks)
+
+
+def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
+    if kind_of(tree) == "sampling" and "assignments" not in draws_of(tree):
+        return [
+            Paragraph(
+                "No table of components: labels are matched by the assignments, which this fit does not hold."
+            )
+        ]
+    aligned = tree if "relabelled" in tree.attrs else relabel(tree)
+    components = occupied_components(aligned)
+    posterior = draws_of(aligned).isel(component=components.index)
+    columns = {"share of rows": components.share}
+    names = (
+        [str(n) for n in posterior["feature"].values]
+        if "feature" in posterior.coords
+        else [str(i) for i in range(posterior.sizes["feature"])]
+    )
+    sd = posterior["locs"].std(("chain", "draw")).transpose("component", "feature").values
+    for i, name in enumerate(names[:_MOST_FEATURES]):
+        columns[f"{name}: mean"] = components.locs[:, i]
+        if kind_of(tree) != "point":
+            columns[f"{name}: sd of the mean"] = sd[:, i]
+        columns[f"{name}: spread"] = np.sqrt(components.covariances[:, i, i])
+    caption = (
+        "Components with at least 1 % of the rows, relabelled, the largest first; "
+        "spread is the standard deviation within a component"
+    )
+    if len(names) > _MOST_FEATURES:
+        caption += f"; the first {_MOST_FEATURES} of {len(names)} features"
+    frame = pd.DataFrame(columns, index=[f"component {k}" for k in components.index])
+    blocks = [Table(caption, frame)]
+    if "relabel_rhat_after" in aligned.attrs:
+        before, after = aligned.attrs["relabel_rhat_before"], aligned.attrs["relabel_rhat_after"]
+        blocks.append(
+            Paragraph(
+                f"Largest R-hat of these parameters: {before:.3f} before relabelling, {after:.3f} after."
+            )
+        )
+    described = "; ".join(
+        f"component {k} with {100 * s:.0f} % of the rows"
+        for k, s in zip(components.index, components.share, strict=True)
+    )
+    alt = f"Scatter plot of the rows with an ellipse for each component: {described}."
+    caption = "The data, the components and the predictive density."
+    blocks.append(Picture("components", caption, alt, plot_mixture(aligned)))
+    return blocks
+
+
+def fits(tree: xr.DataTree) -> Section:
+    """How well the fit predicts: leave-one-out, and data drawn from it against the data."""
+    return Section("Fits", [*_leave_one_out(tree), *_predictive(tree)])
+
+
+def _leave_one_out(tree: xr.DataTree) -> list:
+    if kind_of(tree) == "point" or "log_likelihood" not in tree.children:
+        why = (
+            "a point estimate has no posterior to leave a row out of"
+            if kind_of(tree) == "point"
+            else "the fit holds no pointwise log likelihood"
+        )
+        return [
+            Verdict(
+                None,
+                "No leave-one-out score",
+                why,
+                "score rows that were not fitted: inference.diagnostics.heldout(tree, x)",
+            )
+        ]
+    score = leave_one_out(tree)
+    bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
+    frame = pd.DataFrame(
+        {
+            "value": {
+                "elpd (nats)": float(score.elpd),
+                "standard error": float(score.se),
+                "elpd per row": float(score.elpd) / rows,
+                "effective number of parameters": float(score.p),
+                f"rows with Pareto k above {score.good_k:.2f}": bad,
+                "largest Pareto k": float(score.pareto_k.max()),
+            }
+        }
+    )
+    text = (
+        "The leave-one-out score can be trusted"
+        if not bad
+        else f"The leave-one-out score is doubtful for {bad} of {rows} rows"
+    )
+    reason = (
+        "all Pareto k are below the threshold"
+        if not bad
+        else "without one of these rows the posterior would change too much for importance sampling"
+    )
+    advice = (
+        "compare it with other models of the same data: inference.diagnostics.compare"
+        if not bad
+        else "look at these rows; score held-out rows instead"
+    )
+    if kind_of(tree) == "variational":
+        reason += "; the draws are from q, so this is the score of the approximation"
+    return [Verdict(not bad, text, reason, advice), Table("Leave-one-out prediction (PSIS-LOO)", frame)]
+
+
+def _predictive(tree: xr.DataTree) -> list:
+    from inference import extend
+
+    if kind_of(tree) == "point" or "observed_data" not in tree.children or "x" not in tree["observed_data"]:
+        return []
+    replicated = extend(_thinned(tree), "posterior_predictive")["posterior_predictive"]["x"]
+    table = check_features(tree["observed_data"]["x"], replicated)
+    distance = (table["p"] - 0.5).abs()
+    suspect = table.index[distance > 0.5 - _SUSPECT]
+    most = 4 * _MOST_FEATURES
+    shown = table.loc[distance.sort_values(ascending=False).index[:most]] if len(table) > most else table
+    if len(suspect):
+        verdict = Verdict(
+            False,
+            f"Data drawn from the fit differ from the data in {len(suspect)} of {len(table)} statistics",
+            ", ".join(suspect[:8]) + (", ..." if len(suspect) > 8 else ""),
+            "look at these features in the pictures; another likelihood, or more components, may be needed",
+        )
+    else:
+        usual = f"p between {_SUSPECT} and {1 - _SUSPECT}"
+        reason = f"none of {len(table)} means, spreads and extremes is out of the ordinary ({usual})"
+        verdict = Verdict(
+            True,
+            "Data drawn from the fit look like the data",
+            reason,
+            "check what your question depends on in the same way",
+        )
+    caption = (
+        "Posterior predictive check: 90 % interval of each statistic in replicated data; "
+        "p is the share of replications that are larger"
+    )
+    return [
+        verdict,
+        Table(caption + (f"; the {most} furthest out" if len(shown) < len(table) else ""), shown),
+    ]
+
+
+def _thinned(tree: xr.DataTree) -> xr.DataTree:
+    """The fit with at most 500 draws, evenly spaced, in all groups that have them."""
+    sizes = draws_of(tree).sizes
+    step = -(-sizes["chain"] * sizes["draw"] // _MOST_REPLICATIONS)
+    groups = {}
+    for name, child in tree.children.items():
+        group = child.to_dataset()
+        groups[name] = group.isel(draw=slice(None, None, step)) if "draw" in group.dims else group
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs))} | groups)

@@ -1,0 +1,139 @@
+"""The sections of a report that come before its results: what was assumed and what was done."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from inference.identifiable import draws_of, kind_of, symmetries_of
+from inference.page import Code, Paragraph, Section, Table
+from zoo import MODELS
+from zoo.model_card import read_card
+
+__all__ = ["assumed", "done"]
+
+
+def assumed(tree: xr.DataTree) -> Section:
+    """What the model assumes: its generative process, fields, priors and symmetries."""
+    from inference import (
+        model_of,  # here, because inference/__init__ may import this module while it is being built
+    )
+
+    model = model_of(tree)
+    name = tree.attrs.get("model", "")
+    blocks = []
+    if name in MODELS:
+        card = read_card(name)
+        blocks.append(Paragraph(f"{card.title}. {card.paper}."))
+        process = _first_literal_block(card.module_docstring)
+        blocks += [Code(process)] if process else []
+    fields = dict(_fields(model))
+    blocks.append(Table("Fields and priors", pd.DataFrame({"value": fields.values()}, index=list(fields))))
+    symmetries = ", ".join(symmetries_of(tree))
+    if symmetries:
+        blocks.append(
+            Paragraph(
+                f"Symmetries of the posterior: {symmetries}. Nothing below depends on them unless it says so."
+            )
+        )
+    return Section("Assumed", blocks)
+
+
+def _first_literal_block(docstring: str) -> str:
+    """The indented lines after the first line that ends in two colons: by habit, the generative process."""
+    lines = docstring.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.rstrip().endswith("::")), None)
+    if start is None:
+        return ""
+    block = []
+    for line in lines[start + 1 :]:
+        if line.strip() and not line.startswith(" "):
+            break
+        block.append(line[4:] if line.startswith("    ") else line)
+    return "\n".join(block).strip("\n")
+
+
+def _fields(assumptions: object, prefix: str = "") -> list[tuple[str, str]]:
+    """Field names, dotted for nested priors, with their values in short."""
+    found = []
+    for name in getattr(type(assumptions), "__dataclass_fields__", {}):
+        value = getattr(assumptions, name)
+        if name.startswith("_") or not type(assumptions).__dataclass_fields__[name].init:
+            continue
+        if getattr(type(value), "__dataclass_fields__", None):
+            found.append((prefix + name, type(value).__name__))
+            found += _fields(value, f"{prefix}{name}.")
+        else:
+            found.append((prefix + name, _short(value)))
+    return found
+
+
+def _short(value: object) -> str:
+    if hasattr(value, "arg_constraints"):  # a NumPyro distribution
+        arguments = ", ".join(
+            f"{name}={_short(getattr(value, name))}" for name in value.arg_constraints if hasattr(value, name)
+        )
+        return f"{type(value).__name__}({arguments})"
+    if isinstance(value, str | bool | int | type(None)):
+        return str(value)
+    array = np.asarray(value)
+    if array.dtype == object:
+        return str(value)
+    if array.size <= 16:
+        return np.array2string(array, precision=4, separator=", ", suppress_small=False).replace("\n", "")
+    return f"array of shape {array.shape}, from {array.min():.4g} to {array.max():.4g}"
+
+
+def done(tree: xr.DataTree) -> Section:
+    """What was run, on what, for how long, and how to repeat it."""
+    attrs, sizes, kind = tree.attrs, draws_of(tree).sizes, kind_of(tree)
+    facts = {"method": str(attrs.get("method", "not recorded"))}
+    if "observed_data" in tree.children and "x" in tree["observed_data"]:
+        shape = tree["observed_data"]["x"].shape
+        facts["data"] = f"{shape[0]} rows, {shape[1]} features"
+    facts["draws"] = {
+        "sampling": f"{sizes['chain']} chains of {sizes['draw']} draws",
+        "variational": f"{sizes['draw']} independent draws from q",
+        "point": "one point estimate",
+    }[kind]
+    facts["iterations"] = (
+        f"{attrs.get('num_iterations', 'not recorded')}; stopped: {attrs.get('stop_reason', 'not recorded')}"
+    )
+    if "sampling_time" in attrs:
+        facts["time"] = f"{float(attrs['sampling_time']):.1f} s"
+    facts |= {
+        name: str(attrs[name])
+        for name in ("seed", "options", "chain_method", "left_out")
+        if str(attrs.get(name, ""))
+    }
+    facts |= {name: str(value) for name, value in attrs.items() if "version" in name}
+    blocks = [
+        Table("The run", pd.DataFrame({"value": facts.values()}, index=list(facts))),
+        Paragraph("To repeat it:"),
+        Code(_command(tree)),
+    ]
+    return Section("Done", blocks)
+
+
+def _command(tree: xr.DataTree) -> str:
+    """What makes this fit again: the command recorded, else Python that takes model and data out of its file."""
+    if "command" in tree.attrs:
+        return str(tree.attrs["command"])
+    keywords = {name: tree.attrs[name] for name in ("method", "seed", "dtype") if name in tree.attrs}
+    keywords |= json.loads(tree.attrs.get("options", "{}"))
+    lines = ["from inference import fit, load, model_of", 'old = load("FIT.nc")  # this fit']
+    if keywords.get("init") == "given":
+        del keywords["init"]
+        lines.append("# the start was given by the caller and is not part of the fit: add init=...")
+    arguments = {name: repr(value) for name, value in keywords.items()}
+    if isinstance(keywords.get("seed"), str):  # a key, recorded as its two words
+        lines.append("import jax")
+        arguments["seed"] = f"jax.random.wrap_key_data(jax.numpy.array({keywords['seed']}, dtype='uint32'))"
+    listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
+    data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in _data_names(tree))
+    return "\n".join([*lines, f"tree = fit(model_of(old), {data}{listed})"])
+
+
+def _data_names(tree: xr.DataTree) -> list[str]:
+    return list(tree["observed_data"].data_vars) if "observed_data" in tree.children else ["x"]

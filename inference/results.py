@@ -1,0 +1,160 @@
+"""An outcome becomes an ``xarray.DataTree`` that ArviZ reads, and a netCDF file, and back."""
+
+import os
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from inference.atomic_files import check_writable, replacing
+from inference.model_fields import restore
+from zoo.model import Model
+
+__all__ = ["Labels", "dataset", "load", "model_of", "row_limit", "save", "versions"]
+
+ROW_BYTES = 256e6  # anything per row that would take more is left out
+OWN_PACKAGE = "probabilistic-model-zoo"
+SAMPLE_DIMS = ("chain", "draw")
+
+
+class Labels:
+    """Names of rows and columns, as they came with the data, by dim."""
+
+    def __init__(self, coords: Mapping[str, Any]) -> None:
+        """Keep labels in a form that netCDF can hold: numbers as they are, anything else as strings."""
+        self.coords = {dim: _storable(values) for dim, values in coords.items()}
+
+    def of(self, dim: str, size: int) -> np.ndarray:
+        """The labels of a dim; whole numbers from 0 where the data brought none (``feature_2`` has those of ``feature``)."""
+        stem = dim.removesuffix("_2")
+        labels = self.coords.get(dim, self.coords.get(stem))
+        return labels if labels is not None and len(labels) == size else np.arange(size)
+
+
+def _storable(values: Any) -> np.ndarray:  # noqa: ANN401
+    array = pd.Index(values).to_numpy()
+    return array if array.dtype.kind in "iufb" else np.array([str(value) for value in values])
+
+
+def dataset(
+    variables: Mapping[str, Any],
+    dims: Mapping[str, tuple[str, ...]],
+    labels: Labels,
+    leading: tuple[str, ...] = (),
+    attrs: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    """Arrays with named dims and coords.
+
+    Args:
+        variables: name to array, with the ``leading`` dims first.
+        dims: name to the dims that follow; a name with a star stands for all names with that beginning. Unnamed axes become ``NAME_dim_0``, ...
+        labels: coords by dim.
+        leading: dims that all variables share.
+        attrs: attributes of the group.
+    """
+    arrays, coords = {}, {}
+    for name, value in variables.items():
+        value = np.asarray(value)
+        own = _dims_of(name, value.ndim - len(leading), dims)
+        arrays[name] = ((*leading, *own), value)
+        for dim, size in zip((*leading, *own), value.shape, strict=True):
+            coords[dim] = labels.of(dim, size)
+    return xr.Dataset(arrays, coords, attrs or {})
+
+
+def _dims_of(name: str, ndim: int, dims: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    named = dims.get(name)
+    if named is None:
+        named = next(
+            (value for key, value in dims.items() if key.endswith("*") and name.startswith(key[:-1])), None
+        )
+    return (
+        tuple(named)
+        if named is not None and len(named) == ndim
+        else tuple(f"{name}_dim_{i}" for i in range(ndim))
+    )
+
+
+def row_limit(num_bytes: float, name: str, keep: tuple[str, ...]) -> bool:
+    """Whether something per row is stored: it is small enough, or asked for."""
+    return num_bytes < ROW_BYTES or name in keep
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides the numbers."""
+    found = {}
+    for package in (OWN_PACKAGE, "numpyro", "jax", "jaxlib", "arviz"):
+        try:
+            found[f"version_{package.replace('-', '_')}"] = version(package)
+        except PackageNotFoundError:  # a bare clone, run without being installed
+            found[f"version_{package.replace('-', '_')}"] = "not installed"
+    return found
+
+
+def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
+    """Write a fit as netCDF: to a new file in the same folder, then renamed over an old one.
+
+    Args:
+        tree: what `fit` returned (or any tree of it).
+        path: where; the ending ``.nc`` is customary.
+
+    Raises:
+        ValueError: nothing can be written there.
+    """
+    check_writable(path)
+    encoding = {
+        f"/{group.relative_to(tree)}": {
+            name: {"zlib": True, "complevel": 4}
+            for name, v in group.data_vars.items()
+            if v.ndim and v.dtype.kind in "iufb"
+        }
+        for group in tree.subtree
+        if group.data_vars
+    }
+    with replacing(path) as temporary:
+        tree.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
+
+
+def load(path: str | os.PathLike) -> xr.DataTree:
+    """Read a saved fit whole and close the file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not a fit of this library, or is damaged.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        with xr.open_datatree(path, engine="h5netcdf") as opened:
+            tree = opened.load()
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ValueError(
+            f"{path} cannot be read as netCDF ({error}); it may be damaged, or not a fit"
+        ) from None
+    if "model_fields" not in tree.attrs:
+        raise ValueError(
+            f"{path} is a netCDF file but not a fit of this library: it does not say which model it is of"
+        )
+    tree.attrs = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in tree.attrs.items()
+    }
+    return tree
+
+
+def model_of(tree: xr.DataTree) -> Model:
+    """The (filled) model that a tree is a fit of.
+
+    Raises:
+        ValueError: the tree is not a fit of this library.
+    """
+    if "model" not in tree.attrs or "model_fields" not in tree.attrs:
+        raise ValueError(
+            "this tree is not a fit of this library: its root attributes do not describe a model"
+        )
+    arrays = tree["constant_data"] if "constant_data" in tree.children else {}
+    return restore(tree.attrs["model"], tree.attrs["model_fields"], arrays)

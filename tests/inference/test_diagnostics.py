@@ -1,0 +1,479 @@
+"""The table of invariants, PSRF, the verdict, the number of clusters, partitions, comparison; on fits with a known truth."""
+
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+import xarray as xr
+from planted import (
+    planted_mixture,
+    planted_models,
+    planted_projection,
+    planted_regression,
+    replaced,
+    switch_labels,
+    variational_mixture,
+)
+
+from inference import diagnostics
+from inference.diagnostics import (
+    co_clustering,
+    compare,
+    heldout,
+    invariants,
+    judge,
+    occupied,
+    point_partition,
+    psrf,
+    psrf_path,
+    summary,
+    summary_text,
+)
+
+
+@pytest.fixture(autouse=True)
+def of_planted_models(monkeypatch):
+    monkeypatch.setattr("inference.model_of", planted_models, raising=False)
+
+
+@pytest.fixture(scope="module")
+def straight():
+    return planted_mixture()
+
+
+@pytest.fixture(scope="module")
+def switched(straight):
+    return switch_labels(straight)
+
+
+# Invariants
+
+
+def test_label_switching_leaves_every_invariant_exactly_as_it_was(straight, switched):
+    assert not np.array_equal(straight["posterior"]["weights"], switched["posterior"]["weights"])
+    xr.testing.assert_identical(invariants(straight), invariants(switched))
+
+
+def test_invariants_of_a_mixture_by_hand(switched):
+    found = invariants(switched)
+    chain, draw = 2, 17
+    z = switched["posterior"]["assignments"].values[chain, draw]
+    assert found["num_occupied"][chain, draw] == len(set(z.tolist()))
+    pairs = [z[i] == z[j] for i, j in product(range(len(z)), repeat=2) if i != j]
+    assert float(found["same_cluster"][chain, draw]) == pytest.approx(np.mean(pairs))
+    weights = switched["posterior"]["weights"].values[chain, draw]
+    assert found["sorted_weights"].sizes["rank"] == 3  # the two empty components are far below one per cent
+    np.testing.assert_array_equal(found["sorted_weights"][chain, draw], sorted(weights, reverse=True)[:3])
+    rows = switched["log_likelihood"]["log_likelihood"].values[chain, draw]
+    assert float(found["mean_log_likelihood"][chain, draw]) == pytest.approx(rows.mean())
+    for name in found["pair_together"]["pair"].values:
+        i, j = map(int, name.split("~"))
+        assert float(found["pair_together"].sel(pair=name)[chain, draw]) == (z[i] == z[j])
+    assert ((found["pair_together"].mean(("chain", "draw")) - 0.5).__abs__() <= 0.45).all()
+
+
+def test_invariants_of_a_projection_are_those_of_the_draws_before_they_were_turned():
+    turned, straight = planted_projection(views=("", "_y"))
+    found = invariants(turned)
+    w, w_y = straight["loadings"], straight["loadings_y"]
+    noise = turned["posterior"]["noise_variance"].values
+    covariance = w @ np.swapaxes(w, -1, -2) + noise[..., None, None] * np.eye(4)
+    np.testing.assert_allclose(found["marginal_covariance"], covariance, atol=1e-12)
+    np.testing.assert_allclose(found["singular_values"], np.linalg.svd(w, compute_uv=False), atol=1e-12)
+    np.testing.assert_allclose(found["cross_covariance_y"], w @ np.swapaxes(w_y, -1, -2), atol=1e-12)
+    assert not {"loadings", "latents", "latent_scales"} & set(found.data_vars)
+
+
+def test_a_model_without_symmetries_shows_all_its_variables():
+    assert set(invariants(planted_regression()).data_vars) == {"slope", "lp"}
+
+
+# The table
+
+
+def test_summary_says_what_was_left_out_and_how_to_get_it(switched):
+    table = summary(switched)
+    assert not [
+        name for name in table.index if name.startswith(("weights", "locs", "covariances", "assignments"))
+    ]
+    for word in ("weights", "locs", "labels switch", "relabel"):
+        assert word in table.attrs["note"]
+    assert table.attrs["note"].split()[0] in summary_text(switched)
+    values = invariants(switched)["lp"].values
+    row = table.loc["lp"]
+    assert row["mean"] == pytest.approx(values.mean())
+    assert row["sd"] == pytest.approx(values.std(ddof=1))
+    assert row["eti90_lb"] == pytest.approx(np.quantile(values, 0.05), abs=0.02)
+    assert row["eti90_ub"] == pytest.approx(np.quantile(values, 0.95), abs=0.02)
+
+
+def test_summary_of_switched_parameters_is_refused(switched):
+    with pytest.raises(ValueError, match=r"locs.*relabel"):
+        summary(switched, var_names=["locs"])
+    with pytest.raises(ValueError, match="no variable 'nothing'"):
+        summary(switched, var_names=["nothing"])
+
+
+def test_summary_of_draws_from_q_has_no_r_hat_and_says_why():
+    table = summary(variational_mixture())
+    assert not {"r_hat", "ess_bulk", "ess_tail"} & set(table.columns)
+    assert "independent draws" in table.attrs["note"]
+    assert table.notna().all(axis=None)
+
+
+def test_summary_of_a_point_estimate_has_means_only():
+    tree = variational_mixture(num_draws=1)
+    tree.attrs["method"] = "em"
+    table = summary(tree)
+    assert list(table.columns) == ["mean"]
+    assert "point estimate" in table.attrs["note"]
+
+
+def test_a_constant_quantity_is_called_constant():
+    tree = planted_regression()
+    posterior = tree["posterior"].to_dataset().assign(num_occupied=(("chain", "draw"), np.full((4, 200), 2)))
+    tree = replaced(tree, posterior=posterior)
+    table = summary(tree)
+    assert table.loc["num_occupied", "r_hat"] == "constant"
+    assert table.loc["num_occupied", "ess_bulk"] == "constant"
+    assert table.loc["num_occupied", "mean"] == 2
+    assert "nan" not in summary_text(tree).lower()
+    assert psrf(tree).attrs["constant"] == "num_occupied"
+    assert judge(tree)[0]
+
+
+def test_one_chain_has_no_r_hat_and_says_so():
+    tree = planted_regression(num_chains=1)
+    table = summary(tree)
+    assert "r_hat" not in table and "ess_bulk" in table
+    assert "one chain" in table.attrs["note"]
+    with pytest.raises(ValueError, match="one"):
+        psrf(tree)
+
+
+@pytest.mark.parametrize("wrong", [{"interval": "iqr"}, {"probability": 1.0}, {"method": "magic"}])
+def test_summary_refuses(straight, wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        summary(straight, **wrong)
+
+
+def test_a_highest_density_interval_is_shorter_for_a_skewed_quantity(straight):
+    equal_tails = summary(straight, ["concentration"])
+    densest = summary(straight, ["concentration"], interval="hdi")
+    width = [float(table.iloc[0, 3] - table.iloc[0, 2]) for table in (equal_tails, densest)]
+    assert width[1] < width[0]
+
+
+# PSRF
+
+
+def test_identity_psrf_is_gelman_and_rubins_formula():
+    tree = planted_regression(shift=0.5)
+    draws = tree["posterior"]["slope"].values[..., 0]
+    n = draws.shape[1]
+    within = draws.var(axis=1, ddof=1).mean()
+    between_over_n = draws.mean(axis=1).var(ddof=1)
+    expected = np.sqrt(((n - 1) / n * within + between_over_n) / within)
+    assert float(psrf(tree, ["slope"], method="identity")["slope"][0]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_psrf_finds_the_chain_that_is_elsewhere():
+    assert float(psrf(planted_regression())["slope"].max()) < 1.02
+    assert float(psrf(planted_regression(shift=3.0))["slope"].min()) > 1.3
+
+
+def test_psrf_of_chains_stuck_at_their_own_values_is_infinite():
+    draws = np.repeat(np.arange(4.0)[:, None], 50, axis=1)
+    tree = planted_regression(num_draws=50)
+    tree = replaced(tree, posterior=xr.Dataset({"stuck": (("chain", "draw"), draws)}))
+    assert np.isinf(psrf(tree, ["stuck"])["stuck"])
+    good, reason = judge(tree)
+    assert not good and "stuck" in reason
+
+
+def test_a_fair_coin_has_a_psrf():
+    # folded about its median 1/2 it is constant, and ArviZ's maximum of both statistics would be NaN
+    tree = planted_regression(num_draws=200)
+    coin = np.random.default_rng(3).permuted(np.tile([0.0, 1.0], (4, 100)), axis=1)
+    tree = replaced(tree, posterior=xr.Dataset({"coin": (("chain", "draw"), coin)}))
+    assert float(psrf(tree, ["coin"])["coin"]) == pytest.approx(1.0, abs=0.02)
+
+
+def test_psrf_of_raw_labels_shows_the_switching():
+    tree = planted_mixture(num_draws=50)
+    posterior = tree["posterior"].to_dataset()
+    turned = posterior["locs"].values.copy()
+    turned[0] = turned[0][:, [1, 0, 2, 3, 4]]  # one chain has two labels the other way round
+    tree = replaced(tree, posterior=posterior.assign(locs=(posterior["locs"].dims, turned)))
+    assert float(psrf(tree, ["locs"])["locs"].max()) > 1.5
+    assert float(psrf(tree)["num_occupied"]) < 1.05
+
+
+def test_psrf_path_ends_at_the_second_half_and_falls_after_a_bad_start():
+    tree = planted_regression(num_draws=400)
+    slope = tree["posterior"]["slope"].values.copy()
+    slope[0, :40] += 20.0  # one chain starts far away
+    tree = replaced(tree, posterior=xr.Dataset({"slope": (("chain", "draw", "feature"), slope)}))
+    path = psrf_path(tree, ["slope"], num_points=20)
+    assert path.sizes["draw"] == 20 and int(path["draw"][-1]) == 400
+    half = replaced(
+        tree, posterior=tree["posterior"].to_dataset().isel(draw=slice(200, 400)), sample_stats=None
+    )
+    np.testing.assert_allclose(path["slope"][-1], psrf(half, ["slope"])["slope"])
+    early = path["slope"].sel(draw=slice(0, 60)).max()
+    assert early > 1.5 and path["slope"].sel(draw=slice(120, None)).max() < 1.1
+
+
+@pytest.mark.parametrize("function", [psrf, psrf_path, judge])
+def test_psrf_does_not_apply_to_draws_from_q(function):
+    with pytest.raises(ValueError, match="independent draws"):
+        function(variational_mixture())
+
+
+# The verdict
+
+
+def test_judge_believes_independent_chains_and_says_what_fails_in_others():
+    good, reason = judge(planted_regression(num_draws=1000))
+    assert good and "R-hat" in reason and "ESS" in reason
+    good, reason = judge(planted_regression(num_draws=1000, shift=1.0))
+    assert not good and "slope[a]" in reason + "slope[b]" and "Next:" in reason
+
+
+def test_judge_asks_for_enough_draws():
+    rng = np.random.default_rng(5)
+    slow = rng.normal(size=(4, 400, 1))
+    for t in range(1, 400):  # autocorrelation 0.9: about 400 / 19 effective draws a chain
+        slow[:, t] = 0.9 * slow[:, t - 1] + np.sqrt(1 - 0.81) * slow[:, t]
+    tree = replaced(
+        planted_regression(num_draws=400), posterior=xr.Dataset({"slow": (("chain", "draw", "k"), slow)})
+    )
+    good, reason = judge(tree)
+    assert not good and "ESS" in reason
+
+
+def test_judge_does_not_overlook_what_is_not_finite():
+    tree = planted_regression()
+    lp = tree["sample_stats"]["lp"].values.copy()
+    lp[0, 0] = np.nan
+    good, reason = judge(replaced(tree, sample_stats=xr.Dataset({"lp": (("chain", "draw"), lp)})))
+    assert not good and "lp is not finite" in reason
+
+
+def test_judge_wants_two_chains():
+    assert not judge(planted_regression(num_chains=1))[0]
+
+
+# Number of clusters
+
+
+def test_occupied_is_the_histogram_of_the_draws(switched):
+    found = occupied(switched)
+    counts = switched["posterior"]["num_occupied"].values
+    for value, probability in zip(found["num_occupied"].values, found.values, strict=True):
+        assert probability == pytest.approx((counts == value).mean())
+    assert found.sum() == pytest.approx(1.0)
+    p = found.values[0]
+    binomial = np.sqrt(p * (1 - p) / counts.size)
+    assert 0.5 < found["mcse"].values[0] / binomial < 2.0  # independent draws by construction
+    chains = occupied(switched, by_chain=True)
+    np.testing.assert_allclose(chains.mean("chain"), found)
+    without = replaced(switched, posterior=switched["posterior"].to_dataset().drop_vars("num_occupied"))
+    np.testing.assert_array_equal(occupied(without), found)
+
+
+def test_occupied_of_vb_has_q_s_own_count():
+    assert occupied(variational_mixture()).attrs["variational_num_occupied"] == 3
+
+
+def test_occupied_needs_components():
+    with pytest.raises(ValueError, match="no components"):
+        occupied(planted_regression())
+
+
+# Partitions
+
+
+def test_co_clustering_does_not_see_labels(straight, switched):
+    np.testing.assert_array_equal(co_clustering(straight), co_clustering(switched))
+
+
+def test_co_clustering_counts_draws(switched, monkeypatch):
+    drawn = switched["posterior"]["assignments"].values.reshape(-1, 60)
+    expected = np.mean([z[:, None] == z[None, :] for z in drawn], axis=0)
+    np.testing.assert_allclose(co_clustering(switched), expected, atol=1e-15)
+    rows = np.array([3, 59, 7])
+    np.testing.assert_allclose(co_clustering(switched, rows), expected[np.ix_(rows, rows)], atol=1e-15)
+    monkeypatch.setattr("inference.partitions._BLOCK", 1000)  # many blocks
+    np.testing.assert_allclose(co_clustering(switched), expected, atol=1e-15)
+
+
+def test_co_clustering_of_vb_is_from_responsibilities():
+    tree = variational_mixture()
+    r = tree["variational"]["responsibilities"].values
+    found = co_clustering(tree).values
+    assert found[3, 8] == pytest.approx(sum(r[3, k] * r[8, k] for k in range(r.shape[1])))
+    np.testing.assert_array_equal(np.diag(found), 1.0)
+
+
+def test_co_clustering_of_too_many_rows_is_refused_with_the_memory_it_needs():
+    z = np.zeros((1, 2, 9000), dtype=np.int16)
+    tree = replaced(
+        planted_mixture(), posterior=xr.Dataset({"assignments": (("chain", "draw", "observation"), z)})
+    )
+    with pytest.raises(ValueError, match=r"618 MiB.*rows="):
+        co_clustering(tree)
+    assert co_clustering(tree, rows=np.arange(5)).shape == (5, 5)
+    with pytest.raises(ValueError, match="rows must lie in 0..8999"):
+        co_clustering(tree, rows=[9000])
+    with pytest.raises(ValueError, match="keep"):
+        co_clustering(_without_assignments(planted_mixture()))
+
+
+def _without_assignments(tree):
+    tree = replaced(tree, posterior=tree["posterior"].to_dataset().drop_vars("assignments"))
+    tree.attrs["left_out"] = "assignments"
+    return tree
+
+
+@pytest.mark.parametrize("loss", ["binder", "vi"])
+def test_point_partition_recovers_the_planted_clusters(switched, loss):
+    partition = point_partition(switched, loss).values
+    truth = np.repeat([0, 1, 2], [30, 18, 12])
+    assert (partition == truth).mean() >= 0.95
+    assert list(np.bincount(partition)) == sorted(np.bincount(partition), reverse=True)
+
+
+@pytest.mark.parametrize("loss", ["binder", "vi"])
+def test_point_partition_is_the_best_of_all_partitions_of_six_rows(loss):
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 3, size=(1, 8, 6))
+    z[:, :5, :3] = 0
+    tree = replaced(
+        planted_mixture(), posterior=xr.Dataset({"assignments": (("chain", "draw", "observation"), z)})
+    )
+    together = co_clustering(tree).values
+
+    def expected_loss(c):
+        same = c[:, None] == c[None, :]
+        if loss == "binder":
+            return sum(abs(same[i, j] - together[i, j]) for i in range(6) for j in range(i))
+        return np.mean(
+            [np.log2(same[i].sum()) - 2 * np.log2((together[i] * same[i]).sum()) for i in range(6)]
+        )
+
+    every = [
+        np.array(c)
+        for c in product(range(6), repeat=6)
+        if all(c[i] <= max(c[:i], default=-1) + 1 for i in range(6))
+    ]
+    assert len(every) == 203
+    found = point_partition(tree, loss)
+    best = min(map(expected_loss, every))
+    assert expected_loss(found.values) == pytest.approx(best, abs=1e-12)
+    assert found.attrs["expected_loss"] == pytest.approx(best, abs=1e-12)
+
+
+def test_moves_change_the_loss_by_what_they_say(switched):
+    from inference.partitions import _binder, _binder_moves, _variation_moves, _variation_of_information
+
+    together = co_clustering(switched).values
+    rng = np.random.default_rng(4)
+    labels = rng.integers(0, 4, size=60)
+    i = 7
+    for evaluate, moves, scale in (
+        (_binder, _binder_moves, 1),
+        (_variation_of_information, _variation_moves, 60),
+    ):
+        sizes = np.bincount(np.delete(labels, i), minlength=5)
+        rest = np.arange(60) != i
+        sums = np.stack([together[:, rest & (labels == k)].sum(1) for k in range(5)], axis=1)
+        costs = moves(i, labels, together, sizes, sums)
+        moved = [evaluate(np.where(np.arange(60) == i, k, labels), together) for k in range(5)]
+        np.testing.assert_allclose(costs - costs[0], scale * (np.array(moved) - moved[0]), atol=1e-9)
+
+
+def test_point_partition_refuses_an_unknown_loss(switched):
+    with pytest.raises(ValueError, match="loss must be one of"):
+        point_partition(switched, "squared")
+
+
+# Comparison
+
+
+def test_compare_ranks_by_loo_and_counts_pareto_k(straight):
+    worse = straight["log_likelihood"].to_dataset() - 0.3
+    spiky = straight["log_likelihood"].to_dataset().copy(deep=True)
+    spiky["log_likelihood"][
+        0, 0, 5
+    ] = -60.0  # one draw makes a row impossible: its importance ratio dwarfs all others
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = compare({"worse": replaced(straight, log_likelihood=worse), "good": straight})
+        counted = compare({"good": straight, "spiky": replaced(straight, log_likelihood=spiky)})
+    assert list(table.index) == ["good", "worse"]
+    assert table.loc["worse", "elpd_diff"] == pytest.approx(-0.3 * 60, abs=1e-9)
+    assert list(table["pareto_k_bad"]) == [0, 0]
+    assert counted.loc["spiky", "pareto_k_bad"] == 1 and "spiky: 1 of 60 rows" in counted.attrs["note"]
+
+
+def test_loo_is_near_exact_leave_one_out_for_a_normal_mean():
+    """Known variance 1, flat prior: the leave-one-out predictive is normal with variance 1 + 1 / (n - 1)."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=30)
+    mean = x.mean() + rng.normal(size=(4, 500)) / np.sqrt(30)
+    pointwise = -0.5 * (x - mean[..., None]) ** 2 - 0.5 * np.log(2 * np.pi)
+    tree = replaced(
+        planted_regression(num_draws=500),
+        log_likelihood=xr.Dataset({"log_likelihood": (("chain", "draw", "observation"), pointwise)}),
+    )
+    variance = 1 + 1 / 29
+    others = (x.sum() - x) / 29
+    exact = np.sum(-0.5 * (x - others) ** 2 / variance - 0.5 * np.log(2 * np.pi * variance))
+    from inference.comparison import leave_one_out
+
+    assert float(leave_one_out(tree).elpd) == pytest.approx(exact, abs=0.1)
+
+
+def test_compare_refuses_other_data_and_point_estimates(straight):
+    x = straight["observed_data"].to_dataset() + 1.0
+    with pytest.raises(ValueError, match="x has other values"):
+        compare({"a": straight, "b": replaced(straight, observed_data=x)})
+    with pytest.raises(ValueError, match="shape"):
+        compare({"a": straight, "b": replaced(straight, observed_data=x.isel(observation=slice(9)))})
+    with pytest.raises(ValueError, match="at least two"):
+        compare({"a": straight})
+    with pytest.raises(TypeError, match="dict"):
+        compare([straight, straight])
+    with pytest.raises(ValueError, match="log_likelihood"):
+        compare({"a": straight, "b": replaced(straight, log_likelihood=None)})
+    point = variational_mixture(num_draws=1)
+    with pytest.raises(ValueError, match="point estimate"):
+        compare({"a": point, "b": point})
+
+
+def test_heldout_is_the_mean_with_its_standard_error(straight, monkeypatch):
+    values = np.array([-1.0, -2.0, -6.0])
+    monkeypatch.setattr(
+        "inference.log_density", lambda tree, x: xr.DataArray(values[: len(x)]), raising=False
+    )
+    found = heldout(straight, np.zeros((3, 2)))
+    assert float(found["mean"]) == pytest.approx(-3.0)
+    assert float(found["standard_error"]) == pytest.approx(np.sqrt(7.0 / 3.0))
+    assert int(found["num_rows"]) == 3
+    with pytest.raises(ValueError, match="scores text"):
+        heldout(straight, np.zeros((3, 2)), protocol="completion")
+    with pytest.raises(ValueError, match="protocol must be"):
+        heldout(straight, np.zeros((3, 2)), protocol="magic")
+
+
+def test_what_is_not_a_fit_is_refused():
+    with pytest.raises(TypeError, match="DataTree"):
+        summary({"posterior": 1})
+    with pytest.raises(ValueError, match="posterior"):
+        occupied(xr.DataTree())
+
+
+def test_public_names_exist():
+    assert all(callable(getattr(diagnostics, name)) for name in diagnostics.__all__)

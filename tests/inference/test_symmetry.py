@@ -1,0 +1,219 @@
+"""Relabelling undoes planted label switching exactly; aligned rotations undo planted turns."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from planted import (
+    CENTRES,
+    planted_mixture,
+    planted_models,
+    planted_projection,
+    planted_regression,
+    replaced,
+    switch_labels,
+    variational_mixture,
+)
+
+from inference.diagnostics import co_clustering, invariants, summary
+from inference.symmetry import align_rotation, identify, relabel
+
+
+@pytest.fixture(autouse=True)
+def of_planted_models(monkeypatch):
+    monkeypatch.setattr("inference.model_of", planted_models, raising=False)
+
+
+@pytest.fixture(scope="module")
+def straight():
+    return planted_mixture(stick=True)
+
+
+@pytest.fixture(scope="module")
+def switched(straight):
+    return switch_labels(straight)
+
+
+def test_relabelling_depends_on_partitions_alone(straight, switched):
+    one, other = relabel(straight), relabel(switched)
+    for name in ("weights", "locs", "covariances", "precisions", "assignments"):
+        np.testing.assert_array_equal(one["posterior"][name], other["posterior"][name], err_msg=name)
+
+
+def test_relabelling_finds_the_planted_order(switched):
+    found = relabel(switched)["posterior"]
+    np.testing.assert_allclose(found["locs"].mean(("chain", "draw"))[:3], CENTRES, atol=0.2)
+    shares = (found["assignments"].values[..., None] == np.arange(5)).mean((0, 1, 2))
+    assert list(shares) == sorted(shares, reverse=True)
+
+
+def test_assignments_and_parameters_move_together(switched):
+    before, after = switched["posterior"], relabel(switched)["posterior"]
+    z_before, z_after = before["assignments"].values.astype(int), after["assignments"].values.astype(int)
+    for name in ("weights", "locs", "covariances"):
+        old = np.take_along_axis(before[name].values, _index(z_before, before[name].ndim), axis=2)
+        new = np.take_along_axis(after[name].values, _index(z_after, after[name].ndim), axis=2)
+        np.testing.assert_array_equal(old, new, err_msg=name)  # each row keeps its own component's parameters
+    np.testing.assert_array_equal(np.sort(before["weights"].values, -1), np.sort(after["weights"].values, -1))
+
+
+def _index(z, ndim):
+    return z.reshape(*z.shape, *(1,) * (ndim - 3))
+
+
+def test_relabelling_twice_is_relabelling_once_and_the_input_is_unchanged(switched):
+    copy = switched.copy(deep=True)
+    once = relabel(switched)
+    assert switched.identical(copy)
+    assert relabel(once).identical(once)
+
+
+def test_r_hat_before_and_after():
+    """Two chains name the clusters the other way round: R-hat is large before and near 1 after."""
+    tree = planted_mixture(num_draws=200)
+    posterior = tree["posterior"].to_dataset()
+    order = np.array([1, 0, 2, 3, 4])
+    moved = {}
+    for name, variable in posterior.data_vars.items():
+        values = variable.values.copy()
+        if "component" in variable.dims:
+            values[2:] = values[2:][:, :, order]
+        elif name == "assignments":
+            values[2:] = order[values[2:]]
+        moved[name] = (variable.dims, values)
+    after = relabel(replaced(tree, posterior=xr.Dataset(moved)))
+    assert after.attrs["relabel_rhat_before"] > 1.5
+    assert after.attrs["relabel_rhat_after"] < 1.03
+
+
+def test_relabelled_parameters_can_be_summarised_and_invariants_stay(switched):
+    after = relabel(switched)
+    table = summary(after, var_names=["locs"])
+    assert table.loc["locs[1, width]", "mean"] == pytest.approx(4.0, abs=0.2)
+    assert "relabel(" not in summary(after).attrs["note"]
+    xr.testing.assert_identical(invariants(after), invariants(switched))
+    np.testing.assert_array_equal(co_clustering(after), co_clustering(switched))
+
+
+def test_stick_fractions_are_dropped_and_named(straight):
+    after = relabel(straight)
+    assert "stick_fractions" not in after["posterior"] and "stick" not in after["posterior"].coords
+    assert "stick_fractions dropped" in after.attrs["relabelled"]
+    assert "dropped" not in relabel(planted_mixture()).attrs["relabelled"]
+
+
+def test_draws_of_q_get_one_order_in_all_groups():
+    tree = variational_mixture()
+    after = relabel(tree)
+    share = after["variational"]["responsibilities"].sum("observation").values
+    assert list(share) == sorted(share, reverse=True)
+    np.testing.assert_allclose(after["variational"]["locs_loc"][:3], CENTRES, atol=0.3)
+    np.testing.assert_allclose(after["posterior"]["locs"].mean(("chain", "draw"))[:3], CENTRES, atol=0.3)
+    owner = after["variational"]["responsibilities"].values.argmax(1)
+    assert (after["posterior"]["assignments"].values == owner).mean() > 0.9
+    assert "relabel_rhat_after" not in after.attrs
+    assert relabel(after).identical(after)
+
+
+def test_relabel_refuses_what_it_cannot_do():
+    with pytest.raises(ValueError, match="no labels"):
+        relabel(planted_regression())
+    tree = planted_mixture()
+    with pytest.raises(ValueError, match="keep"):
+        relabel(replaced(tree, posterior=tree["posterior"].to_dataset().drop_vars("assignments")))
+    with pytest.raises(TypeError, match="DataTree"):
+        relabel("fit.nc")
+
+
+# Rotation
+
+
+@pytest.mark.parametrize("turn", [align_rotation, identify])
+def test_turned_loadings_agree_across_chains(turn):
+    tree, straight = planted_projection(views=("", "_y"))
+    copy = tree.copy(deep=True)
+    after = turn(tree)
+    assert tree.identical(copy)
+    assert after.attrs["rotation_rhat_after"] < 1.03
+    stacked = np.concatenate([straight["loadings"], straight["loadings_y"]], axis=2).mean((0, 1))
+    u, d, _ = np.linalg.svd(stacked, full_matrices=False)
+    found = np.concatenate(
+        [after["posterior"][name].mean(("chain", "draw")) for name in ("loadings", "loadings_y")]
+    )
+    np.testing.assert_allclose(np.abs(found), np.abs(u * d), atol=0.02)
+    assert (found[np.abs(found).argmax(0), [0, 1]] > 0).all()  # the frozen rule for signs
+
+
+@pytest.mark.parametrize("turn", [align_rotation, identify])
+def test_r_hat_before_shows_turned_chains(turn):
+    tree, _ = planted_projection()
+    posterior = tree["posterior"].to_dataset()
+    posterior["loadings"][0] = posterior["loadings"][0, :1].values  # this chain has stopped turning
+    after = turn(replaced(tree, posterior=posterior))
+    assert after.attrs["rotation_rhat_before"] > 1.1 > after.attrs["rotation_rhat_after"] > 0
+
+
+@pytest.mark.parametrize("turn", [align_rotation, identify])
+def test_latents_turn_along(turn):
+    tree, straight = planted_projection()
+    after = turn(tree)["posterior"]
+    natural = np.einsum("cdfl,cdnl->cdnf", after["loadings"].values, after["latents"].values)
+    expected = np.einsum("cdfl,cdnl->cdnf", straight["loadings"], straight["latents"])
+    np.testing.assert_allclose(natural, expected, atol=1e-10)
+    w, s = after["loadings"].values, after["latents_covariance"].values
+    expected = straight["loadings"] @ np.diag([0.2, 0.1]) @ np.swapaxes(straight["loadings"], -1, -2)
+    np.testing.assert_allclose(w @ s @ np.swapaxes(w, -1, -2), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("turn", [align_rotation, identify])
+def test_turning_twice_is_turning_once(turn):
+    once = turn(planted_projection()[0])
+    twice = turn(once)
+    for name in ("loadings", "latents", "latents_covariance"):
+        np.testing.assert_allclose(once["posterior"][name], twice["posterior"][name], atol=1e-9)
+    assert (
+        "latent_scales" not in once["posterior"] and "latent_scales dropped" in once.attrs["rotation_aligned"]
+    )
+
+
+def test_identified_loadings_have_orthogonal_columns_in_every_draw():
+    w = identify(planted_projection()[0])["posterior"]["loadings"].values
+    gram = np.swapaxes(w, -1, -2) @ w
+    np.testing.assert_allclose(gram[..., 0, 1], 0.0, atol=1e-10)
+    assert (gram[..., 0, 0] >= gram[..., 1, 1]).all()
+
+
+@pytest.mark.parametrize("turn", [align_rotation, identify])
+def test_latents_of_one_view_only_stay_its_own(turn):
+    """Columns that are exactly zero in a view are not mixed with the others: two shared latents and one of each view."""
+    rng = np.random.default_rng(0)
+    w_0, w_1 = rng.normal(size=(2, 4, 50, 5, 4)) * 0.05 + rng.normal(size=(2, 1, 1, 5, 4))
+    w_0[..., 3], w_1[..., 2] = 0.0, 0.0
+    dims = ("chain", "draw", "feature_0", "latent"), ("chain", "draw", "feature_1", "latent")
+    posterior = xr.Dataset({"loadings_0": (dims[0], w_0), "loadings_1": (dims[1], w_1)})
+    tree = xr.DataTree.from_dict(
+        {"/": xr.Dataset(attrs={"model": "planted_projection"}), "posterior": posterior}
+    )
+    after = turn(tree)["posterior"]
+    assert (after["loadings_0"].values[..., 3] == 0).all() and (after["loadings_1"].values[..., 2] == 0).all()
+    v_0, v_1 = after["loadings_0"].values, after["loadings_1"].values
+    np.testing.assert_allclose(v_0 @ np.swapaxes(v_1, -1, -2), w_0 @ np.swapaxes(w_1, -1, -2), atol=1e-10)
+    assert np.abs(v_0 - w_0).max() > 0.1
+
+
+def test_a_point_estimate_turns_with_its_local_posterior():
+    tree, straight = planted_projection(num_chains=1, num_draws=1)
+    local = tree["posterior"].to_dataset()[["latents", "latents_covariance"]].isel(chain=0, draw=0)
+    after = identify(replaced(tree, variational=local))
+    for name in ("latents", "latents_covariance"):
+        np.testing.assert_allclose(after["variational"][name], after["posterior"][name][0, 0], atol=1e-12)
+    natural = after["posterior"]["loadings"][0, 0].values @ after["variational"]["latents"].values.T
+    np.testing.assert_allclose(natural, straight["loadings"][0, 0] @ straight["latents"][0, 0].T, atol=1e-10)
+
+
+@pytest.mark.parametrize("turn", [align_rotation, identify])
+def test_no_rotation_no_turning(turn):
+    with pytest.raises(ValueError, match="no rotation symmetry"):
+        turn(planted_mixture())
+    tree = planted_projection()[0]
+    with pytest.raises(ValueError, match="loadings"):
+        turn(replaced(tree, posterior=tree["posterior"].to_dataset()[["noise_variance"]]))

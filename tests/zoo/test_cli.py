@@ -1,0 +1,403 @@
+"""The command line: what it prints, what it writes, and one line for every mistake."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from zoo.cli import main
+from zoo.selection import select
+from zoo.settings import parse_settings, resolve
+
+
+def run(*arguments, **options):
+    """A command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "zoo", *arguments], capture_output=True, text=True, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """The main job, once: folder, and the finished process."""
+    folder = tmp_path_factory.mktemp("fit")
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    arguments = (
+        "fit",
+        "mixture",
+        "faithful",
+        "--set",
+        "num_components=4",
+        "--num-samples",
+        "200",
+        "--seed",
+        "1",
+    )
+    return folder, run(*arguments, cwd=folder, env=environment)
+
+
+# list, show, --help
+
+
+def test_list_names_models_methods_papers_and_data(capsys):
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert all(
+        word in out
+        for word in ("mixture", "vb, gibbs, nuts", "Yu (2006)", "dpmixture", "faithful", "272 x 2")
+    )
+
+
+def test_list_answers_at_once():
+    best = min(_seconds("list") for _ in range(3))
+    assert best < 0.5
+
+
+def _seconds(*arguments):
+    start = time.perf_counter()
+    assert run(*arguments).returncode == 0
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("name", ["mixture", "DPMixture", "vbtdp"])
+def test_show_prints_the_model(name, capsys):
+    assert main(["show", name]) == 0
+    out = capsys.readouterr().out
+    for part in (
+        "stick_fractions",
+        "num_components: int",
+        "Symmetries  labels",
+        "(auto = vb)",
+        'numpyro.sample("x"',
+    ):
+        assert part in out
+
+
+def test_help_is_there_for_every_command(capsys):
+    for command in ([], ["list"], ["show"], ["fit"], ["report"], ["compare"]):
+        with pytest.raises(SystemExit) as stop:
+            main([*command, "--help"])
+        assert stop.value.code == 0 and "usage: zoo" in capsys.readouterr().out
+
+
+def test_a_reader_that_has_had_enough_is_no_error():
+    piped = subprocess.run(
+        f"{sys.executable} -m zoo show mixture | head -1", shell=True, capture_output=True, text=True
+    )
+    assert piped.stdout.startswith("mixture: ") and piped.stderr == ""
+
+
+# mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "nothing"], "no model is called 'nothing'; the zoo has: mixture"),
+        (["fit", "nothing", "faithful"], "no model is called 'nothing'"),
+        (["fit", "ecca", "faithful"], "ecca is an alias of paired, which is not in this version"),
+        (
+            ["fit", "mixture", "no-such-data"],
+            "no data set is called 'no-such-data'.*the catalogue has: faithful, toy",
+        ),
+        (["fit", "mixture", "absent.csv"], "there is no file absent.csv"),
+        (["fit", "mixture", "usps"], "usps is not shipped.*ZOO_DATA is not set"),
+        (
+            ["fit", "mixture", "faithful", "--method", "magic"],
+            "mixture has no method 'magic'; it has: vb, gibbs",
+        ),
+        (
+            ["fit", "mixture", "faithful", "--set", "colour=1"],
+            "the model mixture has no setting 'colour'; it has: components, ",
+        ),
+        (
+            ["fit", "mixture", "faithful", "--set", "num_components"],
+            "a setting is written key=value; got 'num_components'",
+        ),
+        (
+            ["fit", "mixture", "faithful", "--set", "num_components=2", "--set", "num_components=3"],
+            "num_components is set twice",
+        ),
+        (
+            ["fit", "mixture", "faithful", "--set", "concentration=Cauchy(1)"],
+            "no prior is called 'Cauchy'; there are: Gamma",
+        ),
+        (
+            ["fit", "mixture", "faithful", "--set", "concentration=Gamma(__import__('os'))"],
+            "the arguments of Gamma must be numbers",
+        ),
+        (
+            ["fit", "mixture", "faithful", "--set", "num_components=0"],
+            "num_components must be a whole number of at least 1; got 0",
+        ),
+        (
+            ["fit", "mixture", "faithful", "--set", "concentration=-1"],
+            "concentration must be a positive number",
+        ),
+        (
+            ["fit", "mixture", "faithful", "--set", "components=GaussianWishart(degrees_of_freedom=1)"],
+            "degrees_of_freedom must exceed",
+        ),
+        (["fit", "mixture", "faithful", "--option", "magic=1"], "magic"),
+        (
+            ["fit", "mixture", "faithful", "--dtype", "float16"],
+            "dtype must be 'float64' or 'float32'; got 'float16'",
+        ),
+        (
+            ["fit", "mixture", "faithful", "--x", "colour"],
+            "there is no column 'colour'; there are: x, eruptions, waiting",
+        ),
+        (["fit", "mixture", "faithful", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (["fit", "mixture", "faithful", "--checkpoint", "/proc/c"], "cannot write /proc/c"),
+        (
+            ["fit", "mixture", "faithful", "--out", "no/folder/f.nc"],
+            "cannot write no/folder/f.nc: there is no folder no/folder",
+        ),
+        (["fit", "mixture", "faithful", "--out", "."], "cannot write .: it is a folder"),
+        (["fit", "mixture", "faithful", "--out", "/proc/f.nc"], "cannot write /proc/f.nc"),
+        (["report", "absent.nc"], "absent.nc"),
+        (
+            ["compare", "faithful", "--methods", "magic"],
+            "no model has the method 'magic'; there are: vb, gibbs",
+        ),
+        (["compare", "faithful", "--models", "resnet"], "no model is called 'resnet'"),
+        (["dance"], "argument COMMAND: invalid choice: 'dance'|invalid choice"),
+        ([], "the following arguments are required"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_no_file(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ZOO_DATA", raising=False)
+    status = _status(arguments)
+    out, err = capsys.readouterr()
+    assert status == 2 and out == "" and not os.listdir(tmp_path)
+    (line,) = err.splitlines()
+    assert line.startswith("zoo") and ": error: " in line
+    assert re.search(message, line), line
+
+
+def _status(arguments):
+    try:
+        return main(arguments)
+    except SystemExit as stop:
+        return stop.code
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n3,nan\n5,6\n", "row 1, column 1 is nan"),
+        ("a,b\n1,2\n3,inf\n5,6\n", "row 1, column 1 is inf"),
+        ("a,b\n1,2\n3,2\n5,2\n", "column 1 of x is constant"),
+        ("a,b\n1,red\n3,blue\n", "column 'b' of x is not numeric"),
+        ("a,b\n", "bad.csv has no rows"),
+        ("a,b\n1,2\n", "at least 2 rows"),
+        ("a,b\n1,2\n3,4\n", "at least 3 rows"),
+        ("", "No columns to parse from file"),
+        ("a\n1,2,3\n1\n", ""),
+    ],
+)
+def test_bad_tables_get_one_clear_line(text, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.csv").write_text(text)
+    assert main(["fit", "mixture", "bad.csv"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and message in err and os.listdir(tmp_path) == ["bad.csv"]
+
+
+def test_traceback_shows_where_an_error_came_from():
+    with pytest.raises(ValueError, match="no model is called"):
+        main(["--traceback", "show", "nothing"])
+
+
+# choosing data and settings
+
+
+def test_columns_are_chosen_by_name_run_and_array(tmp_path):
+    table = pd.DataFrame(np.arange(20.0).reshape(4, 5), columns=list("abcde"))
+    path = tmp_path / "t.csv"
+    table.to_csv(path, index=False)
+    name, (x,) = select(str(path))
+    assert name == "t" and x.equals(table)
+    assert list(select(str(path), x="b:d")[1][0].columns) == ["b", "c", "d"]
+    assert list(select(str(path), x="e, a")[1][0].columns) == ["e", "a"]
+    x, y = select(str(path), y="c")[1]
+    assert list(x.columns) == ["a", "b", "d", "e"] and list(y.columns) == ["c"]
+    first, second = select(str(path), views=["a,b", "e"])[1]
+    assert list(first.columns) == ["a", "b"] and list(second.columns) == ["e"]
+    with pytest.raises(ValueError, match="--views goes without --x and --y"):
+        select(str(path), x="a", views=["b"])
+
+
+def test_arrays_of_archives_are_tables(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez(path, x=np.ones((3, 2)), y=np.zeros((3, 1)), cube=np.ones((2, 2, 2)))
+    (x,) = select(str(path))[1]
+    assert isinstance(x, np.ndarray) and x.shape == (3, 2)
+    assert [a.shape for a in select(str(path), y="y")[1]] == [(3, 2), (3, 1)]
+    np.savez(path, u=np.ones((3, 2)), v=np.zeros((3, 1)))
+    with pytest.raises(ValueError, match="choose what to fit with --x; the file has: u, v"):
+        select(str(path))
+
+
+def test_netcdf_variables_are_tables(tmp_path):
+    import xarray as xr
+
+    path = tmp_path / "t.nc"
+    x = xr.DataArray(np.arange(6.0).reshape(3, 2), dims=("row", "column"), coords={"column": ["u", "v"]})
+    xr.Dataset({"x": x}).to_netcdf(path, engine="h5netcdf")
+    (table,) = select(str(path))[1]
+    assert list(table.columns) == ["u", "v"] and np.array_equal(table, x)
+
+
+def test_settings_are_literals_words_or_calls_from_a_table():
+    import numpyro.distributions as dist
+
+    texts = [
+        "a=20",
+        "b=1e-3",
+        "c=(1, 2)",
+        "d=stick_breaking",
+        "e=true",
+        "f=None",
+        "g=Gamma(2, 1)",
+        "h=-x",
+        "i='20'",
+    ]
+    settings = resolve(parse_settings(texts, "abcdefghi", "the model"), ())
+    prior = settings.pop("g")
+    assert settings == {
+        "a": 20,
+        "b": 1e-3,
+        "c": (1, 2),
+        "d": "stick_breaking",
+        "e": True,
+        "f": None,
+        "h": "-x",
+        "i": "20",
+    }
+    assert isinstance(prior, dist.Gamma) and (prior.concentration, prior.rate) == (2, 1)
+
+
+def test_a_component_prior_follows_the_data(faithful):
+    settings = parse_settings(
+        ["components=GaussianWishart(mean_precision=0.1)"], ("components",), "the model"
+    )
+    components = resolve(settings, (faithful,))["components"]
+    assert components.mean_precision == 0.1
+    np.testing.assert_allclose(components.loc, faithful.mean())
+
+
+# fit, report, compare
+
+
+def test_fit_prints_its_table_and_writes_its_file(fitted):
+    folder, process = fitted
+    assert process.returncode == 0, process.stderr
+    out = process.stdout
+    assert os.listdir(folder) == ["mixture-faithful.nc"]
+    assert "data       faithful: 272 rows, 2 columns (eruptions, waiting)" in out
+    assert "method     vb, seed 1, num_components=4" in out and "converged  yes" in out
+    assert "num_occupied" in out and "R-hat" in out and "saved to mixture-faithful.nc" in out
+    assert process.stderr == ""
+
+
+def test_the_file_is_a_fit_that_predicts(fitted, faithful):
+    import inference
+
+    tree = inference.load(fitted[0] / "mixture-faithful.nc")
+    assert tree.attrs["model"] == "mixture" and tree.attrs["seed"] == 1
+    assert json.loads(tree.attrs["model_fields"])["num_components"] == 4
+    assert list(tree["observed_data"]["feature"].values) == ["eruptions", "waiting"]
+    assert np.isfinite(inference.log_density(tree, faithful.head())).all()
+
+
+def test_the_command_line_and_the_library_give_the_same_fit(fitted, faithful):
+    import inference
+    import zoo
+
+    model = zoo.Mixture.from_data(faithful, num_components=4)
+    tree = inference.fit(model, faithful, seed=1, num_samples=200)
+    saved = inference.load(fitted[0] / "mixture-faithful.nc")
+    assert saved["posterior"].to_dataset().equals(tree["posterior"].to_dataset())
+
+
+def test_warnings_of_a_fit_are_lines_of_the_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert (
+        main(
+            [
+                "fit",
+                "mixture",
+                "faithful",
+                "--set",
+                "num_components=4",
+                "--max-iterations",
+                "2",
+                "--num-samples",
+                "50",
+            ]
+        )
+        == 0
+    )
+    out, err = capsys.readouterr()
+    assert "converged  NO" in out and "\nwarning    " in out and "Warning" not in out + err
+
+
+def test_a_sampler_s_table_has_ess_and_psrf(tmp_path, capsys):
+    out = tmp_path / "g.nc"
+    arguments = ["--method", "gibbs", "--num-warmup", "20", "--num-samples", "40", "--num-chains", "2"]
+    assert main(["fit", "dma", "faithful", "--set", "num_components=3", *arguments, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "ess_bulk" in printed and "r_hat" in printed and out.exists()
+
+
+def test_ctrl_c_saves_what_there_is(tmp_path):
+    """A long run is interrupted once it has written its checkpoint, that is, when it is under way."""
+    command = "fit mixture faithful --method gibbs --set num_components=5 --num-chains 2 --num-warmup 10"
+    command += " --num-samples 20000 --thinning 1000 --checkpoint run.ckpt --out f.nc"
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "zoo", *command.split()],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "run.ckpt").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(2)  # the checkpoint is written at the end of warm-up; let there be draws
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "interrupted; what there is was saved to f.nc" in out and (tmp_path / "f.nc").stat().st_size > 0
+
+
+@pytest.mark.parametrize("ending", ["html", "txt"])
+def test_report_writes_the_page(fitted, ending, tmp_path, capsys):
+    out = tmp_path / f"report.{ending}"
+    assert main(["report", str(fitted[0] / "mixture-faithful.nc"), "--out", str(out)]) == 0
+    text = out.read_text(encoding="utf-8")
+    assert "mixture" in text.lower() and "num_occupied" in text
+    assert f"saved to {out}" in capsys.readouterr().out
+
+
+def test_compare_scores_held_out_rows(capsys):
+    small = ["--num-samples", "50", "--num-warmup", "50", "--num-chains", "2", "--num-restarts", "2"]
+    assert main(["compare", "faithful", "--methods", "vb", "gibbs", *small]) == 0
+    out = capsys.readouterr().out
+    assert "faithful: fitted to 218 rows, scored on 54; seed 0" in out
+    rows = [line.split() for line in out.splitlines() if line.startswith("mixture")]
+    assert [row[1] for row in rows] == ["vb", "gibbs"]
+    # one Gaussian for all rows scores -4.75, the published fits about -4.2
+    assert all(-4.6 < float(row[2]) < -3.4 for row in rows)
+    assert rows[0][5] == "-" and float(rows[1][5]) > 0.9

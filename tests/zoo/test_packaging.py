@@ -1,0 +1,146 @@
+"""What is declared is what is used, and the house keeps its rules about who may import whom."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import zoo
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+DISTRIBUTIONS = {
+    "sklearn": "scikit-learn",
+    "arviz_base": "arviz",
+    "arviz_stats": "arviz",
+    "arviz_plots": "arviz",
+}
+OURS = {"zoo", "inference"}
+
+
+def declared(requirements):
+    """Names of distributions in a list of requirements."""
+    return {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in requirements}
+
+
+def sources(*folders):
+    """Path and syntax tree of every Python file of the folders."""
+    return [
+        (path, ast.parse(path.read_text()))
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+
+
+def imports(tree):
+    """Top-level names of the modules that a file imports, anywhere in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module.split(".")[0]
+
+
+def third_party(*folders):
+    """Distributions that the files import."""
+    found = (
+        {name for _, tree in sources(*folders) for name in imports(tree)}
+        - OURS
+        - set(sys.stdlib_module_names)
+    )
+    return {DISTRIBUTIONS.get(name, name) for name in found}
+
+
+def test_every_import_is_declared():
+    assert third_party("zoo", "inference") <= declared(PROJECT["dependencies"])
+
+
+def named(*folders):
+    """Packages that a string names: engine="h5netcdf", importlib.import_module("sklearn.datasets")."""
+    found = {
+        node.value.split(".")[0]
+        for _, tree in sources(*folders)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return {DISTRIBUTIONS.get(name, name) for name in found}
+
+
+def test_nothing_is_declared_that_is_not_used():
+    folders = ("zoo", "inference")
+    assert declared(PROJECT["dependencies"]) <= third_party(*folders) | named(*folders)
+
+
+def test_extras_install_what_tests_and_notebooks_import_and_no_more():
+    extras = set().union(*map(declared, PROJECT["optional-dependencies"].values()))
+    folders = ("zoo", "inference", "tests", "notebooks")
+    local = {path.stem for path, _ in sources("tests")} | {"tests"}
+    assert third_party("tests", "notebooks") - local <= extras | declared(PROJECT["dependencies"])
+    tools = {
+        "ruff",
+        "graphviz",
+        "ipykernel",
+        "jupytext",
+        "nbclient",
+    }  # commands, and what NumPyro and Jupyter import
+    assert extras <= third_party(*folders) | named(*folders) | tools
+
+
+def test_the_distribution_is_called_neither_zoo_nor_inference():
+    assert PROJECT["name"] not in OURS
+    assert PROJECT["requires-python"] == ">=3.12" and PROJECT["scripts"] == {"zoo": "zoo.cli:main"}
+
+
+def test_one_version():
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE).group(
+        1
+    )
+    assert PROJECT["version"] == zoo.__version__ == newest
+
+
+def test_zoo_imports_inference_only_in_three_functions_of_the_command_line():
+    allowed = {"fit", "report", "compare"}
+    for path, tree in sources("zoo"):
+        places = [
+            node for node in tree.body if not isinstance(node, ast.FunctionDef) or node.name not in allowed
+        ]
+        if path.name != "cli.py":
+            places = [tree]
+        assert not [path.name for place in places if "inference" in set(imports(place))]
+
+
+@pytest.mark.parametrize("package", ["zoo", "inference"])
+def test_no_module_bears_the_name_of_a_public_function(package):
+    """A lazily exported function would be replaced by its module at the first import of that."""
+    module = importlib.import_module(package)
+    modules = {info.name for info in pkgutil.iter_modules(module.__path__)}
+    public = {name for name in module.__all__ if not isinstance(getattr(module, name), type(sys))}
+    assert public and not public & modules
+
+
+@pytest.mark.parametrize("folder", ["zoo", "inference"])
+def test_every_module_says_what_is_public(folder):
+    for path, tree in sources(folder):
+        names = {
+            t.id
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for t in node.targets
+            if isinstance(t, ast.Name)
+        }
+        offers_nothing = path.name == "__main__.py" or len(tree.body) == 1
+        assert "__all__" in names or offers_nothing, path.relative_to(ROOT)
+        assert ast.get_docstring(tree), path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize("name", ["fit", "test"])
+def test_readme_commands_are_one_line_that_makes_its_own_environment(name):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(rf"<!-- command: {name} -->\n```bash\n(.*?)```", text, re.DOTALL)
+    assert block.count("\n") == 1 and block.startswith("python3.12 -m venv --clear ")
+    assert block.strip().endswith({"fit": "zoo fit mixture faithful", "test": "-m pytest"}[name])

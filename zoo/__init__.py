@@ -1,0 +1,88 @@
+"""What is assumed: probabilistic models as NumPyro programs, and the data sets that go with them.
+
+This file is the registry. It holds plain literals only and imports nothing, so that ``zoo list`` answers at
+once; a public name is imported when it is first asked for.
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+#: Lower-case name of each model to where its class lives, its full name and the papers it is taken from.
+MODELS: dict[str, dict[str, str]] = {
+    "mixture": {
+        "module": "zoo.mixture",
+        "class": "Mixture",
+        "title": "Finite and Dirichlet-process mixture of Gaussians",
+        "paper": "Yu (2006), chapters 2 and 3; Blei and Jordan (2006)",
+    },
+}
+
+#: What the papers call a model to its name here. Models that later versions bring stand here too, so that
+#: asking for one says what it is.
+ALIASES: dict[str, str] = {
+    "dpmixture": "mixture",
+    "dpgmm": "mixture",
+    "gmm": "mixture",
+    "dma": "mixture",  # Dirichlet-multinomial allocation, Yu (2006) 3.2
+    "tdp": "mixture",  # truncated Dirichlet process, Yu (2006) 3.3
+    "vbdma": "mixture",
+    "vbtdp": "mixture",
+    "bppca": "ppca",
+    "factor_analysis": "ppca",
+    "kernel_pca": "kernelpca",
+    "pkpca": "kernelpca",
+    "s2ppca": "sppca",
+    "morp": "sppca",
+    "bepca": "epca",
+    "exponential_family_pca": "epca",
+    "sepca": "paired",  # supervised EPCA; the DEPCAM paper's SePCA, sparse EPCA, is sparse_epca here
+    "epls": "paired",
+    "ecca": "paired",
+    "secca": "paired",
+    "gibecca": "paired",
+    "sparse_epca": "depcam",
+    "sepca_mm": "depcam",
+    "plsa": "plsi",
+}
+
+_PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {
+    "Model": "zoo.model",
+    "GaussianWishart": "zoo.conjugate",
+}
+_SUBMODULES = ("conjugate", "datasets", "dirichlet_process")
+
+__all__ = ["ALIASES", "MODELS", "canonical_name", *sorted(_PUBLIC)]
+
+
+def canonical_name(name: str) -> str:
+    """The key of `MODELS` that a name or an alias of a paper means; case and hyphens do not matter.
+
+    Raises:
+        ValueError: no such model, or one that this version does not have.
+    """
+    plain = name.strip().lower().replace("-", "_")
+    if plain in MODELS:
+        return plain
+    here = ", ".join(MODELS)
+    target = ALIASES.get(plain)
+    if target is None and plain in ALIASES.values():
+        raise ValueError(f"{name} is not in this version; the zoo has: {here}")
+    if target is None:
+        raise ValueError(f"no model is called {name!r}; the zoo has: {here}")
+    if target not in MODELS:
+        raise ValueError(f"{name} is an alias of {target}, which is not in this version; the zoo has: {here}")
+    return target
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (a class or a module)
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    if name in _SUBMODULES:
+        return importlib.import_module(f"zoo.{name}")
+    raise AttributeError(f"module 'zoo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC, *_SUBMODULES})

@@ -1,0 +1,116 @@
+"""The words of the command line: commands, arguments, options, and what ``--help`` says of them."""
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+__all__ = ["COMPARE_OPTIONS", "FIT_OPTIONS", "parse"]
+
+FIT_OPTIONS = {  # option of inference.fit -> its type and what it means
+    "seed": (int, "seed of all randomness, an int in [0, 2**32) (default 0)"),
+    "num_chains": (int, "chains of a sampler (default 4)"),
+    "num_warmup": (int, "warm-up sweeps of a sampler (default 1000)"),
+    "num_samples": (int, "draws kept: per chain of a sampler, from q for VB and SVI (default 1000)"),
+    "thinning": (int, "sweeps per draw kept (default 1)"),
+    "chain_method": (str, "vectorized, parallel or sequential (default vectorized)"),
+    "max_iterations": (int, "at most so many steps of an ascent (default 1000)"),
+    "tolerance": (float, "stop when the objective gains less, in nats per row (default 1e-6)"),
+    "num_restarts": (int, "starts of an ascent, of which the best is kept (default 1)"),
+    "init": (str, "how to start: a strategy of the method, such as random or kmeans"),
+    "batch_size": (int, "rows per step of a stochastic method"),
+    "dtype": (str, "float64 or float32 (default float64)"),
+    "checkpoint": (str, "file to save the run to, and to resume it from"),
+}
+COMPARE_OPTIONS = {"num_chains": 4, "num_warmup": 500, "num_samples": 500, "num_restarts": 5}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message without the usage and exit with status 2."""
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}; see {self.prog} --help\n")
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of a command; ``command`` is its name.
+
+    Raises:
+        SystemExit: status 2 and one line on stderr for a wrong argument, status 0 after ``--help``.
+    """
+    parser = _Parser(prog="zoo", description="Probabilistic models as NumPyro programs, and how to fit them.")
+    parser.add_argument("--traceback", action="store_true", help="show the whole traceback of an error")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+
+    command = commands.add_parser("list", help="the models, their methods and papers, and the data sets")
+    command.set_defaults(command="list")
+
+    command = commands.add_parser("show", help="what a model assumes: symbols, shapes, symmetries, program")
+    command.add_argument("model", metavar="MODEL")
+    command.set_defaults(command="show")
+
+    command = commands.add_parser("fit", help="fit a model to a data set and save the fit")
+    command.add_argument("model", metavar="MODEL")
+    _add_data(command)
+    command.add_argument("--method", default="auto", help="one of the model's methods (default: its first)")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="a field of the model, such as num_components=20",
+    )
+    command.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the method"
+    )
+    command.add_argument(
+        "--keep", action="append", default=[], metavar="NAME", help="keep this variable however large it is"
+    )
+    for option, (kind, meaning) in FIT_OPTIONS.items():
+        command.add_argument(f"--{option.replace('_', '-')}", type=kind, help=meaning)
+    command.add_argument("--out", metavar="FILE", help="where to write the fit (default: MODEL-DATASET.nc)")
+    command.set_defaults(command="fit")
+
+    command = commands.add_parser("report", help="write a report of a saved fit")
+    command.add_argument("fit", metavar="FIT", help="a file that zoo fit wrote")
+    command.add_argument(
+        "--out", metavar="FILE", help="an .html, .txt or .md file (default: the fit's name with .html)"
+    )
+    command.set_defaults(command="report")
+
+    command = commands.add_parser(
+        "compare", help="fit every model by every method that accepts the data, and score held-out rows"
+    )
+    _add_data(command)
+    command.add_argument("--models", nargs="+", metavar="MODEL", help="only these models")
+    command.add_argument("--methods", nargs="+", metavar="METHOD", help="only these methods")
+    command.add_argument("--seed", type=int, default=0, help="seed of the split and of the fits (default 0)")
+    for option, default in COMPARE_OPTIONS.items():
+        command.add_argument(
+            f"--{option.replace('_', '-')}",
+            type=int,
+            default=default,
+            help=f"as in zoo fit (default {default})",
+        )
+    command.set_defaults(command="compare")
+    return parser.parse_args(arguments)
+
+
+def _add_data(command: argparse.ArgumentParser) -> None:
+    """The arguments that say what to fit."""
+    command.add_argument(
+        "dataset", metavar="DATASET", help="a name in zoo list, or a .csv, .npz, .nc or .parquet file"
+    )
+    command.add_argument(
+        "--x", metavar="COLUMNS", help="input columns: names with commas between, FIRST:LAST for a run"
+    )
+    command.add_argument("--y", metavar="COLUMNS", help="output columns, written alike")
+    command.add_argument("--views", nargs="+", metavar="COLUMNS", help="columns of each view, written alike")
+    command.add_argument(
+        "--no-progress",
+        dest="progress",
+        action="store_const",
+        const=False,
+        default=None,
+        help="no progress bar",
+    )

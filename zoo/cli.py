@@ -1,0 +1,315 @@
+"""The command line: ``zoo list``, ``zoo show``, ``zoo fit``, ``zoo report``, ``zoo compare``.
+
+``list``, ``show`` and ``--help`` read source files and import neither JAX nor NumPy. Every error is one line
+on stderr with exit status 2, and what can be checked is checked before the first import: names, settings,
+whether the output can be written.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import textwrap
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from zoo import MODELS, canonical_name
+from zoo.arguments import COMPARE_OPTIONS, FIT_OPTIONS, parse
+from zoo.datasets import catalogue
+from zoo.model_card import ModelCard, read_card
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 0, 2 for an error of the caller, 130 after Ctrl-C."""
+    options = parse(arguments)
+    try:
+        return _COMMANDS[options.command](options)
+    except BrokenPipeError:  # the reader of our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("zoo: interrupted before there was anything to keep", file=sys.stderr)
+        return _INTERRUPTED
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        OSError,
+        ImportError,
+        ArithmeticError,
+        RuntimeError,
+        MemoryError,
+    ) as error:
+        if options.traceback:
+            raise
+        print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
+        return 2
+
+
+def list_models(options: argparse.Namespace) -> int:
+    """Print the models with their methods and papers, and the data sets."""
+    cards = [read_card(name) for name in MODELS]
+    print("Models")
+    for card in cards:
+        print(f"  {card.name:<12} {card.title}")
+        print(f"  {'':<12} methods: {', '.join(card.methods)}")
+        print(f"  {'':<12} paper:   {card.paper}")
+        print(f"  {'':<12} aliases: {', '.join(card.aliases)}")
+    print("\nData sets")
+    for name, entry in catalogue().items():
+        shapes = ", ".join(
+            f"{key} {' x '.join(map(str, spec['shape']))}" for key, spec in entry["arrays"].items()
+        )
+        held = {"user": " (yours, in ZOO_DATA)", "package": f" (comes with {entry.get('package')})"}.get(
+            entry["kind"], ""
+        )
+        print(f"  {name:<16} {shapes}{held}")
+    print("\nNext: zoo show MODEL, zoo fit MODEL DATASET")
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print what a model assumes: docstring, fields, shapes, symmetries, methods, program."""
+    card = read_card(options.model)
+    print(f"{card.name}: {card.title}\n{card.paper}\n\n{card.module_docstring}\n\nFields\n")
+    print(textwrap.indent("\n".join(f"{name}: {declared}" for name, declared in card.fields.items()), "    "))
+    print(f"\n{textwrap.indent(card.class_docstring, '    ')}\n\nShapes\n")
+    for name, dims in card.dims.items():
+        print(f"    {name:<18} ({', '.join(dims)})")
+    print(f"\nSymmetries  {', '.join(card.symmetries) or 'none'}")
+    print(f"Methods     {', '.join(card.methods)} (auto = {card.methods[0]})")
+    print(f"Aliases     {', '.join(card.aliases)}\n\nProgram\n\n{textwrap.indent(card.program, '    ')}")
+    return 0
+
+
+def fit(options: argparse.Namespace) -> int:
+    """Fit a model to a data set, print what came of it, and write the fit."""
+    from zoo.selection import select
+    from zoo.settings import parse_settings, resolve
+
+    card = read_card(options.model)
+    _check_method(card, options.method)
+    settings = parse_settings(options.set, tuple(card.fields), f"the model {card.name}")
+    out = Path(options.out or f"{card.name}-{Path(options.dataset).stem}.nc")
+    for path in (out, options.checkpoint):
+        if path is not None:
+            _check_writable(Path(path))
+    name, data = select(options.dataset, options.x, options.y, options.views)
+    method_options = dict(_split(text) for text in options.option)
+    keywords = {key: getattr(options, key) for key in FIT_OPTIONS if getattr(options, key) is not None}
+
+    import inference
+    from inference.diagnostics import summary_text
+
+    with _collected_warnings() as notes:
+        model = _model_class(card).from_data(*data, **resolve(settings, data))
+        tree = inference.fit(
+            model,
+            *data,
+            method=options.method,
+            keep=tuple(options.keep),
+            progress=options.progress,
+            **keywords,
+            **method_options,
+        )
+        inference.save(tree, out)
+        table = summary_text(tree)
+    attributes = tree.attrs
+    print(f"model      {card.name}: {card.title}")
+    print(f"data       {name}: {'; '.join(map(_shape, data))}")
+    chosen = " ".join(map(str.strip, options.set))
+    print(f"method     {attributes['method']}, seed {attributes['seed']}" + (f", {chosen}" if chosen else ""))
+    verdict = f"{'yes' if attributes['converged'] else 'NO'} ({attributes['stop_reason']})"
+    spent = f"{attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s"
+    print(f"converged  {verdict}, {spent}{_reached(tree)}")
+    _print_warnings(notes)
+    print(f"\n{table}\n")
+    interrupted = _was_interrupted(tree)
+    saved = "interrupted; what there is was saved" if interrupted else "saved"
+    print(f"{saved} to {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    return _INTERRUPTED if interrupted else 0
+
+
+def report(options: argparse.Namespace) -> int:
+    """Write the report of a fit."""
+    out = Path(options.out or Path(options.fit).with_suffix(".html"))
+    _check_writable(out)
+
+    from inference import load
+    from inference.report import report as write_report
+
+    with _collected_warnings() as notes:
+        write_report(load(options.fit), out)
+    _print_warnings(notes)
+    print(f"saved to {out}")
+    return 0
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Fit every model by every method that accepts the data, and score rows that were held out."""
+    from zoo.selection import select
+
+    wanted = [canonical_name(name) for name in options.models] if options.models else list(MODELS)
+    cards = [read_card(name) for name in wanted]
+    methods = list(dict.fromkeys(method for card in cards for method in card.methods))
+    for method in options.methods or ():
+        if method not in methods:
+            raise ValueError(f"no model has the method {method!r}; there are: {', '.join(methods)}")
+    name, data = select(options.dataset, options.x, options.y, options.views)
+
+    import numpy as np
+
+    from inference import fit as run
+    from inference import log_density
+    from inference.diagnostics import summary
+
+    order = np.random.default_rng(options.seed).permutation(data[0].shape[0])
+    num_held_out = max(1, len(order) // 5)
+    train, test = _rows(data, np.sort(order[num_held_out:])), _rows(data, np.sort(order[:num_held_out]))
+    print(
+        f"{name}: fitted to {len(order) - num_held_out} rows, scored on {num_held_out}; seed {options.seed}\n"
+    )
+    keywords = {key: getattr(options, key) for key in COMPARE_OPTIONS}
+    heading = ("model", "method", "nats/row", "seconds", "converged", "max PSRF", "MiB more")
+    layout = "{:<12} {:<16} {:>10} {:>8} {:>9} {:>8} {:>8}"
+    print(layout.format(*heading))
+    refused = []
+    for card in cards:
+        try:
+            model = _model_class(card).from_data(*train)
+        except (ValueError, TypeError) as error:
+            refused.append(f"{card.name}: {_one_line(error)}")
+            continue
+        for method in (m for m in card.methods if not options.methods or m in options.methods):
+            before, start = _peak_memory(), time.perf_counter()
+            try:
+                with _collected_warnings():
+                    tree = run(
+                        model, *train, method=method, seed=options.seed, progress=options.progress, **keywords
+                    )
+                    seconds = time.perf_counter() - start
+                    score = float(log_density(tree, *test).mean())
+                    table = summary(tree)
+            except (ValueError, TypeError) as error:
+                refused.append(f"{card.name} by {method}: {_one_line(error)}")
+                continue
+            psrf = f"{np.nanmax(_numbers(table['r_hat'])):.3f}" if "r_hat" in table else "-"
+            converged = "yes" if tree.attrs["converged"] else "NO"
+            more = f"{_peak_memory() - before:.0f}"
+            print(
+                layout.format(card.name, method, f"{score:.4f}", f"{seconds:.1f}", converged, psrf, more),
+                flush=True,
+            )
+            if _was_interrupted(tree):
+                print("interrupted: the last fit above stopped early, and no other was made")
+                return _INTERRUPTED
+    print("\nnats/row: mean log density of the rows held out, higher is better")
+    print("seconds: of the fit, with compilation; MiB more: rise of this process's peak memory")
+    for line in refused:
+        print(f"not fitted: {line}")
+    return 0
+
+
+def _model_class(card: ModelCard) -> Any:  # noqa: ANN401  (a class)
+    import zoo
+
+    return getattr(zoo, MODELS[card.name]["class"])
+
+
+def _check_method(card: ModelCard, method: str) -> None:
+    if method != "auto" and method not in card.methods:
+        raise ValueError(f"{card.name} has no method {method!r}; it has: {', '.join(card.methods)}")
+
+
+def _check_writable(path: Path) -> None:
+    """Raise OSError unless a file can be made where the result is to go: before the run, not after it."""
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write {path}: it is a folder")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _split(text: str) -> tuple[str, Any]:
+    """An option of a method; the front door knows which there are."""
+    from zoo.settings import parse_settings
+
+    key = text.partition("=")[0].strip()
+    return key, parse_settings([text], (key,), "the method")[key]
+
+
+@contextmanager
+def _collected_warnings() -> Iterator[list[str]]:
+    """Messages of the warnings that are for the user, each once, instead of Python's own lines."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        for category in (UserWarning, RuntimeWarning):
+            warnings.simplefilter("always", category)
+        yield messages
+    messages += dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
+
+
+def _one_line(error: BaseException) -> str:
+    message = (
+        error.args[0] if isinstance(error, KeyError) and error.args else str(error) or type(error).__name__
+    )
+    return " ".join(str(message).split())
+
+
+def _shape(table: Any) -> str:  # noqa: ANN401  (dense or sparse)
+    rows, columns = table.shape
+    names = list(map(str, getattr(table, "columns", ())))
+    listed = f" ({', '.join(names)})" if 0 < len(names) <= 8 else ""
+    return f"{rows} rows, {columns} columns{listed}"
+
+
+def _reached(tree: Any) -> str:  # noqa: ANN401  (a DataTree, whose module is not imported here)
+    """Where an ascent ended; the log joint of a sampler is in its table."""
+    objective = tree["trace"]["objective"]
+    if "chain" in objective.dims:
+        return ""
+    if "restart" in objective.dims:
+        objective = objective.isel(restart=tree.attrs["best_restart"])
+    return f", objective {float(objective.dropna('iteration')[-1]):.3f} nats"
+
+
+def _was_interrupted(tree: Any) -> bool:  # noqa: ANN401  (a DataTree, whose module is not imported here)
+    return tree.attrs["stop_reason"].startswith("interrupted")
+
+
+def _numbers(column: Any) -> list[float]:  # noqa: ANN401  (a pandas Series)
+    """The entries that are numbers; the table says "constant" where a quantity never changed."""
+    return [float(cell) for cell in column if not isinstance(cell, str)] or [float("nan")]
+
+
+def _print_warnings(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(textwrap.fill(note, 110, initial_indent="warning    ", subsequent_indent=" " * 11))
+
+
+def _rows(data: Sequence[Any], index: Any) -> tuple[Any, ...]:  # noqa: ANN401  (an integer array)
+    return tuple(table.iloc[index] if hasattr(table, "iloc") else table[index] for table in data)
+
+
+def _peak_memory() -> float:
+    """The most memory this process has held so far, in MiB."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+_COMMANDS = {"list": list_models, "show": show, "fit": fit, "report": report, "compare": compare}

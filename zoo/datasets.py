@@ -1,0 +1,237 @@
+"""Data sets: shipped files, seeded generators, sets of other packages, and sets that the user holds.
+
+``catalogue()`` says what there is, ``load(name)`` gives the arrays. Nothing is ever downloaded. Shipped files
+lie beside this file in an installed wheel (``zoo/data``) and one level up in a clone; sets that may not be
+passed on are read from the folder that the environment variable ``ZOO_DATA`` names, and recognised by their
+SHA-256.
+"""
+
+import hashlib
+import importlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the catalogue answers without NumPy
+    import numpy as np
+    import pandas as pd
+
+__all__ = ["Dataset", "catalogue", "load"]
+
+
+class Dataset(Mapping):
+    """Arrays by name, with where they are from.
+
+    ``dataset["x"]`` is a float64 NumPy array, rows first; class numbers (``labels``) and ``split`` are
+    integer arrays of one axis; word counts (``counts``) are a SciPy sparse matrix in compressed rows.
+
+    Attributes:
+        name: name in the catalogue.
+        description: what the rows and columns are, with units.
+        citation: whom to cite.
+        terms: what may be done with the data.
+        columns: name of an array to the names of its columns, where they are known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arrays: Mapping[str, Any],
+        entry: Mapping[str, Any],
+        columns: Mapping[str, tuple[str, ...]],
+    ) -> None:
+        self.name = name
+        self.description: str = entry["description"]
+        self.citation: str = entry["citation"]
+        self.terms: str = entry["terms"]
+        self.columns = dict(columns)
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, key: str) -> "np.ndarray":
+        if key not in self._arrays:
+            raise KeyError(f"{self.name} has no array {key!r}; it has: {', '.join(self._arrays)}")
+        return self._arrays[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{key} {array.shape}" for key, array in self._arrays.items())
+        return f"Dataset({self.name!r}: {shapes})"
+
+    def frame(self, key: str = "x") -> "pd.DataFrame":
+        """One array as a DataFrame with its column names, so that a fit names its features."""
+        import pandas as pd
+
+        return pd.DataFrame(self[key], columns=list(self.columns[key]) if key in self.columns else None)
+
+
+def catalogue() -> dict[str, dict[str, Any]]:
+    """Every data set by name: kind, description, citation, terms, arrays with their shapes.
+
+    Kinds: ``shipped`` (a file of this package), ``generated`` (from a seed), ``package`` (comes with another
+    package), ``user`` (a file that the user holds in the folder that ``ZOO_DATA`` names).
+    """
+    return json.loads((_shipped_folder() / "catalogue.json").read_text(encoding="utf-8"))
+
+
+def load(name: str, **options: Any) -> Dataset:  # noqa: ANN401  (each kind has its own)
+    """A data set by its name in the catalogue.
+
+    Args:
+        name: see `catalogue`.
+        **options: generated sets take ``seed``, an int (default 0); sets that the user holds take ``verify``,
+            whether the file must have the SHA-256 of the catalogue (default True).
+
+    Raises:
+        ValueError: no such data set, or a file that is not the one described.
+        FileNotFoundError: a set that the user must provide; the message says how.
+        ModuleNotFoundError: a set of a package that is not installed.
+        TypeError: an option that the set does not take.
+
+    Example:
+        >>> load("faithful")["x"].shape
+        (272, 2)
+    """
+    entries = catalogue()
+    if name not in entries:
+        raise ValueError(f"no data set is called {name!r}; the catalogue has: {', '.join(entries)}")
+    entry = entries[name]
+    taken = {"generated": {"seed"}, "user": {"verify"}}.get(entry["kind"], set())
+    if options.keys() - taken:
+        unknown = ", ".join(sorted(options.keys() - taken))
+        raise TypeError(f"the data set {name} takes {', '.join(taken) or 'no options'}; got {unknown}")
+    if entry["kind"] == "generated":
+        arrays = _GENERATORS[name](**options)
+    elif entry["kind"] == "package":
+        arrays = _PACKAGED[name](name, entry)
+    else:
+        path = (
+            _shipped_folder() / entry["file"]
+            if entry["kind"] == "shipped"
+            else _held_file(name, entry, **options)
+        )
+        arrays = _read(path, entry["arrays"])
+    columns = {key: tuple(spec["columns"]) for key, spec in entry["arrays"].items() if "columns" in spec}
+    for key, spec in entry["arrays"].items():
+        if "columns_key" in spec:
+            columns[key] = tuple(map(str, arrays.pop(f"{key} columns")))
+        if list(arrays[key].shape) != spec["shape"]:
+            raise ValueError(f"{name}: {key} must have shape {tuple(spec['shape'])}; got {arrays[key].shape}")
+    return Dataset(name, arrays, entry, columns)
+
+
+def _shipped_folder() -> Path:
+    """``zoo/data`` of a wheel, else ``data`` of the clone that this file stands in."""
+    beside = Path(__file__).parent / "data"
+    return beside if beside.is_dir() else Path(__file__).parent.parent / "data"
+
+
+def _held_file(name: str, entry: Mapping[str, Any], verify: bool = True) -> Path:
+    """The user's file of a set that may not be shipped, checked by its SHA-256."""
+    folder = os.environ.get("ZOO_DATA")
+    path = Path(folder or "", entry["file"])
+    if not folder or not path.is_file():
+        where = f"the folder {folder} has no {entry['file']}" if folder else "ZOO_DATA is not set"
+        raise FileNotFoundError(
+            f"the data set {name} is not shipped ({entry['terms'].rstrip('.')}) and {where}: get it from its "
+            f"origin ({entry['origin']}), save it as {entry['file']} in the layout of data/README.md, and "
+            "let ZOO_DATA name its folder"
+        )
+    if verify:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != entry["sha256"]:
+            raise ValueError(
+                f"{path} is not the file that the catalogue describes: its SHA-256 should be "
+                f"{entry['sha256']} and is {found}; "
+                f"if it is your own in the same layout, use load({name!r}, verify=False)"
+            )
+    return path
+
+
+def _read(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The arrays of a file, as the catalogue's ``arrays`` entry describes them."""
+    if path.suffix == ".csv":
+        return {key: _from_table(path, spec) for key, spec in specs.items()}
+    import numpy as np
+
+    arrays = {}
+    with np.load(path, allow_pickle=False) as file:
+        for key, spec in specs.items():
+            arrays[key] = _from_archive(file, key, spec)
+            if "columns_key" in spec:
+                arrays[f"{key} columns"] = file[spec["columns_key"]]
+    return arrays
+
+
+def _from_table(path: Path, spec: Mapping[str, Any]) -> "np.ndarray":
+    import numpy as np
+    import pandas as pd
+
+    table = pd.read_csv(path)
+    if "columns" in spec:
+        return table[spec["columns"]].to_numpy(np.float64)
+    column = table[spec["key"]]
+    return (column.map(spec["values"]) if "values" in spec else column).to_numpy(np.int64)
+
+
+def _from_archive(file: Mapping[str, "np.ndarray"], key: str, spec: Mapping[str, Any]) -> Any:  # noqa: ANN401  (dense or sparse)
+    import numpy as np
+
+    if spec.get("sparse"):
+        from scipy.sparse import csr_matrix
+
+        parts = (
+            file["data"].astype(np.float64),
+            file["indices"].astype(np.int32),
+            file["indptr"].astype(np.int32),
+        )
+        return csr_matrix(parts, shape=tuple(file["shape"]))
+    array = file[spec["key"]]
+    if "bits" in spec:
+        array = np.unpackbits(array, axis=1)[:, : spec["bits"]]
+    if array.ndim == 1:
+        return array.astype(np.int64)
+    return array.reshape(len(array), -1).astype(np.float64)
+
+
+def _toy_gaussians(seed: int = 0) -> dict[str, "np.ndarray"]:
+    """Fifty points from each of the five Gaussians of Yu (2006), section 2.1.3."""
+    import numpy as np
+
+    means = [(3, 3), (3, 8), (5, 6), (7, 7), (8, 4)]
+    covariances = [
+        [[0.4, -0.3], [-0.3, 0.6]],
+        [[1.0, 0.0], [0.0, 0.2]],
+        [[0.4, -0.3], [-0.3, 0.8]],
+        [[0.7, 0.3], [0.3, 0.6]],
+        [[0.3, -0.2], [-0.2, 0.8]],
+    ]
+    rng = np.random.default_rng(seed)
+    rows = [
+        rng.multivariate_normal(m, c, size=50, method="cholesky")
+        for m, c in zip(means, covariances, strict=True)
+    ]
+    return {"x": np.concatenate(rows), "labels": np.repeat(np.arange(5), 50)}
+
+
+def _digits(name: str, entry: Mapping[str, Any]) -> dict[str, "np.ndarray"]:
+    import numpy as np
+
+    try:
+        bunch = importlib.import_module("sklearn.datasets").load_digits()
+    except ModuleNotFoundError:
+        package = entry["package"]
+        raise ModuleNotFoundError(
+            f"the data set {name} comes with {package}, which is not installed: pip install {package}"
+        ) from None
+    return {"x": bunch.data.astype(np.float64), "labels": bunch.target.astype(np.int64)}
+
+
+_GENERATORS = {"toy_gaussians": _toy_gaussians}
+_PACKAGED = {"digits": _digits}

@@ -1,0 +1,134 @@
+"""The tables that a command works on: a data set of the catalogue or a file, and columns of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.datasets import catalogue, load
+
+__all__ = ["select"]
+
+_ENDINGS = (".csv", ".npz", ".nc", ".parquet")
+
+
+def select(
+    source: str, x: str | None = None, y: str | None = None, views: Sequence[str] | None = None
+) -> tuple[str, tuple[Any, ...]]:
+    """The data that ``model(*data)`` takes, from a name in the catalogue or a path.
+
+    Args:
+        source: name of a data set, or path to a ``.csv``, ``.npz``, ``.nc`` or ``.parquet`` file.
+        x: columns of the inputs: names of arrays or columns with commas between, ``first:last`` for a run.
+        y: columns of the outputs, written alike.
+        views: columns of each view, written alike.
+
+    Returns:
+        A short name for the source, and a tuple of tables: DataFrames where columns have names, NumPy arrays
+        where they have none, a SciPy sparse matrix for counts.
+
+    Raises:
+        ValueError: no such data set, array or column, or a choice that is needed and was not made.
+        OSError: the file cannot be read.
+    """
+    if views and (x or y):
+        raise ValueError("--views goes without --x and --y")
+    name, tables = _open(source)
+    if views:
+        return name, tuple(_choose(tables, view) for view in views)
+    outputs = None if y is None else _choose(tables, y)
+    if x is not None:
+        inputs = _choose(tables, x)
+    elif len(tables) == 1 and outputs is not None and hasattr(outputs, "columns"):
+        (table,) = tables.values()
+        inputs = table.drop(columns=outputs.columns)
+    else:
+        inputs = _choose(tables, _default(tables))
+    return name, (inputs,) if outputs is None else (inputs, outputs)
+
+
+def _open(source: str) -> tuple[str, dict[str, Any]]:
+    """Short name, and tables by name; a file that is one table has it under the empty name."""
+    if source in (names := catalogue()):
+        dataset = load(source)
+        return source, {key: _as_table(key, dataset[key], dataset.columns.get(key)) for key in dataset}
+    path = Path(source)
+    if path.suffix not in _ENDINGS:
+        raise ValueError(
+            f"no data set is called {source!r}, and it is no path to a file ending in {', '.join(_ENDINGS)}; "
+            f"the catalogue has: {', '.join(names)}"
+        )
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {source}")
+    import pandas as pd
+
+    if path.suffix in (".csv", ".parquet"):
+        table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+        if not len(table):
+            raise ValueError(f"{source} has no rows")
+        return path.stem, {"": table}
+    if path.suffix == ".npz":
+        import numpy as np
+
+        with np.load(path, allow_pickle=False) as file:
+            return path.stem, {
+                key: _as_table(key, file[key]) for key in file.files if file[key].ndim in (1, 2)
+            }
+    import xarray as xr
+
+    dataset = xr.load_dataset(path, engine="h5netcdf")
+    tables = {str(k): v.to_pandas() for k, v in dataset.data_vars.items() if v.ndim in (1, 2)}
+    if not tables:
+        raise ValueError(f"{source} holds no tables; is it a fit? Its data are in its group observed_data")
+    return path.stem, {k: t.to_frame(k) if isinstance(t, pd.Series) else t for k, t in tables.items()}
+
+
+def _as_table(key: str, array: Any, columns: Sequence[str] | None = None) -> Any:  # noqa: ANN401  (dense or sparse)
+    """A dense array as a DataFrame, one axis as one column; sparse matrices as they are."""
+    import pandas as pd
+
+    if not hasattr(array, "ndim") or hasattr(array, "tocsr"):
+        return array
+    return pd.DataFrame(
+        array, columns=[key] if array.ndim == 1 else None if columns is None else list(columns)
+    )
+
+
+def _default(tables: dict[str, Any]) -> str:
+    """The table that is meant when nothing is said."""
+    for key in ("x", "counts"):
+        if key in tables:
+            return key
+    if len(tables) > 1:
+        raise ValueError(f"choose what to fit with --x; the file has: {', '.join(tables)}")
+    return next(iter(tables))
+
+
+def _choose(tables: dict[str, Any], terms: str) -> Any:  # noqa: ANN401  (dense or sparse)
+    """The columns that the terms name, side by side, in their order."""
+    import pandas as pd
+
+    pieces = [_find(tables, term.strip()) for term in terms.split(",")]
+    if len(pieces) > 1:
+        if len({len(piece) if hasattr(piece, "columns") else -1 for piece in pieces}) > 1:
+            raise ValueError(f"the arrays of {terms} differ in their number of rows, or one is sparse")
+        return pd.concat(pieces, axis=1)
+    (table,) = pieces
+    return table.to_numpy() if isinstance(getattr(table, "columns", None), pd.RangeIndex) else table
+
+
+def _find(tables: dict[str, Any], term: str) -> Any:  # noqa: ANN401  (dense or sparse)
+    """The table of that name, or the column, or the run of columns ``first:last``."""
+    if term in tables:
+        return tables[term]
+    first, _, last = term.partition(":")
+    for table in tables.values():
+        names = [str(column) for column in getattr(table, "columns", ())]
+        if term in names:
+            return table.iloc[:, [names.index(term)]]
+        if first in names and last in names:
+            return table.iloc[:, names.index(first) : names.index(last) + 1]
+    known = [key for key in tables if key] + [
+        str(c) for table in tables.values() for c in getattr(table, "columns", ())
+    ]
+    more = f" and {len(known) - 30} more" if len(known) > 30 else ""
+    raise ValueError(f"there is no column {term!r}; there are: {', '.join(known[:30])}{more}")
