@@ -46,12 +46,10 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
             f"it by held-out rows (heldout)"
         )
     if "log_likelihood" not in tree.children:
-        hint = (
-            " it was left out for its size: fit with keep=('log_likelihood',)"
-            if "left_out" in tree.attrs
-            else ""
+        raise ValueError(
+            "LOO needs the group 'log_likelihood', which this fit does not hold: inference.extend(tree, "
+            "'log_likelihood') makes it"
         )
-        raise ValueError(f"LOO needs the group 'log_likelihood';{hint or ' this fit has none'}")
     pointwise = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
     if not np.isfinite(pointwise.values).all():
         raise ValueError("the pointwise log likelihood has entries that are not finite")

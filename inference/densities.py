@@ -37,8 +37,14 @@ def deterministics(model: Any, values: Mapping[str, Array], *data: Any) -> dict[
 
 def latent_sites(model: Any, *data: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Names of the latent sites of the program, in its order."""
-    sites = trace(seed(model, jax.random.key(0))).get_trace(*data)
-    return tuple(name for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"])
+    names: list[str] = []
+
+    def note(key: Array) -> None:  # only shapes are computed
+        sites = trace(seed(model, key)).get_trace(*data).items()
+        names.extend(name for name, site in sites if site["type"] == "sample" and not site["is_observed"])
+
+    jax.eval_shape(note, jax.random.key(0))
+    return tuple(names)
 
 
 def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any]:  # noqa: ANN401

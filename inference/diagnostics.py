@@ -38,6 +38,7 @@ __all__ = [
     "psrf",
     "psrf_path",
     "summary",
+    "summary_cells",
     "summary_text",
 ]
 
@@ -116,13 +117,24 @@ def summary_text(tree: xr.DataTree, **options: object) -> str:
         Lines of at most about 110 characters.
     """
     table = summary(tree, **options)
-    shown = table.map(lambda cell: cell if isinstance(cell, str) else f"{cell:.4g}")
-    for column in ("ess_bulk", "ess_tail"):
-        if column in table:
-            shown[column] = table[column].map(lambda cell: cell if isinstance(cell, str) else f"{cell:.0f}")
-    if "r_hat" in table:
-        shown["r_hat"] = table["r_hat"].map(lambda cell: cell if isinstance(cell, str) else f"{cell:.3f}")
-    return shown.to_string() + "\n\n" + textwrap.fill(table.attrs["note"], 110)
+    return summary_cells(table).to_string() + "\n\n" + textwrap.fill(table.attrs["note"], 110)
+
+
+def summary_cells(table: pd.DataFrame) -> pd.DataFrame:
+    """The table of ``summary`` with its cells as text: ESS in whole numbers, R-hat with three decimals.
+
+    Args:
+        table: what ``summary`` returned.
+
+    Returns:
+        A table of the same shape.
+    """
+    styles = {"ess_bulk": ".0f", "ess_tail": ".0f", "r_hat": ".3f"}
+    columns = {
+        name: [cell if isinstance(cell, str) else f"{cell:{styles.get(name, '.4g')}}" for cell in table[name]]
+        for name in table.columns
+    }
+    return pd.DataFrame(columns, index=table.index)
 
 
 def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:

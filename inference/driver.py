@@ -195,6 +195,8 @@ def _ascend_chunk(
 ) -> tuple[_Lanes, Any, Array]:
     """Up to ``limit`` steps of every running restart; a restart that has stopped keeps its state."""
 
+    step = jax.jit(step)  # so that it is traced once, not once for its shapes and once for its body
+
     def advance(lane: _Lanes, key: Array) -> tuple[_Lanes, Any]:
         state, info = step(jax.random.fold_in(key, lane.iteration), lane.state, model, *data)
         gain = info.objective - lane.objective
@@ -349,6 +351,7 @@ def _chunk(
 ) -> tuple[Any, Any, Any]:
     """``limit`` sweeps of every chain; returns states, infos (num_chains, CHUNK_CAPACITY) and draws (num_chains, capacity, ...)."""
     step, position, capacity = functions
+    step = jax.jit(step)  # so that it is traced once, not once for its shapes and once for its body
 
     def sweep(iteration: Array, states: Any) -> tuple[Any, Any]:  # noqa: ANN401
         return over(lambda args: step(jax.random.fold_in(args[0], iteration), args[1], model, *data))(

@@ -127,7 +127,7 @@ def _simulate(
             name: site["value"] for name, site in sites.items() if site["type"] in ("sample", "deterministic")
         }
 
-    return jax.lax.map(one, (keys, given), batch_size=16)
+    return jax.lax.map(one, (keys, given))
 
 
 def _log_likelihood(

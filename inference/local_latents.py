@@ -46,5 +46,5 @@ def draw_locals(
         derived = model.derived(values | local)
         return derived if keep_rows else {name: value for name, value in derived.items() if name not in local}
 
-    drawn = jax.lax.map(one, (jax.random.split(key, chains * num_draws), flat), batch_size=8)
+    drawn = jax.lax.map(one, (jax.random.split(key, chains * num_draws), flat))
     return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), drawn)

@@ -50,6 +50,7 @@ class Components(NamedTuple):
         index: (num_shown,) positions along the dim component.
         share: (num_shown,) posterior mean share of the rows.
         locs: (num_shown, num_features) posterior means over the draws in which the component is occupied.
+        loc_sds: (num_shown, num_features) their posterior standard deviations, over the same draws.
         covariances: (num_shown, num_features, num_features), likewise.
         owner: (num_observations,) the position of each row's most probable component.
     """
@@ -57,6 +58,7 @@ class Components(NamedTuple):
     index: np.ndarray
     share: np.ndarray
     locs: np.ndarray
+    loc_sds: np.ndarray
     covariances: np.ndarray
     owner: np.ndarray
 
@@ -89,11 +91,15 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
         share, owner = counts.mean(1) / len(drawn), counts.argmax(0)
         present = np.stack([(drawn == k).any(1) for k in range(num_components)], axis=1)
     index = np.flatnonzero((share >= 0.01) & (present.mean(0) >= 0.5))
-    locs, covariances = (
-        np.stack([flat[present[:, k], k].mean(0) for k in index])
-        for flat in (_flat(posterior["locs"], 2), _flat(posterior["covariances"], 3))
+    locs, covariances = _flat(posterior["locs"], 2), _flat(posterior["covariances"], 3)
+    return Components(
+        index,
+        share[index],
+        np.stack([locs[present[:, k], k].mean(0) for k in index]),
+        np.stack([locs[present[:, k], k].std(0) for k in index]),
+        np.stack([covariances[present[:, k], k].mean(0) for k in index]),
+        owner,
     )
-    return Components(index, share[index], locs, covariances, owner)
 
 
 def draw_mixture(
@@ -199,17 +205,19 @@ def _projected(posterior: xr.Dataset, plane: _Plane) -> tuple[np.ndarray, np.nda
 
 def _density(at: np.ndarray, weights: np.ndarray, locs: np.ndarray, covariances: np.ndarray) -> np.ndarray:
     """Posterior predictive density at the rows of ``at``: the mixture density averaged over the draws."""
+    num_axes = at.shape[1]
     total = np.zeros(len(at))
     for w, m, c in zip(weights, locs, covariances, strict=True):
         used = np.flatnonzero(w > _NEGLIGIBLE_WEIGHT)
-        root = np.linalg.cholesky(c[used])
+        whiten = np.linalg.inv(np.linalg.cholesky(c[used]))  # (K, axes, axes)
         scale = (
             w[used]
-            / np.prod(np.diagonal(root, axis1=-2, axis2=-1), axis=-1)
-            / (2 * np.pi) ** (at.shape[1] / 2)
+            * np.prod(np.diagonal(whiten, axis1=-2, axis2=-1), axis=-1)
+            / (2 * np.pi) ** (num_axes / 2)
         )
-        standard = np.linalg.solve(root[:, None], (at[None] - m[used][:, None])[..., None])[..., 0]
-        total += scale @ np.exp(-0.5 * (standard**2).sum(-1))
+        centres = np.einsum("kij,kj->ki", whiten, m[used])
+        standard = at @ whiten.reshape(-1, num_axes).T - centres.ravel()
+        total += np.exp(-0.5 * (standard**2).reshape(len(at), -1, num_axes).sum(-1)) @ scale
     return total / len(weights)
 
 

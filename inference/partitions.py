@@ -145,8 +145,8 @@ def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, 
     left_out = str(tree.attrs.get("left_out", ""))
     if "assignments" in left_out or "responsibilities" in left_out:
         raise ValueError(
-            "the assignments of this fit were left out because of their size: fit again with "
-            "keep=('assignments',)"
+            "the assignments of this fit were left out for their size: draw them by "
+            "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"
         )
     raise ValueError(
         f"a fit of {tree.attrs.get('model', 'this model')!r} assigns no rows to components: it has no "

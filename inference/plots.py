@@ -64,7 +64,7 @@ def plot_objective(tree: xr.DataTree) -> Figure:
 
     Returns:
         The figure; two panels where the trace holds ``num_occupied``. Warm-up is shaded. The vertical axis
-        leaves out the first steep steps where they would flatten the rest, and says so.
+        leaves out the first steep steps and the rare spikes that would flatten the rest, and says so.
 
     Raises:
         ValueError: the fit has no trace.
@@ -88,14 +88,24 @@ def plot_objective(tree: xr.DataTree) -> Figure:
     title = f"{tree.attrs.get('method', 'fit')}: " + (
         "log joint density by chain" if sampling else "objective, higher is better"
     )
-    objective.set_title(title + _zoom(objective, trace["objective"]), fontsize=10, loc="left")
+    objective.set_title(
+        title + _zoom(objective, trace["objective"], int(trace.attrs.get("num_warmup", 0))),
+        fontsize=10,
+        loc="left",
+    )
     if len(panels) > 1:
         axes[1].set_ylabel("occupied components")
         axes[1].set_ylim(0, 1.15 * np.nanmax(trace["num_occupied"].values) + 0.5)
         axes[1].yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes[-1].set_xlabel("sweep (warm-up included)" if sampling else "iteration")
     if objective.get_legend_handles_labels()[0]:
-        objective.legend(fontsize=8, frameon=False, ncols=3, loc="lower right")
+        figure.legend(
+            *objective.get_legend_handles_labels(),
+            fontsize=8,
+            frameon=False,
+            ncols=5,
+            loc="outside lower center",
+        )
     return figure
 
 
@@ -137,8 +147,9 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
     axis.set_xticks([])
     axis.set_xlabel("rows, in the same order")
     shown = f" ({len(rows)} of {num_rows} rows)" if len(rows) < num_rows else ""
+    listed = ", ".join(map(str, sorted(sizes, reverse=True)[:8])) + (", ..." if len(sizes) > 8 else "")
     axis.set_title(
-        f"Do two rows share a component?{shown}\n{len(sizes)} clusters in the point partition ({loss} loss)",
+        f"Do two rows share a component?{shown}\nPoint partition ({loss} loss): clusters of {listed} rows",
         fontsize=10,
     )
     figure.colorbar(image, ax=axis, label="posterior probability")
@@ -255,19 +266,25 @@ def _draw_trace(axis: Axes, trace: xr.Dataset, name: str, attrs: dict) -> None:
     axis.grid(axis="y", color="0.92", zorder=0)
 
 
-def _zoom(axis: Axes, objective: xr.DataArray) -> str:
-    """Cut the first steep steps off the vertical axis where they take half of it; what to say about that."""
+def _zoom(axis: Axes, objective: xr.DataArray, num_warmup: int) -> str:
+    """Leave a steep start and rare spikes out of the axis where they take half of it; what to say about it."""
     values = objective.transpose(..., "iteration").values.reshape(-1, objective.sizes["iteration"])
-    late = values[:, max(3, values.shape[1] // 10) :]
+    skipped = num_warmup if 0 < num_warmup < values.shape[1] else max(3, values.shape[1] // 10)
+    late = values[:, skipped:]
     late = late[np.isfinite(late)]
     if not len(late):
         return ""
-    low, high = late.min(), max(late.max(), np.nanmax(values))
-    margin = 0.08 * (high - low) or 1.0
-    if high - low < 0.5 * (high - np.nanmin(values)):
-        axis.set_ylim(low - margin, high + margin)
-        return " (first steps below the axis)"
-    return ""
+    said = []
+    low, high = (late.min(), late.max()) if not num_warmup else np.quantile(late, [0.002, 0.998])
+    margin = 0.15 * (high - low) or 1.0
+    bottom, top = np.nanmin(values), np.nanmax(values)
+    if low - margin - bottom > high - low:
+        axis.set_ylim(bottom=low - margin)
+        said.append("first steps below the axis")
+    if top - high - margin > high - low:
+        axis.set_ylim(top=high + margin)
+        said.append(f"{np.mean(late > high + margin):.1%} of sweeps above it")
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _number_of_rows(tree: xr.DataTree) -> int:

@@ -52,7 +52,7 @@ def predict(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:  # noqa: ANN401
         *new_data: rows with the columns of the fit.
     """
     shares = transform(tree, *new_data)
-    return shares.idxmax("component").rename("assignments")
+    return shares["component"][shares.argmax("component")].drop_vars("component").rename("assignments")
 
 
 @double_precision

@@ -6,7 +6,7 @@ import xarray as xr
 
 from inference.comparison import leave_one_out
 from inference.convergence import judge
-from inference.diagnostics import occupied, summary
+from inference.diagnostics import occupied, summary, summary_cells
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.mixture_picture import occupied_components
 from inference.page import Paragraph, Picture, Section, Table, Verdict
@@ -41,7 +41,7 @@ def believed(tree: xr.DataTree) -> Section:
     else:
         blocks.append(_ascent_verdict(tree, kind))
     blocks += [
-        Table("Invariants (nothing in this table depends on labels or axes)", table),
+        Table("Invariants (nothing in this table depends on labels or axes)", summary_cells(table)),
         Paragraph(table.attrs["note"]),
     ]
     if kind == "sampling" and draws_of(tree).sizes["chain"] > 1 and draws_of(tree).sizes["draw"] >= 40:

@@ -1,6 +1,8 @@
 """The sections of a report that come before its results: what was assumed and what was done."""
 
+import dataclasses
 import json
+import textwrap
 
 import numpy as np
 import pandas as pd
@@ -57,15 +59,15 @@ def _first_literal_block(docstring: str) -> str:
 def _fields(assumptions: object, prefix: str = "") -> list[tuple[str, str]]:
     """Field names, dotted for nested priors, with their values in short."""
     found = []
-    for name in getattr(type(assumptions), "__dataclass_fields__", {}):
-        value = getattr(assumptions, name)
-        if name.startswith("_") or not type(assumptions).__dataclass_fields__[name].init:
+    for field in dataclasses.fields(assumptions):
+        if not field.init or field.name.startswith("_"):
             continue
-        if getattr(type(value), "__dataclass_fields__", None):
-            found.append((prefix + name, type(value).__name__))
-            found += _fields(value, f"{prefix}{name}.")
+        value = getattr(assumptions, field.name)
+        if dataclasses.is_dataclass(value):
+            found.append((prefix + field.name, type(value).__name__))
+            found += _fields(value, f"{prefix}{field.name}.")
         else:
-            found.append((prefix + name, _short(value)))
+            found.append((prefix + field.name, _short(value)))
     return found
 
 
@@ -102,12 +104,11 @@ def done(tree: xr.DataTree) -> Section:
     )
     if "sampling_time" in attrs:
         facts["time"] = f"{float(attrs['sampling_time']):.1f} s"
-    facts |= {
-        name: str(attrs[name])
-        for name in ("seed", "options", "chain_method", "left_out")
-        if str(attrs.get(name, ""))
-    }
-    facts |= {name: str(value) for name, value in attrs.items() if "version" in name}
+    facts |= {name: str(attrs[name]) for name in ("seed", "dtype", "left_out") if str(attrs.get(name, ""))}
+    facts["settings"] = ", ".join(f"{name}={value}" for name, value in _options(tree).items())
+    versions = {name.removeprefix("version_"): value for name, value in attrs.items() if name.startswith("version_")}
+    facts["versions"] = ", ".join(f"{name} {value}" for name, value in versions.items())
+    facts = {name: value for name, value in facts.items() if value}
     blocks = [
         Table("The run", pd.DataFrame({"value": facts.values()}, index=list(facts))),
         Paragraph("To repeat it:"),
@@ -117,11 +118,11 @@ def done(tree: xr.DataTree) -> Section:
 
 
 def _command(tree: xr.DataTree) -> str:
-    """What makes this fit again: the command recorded, else Python that takes model and data out of its file."""
+    """What makes this fit again: the command recorded, or Python that reads model and data from its file."""
     if "command" in tree.attrs:
         return str(tree.attrs["command"])
     keywords = {name: tree.attrs[name] for name in ("method", "seed", "dtype") if name in tree.attrs}
-    keywords |= json.loads(tree.attrs.get("options", "{}"))
+    keywords |= _options(tree)
     lines = ["from inference import fit, load, model_of", 'old = load("FIT.nc")  # this fit']
     if keywords.get("init") == "given":
         del keywords["init"]
@@ -132,7 +133,13 @@ def _command(tree: xr.DataTree) -> str:
         arguments["seed"] = f"jax.random.wrap_key_data(jax.numpy.array({keywords['seed']}, dtype='uint32'))"
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
     data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in _data_names(tree))
-    return "\n".join([*lines, f"tree = fit(model_of(old), {data}{listed})"])
+    call = f"tree = fit(model_of(old), {data}{listed})"
+    # no argument contains a space, so breaking at spaces leaves valid Python
+    return "\n".join([*lines, *textwrap.wrap(call, 90, subsequent_indent="    ", break_long_words=False)])
+
+
+def _options(tree: xr.DataTree) -> dict:
+    return json.loads(tree.attrs.get("options", "{}"))
 
 
 def _data_names(tree: xr.DataTree) -> list[str]:

@@ -21,7 +21,7 @@ FIT_OPTIONS = {  # option of inference.fit -> its type and what it means
     "dtype": (str, "float64 or float32 (default float64)"),
     "checkpoint": (str, "file to save the run to, and to resume it from"),
 }
-COMPARE_OPTIONS = {"num_chains": 4, "num_warmup": 500, "num_samples": 500, "num_restarts": 5}
+COMPARE_OPTIONS = {"num_chains": 2, "num_warmup": 200, "num_samples": 200, "num_restarts": 5}
 
 
 class _Parser(argparse.ArgumentParser):

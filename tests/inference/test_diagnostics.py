@@ -1,4 +1,4 @@
-"""The table of invariants, PSRF, the verdict, the number of clusters, partitions, comparison; on fits with a known truth."""
+"""Invariants, PSRF, the verdict, number of clusters, partitions, comparison: on fits with a known truth."""
 
 import warnings
 from itertools import product

@@ -1,8 +1,8 @@
 """The blocked Gibbs samplers of the mixture draw from the posterior that the program implies.
 
-`conditional_check` proves each block (no false alarms: it is exact up to rounding), `geweke` the sweep (1 %
-of false alarms a run, the seeds fixed; a slow run may be repeated once on a fresh seed, and both are recorded in
-tests/reference/geweke_mixture.json, which the slow tests of this file rewrite). Planted bugs must fail.
+`conditional_check` proves each block (no false alarms: it is exact up to rounding), `geweke` the sweep, with
+1 % of false alarms a run, the seeds fixed. A slow run may be repeated once on a fresh seed; both are recorded
+in tests/reference/geweke_mixture.json, which the slow tests of this file rewrite. Planted bugs must fail.
 """
 
 import json
@@ -17,7 +17,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from inference.calibration import conditional_check, geweke
+from inference.calibration import conditional_check, geweke, sbc
 from inference.gibbs import mixture as gibbs
 from inference.programs import joint_draws
 from zoo.conjugate import GaussianWishart
@@ -192,7 +192,8 @@ def record():
         known = json.loads(RECORD.read_text())["runs"] if RECORD.exists() else {}
         content = {
             "what": "joint-invariance (Geweke) tests of the blocked Gibbs samplers of zoo.Mixture: the "
-            "smallest p-value, which must be at least the threshold (Bonferroni at 1 %); for planted bugs, must not",
+            "smallest p-value, which must be at least the threshold (Bonferroni at 1 %), "
+            "and must not be with a planted bug",
             "command": "python -m pytest -m slow tests/inference/test_gibbs_mixture.py",
             "versions": {name: version(name) for name in ("jax", "numpyro", "numpy", "scipy")}
             | {"python": platform.python_version()},
@@ -244,4 +245,29 @@ def test_the_invariance_test_sees_every_planted_bug(bug, record):
     weight_prior = BUGS[bug][0]
     verdict, attempt = timed_run(mixture(weight_prior), sampler_with(bug), 100 + list(BUGS).index(bug))
     record[f"planted bug: {bug}; {weight_prior}; 1-D, 0.5, 5"] = [attempt]
+    assert not verdict.passed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
+def test_simulation_based_calibration_of_a_fit(weight_prior):
+    verdict = sbc(
+        mixture(weight_prior),
+        "gibbs",
+        8,
+        key=jax.random.key(3),
+        num_replicates=100,
+        num_chains=1,
+        num_warmup=200,
+        num_samples=63,
+        thinning=10,
+    )
+    assert verdict.passed, str(verdict)
+
+
+@pytest.mark.slow
+def test_simulation_based_calibration_sees_mean_field_variances():
+    """The negative control: VB factorises labels and parameters, and its draws are too narrow."""
+    model = mixture("dirichlet", concentration=1.3)
+    verdict = sbc(model, "vb", 8, key=jax.random.key(3), num_replicates=60, num_samples=63)
     assert not verdict.passed

@@ -1,0 +1,258 @@
+"""The report: sections in order, verdicts with reasons, one self-contained file, paths checked first."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from planted import (
+    planted_extend,
+    planted_mixture,
+    planted_models,
+    planted_regression,
+    replaced,
+    switch_labels,
+    variational_mixture,
+)
+
+from inference.page import Code, Paragraph, Section, Table, Verdict, as_html, as_markdown, as_text
+from inference.predictive_checks import check_features
+from inference.report import report
+from inference.report_results import believed, fits
+from inference.report_run import _first_literal_block, _short
+
+SECTIONS = ["Assumed", "Done", "Believed", "Found", "Fits"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def of_planted_models():
+    patch = pytest.MonkeyPatch()
+    patch.setattr("inference.model_of", planted_models, raising=False)
+    patch.setattr("inference.extend", planted_extend, raising=False)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def switched():
+    tree = switch_labels(planted_mixture(num_draws=250))
+    tree.attrs |= {
+        "options": '{"num_chains": 4, "init": "random"}',
+        "stop_reason": "all draws made",
+        "sampling_time": 1.5,
+    }
+    return tree
+
+
+@pytest.fixture(scope="module")
+def page(switched, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "fit.html"
+    assert report(switched, path) == path
+    assert [file.name for file in path.parent.iterdir()] == ["fit.html"]
+    return path.read_text(encoding="utf-8")
+
+
+class _Reader(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.images, self.headings, self.addresses = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.addresses += [
+            value for name, value in attrs.items() if name in ("src", "href", "data", "action")
+        ]
+        if tag == "img":
+            self.images.append(attrs)
+        if tag not in ("img", "meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+
+def test_html_is_one_file_with_its_sections_in_order(page):
+    reader = _Reader()
+    reader.feed(page)
+    assert reader.open == []
+    assert reader.headings == SECTIONS
+    assert all(address.startswith(("#", "data:image/png;base64,")) for address in reader.addresses)
+    assert "http" not in re.sub(r"base64,[A-Za-z0-9+/=]+", "", page) and "@import" not in page
+    assert len(reader.images) == 3 and all(len(image["alt"]) > 20 for image in reader.images)
+
+
+def test_every_verdict_has_a_reason_and_a_next_step(page):
+    verdicts = re.findall(r'<p class="verdict[^>]*>(.*?)</p>', page)
+    assert len(verdicts) >= 4
+    assert all("Why: " in verdict and "Next: " in verdict for verdict in verdicts)
+
+
+def test_the_report_shows_what_was_found(page, switched):
+    for text in (
+        "relabelled",
+        "component 0",
+        "component 2",
+        "width: mean",
+        "Pareto k",
+        "num_occupied",
+        "before relabelling",
+    ):
+        assert text in page
+    assert f"{int(switched['posterior'].sizes['chain'])} chains of 250 draws" in page
+
+
+@pytest.mark.parametrize("ending", ["txt", "md"])
+def test_text_has_the_same_sections_and_its_pictures_beside_it(switched, tmp_path, ending):
+    path = report(switched, tmp_path / f"fit.{ending}")
+    text = path.read_text(encoding="utf-8")
+    places = [re.search(rf"^(## )?{section}$", text, re.MULTILINE).start() for section in SECTIONS]
+    assert places == sorted(places)
+    pictures = sorted(file.name for file in tmp_path.glob("*.png"))
+    assert len(pictures) == 3 and all(name in text for name in pictures)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_the_recipe_runs(switched):
+    from inference.report_run import _command
+
+    code = _command(switched)
+    compile(code, "recipe", "exec")
+    assert "method='gibbs'" in code and "num_chains=4" in code and "seed=0" in code
+    tree = replaced(switched)
+    tree.attrs |= {"seed": "[0, 7]", "options": '{"init": "given"}'}
+    compile(_command(tree), "recipe", "exec")
+    assert "init=..." in _command(tree) and "wrap_key_data" in _command(tree)
+    tree.attrs["command"] = "zoo fit mixture faithful"
+    assert _command(tree) == "zoo fit mixture faithful"
+
+
+@pytest.mark.parametrize("name", ["fit.pdf", "fit", "missing/fit.html", "."])
+def test_a_path_that_cannot_be_written_is_refused_before_any_work(tmp_path, name, monkeypatch):
+    monkeypatch.setattr(
+        "inference.report.assumed", lambda tree: pytest.fail("worked before looking at the path")
+    )
+    with pytest.raises((ValueError, OSError)):
+        report(planted_mixture(), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_no_temporary_file(switched, tmp_path, monkeypatch):
+    def broken(*names):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", broken)
+    with pytest.raises(OSError, match="disk full"):
+        report(switched, tmp_path / "fit.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _verdicts(section):
+    return [block for block in section.blocks if isinstance(block, Verdict)]
+
+
+def test_chains_that_disagree_are_not_believed():
+    good = _verdicts(believed(planted_regression(num_draws=1000)))[0]
+    bad = _verdicts(believed(planted_regression(num_draws=1000, shift=1.0)))[0]
+    assert good.good and not bad.good
+    assert "NOT converged" in bad.text and "R-hat" in bad.reason and "num_warmup" in bad.advice
+
+
+def test_divergences_are_reported():
+    tree = planted_regression()
+    stats = tree["sample_stats"].to_dataset()
+    stats["diverging"] = (("chain", "draw"), np.arange(800).reshape(4, 200) < 7)
+    verdict = _verdicts(believed(replaced(tree, sample_stats=stats)))[1]
+    assert verdict.text == "7 of 800 transitions diverged" and "target_accept_prob" in verdict.advice
+
+
+def test_a_variational_fit_is_judged_by_its_objective():
+    tree = variational_mixture()
+    tree.attrs |= {"converged": 1, "stop_reason": "gain below tolerance"}
+    verdict = _verdicts(believed(tree))[0]
+    assert (
+        verdict.good and "5.02 nats above the second" in verdict.reason and "num_restarts" in verdict.advice
+    )
+    tree.attrs["converged"] = 0
+    assert not _verdicts(believed(tree))[0].good
+
+
+def test_a_point_estimate_gets_a_report_without_loo(tmp_path):
+    tree = variational_mixture(num_draws=1)
+    tree.attrs["method"] = "em"
+    text = report(tree, tmp_path / "fit.md").read_text(encoding="utf-8")
+    assert "No leave-one-out score" in text and "heldout" in text
+
+
+def test_a_model_without_clusters_gets_a_report(tmp_path):
+    text = report(planted_regression(), tmp_path / "fit.txt").read_text(encoding="utf-8")
+    assert "no clusters" in text and "slope[a]" in text
+
+
+# Posterior predictive checks
+
+
+def test_checks_name_the_statistic_that_is_not_reproduced(switched):
+    verdict = _verdicts(fits(switched))[1]
+    assert verdict.good
+    x = switched["observed_data"].to_dataset().copy(deep=True)
+    x["x"][0, 1] = 40.0  # an outlier in height: its largest value and its spread
+    verdict = _verdicts(fits(replaced(switched, observed_data=x)))[1]
+    assert not verdict.good and "height: largest" in verdict.reason and "width" not in verdict.reason
+
+
+def test_p_values_of_checks_by_hand():
+    observed = xr.DataArray([[1.0], [3.0]], dims=("observation", "feature"))
+    replicated = xr.DataArray(
+        np.array([[[[0.0], [3.0]], [[2.0], [5.0]], [[1.0], [2.0]]]]),
+        dims=("chain", "draw", "observation", "feature"),
+    )
+    table = check_features(observed, replicated)
+    assert table.loc["feature 0: mean", "observed"] == 2.0
+    assert table.loc["feature 0: mean", "p"] == pytest.approx(1 / 3)  # means 1.5, 3.5, 1.5
+    assert table.loc["feature 0: largest", "p"] == pytest.approx(
+        0.5
+    )  # 5 above, 3 a tie that counts half, 2 below
+    with pytest.raises(ValueError, match="shape"):
+        check_features(observed, replicated[..., :1, :])
+
+
+# The page
+
+
+def test_text_is_escaped_in_html_and_markdown_tables():
+    frame = pd.DataFrame({"a|b": ["<script>"]}, index=["x & y"])
+    sections = [
+        Section(
+            "One",
+            [Paragraph("1 < 2"), Code("a <- b"), Table("t", frame), Verdict(True, "<b>", "why", "next")],
+        )
+    ]
+    page = as_html("T & U", sections, {})
+    assert "<script>" not in page and "1 &lt; 2" in page and "T &amp; U" in page and "&lt;b&gt;" in page
+    assert "| x & y | <script> |" in as_markdown("T", sections, {}) and "a\\|b" in as_markdown(
+        "T", sections, {}
+    )
+    assert "Why: why." in as_text("T", sections, {})
+
+
+def test_numbers_are_short_and_whole_numbers_whole():
+    text = as_text(
+        "T", [Section("S", [Table("t", pd.DataFrame({"v": [3.0, 0.123456, 123456.78, "constant"]}))])], {}
+    )
+    assert re.findall(r"\S+$", text, re.MULTILINE)[-4:] == ["3", "0.1235", "123456.8", "constant"]
+
+
+def test_values_of_fields_are_shown_in_short():
+    import numpyro.distributions as dist
+
+    assert _short(np.eye(2)) == "[[1., 0.], [0., 1.]]"
+    assert _short(np.zeros((10, 10))) == "array of shape (10, 10), from 0 to 0"
+    assert _short(dist.Gamma(2.0, 1.0)) == "Gamma(concentration=2., rate=1.)"
+    assert _first_literal_block("Title.\n\nProcess::\n\n    a ~ b\n    c ~ d\n\nMore.") == "a ~ b\nc ~ d"
+    assert _first_literal_block("Title.") == ""
