@@ -165,6 +165,8 @@ def psrf_of(draws: np.ndarray, method: str) -> float:
     """R-hat of one scalar, draws (chain, draw). NaN if constant, infinite if each chain is stuck."""
     if is_constant(draws) or not np.isfinite(draws).all():
         return np.nan
+    if not np.ptp(draws, axis=1).any():  # no chain moves: W = 0, which rounding would hide
+        return np.inf
     # ArviZ's "rank" is the larger of these two; a two-valued quantity can be constant once folded, and then
     # only the first speaks
     methods = ("z_scale", "folded") if method == "rank" else (method,)

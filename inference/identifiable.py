@@ -18,7 +18,15 @@ import xarray as xr
 
 from inference.partitions import cluster_sizes
 
-__all__ = ["draws_of", "hidden_variables", "invariants", "kind_of", "scalars", "symmetries_of"]
+__all__ = [
+    "draws_of",
+    "feature_names",
+    "hidden_variables",
+    "invariants",
+    "kind_of",
+    "scalars",
+    "symmetries_of",
+]
 
 _LABEL_DIMS = {"component", "stick", "topic", "cluster"}
 _ROTATED_DIMS = {"latent"}
@@ -65,6 +73,13 @@ def draws_of(tree: xr.DataTree) -> xr.Dataset:
     if missing:
         raise ValueError(f"expected draws with dims chain and draw; the posterior lacks {sorted(missing)}")
     return posterior
+
+
+def feature_names(data: xr.DataArray) -> list[str]:
+    """Names of the features of a matrix of data: its own, or "feature 0", ... where only numbered."""
+    size = data.sizes["feature"]
+    named = data["feature"].values if "feature" in data.coords else np.arange(size)
+    return [f"feature {name}" if isinstance(name, int | np.integer) else str(name) for name in named]
 
 
 def hidden_variables(tree: xr.DataTree) -> dict[str, str]:

@@ -70,7 +70,7 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
         )
     assignments = posterior["assignments"].transpose("chain", "draw", "observation").values
     shape = assignments.shape[:2]
-    labels = assignments.reshape(-1, assignments.shape[-1]).astype(np.int64)
+    labels = assignments.reshape(-1, assignments.shape[-1])
     sizes = np.zeros((len(labels), num_components), dtype=np.int64)
     counted = cluster_sizes(labels)
     sizes[:, : counted.shape[1]] = counted
@@ -98,7 +98,7 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
 
 
 def _pivot(tree: xr.DataTree, sizes: np.ndarray) -> int:
-    """The draw to start from: of those with the most frequent number of clusters, the one of highest likelihood.
+    """The draw to start from: of those with the usual number of clusters, the one of highest likelihood.
 
     Not of the highest log joint: under a sparse Dirichlet prior that is one whose empty components have tiny
     weights.
@@ -119,8 +119,10 @@ def _match(labels: np.ndarray, pivot: int, num_components: int) -> tuple[list[di
         names, first, inverse = np.unique(z, return_index=True, return_inverse=True)
         appearance = np.argsort(first)
         rank = np.argsort(appearance)
-        cluster = rank[inverse]
-        rows = np.argsort(cluster, kind="stable")
+        cluster = rank[inverse].astype(
+            np.min_scalar_type(num_components)
+        )  # small: these are held for every draw
+        rows = np.argsort(cluster, kind="stable").astype(np.int32)
         starts = np.searchsorted(cluster[rows], np.arange(len(names)))
         drawn.append((names[appearance], cluster, rows, starts))
     counts = np.zeros((num_rows, num_components))

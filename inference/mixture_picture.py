@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse, Patch
 from scipy.stats import chi2
 
-from inference.identifiable import draws_of, kind_of
+from inference.identifiable import draws_of, feature_names, kind_of
 from inference.palette import COLOURS, LINES, MARKERS
 from inference.symmetry import relabel
 
@@ -148,7 +148,7 @@ def draw_mixture(
     axis.set_ylabel(plane.labels[1])
     method = tree.attrs.get("method", "fit")
     axis.set_title(
-        f"{method}: ellipses hold {100 * content:.0f} % of a component. {plane.note}".strip(),
+        f"{method}: ellipses hold {100 * content:.0f} % of a component{plane.note}",
         fontsize=10,
         loc="left",
     )
@@ -156,11 +156,7 @@ def draw_mixture(
 
 
 def _plane(x: xr.DataArray, features: tuple | None) -> _Plane:
-    names = (
-        [str(name) for name in x["feature"].values]
-        if "feature" in x.coords
-        else [f"feature {i}" for i in range(x.sizes["feature"])]
-    )
+    names = feature_names(x)
     num_features = len(names)
     if features is None and num_features <= 2:
         features = tuple(range(num_features))
@@ -176,17 +172,17 @@ def _plane(x: xr.DataArray, features: tuple | None) -> _Plane:
             else:
                 raise ValueError(f"no feature {feature!r}; the data have {names}")
         others = num_features - len(chosen)
-        note = f"{others} other features are not shown." if others else ""
+        note = f"\n{others} other features are not shown." if others else ""
         return _Plane(
             np.zeros(num_features), np.eye(num_features)[:, chosen], [names[i] for i in chosen], note
         )
-    centre = x.values.mean(0)
-    _, spread, directions = np.linalg.svd(x.values - centre, full_matrices=False)
+    centre, sd = x.values.mean(0), x.values.std(0)
+    sd = np.where(sd > 0, sd, 1.0)
+    _, spread, directions = np.linalg.svd((x.values - centre) / sd, full_matrices=False)
     share = spread**2 / (spread**2).sum()
     labels = [f"principal component {i + 1} ({100 * share[i]:.0f} % of variance)" for i in range(2)]
-    return _Plane(
-        centre, directions[:2].T, labels, f"Plane: first two principal components of {num_features} features."
-    )
+    note = f"\nPlane: first two principal components of {num_features} standardised features."
+    return _Plane(centre, (directions[:2] / sd).T, labels, note)
 
 
 def _flat(variable: xr.DataArray, num_inner: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -24,6 +25,8 @@ __all__ = [
 ]
 
 _WIDTH = 100
+_WORDS = ' class="words"'
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)")
 _DPI = 130
 
 
@@ -114,7 +117,7 @@ def as_text(title: str, sections: Sequence[Section], files: Mapping[str, str]) -
                 case Code(text):
                     lines.append(textwrap.indent(text, "    "))
                 case Table(caption, frame):
-                    lines += [caption, "", textwrap.indent(_cells(frame).to_string(), "  ")]
+                    lines += [textwrap.fill(caption, _WIDTH), "", *_text_table(_cells(frame))]
                 case Picture(name, caption, alt, _):
                     lines.append(textwrap.fill(f"[picture {files[name]}: {caption} {alt}]", _WIDTH))
             lines.append("")
@@ -206,11 +209,44 @@ def _cell(value: object) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.1f}"
 
 
+def _of_words(cells: pd.DataFrame) -> list[bool]:
+    """For each column, whether its cells are words (and stand to the left) rather than numbers."""
+    return [
+        not all(_NUMBER.fullmatch(cell) or cell == "constant" for cell in cells[name])
+        for name in cells.columns
+    ]
+
+
+def _text_table(cells: pd.DataFrame) -> list[str]:
+    """Aligned lines: numbers to the right, words to the left; a last column of words is wrapped."""
+    names = ["", *map(str, cells.columns)]
+    rows = [[str(index), *row] for index, row in zip(cells.index, cells.values, strict=True)]
+    left = [True, *_of_words(cells)]
+    widths = [max(len(row[i]) for row in [names, *rows]) for i in range(len(names))]
+    if left[-1]:
+        widths[-1] = max(20, _WIDTH - sum(widths[:-1]) - 2 * len(widths))
+    lines = []
+    for row in [names, *rows]:
+        *cut, last = row
+        parts = textwrap.wrap(last, widths[-1]) or [""] if left[-1] else [last]
+        for n, part in enumerate(parts):
+            shown = [*(cut if n == 0 else [""] * len(cut)), part]
+            padded = [
+                c.ljust(w) if to_left else c.rjust(w)
+                for c, w, to_left in zip(shown, widths, left, strict=True)
+            ]
+            lines.append("  " + "  ".join(padded).rstrip())
+    return lines
+
+
 def _html_table(caption: str, cells: pd.DataFrame) -> str:
     head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in ["", *cells.columns])
     rows = "".join(
         f'<tr><th scope="row">{html.escape(str(index))}</th>'
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+        + "".join(
+            f"<td{_WORDS if words else ''}>{html.escape(cell)}</td>"
+            for cell, words in zip(row, _of_words(cells), strict=True)
+        )
         + "</tr>"
         for index, row in zip(cells.index, cells.values, strict=True)
     )
@@ -238,8 +274,9 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th[scope=row], td:first-child { text-align: left; font-weight: 500; }
+th[scope=row], th:first-child { text-align: left; font-weight: 500; }
 td { font-weight: 400; }
+td.words { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 figure { margin: 1.2rem 0; }
 img { max-width: 100%; height: auto; }
 figcaption { max-width: 45rem; font-size: .9rem; color: #444; }

@@ -39,10 +39,16 @@ def cluster_sizes(assignments: np.ndarray) -> np.ndarray:
     Returns:
         Integers (..., largest label + 1).
     """
-    flat = assignments.reshape(-1, assignments.shape[-1]).astype(np.int64)
+    flat = assignments.reshape(-1, assignments.shape[-1])
     num_labels = int(flat.max(initial=0)) + 1
-    code = flat + num_labels * np.arange(len(flat))[:, None]
-    sizes = np.bincount(code.ravel(), minlength=num_labels * len(flat))
+    sizes = np.empty((len(flat), num_labels), dtype=np.int64)
+    block = max(1, _BLOCK // max(flat.shape[1], num_labels))
+    for start in range(0, len(flat), block):
+        part = flat[start : start + block].astype(np.int64)
+        code = part + num_labels * np.arange(len(part))[:, None]
+        sizes[start : start + block] = np.bincount(code.ravel(), minlength=num_labels * len(part)).reshape(
+            len(part), num_labels
+        )
     return sizes.reshape(*assignments.shape[:-1], num_labels)
 
 

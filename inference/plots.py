@@ -267,7 +267,7 @@ def _draw_trace(axis: Axes, trace: xr.Dataset, name: str, attrs: dict) -> None:
 
 
 def _zoom(axis: Axes, objective: xr.DataArray, num_warmup: int) -> str:
-    """Leave a steep start and rare spikes out of the axis where they take half of it; what to say about it."""
+    """Leave a steep start and rare spikes out of the axis where they take half of it; what to say of it."""
     values = objective.transpose(..., "iteration").values.reshape(-1, objective.sizes["iteration"])
     skipped = num_warmup if 0 < num_warmup < values.shape[1] else max(3, values.shape[1] // 10)
     late = values[:, skipped:]
@@ -275,7 +275,7 @@ def _zoom(axis: Axes, objective: xr.DataArray, num_warmup: int) -> str:
     if not len(late):
         return ""
     said = []
-    low, high = (late.min(), late.max()) if not num_warmup else np.quantile(late, [0.002, 0.998])
+    low, high = (late.min(), late.max()) if not num_warmup else np.quantile(late, [0.01, 0.99])
     margin = 0.15 * (high - low) or 1.0
     bottom, top = np.nanmin(values), np.nanmax(values)
     if low - margin - bottom > high - low:

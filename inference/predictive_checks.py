@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from inference.identifiable import feature_names
+
 __all__ = ["STATISTICS", "check_features"]
 
 STATISTICS = {
@@ -43,9 +45,7 @@ def check_features(
     if drawn.shape[2:] != x.shape:
         raise ValueError(f"replications must have the shape of the data, {x.shape}; got {drawn.shape[2:]}")
     flat = drawn.values.reshape(-1, *x.shape)
-    names = (
-        x["feature"].values if "feature" in x.coords else [f"feature {i}" for i in range(x.sizes["feature"])]
-    )
+    names = feature_names(observed)
     tail = (1 - probability) / 2
     rows = {}
     for i, name in enumerate(names):

