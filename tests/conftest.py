@@ -22,3 +22,49 @@ def faithful():
     from zoo.datasets import load
 
     return load("faithful").frame()
+
+
+@pytest.fixture(scope="session")
+def two_clusters():
+    """Sixty rows of two well separated clusters, as a DataFrame with named rows and columns."""
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng(7)
+    x = np.concatenate([rng.normal(size=(35, 2)), rng.normal(size=(25, 2)) * 0.7 + [4.0, 1.0]])
+    return pd.DataFrame(x, columns=["length", "width"], index=[f"row {i}" for i in range(60)])
+
+
+@pytest.fixture(scope="session")
+def small_model(two_clusters):
+    """A three-component mixture whose prior is strong enough for all samplers to mix on the two clusters."""
+    import numpyro.distributions as dist
+
+    from zoo import GaussianWishart, Mixture
+
+    components = GaussianWishart.from_data(two_clusters, mean_precision=0.5, degrees_of_freedom=8.0)
+    return Mixture(components=components, num_components=3, concentration=dist.Gamma(3.0, 1.0))
+
+
+@pytest.fixture(scope="session")
+def vb_tree(small_model, two_clusters):
+    """The small mixture by VB."""
+    from inference import fit
+
+    return fit(small_model, two_clusters, method="vb", num_restarts=3, num_samples=400)
+
+
+@pytest.fixture(scope="session")
+def gibbs_tree(small_model, two_clusters):
+    """The small mixture by blocked Gibbs."""
+    from inference import fit
+
+    return fit(small_model, two_clusters, method="gibbs", num_warmup=500, num_samples=4000, seed=1)
+
+
+@pytest.fixture(scope="session")
+def nuts_tree(small_model, two_clusters):
+    """The small mixture by NUTS."""
+    from inference import fit
+
+    return fit(small_model, two_clusters, method="nuts", num_warmup=500, num_samples=1000, seed=2)

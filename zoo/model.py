@@ -15,7 +15,11 @@ import jax
 import numpy as np
 from numpyro.distributions import Distribution
 
+from zoo.numpyro_whole import attach_submodules
+
 __all__ = ["Assumptions", "Model", "static"]
+
+attach_submodules()
 
 
 def static(default: Any = dataclasses.MISSING, **keywords: Any) -> Any:  # noqa: ANN401  (as dataclasses.field)

@@ -1,6 +1,8 @@
 """A model is a frozen pytree that validates once, when a person makes it."""
 
 import dataclasses
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -77,3 +79,14 @@ def test_explicit_is_a_copy_and_changes_nothing_else():
 def test_the_base_class_has_no_program():
     with pytest.raises(TypeError, match="defines no program"):
         Model()(np.zeros((2, 1)))
+
+
+def test_numpyro_works_after_arviz_was_imported_first():
+    """ArviZ's lazy stub of NumPyro made its distributions package lack a submodule that NUTS needs."""
+    program = (
+        "import arviz, numpyro.distributions as dist, zoo, numpy as np, numpyro, jax; zoo.Mixture; "
+        "from numpyro.infer.util import initialize_model; "
+        "initialize_model(jax.random.key(0), lambda: numpyro.sample('a', dist.Gamma(1.0, 1.0))); print('fine')"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout.strip() == "fine", run.stderr[-500:]
