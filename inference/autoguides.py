@@ -125,8 +125,9 @@ def _conclude(
 
 def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> None:  # noqa: ANN401
     """The fitted guide as a program with the sites of ``model.explicit``: the local latents are drawn given the others."""
+    params, model = jax.tree.map(jnp.asarray, (dict(params), model))  # in the caller's precision
     auto: AutoGuide = GUIDES[family](program)
-    values = substitute(auto, data=dict(params))(model, *data)
+    values = substitute(auto, data=params)(model, *data)
     sample_locals(model, values, *data)
 
 

@@ -260,13 +260,15 @@ def _read_init(
 
 
 def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
-    """What an ascent starts from: the parameters of q, or the draw with the highest log joint."""
+    """What an ascent starts from: the parameters of q, or the draw with the highest likelihood (the last, without it)."""
     if "variational" in tree.children:
         return {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
-    best = tree["sample_stats"]["lp"].argmax(dim=["chain", "draw"])
-    return {
-        name: value.isel(best).to_numpy() for name, value in tree["posterior"].to_dataset().data_vars.items()
-    }
+    posterior = tree["posterior"].to_dataset()
+    chain, draw = 0, -1
+    if "log_likelihood" in tree.children:
+        density = tree["log_likelihood"]["log_likelihood"].sum("observation").to_numpy()
+        chain, draw = np.unravel_index(density.argmax(), density.shape)
+    return {name: value.to_numpy()[chain, draw] for name, value in posterior.data_vars.items()}
 
 
 def _draws_to_start_from(tree: xr.DataTree, lanes: int) -> dict[str, np.ndarray]:
@@ -444,10 +446,7 @@ def _judge(
         if result.stop_reason != "completed":
             return False, f"the run ended early: {result.stop_reason}"
         converged, reason = judge(tree)
-        return (
-            converged,
-            f"{reason}; run longer (num_warmup, num_samples), or look at psrf_path and the traces",
-        )
+        return converged, reason
     if method.kind == "stochastic":
         return _has_levelled(result.trace["objective"][result.best_restart], settings["max_iterations"])
     if result.stop_reason == "max_iterations" and settings["tolerance"] == 0:

@@ -111,7 +111,9 @@ class StickBreaking(NamedTuple):
     def log_normaliser(self, q: dist.Distribution) -> Array:
         """Log of the integral of the kernels of a `posterior`."""
         a, b = q.concentration1, q.concentration0
-        return jnp.sum(gammaln(a) + gammaln(b) - gammaln(a + b))  # jax's betaln is off by 1e-7 at moderate a, b
+        return jnp.sum(
+            gammaln(a) + gammaln(b) - gammaln(a + b)
+        )  # jax's betaln is off by 1e-7 at moderate a, b
 
     def variables(self, q: dist.Distribution) -> dict[str, Array]:
         """The parameters of a `posterior` under the names they have in a fit."""

@@ -97,13 +97,14 @@ class Mixture(Model):
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The program: with ``x`` of shape (num_observations, num_features) it conditions, without it draws ``num_observations`` rows."""
         num_rows = self._num_rows(x, num_observations)
-        concentration = self.concentration
+        prior = jax.tree.map(jnp.asarray, self)  # hyperparameters in the caller's precision
+        concentration = prior.concentration
         if self.has_random_concentration:
-            concentration = numpyro.sample("concentration", self.concentration)
+            concentration = numpyro.sample("concentration", prior.concentration)
         log_weights = self.weights.sample(concentration)
         with numpyro.plate("components", self.num_components):
-            parameters = self.components.sample()
-            for name, value in self.components.deterministics(parameters).items():
+            parameters = prior.components.sample()
+            for name, value in prior.components.deterministics(parameters).items():
                 numpyro.deterministic(name, value)
         if self.free_last_stick:  # what the printed updates imply: labels are not renormalised
             numpyro.factor("stick_mass", num_rows * jax.nn.logsumexp(log_weights))

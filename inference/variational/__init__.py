@@ -1,0 +1,3 @@
+"""Variational methods, one file per model, under the model's name in ``zoo``."""
+
+__all__: list[str] = []

@@ -299,10 +299,10 @@ def start(key: Array, variables: Mapping[str, Array], model: Mixture, x: Array) 
         raise ValueError(
             f"init: responsibilities must have shape ({x.shape[0]}, {model.num_components}); got {r.shape}"
         )
-    state = from_responsibilities(r, model, x)
-    if model.has_random_concentration and _parameter_names(state.concentration)[0] in variables:
-        state = state._replace(concentration=_stored_concentration(variables, state.concentration))
-    return state
+    concentration = _initial_concentration(model)
+    if model.has_random_concentration and _parameter_names(concentration)[0] in variables:
+        concentration = _stored_concentration(variables, concentration)
+    return _from_statistics(r.T @ model.components.features(x), concentration, model)
 
 
 def step(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> tuple[MixtureVBState, MixtureVBInfo]:
@@ -342,14 +342,12 @@ def guide(
         x: the rows whose labels are drawn from q, shape (num_observations, num_features).
         num_observations: without ``x``: draw the labels of so many new rows from the weights.
     """
+    model = jax.tree.map(jnp.asarray, model)  # in the caller's precision
     supports = {f"components_{name}": support for name, support in model.components.field_supports.items()}
+    supports["concentration_loc"] = dist.constraints.real  # what is not named here is positive
     parameters = {
         name: numpyro.param(
-            name,
-            value,
-            constraint=supports.get(
-                name, dist.constraints.positive if name != "concentration_loc" else dist.constraints.real
-            ),
+            name, jnp.asarray(value), constraint=supports.get(name, dist.constraints.positive)
         )
         for name, value in stored.items()
         if name not in DERIVED

@@ -26,7 +26,9 @@ FORMS = {
     "sticks, learnt": {"weight_prior": "stick_breaking", "concentration": dist.Gamma(2.0, 1.0)},
     "free last stick": {"weight_prior": "stick_breaking", "concentration": 1.5, "free_last_stick": True},
 }
-X = np.concatenate([np.random.default_rng(0).normal(size=(25, 2)), np.random.default_rng(1).normal(size=(15, 2)) + 3])
+X = np.concatenate(
+    [np.random.default_rng(0).normal(size=(25, 2)), np.random.default_rng(1).normal(size=(15, 2)) + 3]
+)
 PARTICLES = 3000
 
 
@@ -86,7 +88,9 @@ def kl_components(q, prior):
     )
 
     def log_b(scale_matrix, nu):
-        return -0.5 * nu * (jnp.linalg.slogdet(scale_matrix)[1] + d * jnp.log(2.0)) - jax.scipy.special.multigammaln(nu / 2, d)
+        return -0.5 * nu * (
+            jnp.linalg.slogdet(scale_matrix)[1] + d * jnp.log(2.0)
+        ) - jax.scipy.special.multigammaln(nu / 2, d)
 
     trace = jnp.einsum("ij,kji->k", jnp.linalg.inv(prior.scale_matrix), precision)
     wishart = (
@@ -112,7 +116,9 @@ def kl_weights(state, model):
     log_q = state.concentration.log_prob(alpha) + state.weights.log_prob(weights).reshape(400_000, -1).sum(-1)
     given = alpha.reshape(-1, *shape)
     prior = (
-        dist.Beta(1.0, given) if isinstance(state.weights, dist.Beta) else dist.Dirichlet(given / model.num_components * jnp.ones(model.num_components))
+        dist.Beta(1.0, given)
+        if isinstance(state.weights, dist.Beta)
+        else dist.Dirichlet(given / model.num_components * jnp.ones(model.num_components))
     )
     log_p = model.concentration.log_prob(alpha) + prior.log_prob(weights).reshape(400_000, -1).sum(-1)
     return jnp.mean(log_q - log_p)
@@ -130,7 +136,12 @@ def test_the_step_bound_is_the_monte_carlo_elbo(form, steps):
     stored = vb.variables(next_state, model, X)
     labels = vb._log_unnormalised(state, model, X)  # logits of those that the bound is at
     verdict = elbo_check(
-        model, partial(guide_with_labels, stored, labels, model), info.objective, (X,), key=jax.random.key(0), num_particles=PARTICLES
+        model,
+        partial(guide_with_labels, stored, labels, model),
+        info.objective,
+        (X,),
+        key=jax.random.key(0),
+        num_particles=PARTICLES,
     )
     assert verdict.passed, verdict
     assert verdict.standard_error <= 0.02, verdict
@@ -154,13 +165,17 @@ def test_the_guide_has_the_bound_of_any_q(form, seed):
     assert verdict.passed and verdict.standard_error <= 0.02, verdict
 
 
-@pytest.mark.parametrize("bug", ["entropy of q(weights) dropped", "a log normaliser missing", "alpha for alpha/K"])
+@pytest.mark.parametrize(
+    "bug", ["entropy of q(weights) dropped", "a log normaliser missing", "alpha for alpha/K"]
+)
 def test_planted_errors_in_the_bound_fail(bug):
     model = mixture("dirichlet")
     state, _ = climb(vb.init(jax.random.key(5), model, X), model, 5)
     sums, labels = vb.update_responsibilities(state, model, X), vb._log_unnormalised(state, model, X)
     state = vb.MixtureVBState(
-        model.components.posterior(sums.statistics), model.weights.posterior(sums.statistics[:, 0], model.concentration), state.concentration
+        model.components.posterior(sums.statistics),
+        model.weights.posterior(sums.statistics[:, 0], model.concentration),
+        state.concentration,
     )
     right = vb.bound(state, sums.statistics, sums.entropy, model)
     wrong = {
@@ -172,7 +187,12 @@ def test_planted_errors_in_the_bound_fail(bug):
     }[bug]
     stored = vb.variables(state, model, X)
     check = partial(
-        elbo_check, model, partial(guide_with_labels, stored, labels, model), data=(X,), key=jax.random.key(0), num_particles=PARTICLES
+        elbo_check,
+        model,
+        partial(guide_with_labels, stored, labels, model),
+        data=(X,),
+        key=jax.random.key(0),
+        num_particles=PARTICLES,
     )
     assert check(right).passed
     assert not check(wrong).passed
@@ -201,9 +221,15 @@ def test_the_bound_is_below_the_evidence_of_all_labelings(form):
         resp = jax.nn.one_hot(labels, 3)
         weights = model.weights.posterior(resp.sum(0), model.concentration)
         prior = (
-            model.weights.prior_log_normaliser(model.concentration) if form == "dirichlet" else -2 * jnp.log(model.concentration)
+            model.weights.prior_log_normaliser(model.concentration)
+            if form == "dirichlet"
+            else -2 * jnp.log(model.concentration)
         )
-        return model.components.log_evidence(resp.T @ features).sum() + model.weights.log_normaliser(weights) - prior
+        return (
+            model.components.log_evidence(resp.T @ features).sum()
+            + model.weights.log_normaliser(weights)
+            - prior
+        )
 
     evidence = jax.nn.logsumexp(jax.vmap(log_joint)(labelings))
     for seed in range(4):
@@ -216,7 +242,9 @@ def test_the_bound_is_below_the_evidence_of_all_labelings(form):
 
 def test_one_component_has_the_exact_evidence():
     for weight_prior in ("dirichlet", "stick_breaking"):
-        model = Mixture(components=mixture("dirichlet").components, num_components=1, weight_prior=weight_prior)
+        model = Mixture(
+            components=mixture("dirichlet").components, num_components=1, weight_prior=weight_prior
+        )
         tree = fit(model, X, num_samples=5)
         evidence = model.components.log_evidence(model.components.features(X).sum(axis=0))
         np.testing.assert_allclose(tree["trace"]["objective"][-1], evidence, rtol=1e-10)
@@ -231,10 +259,14 @@ def test_an_affine_change_of_data_and_prior_shifts_the_bound(form):
     trees = []
     for data in (X, y):
         model = Mixture(components=GaussianWishart.from_data(data), num_components=15, **FORMS[form])
-        trees.append(fit(model, data, init={"responsibilities": r}, max_iterations=30, tolerance=0, num_samples=2))
+        trees.append(
+            fit(model, data, init={"responsibilities": r}, max_iterations=30, tolerance=0, num_samples=2)
+        )
     moved = trees[0]["trace"]["objective"] - len(X) * np.log(abs(np.linalg.det(matrix)))
     np.testing.assert_allclose(trees[1]["trace"]["objective"], moved, rtol=1e-9)
-    np.testing.assert_allclose(trees[1]["variational"]["responsibilities"], trees[0]["variational"]["responsibilities"], atol=1e-7)
+    np.testing.assert_allclose(
+        trees[1]["variational"]["responsibilities"], trees[0]["variational"]["responsibilities"], atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -285,7 +317,9 @@ def bound_given(q, state, sums, model):
         left = vb._expected_log_left(state.weights)
         about = left.shape[0] * vb._expected_log(q) + (q.mean - 1) * jnp.sum(left)
     else:
-        about = vb._expected_log_dirichlet_constant(q, model.num_components) + q.mean / model.num_components * jnp.sum(expected_log_weights)
+        about = vb._expected_log_dirichlet_constant(
+            q, model.num_components
+        ) + q.mean / model.num_components * jnp.sum(expected_log_weights)
     return about + vb._concentration_terms(q, model.concentration)
 
 
@@ -303,7 +337,10 @@ def test_blocks_of_rows_add_up_to_the_whole():
 def test_float32_runs_the_same_code_and_agrees_to_its_precision():
     model = mixture("dirichlet")
     r = np.random.default_rng(0).dirichlet(np.ones(4), size=len(X))
-    fits = [fit(model, X, init={"responsibilities": r}, max_iterations=20, tolerance=0, num_samples=2, dtype=t) for t in ("float64", "float32")]
+    fits = [
+        fit(model, X, init={"responsibilities": r}, max_iterations=20, tolerance=0, num_samples=2, dtype=t)
+        for t in ("float64", "float32")
+    ]
     assert fits[1]["variational"]["responsibilities"].dtype == np.float32
     np.testing.assert_allclose(fits[1]["trace"]["objective"], fits[0]["trace"]["objective"], rtol=1e-4)
 
@@ -312,7 +349,12 @@ def test_kmeans_starts_keep_more_components():
     """The notebook's warning in numbers: hard starts keep what random starts empty."""
     model = mixture("dirichlet", num_components=8, mean_precision=0.01, degrees_of_freedom=2.0)
     counts = {
-        strategy: np.mean([int(fit(model, X, init=strategy, seed=s, num_samples=2)["variational"]["num_occupied"]) for s in range(5)])
+        strategy: np.mean(
+            [
+                int(fit(model, X, init=strategy, seed=s, num_samples=2)["variational"]["num_occupied"])
+                for s in range(5)
+            ]
+        )
         for strategy in ("random", "kmeans")
     }
     assert counts["kmeans"] >= counts["random"]

@@ -45,10 +45,15 @@ def test_coefficients_on_features_are_the_log_density(num_features):
     components = prior(num_features)
     rng = np.random.default_rng(2)
     posterior = components.posterior(components.features(rng.normal(size=(4, 30, num_features))).sum(axis=1))
-    parameters = {"precisions": posterior.degrees_of_freedom[:, None, None] * posterior.scale_matrix, "locs": posterior.loc}
+    parameters = {
+        "precisions": posterior.degrees_of_freedom[:, None, None] * posterior.scale_matrix,
+        "locs": posterior.loc,
+    }
     x = rng.normal(size=(7, num_features))
     by_features = components.features(x) @ components.coefficients(parameters).T
-    np.testing.assert_allclose(by_features, components.likelihood(parameters).log_prob(x[:, None]), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        by_features, components.likelihood(parameters).log_prob(x[:, None]), rtol=1e-10, atol=1e-10
+    )
     labels = jnp.array([0, 3, 1, 1, 2, 0, 3])
     picked = components.likelihood_of(parameters, labels).log_prob(x)
     np.testing.assert_allclose(picked, by_features[jnp.arange(7), labels], rtol=1e-10, atol=1e-10)
@@ -67,9 +72,13 @@ def test_expected_coefficients_are_posterior_means_of_coefficients():
         return components.coefficients(values)
 
     draws = jax.vmap(draw)(jax.random.split(jax.random.key(0), 20_000))
-    z = (draws.mean(axis=0) - components.expected_coefficients(posterior)) / (draws.std(axis=0) / np.sqrt(20_000))
+    z = (draws.mean(axis=0) - components.expected_coefficients(posterior)) / (
+        draws.std(axis=0) / np.sqrt(20_000)
+    )
     assert np.abs(z).max() < 5
-    planted = components.expected_coefficients(posterior.replaced(degrees_of_freedom=posterior.degrees_of_freedom + 1))
+    planted = components.expected_coefficients(
+        posterior.replaced(degrees_of_freedom=posterior.degrees_of_freedom + 1)
+    )
     assert np.abs((draws.mean(axis=0) - planted) / (draws.std(axis=0) / np.sqrt(20_000))).max() > 5
 
 
@@ -87,7 +96,11 @@ def test_posterior_is_the_textbook_one():
     posterior = components.posterior(components.features(x).sum(axis=0))
     mean, n, beta = x.mean(axis=0), len(x), float(components.mean_precision)
     gap = mean - components.loc
-    rate = np.linalg.inv(components.scale_matrix) + (x - mean).T @ (x - mean) + beta * n / (beta + n) * np.outer(gap, gap)
+    rate = (
+        np.linalg.inv(components.scale_matrix)
+        + (x - mean).T @ (x - mean)
+        + beta * n / (beta + n) * np.outer(gap, gap)
+    )
     np.testing.assert_allclose(posterior.loc, (beta * components.loc + n * mean) / (beta + n), rtol=1e-12)
     np.testing.assert_allclose(np.linalg.inv(posterior.scale_matrix), rate, rtol=1e-10)
     assert posterior.degrees_of_freedom == components.degrees_of_freedom + n

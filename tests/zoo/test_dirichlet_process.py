@@ -24,7 +24,9 @@ def test_stick_weights_sum_to_one_unless_the_last_stick_is_free():
     assert np.isfinite(log_stick_weights(jnp.array([0.0, 1.0]), 3)).all()
 
 
-@pytest.mark.parametrize("weight_prior", [DirichletAllocation(4), StickBreaking(4), StickBreaking(4, free_last_stick=True)])
+@pytest.mark.parametrize(
+    "weight_prior", [DirichletAllocation(4), StickBreaking(4), StickBreaking(4, free_last_stick=True)]
+)
 def test_expectations_are_those_of_draws(weight_prior):
     """50 000 draws, 5 standard errors: false alarms below 1e-5 for the 8 comparisons of a case."""
     posterior = weight_prior.posterior(jnp.array([3.0, 0.5, 7.0, 1.0]), 1.7)
@@ -48,14 +50,18 @@ def test_sticks_given_counts_are_conjugate_over_all_labelings():
         total = 0.0
         for labels in itertools.product(range(3), repeat=3):
             counts = jnp.bincount(jnp.array(labels), length=3).astype(float)
-            total += jnp.exp(weight_prior.log_normaliser(weight_prior.posterior(counts, alpha)) - prior_normaliser)
+            total += jnp.exp(
+                weight_prior.log_normaliser(weight_prior.posterior(counts, alpha)) - prior_normaliser
+            )
         np.testing.assert_allclose(total, 1.0, rtol=1e-12)
 
 
 def test_dirichlet_multinomial_evidence_is_the_printed_one():
     alpha, counts = 1.3, jnp.array([4.0, 0.0, 2.0])
     weight_prior = DirichletAllocation(3)
-    ours = weight_prior.log_normaliser(weight_prior.posterior(counts, alpha)) - weight_prior.prior_log_normaliser(alpha)
+    ours = weight_prior.log_normaliser(
+        weight_prior.posterior(counts, alpha)
+    ) - weight_prior.prior_log_normaliser(alpha)
     printed = gammaln(alpha) - gammaln(alpha + 6) + jnp.sum(gammaln(alpha / 3 + counts) - gammaln(alpha / 3))
     np.testing.assert_allclose(ours, printed, rtol=1e-12)
 
@@ -64,6 +70,10 @@ def test_mean_weights_of_sticks_are_the_generalised_dirichlet_mean():
     """Yu (2006), (3.21), with a leading factor of one for the last component."""
     posterior = StickBreaking(3).posterior(jnp.array([5.0, 2.0, 1.0]), 2.0)
     a, b = posterior.concentration1, posterior.concentration0
-    printed = [a[0] / (a[0] + b[0]), a[1] / (a[1] + b[1]) * b[0] / (a[0] + b[0]), b[0] / (a[0] + b[0]) * b[1] / (a[1] + b[1])]
+    printed = [
+        a[0] / (a[0] + b[0]),
+        a[1] / (a[1] + b[1]) * b[0] / (a[0] + b[0]),
+        b[0] / (a[0] + b[0]) * b[1] / (a[1] + b[1]),
+    ]
     np.testing.assert_allclose(StickBreaking(3).expected_weights(posterior), printed, rtol=1e-13)
     np.testing.assert_array_equal(b, [2.0 + 3.0, 2.0 + 1.0])  # the tail leaves out j itself

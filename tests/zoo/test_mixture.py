@@ -14,7 +14,9 @@ from inference.densities import latent_sites, log_prior
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
 
-COMPONENTS = GaussianWishart(loc=[0.0, 1.0], mean_precision=0.5, scale_matrix=np.eye(2) / 3, degrees_of_freedom=3.0)
+COMPONENTS = GaussianWishart(
+    loc=[0.0, 1.0], mean_precision=0.5, scale_matrix=np.eye(2) / 3, degrees_of_freedom=3.0
+)
 FORMS = {
     "dirichlet": {"weight_prior": "dirichlet", "concentration": 1.5},
     "dirichlet, learnt": {"weight_prior": "dirichlet", "concentration": dist.Gamma(2.0, 1.0)},
@@ -50,8 +52,12 @@ def test_explicit_summed_over_all_labelings_is_the_summed_out_program(form):
     model, x = mixture(form), rows(4)
     values = globals_of(model, x)
     labelings = jnp.array(list(itertools.product(range(3), repeat=4)))
-    explicit = jax.vmap(lambda c: log_density(model.explicit, (x,), {}, values | {"assignments": c})[0])(labelings)
-    np.testing.assert_allclose(jax.nn.logsumexp(explicit), log_density(model, (x,), {}, values)[0], rtol=1e-12)
+    explicit = jax.vmap(lambda c: log_density(model.explicit, (x,), {}, values | {"assignments": c})[0])(
+        labelings
+    )
+    np.testing.assert_allclose(
+        jax.nn.logsumexp(explicit), log_density(model, (x,), {}, values)[0], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -59,7 +65,9 @@ def test_hand_written_densities_are_those_of_the_program(form):
     model, x = mixture(form), rows()
     values = globals_of(model, x)
     joint = log_density(model, (x,), {}, values)[0]
-    np.testing.assert_allclose(model.log_likelihood(values, x).sum() + log_prior(model, values, x), joint, rtol=1e-12)
+    np.testing.assert_allclose(
+        model.log_likelihood(values, x).sum() + log_prior(model, values, x), joint, rtol=1e-12
+    )
     labels = model.local_conditionals(values, x)["assignments"]
     conditional = jax.vmap(lambda c: log_density(model.explicit, (x,), {}, values | {"assignments": c})[0])
     flips = jnp.zeros((3, 6), int).at[:, 2].set(jnp.arange(3))
@@ -69,7 +77,11 @@ def test_hand_written_densities_are_those_of_the_program(form):
 @pytest.mark.parametrize("form", PROPER)
 def test_prior_predictive_draws_labels_and_depends_on_the_key_only(form):
     model = mixture(form)
-    run = jax.jit(lambda key: numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(num_observations=7)["x"]["value"])
+    run = jax.jit(
+        lambda key: numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(num_observations=7)[
+            "x"
+        ]["value"]
+    )
     keys = jax.random.split(jax.random.key(0), 5)
     one = run(keys[0])
     assert one.shape == (7, 2) and np.isfinite(one).all()
@@ -91,7 +103,9 @@ def test_the_potential_is_finite_and_differentiable_at_random_points(form):
     for seed in range(3):
         leaves, structure = jax.tree.flatten(info.param_info.z)
         keys = jax.random.split(jax.random.key(seed), len(leaves))
-        z = jax.tree.unflatten(structure, [jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)])
+        z = jax.tree.unflatten(
+            structure, [jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
+        )
         value, slope = jax.value_and_grad(info.potential_fn)(z)
         assert np.isfinite(value) and all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
 
@@ -101,7 +115,9 @@ def test_permuting_labels_leaves_dirichlet_mixtures_unchanged_and_sticks_not():
     model, x = mixture("dirichlet"), rows()
     values = globals_of(model, x)
     permuted = {name: value[order] for name, value in values.items()}
-    np.testing.assert_allclose(log_density(model, (x,), {}, permuted)[0], log_density(model, (x,), {}, values)[0], rtol=1e-12)
+    np.testing.assert_allclose(
+        log_density(model, (x,), {}, permuted)[0], log_density(model, (x,), {}, values)[0], rtol=1e-12
+    )
 
 
 def test_one_component_is_a_single_gaussian_under_either_prior():
@@ -114,11 +130,21 @@ def test_one_component_is_a_single_gaussian_under_either_prior():
 
 
 def test_numpyro_can_draw_the_graph_and_run_nuts_on_the_program():
-    graphviz = pytest.importorskip("graphviz", reason="numpyro.render_model needs it; the extra 'test' installs it")
+    graphviz = pytest.importorskip(
+        "graphviz", reason="numpyro.render_model needs it; the extra 'test' installs it"
+    )
     model, x = mixture("sticks, learnt"), rows(12)
     drawing = numpyro.render_model(model, model_kwargs={"num_observations": 5}, render_distributions=True)
     assert isinstance(drawing, graphviz.Digraph)
-    for name in ("concentration", "stick_fractions", "locs", "precisions", "assignments", "x", "observations"):
+    for name in (
+        "concentration",
+        "stick_fractions",
+        "locs",
+        "precisions",
+        "assignments",
+        "x",
+        "observations",
+    ):
         assert name in drawing.source
     mcmc = numpyro.infer.MCMC(numpyro.infer.NUTS(model), num_warmup=5, num_samples=5, progress_bar=False)
     mcmc.run(jax.random.key(0), x)
@@ -127,10 +153,14 @@ def test_numpyro_can_draw_the_graph_and_run_nuts_on_the_program():
 
 def test_a_truncation_that_is_too_short_warns_and_a_long_one_does_not():
     x = rows()
-    short = Mixture(components=COMPONENTS, num_components=10, concentration=1000.0, weight_prior="stick_breaking")
+    short = Mixture(
+        components=COMPONENTS, num_components=10, concentration=1000.0, weight_prior="stick_breaking"
+    )
     with pytest.warns(UserWarning, match="truncation is too short"):
         short.check(x)
-    Mixture(components=COMPONENTS, num_components=20, concentration=1.0, weight_prior="stick_breaking").check(x)
+    Mixture(components=COMPONENTS, num_components=20, concentration=1.0, weight_prior="stick_breaking").check(
+        x
+    )
     np.testing.assert_allclose(short.leftover_stick_mass, (1000 / 1001) ** 9)
 
 
@@ -139,14 +169,30 @@ def test_a_truncation_that_is_too_short_warns_and_a_long_one_does_not():
     [
         ({"num_components": 0}, ValueError, "num_components must be a whole number of at least 1; got 0"),
         ({"num_components": 2.5}, ValueError, "num_components must be a whole number"),
-        ({"concentration": 0.0}, ValueError, "concentration must be a positive number or a Gamma distribution; got 0.0"),
+        (
+            {"concentration": 0.0},
+            ValueError,
+            "concentration must be a positive number or a Gamma distribution; got 0.0",
+        ),
         ({"concentration": np.nan}, ValueError, "concentration must be a positive number"),
         ({"concentration": [1.0, 2.0]}, ValueError, "concentration must be a positive number"),
         ({"concentration": dist.LogNormal(0.0, 1.0)}, ValueError, "must be a Gamma; got LogNormal"),
-        ({"concentration": dist.Gamma(-1.0, 1.0, validate_args=False)}, ValueError, "positive concentration and rate"),
-        ({"weight_prior": "chinese"}, ValueError, "weight_prior must be one of dirichlet, stick_breaking; got 'chinese'"),
+        (
+            {"concentration": dist.Gamma(-1.0, 1.0, validate_args=False)},
+            ValueError,
+            "positive concentration and rate",
+        ),
+        (
+            {"weight_prior": "chinese"},
+            ValueError,
+            "weight_prior must be one of dirichlet, stick_breaking; got 'chinese'",
+        ),
         ({"free_last_stick": True}, ValueError, "goes with weight_prior"),
-        ({"components": dist.Normal(0, 1)}, TypeError, "components must be a prior from zoo.conjugate; got Normal"),
+        (
+            {"components": dist.Normal(0, 1)},
+            TypeError,
+            "components must be a prior from zoo.conjugate; got Normal",
+        ),
     ],
 )
 def test_fields_outside_their_domain_are_refused(fields, error, message):
