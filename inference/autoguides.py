@@ -27,6 +27,7 @@ from inference.algorithm import Algorithm, Method, Outcome
 from inference.densities import latent_sites
 from inference.hamiltonian import program
 from inference.local_latents import draw_locals, sample_locals
+from zoo.model import in_current_precision
 
 __all__ = ["METHOD", "SVIInfo", "guide"]
 
@@ -125,7 +126,7 @@ def _conclude(
 
 def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> None:  # noqa: ANN401
     """The fitted guide as a program with the sites of ``model.explicit``: the local latents are drawn given the others."""
-    params, model = jax.tree.map(jnp.asarray, (dict(params), model))  # in the caller's precision
+    params, model = in_current_precision((dict(params), model))
     auto: AutoGuide = GUIDES[family](program)
     values = substitute(auto, data=params)(model, *data)
     sample_locals(model, values, *data)

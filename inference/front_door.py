@@ -25,7 +25,7 @@ from inference.model_fields import describe, field_dims, model_name
 from inference.precision import in_precision, to_numpy
 from inference.results import SAMPLE_DIMS, Labels, dataset, row_limit, versions
 from inference.tables import as_arrays
-from zoo.model import Model
+from zoo.model import Model, in_current_precision
 
 __all__ = ["fit", "method_of"]
 
@@ -133,8 +133,8 @@ def fit(
         )
         result, outcome = _drive(
             chosen,
-            model,
-            jax.tree.map(jnp.asarray, arrays),
+            in_current_precision(model),
+            in_current_precision(arrays),
             key=key,
             settings=settings,
             options=options,

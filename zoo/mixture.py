@@ -44,7 +44,7 @@ from jax import Array
 
 from zoo.conjugate import GaussianWishart
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
-from zoo.model import Assumptions, Model, static
+from zoo.model import Assumptions, Model, in_current_precision, static
 from zoo.validation import as_matrix, check_rows
 
 __all__ = ["Mixture"]
@@ -97,7 +97,7 @@ class Mixture(Model):
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The program: with ``x`` of shape (num_observations, num_features) it conditions, without it draws ``num_observations`` rows."""
         num_rows = self._num_rows(x, num_observations)
-        prior = jax.tree.map(jnp.asarray, self)  # hyperparameters in the caller's precision
+        prior = in_current_precision(self)
         concentration = prior.concentration
         if self.has_random_concentration:
             concentration = numpyro.sample("concentration", prior.concentration)

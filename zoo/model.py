@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import Distribution
 
 from zoo.numpyro_whole import attach_submodules
 
-__all__ = ["Assumptions", "Model", "static"]
+__all__ = ["Assumptions", "Model", "in_current_precision", "static"]
 
 attach_submodules()
 
@@ -25,6 +26,15 @@ attach_submodules()
 def static(default: Any = dataclasses.MISSING, **keywords: Any) -> Any:  # noqa: ANN401  (as dataclasses.field)
     """A dataclass field that is part of the program (an int, a string, a boolean, None, or a tuple of these), not a pytree leaf."""
     return dataclasses.field(default=default, metadata={"static": True}, **keywords)
+
+
+def in_current_precision(tree: Any) -> Any:  # noqa: ANN401  (any pytree)
+    """The pytree with NumPy leaves as JAX arrays in the caller's precision; traced leaves as they are.
+
+    Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the converted
+    constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context into a 32-bit one.
+    """
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf.copy() if isinstance(leaf, np.ndarray) else leaf), tree)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

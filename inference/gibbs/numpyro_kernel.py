@@ -4,7 +4,6 @@ import importlib
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
@@ -12,7 +11,7 @@ from numpyro.util import is_prng_key
 from inference.algorithm import Algorithm
 from inference.densities import deterministics
 from inference.model_fields import model_name
-from zoo.model import Model
+from zoo.model import Model, in_current_precision
 
 __all__ = ["GibbsKernel", "KernelState", "kernel"]
 
@@ -69,7 +68,9 @@ class GibbsKernel(MCMCKernel):
 
         def sweep(state: KernelState) -> KernelState:
             key, next_key = jax.random.split(state.rng_key)
-            inner, info = self._algorithm.step(key, state.inner, self._in_current_precision(), *model_args)
+            inner, info = self._algorithm.step(
+                key, state.inner, in_current_precision(self._zoo_model), *model_args
+            )
             return KernelState(inner.values, inner, info.objective, next_key)
 
         return sweep(state) if is_prng_key(state.rng_key) else jax.vmap(sweep)(state)
@@ -82,12 +83,9 @@ class GibbsKernel(MCMCKernel):
         """What the progress bar shows."""
         return f"log joint {state.log_joint:.6g}"
 
-    def _in_current_precision(self) -> Model:
-        return jax.tree.map(jnp.asarray, self._zoo_model)
-
     def _start(self, key: Array, init_params: Any, model_args: tuple) -> KernelState:  # noqa: ANN401
         init_key, sweep_key, next_key = jax.random.split(key, 3)
-        model = self._in_current_precision()
+        model = in_current_precision(self._zoo_model)
         inner = self._algorithm.init(init_key, model, *model_args)
         if init_params is not None:
             inner = inner._replace(values={**inner.values, **init_params})

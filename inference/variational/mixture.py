@@ -39,6 +39,7 @@ from inference.algorithm import Algorithm, Method, Outcome
 from inference.row_blocks import map_rows, sum_over_rows
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
+from zoo.model import in_current_precision
 
 __all__ = [
     "METHOD",
@@ -342,13 +343,11 @@ def guide(
         x: the rows whose labels are drawn from q, shape (num_observations, num_features).
         num_observations: without ``x``: draw the labels of so many new rows from the weights.
     """
-    model = jax.tree.map(jnp.asarray, model)  # in the caller's precision
+    stored, model = in_current_precision((dict(stored), model))
     supports = {f"components_{name}": support for name, support in model.components.field_supports.items()}
     supports["concentration_loc"] = dist.constraints.real  # what is not named here is positive
     parameters = {
-        name: numpyro.param(
-            name, jnp.asarray(value), constraint=supports.get(name, dist.constraints.positive)
-        )
+        name: numpyro.param(name, value, constraint=supports.get(name, dist.constraints.positive))
         for name, value in stored.items()
         if name not in DERIVED
     }

@@ -177,7 +177,7 @@ def test_restarts_keep_the_best_bound_and_report_all(small_model, two_clusters):
     many = fit(small_model, two_clusters, num_restarts=4, num_samples=2, seed=11)
     last = many["trace"]["objective"].max("iteration")
     assert many["trace"]["objective"].dims == ("restart", "iteration") and many.attrs["best_restart"] == int(
-        last.argmax()
+        np.argmax(last.to_numpy())
     )
     one = many["trace"]["objective"].sel(restart=0).dropna("iteration")
     single = fit(small_model, two_clusters, num_restarts=1, num_samples=2, seed=11)["trace"]["objective"]

@@ -12,7 +12,7 @@ import pytest
 
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
-from zoo.model import Assumptions, Model, static
+from zoo.model import Assumptions, Model, in_current_precision, static
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,3 +90,13 @@ def test_numpyro_works_after_arviz_was_imported_first():
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout.strip() == "fine", run.stderr[-500:]
+
+
+def test_hyperparameters_do_not_carry_a_precision_from_one_context_into_another():
+    """JAX remembers a NumPy constant by identity: without the copy the second line would be 64-bit."""
+    thing = Counting(rate=[1.0, 2.0])
+    with jax.enable_x64(True):
+        assert jax.vmap(lambda k: k * in_current_precision(thing).rate)(jnp.ones(2)).dtype == np.float64
+    assert in_current_precision(thing).rate.dtype == np.float32
+    with jax.enable_x64(True):
+        assert in_current_precision(thing).rate.dtype == np.float64
