@@ -1,4 +1,7 @@
-"""How it is computed: fitting, predicting and diagnosing the models of ``zoo``. Public names are imported when first asked for."""
+"""How it is computed: fitting.
+
+Predicting and diagnosing the models of ``zoo``. Public names are imported when first asked for.
+"""
 
 import importlib
 from typing import Any
@@ -19,7 +22,7 @@ _MODULES = ("calibration", "diagnostics", "gibbs", "plots", "report", "symmetry"
 __all__ = [*_PUBLIC]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  (a function or a module)
+def __getattr__(name: str) -> Any:
     """The public function, or the submodule, of that name."""
     if name in _PUBLIC:
         return getattr(importlib.import_module(f"inference.{_PUBLIC[name]}"), name)

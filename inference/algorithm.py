@@ -1,9 +1,10 @@
 """What an algorithm is, and what the front door must know to run one.
 
-An algorithm is two pure functions. ``init(key, model, *data)`` gives a state, ``step(key, state, model, *data)`` gives the next
-state and what is worth recording. Model and data are arguments, never closed over and never part of the state: they can be sharded, a
-second fit of the same shapes compiles nothing, and a checkpoint holds no data. Both functions are module-level (or made once per set of
-options by a cached builder), so that their identity can key the compile cache.
+An algorithm is two pure functions. ``init(key, model, *data)`` gives a state,
+``step(key, state, model, *data)`` gives the next state and what is worth recording. Model and data are
+arguments, never closed over and never part of the state: they can be sharded, a second fit of the same
+shapes compiles nothing, and a checkpoint holds no data. Both functions are module-level (or made once per
+set of options by a cached builder), so that their identity can key the compile cache.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +19,10 @@ class Algorithm(NamedTuple):
 
     Attributes:
         init: ``init(key, model, *data) -> state``.
-        step: ``step(key, state, model, *data) -> (state, info)``; ``info`` is a NamedTuple of scalars that always has ``objective``, in
-            nats: the bound, the log likelihood or the log posterior for an ascent, the log joint for a sampler.
+        step: ``step(key, state, model, *data) -> (state, info)``; ``info`` is a NamedTuple of scalars that
+            always has ``objective``, in
+            nats: the bound, the log likelihood or the log posterior for an ascent, the log joint for a
+                sampler.
     """
 
     init: Callable
@@ -48,17 +51,23 @@ class Method(NamedTuple):
     """One way to fit one model, as the front door sees it.
 
     Attributes:
-        kind: ``"ascent"`` (an objective that must not fall), ``"stochastic"`` (a noisy objective) or ``"sampling"`` (chains of draws).
+        kind: ``"ascent"`` (an objective that must not fall), ``"stochastic"`` (a noisy objective) or
+            ``"sampling"`` (chains of draws).
         options: the options a caller may pass to ``fit``, with their defaults.
         strategies: the strings that ``init`` may be; the first is the default.
-        build: ``build(init=strategy, **options) -> Algorithm``, cached, so that equal options give the same functions.
-        start: ``start(key, variables, model, *data, **options) -> state``, a state from given variables (``init`` a dict or a former tree).
+        build: ``build(init=strategy, **options) -> Algorithm``, cached, so that equal options give the same
+            functions.
+        start: ``start(key, variables, model, *data, **options) -> state``, a state from given variables
+            (``init`` a dict or a former tree).
         conclude: ascent: ``conclude(key, state, model, data, num_samples, keep_rows, **options) -> Outcome``;
             sampling: ``conclude(key, draws, model, data, keep_rows) -> Outcome``.
-        position: sampling only: ``position(keep_rows)`` gives a function of (state, model); what that returns is kept of a draw.
+        position: sampling only: ``position(keep_rows)`` gives a function of (state, model); what that
+            returns is kept of a draw.
         guide: variational only: ``guide(variables, model, *data)``, q as a NumPyro program.
-        transform: ``transform(variables, model, *new_data)``, scores of new rows; without it they are averaged over draws.
-        log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are averaged over draws.
+        transform: ``transform(variables, model, *new_data)``, scores of new rows; without it they are
+            averaged over draws.
+        log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
+            averaged over draws.
     """
 
     kind: str

@@ -21,7 +21,10 @@ def check_writable(path: str | os.PathLike) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """A path in the same folder to write to; when the body ends it takes the place of ``path``, when it fails it is removed."""
+    """A path in the same folder to write to.
+
+    When the body ends it takes the place of ``path``, when it fails it is removed.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

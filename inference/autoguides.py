@@ -1,8 +1,11 @@
-"""Stochastic variational inference with NumPyro's automatic guides, for any zoo model whose program has continuous sites.
+"""Stochastic variational inference with NumPyro's automatic guides.
 
-The objective is a Monte Carlo estimate of the evidence lower bound and goes up and down: a run takes ``max_iterations`` steps, and the front
-door judges convergence by comparing its last two stretches. Local latents that the program sums out stay summed out, so the bound is that of
-the marginal program, tighter than a mean-field bound over labels.
+For any zoo model whose program has continuous sites.
+
+The objective is a Monte Carlo estimate of the evidence lower bound and goes up and down: a run takes
+``max_iterations`` steps, and the front door judges convergence by comparing its last two stretches. Local
+latents that the program sums out stay summed out, so the bound is that of the marginal program, tighter than
+a mean-field bound over labels.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,11 +57,11 @@ def _svi(family: str, step_size: float, num_particles: int, init_loc_fn: Callabl
     return SVI(program, guide, ClippedAdam(step_size), Trace_ELBO(num_particles))
 
 
-def _init(key: Array, model: Any, *data: Any, options: tuple) -> SVIState:  # noqa: ANN401
+def _init(key: Array, model: Any, *data: Any, options: tuple) -> SVIState:
     return _svi(*options).init(key, model, *data)
 
 
-def _step(key: Array, state: SVIState, model: Any, *data: Any, options: tuple) -> tuple[SVIState, SVIInfo]:  # noqa: ANN401
+def _step(key: Array, state: SVIState, model: Any, *data: Any, options: tuple) -> tuple[SVIState, SVIInfo]:
     svi = _svi(*options)
     svi.init(key, model, *data)  # lets the guide learn the sites; its result is not used
     state, loss = svi.update(state._replace(rng_key=key), model, *data)
@@ -70,7 +73,7 @@ def _algorithm(options: tuple) -> Algorithm:
     return Algorithm(partial(_init, options=options), partial(_step, options=options))
 
 
-def build(init: str, **options: Any) -> Algorithm:  # noqa: ANN401
+def build(init: str, **options: Any) -> Algorithm:
     """The algorithm for a guide family and step size."""
     return _algorithm(_checked(**options))
 
@@ -85,7 +88,7 @@ def _checked(guide: str, step_size: float, num_particles: int) -> tuple[str, flo
     return guide, float(step_size), int(num_particles)
 
 
-def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, **options: Any) -> SVIState:  # noqa: ANN401
+def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, **options: Any) -> SVIState:
     """A guide centred at given values of the program's sites."""
     sites = latent_sites(model, *data)
     missing = [name for name in sites if name not in variables]
@@ -97,8 +100,11 @@ def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, **
 
 def conclude(
     key: Array, state: SVIState, model: Any, data: tuple, num_samples: int, keep_rows: bool, **options: Any
-) -> Outcome:  # noqa: ANN401
-    """Independent draws from the guide, as one chain, its parameters, and the bound re-estimated with many particles."""
+) -> Outcome:
+    """Independent draws from the guide, as one chain, its parameters.
+
+    And the bound re-estimated with many particles.
+    """
     params, draws, mean, error = _conclude(_checked(**options), key, state, model, data, num_samples)
     local = draw_locals(jax.random.fold_in(key, 1), draws, model, data, keep_rows)
     attrs = {"elbo": float(mean), "elbo_standard_error": float(error), "guide": options["guide"]}
@@ -108,7 +114,7 @@ def conclude(
 @partial(jax.jit, static_argnums=(0, 5))
 def _conclude(
     options: tuple, key: Array, state: SVIState, model: Any, data: tuple, num_samples: int
-) -> tuple:  # noqa: ANN401
+) -> tuple:
     svi = _svi(*options)
     svi.init(key, model, *data)
     params = svi.get_params(state)
@@ -124,8 +130,11 @@ def _conclude(
     return params, draws, jnp.mean(values), jnp.std(values) / jnp.sqrt(FINAL_PARTICLES)
 
 
-def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> None:  # noqa: ANN401
-    """The fitted guide as a program with the sites of ``model.explicit``: the local latents are drawn given the others."""
+def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> None:
+    """The fitted guide as a program with the sites of ``model.explicit``.
+
+    The local latents are drawn given the others.
+    """
     params, model = in_current_precision((dict(params), model))
     auto: AutoGuide = GUIDES[family](program)
     values = substitute(auto, data=params)(model, *data)

@@ -1,8 +1,11 @@
-"""Long runs survive: the state of a run in one file, replaced atomically, and a fingerprint that says which run it belongs to.
+"""Long runs survive: the state of a run in one file, replaced atomically.
 
-The file is a ``.npz`` without pickle. It holds the leaves of the driver's state in flatten order, the draws and traces so far, and a fingerprint
-(model class, fields and data by SHA-256, options, versions). The structure of the state is never read from the file: it comes from the
-algorithm's own ``init``, so a file cannot make the program build anything but arrays.
+And a fingerprint that says which run it belongs to.
+
+The file is a ``.npz`` without pickle. It holds the leaves of the driver's state in flatten order, the draws
+and traces so far, and a fingerprint (model class, fields and data by SHA-256, options, versions). The
+structure of the state is never read from the file: it comes from the algorithm's own ``init``, so a file
+cannot make the program build anything but arrays.
 """
 
 import hashlib
@@ -25,7 +28,7 @@ __all__ = ["Checkpoint", "fingerprint"]
 SECONDS_BETWEEN_SAVES = 5.0
 
 
-def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:  # noqa: ANN401
+def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:
     """What a run is, as short strings by aspect; two runs are the same run if all aspects agree.
 
     Args:
@@ -49,11 +52,12 @@ class Checkpoint:
         self.aspects = dict(aspects)
         self._saved_at = time.monotonic()
 
-    def load(self, template: Any) -> tuple[Any, dict[str, np.ndarray]] | None:  # noqa: ANN401
+    def load(self, template: Any) -> tuple[Any, dict[str, np.ndarray]] | None:
         """The saved state, shaped like ``template``, and the saved arrays; None if there is no file yet.
 
         Raises:
-            ValueError: the file is damaged, is no checkpoint, or belongs to another run (the message says what differs).
+            ValueError: the file is damaged, is no checkpoint, or belongs to another run (the message says
+                what differs).
         """
         if self.path is None or not self.path.exists():
             return None
@@ -63,7 +67,8 @@ class Checkpoint:
             saved = json.loads(str(stored.pop("fingerprint")))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(
-                f"{self.path} is not a checkpoint of this library, or is damaged ({error}); remove it or name another"
+                f"{self.path} is not a checkpoint of this library, or is damaged ({error}); remove it or "
+                f"name another"
             ) from None
         differs = sorted(
             name for name in self.aspects.keys() | saved.keys() if self.aspects.get(name) != saved.get(name)
@@ -82,7 +87,7 @@ class Checkpoint:
         """Whether the last save is long enough ago."""
         return self.path is not None and time.monotonic() - self._saved_at >= SECONDS_BETWEEN_SAVES
 
-    def save(self, state: Any, arrays: Mapping[str, np.ndarray]) -> None:  # noqa: ANN401
+    def save(self, state: Any, arrays: Mapping[str, np.ndarray]) -> None:
         """Write state and arrays to a new file in the same folder, then rename it over the old one."""
         if self.path is None:
             return
@@ -94,15 +99,15 @@ class Checkpoint:
         self._saved_at = time.monotonic()
 
 
-def _is_key(leaf: Any) -> bool:  # noqa: ANN401
+def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _to_file(leaf: Any) -> np.ndarray:  # noqa: ANN401
+def _to_file(leaf: Any) -> np.ndarray:
     return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
-def _from_file(array: np.ndarray, leaf: Any) -> Any:  # noqa: ANN401
+def _from_file(array: np.ndarray, leaf: Any) -> Any:
     return (
         jax.random.wrap_key_data(jnp.asarray(array))
         if _is_key(leaf)
@@ -110,7 +115,7 @@ def _from_file(array: np.ndarray, leaf: Any) -> Any:  # noqa: ANN401
     )
 
 
-def _sha(*items: Any) -> str:  # noqa: ANN401
+def _sha(*items: Any) -> str:
     digest = hashlib.sha256()
     for item in items:
         if isinstance(item, str):

@@ -1,4 +1,7 @@
-"""What a model's program says of given values: log prior, log joint, deterministic sites. The program is the one truth."""
+"""What a model's program says of given values.
+
+Log prior, log joint, deterministic sites. The program is the one truth.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +15,10 @@ from numpyro.handlers import seed, substitute, trace
 __all__ = ["deterministics", "latent_sites", "log_prior"]
 
 
-def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:  # noqa: ANN401
-    """Log density of the latent sites (and factors) in constrained space, in nats; the likelihood is left out.
+def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
+    """Log density of the latent sites (and factors) in constrained space, in nats.
+
+    The likelihood is left out.
 
     Args:
         model: a zoo model.
@@ -29,13 +34,13 @@ def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:  # 
     return total
 
 
-def deterministics(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:  # noqa: ANN401
+def deterministics(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
     """The deterministic sites of the program at given values of its latent sites."""
     sites = _sites(model, values, *data).items()
     return {name: site["value"] for name, site in sites if site["type"] == "deterministic"}
 
 
-def latent_sites(model: Any, *data: Any) -> tuple[str, ...]:  # noqa: ANN401
+def latent_sites(model: Any, *data: Any) -> tuple[str, ...]:
     """Names of the latent sites of the program, in its order."""
     names: list[str] = []
 
@@ -47,7 +52,7 @@ def latent_sites(model: Any, *data: Any) -> tuple[str, ...]:  # noqa: ANN401
     return tuple(names)
 
 
-def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any]:  # noqa: ANN401
+def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any]:
     return trace(substitute(model, data=dict(values))).get_trace(*data)
 
 

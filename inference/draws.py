@@ -10,11 +10,12 @@ __all__ = ["over_draws"]
 
 
 @partial(jax.jit, static_argnums=0)
-def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:  # noqa: ANN401
+def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:
     """``function(model, values, *data)`` of every draw.
 
     Args:
-        function: of a model, one draw's values and the data; a module-level function, since it keys the compile cache.
+        function: of a model, one draw's values and the data; a module-level function, since it keys the
+            compile cache.
         draws: name to draws, leading dims (chain, draw).
         model: the model.
         data: the data.

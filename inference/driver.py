@@ -1,8 +1,11 @@
-"""The only loops: an algorithm's step, compiled, over restarts or chains, in chunks, until it is time to stop.
+"""The only loops: an algorithm's step, compiled, over restarts or chains, in chunks.
 
-One compiled function runs up to ``limit`` steps inside a ``while_loop``; the limit is an argument, so that any chunk length is the same
-executable and a run that was cut anywhere is bit for bit the run that was not. Between chunks, and only there, the host looks at the clock,
-the objective, the progress bar, the checkpoint and Ctrl-C. The key of iteration i of lane r is ``fold_in(fold_in(key, r), i)``.
+Until it is time to stop.
+
+One compiled function runs up to ``limit`` steps inside a ``while_loop``; the limit is an argument, so that
+any chunk length is the same executable and a run that was cut anywhere is bit for bit the run that was not.
+Between chunks, and only there, the host looks at the clock, the objective, the progress bar, the checkpoint
+and Ctrl-C. The key of iteration i of lane r is ``fold_in(fold_in(key, r), i)``.
 """
 
 import signal
@@ -84,11 +87,11 @@ _RUNNING, _CONVERGED, _NOT_FINITE, _FELL = range(4)
 def ascend(
     step: Callable,
     start: Callable,
-    model: Any,  # noqa: ANN401  (a zoo model)
+    model: Any,
     data: tuple,
     *,
     key: Array,
-    variables: Any,  # noqa: ANN401
+    variables: Any,
     num_rows: float,
     num_restarts: int,
     max_iterations: int,
@@ -97,7 +100,9 @@ def ascend(
     checkpoint: Checkpoint,
     progress: bool,
 ) -> Ascent:
-    """Repeat a step on every restart until its objective stops rising, and keep the restart that rose highest.
+    """Repeat a step on every restart until its objective stops rising.
+
+    And keep the restart that rose highest.
 
     Args:
         step: the step to repeat, of an `Algorithm`.
@@ -109,7 +114,8 @@ def ascend(
         num_rows: what the tolerance is multiplied by.
         num_restarts: how many starts are run side by side.
         max_iterations: the most steps a restart takes.
-        tolerance: gain in nats per row; a restart has converged when five consecutive steps gain less. 0: never.
+        tolerance: gain in nats per row; a restart has converged when five consecutive steps gain less. 0:
+            never.
         must_rise: whether a fall of the objective by more than rounding is an error.
         checkpoint: where to save and resume.
         progress: whether to show a bar.
@@ -160,13 +166,16 @@ def _best(lanes: _Lanes, chunks: list[dict[str, np.ndarray]], interrupted: bool)
     last = np.asarray(lanes.objective)  # a restart that failed has kept the objective of the state before
     if not np.isfinite(last).any():
         raise FloatingPointError(
-            "the objective is not finite after the first step, at every restart: check the scale of data and priors"
+            "the objective is not finite after the first step, at every restart: check the scale of data and "
+            "priors"
         )
     best = int(last.argmax())
     reason = {
         _RUNNING: "interrupted" if interrupted else "max_iterations",
         _CONVERGED: "converged",
-        _NOT_FINITE: f"the objective was not finite at iteration {iteration[best]}; this is the state before it",
+        _NOT_FINITE: (
+            f"the objective was not finite at iteration {iteration[best]}; this is the state before it"
+        ),
         _FELL: f"the objective fell at iteration {iteration[best]}; this is the state before it",
     }[int(status[best])]
     state = jax.tree.map(lambda leaf: leaf[best], lanes.state)
@@ -174,7 +183,7 @@ def _best(lanes: _Lanes, chunks: list[dict[str, np.ndarray]], interrupted: bool)
 
 
 @partial(jax.jit, static_argnums=0)
-def _start_lanes(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> _Lanes:  # noqa: ANN401
+def _start_lanes(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> _Lanes:
     """Start every restart, one after another: a start may need as much memory as a step."""
     state = _start_each(start, keys, variables, model, data)
     count = keys.shape[0]
@@ -190,11 +199,10 @@ def _ascend_chunk(
     limit: Array,
     small_gain: Array,
     slack: Array,
-    model: Any,  # noqa: ANN401
+    model: Any,
     data: tuple,
 ) -> tuple[_Lanes, Any, Array]:
     """Up to ``limit`` steps of every running restart; a restart that has stopped keeps its state."""
-
     step = jax.jit(step)  # so that it is traced once, not once for its shapes and once for its body
 
     def advance(lane: _Lanes, key: Array) -> tuple[_Lanes, Any]:
@@ -230,11 +238,11 @@ def sample(
     step: Callable,
     start: Callable,
     position: Callable,
-    model: Any,  # noqa: ANN401  (a zoo model)
+    model: Any,
     data: tuple,
     *,
     key: Array,
-    variables: Any,  # noqa: ANN401
+    variables: Any,
     num_chains: int,
     num_warmup: int,
     num_samples: int,
@@ -243,7 +251,9 @@ def sample(
     checkpoint: Checkpoint,
     progress: bool,
 ) -> Chains:
-    """Run chains of a sampler: ``num_warmup`` sweeps, then ``num_samples * thinning`` of which every ``thinning``-th is kept.
+    """Run chains of a sampler.
+
+    ``num_warmup`` sweeps, then ``num_samples * thinning`` of which every ``thinning``-th is kept.
 
     Args:
         step: the sampler's step; its ``info.objective`` is the log joint.
@@ -257,7 +267,8 @@ def sample(
         num_warmup: sweeps that are not kept.
         num_samples: draws kept per chain.
         thinning: sweeps per kept draw.
-        chain_method: ``"vectorized"`` (vmap), ``"sequential"`` (one after another, within each sweep) or ``"parallel"`` (over devices).
+        chain_method: ``"vectorized"`` (vmap), ``"sequential"`` (one after another, within each sweep) or
+            ``"parallel"`` (over devices).
         checkpoint: where to save and resume.
         progress: whether to show a bar.
     """
@@ -301,7 +312,10 @@ def sample(
             bad = np.isnan(infos["objective"])
             if bad.any():
                 chain, sweep = np.argwhere(bad)[0]
-                reason = f"the log joint of chain {chain} was not a number at sweep {done + sweep}; these are the draws before it"
+                reason = (
+                    f"the log joint of chain {chain} was not a number at sweep {done + sweep}; these "
+                    f"are the draws before it"
+                )
                 break
             before, after = _num_draws(done), _num_draws(done + limit)
             for target, new in zip(jax.tree.leaves(kept), jax.tree.leaves(draws), strict=True):
@@ -329,31 +343,34 @@ def sample(
 
 
 @partial(jax.jit, static_argnums=0)
-def _start_chains(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:  # noqa: ANN401
+def _start_chains(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
     return _start_each(start, keys, variables, model, data)
 
 
-def _start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:  # noqa: ANN401
+def _start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
     return jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))
 
 
 def _chunk(
     over: Callable,
     functions: tuple[Callable, Callable, int],
-    states: Any,  # noqa: ANN401
+    states: Any,
     keys: Array,
     done: Array,
     limit: Array,
     num_warmup: Array,
     thinning: Array,
-    model: Any,  # noqa: ANN401
+    model: Any,
     data: tuple,
 ) -> tuple[Any, Any, Any]:
-    """``limit`` sweeps of every chain; returns states, infos (num_chains, CHUNK_CAPACITY) and draws (num_chains, capacity, ...)."""
+    """``limit`` sweeps of every chain.
+
+    Returns states, infos (num_chains, CHUNK_CAPACITY) and draws (num_chains, capacity, ...).
+    """
     step, position, capacity = functions
     step = jax.jit(step)  # so that it is traced once, not once for its shapes and once for its body
 
-    def sweep(iteration: Array, states: Any) -> tuple[Any, Any]:  # noqa: ANN401
+    def sweep(iteration: Array, states: Any) -> tuple[Any, Any]:
         return over(lambda args: step(jax.random.fold_in(args[0], iteration), args[1], model, *data))(
             (keys, states)
         )
@@ -378,7 +395,7 @@ def _chunk(
     return states, infos, draws
 
 
-def _over_chains(position: Callable, model: Any) -> Callable:  # noqa: ANN401
+def _over_chains(position: Callable, model: Any) -> Callable:
     return jax.vmap(lambda state: position(state, model))
 
 
@@ -391,7 +408,7 @@ _sequential = jax.jit(partial(_chunk, _one_by_one), static_argnums=0)
 
 
 @partial(jax.jit, static_argnums=0)
-def _parallel(functions: tuple, states: Any, keys: Array, *rest: Any) -> Any:  # noqa: ANN401
+def _parallel(functions: tuple, states: Any, keys: Array, *rest: Any) -> Any:
     """Chains dealt out to the devices, vectorised on each; no device waits for another inside a chunk."""
     mesh = Mesh(np.array(jax.devices()), ("chain",))
     split, whole = PartitionSpec("chain"), PartitionSpec()
@@ -408,7 +425,8 @@ def _chunk_of(chain_method: str, num_chains: int) -> Callable:
     if chain_method == "parallel":
         if num_chains % len(jax.devices()):
             raise ValueError(
-                f"chain_method='parallel' deals chains out to devices: num_chains must be a multiple of {len(jax.devices())}; got {num_chains}"
+                f"chain_method='parallel' deals chains out to devices: num_chains must be a multiple of "
+                f"{len(jax.devices())}; got {num_chains}"
             )
         return _parallel
     return {"vectorized": _vectorized, "sequential": _sequential}[chain_method]
@@ -418,13 +436,13 @@ def _lane_keys(key: Array, count: int) -> Array:
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
 
 
-def _resume(checkpoint: Checkpoint, init: Callable, *args: Any) -> tuple[Any, dict | None]:  # noqa: ANN401
+def _resume(checkpoint: Checkpoint, init: Callable, *args: Any) -> tuple[Any, dict | None]:
     """The saved state, or a fresh one; only its shapes are computed when there is something to resume."""
     saved = checkpoint.load(jax.eval_shape(init, *args)) if checkpoint.path is not None else None
     return (init(*args), None) if saved is None else saved
 
 
-def _restored_draws(shapes: Any, num_samples: int, stored: dict | None) -> Any:  # noqa: ANN401
+def _restored_draws(shapes: Any, num_samples: int, stored: dict | None) -> Any:
     """Host arrays for all draws, with those of a checkpoint filled in."""
     leaves, structure = jax.tree.flatten(shapes)
     kept = [np.zeros((s.shape[0], num_samples, *s.shape[1:]), s.dtype) for s in leaves]
@@ -442,12 +460,12 @@ def _trace_arrays(chunks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     )
 
 
-def _rounding(dtype: Any) -> float:  # noqa: ANN401
+def _rounding(dtype: Any) -> float:
     """How much an objective may fall relative to its size before it is an error."""
     return 1e-8 if dtype == jnp.float64 else 2e-4
 
 
-def _where(condition: Array, yes: Any, no: Any) -> Any:  # noqa: ANN401
+def _where(condition: Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(partial(jnp.where, condition), yes, no)
 
 
@@ -474,7 +492,10 @@ class _ChunkLength:
 
 
 class _Interrupt:
-    """Turns the first Ctrl-C into a request that is honoured between chunks; a second one interrupts at once."""
+    """Turns the first Ctrl-C into a request that is honoured between chunks.
+
+    A second one interrupts at once.
+    """
 
     requested = False
 

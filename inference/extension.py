@@ -27,14 +27,16 @@ def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 10
 
     Args:
         tree: a fit.
-        *groups: any of ``"prior"``, ``"prior_predictive"`` (as many rows as were fitted, ``num_samples`` draws), ``"posterior_predictive"`` (a
-            replicated data set per posterior draw, new labels and all), ``"log_likelihood"``, ``"log_prior"`` and ``"assignments"`` (labels per draw, where they
+        *groups: any of ``"prior"``, ``"prior_predictive"`` (as many rows as were fitted, ``num_samples``
+            draws), ``"posterior_predictive"`` (a replicated data set per posterior draw, new labels and
+            all), ``"log_likelihood"``, ``"log_prior"`` and ``"assignments"`` (labels per draw, where they
             were left out for their size).
         seed: of the draws.
         num_samples: prior draws.
 
     Raises:
-        ValueError: an unknown group, a prior that cannot be drawn from, or a fit that lacks what the group needs.
+        ValueError: an unknown group, a prior that cannot be drawn from, or a fit that lacks what the group
+            needs.
     """
     if not groups:
         raise ValueError(f"name at least one group: {', '.join(_GROUPS)}")
@@ -60,7 +62,8 @@ def _labels(tree: xr.DataTree) -> Labels:
 def _data(tree: xr.DataTree, model: Model) -> tuple[jax.Array, ...]:
     if "observed_data" not in tree.children:
         raise ValueError(
-            "this fit does not hold its data (they were left out for their size; fit with keep=('observed_data',))"
+            "this fit does not hold its data (they were left out for their size; fit with "
+            "keep=('observed_data',))"
         )
     return tuple(jnp.asarray(tree["observed_data"][name].to_numpy()) for name in model.data_names)
 

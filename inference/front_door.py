@@ -40,7 +40,7 @@ FOLDERS = {
 
 def fit(
     model: Model,
-    *data: Any,  # noqa: ANN401  (arrays, DataFrames)
+    *data: Any,
     method: str = "auto",
     seed: int | jax.Array = 0,
     num_chains: int = 4,
@@ -51,31 +51,35 @@ def fit(
     max_iterations: int = 1000,
     tolerance: float = 1e-6,
     num_restarts: int = 1,
-    init: Any = None,  # noqa: ANN401  (a tree, a dict, a strategy)
-    sample_weight: Any = None,  # noqa: ANN401
+    init: Any = None,
+    sample_weight: Any = None,
     batch_size: int | None = None,
     dtype: str = "float64",
     keep: tuple[str, ...] = (),
     progress: bool | None = None,
     checkpoint: str | os.PathLike | None = None,
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> xr.DataTree:
     """A model fitted to data, as a DataTree that ArviZ reads.
 
     Args:
         model: a model of the zoo; fields that are None are read off the data.
-        *data: what the model's program takes: arrays of shape (num_observations, num_features), or DataFrames, whose labels become coords.
+        *data: what the model's program takes: arrays of shape (num_observations, num_features), or
+            DataFrames, whose labels become coords.
         method: one of ``model.methods``; ``"auto"`` is the first.
-        seed: a whole number in [0, 2**32) or a JAX key. Same seed, machine, versions, ``chain_method`` and devices: same answer, bit for bit.
+        seed: a whole number in [0, 2**32) or a JAX key. Same seed, machine, versions, ``chain_method`` and
+            devices: same answer, bit for bit.
         num_chains: chains of a sampler.
         num_warmup: sweeps before draws are kept.
         num_samples: draws kept per chain; for VB and SVI, independent draws from q, as one chain.
         thinning: sweeps per kept draw.
         chain_method: ``"vectorized"``, ``"sequential"`` or ``"parallel"`` (over devices).
         max_iterations: the most steps of VB, EM, MAP, or the number of steps of SVI.
-        tolerance: gain of the objective in nats per row; five consecutive steps below it mean convergence. 0: exactly ``max_iterations`` steps.
+        tolerance: gain of the objective in nats per row; five consecutive steps below it mean convergence.
+            0: exactly ``max_iterations`` steps.
         num_restarts: starts of VB, EM or MAP, run side by side; the best objective is kept.
-        init: where to start: a former tree, a dict of variables (``{"responsibilities": r}``), or the name of a strategy.
+        init: where to start: a former tree, a dict of variables (``{"responsibilities": r}``), or the name
+            of a strategy.
         sample_weight: weight per row; no method of the present models takes it.
         batch_size: rows per minibatch; no method of the present models takes it.
         dtype: ``"float64"`` or ``"float32"``.
@@ -187,7 +191,7 @@ def method_of(model: Model, name: str) -> Method:
 # Checks
 
 
-def _check_settings(method: Method, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
+def _check_settings(method: Method, **settings: Any) -> dict[str, Any]:
     """The settings that matter to this kind of method, checked."""
     for name, at_least in (
         ("num_chains", 1),
@@ -221,7 +225,7 @@ def _check_options(method: Method, name: str, options: Mapping[str, Any]) -> dic
     return dict(method.options) | dict(options)
 
 
-def _key_of(seed: Any) -> jax.Array:  # noqa: ANN401
+def _key_of(seed: Any) -> jax.Array:
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         return seed
     if isinstance(seed, jax.Array) and seed.dtype == jnp.uint32 and seed.shape == (2,):
@@ -233,14 +237,15 @@ def _key_of(seed: Any) -> jax.Array:  # noqa: ANN401
 
 def _read_init(
     init: Any, method: Method, settings: Mapping[str, Any]
-) -> tuple[str, dict[str, np.ndarray] | None]:  # noqa: ANN401
+) -> tuple[str, dict[str, np.ndarray] | None]:
     """The start strategy, and given variables: for a sampler with a leading axis over chains."""
     if init is None:
         return method.strategies[0], None
     if isinstance(init, str):
         if init not in method.strategies:
             raise ValueError(
-                f"init must be one of {', '.join(method.strategies)}, a former tree, or a dict of variables; got {init!r}"
+                f"init must be one of {', '.join(method.strategies)}, a former tree, or a dict of variables; "
+                f"got {init!r}"
             )
         return init, None
     lanes = settings.get("num_chains", settings.get("num_restarts"))
@@ -260,7 +265,10 @@ def _read_init(
 
 
 def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
-    """What an ascent starts from: the parameters of q, or the draw with the highest likelihood (the last, without it)."""
+    """What an ascent starts from.
+
+    The parameters of q, or the draw with the highest likelihood (the last, without it).
+    """
     if "variational" in tree.children:
         return {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
     posterior = tree["posterior"].to_dataset()
@@ -272,7 +280,10 @@ def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
 
 
 def _draws_to_start_from(tree: xr.DataTree, lanes: int) -> dict[str, np.ndarray]:
-    """What chains start from: the last draw of each, if there are as many; else draws evenly spread over all."""
+    """What chains start from: the last draw of each, if there are as many.
+
+    Else draws evenly spread over all.
+    """
     posterior = tree["posterior"].to_dataset()
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if chains == lanes:
@@ -412,7 +423,7 @@ def _assemble(
     return tree
 
 
-def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:  # noqa: ANN401
+def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
     return model.log_likelihood(values, *data)
 
 
@@ -453,16 +464,23 @@ def _judge(
         return False, ""  # so it was ordered
     return (
         result.converged,
-        f"stopped by {result.stop_reason}; raise max_iterations or tolerance, or try other starts (num_restarts)",
+        f"stopped by {result.stop_reason}; raise max_iterations or tolerance, or try other starts "
+        f"(num_restarts)",
     )
 
 
 def _has_levelled(objective: np.ndarray, max_iterations: int) -> tuple[bool, str]:
-    """Whether a noisy objective has stopped rising: its last two tenths differ by less than two standard errors."""
+    """Whether a noisy objective has stopped rising.
+
+    Its last two tenths differ by less than two standard errors.
+    """
     objective = objective[np.isfinite(objective)]
     tenth = max(objective.size // 10, 2)
     before, after = objective[-2 * tenth : -tenth], objective[-tenth:]
     error = np.sqrt(before.var(ddof=1) / tenth + after.var(ddof=1) / tenth)
     rise = after.mean() - before.mean()
-    advice = f"the objective still rose by {rise:.3g} nats over the last tenth of the run; raise max_iterations or step_size"
+    advice = (
+        f"the objective still rose by {rise:.3g} nats over the last tenth of the run; raise "
+        f"max_iterations or step_size"
+    )
     return bool(objective.size >= max_iterations and rise < 2 * error), advice

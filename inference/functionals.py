@@ -69,7 +69,7 @@ def summarise(
     return jax.lax.map(functionals, joint, batch_size=block_size)
 
 
-def _summaries(value: Any, kind: str) -> dict[str, jax.Array]:  # noqa: ANN401  (an array of any type)
+def _summaries(value: Any, kind: str) -> dict[str, jax.Array]:
     if kind == "label":
         ordered = jnp.sort(jnp.ravel(value))
         counts = jnp.searchsorted(ordered, ordered, side="right") - jnp.searchsorted(ordered, ordered)

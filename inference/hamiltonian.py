@@ -1,8 +1,8 @@
 """NUTS and HMC for any zoo model, on the program itself, with NumPyro's kernels in this project's driver.
 
-The driver runs them, rather than ``numpyro.infer.MCMC``, because a run must be able to stop and resume inside warm-up. The kernel's adaptation
-schedule is part of its state; the key of sweep i is the driver's. Local latents that the program sums out are drawn afterwards from their
-exact conditionals.
+The driver runs them, rather than ``numpyro.infer.MCMC``, because a run must be able to stop and resume
+inside warm-up. The kernel's adaptation schedule is part of its state; the key of sweep i is the driver's.
+Local latents that the program sums out are drawn afterwards from their exact conditionals.
 """
 
 from collections.abc import Mapping
@@ -33,8 +33,11 @@ class HamiltonianInfo(NamedTuple):
     objective: Array
 
 
-def program(model: Any, *data: Any) -> Any:  # noqa: ANN401
-    """The model as a function of itself: what lets hyperparameters be arguments of compiled code instead of constants in it."""
+def program(model: Any, *data: Any) -> Any:
+    """The model as a function of itself.
+
+    What lets hyperparameters be arguments of compiled code instead of constants in it.
+    """
     return model(*data)
 
 
@@ -42,15 +45,16 @@ def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> HMC:
     return {"nuts": NUTS, "hmc": HMC}[kind](program, **dict(options))
 
 
-def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int) -> HMCState:  # noqa: ANN401
+def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int) -> HMCState:
     return _kernel(kind, options).init(key, num_warmup, None, (model, *data), {})
 
 
 def _step(
     key: Array, state: HMCState, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int
-) -> tuple:  # noqa: ANN401
+) -> tuple:
     kernel = _kernel(kind, options)
-    # The kernel learns its adaptation schedule in init; its result is not used, so that the compiled step does not contain it.
+    # The kernel learns its adaptation schedule in init; its result is not used, so that the compiled step
+    # does not contain it.
     kernel.init(key, num_warmup, None, (model, *data), {})
     state = kernel.sample(state._replace(rng_key=key), (model, *data), {})
     return state, HamiltonianInfo(-state.potential_energy)
@@ -62,7 +66,7 @@ def _algorithm(kind: str, options: tuple, num_warmup: int) -> Algorithm:
     return Algorithm(partial(_init, **keywords), partial(_step, **keywords))
 
 
-def _build(kind: str, init: str, num_warmup: int, **options: Any) -> Algorithm:  # noqa: ANN401
+def _build(kind: str, init: str, num_warmup: int, **options: Any) -> Algorithm:
     return _algorithm(kind, tuple(sorted(options.items())), num_warmup)
 
 
@@ -74,7 +78,7 @@ def start(
     kind: str,
     num_warmup: int,
     **options: Any,
-) -> HMCState:  # noqa: ANN401
+) -> HMCState:
     """A fresh kernel state at given values of the program's sites."""
     sites = latent_sites(model, *data)
     missing = [name for name in sites if name not in variables]
@@ -87,7 +91,7 @@ def start(
     )
 
 
-def position(state: HMCState, model: Any) -> dict[str, Any]:  # noqa: ANN401
+def position(state: HMCState, model: Any) -> dict[str, Any]:
     """What is kept of a draw: the unconstrained values and the trajectory's statistics."""
     stats = {
         "diverging": state.diverging,
@@ -99,7 +103,7 @@ def position(state: HMCState, model: Any) -> dict[str, Any]:  # noqa: ANN401
     return {"unconstrained": state.z, "stats": stats}
 
 
-def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:  # noqa: ANN401
+def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:
     """Draws in constrained space, with local latents drawn given them."""
     values = _constrain(draws["unconstrained"], model, data)
     return Outcome(
@@ -108,11 +112,11 @@ def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_ro
 
 
 @jax.jit
-def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Array]:  # noqa: ANN401
+def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Array]:
     return jax.vmap(jax.vmap(lambda z: constrain_fn(program, (model, *data), {}, z)))(draws)
 
 
-def _method(kind: str, **own: Any) -> Method:  # noqa: ANN401
+def _method(kind: str, **own: Any) -> Method:
     shared = {"target_accept_prob": 0.8, "dense_mass": False}
     return Method(
         kind="sampling",

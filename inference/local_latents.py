@@ -1,4 +1,7 @@
-"""Local latents that a program sums out, drawn afterwards from their exact conditionals, for every draw of everything else."""
+"""Local latents that a program sums out, drawn afterwards from their exact conditionals.
+
+For every draw of everything else.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -11,7 +14,7 @@ from jax import Array
 __all__ = ["draw_locals", "sample_locals"]
 
 
-def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:  # noqa: ANN401
+def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
     """The local latents given everything else, as NumPyro statements."""
     rows = jax.tree.leaves(data)[0].shape[0]
     with numpyro.plate("observations", rows):
@@ -26,7 +29,7 @@ def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[s
 @partial(jax.jit, static_argnames="keep_rows")
 def draw_locals(
     key: Array, draws: dict[str, Array], model: Any, data: tuple, keep_rows: bool
-) -> dict[str, Array]:  # noqa: ANN401
+) -> dict[str, Array]:
     """One draw of the local latents, and what follows from them, for every draw of the other sites.
 
     Args:

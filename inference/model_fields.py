@@ -1,7 +1,8 @@
 """A model as plain JSON beside a few arrays, and back: what makes a saved fit able to predict.
 
-Static fields and scalars go into the JSON; nested priors and hyperpriors as ``{"type": name, ...}``; arrays by reference, ``{"array": name}``. Type names
-are looked up in fixed tables (the zoo's registry, ``zoo.conjugate`` and the listed distributions); nothing in a file can import anything.
+Static fields and scalars go into the JSON; nested priors and hyperpriors as ``{"type": name, ...}``; arrays
+by reference, ``{"array": name}``. Type names are looked up in fixed tables (the zoo's registry,
+``zoo.conjugate`` and the listed distributions); nothing in a file can import anything.
 """
 
 import json
@@ -61,7 +62,7 @@ def _describe_fields(owner: Assumptions, prefix: str, arrays: dict[str, np.ndarr
     return described
 
 
-def _describe(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:  # noqa: ANN401
+def _describe(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if value is None:
         return None
     if isinstance(value, Assumptions):
@@ -81,7 +82,7 @@ def _restore_fields(described: Mapping[str, Any], arrays: Mapping[str, Any]) -> 
     return {name: _restore(value, arrays) for name, value in described.items() if name != "type"}
 
 
-def _restore(value: Any, arrays: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _restore(value: Any, arrays: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         return tuple(_restore(item, arrays) for item in value)
     if not isinstance(value, Mapping):

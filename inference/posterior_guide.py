@@ -13,10 +13,14 @@ __all__ = ["guide"]
 
 
 def guide(tree: xr.DataTree) -> Callable:
-    """The variational posterior as a program with exactly the sites of ``model.explicit``, called with the same data.
+    """The variational posterior as a program with exactly the sites of ``model.explicit``.
 
-    ``numpyro.infer.Predictive(guide(tree), num_samples=S)(key, x)`` draws from it, `inference.calibration.elbo_check` measures its bound, and
-    ``numpyro.infer.SVI(model.explicit, guide(tree), ...)`` goes on from it: q's parameters are ``numpyro.param`` sites.
+    Called with the same data.
+
+    ``numpyro.infer.Predictive(guide(tree), num_samples=S)(key, x)`` draws from it,
+    `inference.calibration.elbo_check` measures its bound, and
+    ``numpyro.infer.SVI(model.explicit, guide(tree), ...)`` goes on from it: q's parameters are
+    ``numpyro.param`` sites.
 
     Args:
         tree: a fit by a variational method.

@@ -1,7 +1,8 @@
 """The one numerical context in which every public function of ``inference`` computes.
 
-JAX's global precision setting is never touched: it belongs to the user. A public function enters ``jax.enable_x64`` in the thread that
-computes, does its work, and hands NumPy arrays out, because a 64-bit JAX array used outside the context would silently lose half its bits.
+JAX's global precision setting is never touched: it belongs to the user. A public function enters
+``jax.enable_x64`` in the thread that computes, does its work, and hands NumPy arrays out, because a 64-bit
+JAX array used outside the context would silently lose half its bits.
 """
 
 import functools
@@ -31,16 +32,19 @@ def in_precision(dtype: str = "float64") -> Iterator[None]:
 
 
 def double_precision(function: Callable) -> Callable:
-    """Decorate a public function so that it computes in 64 bits; it must return NumPy or xarray objects, not JAX arrays."""
+    """Decorate a public function so that it computes in 64 bits.
+
+    It must return NumPy or xarray objects, not JAX arrays.
+    """
 
     @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  (a decorator passes anything through)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         with in_precision("float64"):
             return function(*args, **kwargs)
 
     return wrapped
 
 
-def to_numpy(tree: Any) -> Any:  # noqa: ANN401  (any pytree)
+def to_numpy(tree: Any) -> Any:
     """Every leaf of a pytree as a NumPy array on the host (call it before the precision context is left)."""
     return jax.tree.map(np.asarray, tree)

@@ -20,10 +20,13 @@ __all__ = ["log_density", "predict", "transform"]
 
 
 @double_precision
-def transform(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:  # noqa: ANN401
-    """Posterior mean scores of new rows: for a mixture their shares in the components, dims (observation, component), which sum to one.
+def transform(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
+    """Posterior mean scores of new rows.
 
-    From VB the shares are exact under q. From draws they are averaged over draws whose labels were aligned first (`inference.symmetry.relabel`).
+    For a mixture their shares in the components, dims (observation, component), which sum to one.
+
+    From VB the shares are exact under q. From draws they are averaged over draws whose labels were aligned
+    first (`inference.symmetry.relabel`).
 
     Args:
         tree: a fit.
@@ -44,7 +47,7 @@ def transform(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:  # noqa: ANN40
 
 
 @double_precision
-def predict(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:  # noqa: ANN401
+def predict(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
     """What is missing of new rows: for a mixture the component with the largest share, dims (observation,).
 
     Args:
@@ -56,8 +59,10 @@ def predict(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:  # noqa: ANN401
 
 
 @double_precision
-def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:  # noqa: ANN401
-    """Log posterior predictive density of each new row, in nats, local latents integrated out, dims (observation,).
+def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
+    """Log posterior predictive density of each new row, in nats, local latents integrated out.
+
+    Dims (observation,).
 
     From VB exact under q; from draws the log of the mean density over draws.
 

@@ -67,7 +67,7 @@ def explicit_form(model: Callable) -> Callable:
     return getattr(model, "explicit", model)
 
 
-def sites_of(program: Callable, *data: Any, **sizes: int) -> dict[str, Site]:  # noqa: ANN401  (arrays, SparseCounts)
+def sites_of(program: Callable, *data: Any, **sizes: int) -> dict[str, Site]:
     """The random variables of ``program(*data, **sizes)``, in order, found by tracing shapes only."""
     found: dict[str, Site] = {}
 
@@ -88,7 +88,7 @@ def sites_of(program: Callable, *data: Any, **sizes: int) -> dict[str, Site]:  #
     return found
 
 
-def latent_sites(program: Callable, *data: Any) -> dict[str, Site]:  # noqa: ANN401
+def latent_sites(program: Callable, *data: Any) -> dict[str, Site]:
     """The sites of ``program(*data)`` that the data leave unknown."""
     return {name: site for name, site in sites_of(program, *data).items() if not site.observed}
 
@@ -165,7 +165,7 @@ def redraw_data(
     return tuple(trace[name]["value"] for name in names)
 
 
-def call_compiled(function: Callable, *arguments: Any) -> Any:  # noqa: ANN401  (any pytrees)
+def call_compiled(function: Callable, *arguments: Any) -> Any:
     """``function(*arguments)`` under ``jit``: arrays and numbers are traced, all other leaves are static.
 
     So a model of the zoo, a pytree, is an argument of the compiled code and another one of the same sizes
@@ -179,13 +179,13 @@ def call_compiled(function: Callable, *arguments: Any) -> Any:  # noqa: ANN401  
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _call(function: Callable, structure: Any, traced: tuple, fixed: tuple, arrays: list) -> Any:  # noqa: ANN401
+def _call(function: Callable, structure: Any, traced: tuple, fixed: tuple, arrays: list) -> Any:
     remaining = iter(arrays)
     leaves = [next(remaining) if dynamic else leaf for dynamic, leaf in zip(traced, fixed, strict=True)]
     return function(*jax.tree.unflatten(structure, leaves))
 
 
-def _kind(distribution: Any) -> str:  # noqa: ANN401
+def _kind(distribution: Any) -> str:
     base = distribution
     while hasattr(base, "base_dist"):
         base = base.base_dist

@@ -29,13 +29,16 @@ class Labels:
         self.coords = {dim: _storable(values) for dim, values in coords.items()}
 
     def of(self, dim: str, size: int) -> np.ndarray:
-        """The labels of a dim; whole numbers from 0 where the data brought none (``feature_2`` has those of ``feature``)."""
+        """The labels of a dim; whole numbers from 0 where the data brought none.
+
+        ``feature_2`` has those of ``feature``.
+        """
         stem = dim.removesuffix("_2")
         labels = self.coords.get(dim, self.coords.get(stem))
         return labels if labels is not None and len(labels) == size else np.arange(size)
 
 
-def _storable(values: Any) -> np.ndarray:  # noqa: ANN401
+def _storable(values: Any) -> np.ndarray:
     array = pd.Index(values).to_numpy()
     return array if array.dtype.kind in "iufb" else np.array([str(value) for value in values])
 
@@ -51,7 +54,8 @@ def dataset(
 
     Args:
         variables: name to array, with the ``leading`` dims first.
-        dims: name to the dims that follow; a name with a star stands for all names with that beginning. Unnamed axes become ``NAME_dim_0``, ...
+        dims: name to the dims that follow; a name with a star stands for all names with that beginning.
+            Unnamed axes become ``NAME_dim_0``, ...
         labels: coords by dim.
         leading: dims that all variables share.
         attrs: attributes of the group.

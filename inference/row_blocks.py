@@ -1,7 +1,8 @@
 """Sums over rows in blocks that stay in the processor's cache.
 
-A step that needs an N x K matrix (log densities, responsibilities) only to sum it over rows never has to hold it: a scan over equal blocks
-of rows adds the blocks' sums. The last block is filled up with rows of weight zero.
+A step that needs an N x K matrix (log densities, responsibilities) only to sum it over rows never has to
+hold it: a scan over equal blocks of rows adds the blocks' sums. The last block is filled up with rows of
+weight zero.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,12 @@ __all__ = ["map_rows", "sum_over_rows"]
 BLOCK_ROWS = 2048
 
 
-def sum_over_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:  # noqa: ANN401
+def sum_over_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:
     """The sum over blocks of ``function(rows, weight)``.
 
     Args:
-        function: takes rows of shape (block_rows, ...) and their weights (block_rows,), one or, for padding, zero; returns a pytree of sums.
+        function: takes rows of shape (block_rows, ...) and their weights (block_rows,), one or, for padding,
+            zero; returns a pytree of sums.
         x: shape (num_observations, ...).
         block_rows: rows per block; with fewer rows in all there is one block and no padding.
     """
@@ -32,13 +34,13 @@ def sum_over_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) ->
         lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, blocks[0], weights[0])
     )
 
-    def add(total: Any, block: tuple) -> tuple:  # noqa: ANN401
+    def add(total: Any, block: tuple) -> tuple:
         return jax.tree.map(jnp.add, total, function(*block)), None
 
     return jax.lax.scan(add, zeros, (blocks, weights))[0]
 
 
-def map_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:  # noqa: ANN401
+def map_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:
     """``function(rows)`` of each block, stacked along rows again, shape (num_observations, ...)."""
     num_rows = x.shape[0]
     if num_rows <= block_rows:

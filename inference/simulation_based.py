@@ -42,7 +42,7 @@ def sbc(
     num_ranked: int = 63,
     functionals: Callable | None = None,
     false_alarm_rate: float = 0.01,
-    **fit_options: Any,  # noqa: ANN401  (the options of fit)
+    **fit_options: Any,
 ) -> SBCVerdict:
     """Whether ``fit(model, data, method=method)`` gives posterior draws that are calibrated under the prior.
 
@@ -114,7 +114,7 @@ def sbc(
     )
 
 
-def _sampled_form(model: Callable, data: tuple, posterior: Any) -> tuple[Callable, dict[str, Site]]:  # noqa: ANN401
+def _sampled_form(model: Callable, data: tuple, posterior: Any) -> tuple[Callable, dict[str, Site]]:
     """The form of the model whose latent sites the posterior has, the explicit one first."""
     for program in (explicit_form(model), model):
         latents = latent_sites(program, *data)
@@ -126,7 +126,7 @@ def _sampled_form(model: Callable, data: tuple, posterior: Any) -> tuple[Callabl
     )
 
 
-def _ranked_draws(posterior: Any, latents: Mapping[str, Site], num_ranked: int) -> dict[str, np.ndarray]:  # noqa: ANN401
+def _ranked_draws(posterior: Any, latents: Mapping[str, Site], num_ranked: int) -> dict[str, np.ndarray]:
     """Evenly spaced draws of each latent site over all chains, shape (num_ranked, ...)."""
     size = posterior.sizes["chain"] * posterior.sizes["draw"]
     kept = np.linspace(0, size, num=min(num_ranked, size), endpoint=False).astype(int)

@@ -1,7 +1,7 @@
 """What a person passes as data becomes arrays, and the names of rows and columns are kept.
 
-Accepted: NumPy arrays, nested lists, pandas DataFrames (index and columns become coords), scipy sparse matrices where the model takes counts, and
-None for a part that is missing.
+Accepted: NumPy arrays, nested lists, pandas DataFrames (index and columns become coords), scipy sparse
+matrices where the model takes counts, and None for a part that is missing.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ def as_arrays(data: tuple) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
     return tuple(arrays), coords
 
 
-def matching_columns(x: Any, features: np.ndarray) -> Any:  # noqa: ANN401
+def matching_columns(x: Any, features: np.ndarray) -> Any:
     """New rows with their columns in the order of the fit; a DataFrame is matched by name.
 
     Args:

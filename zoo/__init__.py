@@ -76,7 +76,7 @@ def canonical_name(name: str) -> str:
     return target
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  (a class or a module)
+def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
     if name in _SUBMODULES:

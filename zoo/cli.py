@@ -218,7 +218,7 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def _model_class(card: ModelCard) -> Any:  # noqa: ANN401  (a class)
+def _model_class(card: ModelCard) -> Any:
     import zoo
 
     return getattr(zoo, MODELS[card.name]["class"])
@@ -269,14 +269,14 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(message).split())
 
 
-def _shape(table: Any) -> str:  # noqa: ANN401  (dense or sparse)
+def _shape(table: Any) -> str:
     rows, columns = table.shape
     names = list(map(str, getattr(table, "columns", ())))
     listed = f" ({', '.join(names)})" if 0 < len(names) <= 8 else ""
     return f"{rows} rows, {columns} columns{listed}"
 
 
-def _reached(tree: Any) -> str:  # noqa: ANN401  (a DataTree, whose module is not imported here)
+def _reached(tree: Any) -> str:
     """Where an ascent ended; the log joint of a sampler is in its table."""
     objective = tree["trace"]["objective"]
     if "chain" in objective.dims:
@@ -286,11 +286,11 @@ def _reached(tree: Any) -> str:  # noqa: ANN401  (a DataTree, whose module is no
     return f", objective {float(objective.dropna('iteration')[-1]):.3f} nats"
 
 
-def _was_interrupted(tree: Any) -> bool:  # noqa: ANN401  (a DataTree, whose module is not imported here)
+def _was_interrupted(tree: Any) -> bool:
     return tree.attrs["stop_reason"].startswith("interrupted")
 
 
-def _numbers(column: Any) -> list[float]:  # noqa: ANN401  (a pandas Series)
+def _numbers(column: Any) -> list[float]:
     """The entries that are numbers; the table says "constant" where a quantity never changed."""
     return [float(cell) for cell in column if not isinstance(cell, str)] or [float("nan")]
 
@@ -300,7 +300,7 @@ def _print_warnings(notes: Sequence[str]) -> None:
         print(textwrap.fill(note, 110, initial_indent="warning    ", subsequent_indent=" " * 11))
 
 
-def _rows(data: Sequence[Any], index: Any) -> tuple[Any, ...]:  # noqa: ANN401  (an integer array)
+def _rows(data: Sequence[Any], index: Any) -> tuple[Any, ...]:
     return tuple(table.iloc[index] if hasattr(table, "iloc") else table[index] for table in data)
 
 

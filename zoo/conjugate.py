@@ -1,15 +1,18 @@
 r"""Component priors of mixtures: conjugate families, each one class with the same interface.
 
-A component of a mixture has a likelihood :math:`p(x \mid \theta)` in an exponential family and a conjugate prior. Everything that inference
-needs of the pair is here, written once: the prior as NumPyro statements, the posterior given (weighted) sufficient statistics, which is an
-object of the same class with a leading axis over components, expectations under it, the evidence and the predictive density.
+A component of a mixture has a likelihood :math:`p(x \mid \theta)` in an exponential family and a conjugate
+prior. Everything that inference needs of the pair is here, written once: the prior as NumPyro statements,
+the posterior given (weighted) sufficient statistics, which is an object of the same class with a leading
+axis over components, expectations under it, the evidence and the predictive density.
 
-Rows enter only through ``features(x)``, a matrix of shape (num_observations, num_statistics) whose first column is one, so that
-``features(x) @ coefficients.T`` is a matrix of log densities and ``responsibilities.T @ features(x)`` the sufficient statistics: two matrix
-products, no N x K x D array. Moments are taken about the prior location, which `from_data` puts at the mean of the data; that keeps
-the cancellation in the scatter matrices harmless.
+Rows enter only through ``features(x)``, a matrix of shape (num_observations, num_statistics) whose first
+column is one, so that ``features(x) @ coefficients.T`` is a matrix of log densities and
+``responsibilities.T @ features(x)`` the sufficient statistics: two matrix products, no N x K x D array.
+Moments are taken about the prior location, which `from_data` puts at the mean of the data; that keeps the
+cancellation in the scatter matrices harmless.
 
-Reference: Yu (2006), sections 2.1-2.2, Table 2.1. Corrections: the Wishart needs ``degrees_of_freedom > num_features - 1`` (the table says > 0).
+Reference: Yu (2006), sections 2.1-2.2, Table 2.1. Corrections: the Wishart needs
+``degrees_of_freedom > num_features - 1`` (the table says > 0).
 """
 
 import warnings
@@ -47,8 +50,10 @@ class GaussianWishart(Assumptions):
     Attributes:
         loc: :math:`m_0`, shape (num_features,), in the units of the data.
         mean_precision: :math:`\beta_0 > 0`, the number of rows that the prior mean is worth.
-        scale_matrix: :math:`W_0`, shape (num_features, num_features), positive definite; ``E[precision] = degrees_of_freedom * scale_matrix``.
-        degrees_of_freedom: :math:`\nu_0 > ` num_features - 1. The prior mean of the covariance exists above num_features + 1 only.
+        scale_matrix: :math:`W_0`, shape (num_features, num_features), positive definite;
+            ``E[precision] = degrees_of_freedom * scale_matrix``.
+        degrees_of_freedom: :math:`\nu_0 > ` num_features - 1. The prior mean of the covariance exists above
+            num_features + 1 only.
     """
 
     loc: Array
@@ -74,19 +79,24 @@ class GaussianWishart(Assumptions):
         }
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:  # noqa: ANN401
-        """The default prior for these data: centred at the mean, a hundredth of a row strong, scaled so that E[beta0 * precision] = S^-1.
+    def from_data(cls, x: Any, **overrides: Any) -> Self:
+        """The default prior for these data.
 
-        ``S`` is the sample covariance; ``scale_matrix = S^-1 / (mean_precision * degrees_of_freedom)``, which is how we read Yu (2006, section
-        2.2.4), "the inverse of the sample covariance divided by beta_0": of the readings that were tried it alone fits both the published
-        bounds and Table 3.1. ``degrees_of_freedom`` is num_features, as there (2 for two features).
+        Centred at the mean, a hundredth of a row strong, scaled so that E[beta0 * precision] = S^-1.
+
+        ``S`` is the sample covariance; ``scale_matrix = S^-1 / (mean_precision * degrees_of_freedom)``,
+        which is how we read Yu (2006, section 2.2.4), "the inverse of the sample covariance divided by
+        beta_0": of the readings that were tried it alone fits both the published bounds and Table 3.1.
+            ``degrees_of_freedom`` is num_features, as there (2 for two features).
 
         Args:
             x: data, shape (num_observations, num_features).
-            **overrides: fields to set instead; the scale matrix follows ``mean_precision`` and ``degrees_of_freedom``.
+            **overrides: fields to set instead; the scale matrix follows ``mean_precision`` and
+                ``degrees_of_freedom``.
 
         Raises:
-            ValueError: NaN, infinite or constant columns, or no more rows than columns (their covariance is singular).
+            ValueError: NaN, infinite or constant columns, or no more rows than columns (their covariance is
+                singular).
         """
         x = as_matrix(x)
         check_rows(x, 2, "a mixture of one row has nothing to cluster")
@@ -125,7 +135,8 @@ class GaussianWishart(Assumptions):
             raise ValueError(f"mean_precision must be a positive number; got {self.mean_precision}")
         if self.degrees_of_freedom.shape != () or not d - 1 < self.degrees_of_freedom < np.inf:
             raise ValueError(
-                f"degrees_of_freedom must exceed num_features - 1 = {d - 1} for the Wishart prior to be proper; got {self.degrees_of_freedom}"
+                f"degrees_of_freedom must exceed num_features - 1 = {d - 1} for the Wishart prior to be "
+                f"proper; got {self.degrees_of_freedom}"
             )
         if (
             not np.allclose(self.scale_matrix, self.scale_matrix.T, rtol=1e-8)
@@ -155,7 +166,9 @@ class GaussianWishart(Assumptions):
         return {"precisions": precisions, "locs": locs}
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
-        """The distributions that `sample` draws from, in order: the precisions, then the means given ``values["precisions"]``.
+        """The distributions that `sample` draws from, in order.
+
+        The precisions, then the means given ``values["precisions"]``.
 
         The second is left out as long as ``values`` has no precisions to condition on.
         """
@@ -185,7 +198,10 @@ class GaussianWishart(Assumptions):
     # Sufficient statistics, posterior, expectations
 
     def features(self, x: Array) -> Array:
-        """Sufficient statistics of rows: ``[1, y, upper triangle of y y']`` with ``y = x - loc``; call it on the prior."""
+        """Sufficient statistics of rows: ``[1, y, upper triangle of y y']`` with ``y = x - loc``.
+
+        Call it on the prior.
+        """
         y = x - self.loc
         row, column = np.triu_indices(self.num_features)
         return jnp.concatenate([jnp.ones_like(y[..., :1]), y, y[..., row] * y[..., column]], axis=-1)
@@ -197,7 +213,8 @@ class GaussianWishart(Assumptions):
             statistics: shape (num_components, num_statistics); the first column is the number of rows.
 
         Returns:
-            The same class with a leading axis over components. A component without rows gets exactly the prior (Yu 2006, section 2.2.4).
+            The same class with a leading axis over components. A component without rows gets exactly the
+            prior (Yu 2006, section 2.2.4).
         """
         count, first, second = self._moments(statistics)
         mean_precision = self.mean_precision + count
@@ -212,25 +229,37 @@ class GaussianWishart(Assumptions):
         )
 
     def expected_coefficients(self, posterior: Self) -> Array:
-        """Coefficients of ``E_posterior[log p(x | component)]`` on `features`, shape (num_components, num_statistics)."""
+        """Coefficients of ``E_posterior[log p(x | component)]`` on `features`.
+
+        Shape (num_components, num_statistics).
+        """
         d = self.num_features
         precision = posterior.degrees_of_freedom[..., None, None] * posterior.scale_matrix
         constant = 0.5 * (_expected_log_det(posterior) - d * LOG_2PI - d / posterior.mean_precision)
         return self._coefficients(constant, posterior.loc - self.loc, precision)
 
     def coefficients(self, parameters: Mapping[str, Array]) -> Array:
-        """Coefficients of ``log p(x | component)`` on `features`, for given parameter values, shape (num_components, num_statistics)."""
+        """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
+
+        Shape (num_components, num_statistics).
+        """
         precision = parameters["precisions"]
         constant = 0.5 * (jnp.linalg.slogdet(precision)[1] - self.num_features * LOG_2PI)
         return self._coefficients(constant, parameters["locs"] - self.loc, precision)
 
     def log_evidence(self, statistics: Array) -> Array:
-        """Log probability of the rows of each component with its parameters integrated out, in nats, shape (num_components,)."""
+        """Log probability of the rows of each component with its parameters integrated out, in nats.
+
+        Shape (num_components,).
+        """
         base = -0.5 * self.num_features * LOG_2PI * statistics[..., 0]
         return _log_normaliser(self.posterior(statistics)) - _log_normaliser(self) + base
 
     def predictive(self) -> dist.Distribution:
-        """The density of a new row with the component's parameters integrated out: a multivariate Student-t (Yu 2006, after 3.9)."""
+        """The density of a new row with the component's parameters integrated out.
+
+        A multivariate Student-t (Yu 2006, after 3.9).
+        """
         d = self.num_features
         df = jnp.asarray(self.degrees_of_freedom) - d + 1
         rate = jnp.linalg.inv(jnp.asarray(self.scale_matrix))
@@ -276,7 +305,10 @@ def _expected_log_det(q: GaussianWishart) -> Array:
 
 
 def _log_normaliser(q: GaussianWishart) -> Array:
-    """Log of the integral of the Gaussian-Wishart kernel that is |P|^((nu - d)/2) exp(-...): what the evidence is a difference of."""
+    """Log of the integral of the Gaussian-Wishart kernel that is |P|^((nu - d)/2) exp(-...).
+
+    What the evidence is a difference of.
+    """
     d = q.num_features
     nu = jnp.asarray(q.degrees_of_freedom)
     wishart = 0.5 * nu * (
@@ -291,7 +323,8 @@ def _regular(covariance: np.ndarray) -> np.ndarray:
     if eigenvalues[0] > 1e-10:
         return covariance
     warnings.warn(
-        "the columns of x are collinear: the default prior adds a millionth of each variance to the sample covariance; "
+        "the columns of x are collinear: the default prior adds a millionth of each variance to the sample "
+        "covariance; "
         "leave out redundant columns or give scale_matrix",
         stacklevel=3,
     )

@@ -80,7 +80,7 @@ def catalogue() -> dict[str, dict[str, Any]]:
     return json.loads((_shipped_folder() / "catalogue.json").read_text(encoding="utf-8"))
 
 
-def load(name: str, **options: Any) -> Dataset:  # noqa: ANN401  (each kind has its own)
+def load(name: str, **options: Any) -> Dataset:
     """A data set by its name in the catalogue.
 
     Args:
@@ -180,7 +180,7 @@ def _from_table(path: Path, spec: Mapping[str, Any]) -> "np.ndarray":
     return (column.map(spec["values"]) if "values" in spec else column).to_numpy(np.int64)
 
 
-def _from_archive(file: Mapping[str, "np.ndarray"], key: str, spec: Mapping[str, Any]) -> Any:  # noqa: ANN401  (dense or sparse)
+def _from_archive(file: Mapping[str, "np.ndarray"], key: str, spec: Mapping[str, Any]) -> Any:
     import numpy as np
 
     if spec.get("sparse"):

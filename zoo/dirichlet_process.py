@@ -1,13 +1,17 @@
-r"""Priors of mixture weights: Dirichlet-multinomial allocation and truncated stick-breaking, each one class with the same interface.
+r"""Priors of mixture weights.
 
-* `DirichletAllocation`: :math:`\pi \sim \mathrm{Dirichlet}(\alpha/K, \dots, \alpha/K)`. The finite mixture; as K grows it tends to the Dirichlet
-  process (Yu 2006, section 3.3.3). The components are exchangeable.
-* `StickBreaking`: :math:`V_j \sim \mathrm{Beta}(1, \alpha)` for j < K, :math:`V_K = 1`, :math:`\pi_j = V_j \prod_{l<j}(1 - V_l)`, the truncated Dirichlet
-  process (Yu 2006, section 3.3.2). The components are not exchangeable: earlier sticks are longer.
+Dirichlet-multinomial allocation and truncated stick-breaking, each one class with the same interface.
 
-Correction: the thesis's updates (3.12)-(3.15) give the last stick a Beta factor although :math:`V_K = 1` is fixed, so its weights sum to less than
-one. That is a different model; ``free_last_stick=True`` is it, kept to reproduce the published tables. At concentrations large against
-K it spreads the rows over many components where the model as defined puts them all on the last stick.
+* `DirichletAllocation`: :math:`\pi \sim \mathrm{Dirichlet}(\alpha/K, \dots, \alpha/K)`. The finite mixture;
+  as K grows it tends to the Dirichlet process (Yu 2006, section 3.3.3). The components are exchangeable.
+* `StickBreaking`: :math:`V_j \sim \mathrm{Beta}(1, \alpha)` for j < K, :math:`V_K = 1`,
+  :math:`\pi_j = V_j \prod_{l<j}(1 - V_l)`, the truncated Dirichlet process (Yu 2006, section 3.3.2). The
+  components are not exchangeable: earlier sticks are longer.
+
+Correction: the thesis's updates (3.12)-(3.15) give the last stick a Beta factor although :math:`V_K = 1` is
+fixed, so its weights sum to less than one. That is a different model; ``free_last_stick=True`` is it, kept
+to reproduce the published tables. At concentrations large against K it spreads the rows over many components
+where the model as defined puts them all on the last stick.
 """
 
 from collections.abc import Mapping
@@ -23,7 +27,7 @@ __all__ = ["DirichletAllocation", "StickBreaking", "log_stick_weights"]
 
 
 class DirichletAllocation(NamedTuple):
-    """Symmetric Dirichlet weights with total concentration ``concentration`` over ``num_components`` components."""
+    """Symmetric Dirichlet weights over ``num_components`` components."""
 
     num_components: int
     site: str = "weights"
@@ -34,7 +38,10 @@ class DirichletAllocation(NamedTuple):
         return jnp.log(numpyro.sample("weights", dist.Dirichlet(share * jnp.ones(self.num_components))))
 
     def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
-        """Distribution of the weights given rows per component, shape (num_components,), counted or expected (Yu 2006, 2.2.2)."""
+        """Distribution of the weights given rows per component, shape (num_components,).
+
+        Counted or expected (Yu 2006, 2.2.2).
+        """
         return dist.Dirichlet(concentration / self.num_components + counts)
 
     def log_weights(self, values: Mapping[str, Array]) -> Array:
@@ -63,7 +70,10 @@ class DirichletAllocation(NamedTuple):
 
 
 class StickBreaking(NamedTuple):
-    """Stick-breaking weights truncated at ``num_components``; the last stick is 1 unless ``free_last_stick``."""
+    """Stick-breaking weights truncated at ``num_components``.
+
+    The last stick is 1 unless ``free_last_stick``.
+    """
 
     num_components: int
     free_last_stick: bool = False
@@ -83,7 +93,10 @@ class StickBreaking(NamedTuple):
         return log_weights
 
     def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
-        """Distribution of the sticks given rows per component: Beta(1 + N_j, concentration + sum of N_l over l > j)  (3.12)."""
+        """Distribution of the sticks given rows per component.
+
+        Beta(1 + N_j, concentration + sum of N_l over l > j)  (3.12).
+        """
         longer = jnp.cumsum(counts[::-1])[::-1]  # sum over l >= j
         tail = jnp.append(longer[1:], 0.0)
         return dist.Beta(1.0 + counts[: self.num_sticks], concentration + tail[: self.num_sticks])
@@ -127,7 +140,8 @@ def log_stick_weights(stick_fractions: Array, num_components: int) -> Array:
     """Log weights ``log V_j + sum_{l<j} log(1 - V_l)``, with V = 1 for a component past the last stick.
 
     Args:
-        stick_fractions: shape (num_components - 1,), or (num_components,) if the last stick is free; each in (0, 1).
+        stick_fractions: shape (num_components - 1,), or (num_components,) if the last stick is free; each in
+            (0, 1).
         num_components: the truncation.
     """
     tiny = jnp.finfo(

@@ -6,8 +6,8 @@ Generative process, in the letters of Yu (2006, chapters 2 and 3)::
     pi          ~ Dirichlet(alpha/K, ..., alpha/K)                     weight_prior="dirichlet"
     V_j         ~ Beta(1, alpha), j < K;  V_K = 1                      weight_prior="stick_breaking"
     pi_j        = V_j (1 - V_1) ... (1 - V_{j-1})
-    theta_k     ~ the conjugate prior of the components, k = 1..K      (Gaussian: Lambda_k ~ Wishart(W0, nu0), mu_k ~ N(m0, (beta0 Lambda_k)^-1))
-    c_i         ~ Categorical(pi), i = 1..N
+    theta_k     ~ the conjugate prior of the components, k = 1..K      (Gaussian: Lambda_k ~ Wishart(W0,
+    nu0), mu_k ~ N(m0, (beta0 Lambda_k)^-1)) c_i         ~ Categorical(pi), i = 1..N
     x_i         ~ p(x | theta_{c_i})
 
 ======================  ===================  ==================  ============================================
@@ -23,11 +23,13 @@ c_i                     ``assignments``      (N,)                0..K-1; summed 
 x_i                     ``x``                (N, D)              data
 ======================  ===================  ==================  ============================================
 
-Symmetries: the posterior does not change when labels are permuted (exactly so for Dirichlet weights; stick-breaking weights prefer some orders).
+Symmetries: the posterior does not change when labels are permuted (exactly so for Dirichlet weights;
+stick-breaking weights prefer some orders).
 
-Departures from the source. The last stick is fixed at 1, as the text defines it and the printed updates (3.12)-(3.15) do not;
-``free_last_stick=True`` is the printed version. Its weights sum to less than one, so each row carries the factor :math:`\sum_k \pi_k` and the model
-has no normalised prior: it exists to reproduce Table 3.1. The Wishart needs nu0 > D - 1.
+Departures from the source. The last stick is fixed at 1, as the text defines it and the printed updates
+(3.12)-(3.15) do not; ``free_last_stick=True`` is the printed version. Its weights sum to less than one, so
+each row carries the factor :math:`\sum_k \pi_k` and the model has no normalised prior: it exists to
+reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
 import warnings
@@ -57,11 +59,15 @@ class Mixture(Model):
     """A mixture of exponential families with Dirichlet or (truncated) Dirichlet-process weights.
 
     Attributes:
-        components: the conjugate prior of a component's parameters, such as `zoo.conjugate.GaussianWishart`; None: read off the data.
+        components: the conjugate prior of a component's parameters, such as `zoo.conjugate.GaussianWishart`;
+            None: read off the data.
         num_components: K, the number of components or the truncation of the Dirichlet process.
-        concentration: alpha > 0, or a ``numpyro.distributions.Gamma`` as its prior. With Dirichlet weights each component gets alpha / K.
-        weight_prior: ``"dirichlet"`` (Dirichlet-multinomial allocation; the finite mixture) or ``"stick_breaking"`` (truncated Dirichlet process).
-        free_last_stick: the thesis's literal stick-breaking updates, whose weights sum to less than one; for comparison only.
+        concentration: alpha > 0, or a ``numpyro.distributions.Gamma`` as its prior. With Dirichlet weights
+            each component gets alpha / K.
+        weight_prior: ``"dirichlet"`` (Dirichlet-multinomial allocation; the finite mixture) or
+            ``"stick_breaking"`` (truncated Dirichlet process).
+        free_last_stick: the thesis's literal stick-breaking updates, whose weights sum to less than one; for
+            comparison only.
 
     Example:
         >>> import numpy as np, zoo
@@ -95,7 +101,10 @@ class Mixture(Model):
     methods = ("vb", "gibbs", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
-        """The program: with ``x`` of shape (num_observations, num_features) it conditions, without it draws ``num_observations`` rows."""
+        """The program: with ``x`` of shape (num_observations, num_features) it conditions.
+
+        Without it draws ``num_observations`` rows.
+        """
         num_rows = self._num_rows(x, num_observations)
         prior = in_current_precision(self)
         concentration = prior.concentration
@@ -118,8 +127,11 @@ class Mixture(Model):
             )
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:  # noqa: ANN401
-        """The model with the default Gaussian-Wishart prior for these data (`GaussianWishart.from_data`); ``overrides`` are fields."""
+    def from_data(cls, x: Any, **overrides: Any) -> Self:
+        """The model with the default Gaussian-Wishart prior for these data (`GaussianWishart.from_data`).
+
+        ``overrides`` are fields.
+        """
         if overrides.get("components") is None:
             overrides["components"] = GaussianWishart.from_data(x)
         return cls(**overrides)
@@ -155,7 +167,10 @@ class Mixture(Model):
             )
 
     def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` does not suit the model; warn if the truncation is too short for the concentration."""
+        """Raise ValueError if ``x`` does not suit the model.
+
+        Warn if the truncation is too short for the concentration.
+        """
         x = as_matrix(x)
         check_rows(x, 2, "a mixture of one row has nothing to cluster")
         self.components.check(x)
@@ -166,8 +181,10 @@ class Mixture(Model):
             and self.leftover_stick_mass > 0.01
         ):
             warnings.warn(
-                f"the truncation is too short for the concentration: before the data the last of {self.num_components} sticks is expected to hold "
-                f"{self.leftover_stick_mass:.0%} of the mass, and rows will gather there; raise num_components or lower concentration",
+                f"the truncation is too short for the concentration: before the data the last of "
+                f"{self.num_components} sticks is expected to hold "
+                f"{self.leftover_stick_mass:.0%} of the mass, and rows will gather there; raise "
+                f"num_components or lower concentration",
                 stacklevel=2,
             )
 
@@ -188,7 +205,10 @@ class Mixture(Model):
 
     @property
     def leftover_stick_mass(self) -> float:
-        """Prior expectation of the last stick's weight at the (expected) concentration: (alpha / (1 + alpha))^(K - 1)."""
+        """Prior expectation of the last stick's weight at the (expected) concentration.
+
+        (alpha / (1 + alpha))^(K - 1).
+        """
         alpha = float(self.expected_concentration)
         return (alpha / (1.0 + alpha)) ** (self.num_components - 1)
 
@@ -200,19 +220,28 @@ class Mixture(Model):
         return StickBreaking(self.num_components, self.free_last_stick)
 
     def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
-        """``log pi_k + log p(x_i | theta_k)`` at given values of the sites, shape (num_observations, num_components)."""
+        """``log pi_k + log p(x_i | theta_k)`` at given values of the sites.
+
+        Shape (num_observations, num_components).
+        """
         coefficients = self.components.coefficients(values)
         return self.components.features(x) @ coefficients.T + self.weights.log_weights(values)
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Log density of each row at given values of the sites, labels summed out, in nats, shape (num_observations,)."""
+        """Log density of each row at given values of the sites, labels summed out, in nats.
+
+        Shape (num_observations,).
+        """
         rows = jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
         if self.free_last_stick:  # the missing mass is a factor of the program, not part of a row's density
             rows = rows - jax.nn.logsumexp(self.weights.log_weights(values))
         return rows
 
     def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
-        """The summed-out labels given everything else: ``{"assignments": Categorical}`` of batch shape (num_observations,)."""
+        """The summed-out labels given everything else.
+
+        ``{"assignments": Categorical}`` of batch shape (num_observations,).
+        """
         return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
 
     def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
@@ -233,7 +262,8 @@ class Mixture(Model):
             )
         if self.components is None:
             raise ValueError(
-                "components is not set: give a prior from zoo.conjugate, or make the model with Mixture.from_data(x)"
+                "components is not set: give a prior from zoo.conjugate, or make the model with "
+                "Mixture.from_data(x)"
             )
         if num_observations is None:
             raise ValueError("give x to condition on, or num_observations to draw")

@@ -1,9 +1,10 @@
 """What every model of the zoo is: a frozen dataclass that is a JAX pytree and a NumPyro program.
 
-A field is either a *hyperparameter* (an array, a NumPyro distribution as a hyperprior, or another `Assumptions`), which travels through
-``jit`` and ``vmap`` as a pytree leaf, or *static* (a size, a name, a switch; declared with `static`), which is part of the program's
-identity. Values are checked once, when a person makes the object; when JAX rebuilds it from leaves the constructor is not run, so a check
-never sees a tracer.
+A field is either a *hyperparameter* (an array, a NumPyro distribution as a hyperprior, or another
+`Assumptions`), which travels through ``jit`` and ``vmap`` as a pytree leaf, or *static* (a size, a name, a
+switch; declared with `static`), which is part of the program's identity. Values are checked once, when a
+person makes the object; when JAX rebuilds it from leaves the constructor is not run, so a check never sees a
+tracer.
 """
 
 import copy
@@ -23,16 +24,20 @@ __all__ = ["Assumptions", "Model", "in_current_precision", "static"]
 attach_submodules()
 
 
-def static(default: Any = dataclasses.MISSING, **keywords: Any) -> Any:  # noqa: ANN401  (as dataclasses.field)
-    """A dataclass field that is part of the program (an int, a string, a boolean, None, or a tuple of these), not a pytree leaf."""
+def static(default: Any = dataclasses.MISSING, **keywords: Any) -> Any:
+    """A dataclass field that is part of the program.
+
+    An int, a string, a boolean, None, or a tuple of these, not a pytree leaf.
+    """
     return dataclasses.field(default=default, metadata={"static": True}, **keywords)
 
 
-def in_current_precision(tree: Any) -> Any:  # noqa: ANN401  (any pytree)
+def in_current_precision(tree: Any) -> Any:
     """The pytree with NumPy leaves as JAX arrays in the caller's precision; traced leaves as they are.
 
-    Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the converted
-    constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context into a 32-bit one.
+    Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the
+    converted constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context
+    into a 32-bit one.
     """
     return jax.tree.map(lambda leaf: jnp.asarray(leaf.copy() if isinstance(leaf, np.ndarray) else leaf), tree)
 
@@ -45,7 +50,10 @@ class Assumptions:
     """
 
     def __init_subclass__(cls) -> None:
-        """Register the subclass; its fields are read when it is first flattened, after the dataclass decorator has run."""
+        """Register the subclass.
+
+        Its fields are read when it is first flattened, after the dataclass decorator has run.
+        """
         jax.tree_util.register_pytree_with_keys(
             cls, cls._flatten_with_keys, cls._unflatten, flatten_func=cls._flatten
         )
@@ -69,8 +77,11 @@ class Assumptions:
         """Names of the static fields."""
         return tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("static"))
 
-    def replaced(self, **fields: Any) -> Self:  # noqa: ANN401
-        """A copy with some fields replaced and nothing checked: for values that were computed (posteriors) or traced."""
+    def replaced(self, **fields: Any) -> Self:
+        """A copy with some fields replaced and nothing checked.
+
+        For values that were computed (posteriors) or traced.
+        """
         new = copy.copy(self)
         for name, value in fields.items():
             if name not in {f.name for f in dataclasses.fields(self)}:
@@ -100,12 +111,14 @@ class Assumptions:
 class Model(Assumptions):
     """A model: call it as a NumPyro program.
 
-    ``model(*data)`` conditions on data, local latents that can be integrated exactly summed out; ``model(num_observations=n)`` draws from the
-    prior predictive with them drawn; ``model.explicit`` is the same model with them drawn in both cases.
+    ``model(*data)`` conditions on data, local latents that can be integrated exactly summed out;
+    ``model(num_observations=n)`` draws from the prior predictive with them drawn; ``model.explicit`` is the
+    same model with them drawn in both cases.
 
     Class attributes, all plain literals so that the command line can read them without importing anything:
         data_names: names of the data sites, in the order of the call.
-        dims: variable name to the names of its dims, rows first; a name that repeats by view is written once with a star.
+        dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
+            with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
         methods: the ways to fit it; the first is what ``method="auto"`` means.
     """
@@ -117,7 +130,7 @@ class Model(Assumptions):
 
     draw_locals: bool = static(default=False, init=False, repr=False)
 
-    def __call__(self, *data: Any, num_observations: int | None = None) -> Any:  # noqa: ANN401
+    def __call__(self, *data: Any, num_observations: int | None = None) -> Any:
         """The NumPyro program; each model writes its own."""
         raise TypeError(f"{type(self).__name__} defines no program")
 
@@ -132,31 +145,43 @@ class Model(Assumptions):
         return "proper"
 
     @classmethod
-    def from_data(cls, *data: Any, **overrides: Any) -> Self:  # noqa: ANN401
-        """The model with its sizes read off the data and its data-dependent defaults filled in; ``overrides`` are fields."""
+    def from_data(cls, *data: Any, **overrides: Any) -> Self:
+        """The model with its sizes read off the data and its data-dependent defaults filled in.
+
+        ``overrides`` are fields.
+        """
         return cls(**overrides)
 
-    def filled(self, *data: Any) -> Self:  # noqa: ANN401
+    def filled(self, *data: Any) -> Self:
         """The model itself if no field is None, else the model with those fields filled by `from_data`."""
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
         if all(value is not None for value in given.values()):
             return self
         return self.from_data(*data, **{name: value for name, value in given.items() if value is not None})
 
-    def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:  # noqa: ANN401
-        """The local latents that the program sums out, given values of everything else: site name to distribution over rows."""
+    def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:
+        """The local latents that the program sums out, given values of everything else.
+
+        Site name to distribution over rows.
+        """
         return {}
 
     def derived(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What is stored of the local latents of a draw, and what follows from them."""
         return {}
 
-    def check(self, *data: Any) -> None:  # noqa: ANN401
-        """Raise ValueError if the (numeric) data do not suit the model: called before anything is compiled."""
+    def check(self, *data: Any) -> None:
+        """Raise ValueError if the (numeric) data do not suit the model.
+
+        Called before anything is compiled.
+        """
 
 
-def _as_leaf(name: str, value: Any) -> Any:  # noqa: ANN401
-    """A hyperparameter as it is stored: arrays in float64; distributions with their parameters so; assumptions and None as they are."""
+def _as_leaf(name: str, value: Any) -> Any:
+    """A hyperparameter as it is stored: arrays in float64; distributions with their parameters so.
+
+    Assumptions and None as they are.
+    """
     if value is None or isinstance(value, Assumptions):
         return value
     if isinstance(value, Distribution):
@@ -165,5 +190,6 @@ def _as_leaf(name: str, value: Any) -> Any:  # noqa: ANN401
         return np.asarray(value, np.float64)
     except (TypeError, ValueError):
         raise TypeError(
-            f"{name} must be a number, an array or a NumPyro distribution; got {type(value).__name__} {value!r}"
+            f"{name} must be a number, an array or a NumPyro distribution; got {type(value).__name__} "
+            f"{value!r}"
         ) from None

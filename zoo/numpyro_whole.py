@@ -1,7 +1,8 @@
 """NumPyro, loaded whole, whoever imported what before.
 
-ArviZ 1.x leaves ``numpyro`` in ``sys.modules`` as a lazy stub. ``import numpyro.distributions`` on the stub loads that package twice, and the
-second copy lacks its submodules as attributes, on which NumPyro's own samplers rely. Attaching them again is harmless when nothing is missing.
+ArviZ 1.x leaves ``numpyro`` in ``sys.modules`` as a lazy stub. ``import numpyro.distributions`` on the stub
+loads that package twice, and the second copy lacks its submodules as attributes, on which NumPyro's own
+samplers rely. Attaching them again is harmless when nothing is missing.
 """
 
 import sys

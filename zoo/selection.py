@@ -82,7 +82,7 @@ def _open(source: str) -> tuple[str, dict[str, Any]]:
     return path.stem, {k: t.to_frame(k) if isinstance(t, pd.Series) else t for k, t in tables.items()}
 
 
-def _as_table(key: str, array: Any, columns: Sequence[str] | None = None) -> Any:  # noqa: ANN401  (dense or sparse)
+def _as_table(key: str, array: Any, columns: Sequence[str] | None = None) -> Any:
     """A dense array as a DataFrame, one axis as one column; sparse matrices as they are."""
     import pandas as pd
 
@@ -103,7 +103,7 @@ def _default(tables: dict[str, Any]) -> str:
     return next(iter(tables))
 
 
-def _choose(tables: dict[str, Any], terms: str) -> Any:  # noqa: ANN401  (dense or sparse)
+def _choose(tables: dict[str, Any], terms: str) -> Any:
     """The columns that the terms name, side by side, in their order."""
     import pandas as pd
 
@@ -116,7 +116,7 @@ def _choose(tables: dict[str, Any], terms: str) -> Any:  # noqa: ANN401  (dense 
     return table.to_numpy() if isinstance(getattr(table, "columns", None), pd.RangeIndex) else table
 
 
-def _find(tables: dict[str, Any], term: str) -> Any:  # noqa: ANN401  (dense or sparse)
+def _find(tables: dict[str, Any], term: str) -> Any:
     """The table of that name, or the column, or the run of columns ``first:last``."""
     if term in tables:
         return tables[term]

@@ -61,7 +61,7 @@ def resolve(settings: Mapping[str, Any], data: Sequence[Any]) -> dict[str, Any]:
     return {key: _build(value, data) if isinstance(value, Call) else value for key, value in settings.items()}
 
 
-def _parse_value(text: str) -> Any:  # noqa: ANN401  (whatever a literal can be)
+def _parse_value(text: str) -> Any:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:
@@ -89,7 +89,7 @@ def _parse_call(name: str, call: ast.Call) -> Call:
     return Call(name, args, kwargs)
 
 
-def _build(call: Call, data: Sequence[Any]) -> Any:  # noqa: ANN401  (a distribution or a component prior)
+def _build(call: Call, data: Sequence[Any]) -> Any:
     module, attribute, from_data = _CALLS[call.name]
     target = importlib.import_module(module)
     for part in attribute.split("."):

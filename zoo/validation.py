@@ -7,7 +7,7 @@ import numpy as np
 __all__ = ["as_matrix", "check_finite", "check_not_constant", "check_rows"]
 
 
-def as_matrix(x: Any, name: str = "x") -> np.ndarray:  # noqa: ANN401  (whatever a caller passes)
+def as_matrix(x: Any, name: str = "x") -> np.ndarray:
     """The data as a float64 array of shape (num_observations, num_features).
 
     Raises:
@@ -56,5 +56,6 @@ def check_not_constant(x: np.ndarray, name: str = "x") -> None:
     constant = np.flatnonzero(np.ptp(x, axis=0) == 0)
     if constant.size:
         raise ValueError(
-            f"column {constant[0]} of {name} is constant ({x[0, constant[0]]}): it has no variance; leave it out"
+            f"column {constant[0]} of {name} is constant ({x[0, constant[0]]}): it has no variance; leave it "
+            f"out"
         )

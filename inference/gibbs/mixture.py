@@ -1,17 +1,26 @@
 r"""Blocked Gibbs sampling for finite and (truncated) Dirichlet-process mixtures.
 
-A sweep draws, in this order (Yu 2006, sections 2.2.1 and 3.3; the conditionals of the concentration are not given there)
+A sweep draws, in this order (Yu 2006, sections 2.2.1 and 3.3; the conditionals of the concentration are not
+given there)
 
-* Dirichlet weights: :math:`\alpha \mid c` with the weights integrated out,
-  :math:`p(\alpha \mid c) \propto p(\alpha) \frac{\Gamma(\alpha)}{\Gamma(\alpha + N)} \prod_k \frac{\Gamma(\alpha/K + n_k)}{\Gamma(\alpha/K)}`, by slice sampling, and at once
-  :math:`\pi \mid \alpha, c \sim \mathrm{Dirichlet}(\alpha/K + n_k)`; the two are one block. (Escobar and West's update is that of the infinite model, not of this one.)
-* stick-breaking: :math:`\alpha \mid V \sim \mathrm{Gamma}(a + M, b - \sum_j \log(1 - V_j))` over the M random sticks, then
+* Dirichlet weights: the concentration given the labels, with the weights integrated out, by slice sampling,
+
+  .. math::
+      p(\alpha \mid c) \propto p(\alpha) \frac{\Gamma(\alpha)}{\Gamma(\alpha + N)}
+      \prod_k \frac{\Gamma(\alpha/K + n_k)}{\Gamma(\alpha/K)},
+
+  and at once :math:`\pi \mid \alpha, c \sim \mathrm{Dirichlet}(\alpha/K + n_k)`; the two are one block. (Escobar and
+  West's update is that of the infinite model, not of this one.)
+* stick-breaking: :math:`\alpha \mid V \sim \mathrm{Gamma}(a + M, b - \sum_j \log(1 - V_j))` over the M
+  random sticks, then
   :math:`V_j \mid \alpha, c \sim \mathrm{Beta}(1 + n_j, \alpha + \sum_{l>j} n_l)`;
-* components: :math:`\Lambda_k \mid c, x` with the mean integrated out, then :math:`\mu_k \mid \Lambda_k, c, x`;
+* components: :math:`\Lambda_k \mid c, x` with the mean integrated out, then
+  :math:`\mu_k \mid \Lambda_k, c, x`;
 * labels: :math:`p(c_i = k \mid \cdot) \propto \pi_k\, p(x_i \mid \theta_k)`.
 
-A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program, so that traces compare.
-Each conditional is a function of the current values that returns NumPyro distributions: what is checked is what is drawn from.
+A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program,
+so that traces compare. Each conditional is a function of the current values that returns NumPyro
+distributions: what is checked is what is drawn from.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,7 +80,8 @@ def counts_of(values: Mapping[str, Array], model: Mixture) -> Array:
     return jnp.bincount(values["assignments"], length=model.num_components).astype(float)
 
 
-# The blocks: each gives the distributions it draws from, in order; a distribution may depend on sites before it in its block
+# The blocks: each gives the distributions it draws from, in order; a distribution may depend on sites before
+# it in its block
 
 
 def concentration_and_weights(
@@ -141,7 +151,10 @@ def blocks_of(model: Mixture) -> tuple[Callable, ...]:
 
 
 def init(key: Array, model: Mixture, x: Array, *, labels_of: Callable) -> MixtureGibbsState:
-    """A state whose labels come from ``labels_of(key, num_rows, num_components)``, everything else drawn given them."""
+    """A state whose labels come from ``labels_of(key, num_rows, num_components)``.
+
+    Everything else drawn given them.
+    """
     label_key, key = jax.random.split(key)
     return _from_labels(key, labels_of(label_key, x.shape[0], model.num_components), model, x)
 
@@ -176,7 +189,10 @@ STARTS = {"random": _dispersed_labels, "one_cluster": _one_cluster, "spread": _s
 def start(
     key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, *, num_warmup: int
 ) -> MixtureGibbsState:
-    """The state with given ``assignments`` (or drawn from given ``responsibilities``); further given sites are kept, others drawn."""
+    """The state with given ``assignments`` (or drawn from given ``responsibilities``).
+
+    Further given sites are kept, others drawn.
+    """
     state_key, label_key = jax.random.split(key)
     if "assignments" in variables:
         assignments = jnp.asarray(variables["assignments"]).astype(int)
@@ -184,7 +200,8 @@ def start(
         assignments = jax.random.categorical(label_key, jnp.log(jnp.asarray(variables["responsibilities"])))
     else:
         raise ValueError(
-            f"init must hold 'assignments' or 'responsibilities' for this sampler; got {', '.join(variables) or 'nothing'}"
+            f"init must hold 'assignments' or 'responsibilities' for this sampler; got "
+            f"{', '.join(variables) or 'nothing'}"
         )
     if assignments.shape != x.shape[:1]:
         raise ValueError(f"init: assignments must have shape ({x.shape[0]},); got {assignments.shape}")
@@ -230,12 +247,18 @@ ALGORITHM = algorithm_of()
 
 
 def build(init: str, num_warmup: int) -> Algorithm:
-    """The sampler with a start strategy; it does not adapt, so the length of the warm-up does not matter to it."""
+    """The sampler with a start strategy.
+
+    It does not adapt, so the length of the warm-up does not matter to it.
+    """
     return algorithm_of(blocks_of, init)
 
 
 def position(state: MixtureGibbsState, model: Mixture) -> dict[str, Array]:
-    """What is kept of a draw: all values, labels in the smallest type, and the number of occupied components."""
+    """What is kept of a draw.
+
+    All values, labels in the smallest type, and the number of occupied components.
+    """
     return state.values | model.derived(state.values)
 
 

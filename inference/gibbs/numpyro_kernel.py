@@ -1,4 +1,7 @@
-"""A Gibbs sampler of the zoo as a NumPyro kernel, for those who want to run it with ``numpyro.infer.MCMC``."""
+"""A Gibbs sampler of the zoo as a NumPyro kernel.
+
+For those who want to run it with ``numpyro.infer.MCMC``.
+"""
 
 import importlib
 from typing import Any, NamedTuple
@@ -35,7 +38,8 @@ class KernelState(NamedTuple):
 class GibbsKernel(MCMCKernel):
     """A hand-written Gibbs sampler behind NumPyro's kernel interface; all chain methods work.
 
-    The precision is whatever JAX is set to by the caller: call ``numpyro.enable_x64()`` first for the numbers that `inference.fit` gives.
+    The precision is whatever JAX is set to by the caller: call ``numpyro.enable_x64()`` first for the
+    numbers that `inference.fit` gives.
     """
 
     sample_field = "z"
@@ -57,7 +61,7 @@ class GibbsKernel(MCMCKernel):
 
     def init(
         self, rng_key: Array, num_warmup: int, init_params: Any, model_args: tuple, model_kwargs: dict
-    ) -> KernelState:  # noqa: ANN401
+    ) -> KernelState:
         """A start for each key; ``init_params`` is a dict of all sites, or None."""
         if is_prng_key(rng_key):
             return self._start(rng_key, init_params, model_args)
@@ -75,7 +79,7 @@ class GibbsKernel(MCMCKernel):
 
         return sweep(state) if is_prng_key(state.rng_key) else jax.vmap(sweep)(state)
 
-    def postprocess_fn(self, model_args: tuple, model_kwargs: dict) -> Any:  # noqa: ANN401
+    def postprocess_fn(self, model_args: tuple, model_kwargs: dict) -> Any:
         """Adds the deterministic sites of the program to the draws."""
         return lambda values: values | deterministics(self._zoo_model.explicit, values, *model_args)
 
@@ -83,7 +87,7 @@ class GibbsKernel(MCMCKernel):
         """What the progress bar shows."""
         return f"log joint {state.log_joint:.6g}"
 
-    def _start(self, key: Array, init_params: Any, model_args: tuple) -> KernelState:  # noqa: ANN401
+    def _start(self, key: Array, init_params: Any, model_args: tuple) -> KernelState:
         init_key, sweep_key, next_key = jax.random.split(key, 3)
         model = in_current_precision(self._zoo_model)
         inner = self._algorithm.init(init_key, model, *model_args)
@@ -94,7 +98,9 @@ class GibbsKernel(MCMCKernel):
 
 
 def kernel(model: Model) -> GibbsKernel:
-    """The model's Gibbs sampler as a kernel: ``numpyro.infer.MCMC(inference.gibbs.kernel(model), num_warmup=..., num_samples=...)``.
+    """The model's Gibbs sampler as a kernel.
+
+    ``numpyro.infer.MCMC(inference.gibbs.kernel(model), num_warmup=..., num_samples=...)``.
 
     Args:
         model: a (filled) zoo model with the method ``"gibbs"``.

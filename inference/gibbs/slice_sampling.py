@@ -11,10 +11,13 @@ __all__ = ["PositiveSlice"]
 
 
 class PositiveSlice(dist.Distribution):
-    """A density on the positive numbers, known up to a constant, with a slice-sampling move from a current value as its ``sample``.
+    """A density on the positive numbers, known up to a constant.
 
-    The move (Neal 2003, figures 3 and 5: stepping out, then shrinking) is made on the logarithm, with the Jacobian, and leaves the density
-    invariant; draws are a Markov chain, not independent. ``log_prob`` lacks the normalising constant.
+    With a slice-sampling move from a current value as its ``sample``.
+
+    The move (Neal 2003, figures 3 and 5: stepping out, then shrinking) is made on the logarithm, with the
+    Jacobian, and leaves the density invariant; draws are a Markov chain, not independent. ``log_prob`` lacks
+    the normalising constant.
 
     Attributes:
         log_density: log density of the number itself (not of its logarithm), up to a constant.

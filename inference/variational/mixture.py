@@ -1,26 +1,33 @@
 r"""Variational Bayes for finite and Dirichlet-process mixtures: VBDMA and VBTDP.
 
-The posterior is approximated by :math:`q(\alpha)\, q(\pi)\, \prod_k q(\theta_k) \prod_i q(c_i)`. With :math:`r_{ik} = q(c_i = k)` and :math:`N_k = \sum_i r_{ik}`
-the updates are (Yu 2006, sections 2.2.2-2.2.4 and 3.3.2-3.3.3)
+The posterior is approximated by :math:`q(\alpha)\, q(\pi)\, \prod_k q(\theta_k) \prod_i q(c_i)`. With
+:math:`r_{ik} = q(c_i = k)` and :math:`N_k = \sum_i r_{ik}` the updates are (Yu 2006, sections 2.2.2-2.2.4
+and 3.3.2-3.3.3)
 
 .. math::
     r_{ik} &\propto \exp\{E[\log \pi_k] + E[\log p(x_i \mid \theta_k)]\} \\
     q(\theta_k) &= \text{the conjugate posterior given } \sum_i r_{ik}\, t(x_i) \\
-    q(\pi) &= \mathrm{Dirichlet}(E[\alpha]/K + N_k) \quad\text{or}\quad q(V_j) = \mathrm{Beta}(1 + N_j, E[\alpha] + \textstyle\sum_{l>j} N_l) \\
-    q(\alpha) &= \mathrm{Gamma}(a + M, b - \textstyle\sum_j E[\log(1 - V_j)])
+    q(\pi) &= \mathrm{Dirichlet}(E[\alpha]/K + N_k) \quad\text{or}\quad q(V_j) = \mathrm{Beta}(1 + N_j,
+    E[\alpha] + \textstyle\sum_{l>j} N_l) \\ q(\alpha) &= \mathrm{Gamma}(a + M, b - \textstyle\sum_j E[\log(1
+    - V_j)])
 
-with M random sticks (K - 1; the printed (3.15) counts K, see `zoo.dirichlet_process`). Under Dirichlet weights a Gamma prior is not conjugate: there q(alpha) is
-a log-normal whose two parameters climb the bound by Newton steps, its one intractable expectation by Gauss-Hermite quadrature.
+with M random sticks (K - 1; the printed (3.15) counts K, see `zoo.dirichlet_process`). Under Dirichlet
+weights a Gamma prior is not conjugate: there q(alpha) is a log-normal whose two parameters climb the bound
+by Newton steps, its one intractable expectation by Gauss-Hermite quadrature.
 
-The objective is the whole evidence lower bound, constants included. With q(theta) and q(pi) optimal for the current responsibilities it is
+The objective is the whole evidence lower bound, constants included. With q(theta) and q(pi) optimal for the
+current responsibilities it is
 
 .. math::
-    \sum_k \log m_k + \log \frac{B(\text{posterior})}{B(\text{prior})} + H(r) + E[\log p(\alpha)] - E[\log q(\alpha)],
+    \sum_k \log m_k + \log \frac{B(\text{posterior})}{B(\text{prior})} + H(r) + E[\log p(\alpha)] - E[\log
+    q(\alpha)],
 
-:math:`m_k` being the evidence of the (weighted) rows of component k. It never falls, and with one component it is the log evidence.
+:math:`m_k` being the evidence of the (weighted) rows of component k. It never falls, and with one component
+it is the log evidence.
 
-A step costs O(N K D^2) and holds no N x K array: rows pass in blocks, and the entropy is :math:`\sum_i \log Z_i - \sum_k c_k \cdot s_k`, from the
-normalisers and the sufficient statistics. Prefer NUTS or Gibbs when the spread of parameters matters: q's variances are too small.
+A step costs O(N K D^2) and holds no N x K array: rows pass in blocks, and the entropy is
+:math:`\sum_i \log Z_i - \sum_k c_k \cdot s_k`, from the normalisers and the sufficient statistics. Prefer
+NUTS or Gibbs when the spread of parameters matters: q's variances are too small.
 """
 
 from collections.abc import Callable, Mapping
@@ -160,7 +167,10 @@ def _expected_log_left(weights: dist.Beta) -> Array:
 def _climb_log_normal(
     q: dist.LogNormal, prior: dist.Gamma, num_components: int, sum_log_weights: Array
 ) -> dist.LogNormal:
-    """A few Newton steps on the bound in (loc, log scale), each halved until the bound rises, else not taken."""
+    """A few Newton steps on the bound in (loc, log scale), each halved until the bound rises.
+
+    Else not taken.
+    """
 
     def objective(parameters: Array) -> Array:
         candidate = dist.LogNormal(parameters[0], jnp.exp(parameters[1]))
@@ -263,7 +273,10 @@ def _initial_concentration(model: Mixture) -> dist.Distribution | Array:
 
 
 def from_responsibilities(r: Array, model: Mixture, x: Array) -> MixtureVBState:
-    """The state whose global factors are optimal for given responsibilities, shape (num_observations, num_components)."""
+    """The state whose global factors are optimal for given responsibilities.
+
+    Shape (num_observations, num_components).
+    """
     return _from_statistics(r.T @ model.components.features(x), _initial_concentration(model), model)
 
 
@@ -274,7 +287,10 @@ def init(key: Array, model: Mixture, x: Array) -> MixtureVBState:
 
 
 def init_kmeans(key: Array, model: Mixture, x: Array) -> MixtureVBState:
-    """Hard k-means++ seeds on standardised columns, each row with its nearest; fast to converge, but keeps too many components."""
+    """Hard k-means++ seeds on standardised columns, each row with its nearest.
+
+    Fast to converge, but keeps too many components.
+    """
     z = (x - jnp.mean(x, axis=0)) / jnp.std(x, axis=0)
 
     def seed(distance: Array, key: Array) -> tuple[Array, Array]:
@@ -335,7 +351,9 @@ def guide(
     *,
     num_observations: int | None = None,
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``; its parameters are ``numpyro.param`` sites that SVI may move.
+    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+
+    Its parameters are ``numpyro.param`` sites that SVI may move.
 
     Args:
         stored: the parameters, as `variables` names them.
@@ -374,7 +392,10 @@ def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
 
 
 def variables(state: MixtureVBState, model: Mixture, x: Array) -> dict[str, Array]:
-    """The parameters of q as they are stored in a fit, with the responsibilities and the number of occupied components."""
+    """The parameters of q as they are stored in a fit.
+
+    With the responsibilities and the number of occupied components.
+    """
     r = responsibilities(state, model, x)
     stored = model.weights.variables(state.weights) | {
         "responsibilities": r,
@@ -437,7 +458,10 @@ def conclude(
 
 @partial(jax.jit, static_argnames="keep_rows")
 def _draw(state: MixtureVBState, r: Array, keys: Array, model: Mixture, keep_rows: bool) -> dict[str, Array]:
-    """Draws of every site of the guide; labels by inverting each row's cumulative responsibilities, one uniform a row."""
+    """Draws of every site of the guide.
+
+    Labels by inverting each row's cumulative responsibilities, one uniform a row.
+    """
     cumulative = jnp.cumsum(r, axis=-1)[:, :-1]
 
     def one(key: Array) -> dict[str, Array]:
@@ -464,7 +488,10 @@ _variables = jax.jit(variables)
 
 
 def new_log_joint_rows(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
-    """``log E[pi_k] + log E[p(x_i | theta_k)]`` under q, shape (num_observations, num_components): exact, since q factorises."""
+    """``log E[pi_k] + log E[p(x_i | theta_k)]`` under q, shape (num_observations, num_components).
+
+    Exact, since q factorises.
+    """
     state = q_from_variables(stored, model)
     predictive = state.components.predictive()
     return map_rows(lambda rows: predictive.log_prob(rows[:, None]), x, 256) + jnp.log(

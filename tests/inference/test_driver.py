@@ -99,7 +99,8 @@ from inference import fit
 from zoo.mixture import Mixture
 x = np.random.default_rng(0).normal(size=(400, 2))
 model = Mixture.from_data(x, num_components=10)
-tree = fit(model, x, method="gibbs", num_chains=2, num_warmup=2000, num_samples=20000, checkpoint=sys.argv[1] or None, seed=4)
+settings = dict(num_chains=2, num_warmup=2000, num_samples=20000, seed=4)
+tree = fit(model, x, method="gibbs", checkpoint=sys.argv[1] or None, **settings)
 np.savez(sys.argv[2], lp=tree["sample_stats"]["lp"].to_numpy(), locs=tree["posterior"]["locs"].to_numpy())
 """
 
@@ -208,7 +209,8 @@ def test_parallel_chains_on_two_devices():
         "from inference import fit\nfrom zoo.mixture import Mixture\n"
         "x = np.random.default_rng(0).normal(size=(30, 2)); model = Mixture.from_data(x, num_components=3)\n"
         "call = dict(method='gibbs', num_chains=2, num_warmup=5, num_samples=5)\n"
-        "a, b = (fit(model, x, chain_method=m, **call)['posterior']['locs'] for m in ('parallel', 'vectorized'))\n"
+        "a, b = (fit(model, x, chain_method=m, **call)['posterior']['locs'] for m in ('parallel', "
+        "'vectorized'))\n"
         "assert len(jax.devices()) == 2 and np.allclose(a, b, rtol=1e-8)\n"
         "try: fit(model, x, **{**call, 'num_chains': 3}, chain_method='parallel')\n"
         "except ValueError as error: print(error)"
@@ -241,9 +243,20 @@ def test_a_falling_or_infinite_objective_stops_with_the_iteration_and_the_last_g
             return state, Info(jnp.where(state == 6, bad_value, state.astype(float)))
 
         return ascend(
-            step, lambda key, variables, model: jnp.zeros((), int), None, (), key=jax.random.key(0), variables={}, num_rows=1,
-            num_restarts=1, max_iterations=20, tolerance=0, must_rise=True, checkpoint=Checkpoint(None, {}), progress=False,
-        )  # fmt: skip
+            step,
+            lambda key, variables, model: jnp.zeros((), int),
+            None,
+            (),
+            key=jax.random.key(0),
+            variables={},
+            num_rows=1,
+            num_restarts=1,
+            max_iterations=20,
+            tolerance=0,
+            must_rise=True,
+            checkpoint=Checkpoint(None, {}),
+            progress=False,
+        )
 
     for bad_value, words in ((-3.0, "fell at iteration 6"), (jnp.nan, "not finite at iteration 6")):
         result = run(bad_value)

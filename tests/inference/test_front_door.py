@@ -143,7 +143,10 @@ def test_same_seed_same_answer_and_keys_are_seeds(small_model, two_clusters):
 def test_every_public_function_keeps_its_precision_inside_and_outside_the_users_context(
     small_model, two_clusters
 ):
-    """In one process: outside, inside, outside a 64-bit context; all in float64, the user's setting untouched."""
+    """In one process: outside, inside, outside a 64-bit context.
+
+    All in float64, the user's setting untouched.
+    """
 
     def everything():
         tree = fit(small_model, two_clusters, init="kmeans", num_samples=5, max_iterations=30, tolerance=1e-3)

@@ -44,7 +44,10 @@ def test_density_from_draws_is_the_log_of_the_mean(gibbs_tree, two_clusters):
 
 
 def test_vb_density_is_that_of_its_own_draws(vb_tree, two_clusters):
-    """The closed form against 400 draws of q: within 5 Monte Carlo errors plus the draws' heavy tail, 0.05 nats a row."""
+    """The closed form against 400 draws of q.
+
+    Within 5 Monte Carlo errors plus the draws' heavy tail, 0.05 nats a row.
+    """
     rows = vb_tree["log_likelihood"]["log_likelihood"].squeeze("chain").to_numpy()
     by_draws = np.log(np.exp(rows).mean(axis=0))
     error = np.exp(rows).std(axis=0) / np.exp(rows).mean(axis=0) / np.sqrt(400)

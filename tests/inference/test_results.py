@@ -48,8 +48,10 @@ def test_saved_and_read_in_a_new_process(vb_tree, two_clusters, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["fit.nc"]
     two_clusters.head().to_csv(tmp_path / "new.csv", index=False)
     program = (
-        "import sys, pandas as pd, inference; tree = inference.load(sys.argv[1]); new = pd.read_csv(sys.argv[2])\n"
-        "print(*[float(v).hex() for v in inference.log_density(tree, new[['width', 'length']])])\n"  # matched by name
+        "import sys, pandas as pd, inference; tree = inference.load(sys.argv[1]); new = "
+        "pd.read_csv(sys.argv[2])\n"
+        "swapped = new[['width', 'length']]\n"  # columns are matched by name
+        "print(*[float(v).hex() for v in inference.log_density(tree, swapped)])\n"
         "assert type(inference.model_of(tree)).__name__ == 'Mixture'"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,6 @@
-"""VB for the mixture: its bound is the ELBO of (program, guide), its steps climb it, its special cases are exact.
+"""VB for the mixture: its bound is the ELBO of (program, guide), its steps climb it.
+
+Its special cases are exact.
 
 Statistical tests compare at 4 standard errors: 6e-5 false alarms each, on fixed seeds.
 """
@@ -53,17 +55,24 @@ def climb(state, model, steps):
 
 
 def q_and_bound(model, seed, steps):
-    """q after some steps from a random start, and its closed-form bound (for which labels must be those that q came from)."""
+    """q after some steps from a random start.
+
+    And its closed-form bound (for which labels must be those that q came from).
+    """
     state = vb.init(jax.random.key(seed), model, X)
     if steps:
         state, _ = climb(state, model, steps)
-    # a guide's labels follow from its global factors, so the bound compared is that after one more local step, global factors unmoved
+    # a guide's labels follow from its global factors, so the bound compared is that after one more local
+    # step, global factors unmoved
     sums = vb.update_responsibilities(state, model, X)
     return vb.variables(state, model, X), bound_of_any_q(state, sums, model)
 
 
 def bound_of_any_q(state, sums, model):
-    """The bound for any q, from KL divergences: written independently of the module's, which assumes optimal global factors."""
+    """The bound for any q, from KL divergences.
+
+    Written independently of the module's, which assumes optimal global factors.
+    """
     q, prior = state.components, model.components
     expected = prior.expected_coefficients(q)
     likelihood = jnp.sum(expected * sums.statistics)
@@ -271,7 +280,10 @@ def test_an_affine_change_of_data_and_prior_shifts_the_bound(form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_fixed_point_is_a_stationary_point_of_the_bound(form):
-    """No small change of responsibilities, with global factors optimal for them, changes the bound to first order."""
+    """No small change of responsibilities, with global factors optimal for them.
+
+    Changes the bound to first order.
+    """
     model = mixture(form)
     state, _ = climb(vb.init(jax.random.key(3), model, X), model, 3000)
     r = vb.responsibilities(state, model, X)

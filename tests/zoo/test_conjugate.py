@@ -1,4 +1,7 @@
-"""The Gaussian-Wishart: evidence, predictive, expectations and coefficients agree with each other and with their definitions."""
+"""The Gaussian-Wishart: evidence, predictive.
+
+Expectations and coefficients agree with each other and with their definitions.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +63,10 @@ def test_coefficients_on_features_are_the_log_density(num_features):
 
 
 def test_expected_coefficients_are_posterior_means_of_coefficients():
-    """20 000 draws of the posterior; each coefficient within 5 standard errors (false alarms below 1e-5 for 12)."""
+    """20 000 draws of the posterior.
+
+    Each coefficient within 5 standard errors (false alarms below 1e-5 for 12).
+    """
     components = prior(2, excess=3.0)
     x = np.random.default_rng(3).normal(size=(2, 20, 2))
     posterior = components.posterior(components.features(x).sum(axis=1))

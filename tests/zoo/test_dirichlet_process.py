@@ -41,7 +41,10 @@ def test_expectations_are_those_of_draws(weight_prior):
 
 
 def test_sticks_given_counts_are_conjugate_over_all_labelings():
-    """Sum over labels of p(labels) from the normalisers is one: the evidence of 3 rows in 3 components, 27 labelings."""
+    """Sum over labels of p(labels) from the normalisers is one.
+
+    The evidence of 3 rows in 3 components, 27 labelings.
+    """
     alpha = 0.8
     for weight_prior, prior_normaliser in (
         (DirichletAllocation(3), DirichletAllocation(3).prior_log_normaliser(jnp.asarray(alpha))),

@@ -86,7 +86,8 @@ def test_numpyro_works_after_arviz_was_imported_first():
     program = (
         "import arviz, numpyro.distributions as dist, zoo, numpy as np, numpyro, jax; zoo.Mixture; "
         "from numpyro.infer.util import initialize_model; "
-        "initialize_model(jax.random.key(0), lambda: numpyro.sample('a', dist.Gamma(1.0, 1.0))); print('fine')"
+        "initialize_model(jax.random.key(0), lambda: numpyro.sample('a', dist.Gamma(1.0, 1.0))); "
+        "print('fine')"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout.strip() == "fine", run.stderr[-500:]
