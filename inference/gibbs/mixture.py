@@ -9,8 +9,8 @@ given there)
       p(\alpha \mid c) \propto p(\alpha) \frac{\Gamma(\alpha)}{\Gamma(\alpha + N)}
       \prod_k \frac{\Gamma(\alpha/K + n_k)}{\Gamma(\alpha/K)},
 
-  and at once :math:`\pi \mid \alpha, c \sim \mathrm{Dirichlet}(\alpha/K + n_k)`; the two are one block. (Escobar and
-  West's update is that of the infinite model, not of this one.)
+  and at once :math:`\pi \mid \alpha, c \sim \mathrm{Dirichlet}(\alpha/K + n_k)`; the two are one block.
+  (Escobar and West's update is that of the infinite model, not of this one.)
 * stick-breaking: :math:`\alpha \mid V \sim \mathrm{Gamma}(a + M, b - \sum_j \log(1 - V_j))` over the M
   random sticks, then
   :math:`V_j \mid \alpha, c \sim \mathrm{Beta}(1 + n_j, \alpha + \sum_{l>j} n_l)`;
