@@ -8,28 +8,21 @@ Between chunks, and only there, the host looks at the clock, the objective, the 
 and Ctrl-C. The key of iteration i of lane r is ``fold_in(fold_in(key, r), i)``.
 """
 
-import signal
-import sys
-import threading
-import time
 from collections.abc import Callable
 from functools import partial
-from types import FrameType, TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
-from tqdm import tqdm
 
 from inference.checkpoint import Checkpoint
+from inference.pacing import CHUNK_CAPACITY, ChunkLength, Interrupt, progress_bar
 
 __all__ = ["Ascent", "Chains", "ascend", "sample"]
 
-CHUNK_SECONDS = 0.25
-CHUNK_CAPACITY = 512  # steps a chunk can hold
 DRAW_BYTES = 2**26  # what a chunk's draws may take
 SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
 CHAIN_METHODS = ("vectorized", "sequential", "parallel")
@@ -132,9 +125,9 @@ def ascend(
     )
     small_gain = num_rows * tolerance if tolerance > 0 else -np.inf
     slack = _rounding(lanes.objective.dtype) if must_rise else jnp.inf
-    chunk = _ChunkLength()
+    chunk = ChunkLength()
     steps_done = int(lanes.iteration.max())
-    with _Interrupt() as interrupt, _bar(progress, max_iterations, steps_done) as bar:
+    with Interrupt() as interrupt, progress_bar(progress, max_iterations, steps_done) as bar:
         while (
             steps_done < max_iterations
             and not interrupt.requested
@@ -286,7 +279,7 @@ def sample(
     draw_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     capacity = int(np.clip(DRAW_BYTES // max(draw_bytes, 1), 1, min(CHUNK_CAPACITY, num_samples)))
     run_chunk = _chunk_of(chain_method, num_chains)
-    chunk, reason = _ChunkLength(), "completed"
+    chunk, reason = ChunkLength(), "completed"
 
     def save() -> None:
         arrays = {f"draw_{i}": leaf[:, : _num_draws(done)] for i, leaf in enumerate(jax.tree.leaves(kept))}
@@ -295,7 +288,7 @@ def sample(
     def _num_draws(sweeps: int) -> int:
         return max(sweeps - num_warmup, 0) // thinning
 
-    with _Interrupt() as interrupt, _bar(progress, total, done) as bar:
+    with Interrupt() as interrupt, progress_bar(progress, total, done) as bar:
         while done < total:
             if interrupt.requested and (chunks or done):
                 reason = "interrupted"
@@ -467,54 +460,3 @@ def _rounding(dtype: Any) -> float:
 
 def _where(condition: Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(partial(jnp.where, condition), yes, no)
-
-
-class _ChunkLength:
-    """How many steps the next chunk takes, so that the host is asked a few times a second."""
-
-    def __init__(self) -> None:
-        self.length = 10
-
-    def timed(self) -> Self:
-        return self
-
-    def __enter__(self) -> None:
-        self._begin = time.perf_counter()
-
-    def __exit__(self, *error: object) -> None:
-        elapsed = time.perf_counter() - self._begin
-        self.length = int(
-            np.clip(
-                self.length * CHUNK_SECONDS / max(elapsed, 1e-6), max(self.length // 4, 1), 4 * self.length
-            )
-        )
-        self.length = min(self.length, CHUNK_CAPACITY)
-
-
-class _Interrupt:
-    """Turns the first Ctrl-C into a request that is honoured between chunks.
-
-    A second one interrupts at once.
-    """
-
-    requested = False
-
-    def __enter__(self) -> Self:
-        self._main = threading.current_thread() is threading.main_thread()
-        if self._main:
-            self._previous = signal.signal(signal.SIGINT, self._on_signal)
-        return self
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-        print("stopping after this chunk; press Ctrl-C again to stop at once", file=sys.stderr)
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._main:
-            signal.signal(signal.SIGINT, self._previous)
-
-
-def _bar(progress: bool, total: int, initial: int) -> tqdm:
-    return tqdm(total=total, initial=initial, disable=not progress, unit="it", leave=False)

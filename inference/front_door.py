@@ -16,14 +16,15 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import Method, Outcome
+from inference.assembly import assemble, trace_group
 from inference.atomic_files import check_writable
 from inference.checkpoint import Checkpoint, fingerprint
-from inference.densities import deterministics, log_prior
-from inference.draws import over_draws
+from inference.convergence_of_runs import has_converged
 from inference.driver import CHAIN_METHODS, Ascent, Chains, ascend, sample
-from inference.model_fields import describe, field_dims, model_name
+from inference.model_fields import model_name
 from inference.precision import in_precision, to_numpy
-from inference.results import SAMPLE_DIMS, Labels, dataset, row_limit, versions
+from inference.results import row_limit, versions
+from inference.starting_points import read_init
 from inference.tables import as_arrays
 from zoo.model import Model, in_current_precision
 
@@ -118,7 +119,7 @@ def fit(
     for argument, value in (("sample_weight", sample_weight), ("batch_size", batch_size)):
         if value is not None:
             raise ValueError(f"method {name!r} of {model_name(model)} does not take {argument}")
-    strategy, variables = _read_init(init, chosen, settings)
+    strategy, variables = read_init(init, chosen, settings)
     if checkpoint is not None:
         check_writable(checkpoint)
     with in_precision(dtype):
@@ -148,8 +149,8 @@ def fit(
             progress=_shows_progress() if progress is None else progress,
             keep=tuple(keep),
         )
-        tree = _assemble(model, arrays, coords, outcome, _trace(chosen, result, settings), tuple(keep))
-    converged, advice = _judge(chosen, result, tree, settings)
+        tree = assemble(model, arrays, coords, outcome, trace_group(chosen, result, settings), tuple(keep))
+    converged, advice = has_converged(chosen, result, tree, settings)
     tree.attrs |= {
         "method": name,
         "options": json.dumps(settings | options | {"init": strategy if variables is None else "given"}),
@@ -235,66 +236,6 @@ def _key_of(seed: Any) -> jax.Array:
     return jax.random.key(int(seed))
 
 
-def _read_init(
-    init: Any, method: Method, settings: Mapping[str, Any]
-) -> tuple[str, dict[str, np.ndarray] | None]:
-    """The start strategy, and given variables: for a sampler with a leading axis over chains."""
-    if init is None:
-        return method.strategies[0], None
-    if isinstance(init, str):
-        if init not in method.strategies:
-            raise ValueError(
-                f"init must be one of {', '.join(method.strategies)}, a former tree, or a dict of variables; "
-                f"got {init!r}"
-            )
-        return init, None
-    lanes = settings.get("num_chains", settings.get("num_restarts"))
-    if isinstance(init, xr.DataTree):
-        if method.kind != "ascent":
-            return method.strategies[0], _draws_to_start_from(init, lanes)
-        values = _best_of(init)
-    elif isinstance(init, Mapping):
-        values = {name: np.asarray(value) for name, value in init.items()}
-    else:
-        raise TypeError(
-            f"init must be a strategy name, a former tree or a dict of variables; got {type(init).__name__}"
-        )
-    return method.strategies[0], {
-        name: np.broadcast_to(value, (lanes, *value.shape)) for name, value in values.items()
-    }
-
-
-def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
-    """What an ascent starts from.
-
-    The parameters of q, or the draw with the highest likelihood (the last, without it).
-    """
-    if "variational" in tree.children:
-        return {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
-    posterior = tree["posterior"].to_dataset()
-    chain, draw = 0, -1
-    if "log_likelihood" in tree.children:
-        density = tree["log_likelihood"]["log_likelihood"].sum("observation").to_numpy()
-        chain, draw = np.unravel_index(density.argmax(), density.shape)
-    return {name: value.to_numpy()[chain, draw] for name, value in posterior.data_vars.items()}
-
-
-def _draws_to_start_from(tree: xr.DataTree, lanes: int) -> dict[str, np.ndarray]:
-    """What chains start from: the last draw of each, if there are as many.
-
-    Else draws evenly spread over all.
-    """
-    posterior = tree["posterior"].to_dataset()
-    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
-    if chains == lanes:
-        return {name: value.to_numpy()[:, -1] for name, value in posterior.data_vars.items()}
-    flat = np.linspace(0, chains * draws - 1, lanes).round().astype(int)
-    return {
-        name: value.to_numpy().reshape(chains * draws, *value.shape[2:])[flat]
-        for name, value in posterior.data_vars.items()
-    }
-
-
 def _shows_progress() -> bool:
     """On a terminal or in a notebook."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
@@ -366,121 +307,3 @@ def _fresh(init: Callable) -> Callable:
 def _given(start: Callable, options: tuple) -> Callable:
     """A start from given variables."""
     return partial(start, **dict(options))
-
-
-# The tree
-
-
-def _assemble(
-    model: Model,
-    data: tuple,
-    coords: Mapping[str, Any],
-    outcome: Outcome,
-    trace: xr.Dataset,
-    keep: tuple[str, ...],
-) -> xr.DataTree:
-    """All groups, with names for dims and coords."""
-    labels = Labels(coords)
-    dims = dict(model.dims) | dict(outcome.dims)
-    fields, arrays = describe(model)
-    draws = dict(outcome.posterior)
-    first = next(iter(draws.values()))
-    draws |= to_numpy(over_draws(deterministics, draws, model, data))
-    stats = dict(outcome.sample_stats)
-    groups, left_out = {}, [] if "assignments" in draws else ["assignments"]
-    if row_limit(first.shape[0] * first.shape[1] * data[0].shape[0] * 8, "log_likelihood", keep):
-        rows = np.asarray(over_draws(_log_likelihood, draws, model, data))
-        stats["lp"] = rows.sum(axis=-1) + np.asarray(over_draws(log_prior, draws, model, data))
-        row_dims = {"log_likelihood": (model.dims[model.data_names[0]][0],)}
-        groups["log_likelihood"] = dataset(
-            {"log_likelihood": rows}, row_dims, labels, SAMPLE_DIMS, {"latents": "integrated out"}
-        )
-    else:
-        left_out.append("log_likelihood")
-    groups["posterior"] = dataset(draws, dims, labels, SAMPLE_DIMS)
-    if outcome.variational:
-        groups["variational"] = dataset(outcome.variational, dims, labels)
-    groups["trace"] = trace
-    if stats:
-        groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
-    observed = dict(zip(model.data_names, data, strict=True))
-    if row_limit(sum(part.nbytes for part in data), "observed_data", keep):
-        groups["observed_data"] = dataset(observed, dims, labels)
-    else:
-        left_out.append("observed_data")
-    groups["constant_data"] = dataset(arrays, field_dims(model), labels)
-    order = (
-        "posterior",
-        "variational",
-        "trace",
-        "sample_stats",
-        "log_likelihood",
-        "observed_data",
-        "constant_data",
-    )
-    tree = xr.DataTree.from_dict({name: groups[name] for name in order if name in groups})
-    tree.attrs = {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
-    return tree
-
-
-def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
-    return model.log_likelihood(values, *data)
-
-
-def _trace(method: Method, result: Ascent | Chains, settings: Mapping[str, Any]) -> xr.Dataset:
-    """The group `trace`: per restart (where there are several) or chain, by iteration."""
-    sampling = method.kind == "sampling"
-    several = sampling or settings["num_restarts"] > 1
-    leading = (("chain",) if sampling else ("restart",)) if several else ()
-    values = result.trace if several else {name: value[0] for name, value in result.trace.items()}
-    attrs = {"num_warmup": settings["num_warmup"]} if sampling else {}
-    length = result.trace["objective"].shape[1]
-    return dataset(
-        values,
-        dict.fromkeys(values, ("iteration",)),
-        Labels({"iteration": np.arange(1, length + 1)}),
-        leading,
-        attrs,
-    )
-
-
-# Did it converge?
-
-
-def _judge(
-    method: Method, result: Ascent | Chains, tree: xr.DataTree, settings: Mapping[str, Any]
-) -> tuple[bool, str]:
-    """Whether the fit can be taken for converged, and if not, what to do."""
-    if method.kind == "sampling":
-        from inference.diagnostics import judge
-
-        if result.stop_reason != "completed":
-            return False, f"the run ended early: {result.stop_reason}"
-        converged, reason = judge(tree)
-        return converged, reason
-    if method.kind == "stochastic":
-        return _has_levelled(result.trace["objective"][result.best_restart], settings["max_iterations"])
-    if result.stop_reason == "max_iterations" and settings["tolerance"] == 0:
-        return False, ""  # so it was ordered
-    return (
-        result.converged,
-        f"stopped by {result.stop_reason}; raise max_iterations or tolerance, or try other starts "
-        f"(num_restarts)",
-    )
-
-
-def _has_levelled(objective: np.ndarray, max_iterations: int) -> tuple[bool, str]:
-    """Whether a noisy objective has stopped rising.
-
-    Its last two tenths differ by less than two standard errors.
-    """
-    objective = objective[np.isfinite(objective)]
-    tenth = max(objective.size // 10, 2)
-    before, after = objective[-2 * tenth : -tenth], objective[-tenth:]
-    error = np.sqrt(before.var(ddof=1) / tenth + after.var(ddof=1) / tenth)
-    rise = after.mean() - before.mean()
-    advice = (
-        f"the objective still rose by {rise:.3g} nats over the last tenth of the run; raise "
-        f"max_iterations or step_size"
-    )
-    return bool(objective.size >= max_iterations and rise < 2 * error), advice

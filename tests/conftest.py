@@ -16,6 +16,19 @@ def pytest_configure(config):
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forget_compiled_programs():
+    """Let go of a module's compiled programs when it is done.
+
+    Each holds memory maps, of which a process has 65 530: without this the compiler crashes after some thousands
+    of programs. The persistent cache makes it cheap.
+    """
+    yield
+    import jax
+
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def faithful():
     """Old Faithful as a DataFrame: 272 rows, columns eruptions and waiting."""

@@ -7,9 +7,9 @@ and 3.3.2-3.3.3)
 .. math::
     r_{ik} &\propto \exp\{E[\log \pi_k] + E[\log p(x_i \mid \theta_k)]\} \\
     q(\theta_k) &= \text{the conjugate posterior given } \sum_i r_{ik}\, t(x_i) \\
-    q(\pi) &= \mathrm{Dirichlet}(E[\alpha]/K + N_k) \quad\text{or}\quad q(V_j) = \mathrm{Beta}(1 + N_j,
-    E[\alpha] + \textstyle\sum_{l>j} N_l) \\ q(\alpha) &= \mathrm{Gamma}(a + M, b - \textstyle\sum_j E[\log(1
-    - V_j)])
+    q(\pi) &= \mathrm{Dirichlet}(E[\alpha]/K + N_k) \quad\text{or} \\
+    q(V_j) &= \mathrm{Beta}(1 + N_j, E[\alpha] + \textstyle\sum_{l>j} N_l) \\
+    q(\alpha) &= \mathrm{Gamma}(a + M, b - \textstyle\sum_j E[\log(1 - V_j)])
 
 with M random sticks (K - 1; the printed (3.15) counts K, see `zoo.dirichlet_process`). Under Dirichlet
 weights a Gamma prior is not conjugate: there q(alpha) is a log-normal whose two parameters climb the bound
@@ -19,8 +19,8 @@ The objective is the whole evidence lower bound, constants included. With q(thet
 current responsibilities it is
 
 .. math::
-    \sum_k \log m_k + \log \frac{B(\text{posterior})}{B(\text{prior})} + H(r) + E[\log p(\alpha)] - E[\log
-    q(\alpha)],
+    \sum_k \log m_k + \log \frac{B(\text{posterior})}{B(\text{prior})} + H(r)
+    + E[\log p(\alpha)] - E[\log q(\alpha)],
 
 :math:`m_k` being the evidence of the (weighted) rows of component k. It never falls, and with one component
 it is the log evidence.
@@ -36,14 +36,23 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.row_blocks import map_rows, sum_over_rows
+from inference.variational.concentration import (
+    concentration_terms,
+    expected_log,
+    expected_log_dirichlet_constant,
+    initial_concentration,
+    mean_of,
+    parameter_names,
+    stored_concentration,
+    update_concentration,
+)
+from inference.variational.concentration import variables as concentration_variables
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision
@@ -61,7 +70,6 @@ __all__ = [
 ]
 
 OCCUPIED = 0.5  # a component counts as occupied when it is expected to hold more rows than this
-NEWTON_STEPS = 3
 DERIVED = (
     "responsibilities",
     "num_occupied",
@@ -142,91 +150,6 @@ def update_responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> 
 # Global step
 
 
-def update_concentration(
-    q: dist.Distribution | Array, weights: dist.Distribution, model: Mixture
-) -> dist.Distribution | Array:
-    """q(alpha) given q of the weights; fixed concentrations stay."""
-    if not model.has_random_concentration:
-        return q
-    prior = model.concentration
-    expected_log_weights = model.weights.expected_log_weights(weights)
-    if isinstance(
-        weights, dist.Beta
-    ):  # conjugate: the last weight is what all sticks left, its log the sum of log(1 - V)
-        left = _expected_log_left(weights)
-        return dist.Gamma(prior.concentration + left.shape[0], prior.rate - jnp.sum(left))
-    return _climb_log_normal(q, prior, model.weights.num_components, jnp.sum(expected_log_weights))
-
-
-def _expected_log_left(weights: dist.Beta) -> Array:
-    """E[log(1 - V_j)]."""
-    digamma = jax.scipy.special.digamma
-    return digamma(weights.concentration0) - digamma(weights.concentration1 + weights.concentration0)
-
-
-def _climb_log_normal(
-    q: dist.LogNormal, prior: dist.Gamma, num_components: int, sum_log_weights: Array
-) -> dist.LogNormal:
-    """A few Newton steps on the bound in (loc, log scale), each halved until the bound rises.
-
-    Else not taken.
-    """
-
-    def objective(parameters: Array) -> Array:
-        candidate = dist.LogNormal(parameters[0], jnp.exp(parameters[1]))
-        dirichlet = (
-            _expected_log_dirichlet_constant(candidate, num_components)
-            + candidate.mean / num_components * sum_log_weights
-        )
-        return dirichlet + _concentration_terms(candidate, prior)
-
-    def newton(parameters: Array, _: None) -> tuple[Array, None]:
-        slope, curvature = jax.grad(objective)(parameters), jax.hessian(objective)(parameters)
-        eigenvalues, vectors = jnp.linalg.eigh(curvature)
-        direction = vectors @ (
-            (vectors.T @ slope) / jnp.maximum(jnp.abs(eigenvalues), 1e-6)
-        )  # uphill whatever the curvature's sign
-        lengths = 0.5 ** jnp.arange(12)
-        candidates = parameters + lengths[:, None] * jnp.clip(direction, -2.0, 2.0)
-        candidates = jnp.concatenate([candidates, parameters[None]])
-        values = jax.vmap(objective)(candidates)
-        return candidates[jnp.nanargmax(values)], None
-
-    start = jnp.stack([q.loc, jnp.log(q.scale)])
-    loc, log_scale = jax.lax.scan(newton, start, None, length=NEWTON_STEPS)[0]
-    return dist.LogNormal(loc, jnp.exp(log_scale))
-
-
-def _expected_log_dirichlet_constant(q: dist.Distribution | Array, num_components: int) -> Array:
-    """E[log Gamma(alpha) - K log Gamma(alpha / K)]."""
-
-    def constant(alpha: Array) -> Array:
-        return gammaln(alpha) - num_components * gammaln(alpha / num_components)
-
-    if not isinstance(q, dist.LogNormal):
-        return constant(q)
-    nodes, node_weights = np.polynomial.hermite_e.hermegauss(64)
-    alphas = jnp.exp(q.loc + q.scale * nodes)
-    return constant(alphas) @ (node_weights / np.sqrt(2 * np.pi))
-
-
-def _concentration_terms(q: dist.Distribution, prior: dist.Gamma) -> Array:
-    """E[log p(alpha)] - E[log q(alpha)] for a Gamma prior."""
-    a, b = prior.concentration, prior.rate
-    expected_log = _expected_log(q)
-    return a * jnp.log(b) - gammaln(a) + (a - 1) * expected_log - b * q.mean + q.entropy()
-
-
-def _expected_log(q: dist.Distribution) -> Array:
-    if isinstance(q, dist.LogNormal):
-        return q.loc
-    return jax.scipy.special.digamma(q.concentration) - jnp.log(q.rate)
-
-
-def _mean(q: dist.Distribution | Array) -> Array:
-    return q.mean if isinstance(q, dist.Distribution) else q
-
-
 # Bound
 
 
@@ -243,11 +166,11 @@ def bound(state: MixtureVBState, statistics: Array, entropy: Array, model: Mixtu
     weights = model.weights.log_normaliser(state.weights)
     if isinstance(state.weights, dist.Beta):  # the prior's constant is alpha for each stick
         num_sticks = state.weights.concentration1.shape[-1]
-        weights += num_sticks * (_expected_log(q) if model.has_random_concentration else jnp.log(q))
+        weights += num_sticks * (expected_log(q) if model.has_random_concentration else jnp.log(q))
     else:
-        weights += _expected_log_dirichlet_constant(q, model.weights.num_components)
+        weights += expected_log_dirichlet_constant(q, model.weights.num_components)
     total = jnp.sum(model.components.log_evidence(statistics)) + weights + entropy
-    return total + _concentration_terms(q, model.concentration) if model.has_random_concentration else total
+    return total + concentration_terms(q, model.concentration) if model.has_random_concentration else total
 
 
 # The algorithm
@@ -257,19 +180,8 @@ def _from_statistics(
     statistics: Array, concentration: dist.Distribution | Array, model: Mixture
 ) -> MixtureVBState:
     counts = statistics[:, 0]
-    weights = model.weights.posterior(counts, _mean(concentration))
+    weights = model.weights.posterior(counts, mean_of(concentration))
     return MixtureVBState(model.components.posterior(statistics), weights, concentration)
-
-
-def _initial_concentration(model: Mixture) -> dist.Distribution | Array:
-    """q(alpha) before anything is known: the prior, or the log-normal with its mean and variance."""
-    if not model.has_random_concentration:
-        return jnp.asarray(model.concentration)
-    prior = model.concentration
-    if isinstance(model.weights.posterior(jnp.ones(model.num_components), 1.0), dist.Beta):
-        return dist.Gamma(jnp.asarray(prior.concentration), jnp.asarray(prior.rate))
-    variance = jnp.log1p(1.0 / prior.concentration)
-    return dist.LogNormal(jnp.log(prior.mean) - variance / 2, jnp.sqrt(variance))
 
 
 def from_responsibilities(r: Array, model: Mixture, x: Array) -> MixtureVBState:
@@ -277,7 +189,7 @@ def from_responsibilities(r: Array, model: Mixture, x: Array) -> MixtureVBState:
 
     Shape (num_observations, num_components).
     """
-    return _from_statistics(r.T @ model.components.features(x), _initial_concentration(model), model)
+    return _from_statistics(r.T @ model.components.features(x), initial_concentration(model), model)
 
 
 def init(key: Array, model: Mixture, x: Array) -> MixtureVBState:
@@ -316,9 +228,9 @@ def start(key: Array, variables: Mapping[str, Array], model: Mixture, x: Array) 
         raise ValueError(
             f"init: responsibilities must have shape ({x.shape[0]}, {model.num_components}); got {r.shape}"
         )
-    concentration = _initial_concentration(model)
-    if model.has_random_concentration and _parameter_names(concentration)[0] in variables:
-        concentration = _stored_concentration(variables, concentration)
+    concentration = initial_concentration(model)
+    if model.has_random_concentration and parameter_names(concentration)[0] in variables:
+        concentration = stored_concentration(variables, concentration)
     return _from_statistics(r.T @ model.components.features(x), concentration, model)
 
 
@@ -329,7 +241,7 @@ def step(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> tuple[M
     state = _from_statistics(sums.statistics, concentration, model)
     objective = bound(state, sums.statistics, sums.entropy, model)
     num_occupied = jnp.sum(sums.statistics[:, 0] > OCCUPIED)
-    return state, MixtureVBInfo(objective, num_occupied, _mean(concentration))
+    return state, MixtureVBInfo(objective, num_occupied, mean_of(concentration))
 
 
 @cache
@@ -405,8 +317,7 @@ def variables(state: MixtureVBState, model: Mixture, x: Array) -> dict[str, Arra
     for name in state.components.leaf_names():
         stored[f"components_{name}"] = getattr(state.components, name)
     if model.has_random_concentration:
-        for name in _parameter_names(state.concentration):
-            stored[name] = getattr(state.concentration, _PARAMETERS[name])
+        stored |= concentration_variables(state.concentration)
     return stored
 
 
@@ -422,28 +333,10 @@ def q_from_variables(stored: Mapping[str, Array], model: Mixture) -> MixtureVBSt
         if isinstance(example, dist.Beta)
         else dist.Dirichlet(jnp.asarray(stored["weights_concentration"]))
     )
-    concentration = _initial_concentration(model)
+    concentration = initial_concentration(model)
     if model.has_random_concentration:
-        concentration = _stored_concentration(stored, concentration)
+        concentration = stored_concentration(stored, concentration)
     return MixtureVBState(model.components.replaced(**names), weights, concentration)
-
-
-_PARAMETERS = {
-    "concentration_shape": "concentration",
-    "concentration_rate": "rate",
-    "concentration_loc": "loc",
-    "concentration_scale": "scale",
-}
-
-
-def _parameter_names(q: dist.Distribution) -> tuple[str, str]:
-    if isinstance(q, dist.LogNormal):
-        return ("concentration_loc", "concentration_scale")
-    return ("concentration_shape", "concentration_rate")
-
-
-def _stored_concentration(stored: Mapping[str, Array], like: dist.Distribution) -> dist.Distribution:
-    return type(like)(*[jnp.asarray(stored[name]) for name in _parameter_names(like)])
 
 
 def conclude(

@@ -1,12 +1,13 @@
 """VB for the mixture against scikit-learn's BayesianGaussianMixture: time per iteration, in one run.
 
-Run ``python -m tests.benchmarks.mixture`` in an environment with the extra ``bench``. It starts itself again on one
-core and on two, so that both packages are pinned alike, prints a table and writes
+Run ``python -m tests.benchmarks.mixture`` in an environment with the extra ``bench``. It starts itself again
+on one core and on two, so that both packages are pinned alike, prints a table and writes
 tests/reference/benchmark_mixture.json.
 
-Time per iteration is the difference of two runs of different length, divided by the difference in iterations; runs
-of both packages alternate and the smallest time of each length counts. Compilation is in none of them; the cold
-first call is printed beside. An iteration is the same work on both sides: responsibilities, parameters, bound.
+Time per iteration is the difference of two runs of different length, divided by the difference in iterations;
+runs of both packages alternate and the smallest time of each length counts. Compilation is in none of them;
+the cold first call is printed beside. An iteration is the same work on both sides: responsibilities,
+parameters, bound. Memory is that of a second call: the peak is reset after the first, which compiles.
 """
 
 import argparse
@@ -14,7 +15,6 @@ import json
 import os
 import platform
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -45,7 +45,8 @@ def pin(cores):
 
 
 def peak_megabytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Peak resident memory since the start, or since the last reset."""
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
 
 
 def compare(name):
@@ -62,9 +63,11 @@ def compare(name):
         fit(model, x, max_iterations=count, tolerance=0, num_samples=1, seed=0)
         return time.perf_counter() - start
 
-    before = peak_megabytes()
     cold = ours(iterations)
-    extra = peak_megabytes() - before  # compiler included: an upper bound
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from what is in use now
+    before = peak_megabytes()
+    ours(iterations)
+    extra = peak_megabytes() - before
     times = {"ours": ([], []), "scikit-learn": ([], [])}
     for _ in range(REPEATS):
         for place, factor in enumerate((1, 3)):
@@ -72,14 +75,17 @@ def compare(name):
             times["scikit-learn"][place].append(peer(x, num_components, factor * max(iterations // 4, 2)))
     per_iteration = {
         "ours": (min(times["ours"][1]) - min(times["ours"][0])) / (2 * iterations),
-        "scikit-learn": (min(times["scikit-learn"][1]) - min(times["scikit-learn"][0])) / (2 * max(iterations // 4, 2)),
+        "scikit-learn": (min(times["scikit-learn"][1]) - min(times["scikit-learn"][0]))
+        / (2 * max(iterations // 4, 2)),
     }
     return {
         "ours_ms": 1e3 * per_iteration["ours"],
         "scikit_learn_ms": 1e3 * per_iteration["scikit-learn"],
         "ratio": per_iteration["scikit-learn"] / per_iteration["ours"],
         "cold_first_call_s": cold,
-        "extra_memory_in_NK_floats": extra * 2**20 / (8 * num_rows * num_components) if name == "large" else None,
+        "extra_memory_in_NK_floats": extra * 2**20 / (8 * num_rows * num_components)
+        if name == "large"
+        else None,
     }
 
 
@@ -97,7 +103,10 @@ def peer(x, num_components, count):
             self._initialize(X, r / r.sum(axis=1, keepdims=True))
 
     mixture = Started(
-        n_components=num_components, weight_concentration_prior_type="dirichlet_distribution", max_iter=count, tol=0.0
+        n_components=num_components,
+        weight_concentration_prior_type="dirichlet_distribution",
+        max_iter=count,
+        tol=0.0,
     )
     start = time.perf_counter()
     with warnings.catch_warnings():
@@ -125,30 +134,48 @@ def gibbs_milliseconds(name):
         return time.perf_counter() - start
 
     run(iterations)
-    return 1e3 * (min(run(3 * iterations) for _ in range(2)) - min(run(iterations) for _ in range(2))) / (2 * iterations)
+    return (
+        1e3
+        * (min(run(3 * iterations) for _ in range(2)) - min(run(iterations) for _ in range(2)))
+        / (2 * iterations)
+    )
 
 
 def command_line():
     """Seconds of the command line from a cold start, and the size of what it writes."""
-    environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"} | {"PYTHONPATH": str(ROOT)}
+    environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"} | {
+        "PYTHONPATH": str(ROOT)
+    }
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
 
         def run(*arguments):
             start = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "zoo", *arguments], check=True, capture_output=True, cwd=folder, env=environment)
+            subprocess.run(
+                [sys.executable, "-m", "zoo", *arguments],
+                check=True,
+                capture_output=True,
+                cwd=folder,
+                env=environment,
+            )
             return time.perf_counter() - start
 
         run("list")
         figures["zoo_list_s"] = min(run("list") for _ in range(3))
         for method in ("vb", "gibbs"):
-            figures[f"zoo_fit_faithful_{method}_s"] = run("fit", "mixture", "faithful", "--method", method, "--out", f"{method}.nc")
+            figures[f"zoo_fit_faithful_{method}_s"] = run(
+                "fit", "mixture", "faithful", "--method", method, "--out", f"{method}.nc"
+            )
             figures[f"faithful_{method}_megabytes"] = (Path(folder) / f"{method}.nc").stat().st_size / 1e6
     return figures
 
 
 def processor():
-    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()) if Path("/proc/cpuinfo").exists() else None
+    found = (
+        re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+        if Path("/proc/cpuinfo").exists()
+        else None
+    )
     return found[1] if found else platform.processor()
 
 
@@ -160,7 +187,7 @@ def main():
         pin(int(inside[1]))
         print(json.dumps(compare(inside[0]) | {"gibbs_ms_per_sweep": gibbs_milliseconds(inside[0])}))
         return
-    results = {}
+    results, load = {}, os.getloadavg()[0]
     for size, cores in BARS:
         command = [sys.executable, "-m", "tests.benchmarks.mixture", "--inside", size, str(cores)]
         run = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
@@ -178,7 +205,7 @@ def main():
     record = {
         "command": "python -m tests.benchmarks.mixture",
         "processor": processor(),
-        "load_average_before": os.getloadavg()[2],
+        "load_average_before": load,
         "versions": {p: version(p) for p in ("jax", "numpyro", "numpy", "scikit-learn")},
         "sizes_N_d_K": {name: size[:3] for name, size in SIZES.items()},
         "results": results,

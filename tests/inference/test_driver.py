@@ -30,7 +30,7 @@ def cut_short(monkeypatch, after):
     """Make the driver believe in a Ctrl-C once so many chunks are done."""
     from inference import driver
 
-    class Interrupt(driver._Interrupt):
+    class Interrupt(driver.Interrupt):
         asked = 0
 
         @property
@@ -38,8 +38,8 @@ def cut_short(monkeypatch, after):
             type(self).asked += 1
             return self.asked > after
 
-    monkeypatch.setattr(driver, "_Interrupt", Interrupt)
-    monkeypatch.setattr(driver._ChunkLength, "__exit__", lambda self, *error: None)  # ten steps a chunk
+    monkeypatch.setattr(driver, "Interrupt", Interrupt)
+    monkeypatch.setattr(driver.ChunkLength, "__exit__", lambda self, *error: None)  # ten steps a chunk
 
 
 @pytest.mark.filterwarnings("ignore:mixture by .* has not converged")

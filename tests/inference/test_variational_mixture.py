@@ -17,6 +17,7 @@ import pytest
 
 from inference import fit
 from inference.calibration import elbo_check
+from inference.variational import concentration
 from inference.variational import mixture as vb
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
@@ -293,7 +294,7 @@ def test_a_fixed_point_is_a_stationary_point_of_the_bound(form):
         statistics = resp.T @ model.components.features(X)
         new = vb.MixtureVBState(
             model.components.posterior(statistics),
-            model.weights.posterior(statistics[:, 0], vb._mean(state.concentration)),
+            model.weights.posterior(statistics[:, 0], concentration.mean_of(state.concentration)),
             state.concentration,
         )
         entropy = -jnp.sum(jax.scipy.special.xlogy(resp, resp))
@@ -326,13 +327,13 @@ def bound_given(q, state, sums, model):
     """The terms of the bound that depend on q(alpha), with q(weights) held."""
     expected_log_weights = model.weights.expected_log_weights(state.weights)
     if isinstance(state.weights, dist.Beta):
-        left = vb._expected_log_left(state.weights)
-        about = left.shape[0] * vb._expected_log(q) + (q.mean - 1) * jnp.sum(left)
+        left = concentration.expected_log_left(state.weights)
+        about = left.shape[0] * concentration.expected_log(q) + (q.mean - 1) * jnp.sum(left)
     else:
-        about = vb._expected_log_dirichlet_constant(
+        about = concentration.expected_log_dirichlet_constant(
             q, model.num_components
         ) + q.mean / model.num_components * jnp.sum(expected_log_weights)
-    return about + vb._concentration_terms(q, model.concentration)
+    return about + concentration.concentration_terms(q, model.concentration)
 
 
 def test_blocks_of_rows_add_up_to_the_whole():

@@ -1,0 +1,92 @@
+"""A run's outcome and trace become the groups of a tree."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from inference.algorithm import Method, Outcome
+from inference.densities import deterministics, log_prior
+from inference.draws import over_draws
+from inference.driver import Ascent, Chains
+from inference.model_fields import describe, field_dims, model_name
+from inference.precision import to_numpy
+from inference.results import SAMPLE_DIMS, Labels, dataset, row_limit
+from zoo.model import Model
+
+__all__ = ["assemble", "trace_group"]
+
+
+def assemble(
+    model: Model,
+    data: tuple,
+    coords: Mapping[str, Any],
+    outcome: Outcome,
+    trace: xr.Dataset,
+    keep: tuple[str, ...],
+) -> xr.DataTree:
+    """All groups, with names for dims and coords."""
+    labels = Labels(coords)
+    dims = dict(model.dims) | dict(outcome.dims)
+    fields, arrays = describe(model)
+    draws = dict(outcome.posterior)
+    first = next(iter(draws.values()))
+    draws |= to_numpy(over_draws(deterministics, draws, model, data))
+    stats = dict(outcome.sample_stats)
+    groups, left_out = {}, [] if "assignments" in draws else ["assignments"]
+    if row_limit(first.shape[0] * first.shape[1] * data[0].shape[0] * 8, "log_likelihood", keep):
+        rows = np.asarray(over_draws(_log_likelihood, draws, model, data))
+        stats["lp"] = rows.sum(axis=-1) + np.asarray(over_draws(log_prior, draws, model, data))
+        row_dims = {"log_likelihood": (model.dims[model.data_names[0]][0],)}
+        groups["log_likelihood"] = dataset(
+            {"log_likelihood": rows}, row_dims, labels, SAMPLE_DIMS, {"latents": "integrated out"}
+        )
+    else:
+        left_out.append("log_likelihood")
+    groups["posterior"] = dataset(draws, dims, labels, SAMPLE_DIMS)
+    if outcome.variational:
+        groups["variational"] = dataset(outcome.variational, dims, labels)
+    groups["trace"] = trace
+    if stats:
+        groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
+    observed = dict(zip(model.data_names, data, strict=True))
+    if row_limit(sum(part.nbytes for part in data), "observed_data", keep):
+        groups["observed_data"] = dataset(observed, dims, labels)
+    else:
+        left_out.append("observed_data")
+    groups["constant_data"] = dataset(arrays, field_dims(model), labels)
+    order = (
+        "posterior",
+        "variational",
+        "trace",
+        "sample_stats",
+        "log_likelihood",
+        "observed_data",
+        "constant_data",
+    )
+    tree = xr.DataTree.from_dict({name: groups[name] for name in order if name in groups})
+    tree.attrs = {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
+    return tree
+
+
+def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
+    return model.log_likelihood(values, *data)
+
+
+def trace_group(method: Method, result: Ascent | Chains, settings: Mapping[str, Any]) -> xr.Dataset:
+    """The group `trace`: per restart (where there are several) or chain, by iteration."""
+    sampling = method.kind == "sampling"
+    several = sampling or settings["num_restarts"] > 1
+    leading = (("chain",) if sampling else ("restart",)) if several else ()
+    values = result.trace if several else {name: value[0] for name, value in result.trace.items()}
+    attrs = {"num_warmup": settings["num_warmup"]} if sampling else {}
+    length = result.trace["objective"].shape[1]
+    return dataset(
+        values,
+        dict.fromkeys(values, ("iteration",)),
+        Labels({"iteration": np.arange(1, length + 1)}),
+        leading,
+        attrs,
+    )
