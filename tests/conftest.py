@@ -20,8 +20,8 @@ def pytest_configure(config):
 def forget_compiled_programs():
     """Let go of a module's compiled programs when it is done.
 
-    Each holds memory maps, of which a process has 65 530: without this the compiler crashes after some thousands
-    of programs. The persistent cache makes it cheap.
+    Each holds memory maps, of which a process has 65 530: without this the compiler crashes after some
+    thousands of programs. The persistent cache makes it cheap.
     """
     yield
     import jax

@@ -194,7 +194,8 @@ def main():
         result = results[f"{size}, {cores} core(s)"] = json.loads(run.stdout.splitlines()[-1])
         verdict = "reached" if result["ratio"] >= BARS[size, cores] else "MISSED"
         print(
-            f"{size:5} {cores} core(s): ours {result['ours_ms']:.3g} ms, scikit-learn {result['scikit_learn_ms']:.3g} ms, "
+            f"{size:5} {cores} core(s): ours {result['ours_ms']:.3g} ms, "
+            f"scikit-learn {result['scikit_learn_ms']:.3g} ms, "
             f"{result['ratio']:.1f} times as fast (at least {BARS[size, cores]}: {verdict}); cold first call "
             f"{result['cold_first_call_s']:.1f} s; Gibbs {result['gibbs_ms_per_sweep']:.3g} ms a sweep"
         )
