@@ -57,6 +57,7 @@ SIZES = {
         "restarts": 20,
         "short": {"num_warmup": 1000, "num_samples": 2000},
         "long": {"num_warmup": 2000, "num_samples": 2000, "thinning": 100},
+        "two": {"num_warmup": 1000, "num_samples": 2000},
         "nuts": {"num_warmup": 500, "num_samples": 1000},
     },
     "small": {
@@ -64,11 +65,13 @@ SIZES = {
         "restarts": 5,
         "short": {"num_warmup": 200, "num_samples": 300},
         "long": {"num_warmup": 300, "num_samples": 500, "thinning": 10},
+        "two": {"num_warmup": 1000, "num_samples": 500},
         "nuts": {"num_warmup": 200, "num_samples": 250},
     },
 }
 size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
 settings = SIZES[size]
+progress = False  # True shows bars, which would fill pages of an exported copy
 
 # %% [markdown]
 # ## 1. The data
@@ -102,6 +105,7 @@ plt.show()
 # $$\pi \sim \mathrm{Dirichlet}(\alpha/K, \dots, \alpha/K), \quad
 # \Lambda_k \sim \mathrm{Wishart}(W_0, \nu_0), \quad
 # \mu_k \mid \Lambda_k \sim \mathrm{Normal}(m_0, (\beta_0 \Lambda_k)^{-1}),$$
+#
 # $$c_i \sim \mathrm{Categorical}(\pi), \quad x_i \mid c_i = k \sim \mathrm{Normal}(\mu_k, \Lambda_k^{-1}).$$
 #
 # The number $K$ is not the number of clusters but a ceiling. Because the concentration $\alpha$ is shared
@@ -196,7 +200,7 @@ prior_check.round(2)
 # best.
 
 # %%
-vb = inference.fit(model, x, method="vb", num_restarts=settings["restarts"], seed=0, progress=False)
+vb = inference.fit(model, x, method="vb", num_restarts=settings["restarts"], seed=0, progress=progress)
 plots.plot_objective(vb)
 
 # %% [markdown]
@@ -208,9 +212,10 @@ plots.plot_objective(vb)
 final_bounds = vb["trace"]["objective"].max("iteration").to_numpy()
 final_counts = vb["trace"]["num_occupied"].to_numpy()
 final_counts = np.array([int(counts[np.isfinite(counts)][-1]) for counts in final_counts])
-pd.DataFrame({"bound (nats)": final_bounds.round(1), "occupied": final_counts}).sort_values(
-    "bound (nats)", ascending=False, ignore_index=True
-).T
+restarts = pd.DataFrame({"occupied components": final_counts, "bound (nats)": final_bounds})
+restarts.groupby("occupied components")["bound (nats)"].agg(restarts="count", best="max", worst="min").round(
+    1
+)
 
 # %% [markdown]
 # Single starts differ by more than twenty nats and end with four to seven occupied components. One run of
@@ -233,7 +238,7 @@ plots.plot_mixture(vb)
 # components, from one to ten, so that they begin far apart. First a run of a length that looks generous.
 
 # %%
-short = inference.fit(model, x, method="gibbs", seed=1, **settings["short"])
+short = inference.fit(model, x, method="gibbs", seed=1, **settings["short"], progress=progress)
 print(diagnostics.summary_text(short))
 
 # %% [markdown]
@@ -265,7 +270,7 @@ print(
 # hundred times as many sweeps, of which every hundredth is kept.
 
 # %%
-gibbs = inference.fit(model, x, method="gibbs", seed=2, **settings["long"])
+gibbs = inference.fit(model, x, method="gibbs", seed=2, **settings["long"], progress=progress)
 print(diagnostics.judge(gibbs)[1])
 diagnostics.summary_cells(diagnostics.summary(gibbs))
 
@@ -404,9 +409,13 @@ spreads.round(4)
 
 # %%
 two = zoo.Mixture.from_data(x, num_components=2, concentration=2.0)
-two_by = {"VB": inference.fit(two, x, method="vb", num_restarts=settings["restarts"], seed=3)}
-two_by["Gibbs"] = inference.fit(two, x, method="gibbs", seed=4, **settings["short"])
-two_by["NUTS"] = inference.fit(two, x, method="nuts", seed=5, init=two_by["VB"], **settings["nuts"])
+two_by = {
+    "VB": inference.fit(two, x, method="vb", num_restarts=settings["restarts"], seed=3, progress=progress)
+}
+two_by["Gibbs"] = inference.fit(two, x, method="gibbs", seed=4, **settings["two"], progress=progress)
+two_by["NUTS"] = inference.fit(
+    two, x, method="nuts", seed=5, init=two_by["VB"], **settings["nuts"], progress=progress
+)
 for name in ("Gibbs", "NUTS"):
     print(f"{name}: {diagnostics.judge(two_by[name])[1]}")
 nuts_stats = two_by["NUTS"]["sample_stats"]
@@ -452,7 +461,15 @@ pd.concat({name: table[["mean", "sd"]].astype(float) for name, table in labelled
 # %%
 if size == "full":
     hard = inference.fit(
-        model, x, method="nuts", seed=6, num_chains=2, num_warmup=100, num_samples=100, init=gibbs
+        model,
+        x,
+        method="nuts",
+        seed=6,
+        num_chains=2,
+        num_warmup=100,
+        num_samples=100,
+        init=gibbs,
+        progress=progress,
     )
     print(f"{float(hard['sample_stats']['n_steps'].mean()):.0f} leapfrog steps a draw, ", end="")
     print(f"{hard.attrs['sampling_time']:.0f} s for 400 draws in all, warm-up included; ", end="")
@@ -463,11 +480,13 @@ if size == "full":
 #
 # The Dirichlet process has a second truncation, by stick-breaking (section 3.3.2). It approaches the same
 # process as $K$ grows, but its components come in order, large weights first on average, and a sampler that
-# redraws labels one at a time can hardly exchange two whole sticks. A run as long as our short one:
+# redraws labels one at a time can hardly exchange two whole sticks. A run as long as our short one (left
+# out at small size, too):
 
 # %%
-sticks = zoo.Mixture.from_data(x, num_components=10, concentration=1.0, weight_prior="stick_breaking")
-stick_gibbs = inference.fit(sticks, x, method="gibbs", seed=7, **settings["short"])
+if size == "full":
+    sticks = zoo.Mixture.from_data(x, num_components=10, concentration=1.0, weight_prior="stick_breaking")
+    stick_gibbs = inference.fit(sticks, x, method="gibbs", seed=7, **settings["short"], progress=progress)
 
 # %% [markdown]
 # ## 9. After the data: does the model reproduce what we see?
@@ -477,7 +496,7 @@ stick_gibbs = inference.fit(sticks, x, method="gibbs", seed=7, **settings["short
 # it $q$ is the exact posterior: there are no labels to approximate.
 
 # %%
-one = inference.fit(zoo.Mixture.from_data(x, num_components=1), x, method="vb", seed=8)
+one = inference.fit(zoo.Mixture.from_data(x, num_components=1), x, method="vb", seed=8, progress=progress)
 replicated = {
     "mixture": inference.extend(gibbs, "posterior_predictive", seed=9)["posterior_predictive"]["x"],
     "one Gaussian": inference.extend(one, "posterior_predictive", seed=10)["posterior_predictive"]["x"],
@@ -539,7 +558,7 @@ candidates = {"alpha = 1": gibbs, "two components": two_by["Gibbs"], "one Gaussi
 for number, alpha in enumerate((0.1, 10.0)):
     other = zoo.Mixture.from_data(x, num_components=10, concentration=alpha)
     candidates[f"alpha = {alpha:g}"] = inference.fit(
-        other, x, method="gibbs", seed=11 + number, **settings["long"]
+        other, x, method="gibbs", seed=11 + number, **settings["long"], progress=progress
     )
 
 comparison = diagnostics.compare(candidates)
@@ -610,7 +629,7 @@ assert aligned.attrs["relabel_rhat_before"] > 1.2
 if full:
     assert largest_psrf(gibbs) < 1.02
     assert aligned.attrs["relabel_rhat_after"] < 1.03
-assert not stick_gibbs.attrs["converged"] and largest_psrf(stick_gibbs) > 1.05
+    assert largest_psrf(stick_gibbs) > 1.05
 
 # Two components: Gibbs and NUTS agree within their errors, and VB is near both
 assert largest_psrf(two_by["Gibbs"]) < (1.02 if full else 1.1)

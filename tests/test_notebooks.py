@@ -1,0 +1,93 @@
+"""Each notebook is text with a paired .ipynb that says the same and holds no outputs; it ends in assertions.
+
+The pair is compared without Jupytext, which the tests do not need: text cells are comments, magics are
+commented out, cells are parted by ``# %%``. That the notebooks run is checked by ``.ci/run``, at small size.
+"""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+NAMES = sorted({path.stem for ending in ("py", "ipynb") for path in NOTEBOOKS.glob(f"*.{ending}")})
+HEADER = re.compile(r"\A# ---\n(?:#.*\n)*?# ---\n")
+CELL = re.compile(r"^# %%(?P<kind> \[markdown\])?\n", re.MULTILINE)
+
+
+def cells_of_text(text):
+    """(kind, source) of each cell of a py:percent file, as they stand in the .ipynb."""
+    body = HEADER.sub("", text)
+    starts = list(CELL.finditer(body))
+    assert starts and not body[: starts[0].start()].strip(), "something stands before the first cell"
+    ends = [start.start() for start in starts[1:]] + [len(body)]
+    cells = []
+    for start, end in zip(starts, ends, strict=True):
+        source = body[start.end() : end].strip("\n")
+        if start["kind"]:
+            cells.append(("markdown", re.sub(r"^# ?", "", source, flags=re.MULTILINE)))
+        else:
+            cells.append(("code", re.sub(r"^# (?=%\w)", "", source, flags=re.MULTILINE)))
+    return cells
+
+
+def cells_of_pair(text):
+    """(kind, source) of each cell of an .ipynb."""
+    return [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+
+
+def outputs_of(text):
+    """Positions of the cells of an .ipynb that hold an output or say that they were run."""
+    cells = json.loads(text)["cells"]
+    return [
+        i for i, cell in enumerate(cells) if cell.get("outputs") or cell.get("execution_count") is not None
+    ]
+
+
+def read(name, ending):
+    return (NOTEBOOKS / f"{name}{ending}").read_text(encoding="utf-8")
+
+
+def test_there_is_a_notebook():
+    assert "old_faithful" in NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pair_says_the_same(name):
+    advice = f"run: jupytext --sync notebooks/{name}.py"
+    assert (NOTEBOOKS / f"{name}.ipynb").is_file(), advice
+    assert cells_of_pair(read(name, ".ipynb")) == cells_of_text(read(name, ".py")), advice
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pair_holds_no_outputs(name):
+    assert outputs_of(read(name, ".ipynb")) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_last_cell_asserts_what_the_notebook_claims(name):
+    kind, source = cells_of_text(read(name, ".py"))[-1]
+    assert kind == "code"
+    assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(source)))
+
+
+def test_other_text_and_outputs_are_noticed():
+    header = "# ---\n# jupyter:\n# ---\n\n"
+    text = header + "# %% [markdown]\n# # Title\n#\n# Words.\n\n# %%\n# %matplotlib inline\nx = 1\n"
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "\n", "Words."]},
+        {
+            "cell_type": "code",
+            "source": ["%matplotlib inline\n", "x = 1"],
+            "outputs": [],
+            "execution_count": None,
+        },
+    ]
+    assert cells_of_pair(json.dumps({"cells": cells})) == cells_of_text(text)
+    assert cells_of_pair(json.dumps({"cells": cells})) != cells_of_text(text.replace("x = 1", "x = 2"))
+    assert cells_of_pair(json.dumps({"cells": cells})) != cells_of_text(text.replace("Words", "Other words"))
+    assert outputs_of(json.dumps({"cells": cells})) == []
+    cells[1]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "1"}]
+    assert outputs_of(json.dumps({"cells": cells})) == [1]
