@@ -1,6 +1,7 @@
 """A run's outcome and trace become the groups of a tree."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from inference.driver import Ascent, Chains
 from inference.model_fields import describe, field_dims, model_name
 from inference.precision import to_numpy
 from inference.results import SAMPLE_DIMS, Labels, dataset, row_limit
+from inference.row_blocks import map_rows
 from zoo.model import Model
 
 __all__ = ["assemble", "trace_group"]
@@ -72,7 +74,9 @@ def assemble(
 
 
 def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
-    return model.log_likelihood(values, *data)
+    if len(data) > 1:
+        return model.log_likelihood(values, *data)
+    return map_rows(partial(model.log_likelihood, values), data[0])  # no rows x components array at once
 
 
 def trace_group(method: Method, result: Ascent | Chains, settings: Mapping[str, Any]) -> xr.Dataset:

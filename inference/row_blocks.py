@@ -41,13 +41,24 @@ def sum_over_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) ->
 
 
 def map_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:
-    """``function(rows)`` of each block, stacked along rows again, shape (num_observations, ...)."""
+    """``function(rows)`` of each block, stacked along rows again, shape (num_observations, ...).
+
+    Results are written in place, the last block over the end of the one before it: nothing is held twice.
+    """
     num_rows = x.shape[0]
     if num_rows <= block_rows:
         return function(x)
-    blocks, _ = _blocks(x, block_rows)
-    stacked = jax.lax.map(function, blocks)
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_rows], stacked)
+    shapes = jax.eval_shape(function, x[:block_rows])
+    stacked = jax.tree.map(lambda s: jnp.zeros((num_rows, *s.shape[1:]), s.dtype), shapes)
+
+    def write(number: Array, stacked: Any) -> Any:
+        start = jnp.minimum(number * block_rows, num_rows - block_rows)
+        values = function(jax.lax.dynamic_slice_in_dim(x, start, block_rows))
+        return jax.tree.map(
+            lambda leaf, value: jax.lax.dynamic_update_slice_in_dim(leaf, value, start, 0), stacked, values
+        )
+
+    return jax.lax.fori_loop(0, -(-num_rows // block_rows), write, stacked)
 
 
 def _blocks(x: Array, block_rows: int) -> tuple[Array, Array]:

@@ -1,3 +1,1 @@
 """Variational methods, one file per model, under the model's name in ``zoo``."""
-
-__all__: list[str] = []

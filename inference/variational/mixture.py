@@ -194,8 +194,15 @@ def from_responsibilities(r: Array, model: Mixture, x: Array) -> MixtureVBState:
 
 def init(key: Array, model: Mixture, x: Array) -> MixtureVBState:
     """Uniform random responsibilities, rows normalised (a symmetric start is a fixed point)."""
-    r = jax.random.uniform(key, (x.shape[0], model.num_components), minval=1e-6)
-    return from_responsibilities(r / jnp.sum(r, axis=-1, keepdims=True), model, x)
+    numbered = jnp.concatenate([x, jnp.arange(x.shape[0], dtype=x.dtype)[:, None]], axis=-1)
+
+    def block(rows: Array, weight: Array) -> Array:  # drawn block by block: no N x K array is held
+        block_key = key if rows.shape[0] == x.shape[0] else jax.random.fold_in(key, rows[0, -1].astype(int))
+        r = jax.random.uniform(block_key, (rows.shape[0], model.num_components), minval=1e-6)
+        r = weight[:, None] * r / jnp.sum(r, axis=-1, keepdims=True)
+        return r.T @ model.components.features(rows[:, :-1])
+
+    return _from_statistics(sum_over_rows(block, numbered), initial_concentration(model), model)
 
 
 def init_kmeans(key: Array, model: Mixture, x: Array) -> MixtureVBState:
@@ -355,15 +362,23 @@ def _draw(state: MixtureVBState, r: Array, keys: Array, model: Mixture, keep_row
 
     Labels by inverting each row's cumulative responsibilities, one uniform a row.
     """
-    cumulative = jnp.cumsum(r, axis=-1)[:, :-1]
+    by_component = r.T  # scanned over: no cumulated copy is held
+
+    def labels_of(uniform: Array) -> Array:
+        def pass_component(carry: tuple, share: Array) -> tuple:
+            cumulative, labels = carry
+            cumulative = cumulative + share
+            return (cumulative, labels + (uniform > cumulative)), None
+
+        start = (jnp.zeros_like(uniform), jnp.zeros(uniform.shape, int))
+        return jax.lax.scan(pass_component, start, by_component[:-1])[0][1]
 
     def one(key: Array) -> dict[str, Array]:
         globals_key, labels_key = jax.random.split(key)
         values = _sample_sites(partial(sample_globals, state, model), globals_key)
         if not keep_rows:
             return values
-        uniform = jax.random.uniform(labels_key, (r.shape[0], 1))
-        labels = jnp.sum(uniform > cumulative, axis=-1)
+        labels = labels_of(jax.random.uniform(labels_key, (r.shape[0],)))
         return values | model.derived({"assignments": labels})
 
     return jax.lax.map(one, keys)

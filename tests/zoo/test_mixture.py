@@ -130,9 +130,8 @@ def test_one_component_is_a_single_gaussian_under_either_prior():
 
 
 def test_numpyro_can_draw_the_graph_and_run_nuts_on_the_program():
-    graphviz = pytest.importorskip(
-        "graphviz", reason="numpyro.render_model needs it; the extra 'test' installs it"
-    )
+    import graphviz
+
     model, x = mixture("sticks, learnt"), rows(12)
     drawing = numpyro.render_model(model, model_kwargs={"num_observations": 5}, render_distributions=True)
     assert isinstance(drawing, graphviz.Digraph)
