@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.data_files import read_arrays
+
 if TYPE_CHECKING:  # the catalogue answers without NumPy
     import numpy as np
     import pandas as pd
@@ -24,8 +26,9 @@ __all__ = ["Dataset", "catalogue", "load"]
 class Dataset(Mapping):
     """Arrays by name, with where they are from.
 
-    ``dataset["x"]`` is a float64 NumPy array, rows first; class numbers (``labels``) and ``split`` are
-    integer arrays of one axis; word counts (``counts``) are a SciPy sparse matrix in compressed rows.
+    ``dataset["x"]`` is a float64 NumPy array, rows first, NaN where a cell is missing; class numbers
+    (``labels``) and ``split`` are integer arrays of one axis, categories in words (``region``) string arrays;
+    word counts (``counts``) are a SciPy sparse matrix in compressed rows.
 
     Attributes:
         name: name in the catalogue.
@@ -33,6 +36,7 @@ class Dataset(Mapping):
         citation: whom to cite.
         terms: what may be done with the data.
         columns: name of an array to the names of its columns, where they are known.
+        rows: name of an array to the names of its rows, where they have names.
     """
 
     def __init__(
@@ -41,12 +45,14 @@ class Dataset(Mapping):
         arrays: Mapping[str, Any],
         entry: Mapping[str, Any],
         columns: Mapping[str, tuple[str, ...]],
+        rows: Mapping[str, tuple[str, ...]],
     ) -> None:
         self.name = name
         self.description: str = entry["description"]
         self.citation: str = entry["citation"]
         self.terms: str = entry["terms"]
         self.columns = dict(columns)
+        self.rows = dict(rows)
         self._arrays = dict(arrays)
 
     def __getitem__(self, key: str) -> "np.ndarray":
@@ -65,10 +71,15 @@ class Dataset(Mapping):
         return f"Dataset({self.name!r}: {shapes})"
 
     def frame(self, key: str = "x") -> "pd.DataFrame":
-        """One array as a DataFrame with its column names, so that a fit names its features."""
+        """One array as a DataFrame with the names of its rows and columns, so that a fit names them."""
         import pandas as pd
 
-        return pd.DataFrame(self[key], columns=list(self.columns[key]) if key in self.columns else None)
+        columns, rows = (names.get(key) for names in (self.columns, self.rows))
+        return pd.DataFrame(
+            self[key],
+            index=None if rows is None else list(rows),
+            columns=None if columns is None else list(columns),
+        )
 
 
 def catalogue() -> dict[str, dict[str, Any]]:
@@ -106,24 +117,25 @@ def load(name: str, **options: Any) -> Dataset:
     if options.keys() - taken:
         unknown = ", ".join(sorted(options.keys() - taken))
         raise TypeError(f"the data set {name} takes {', '.join(taken) or 'no options'}; got {unknown}")
+    columns: dict[str, tuple[str, ...]] = {}
+    rows: dict[str, tuple[str, ...]] = {}
     if entry["kind"] == "generated":
         arrays = _GENERATORS[name](**options)
     elif entry["kind"] == "package":
-        arrays = _PACKAGED[name](name, entry)
+        arrays = _from_scikit_learn(name, entry)
     else:
         path = (
             _shipped_folder() / entry["file"]
             if entry["kind"] == "shipped"
             else _held_file(name, entry, **options)
         )
-        arrays = _read(path, entry["arrays"])
-    columns = {key: tuple(spec["columns"]) for key, spec in entry["arrays"].items() if "columns" in spec}
+        arrays, columns, rows = read_arrays(path, entry["arrays"])
     for key, spec in entry["arrays"].items():
-        if "columns_key" in spec:
-            columns[key] = tuple(map(str, arrays.pop(f"{key} columns")))
+        if isinstance(spec.get("columns"), list):
+            columns[key] = tuple(spec["columns"])
         if list(arrays[key].shape) != spec["shape"]:
             raise ValueError(f"{name}: {key} must have shape {tuple(spec['shape'])}; got {arrays[key].shape}")
-    return Dataset(name, arrays, entry, columns)
+    return Dataset(name, arrays, entry, columns, rows)
 
 
 def _shipped_folder() -> Path:
@@ -154,52 +166,6 @@ def _held_file(name: str, entry: Mapping[str, Any], verify: bool = True) -> Path
     return path
 
 
-def _read(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The arrays of a file, as the catalogue's ``arrays`` entry describes them."""
-    if path.suffix == ".csv":
-        return {key: _from_table(path, spec) for key, spec in specs.items()}
-    import numpy as np
-
-    arrays = {}
-    with np.load(path, allow_pickle=False) as file:
-        for key, spec in specs.items():
-            arrays[key] = _from_archive(file, key, spec)
-            if "columns_key" in spec:
-                arrays[f"{key} columns"] = file[spec["columns_key"]]
-    return arrays
-
-
-def _from_table(path: Path, spec: Mapping[str, Any]) -> "np.ndarray":
-    import numpy as np
-    import pandas as pd
-
-    table = pd.read_csv(path)
-    if "columns" in spec:
-        return table[spec["columns"]].to_numpy(np.float64)
-    column = table[spec["key"]]
-    return (column.map(spec["values"]) if "values" in spec else column).to_numpy(np.int64)
-
-
-def _from_archive(file: Mapping[str, "np.ndarray"], key: str, spec: Mapping[str, Any]) -> Any:
-    import numpy as np
-
-    if spec.get("sparse"):
-        from scipy.sparse import csr_matrix
-
-        parts = (
-            file["data"].astype(np.float64),
-            file["indices"].astype(np.int32),
-            file["indptr"].astype(np.int32),
-        )
-        return csr_matrix(parts, shape=tuple(file["shape"]))
-    array = file[spec["key"]]
-    if "bits" in spec:
-        array = np.unpackbits(array, axis=1)[:, : spec["bits"]]
-    if array.ndim == 1:
-        return array.astype(np.int64)
-    return array.reshape(len(array), -1).astype(np.float64)
-
-
 def _toy_gaussians(seed: int = 0) -> dict[str, "np.ndarray"]:
     """Fifty points from each of the five Gaussians of Yu (2006), section 2.1.3."""
     import numpy as np
@@ -220,11 +186,12 @@ def _toy_gaussians(seed: int = 0) -> dict[str, "np.ndarray"]:
     return {"x": np.concatenate(rows), "labels": np.repeat(np.arange(5), 50)}
 
 
-def _digits(name: str, entry: Mapping[str, Any]) -> dict[str, "np.ndarray"]:
+def _from_scikit_learn(name: str, entry: Mapping[str, Any]) -> dict[str, "np.ndarray"]:
+    """Inputs and class numbers of a set that is bundled with scikit-learn."""
     import numpy as np
 
     try:
-        bunch = importlib.import_module("sklearn.datasets").load_digits()
+        bunch = getattr(importlib.import_module("sklearn.datasets"), f"load_{name}")()
     except ModuleNotFoundError:
         package = entry["package"]
         raise ModuleNotFoundError(
@@ -234,4 +201,3 @@ def _digits(name: str, entry: Mapping[str, Any]) -> dict[str, "np.ndarray"]:
 
 
 _GENERATORS = {"toy_gaussians": _toy_gaussians}
-_PACKAGED = {"digits": _digits}

@@ -50,7 +50,10 @@ def _open(source: str) -> tuple[str, dict[str, Any]]:
     """Short name, and tables by name; a file that is one table has it under the empty name."""
     if source in (names := catalogue()):
         dataset = load(source)
-        return source, {key: _as_table(key, dataset[key], dataset.columns.get(key)) for key in dataset}
+        return source, {
+            key: _as_table(key, dataset[key], dataset.columns.get(key), dataset.rows.get(key))
+            for key in dataset
+        }
     path = Path(source)
     if path.suffix not in _ENDINGS:
         raise ValueError(
@@ -82,14 +85,18 @@ def _open(source: str) -> tuple[str, dict[str, Any]]:
     return path.stem, {k: t.to_frame(k) if isinstance(t, pd.Series) else t for k, t in tables.items()}
 
 
-def _as_table(key: str, array: Any, columns: Sequence[str] | None = None) -> Any:
+def _as_table(
+    key: str, array: Any, columns: Sequence[str] | None = None, rows: Sequence[str] | None = None
+) -> Any:
     """A dense array as a DataFrame, one axis as one column; sparse matrices as they are."""
     import pandas as pd
 
     if not hasattr(array, "ndim") or hasattr(array, "tocsr"):
         return array
     return pd.DataFrame(
-        array, columns=[key] if array.ndim == 1 else None if columns is None else list(columns)
+        array,
+        index=None if rows is None else list(rows),
+        columns=[key] if array.ndim == 1 else None if columns is None else list(columns),
     )
 
 

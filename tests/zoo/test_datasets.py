@@ -12,8 +12,10 @@ import pytest
 
 from zoo import datasets
 from zoo.datasets import catalogue, load
+from zoo.selection import select
 
 USER_HELD = [name for name, entry in catalogue().items() if entry["kind"] == "user"]
+SHIPPED = [name for name, entry in catalogue().items() if entry["kind"] == "shipped"]
 
 
 def test_old_faithful_is_the_published_one():
@@ -28,10 +30,80 @@ def test_old_faithful_is_the_published_one():
     assert list(dataset.frame().columns) == ["eruptions", "waiting"]
 
 
-def test_shipped_file_has_the_sha256_that_the_catalogue_gives():
-    entry = catalogue()["faithful"]
+def test_rock_art_is_a_binary_table_with_named_rows_and_columns():
+    dataset = load("rock_art")
+    x = dataset["x"]
+    assert x.shape == (103, 614) and x.dtype == np.float64 and set(np.unique(x)) == {0.0, 1.0}
+    # the motifs' columns run from Ca1 to Zoo6 in the documentation of DAAG::rockArt
+    assert dataset.columns["x"][0] == "Ca1" and dataset.columns["x"][-1] == "Zoo6"
+    assert x.any(1).all() and x.any(0).all()
+    technique, count = np.unique(dataset["technique"], return_counts=True)
+    assert technique.tolist() == ["E", "P"] and count.tolist() == [67, 36]
+    assert len(set(dataset["district"])) == 15 and dataset["district"][0] == "Sogeri"
+    frame = dataset.frame()
+    assert frame.index.is_unique and frame.index[3] == "7.1" and "Turtle" in frame
+    assert dataset.frame("district").index.equals(frame.index)
+
+
+def test_votes_repub_misses_217_numbers():
+    dataset = load("votes_repub")
+    x, frame = dataset["x"], dataset.frame()
+    assert x.shape == (50, 31) and np.isnan(x).sum() == 217
+    assert (
+        frame.columns[0] == "1856"
+        and frame.columns[-1] == "1976"
+        and list(frame.index) == sorted(frame.index)
+    )
+    assert frame.loc["Alabama", "1976"] == 43.48 and frame.loc["Hawaii", :"1956"].isna().all()
+    assert 0 < np.nanmin(x) and np.nanmax(x) < 100
+
+
+def test_the_command_line_names_rows_too():
+    name, (table,) = select("votes_repub")
+    assert name == "votes_repub" and table.index[0] == "Alabama" and table.columns[0] == "1856"
+    _, (table,) = select("rock_art", x="Turtle,Boat:Hand")
+    assert table.shape == (103, 4) and table.index[3] == "7.1"
+
+
+def test_bfi_is_ordinal_with_missing_answers():
+    dataset = load("bfi")
+    x, frame = dataset["x"], dataset.frame()
+    assert x.shape == (2800, 25) and set(np.unique(x[~np.isnan(x)])) == {1, 2, 3, 4, 5, 6}
+    assert list(frame.columns) == [f"{factor}{i}" for factor in "ACENO" for i in range(1, 6)]
+    # numbers of answers, means and standard deviations as psych::describe(bfi) prints them
+    assert np.isnan(x).sum() == 508 and frame["A1"].count() == 2784 and frame["N4"].count() == 2764
+    np.testing.assert_allclose(frame[["A1", "C1", "O5"]].mean(), [2.41, 4.50, 2.49], atol=0.005)
+    np.testing.assert_allclose(frame[["A1", "C1", "O5"]].std(), [1.41, 1.24, 1.33], atol=0.005)
+
+
+def test_olive_has_its_labels_as_numbers_and_as_words():
+    dataset = load("olive")
+    assert dataset["x"].shape == (572, 8) and not np.isnan(dataset["x"]).any()
+    np.testing.assert_allclose(dataset["x"].sum(1), 100, atol=2)  # per cent of each oil
+    region, count = np.unique(dataset["region"], return_counts=True)
+    assert dict(zip(region.tolist(), count.tolist(), strict=True)) == {
+        "Northern Italy": 151,
+        "Sardinia": 98,
+        "Southern Italy": 323,
+    }
+    numbered = set(zip(dataset["labels"].tolist(), dataset["area"].tolist(), strict=True))
+    assert len(numbered) == 9 and (0, "North-Apulia") in numbered and (3, "Sicily") in numbered
+    assert dataset["labels"].dtype == np.int64 and dataset["area"].dtype.kind == "U"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_file_has_the_sha256_that_the_catalogue_gives(name):
+    entry = catalogue()[name]
     path = datasets._shipped_folder() / entry["file"]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == entry["sha256"]
+
+
+def test_the_readme_beside_the_files_lists_them_all():
+    folder = datasets._shipped_folder()
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    entries = catalogue()
+    assert {path.name for path in folder.glob("*.csv")} == {entries[name]["file"] for name in SHIPPED}
+    assert all(f"## {entries[name]['file']}" in text and entries[name]["sha256"] in text for name in SHIPPED)
 
 
 def test_every_entry_is_described():
@@ -171,6 +243,16 @@ def test_digits():
         and digits["x"].max() == 16
         and set(digits["labels"]) == set(range(10))
     )
+
+
+@pytest.mark.needs_peer
+def test_wine():
+    wine = load("wine")
+    assert wine["x"].shape == (178, 13) and np.bincount(wine["labels"]).tolist() == [59, 71, 48]
+    # the catalogue's names are those that scikit-learn gives the columns
+    from sklearn.datasets import load_wine
+
+    assert wine.frame().columns.tolist() == list(load_wine().feature_names)
 
 
 @pytest.mark.needs_data

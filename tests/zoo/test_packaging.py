@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import zoo
+from zoo.datasets import catalogue
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
 DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "arviz_base": "arviz",
@@ -89,6 +91,15 @@ def test_extras_install_what_tests_and_notebooks_import_and_no_more():
         "nbclient",
     }  # commands, and what NumPyro and Jupyter import
     assert extras <= third_party(*folders) | named(*folders) | tools
+
+
+def test_the_wheel_and_the_source_archive_hold_the_shipped_data():
+    """The whole folder goes in, so what the catalogue ships must lie in it; .ci/run loads it."""
+    build = SETTINGS["tool"]["hatch"]["build"]["targets"]
+    assert build["wheel"]["force-include"]["data"] == "zoo/data" and "data" in build["sdist"]["only-include"]
+    shipped = [entry["file"] for entry in catalogue().values() if entry["kind"] == "shipped"]
+    assert len(shipped) >= 5 and all((ROOT / "data" / name).is_file() for name in shipped)
+    assert sum(path.stat().st_size for path in (ROOT / "data").iterdir()) < 500_000  # it stays small
 
 
 def test_the_distribution_is_called_neither_zoo_nor_inference():
