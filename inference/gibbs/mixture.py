@@ -18,6 +18,9 @@ given there)
   :math:`\mu_k \mid \Lambda_k, c, x`;
 * labels: :math:`p(c_i = k \mid \cdot) \propto \pi_k\, p(x_i \mid \theta_k)`.
 
+With stick-breaking weights the components are put in a new order before the sticks are drawn
+(`inference.gibbs.label_moves`), without which the chain does not mix; ``label_moves=False`` leaves that out.
+
 A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program,
 so that traces compare. Each conditional is a function of the current values that returns NumPyro
 distributions: what is checked is what is drawn from.
@@ -25,7 +28,7 @@ distributions: what is checked is what is drawn from.
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +38,9 @@ from jax.scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.densities import log_prior
+from inference.gibbs.label_moves import reorder_components
 from inference.gibbs.slice_sampling import PositiveSlice
+from inference.gibbs.sweep import Move, conditionals_among, sweep
 from zoo.dirichlet_process import StickBreaking
 from zoo.mixture import Mixture
 
@@ -48,6 +53,7 @@ __all__ = [
     "component_parameters",
     "concentration_and_weights",
     "labels",
+    "plain_blocks_of",
     "stick_concentration",
     "stick_fractions",
 ]
@@ -139,12 +145,23 @@ def labels(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, d
     return model.local_conditionals(values, x)
 
 
-def blocks_of(model: Mixture) -> tuple[Callable, ...]:
-    """The blocks of a sweep, in order."""
+REORDERING = Move(reorder_components)
+
+
+def blocks_of(model: Mixture) -> tuple[Callable | Move, ...]:
+    """The blocks of a sweep, in order.
+
+    Sticks and parameters follow the reordering at once: it integrates them out.
+    """
     if not isinstance(model.weights, StickBreaking):
         return (concentration_and_weights, component_parameters, labels)
     concentration = (stick_concentration,) if model.has_random_concentration else ()
-    return (*concentration, stick_fractions, component_parameters, labels)
+    return (*concentration, REORDERING, stick_fractions, component_parameters, labels)
+
+
+def plain_blocks_of(model: Mixture) -> tuple[Callable, ...]:
+    """The same without label moves."""
+    return conditionals_among(blocks_of(model))
 
 
 # The algorithm
@@ -165,7 +182,7 @@ def _from_labels(key: Array, assignments: Array, model: Mixture, x: Array) -> Mi
         values["stick_fractions"] = jnp.full(model.weights.num_sticks, 0.5, x.dtype)
     if model.has_random_concentration:
         values["concentration"] = jnp.asarray(model.concentration.mean, x.dtype)
-    return MixtureGibbsState(_sweep(key, values, blocks_of(model)[:-1], model, x))
+    return MixtureGibbsState(sweep(key, values, plain_blocks_of(model)[:-1], model, x))
 
 
 def _dispersed_labels(key: Array, num_rows: int, num_components: int) -> Array:
@@ -187,7 +204,7 @@ STARTS = {"random": _dispersed_labels, "one_cluster": _one_cluster, "spread": _s
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, *, num_warmup: int
+    key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, **options: Any
 ) -> MixtureGibbsState:
     """The state with given ``assignments`` (or drawn from given ``responsibilities``).
 
@@ -211,27 +228,11 @@ def start(
     )
 
 
-def _sweep(
-    key: Array, values: dict[str, Array], blocks: tuple[Callable, ...], model: Mixture, x: Array
-) -> dict[str, Array]:
-    """Draw every block in turn; within a block, site after site, so that later sites see earlier ones."""
-    for number, block in enumerate(blocks):
-        place = 0
-        while place < len(
-            conditionals := block(values, model, x)
-        ):  # a block may offer its later sites once earlier ones are drawn
-            site, conditional = list(conditionals.items())[place]
-            draw_key = jax.random.fold_in(jax.random.fold_in(key, number), place)
-            values = values | {site: conditional.sample(draw_key)}
-            place += 1
-    return values
-
-
 def _step(
     key: Array, state: MixtureGibbsState, model: Mixture, x: Array, *, blocks_of: Callable
 ) -> tuple[MixtureGibbsState, MixtureGibbsInfo]:
     """One sweep."""
-    values = _sweep(key, state.values, blocks_of(model), model, x)
+    values = sweep(key, state.values, blocks_of(model), model, x)
     log_joint = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
     num_occupied = jnp.sum(counts_of(values, model) > 0)
     return MixtureGibbsState(values), MixtureGibbsInfo(log_joint, num_occupied)
@@ -246,12 +247,17 @@ def algorithm_of(blocks_of: Callable = blocks_of, init_labels: str = "random") -
 ALGORITHM = algorithm_of()
 
 
-def build(init: str, num_warmup: int) -> Algorithm:
-    """The sampler with a start strategy.
+def build(init: str, num_warmup: int, label_moves: bool) -> Algorithm:
+    """The sampler with a start strategy, with or without label moves.
 
     It does not adapt, so the length of the warm-up does not matter to it.
+
+    Raises:
+        TypeError: ``label_moves`` is not a boolean.
     """
-    return algorithm_of(blocks_of, init)
+    if not isinstance(label_moves, bool):
+        raise TypeError(f"label_moves must be True or False; got {label_moves!r}")
+    return algorithm_of(blocks_of if label_moves else plain_blocks_of, init)
 
 
 def position(state: MixtureGibbsState, model: Mixture) -> dict[str, Array]:
@@ -274,7 +280,7 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
 
 METHOD = Method(
     kind="sampling",
-    options={},
+    options={"label_moves": True},
     strategies=tuple(STARTS),
     build=build,
     start=start,

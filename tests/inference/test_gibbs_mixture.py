@@ -125,7 +125,7 @@ def sampler_with(bug):
 def test_every_conditional_is_the_one_of_the_program(weight_prior, prior):
     model = mixture(weight_prior, prior)
     values, data = values_and_data(model)
-    for block in gibbs.blocks_of(model):
+    for block in gibbs.plain_blocks_of(model):
         verdict = conditional_check(model, block, values, data)
         assert verdict.passed, f"{block.__name__}: {verdict}"
         assert verdict.statistic < 1e-12
@@ -136,7 +136,7 @@ def test_conditionals_with_a_fixed_concentration(weight_prior):
     model = mixture(weight_prior, concentration=1.3)
     values, data = values_and_data(model)
     assert "concentration" not in values
-    for block in gibbs.blocks_of(model):
+    for block in gibbs.plain_blocks_of(model):
         verdict = conditional_check(model, block, values, data)
         assert verdict.passed, f"{block.__name__}: {verdict}"
 
@@ -146,7 +146,7 @@ def test_conditionals_of_a_component_without_rows(weight_prior):
     model = mixture(weight_prior)
     values, data = values_and_data(model)
     values["assignments"] = np.zeros_like(values["assignments"])
-    for block in gibbs.blocks_of(model):
+    for block in gibbs.plain_blocks_of(model):
         assert conditional_check(model, block, values, data).passed
 
 

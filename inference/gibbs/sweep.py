@@ -1,0 +1,62 @@
+"""A Gibbs sweep: blocks of sites, drawn in turn.
+
+Two kinds of block. A *conditional* is a function ``block(values, model, *data)`` that gives
+``{site: Distribution}`` in the order of drawing, the very objects that
+`inference.calibration.conditional_check` compares with the program. A `Move` changes values by a Markov
+kernel of its own (Metropolis-Hastings, say) that leaves their joint distribution given the data invariant;
+`inference.calibration.geweke` is its proof.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array
+
+__all__ = ["Move", "conditionals_among", "sweep"]
+
+
+class Move(NamedTuple):
+    """A block that is no draw from a conditional.
+
+    Attributes:
+        apply: ``apply(key, values, model, *data) -> values``, all sites, of the same shapes and types.
+    """
+
+    apply: Callable
+
+
+def sweep(
+    key: Array, values: Mapping[str, Array], blocks: tuple[Callable | Move, ...], model: Any, *data: Array
+) -> dict[str, Array]:
+    """Every block in turn; within a block, site after site, so that later sites see earlier ones.
+
+    Args:
+        key: a JAX key.
+        values: site name to value.
+        blocks: what to do, in order.
+        model: passed to the blocks.
+        *data: passed to the blocks.
+
+    Returns:
+        Values after the sweep.
+    """
+    values = dict(values)
+    for number, block in enumerate(blocks):
+        block_key = jax.random.fold_in(key, number)
+        if isinstance(block, Move):
+            values = dict(block.apply(block_key, values, model, *data))
+            continue
+        place = 0
+        while place < len(
+            conditionals := block(values, model, *data)
+        ):  # a block may offer its later sites once earlier ones are drawn
+            site, conditional = list(conditionals.items())[place]
+            values = values | {site: conditional.sample(jax.random.fold_in(block_key, place))}
+            place += 1
+    return values
+
+
+def conditionals_among(blocks: tuple[Callable | Move, ...]) -> tuple[Callable, ...]:
+    """The blocks that draw from conditionals, in order."""
+    return tuple(block for block in blocks if not isinstance(block, Move))
