@@ -19,6 +19,7 @@ from inference import fit
 from inference.calibration import elbo_check
 from inference.variational import concentration
 from inference.variational import mixture as vb
+from inference.variational import mixture_posterior as posterior
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
 
@@ -66,7 +67,7 @@ def q_and_bound(model, seed, steps):
     # a guide's labels follow from its global factors, so the bound compared is that after one more local
     # step, global factors unmoved
     sums = vb.update_responsibilities(state, model, X)
-    return vb.variables(state, model, X), bound_of_any_q(state, sums, model)
+    return posterior.variables(state, model, X), bound_of_any_q(state, sums, model)
 
 
 def bound_of_any_q(state, sums, model):
@@ -144,8 +145,8 @@ def test_the_step_bound_is_the_monte_carlo_elbo(form, steps):
     if steps > 1:
         state, _ = climb(state, model, steps)
     next_state, info = vb.step(None, state, model, X)
-    stored = vb.variables(next_state, model, X)
-    labels = vb._log_unnormalised(state, model, X)  # logits of those that the bound is at
+    stored = posterior.variables(next_state, model, X)
+    labels = posterior.log_unnormalised(state, model, X)  # logits of those that the bound is at
     verdict = elbo_check(
         model,
         partial(guide_with_labels, stored, labels, model),
@@ -161,7 +162,7 @@ def test_the_step_bound_is_the_monte_carlo_elbo(form, steps):
 def guide_with_labels(stored, labels, model, x):
     """The guide with given responsibilities in place of those that follow from its global factors."""
     with numpyro.handlers.block(hide=["assignments"]):
-        vb.guide(stored, model, x)
+        posterior.guide(stored, model, x)
     with numpyro.plate("observations", x.shape[0]):
         numpyro.sample("assignments", dist.Categorical(logits=labels), infer={"enumerate": "parallel"})
 
@@ -171,7 +172,7 @@ def guide_with_labels(stored, labels, model, x):
 def test_the_guide_has_the_bound_of_any_q(form, seed):
     model = mixture(form)
     stored, bound = q_and_bound(model, seed, 2)
-    guide = partial(vb.guide, stored, model)
+    guide = partial(posterior.guide, stored, model)
     verdict = elbo_check(model, guide, bound, (X,), key=jax.random.key(seed), num_particles=PARTICLES)
     assert verdict.passed and verdict.standard_error <= 0.02, verdict
 
@@ -182,8 +183,8 @@ def test_the_guide_has_the_bound_of_any_q(form, seed):
 def test_planted_errors_in_the_bound_fail(bug):
     model = mixture("dirichlet")
     state, _ = climb(vb.init(jax.random.key(5), model, X), model, 5)
-    sums, labels = vb.update_responsibilities(state, model, X), vb._log_unnormalised(state, model, X)
-    state = vb.MixtureVBState(
+    sums, labels = vb.update_responsibilities(state, model, X), posterior.log_unnormalised(state, model, X)
+    state = posterior.MixtureVBState(
         model.components.posterior(sums.statistics),
         model.weights.posterior(sums.statistics[:, 0], model.concentration),
         state.concentration,
@@ -196,7 +197,7 @@ def test_planted_errors_in_the_bound_fail(bug):
         + model.weights.prior_log_normaliser(model.concentration)
         - model.weights.prior_log_normaliser(model.concentration * model.num_components),
     }[bug]
-    stored = vb.variables(state, model, X)
+    stored = posterior.variables(state, model, X)
     check = partial(
         elbo_check,
         model,
@@ -288,12 +289,12 @@ def test_a_fixed_point_is_a_stationary_point_of_the_bound(form):
     """
     model = mixture(form)
     state, _ = climb(vb.init(jax.random.key(3), model, X), model, 3000)
-    r = vb.responsibilities(state, model, X)
+    r = posterior.responsibilities(state, model, X)
 
     def bound(scores):
         resp = jax.nn.softmax(jnp.log(jnp.maximum(r, 1e-300)) + scores, axis=-1)
         statistics = resp.T @ model.components.features(X)
-        new = vb.MixtureVBState(
+        new = posterior.MixtureVBState(
             model.components.posterior(statistics),
             model.weights.posterior(statistics[:, 0], concentration.mean_of(state.concentration)),
             state.concentration,
@@ -304,7 +305,7 @@ def test_a_fixed_point_is_a_stationary_point_of_the_bound(form):
     slope = jax.grad(bound)(jnp.zeros(r.shape))
     assert jnp.abs(slope).max() < 1e-5
     moved, _ = climb(vb.init(jax.random.key(3), model, X), model, 3)
-    r = vb.responsibilities(moved, model, X)
+    r = posterior.responsibilities(moved, model, X)
     state = moved
     assert jnp.abs(jax.grad(bound)(jnp.zeros(r.shape))).max() > 1e-3  # what an early stop looks like
 
@@ -342,10 +343,10 @@ def test_blocks_of_rows_add_up_to_the_whole():
     model = Mixture.from_data(x, num_components=3)
     state = vb.init(jax.random.key(0), model, x)
     sums = jax.jit(vb.update_responsibilities)(state, model, x)
-    r = jax.nn.softmax(vb._log_unnormalised(state, model, x), axis=-1)
+    r = jax.nn.softmax(posterior.log_unnormalised(state, model, x), axis=-1)
     np.testing.assert_allclose(sums.statistics, r.T @ model.components.features(x), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(sums.entropy, -jnp.sum(jax.scipy.special.xlogy(r, r)), rtol=1e-9)
-    np.testing.assert_allclose(vb.responsibilities(state, model, x), r, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(posterior.responsibilities(state, model, x), r, rtol=1e-9, atol=1e-12)
 
 
 def test_float32_runs_the_same_code_and_agrees_to_its_precision():
