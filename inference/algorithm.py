@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
         variational: name to array: the parameters of q or the point estimate, without chain or draw dims.
         sample_stats: name to array with leading dims (chain, draw).
         attrs: further root attributes (str, int, float).
-        dims: names of the dims of variables that ``model.dims`` does not name.
+        dims: names of the dims of variables that ``model.variable_dims`` does not name.
     """
 
     posterior: Mapping[str, Any]

@@ -31,7 +31,7 @@ def assemble(
 ) -> xr.DataTree:
     """All groups, with names for dims and coords."""
     labels = Labels(coords)
-    dims = dict(model.dims) | dict(outcome.dims)
+    dims = dict(model.variable_dims) | dict(outcome.dims)
     fields, arrays = describe(model)
     draws = dict(outcome.posterior)
     first = next(iter(draws.values()))
@@ -41,7 +41,7 @@ def assemble(
     if row_limit(first.shape[0] * first.shape[1] * data[0].shape[0] * 8, "log_likelihood", keep):
         rows = np.asarray(over_draws(_log_likelihood, draws, model, data))
         stats["lp"] = rows.sum(axis=-1) + np.asarray(over_draws(log_prior, draws, model, data))
-        row_dims = {"log_likelihood": (model.dims[model.data_names[0]][0],)}
+        row_dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
         groups["log_likelihood"] = dataset(
             {"log_likelihood": rows}, row_dims, labels, SAMPLE_DIMS, {"latents": "integrated out"}
         )

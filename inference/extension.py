@@ -69,7 +69,7 @@ def _data(tree: xr.DataTree, model: Model) -> tuple[jax.Array, ...]:
 
 
 def _num_rows(tree: xr.DataTree, model: Model) -> int:
-    dim = model.dims[model.data_names[0]][0]
+    dim = model.variable_dims[model.data_names[0]][0]
     return next(group.sizes[dim] for group in tree.children.values() if dim in group.sizes)
 
 
@@ -84,7 +84,7 @@ def _draws(tree: xr.DataTree) -> dict[str, jax.Array]:
 def _prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
     values = _prior_draws(tree, model, key, num_samples)
     kept = {name: value for name, value in values.items() if name not in model.data_names}
-    return {"prior": dataset(kept, model.dims, _labels(tree), SAMPLE_DIMS)}
+    return {"prior": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS)}
 
 
 def _prior_predictive(
@@ -92,7 +92,7 @@ def _prior_predictive(
 ) -> dict[str, xr.Dataset]:
     values = _prior_draws(tree, model, key, num_samples)
     kept = {name: value for name, value in values.items() if name in model.data_names}
-    return {"prior_predictive": dataset(kept, model.dims, _labels(tree), SAMPLE_DIMS)}
+    return {"prior_predictive": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS)}
 
 
 def _prior_draws(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, np.ndarray]:
@@ -114,7 +114,7 @@ def _posterior_predictive(
     kept = {
         name: values[name].reshape(chains, num_draws, *values[name].shape[1:]) for name in model.data_names
     }
-    return {"posterior_predictive": dataset(kept, model.dims, _labels(tree), SAMPLE_DIMS)}
+    return {"posterior_predictive": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS)}
 
 
 @partial(jax.jit, static_argnums=3)
@@ -137,7 +137,7 @@ def _log_likelihood(
     tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
 ) -> dict[str, xr.Dataset]:
     rows = over_draws(_rows, _draws(tree), model, _data(tree, model))
-    dims = {"log_likelihood": (model.dims[model.data_names[0]][0],)}
+    dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
     return {
         "log_likelihood": dataset(
             {"log_likelihood": rows}, dims, _labels(tree), SAMPLE_DIMS, {"latents": "integrated out"}
@@ -159,7 +159,7 @@ def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: i
     return {
         "posterior": tree["posterior"]
         .to_dataset()
-        .merge(dataset(local, model.dims, _labels(tree), SAMPLE_DIMS), compat="override")
+        .merge(dataset(local, model.variable_dims, _labels(tree), SAMPLE_DIMS), compat="override")
     }
 
 

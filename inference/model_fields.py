@@ -18,7 +18,11 @@ from zoo.model import Assumptions, Model
 
 __all__ = ["describe", "field_dims", "model_name", "restore"]
 
-DISTRIBUTIONS = {"Gamma": (dist.Gamma, ("concentration", "rate"))}
+DISTRIBUTIONS = {
+    "Gamma": (dist.Gamma, ("concentration", "rate")),
+    "MultivariateNormal": (dist.MultivariateNormal, ("loc", "scale_tril")),
+    "Wishart": (dist.Wishart, ("concentration", "scale_matrix")),
+}
 
 
 def model_name(model: Model) -> str:
@@ -65,6 +69,8 @@ def _describe_fields(owner: Assumptions, prefix: str, arrays: dict[str, np.ndarr
 def _describe(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if value is None:
         return None
+    if isinstance(value, tuple):
+        return [_describe(part, f"{name}_{number}", arrays) for number, part in enumerate(value)]
     if isinstance(value, Assumptions):
         return {"type": type(value).__name__} | _describe_fields(value, f"{name}_", arrays)
     if isinstance(value, dist.Distribution):

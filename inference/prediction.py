@@ -84,7 +84,7 @@ def _prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[st
     model = model_of(tree)
     if len(new_data) != len(model.data_names):
         raise TypeError(f"this model takes {', '.join(model.data_names)}; got {len(new_data)} parts of data")
-    dims = [model.dims[name][1] for name in model.data_names]
+    dims = [model.variable_dims[name][1] for name in model.data_names]
     parts = tuple(
         matching_columns(part, _columns(tree, dim)) for part, dim in zip(new_data, dims, strict=True)
     )

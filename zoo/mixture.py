@@ -44,6 +44,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.component_prior import ComponentPrior
 from zoo.conjugate import GaussianWishart
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
 from zoo.model import Assumptions, Model, in_current_precision, static
@@ -111,19 +112,19 @@ class Mixture(Model):
         if self.has_random_concentration:
             concentration = numpyro.sample("concentration", prior.concentration)
         log_weights = self.weights.sample(concentration)
-        with numpyro.plate("components", self.num_components):
-            parameters = prior.components.sample()
-            for name, value in prior.components.deterministics(parameters).items():
-                numpyro.deterministic(name, value)
+        components = prior.components.sample_hyperparameters()
+        parameters = components.sample(self.num_components)
+        for name, value in components.deterministics(parameters).items():
+            numpyro.deterministic(name, value)
         if self.free_last_stick:  # what the printed updates imply: labels are not renormalised
             numpyro.factor("stick_mass", num_rows * jax.nn.logsumexp(log_weights))
         labels = dist.Categorical(logits=log_weights)
         with numpyro.plate("observations", num_rows):
             if x is None or self.draw_locals:
                 assignments = numpyro.sample("assignments", labels, infer={"enumerate": "parallel"})
-                return numpyro.sample("x", self.components.likelihood_of(parameters, assignments), obs=x)
+                return numpyro.sample("x", components.likelihood_of(parameters, assignments), obs=x)
             return numpyro.sample(
-                "x", dist.MixtureSameFamily(labels, self.components.likelihood(parameters)), obs=x
+                "x", dist.MixtureSameFamily(labels, components.likelihood(parameters)), obs=x
             )
 
     @classmethod
@@ -138,7 +139,7 @@ class Mixture(Model):
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        if self.components is not None and not hasattr(self.components, "log_evidence"):
+        if self.components is not None and not isinstance(self.components, ComponentPrior):
             raise TypeError(
                 f"components must be a prior from zoo.conjugate; got {type(self.components).__name__}"
             )
@@ -187,6 +188,16 @@ class Mixture(Model):
                 f"num_components or lower concentration",
                 stacklevel=2,
             )
+
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """The dims of all variables, those of the component family's parameters among them."""
+        if self.components is None:
+            return self.dims
+        posterior = {f"components_{name}": own for name, own in self.components.posterior_dims.items()}
+        sites = self.components.hyperprior_sites().items()
+        hyper = {site: self.components.field_dims[name] for name, site in sites}
+        return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
 
     @property
     def prior(self) -> str:

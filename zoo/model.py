@@ -144,6 +144,11 @@ class Model(Assumptions):
         """``"proper"``, ``"unnormalised"`` (a factor multiplies it) or ``"improper"``."""
         return "proper"
 
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """Variable name to its dims: ``dims``, and what a nested prior adds to them."""
+        return self.dims
+
     @classmethod
     def from_data(cls, *data: Any, **overrides: Any) -> Self:
         """The model with its sizes read off the data and its data-dependent defaults filled in.
@@ -184,6 +189,8 @@ def _as_leaf(name: str, value: Any) -> Any:
     """
     if value is None or isinstance(value, Assumptions):
         return value
+    if isinstance(value, tuple | list) and value and all(isinstance(part, Assumptions) for part in value):
+        return tuple(value)
     if isinstance(value, Distribution):
         return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
     try:

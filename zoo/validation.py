@@ -4,7 +4,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_matrix", "check_finite", "check_not_constant", "check_rows"]
+__all__ = [
+    "as_matrix",
+    "check_cells",
+    "check_columns",
+    "check_finite",
+    "check_infinite",
+    "check_not_constant",
+    "check_rows",
+]
 
 
 def as_matrix(x: Any, name: str = "x") -> np.ndarray:
@@ -53,9 +61,46 @@ def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
 
 def check_not_constant(x: np.ndarray, name: str = "x") -> None:
     """Raise ValueError naming the first column whose values are all equal."""
-    constant = np.flatnonzero(np.ptp(x, axis=0) == 0)
+    lowest = np.nanmin(x, axis=0)
+    constant = np.flatnonzero(np.nanmax(x, axis=0) == lowest)
     if constant.size:
         raise ValueError(
-            f"column {constant[0]} of {name} is constant ({x[0, constant[0]]}): it has no variance; leave it "
-            f"out"
+            f"column {constant[0]} of {name} is constant ({lowest[constant[0]]}): it has no variance; "
+            f"leave it out"
+        )
+
+
+def check_columns(x: np.ndarray, num_features: int, name: str = "x") -> None:
+    """Raise ValueError if the number of columns is not that of the component prior."""
+    if x.shape[1] != num_features:
+        raise ValueError(
+            f"{name} must have {num_features} columns, as the component prior has; got {x.shape[1]}"
+        )
+
+
+def check_cells(x: np.ndarray, good: np.ndarray, what: str, name: str = "x") -> None:
+    """Raise ValueError naming the first cell that is neither good nor missing (NaN).
+
+    Args:
+        x: the data.
+        good: which cells are allowed, same shape.
+        what: what the cells must be, for the message.
+        name: of the data.
+    """
+    bad = ~good & ~np.isnan(x)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"{name} must hold {what}; row {row}, column {column} is {x[row, column]:g} "
+            f"({bad.sum()} such cells in all)"
+        )
+
+
+def check_infinite(x: np.ndarray, name: str = "x") -> None:
+    """Raise ValueError naming the first infinite cell; NaN is a missing cell and allowed."""
+    bad = np.isinf(x)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"{name} must be finite or NaN (missing); row {row}, column {column} is {x[row, column]}"
         )

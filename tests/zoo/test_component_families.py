@@ -1,0 +1,235 @@
+"""Every component family: likelihood, posterior, evidence, expectations and predictive belong together."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.component_families import CELLWISE, COLUMNS, FAMILIES, matrix, priors, rows
+from zoo import conjugate
+from zoo.component_prior import ConjugatePredictive
+
+
+@pytest.fixture(autouse=True)
+def in_double():
+    with jax.enable_x64(True):
+        yield
+
+
+def draw(components, num_components, key):
+    """Values of all sites, drawn from a prior or a posterior."""
+    values = {}
+    while len(drawn := components.conditionals(values)) > len(values):
+        site = list(drawn)[len(values)]
+        shared = drawn[site].batch_shape == () and not (site == "shared_precision")
+        shape = (num_components,) if shared else ()
+        values[site] = drawn[site].sample(jax.random.fold_in(key, len(values)), shape)
+    return values
+
+
+def log_prior(components, values):
+    return sum(jnp.sum(d.log_prob(values[site])) for site, d in components.conditionals(values).items())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_bayes_theorem_ties_likelihood_posterior_and_evidence(name):
+    """log p(x | theta) + log p(theta) - log p(theta | x) is the evidence at every theta (Chib's identity)."""
+    components, x = priors()[name], rows(name, 12)
+    features = components.features(x)
+    labels = jnp.arange(12) % 3
+    statistics = jax.ops.segment_sum(features, labels, num_segments=3)
+    posterior = components.posterior(statistics)
+    evidence = jnp.sum(components.log_evidence(statistics))
+    for seed in range(2):
+        values = draw(posterior, 3, jax.random.key(seed))
+        likelihood = jnp.sum(components.likelihood_of(values, labels).log_prob(x))
+        identity = likelihood + log_prior(components, values) - log_prior(posterior, values)
+        np.testing.assert_allclose(identity, evidence, rtol=1e-9)
+        by_features = features @ components.coefficients(values).T
+        np.testing.assert_allclose(by_features[jnp.arange(12), labels].sum(), likelihood, rtol=1e-9)
+        every = components.likelihood(values).log_prob(x[:, None])
+        np.testing.assert_allclose(by_features, every, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "SharedGaussianWishart"])
+def test_chain_of_predictives_is_the_evidence(name):
+    components, x = priors()[name], rows(name, 8)
+    features = components.features(x)
+    before = jnp.cumsum(features, axis=0) - features
+    posteriors = components.posterior(before)
+    chain = jnp.sum(posteriors.predictive().log_prob(x))
+    np.testing.assert_allclose(chain, components.log_evidence(features.sum(axis=0)), rtol=1e-9)
+    generic = ConjugatePredictive(posteriors).log_prob(x)
+    np.testing.assert_allclose(generic, posteriors.predictive().log_prob(x), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_expected_coefficients_are_means_over_draws(name):
+    """4000 draws of the posterior, within 5 standard errors (false alarms below 1e-4 in all families)."""
+    components = priors()[name]
+    x = rows(name, 8, seed=3)
+    statistics = components.features(x).reshape(2, 4, -1).sum(axis=1)
+    posterior = components.posterior(statistics)
+    keys = jax.random.split(jax.random.key(1), 4000)
+    draws = jax.vmap(lambda key: components.coefficients(draw(posterior, 2, key)))(keys)
+    expected = components.expected_coefficients(posterior)
+    error = draws.std(axis=0) / np.sqrt(len(draws)) + 1e-12
+    assert np.abs((draws.mean(axis=0) - expected) / error).max() < 5
+    planted = components.expected_coefficients(components.posterior(0.0 * statistics))  # the prior
+    assert np.abs((draws.mean(axis=0) - planted) / error).max() > 5
+
+
+@pytest.mark.parametrize("name", CELLWISE)
+def test_missing_cells_are_integrated_out(name):
+    components, x = priors()[name], rows(name, 9)
+    without = x.copy()
+    without[:, 0] = np.nan
+    statistics = components.features(without).sum(axis=0)
+    rest = components.replaced(
+        **{field: getattr(components, field)[1:] for field in components.column_fields}
+    )
+    np.testing.assert_allclose(
+        components.log_evidence(statistics),
+        rest.log_evidence(rest.features(x[:, 1:]).sum(axis=0)),
+        rtol=1e-10,
+    )
+    values = draw(components.posterior(statistics[None]), 1, jax.random.key(0))
+    full = components.features(without) @ components.coefficients(values).T
+    np.testing.assert_allclose(full, components.likelihood(values).log_prob(without[:, None]), rtol=1e-10)
+    gradient = jax.grad(lambda v: jnp.sum(components.likelihood(v).log_prob(without[:, None])))(values)
+    assert all(np.isfinite(leaf).all() for leaf in gradient.values())
+    assert np.all(components.log_evidence(components.features(np.full((1, x.shape[1]), np.nan))) == 0)
+
+
+def evidence(components, x):
+    return jnp.sum(components.log_evidence(components.features(x).sum(axis=0)[None]))
+
+
+def test_special_cases_equal_simpler_families():
+    x = rows("NormalGamma", 10)[:, :1]
+    wishart = conjugate.GaussianWishart([0.3], 0.7, [[1 / (2 * 1.2)]], 2 * 2.1)
+    gamma = conjugate.NormalGamma([0.3], [0.7], [2.1], [1.2])
+    spherical = conjugate.SphericalNormalGamma([0.3], [0.7], 2.1, 1.2)
+    for other in (gamma, spherical):
+        np.testing.assert_allclose(evidence(other, x), evidence(wishart, x), rtol=1e-11)
+    y = rows("GaussianWishart", 10)
+    prior = priors()["GaussianWishart"]
+    shared = priors()["SharedGaussianWishart"]
+    np.testing.assert_allclose(evidence(shared, y), evidence(prior, y), rtol=1e-11)
+    known = priors()["GaussianKnownMean"]
+    np.testing.assert_allclose(evidence(prior.replaced(mean_precision=1e9), y), evidence(known, y), rtol=1e-6)
+    z = rows("ExponentialGamma", 10)
+    exponential = priors()["ExponentialGamma"]
+    gamma = conjugate.GammaKnownShape(exponential.shape, exponential.rate, [1.0, 1.0])
+    np.testing.assert_allclose(evidence(gamma, z), evidence(exponential, z), rtol=1e-11)
+    binary = rows("BernoulliBeta", 10)
+    bernoulli = priors()["BernoulliBeta"]
+    binomial = conjugate.BinomialBeta(bernoulli.concentration1, bernoulli.concentration0, np.ones(3))
+    np.testing.assert_allclose(evidence(binomial, binary), evidence(bernoulli, binary), rtol=1e-11)
+    counts = np.array([[1.0, 3.0], [4.0, 0.0], [2.0, 2.0]])
+    multinomial = conjugate.MultinomialDirichlet([0.7, 1.5])
+    binomial = conjugate.BinomialBeta([0.7], [1.5], [4.0])
+    np.testing.assert_allclose(evidence(multinomial, counts), evidence(binomial, counts[:, :1]), rtol=1e-11)
+
+
+def test_a_product_is_the_sum_of_its_groups():
+    product, x = priors()["Product"], rows("Product", 10)
+    parts = sum(
+        float(evidence(family, x[:, list(group)]))
+        for family, group in zip(product.families, COLUMNS, strict=True)
+    )
+    np.testing.assert_allclose(evidence(product, x), parts, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rows_drawn_from_the_predictive_have_its_density(name):
+    """E[p(x') / p(x)] over draws x of the predictive is one for the predictive of another posterior, p'.
+
+    20 000 draws, 5 standard errors (false alarms below 1e-5).
+    """
+    components = priors()[name]
+    if name == "SharedGaussianWishart":
+        pytest.skip("its posterior couples the components; its predictive is that of the Gaussian-Wishart")
+    posterior = components.posterior(components.features(rows(name, 8)).sum(axis=0))
+    other = components.posterior(components.features(rows(name, 10)).sum(axis=0))
+    x = ConjugatePredictive(posterior).sample(jax.random.key(0), (20_000,))
+    ratio = np.exp(other.predictive().log_prob(x) - posterior.predictive().log_prob(x))
+    assert abs(ratio.mean() - 1) < 5 * ratio.std() / np.sqrt(len(ratio))
+    planted = np.exp(other.predictive().log_prob(x) - components.predictive().log_prob(x))
+    assert abs(planted.mean() - 1) > 5 * planted.std() / np.sqrt(len(ratio))
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "message"),
+    [
+        ("BernoulliBeta", 2.0, r"zeros and ones .*row 4, column 1 is 2"),
+        ("BinomialBeta", 7.0, r"whole numbers from 0 to total_count .*row 4, column 1 is 7"),
+        ("PoissonGamma", -1.0, r"counts: whole numbers of at least 0 .*row 4, column 1 is -1"),
+        ("PoissonGamma", 0.5, r"counts: whole numbers of at least 0 .*row 4, column 1 is 0.5"),
+        ("MultinomialDirichlet", 0.5, r"counts: whole numbers of at least 0; row 4, column 1 is 0.5"),
+        ("MultinomialDirichlet", np.nan, r"cannot miss cells; row 4, column 1"),
+        ("GaussianWishart", np.nan, r"cannot miss cells; row 4, column 1"),
+        ("ExponentialGamma", -0.1, r"numbers of at least 0 .*row 4, column 1 is -0.1"),
+        ("GammaKnownShape", 0.0, r"positive numbers .*row 4, column 1 is 0"),
+        ("NormalGamma", np.inf, r"finite or NaN .*row 4, column 1 is inf"),
+        ("Product", -1.0, r"columns \(1,\) \(group 1, PoissonGamma\): .*row 4, column 0 is -1"),
+    ],
+)
+def test_cells_outside_the_domain_are_named(name, cell, message):
+    x = rows(name, 6)
+    x[4, 1] = cell
+    with pytest.raises(ValueError, match=message):
+        priors()[name].check(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: conjugate.BernoulliBeta([1.0, 0.0], [1.0, 1.0]), "concentration1 must be positive"),
+        (
+            lambda: conjugate.BernoulliBeta(1.0, 1.0),
+            r"must have shape \(num_features,\), or use BernoulliBeta",
+        ),
+        (lambda: conjugate.BernoulliBeta([1.0, 1.0], [1.0]), r"concentration0 must have shape \(2,\)"),
+        (lambda: conjugate.BinomialBeta([1.0], [1.0], [2.5]), "total_count must be whole numbers"),
+        (lambda: conjugate.PoissonGamma([1.0], [-1.0]), "rate must be positive"),
+        (lambda: conjugate.MultinomialDirichlet([1.0, -1.0]), "concentration must be positive"),
+        (lambda: conjugate.MultinomialDirichlet(1.0), r"concentration must have shape \(num_features,\)"),
+        (lambda: conjugate.SphericalNormalGamma([0.0], [1.0], -1.0, 1.0), "shape must be a positive number"),
+        (lambda: conjugate.NormalGamma([np.nan], [1.0], [1.0], [1.0]), "loc must be finite"),
+        (
+            lambda: conjugate.GaussianKnownCovariance([0.0, 0.0], 1.0, -matrix(2)),
+            "covariance must be symmetric",
+        ),
+        (
+            lambda: conjugate.GaussianKnownCovariance.from_data(rows("GaussianWishart", 5)),
+            "needs covariance=",
+        ),
+        (lambda: conjugate.BinomialBeta.from_data(rows("BinomialBeta", 5)), "needs total_count="),
+        (lambda: conjugate.GammaKnownShape.from_data(rows("GammaKnownShape", 5)), "needs known_shape="),
+        (lambda: conjugate.PoissonGamma.from_data(np.zeros((4, 2))), "column 0 of x has mean 0"),
+        (
+            lambda: conjugate.Product(families=tuple(priors().values())[:1], columns=((0, 2),)),
+            "columns must name each column 0 to 1 exactly once",
+        ),
+    ],
+)
+def test_fields_outside_their_domain_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_default_priors_fit_their_data(name):
+    x = rows(name, 20)
+    family = type(priors()[name])
+    known = {
+        "GaussianKnownCovariance": {"covariance": np.eye(2)},
+        "BinomialBeta": {"total_count": [4.0, 6.0]},
+        "GammaKnownShape": {"known_shape": 2.0},
+        "Product": {"families": priors()["Product"].families, "columns": COLUMNS},
+    }.get(name, {})
+    components = family.from_data(x, **known)
+    components.check(x)
+    assert components.num_features == x.shape[1]
+    assert np.isfinite(evidence(components, x))

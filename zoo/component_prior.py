@@ -1,0 +1,242 @@
+"""What every component prior of a mixture is: one class per conjugate family, with one interface.
+
+A component has a likelihood in an exponential family and a conjugate prior. All that inference needs of the
+pair is a method of its class; the list is that of `ComponentPrior`. The same class holds a posterior, then
+with a leading axis over components.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.model import Assumptions
+
+__all__ = ["ComponentPrior", "ConjugatePredictive", "broadcast_fields"]
+
+
+class ComponentPrior(Assumptions):
+    """A conjugate prior of a component's parameters, together with the likelihood of its rows.
+
+    Rows enter through `features`, a matrix whose first column is one: ``features(x) @ coefficients.T`` is a
+    matrix of log densities and ``responsibilities.T @ features(x)`` the sufficient statistics. Two matrix
+    products, no N x K x D array.
+
+    A hyperparameter may be a NumPyro distribution, of the kind that `hyperprior_kinds` names: then it is a
+    site of the program, called as `hyperprior_sites` says, and `with_hyperparameters` puts values in place.
+
+    Class attributes:
+        field_dims: hyperparameter to its dims.
+        posterior_dims: the fields that a posterior has of its own, to their dims there.
+        parameter_dims: site or deterministic of a component's parameters to its dims.
+        hyperprior_kinds: hyperparameter to the distributions it may have as its prior.
+        couples_components: whether components share a parameter, so that `log_evidence` does not split
+            by component.
+    """
+
+    field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    posterior_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    parameter_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    hyperprior_kinds: ClassVar[Mapping[str, tuple[type, ...]]] = {}
+    couples_components: ClassVar[bool] = False
+
+    # What each family writes
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns of the data."""
+        raise NotImplementedError
+
+    @property
+    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
+        """Where each field may lie: what makes a posterior of this class a guide with free parameters."""
+        raise NotImplementedError
+
+    def check(self, x: np.ndarray) -> None:
+        """Raise ValueError if ``x`` (numeric, two-dimensional) cannot come from this family."""
+        raise NotImplementedError
+
+    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+        """The distributions of a component's parameters, in order.
+
+        One that depends on parameters before it is left out as long as ``values`` lacks them.
+        """
+        raise NotImplementedError
+
+    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        """The density of one row under each component, batch shape (num_components,)."""
+        raise NotImplementedError
+
+    def features(self, x: Array) -> Array:
+        """Sufficient statistics of rows, the first one; call it on the prior."""
+        raise NotImplementedError
+
+    def posterior(self, statistics: Array) -> Self:
+        """The posterior of each component, given weighted sums of `features`.
+
+        Args:
+            statistics: shape (num_components, num_statistics); the first column is the number of rows.
+
+        Returns:
+            The same class with a leading axis over components. A component without rows gets the prior.
+        """
+        raise NotImplementedError
+
+    def expected_coefficients(self, posterior: Self) -> Array:
+        """Coefficients of ``E_posterior[log p(x | component)]`` on `features`.
+
+        Shape (num_components, num_statistics).
+        """
+        raise NotImplementedError
+
+    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+        """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
+
+        Shape (num_components, num_statistics).
+        """
+        raise NotImplementedError
+
+    def log_evidence(self, statistics: Array) -> Array:
+        """Log probability of the rows of each component with its parameters integrated out, in nats.
+
+        Shape (num_components,).
+        """
+        raise NotImplementedError
+
+    # What follows
+
+    def sample(self, num_components: int) -> dict[str, Array]:
+        """The prior (or posterior) of the parameters of all components as NumPyro statements."""
+        values: dict[str, Array] = {}
+        with numpyro.plate("components", num_components):
+            while len(drawn := self.conditionals(values)) > len(values):
+                name = list(drawn)[len(values)]
+                values[name] = numpyro.sample(name, drawn[name])
+        return values
+
+    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+        """What a reader wants to see of the parameters and the sampler does not need."""
+        return {}
+
+    def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+        """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
+        return self.likelihood({name: value[assignments] for name, value in parameters.items()})
+
+    def predictive(self) -> dist.Distribution:
+        """The density of a new row with the component's parameters integrated out."""
+        return ConjugatePredictive(self)
+
+    def variables(self) -> dict[str, Array]:
+        """The fields that a posterior has of its own, named as in `posterior_dims`."""
+        return {name: getattr(self, name) for name in self.posterior_dims}
+
+    def with_variables(self, values: Mapping[str, Array]) -> Self:
+        """The posterior back from what `variables` gave; call it on the prior."""
+        return self.replaced(**{name: jnp.asarray(values[name]) for name in self.posterior_dims})
+
+    # Hyperpriors
+
+    def hyperprior_sites(self) -> dict[str, str]:
+        """Hyperparameters that have a prior, with the site of each."""
+        return {
+            name: "prior_inverse_scale_matrix" if name == "scale_matrix" else f"prior_{name}"
+            for name in self.leaf_names()
+            if isinstance(getattr(self, name), dist.Distribution)
+        }
+
+    def sample_hyperparameters(self) -> Self:
+        """The hyperpriors as NumPyro statements; returns the family with the numbers drawn."""
+        values = {
+            site: numpyro.sample(site, getattr(self, name)) for name, site in self.hyperprior_sites().items()
+        }
+        return self.with_hyperparameters(values)
+
+    def with_hyperparameters(self, values: Mapping[str, Array]) -> Self:
+        """The family with the numbers of its hyperprior sites in place, for whatever sites it has."""
+        numbers = {}
+        for name, site in self.hyperprior_sites().items():
+            numbers[name] = jnp.linalg.inv(values[site]) if name == "scale_matrix" else values[site]
+        return self.replaced(**numbers) if numbers else self
+
+    def check_hyperpriors(self) -> None:
+        """Raise ValueError if a hyperparameter has a prior of a kind that it cannot have."""
+        for name in self.leaf_names():
+            value = getattr(self, name)
+            if not isinstance(value, dist.Distribution):
+                continue
+            allowed = self.hyperprior_kinds.get(name, ())
+            if not isinstance(value, allowed):
+                kinds = " or ".join(kind.__name__ for kind in allowed)
+                raise ValueError(
+                    f"{name} of {type(self).__name__} "
+                    + (
+                        f"may have a {kinds} as its prior"
+                        if kinds
+                        else "must be numbers: it can have no prior"
+                    )
+                    + f"; got a {type(value).__name__}"
+                )
+
+    def is_random(self, name: str) -> bool:
+        """Whether a hyperparameter has a prior."""
+        return isinstance(getattr(self, name), dist.Distribution)
+
+
+class ConjugatePredictive(dist.Distribution):
+    """The predictive density of a row under any conjugate family: the evidence of that one row.
+
+    Args:
+        components: a prior, or a posterior with a leading axis over components (the batch shape).
+    """
+
+    def __init__(self, components: ComponentPrior, *, validate_args: bool | None = None) -> None:
+        self.components = components
+        row = jnp.zeros(components.num_features)
+        batch_shape = jax.eval_shape(lambda: components.log_evidence(components.features(row))).shape
+        super().__init__(batch_shape, (components.num_features,), validate_args=validate_args)
+
+    @property
+    def support(self) -> dist.constraints.Constraint:
+        """That of the likelihood, which knows."""
+        return dist.constraints.real_vector
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats; missing cells are integrated out where the family can."""
+        return self.components.log_evidence(self.components.features(value))
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Parameters, then a row given them."""
+
+        def one(key: Array) -> Array:
+            values: dict[str, Array] = {}
+            while len(drawn := self.components.conditionals(values)) > len(values):
+                name = list(drawn)[len(values)]
+                key, site_key = jax.random.split(key)
+                values[name] = drawn[name].sample(site_key)
+            return self.components.likelihood(values).sample(key)
+
+        count = int(np.prod(sample_shape))
+        rows = jax.vmap(one)(jax.random.split(key, count))
+        return rows.reshape(*sample_shape, *rows.shape[1:])
+
+
+def broadcast_fields(fields: dict[str, Any], names: tuple[str, ...], num_features: int) -> dict[str, Any]:
+    """Numbers and Gamma priors given once for all columns, repeated for each."""
+
+    def spread(value: Any) -> Any:
+        if isinstance(value, dist.Gamma):
+            return dist.Gamma(
+                np.broadcast_to(np.asarray(value.concentration, np.float64), num_features),
+                np.broadcast_to(np.asarray(value.rate, np.float64), num_features),
+            )
+        if isinstance(value, dist.Distribution):
+            return value
+        value = np.asarray(value, np.float64)
+        return np.broadcast_to(value, num_features).copy() if value.ndim == 0 else value
+
+    return {name: spread(value) if name in names else value for name, value in fields.items()}

@@ -1,0 +1,149 @@
+"""Sparse counts: the nonzero cells of a document-term matrix (or any table of counts), sorted by row.
+
+A compiled step scans over equal blocks of cells, so that neither a dense rows x columns array nor a cells x
+components array is ever made.
+"""
+
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+__all__ = ["CellBlock", "SparseCounts"]
+
+BLOCK_CELLS = 8192
+
+
+class CellBlock(NamedTuple):
+    """Some of the nonzero cells; cells that only fill up a block have count zero.
+
+    Attributes:
+        document: row of each cell.
+        word: column of each cell.
+        count: what it holds.
+    """
+
+    document: Array
+    word: Array
+    count: Array
+
+
+@jax.tree_util.register_pytree_node_class
+class SparseCounts:
+    """The nonzero cells of a matrix of counts, sorted by row; a pytree whose shape is static.
+
+    Args:
+        document: row of each cell, shape (num_nonzeros,), sorted.
+        word: column of each cell, shape (num_nonzeros,).
+        count: what each cell holds, shape (num_nonzeros,), whole numbers of at least 0.
+        shape: rows and columns of the whole matrix.
+
+    Raises:
+        ValueError: arrays of different lengths, cells outside the shape, rows out of order, or counts that
+            are negative or not whole.
+    """
+
+    def __init__(self, document: Any, word: Any, count: Any, shape: tuple[int, int]) -> None:
+        document, word = np.asarray(document, np.int32), np.asarray(word, np.int32)
+        count = np.asarray(count, np.float64)
+        self.shape = (int(shape[0]), int(shape[1]))
+        if not document.shape == word.shape == count.shape or document.ndim != 1:
+            raise ValueError(
+                f"document, word and count must be vectors of one length; got {document.shape}, {word.shape} "
+                f"and {count.shape}"
+            )
+        for name, index, size in (("document", document, self.shape[0]), ("word", word, self.shape[1])):
+            if index.size and not (0 <= index.min() and index.max() < size):
+                raise ValueError(f"{name} must lie in 0 to {size - 1}; got {index.min()} to {index.max()}")
+        if np.any(np.diff(document) < 0):
+            raise ValueError("cells must be sorted by document")
+        bad = ~(np.isfinite(count) & (count >= 0) & (count == np.round(count)))
+        if bad.any():
+            place = int(np.argmax(bad))
+            raise ValueError(
+                f"counts must be whole numbers of at least 0; row {document[place]}, column {word[place]} is "
+                f"{count[place]:g} ({bad.sum()} such cells in all)"
+            )
+        self.document, self.word, self.count = document, word, count
+
+    @classmethod
+    def from_matrix(cls, matrix: Any) -> Self:
+        """From a scipy sparse matrix, or a dense matrix of counts."""
+        if hasattr(matrix, "tocoo"):
+            coo = matrix.tocsr().tocoo()  # duplicates summed, rows in order
+            return cls(coo.row, coo.col, coo.data, coo.shape)
+        dense = np.asarray(matrix)
+        document, word = np.nonzero(dense)
+        return cls(document, word, dense[document, word], dense.shape)
+
+    def to_dense(self) -> np.ndarray:
+        """The whole matrix, shape (num_documents, num_words)."""
+        dense = np.zeros(self.shape)
+        np.add.at(dense, (np.asarray(self.document), np.asarray(self.word)), np.asarray(self.count))
+        return dense
+
+    @property
+    def num_nonzeros(self) -> int:
+        """Number of cells held."""
+        return self.count.shape[0]
+
+    def blocks(self, block_cells: int = BLOCK_CELLS) -> CellBlock:
+        """The cells in equal blocks, shape (num_blocks, block_cells), the last filled up with zero counts."""
+        size = min(block_cells, max(self.num_nonzeros, 1))
+        num_blocks = max(-(-self.num_nonzeros // size), 1)
+        padding = num_blocks * size - self.num_nonzeros
+
+        def cut(values: Array) -> Array:
+            return jnp.pad(jnp.asarray(values), (0, padding)).reshape(num_blocks, size)
+
+        return CellBlock(cut(self.document), cut(self.word), cut(self.count))
+
+    def times(self, by_word: Array) -> Array:
+        """The matrix times a dense one.
+
+        Args:
+            by_word: shape (num_words, K).
+
+        Returns:
+            Shape (num_documents, K).
+        """
+
+        def add(total: Array, block: CellBlock) -> tuple[Array, None]:
+            return total.at[block.document].add(block.count[:, None] * by_word[block.word]), None
+
+        start = jnp.zeros((self.shape[0], by_word.shape[1]), by_word.dtype)
+        return jax.lax.scan(add, start, self.blocks())[0]
+
+    def transposed_times(self, by_document: Array) -> Array:
+        """The transposed matrix times a dense one.
+
+        Args:
+            by_document: shape (num_documents, K).
+
+        Returns:
+            Shape (num_words, K).
+        """
+
+        def add(total: Array, block: CellBlock) -> tuple[Array, None]:
+            return total.at[block.word].add(block.count[:, None] * by_document[block.document]), None
+
+        start = jnp.zeros((self.shape[1], by_document.shape[1]), by_document.dtype)
+        return jax.lax.scan(add, start, self.blocks())[0]
+
+    def sum_by_document(self, values: Array) -> Array:
+        """Sums of one value per cell over the cells of each document, shape (num_documents,)."""
+        return jnp.zeros(self.shape[0], values.dtype).at[self.document].add(values)
+
+    def tree_flatten(self) -> tuple[tuple, tuple[int, int]]:
+        """The cells; the shape is static."""
+        return (self.document, self.word, self.count), self.shape
+
+    @classmethod
+    def tree_unflatten(cls, shape: tuple[int, int], cells: tuple) -> Self:
+        """From cells that were checked before."""
+        new = object.__new__(cls)
+        new.document, new.word, new.count = cells
+        new.shape = shape
+        return new
