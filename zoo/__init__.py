@@ -50,6 +50,7 @@ ALIASES: dict[str, str] = {
 _PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {
     "Model": "zoo.model",
     "GaussianWishart": "zoo.conjugate",
+    "SparseCounts": "zoo.sparse_counts",
 }
 _SUBMODULES = ("conjugate", "datasets", "dirichlet_process")
 

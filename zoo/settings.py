@@ -14,7 +14,22 @@ __all__ = ["Call", "parse_settings", "resolve"]
 _WORDS = {"true": True, "false": False, "none": None}
 _CALLS = {  # name -> module, attribute, whether it is built from the data
     "Gamma": ("numpyro.distributions", "Gamma", False),
-    "GaussianWishart": ("zoo.conjugate", "GaussianWishart.from_data", True),
+} | {
+    family: ("zoo.conjugate", f"{family}.from_data", True)
+    for family in (
+        "BernoulliBeta",
+        "BinomialBeta",
+        "ExponentialGamma",
+        "GammaKnownShape",
+        "GaussianKnownCovariance",
+        "GaussianKnownMean",
+        "GaussianWishart",
+        "MultinomialDirichlet",
+        "NormalGamma",
+        "PoissonGamma",
+        "SharedGaussianWishart",
+        "SphericalNormalGamma",
+    )
 }
 
 

@@ -1,0 +1,126 @@
+"""Mixtures of every component family: the hand-written inference agrees with the program."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro.infer.util import log_density
+
+from inference import fit, guide, load, model_of, predict, save
+from inference import log_density as heldout
+from inference.calibration import conditional_check, elbo_check, geweke
+from inference.densities import log_prior
+from inference.gibbs import mixture as gibbs
+from tests.component_families import FAMILIES, mixture, priors, rows
+
+EVERY_RUN = ("NormalGamma", "SharedGaussianWishart", "Product")  # the others are the same code, marked slow
+
+
+def slow_but(names):
+    return [pytest.param(n, marks=() if n in names else pytest.mark.slow) for n in FAMILIES]
+
+
+def values_of(name, model, x):
+    """A state of the blocked sampler: values of every site."""
+    with jax.enable_x64(True):
+        return gibbs.ALGORITHM.init(jax.random.key(0), model, jnp.asarray(x)).values
+
+
+@pytest.mark.parametrize("name", slow_but(EVERY_RUN))
+def test_summed_out_program_is_the_explicit_one_summed(name):
+    model, x = mixture(name, num_components=2), rows(name, 3)
+    with jax.enable_x64(True):
+        values = values_of(name, model, x)
+        everything_else = {site: value for site, value in values.items() if site != "assignments"}
+        total = -np.inf
+        for code in range(8):
+            labels = jnp.array([code // 4, code // 2 % 2, code % 2])
+            total = np.logaddexp(
+                total, log_density(model.explicit, (x,), {}, values | {"assignments": labels})[0]
+            )
+        np.testing.assert_allclose(log_density(model, (x,), {}, everything_else)[0], total, rtol=1e-10)
+        rows_only = jnp.sum(model.log_likelihood(everything_else, x))
+        prior = log_prior(model, everything_else, x)
+        np.testing.assert_allclose(rows_only + prior, total, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", slow_but(EVERY_RUN))
+def test_every_conditional_is_the_programs(name):
+    model, x = mixture(name), rows(name, 7)
+    for block in gibbs.blocks_of(model):
+        assert conditional_check(model, block, values_of(name, model, x), (x,)).passed
+
+
+@pytest.mark.parametrize("name", slow_but(("BernoulliBeta", "Product")))
+def test_bound_is_the_monte_carlo_elbo_of_program_and_guide(name):
+    model, x = mixture(name), rows(name, 12)
+    tree = fit(model, x, max_iterations=15, tolerance=0, num_samples=50)
+    bound = float(tree["trace"]["objective"][-1])
+    check = elbo_check(model, guide(tree), bound, (x,), key=jax.random.key(1), num_particles=2000)
+    assert check.passed, check
+    assert not elbo_check(
+        model, guide(tree), bound + 1.0, (x,), key=jax.random.key(1), num_particles=2000
+    ).passed
+
+
+@pytest.mark.parametrize("name", slow_but(("SharedGaussianWishart",)))
+def test_one_component_bound_is_the_evidence(name):
+    model, x = mixture(name, num_components=1, concentration=1.0), rows(name, 9)
+    tree = fit(model, x, max_iterations=2, tolerance=0, num_samples=10)
+    with jax.enable_x64(True):
+        components = priors()[name]
+        evidence = jnp.sum(components.log_evidence(components.features(x).sum(axis=0)[None]))
+    np.testing.assert_allclose(tree["trace"]["objective"][-1], evidence, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", slow_but(("Product",)))
+def test_a_fit_is_saved_and_used(name, tmp_path):
+    model, x = mixture(name), rows(name, 20)
+    for method in ("vb", "gibbs"):
+        settings = {"num_warmup": 20, "num_samples": 30} if method == "gibbs" else {"num_samples": 30}
+        tree = _quiet(fit, model, x, method=method, **settings)
+        save(tree, tmp_path / "fit.nc")
+        again = load(tmp_path / "fit.nc")
+        assert type(model_of(again).components).__name__ == name
+        new = rows(name, 5, seed=1)
+        assert np.isfinite(heldout(again, new)).all()
+        assert predict(again, new).dims == ("observation",)
+        for site, dims in model.components.parameter_dims.items():
+            if site in again["posterior"]:
+                assert again["posterior"][site].dims == ("chain", "draw", *dims)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_blocked_sampler_leaves_the_joint_invariant(name):
+    """False alarm rate 1% per family; a sampler whose components see the data twice must fail."""
+    model = mixture(name, num_components=2)
+    check = geweke(model, gibbs.ALGORITHM, 5, key=jax.random.key(3), num_draws=1500)
+    assert check.passed, check
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["NormalGamma", "BernoulliBeta", "PoissonGamma", "Product"])
+def test_nuts_and_gibbs_agree(name):
+    """Posterior mean of the predictive density of ten rows, within 4 Monte Carlo errors (1e-3 a family)."""
+    import arviz as az
+
+    model, x = mixture(name, num_components=2), rows(name, 25)
+    trees = [
+        _quiet(fit, model, x, method=m, num_warmup=500, num_samples=1500, seed=5) for m in ("gibbs", "nuts")
+    ]
+    means, errors = [], []
+    for tree in trees:
+        rows_of = tree["log_likelihood"]["log_likelihood"][..., :10].mean("observation")
+        means.append(float(rows_of.mean()))
+        errors.append(float(az.mcse(rows_of.to_numpy(), method="mean")))
+    assert abs(means[0] - means[1]) < 4 * np.hypot(*errors)
+
+
+def _quiet(function, *args, **keywords):
+    """Runs that are too short to converge warn of it."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*has not converged")
+        return function(*args, **keywords)
