@@ -18,7 +18,7 @@ from inference.algorithm import Outcome
 from inference.row_blocks import map_rows
 from inference.variational.concentration import initial_concentration, mean_of, stored_concentration
 from inference.variational.concentration import variables as concentration_variables
-from zoo.conjugate import GaussianWishart
+from zoo.component_prior import ComponentPrior
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision
 
@@ -55,7 +55,7 @@ class MixtureVBState(NamedTuple):
         concentration: q(alpha): a Gamma or LogNormal, or the number at which alpha is fixed.
     """
 
-    components: GaussianWishart
+    components: ComponentPrior
     weights: dist.Distribution
     concentration: dist.Distribution | Array
 
@@ -125,8 +125,7 @@ def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
             values = {"stick_fractions": numpyro.sample("stick_fractions", state.weights)}
     else:
         values = {"weights": numpyro.sample("weights", state.weights)}
-    with numpyro.plate("components", model.num_components):
-        state.components.sample()
+    state.components.sample(model.num_components)
     return model.weights.log_weights(values)
 
 
@@ -141,8 +140,7 @@ def variables(state: MixtureVBState, model: Mixture, x: Array) -> dict[str, Arra
         "num_occupied": jnp.sum(jnp.sum(r, axis=0) > OCCUPIED),
     }
     stored["expected_weights"] = model.weights.expected_weights(state.weights)
-    for name in state.components.leaf_names():
-        stored[f"components_{name}"] = getattr(state.components, name)
+    stored |= {f"components_{name}": value for name, value in state.components.variables().items()}
     if model.has_random_concentration:
         stored |= concentration_variables(state.concentration)
     return stored
@@ -150,7 +148,7 @@ def variables(state: MixtureVBState, model: Mixture, x: Array) -> dict[str, Arra
 
 def q_from_variables(stored: Mapping[str, Array], model: Mixture) -> MixtureVBState:
     """The state back from what `variables` stored."""
-    names = {name: jnp.asarray(stored[f"components_{name}"]) for name in model.components.leaf_names()}
+    components = {name: stored[f"components_{name}"] for name in model.components.posterior_dims}
     example = model.weights.posterior(jnp.ones(model.num_components), jnp.ones(()))
     weights = (
         dist.Beta(
@@ -163,7 +161,7 @@ def q_from_variables(stored: Mapping[str, Array], model: Mixture) -> MixtureVBSt
     concentration = initial_concentration(model)
     if model.has_random_concentration:
         concentration = stored_concentration(stored, concentration)
-    return MixtureVBState(model.components.replaced(**names), weights, concentration)
+    return MixtureVBState(model.components.with_variables(components), weights, concentration)
 
 
 def conclude(
@@ -172,8 +170,7 @@ def conclude(
     """Independent draws from q, as one chain, beside q's parameters; labels of rows only if ``keep_rows``."""
     stored = _variables(state, model, *data)
     draws = _draw(state, stored["responsibilities"], jax.random.split(key, num_samples), model, keep_rows)
-    dims = {f"components_{name}": ("component", *own) for name, own in model.components.field_dims.items()}
-    return Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored, dims=dims)
+    return Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored)
 
 
 @partial(jax.jit, static_argnames="keep_rows")
@@ -182,16 +179,13 @@ def _draw(state: MixtureVBState, r: Array, keys: Array, model: Mixture, keep_row
 
     Labels by inverting each row's cumulative responsibilities, one uniform a row.
     """
-    by_component = r.T  # scanned over: no cumulated copy is held
+    upto = jnp.triu(jnp.ones((r.shape[1], r.shape[1]), r.dtype))[:, :-1]
 
-    def labels_of(uniform: Array) -> Array:
-        def pass_component(carry: tuple, share: Array) -> tuple:
-            cumulative, labels = carry
-            cumulative = cumulative + share
-            return (cumulative, labels + (uniform > cumulative)), None
+    def labels_of(uniform: Array) -> Array:  # block by block: no cumulated copy is held
+        def block(rows: Array) -> Array:
+            return jnp.sum(uniform[rows][:, None] > r[rows] @ upto, axis=-1)
 
-        start = (jnp.zeros_like(uniform), jnp.zeros(uniform.shape, int))
-        return jax.lax.scan(pass_component, start, by_component[:-1])[0][1]
+        return map_rows(block, jnp.arange(r.shape[0]))
 
     def one(key: Array) -> dict[str, Array]:
         globals_key, labels_key = jax.random.split(key)

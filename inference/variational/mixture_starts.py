@@ -44,7 +44,8 @@ def init_kmeans(key: Array, model: Mixture, x: Array) -> MixtureVBState:
 
     Fast to converge, but keeps too many components.
     """
-    z = (x - jnp.mean(x, axis=0)) / jnp.std(x, axis=0)
+    spread = jnp.nanstd(x, axis=0)
+    z = jnp.nan_to_num((x - jnp.nanmean(x, axis=0)) / jnp.where(spread > 0, spread, 1.0))  # missing: the mean
 
     def seed(distance: Array, key: Array) -> tuple[Array, Array]:
         index = jax.random.categorical(key, jnp.log(distance))
