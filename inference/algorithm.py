@@ -23,10 +23,14 @@ class Algorithm(NamedTuple):
             always has ``objective``, in
             nats: the bound, the log likelihood or the log posterior for an ascent, the log joint for a
                 sampler.
+        improve: ascent only, optional: ``improve(key, state, model, *data) -> (state, objective, better)``,
+            asked whenever the objective has settled: a state elsewhere with a higher objective, and whether
+            there is one.
     """
 
     init: Callable
     step: Callable
+    improve: Callable | None = None
 
 
 class Outcome(NamedTuple):
@@ -38,6 +42,7 @@ class Outcome(NamedTuple):
         sample_stats: name to array with leading dims (chain, draw).
         attrs: further root attributes (str, int, float).
         dims: names of the dims of variables that ``model.variable_dims`` does not name.
+        model: the model with learnt hyperparameters, where the method learns some.
     """
 
     posterior: Mapping[str, Any]
@@ -45,6 +50,7 @@ class Outcome(NamedTuple):
     sample_stats: Mapping[str, Any] = MappingProxyType({})
     attrs: Mapping[str, Any] = MappingProxyType({})
     dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    model: Any = None
 
 
 class Method(NamedTuple):
@@ -68,6 +74,8 @@ class Method(NamedTuple):
             averaged over draws.
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
+        check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
+            model, before anything is compiled.
     """
 
     kind: str
@@ -80,3 +88,4 @@ class Method(NamedTuple):
     guide: Callable | None = None
     transform: Callable | None = None
     log_density: Callable | None = None
+    check: Callable | None = None

@@ -1,4 +1,4 @@
-"""The only loops: an algorithm's step, compiled, over restarts or chains, in chunks.
+"""The only loops: an algorithm's step, compiled, over restarts (`inference.ascent`) or chains, in chunks.
 
 Until it is time to stop.
 
@@ -18,34 +18,15 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
+from inference.ascent import Ascent, ascend
 from inference.checkpoint import Checkpoint
+from inference.lanes import lane_keys, resume, start_each
 from inference.pacing import CHUNK_CAPACITY, ChunkLength, Interrupt, progress_bar
 
 __all__ = ["Ascent", "Chains", "ascend", "sample"]
 
 DRAW_BYTES = 2**26  # what a chunk's draws may take
-SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
 CHAIN_METHODS = ("vectorized", "sequential", "parallel")
-
-
-class Ascent(NamedTuple):
-    """What `ascend` returns.
-
-    Attributes:
-        state: the final state of the best restart.
-        trace: name to array of shape (num_restarts, num_iterations), NaN after a restart has stopped.
-        best_restart: index of the restart with the highest last objective.
-        converged: whether the best restart met the tolerance.
-        stop_reason: why the best restart stopped.
-        num_iterations: iterations of the best restart.
-    """
-
-    state: Any
-    trace: dict[str, np.ndarray]
-    best_restart: int
-    converged: bool
-    stop_reason: str
-    num_iterations: int
 
 
 class Chains(NamedTuple):
@@ -62,169 +43,6 @@ class Chains(NamedTuple):
     trace: dict[str, np.ndarray]
     stop_reason: str
     num_iterations: int
-
-
-class _Lanes(NamedTuple):
-    """State of all restarts of an ascent; every field has a leading axis over restarts."""
-
-    state: Any
-    objective: Array  # of the last step, nats
-    small_steps: Array  # consecutive steps with a gain below the tolerance
-    iteration: Array  # steps taken
-    status: Array  # one of the codes below
-
-
-_RUNNING, _CONVERGED, _NOT_FINITE, _FELL = range(4)
-
-
-def ascend(
-    step: Callable,
-    start: Callable,
-    model: Any,
-    data: tuple,
-    *,
-    key: Array,
-    variables: Any,
-    num_rows: float,
-    num_restarts: int,
-    max_iterations: int,
-    tolerance: float,
-    must_rise: bool,
-    checkpoint: Checkpoint,
-    progress: bool,
-) -> Ascent:
-    """Repeat a step on every restart until its objective stops rising.
-
-    And keep the restart that rose highest.
-
-    Args:
-        step: the step to repeat, of an `Algorithm`.
-        start: ``start(key, variables, model, *data) -> state`` of one restart.
-        model: passed to the step.
-        data: passed to the step.
-        key: the run's key.
-        variables: what the starts are given, leaves with a leading axis over restarts.
-        num_rows: what the tolerance is multiplied by.
-        num_restarts: how many starts are run side by side.
-        max_iterations: the most steps a restart takes.
-        tolerance: gain in nats per row; a restart has converged when five consecutive steps gain less. 0:
-            never.
-        must_rise: whether a fall of the objective by more than rounding is an error.
-        checkpoint: where to save and resume.
-        progress: whether to show a bar.
-
-    Raises:
-        FloatingPointError: no restart has a finite objective after its first step.
-    """
-    keys = _lane_keys(key, num_restarts)
-    lanes, stored = _resume(checkpoint, partial(_start_lanes, start), keys, variables, model, data)
-    chunks = (
-        []
-        if stored is None
-        else [{name[6:]: value for name, value in stored.items() if name.startswith("trace_")}]
-    )
-    small_gain = num_rows * tolerance if tolerance > 0 else -np.inf
-    slack = _rounding(lanes.objective.dtype) if must_rise else jnp.inf
-    chunk = ChunkLength()
-    steps_done = int(lanes.iteration.max())
-    with Interrupt() as interrupt, progress_bar(progress, max_iterations, steps_done) as bar:
-        while (
-            steps_done < max_iterations
-            and not interrupt.requested
-            and (np.asarray(lanes.status) == _RUNNING).any()
-        ):
-            limit = min(chunk.length, max_iterations - steps_done)
-            with chunk.timed():
-                lanes, infos, count = _ascend_chunk(step, lanes, keys, limit, small_gain, slack, model, data)
-                count = int(count)
-            chunks.append({name: np.asarray(value)[:, :count] for name, value in infos._asdict().items()})
-            steps_done += count
-            bar.update(count)
-            bar.set_postfix_str(f"objective {float(jnp.nanmax(lanes.objective)):.6g}", refresh=False)
-            if checkpoint.is_due():
-                checkpoint.save(lanes, _trace_arrays(chunks))
-    checkpoint.save(lanes, _trace_arrays(chunks))
-    return _best(lanes, chunks, interrupt.requested)
-
-
-def _best(lanes: _Lanes, chunks: list[dict[str, np.ndarray]], interrupted: bool) -> Ascent:
-    """The highest restart and why it stopped."""
-    if not chunks:
-        raise KeyboardInterrupt("interrupted before the first step was complete")
-    iteration, status = np.asarray(lanes.iteration), np.asarray(lanes.status)
-    trace = {name: np.concatenate([c[name] for c in chunks], axis=1).astype(np.float64) for name in chunks[0]}
-    past_end = np.arange(trace["objective"].shape[1])[None] >= iteration[:, None]
-    for values in trace.values():
-        values[past_end] = np.nan
-    last = np.asarray(lanes.objective)  # a restart that failed has kept the objective of the state before
-    if not np.isfinite(last).any():
-        raise FloatingPointError(
-            "the objective is not finite after the first step, at every restart: check the scale of data and "
-            "priors"
-        )
-    best = int(last.argmax())
-    reason = {
-        _RUNNING: "interrupted" if interrupted else "max_iterations",
-        _CONVERGED: "converged",
-        _NOT_FINITE: (
-            f"the objective was not finite at iteration {iteration[best]}; this is the state before it"
-        ),
-        _FELL: f"the objective fell at iteration {iteration[best]}; this is the state before it",
-    }[int(status[best])]
-    state = jax.tree.map(lambda leaf: leaf[best], lanes.state)
-    return Ascent(state, trace, best, bool(status[best] == _CONVERGED), reason, int(iteration[best]))
-
-
-@partial(jax.jit, static_argnums=0)
-def _start_lanes(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> _Lanes:
-    """Start every restart, one after another: a start may need as much memory as a step."""
-    state = _start_each(start, keys, variables, model, data)
-    count = keys.shape[0]
-    zeros = jnp.zeros(count, int)
-    return _Lanes(state, jnp.full(count, -jnp.inf), zeros, zeros, zeros)
-
-
-@partial(jax.jit, static_argnums=0)
-def _ascend_chunk(
-    step: Callable,
-    lanes: _Lanes,
-    keys: Array,
-    limit: Array,
-    small_gain: Array,
-    slack: Array,
-    model: Any,
-    data: tuple,
-) -> tuple[_Lanes, Any, Array]:
-    """Up to ``limit`` steps of every running restart; a restart that has stopped keeps its state."""
-    step = jax.jit(step)  # so that it is traced once, not once for its shapes and once for its body
-
-    def advance(lane: _Lanes, key: Array) -> tuple[_Lanes, Any]:
-        state, info = step(jax.random.fold_in(key, lane.iteration), lane.state, model, *data)
-        gain = info.objective - lane.objective
-        small = jnp.where(gain < small_gain, lane.small_steps + 1, 0)
-        status = jnp.where(small >= SMALL_STEPS, _CONVERGED, _RUNNING)
-        status = jnp.where(gain < -slack * jnp.abs(lane.objective), _FELL, status)
-        status = jnp.where(jnp.isfinite(info.objective), status, _NOT_FINITE)
-        stepped = _Lanes(state, info.objective, small, lane.iteration + 1, status)
-        failed = lane._replace(iteration=lane.iteration + 1, status=status)
-        chosen = _where(status >= _NOT_FINITE, failed, stepped)
-        return _where(lane.status == _RUNNING, chosen, lane), info
-
-    many = jax.vmap(advance)
-    shapes = jax.eval_shape(many, lanes, keys)[1]
-    buffers = jax.tree.map(lambda s: jnp.zeros((*s.shape, CHUNK_CAPACITY), s.dtype), shapes)
-
-    def body(carry: tuple) -> tuple:
-        lanes, buffers, count = carry
-        lanes, info = many(lanes, keys)
-        buffers = jax.tree.map(lambda buffer, value: buffer.at[:, count].set(value), buffers, info)
-        return lanes, buffers, count + 1
-
-    def running(carry: tuple) -> Array:
-        lanes, _, count = carry
-        return (count < limit) & jnp.any(lanes.status == _RUNNING)
-
-    return jax.lax.while_loop(running, body, (lanes, buffers, jnp.zeros((), int)))
 
 
 def sample(
@@ -265,8 +83,8 @@ def sample(
         checkpoint: where to save and resume.
         progress: whether to show a bar.
     """
-    keys = _lane_keys(key, num_chains)
-    states, stored = _resume(checkpoint, partial(_start_chains, start), keys, variables, model, data)
+    keys = lane_keys(key, num_chains)
+    states, stored = resume(checkpoint, partial(_start_chains, start), keys, variables, model, data)
     total = num_warmup + num_samples * thinning
     shapes = jax.eval_shape(_over_chains(position, model), states)
     kept = _restored_draws(shapes, num_samples, stored)
@@ -337,11 +155,7 @@ def sample(
 
 @partial(jax.jit, static_argnums=0)
 def _start_chains(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
-    return _start_each(start, keys, variables, model, data)
-
-
-def _start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
-    return jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))
+    return start_each(start, keys, variables, model, data)
 
 
 def _chunk(
@@ -425,16 +239,6 @@ def _chunk_of(chain_method: str, num_chains: int) -> Callable:
     return {"vectorized": _vectorized, "sequential": _sequential}[chain_method]
 
 
-def _lane_keys(key: Array, count: int) -> Array:
-    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
-
-
-def _resume(checkpoint: Checkpoint, init: Callable, *args: Any) -> tuple[Any, dict | None]:
-    """The saved state, or a fresh one; only its shapes are computed when there is something to resume."""
-    saved = checkpoint.load(jax.eval_shape(init, *args)) if checkpoint.path is not None else None
-    return (init(*args), None) if saved is None else saved
-
-
 def _restored_draws(shapes: Any, num_samples: int, stored: dict | None) -> Any:
     """Host arrays for all draws, with those of a checkpoint filled in."""
     leaves, structure = jax.tree.flatten(shapes)
@@ -451,12 +255,3 @@ def _trace_arrays(chunks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         if chunks
         else {}
     )
-
-
-def _rounding(dtype: Any) -> float:
-    """How much an objective may fall relative to its size before it is an error."""
-    return 1e-8 if dtype == jnp.float64 else 2e-4
-
-
-def _where(condition: Array, yes: Any, no: Any) -> Any:
-    return jax.tree.map(partial(jnp.where, condition), yes, no)

@@ -116,6 +116,8 @@ def fit(
         num_restarts=num_restarts,
     )
     options = _check_options(chosen, name, options)
+    if chosen.check is not None:
+        chosen.check(model, **options)
     for argument, value in (("sample_weight", sample_weight), ("batch_size", batch_size)):
         if value is not None:
             raise ValueError(f"method {name!r} of {model_name(model)} does not take {argument}")
@@ -288,6 +290,7 @@ def _drive(
             max_iterations=settings["max_iterations"],
             tolerance=settings["tolerance"] if rising else 0.0,
             must_rise=rising,
+            improve=algorithm.improve,
             **shared,
         )
         outcome = method.conclude(conclude_key, result.state, model, data, num_samples, keep_rows, **options)

@@ -28,7 +28,7 @@ def same(one, two):
 
 def cut_short(monkeypatch, after):
     """Make the driver believe in a Ctrl-C once so many chunks are done."""
-    from inference import driver
+    from inference import ascent, driver
 
     class Interrupt(driver.Interrupt):
         asked = 0
@@ -38,6 +38,7 @@ def cut_short(monkeypatch, after):
             type(self).asked += 1
             return self.asked > after
 
+    monkeypatch.setattr(ascent, "Interrupt", Interrupt)
     monkeypatch.setattr(driver, "Interrupt", Interrupt)
     monkeypatch.setattr(driver.ChunkLength, "__exit__", lambda self, *error: None)  # ten steps a chunk
 

@@ -1,0 +1,29 @@
+"""Runs side by side, restarts or chains: their keys and their states, fresh or from a checkpoint."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from inference.checkpoint import Checkpoint
+
+__all__ = ["lane_keys", "resume", "start_each"]
+
+
+def lane_keys(key: Array, count: int) -> Array:
+    """The key of each lane: ``fold_in(key, lane)``."""
+    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
+
+
+def resume(checkpoint: Checkpoint, init: Callable, *args: Any) -> tuple[Any, dict | None]:
+    """The saved state, or a fresh one; only its shapes are computed when there is something to resume."""
+    saved = checkpoint.load(jax.eval_shape(init, *args)) if checkpoint.path is not None else None
+    return (init(*args), None) if saved is None else saved
+
+
+def start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
+    """The states of all lanes, one after another: a start may need as much memory as a step."""
+    return jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))
