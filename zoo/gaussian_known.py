@@ -251,6 +251,5 @@ class GaussianKnownMean(FullGaussian):
         """The density of a new row with the precision integrated out: a multivariate Student-t."""
         df = jnp.asarray(self.degrees_of_freedom) - self.num_features + 1
         rate = jnp.linalg.inv(jnp.asarray(self.scale_matrix))
-        return dist.MultivariateStudentT(
-            df, jnp.asarray(self.loc), jnp.linalg.cholesky(rate / df[..., None, None])
-        )
+        loc = jnp.broadcast_to(jnp.asarray(self.loc), rate.shape[:-1])
+        return dist.MultivariateStudentT(df, loc, jnp.linalg.cholesky(rate / df[..., None, None]))

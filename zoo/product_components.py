@@ -138,7 +138,7 @@ class Product(ComponentPrior):
     @property
     def posterior_dims(self) -> dict[str, tuple[str, ...]]:
         """Fields of the groups' posteriors, named ``families_0_loc`` and so on."""
-        return {f"families_{n}": dims for n, dims in self._numbered("posterior_dims").items()}
+        return self._numbered("posterior_dims", "families_{number}_{name}")
 
     @property
     def field_dims(self) -> dict[str, tuple[str, ...]]:

@@ -16,6 +16,13 @@ from tests.component_families import FAMILIES, mixture, priors, rows
 EVERY_RUN = ("NormalGamma", "SharedGaussianWishart", "Product")  # the others are the same code, marked slow
 
 
+@pytest.fixture(autouse=True)
+def forget_each_family():
+    """A dozen families compile more programs than a process may map (see conftest)."""
+    yield
+    jax.clear_caches()
+
+
 def slow_but(names):
     return [pytest.param(n, marks=() if n in names else pytest.mark.slow) for n in FAMILIES]
 
