@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from component_families import CELLWISE, COLUMNS, FAMILIES, matrix, priors, rows
 
-from tests.component_families import CELLWISE, COLUMNS, FAMILIES, matrix, priors, rows
 from zoo import conjugate
 from zoo.component_prior import ConjugatePredictive
 

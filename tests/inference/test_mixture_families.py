@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from component_families import FAMILIES, mixture, priors, rows
 from numpyro.infer.util import log_density
 
 from inference import fit, guide, load, model_of, predict, save
@@ -11,7 +12,6 @@ from inference import log_density as heldout
 from inference.calibration import conditional_check, elbo_check, geweke
 from inference.densities import log_prior
 from inference.gibbs import mixture as gibbs
-from tests.component_families import FAMILIES, mixture, priors, rows
 
 EVERY_RUN = ("NormalGamma", "SharedGaussianWishart", "Product")  # the others are the same code, marked slow
 
