@@ -18,8 +18,10 @@ given there)
   :math:`\mu_k \mid \Lambda_k, c, x`;
 * labels: :math:`p(c_i = k \mid \cdot) \propto \pi_k\, p(x_i \mid \theta_k)`.
 
-With stick-breaking weights the components are put in a new order before the sticks are drawn
-(`inference.gibbs.label_moves`), without which the chain does not mix; ``label_moves=False`` leaves that out.
+Hyperparameters of the component prior that have a prior themselves are drawn first
+(`inference.gibbs.hyperparameters`). With stick-breaking weights the components are put in a new order before
+the sticks are drawn (`inference.gibbs.label_moves`), without which the chain does not mix;
+``label_moves=False`` leaves that out.
 
 A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program,
 so that traces compare. Each conditional is a function of the current values that returns NumPyro
@@ -38,6 +40,7 @@ from jax.scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.densities import log_prior
+from inference.gibbs.hyperparameters import expected_hyperparameters, hyperparameter_blocks
 from inference.gibbs.label_moves import reorder_components
 from inference.gibbs.slice_sampling import PositiveSlice
 from inference.gibbs.sweep import Move, conditionals_among, sweep
@@ -137,7 +140,8 @@ def component_parameters(
     """The parameters of the components given labels and data."""
     features = model.components.features(x)
     statistics = jax.ops.segment_sum(features, values["assignments"], num_segments=model.num_components)
-    return model.components.posterior(statistics).conditionals(values)
+    prior = model.components.with_hyperparameters(values)
+    return prior.posterior(statistics).conditionals(values)
 
 
 def labels(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
@@ -151,17 +155,22 @@ REORDERING = Move(reorder_components)
 def blocks_of(model: Mixture) -> tuple[Callable | Move, ...]:
     """The blocks of a sweep, in order.
 
-    Sticks and parameters follow the reordering at once: it integrates them out.
+    Sticks and parameters follow the reordering at once: it integrates them out. So do the hyperparameters
+    with the parameters of components without rows, which nothing reads before all are drawn again.
     """
-    if not isinstance(model.weights, StickBreaking):
-        return (concentration_and_weights, component_parameters, labels)
-    concentration = (stick_concentration,) if model.has_random_concentration else ()
-    return (*concentration, REORDERING, stick_fractions, component_parameters, labels)
+    return (*hyperparameter_blocks(model.components), *_weight_blocks(model), component_parameters, labels)
 
 
 def plain_blocks_of(model: Mixture) -> tuple[Callable, ...]:
     """The same without label moves."""
     return conditionals_among(blocks_of(model))
+
+
+def _weight_blocks(model: Mixture) -> tuple[Callable | Move, ...]:
+    if not isinstance(model.weights, StickBreaking):
+        return (concentration_and_weights,)
+    concentration = (stick_concentration,) if model.has_random_concentration else ()
+    return (*concentration, REORDERING, stick_fractions)
 
 
 # The algorithm
@@ -178,11 +187,14 @@ def init(key: Array, model: Mixture, x: Array, *, labels_of: Callable) -> Mixtur
 
 def _from_labels(key: Array, assignments: Array, model: Mixture, x: Array) -> MixtureGibbsState:
     values = {"assignments": assignments}
+    dtype = jnp.result_type(float)
+    values |= {n: v.astype(dtype) for n, v in expected_hyperparameters(model.components).items()}
     if isinstance(model.weights, StickBreaking):
-        values["stick_fractions"] = jnp.full(model.weights.num_sticks, 0.5, x.dtype)
+        values["stick_fractions"] = jnp.full(model.weights.num_sticks, 0.5, dtype)
     if model.has_random_concentration:
-        values["concentration"] = jnp.asarray(model.concentration.mean, x.dtype)
-    return MixtureGibbsState(sweep(key, values, plain_blocks_of(model)[:-1], model, x))
+        values["concentration"] = jnp.asarray(model.concentration.mean, dtype)
+    blocks = (*conditionals_among(_weight_blocks(model)), component_parameters)
+    return MixtureGibbsState(sweep(key, values, blocks, model, x))
 
 
 def _dispersed_labels(key: Array, num_rows: int, num_components: int) -> Array:
