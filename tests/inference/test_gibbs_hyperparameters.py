@@ -12,13 +12,16 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+import arviz
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 
+from inference import fit
 from inference.calibration import conditional_check, geweke
+from inference.diagnostics import invariants
 from inference.gibbs import hyperparameters as hyper
 from inference.gibbs import mixture as gibbs
 from inference.programs import joint_draws
@@ -253,3 +256,48 @@ def test_the_invariance_test_sees_every_planted_bug(bug, record):
     verdict, attempt = timed_run(mixture(family), gibbs.algorithm_of(blocks_of), seed)
     record[f"planted bug: {bug}; {family}"] = [attempt]
     assert not verdict.passed
+
+
+# --- against NUTS on the same program
+
+
+def scalars(tree):
+    """Quantities that relabelling does not change."""
+    known = invariants(tree)
+    posterior = tree["posterior"]
+    scale = np.linalg.slogdet(posterior["prior_inverse_scale_matrix"].to_numpy())[1]
+    return {name: known[name].to_numpy() for name in ("num_occupied", "lp", "concentration")} | {
+        "log mean precision": np.log(posterior["prior_mean_precision"].to_numpy()),
+        "first location": posterior["prior_loc"].to_numpy()[..., 0],
+        "second location": posterior["prior_loc"].to_numpy()[..., 1],
+        "log det inverse scale": scale,
+    }
+
+
+def differences(one, two):
+    """Of posterior means, in combined Monte Carlo errors."""
+    first, second = scalars(one), scalars(two)
+    errors = {name: np.hypot(arviz.mcse(first[name]), arviz.mcse(second[name])) for name in first}
+    return {name: float((first[name].mean() - second[name].mean()) / errors[name]) for name in first}
+
+
+@pytest.mark.slow
+def test_nuts_agrees_on_a_small_case(two_clusters):
+    """Seven comparisons at 3 errors: 1.9 % false alarms, seeds fixed; another prior must differ."""
+    prior = GaussianWishart(
+        loc=dist.MultivariateNormal(np.array([2.0, 0.0]), 4.0 * np.eye(2)),
+        mean_precision=dist.Gamma(8.0, 16.0),
+        scale_matrix=dist.Wishart(8.0, scale_matrix=np.eye(2)),
+        degrees_of_freedom=10.0,
+        center=np.array([2.0, 0.0]),
+    )
+    model = Mixture(prior, 3, dist.Gamma(3.0, 1.0))
+    settings = {"method": "gibbs", "num_warmup": 500, "num_samples": 5000, "thinning": 4}
+    ours = fit(model, two_clusters, seed=1, **settings)
+    nuts = fit(model, two_clusters, method="nuts", num_warmup=1000, num_samples=5000, seed=2)
+    assert int(nuts["sample_stats"]["diverging"].sum()) == 0
+    z = differences(ours, nuts)
+    assert max(map(abs, z.values())) < 3, z
+    other = model.replaced(components=prior.replaced(mean_precision=dist.Gamma(9.0, 16.0)))
+    third = fit(other, two_clusters, seed=3, **settings)
+    assert abs(differences(third, nuts)["log mean precision"]) > 3
