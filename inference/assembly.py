@@ -13,6 +13,7 @@ from inference.densities import deterministics, log_prior
 from inference.draws import over_draws
 from inference.driver import Ascent, Chains
 from inference.model_fields import describe, field_dims, model_name
+from inference.observed import observed_group
 from inference.precision import to_numpy
 from inference.results import SAMPLE_DIMS, Labels, dataset, row_limit
 from inference.row_blocks import map_rows
@@ -53,9 +54,8 @@ def assemble(
     groups["trace"] = trace
     if stats:
         groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
-    observed = dict(zip(model.data_names, data, strict=True))
     if row_limit(sum(part.nbytes for part in data), "observed_data", keep):
-        groups["observed_data"] = dataset(observed, dims, labels)
+        groups["observed_data"] = observed_group(model, data, labels)
     else:
         left_out.append("observed_data")
     groups["constant_data"] = dataset(arrays, field_dims(model), labels)

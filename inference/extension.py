@@ -14,9 +14,10 @@ from numpyro.handlers import substitute, trace
 from inference.densities import latent_sites, log_prior
 from inference.draws import over_draws
 from inference.local_latents import draw_locals
+from inference.observed import restored_data
 from inference.precision import double_precision, to_numpy
 from inference.results import SAMPLE_DIMS, Labels, dataset, model_of
-from zoo.model import Model
+from zoo.model import Model, in_current_precision
 
 __all__ = ["extend"]
 
@@ -65,7 +66,7 @@ def _data(tree: xr.DataTree, model: Model) -> tuple[jax.Array, ...]:
             "this fit does not hold its data (they were left out for their size; fit with "
             "keep=('observed_data',))"
         )
-    return tuple(jnp.asarray(tree["observed_data"][name].to_numpy()) for name in model.data_names)
+    return in_current_precision(restored_data(tree["observed_data"].to_dataset(), model))
 
 
 def _num_rows(tree: xr.DataTree, model: Model) -> int:

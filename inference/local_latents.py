@@ -16,7 +16,7 @@ __all__ = ["draw_locals", "sample_locals"]
 
 def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
     """The local latents given everything else, as NumPyro statements."""
-    rows = jax.tree.leaves(data)[0].shape[0]
+    rows = data[0].shape[0]
     with numpyro.plate("observations", rows):
         return {
             site: numpyro.sample(

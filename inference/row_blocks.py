@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from zoo.sparse_counts import SparseCounts
+
 __all__ = ["map_rows", "sum_over_rows"]
 
 BLOCK_ROWS = 2048
@@ -27,8 +29,8 @@ def sum_over_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) ->
         block_rows: rows per block; with fewer rows in all there is one block and no padding.
     """
     num_rows = x.shape[0]
-    if num_rows <= block_rows:
-        return function(x, jnp.ones(num_rows, x.dtype))
+    if num_rows <= block_rows or isinstance(x, SparseCounts):  # sparse rows pass in blocks of cells
+        return function(x, jnp.ones(num_rows, jnp.result_type(float)))
     blocks, weights = _blocks(x, block_rows)
     zeros = jax.tree.map(
         lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, blocks[0], weights[0])
@@ -46,7 +48,7 @@ def map_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:
     Results are written in place, the last block over the end of the one before it: nothing is held twice.
     """
     num_rows = x.shape[0]
-    if num_rows <= block_rows:
+    if num_rows <= block_rows or isinstance(x, SparseCounts):
         return function(x)
     shapes = jax.eval_shape(function, x[:block_rows])
     stacked = jax.tree.map(lambda s: jnp.zeros((num_rows, *s.shape[1:]), s.dtype), shapes)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.sparse_counts import SparseCounts
 from zoo.validation import as_matrix
 
 __all__ = ["as_arrays", "matching_columns"]
@@ -26,6 +27,9 @@ def as_arrays(data: tuple) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
         raise TypeError("there is no data: call fit(model, x, ...)")
     arrays, coords = [], {}
     for part, dim in zip(data, VIEW_DIMS, strict=False):
+        if isinstance(part, SparseCounts) or hasattr(part, "tocoo"):
+            arrays.append(part if isinstance(part, SparseCounts) else SparseCounts.from_matrix(part))
+            continue
         arrays.append(as_matrix(part))
         if hasattr(part, "columns"):
             coords[dim] = list(part.columns)

@@ -139,6 +139,17 @@ class ComponentPrior(Assumptions):
         """The posterior back from what `variables` gave; call it on the prior."""
         return self.replaced(**{name: jnp.asarray(values[name]) for name in self.posterior_dims})
 
+    def statistics(self, x: Array, assignments: Array, num_components: int) -> Array:
+        """Sums of `features` over the rows of each component, shape (num_components, num_statistics)."""
+        return jax.ops.segment_sum(self.features(x), assignments, num_segments=num_components)
+
+    def log_predictive(self, x: Array) -> Array:
+        """Log `predictive` density of rows under every component of a posterior, in nats.
+
+        Shape (num_observations, num_components).
+        """
+        return self.predictive().log_prob(x[:, None])
+
     # Hyperpriors
 
     def hyperprior_sites(self) -> dict[str, str]:

@@ -45,9 +45,11 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.component_prior import ComponentPrior
-from zoo.conjugate import GaussianWishart
+from zoo.conjugate import GaussianWishart, MultinomialDirichlet
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
 from zoo.model import Assumptions, Model, in_current_precision, static
+from zoo.multinomial_dirichlet import SparseRows
+from zoo.sparse_counts import SparseCounts
 from zoo.validation import as_matrix, check_rows
 
 __all__ = ["Mixture"]
@@ -120,8 +122,14 @@ class Mixture(Model):
             numpyro.factor("stick_mass", num_rows * jax.nn.logsumexp(log_weights))
         labels = dist.Categorical(logits=log_weights)
         with numpyro.plate("observations", num_rows):
+            assignments = None
             if x is None or self.draw_locals:
                 assignments = numpyro.sample("assignments", labels, infer={"enumerate": "parallel"})
+            if isinstance(x, SparseCounts):
+                return numpyro.sample(
+                    "x", SparseRows(components, parameters, log_weights, assignments, num_rows), obs=x
+                )
+            if assignments is not None:
                 return numpyro.sample("x", components.likelihood_of(parameters, assignments), obs=x)
             return numpyro.sample(
                 "x", dist.MixtureSameFamily(labels, components.likelihood(parameters)), obs=x
@@ -172,7 +180,12 @@ class Mixture(Model):
 
         Warn if the truncation is too short for the concentration.
         """
-        x = as_matrix(x)
+        if isinstance(x, SparseCounts) and not isinstance(self.components, MultinomialDirichlet):
+            raise ValueError(
+                "sparse rows are taken by MultinomialDirichlet components only; "
+                f"{type(self.components).__name__} needs them dense: x.toarray()"
+            )
+        x = x if isinstance(x, SparseCounts) else as_matrix(x)
         check_rows(x, 2, "a mixture of one row has nothing to cluster")
         self.components.check(x)
         if (

@@ -10,20 +10,21 @@ Reference: Yu (2006), Table 2.1; the sum over words in the printed update runs o
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import digamma, gammaln
+from jax.scipy.special import digamma, gammaln, logsumexp
 
 from zoo.component_prior import ComponentPrior, broadcast_fields
 from zoo.model import static
 from zoo.sparse_counts import SparseCounts
 from zoo.validation import as_matrix, check_cells, check_columns, check_finite
 
-__all__ = ["CountRow", "MultinomialDirichlet"]
+__all__ = ["CountFeatures", "CountRow", "MultinomialDirichlet", "SparseRows"]
 
 
 class CountRow(dist.Distribution):
@@ -52,6 +53,68 @@ class CountRow(dist.Distribution):
         most = int(np.max(self.total_count))
         rows = dist.Multinomial(jnp.asarray(self.total_count), self.probs, total_count_max=most)
         return jnp.asarray(rows.sample(key, sample_shape), jnp.result_type(float))
+
+
+class CountFeatures(NamedTuple):
+    """The features of sparse rows, as far as they are ever needed: a left and a right factor of products.
+
+    Attributes:
+        counts: the rows.
+    """
+
+    counts: SparseCounts
+
+    def __matmul__(self, by_statistic: Array) -> Array:
+        """Features times a matrix of shape (num_statistics, K): (num_observations, K)."""
+        constant, by_word, by_coefficient = by_statistic[0], by_statistic[1:-1], by_statistic[-1]
+        coefficient = self._log_coefficient()[:, None] * by_coefficient
+        return constant + self.counts.times(by_word) + coefficient
+
+    def __rmatmul__(self, by_row: Array) -> Array:
+        """A matrix of shape (K, num_observations) times the features: (K, num_statistics)."""
+        ends = jnp.stack([jnp.sum(by_row, axis=1), by_row @ self._log_coefficient()], axis=1)
+        words = self.counts.transposed_times(by_row.T).T
+        return jnp.concatenate([ends[:, :1], words, ends[:, 1:]], axis=1)
+
+    def _log_coefficient(self) -> Array:
+        factorials = self.counts.sum_cells(lambda word, count: gammaln(count + 1)[:, None], 1)[:, 0]
+        return gammaln(self.counts.totals + 1) - factorials
+
+
+class SparseRows(dist.Distribution):
+    """Sparse rows of counts under a mixture, each under its assigned component or under all by their weights.
+
+    Args:
+        components: the family.
+        parameters: of the components.
+        log_weights: of the components, shape (num_components,); used where ``assignments`` is None.
+        assignments: component of each row, shape (num_observations,), or None: summed out.
+        num_rows: number of rows.
+    """
+
+    support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
+    pytree_data_fields = ("components", "parameters", "log_weights", "assignments")
+
+    def __init__(
+        self,
+        components: "MultinomialDirichlet",
+        parameters: Mapping[str, Array],
+        log_weights: Array,
+        assignments: Array | None,
+        num_rows: int,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.components, self.parameters = components, dict(parameters)
+        self.log_weights, self.assignments = log_weights, assignments
+        super().__init__((num_rows,), (components.num_features,), validate_args=validate_args)
+
+    def log_prob(self, value: SparseCounts) -> Array:
+        """In nats, shape (num_observations,)."""
+        scores = self.components.features(value) @ self.components.coefficients(self.parameters).T
+        if self.assignments is None:
+            return logsumexp(scores + self.log_weights, axis=-1)
+        return jnp.take_along_axis(scores, self.assignments[:, None], axis=-1)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +185,35 @@ class MultinomialDirichlet(ComponentPrior):
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
         return CountRow(parameters["probs"][assignments], self.num_tokens)
 
-    def features(self, x: Array) -> Array:
-        """``[1, counts, log coefficient]``."""
+    def features(self, x: Array | SparseCounts) -> Array | CountFeatures:
+        """``[1, counts, log coefficient]``; of sparse rows only what products with it need."""
+        if isinstance(x, SparseCounts):
+            return CountFeatures(x)
         return jnp.concatenate([jnp.ones_like(x[..., :1]), x, _log_coefficient(x)[..., None]], axis=-1)
+
+    def statistics(self, x: Array | SparseCounts, assignments: Array, num_components: int) -> Array:
+        """Sums of `features` over the rows of each component, shape (num_components, num_statistics)."""
+        if not isinstance(x, SparseCounts):
+            return super().statistics(x, assignments, num_components)
+        return jax.nn.one_hot(assignments, num_components, axis=0) @ self.features(x)
+
+    def log_predictive(self, x: Array | SparseCounts) -> Array:
+        """Log Dirichlet-multinomial density of rows under every component of a posterior, in nats.
+
+        Shape (num_observations, num_components).
+        """
+        if not isinstance(x, SparseCounts):
+            return super().log_predictive(x)
+        concentration = jnp.asarray(self.concentration)
+        total = jnp.sum(concentration, axis=-1)
+
+        def grown(word: Array, count: Array) -> Array:
+            prior = concentration[:, word].T
+            return gammaln(prior + count[:, None]) - gammaln(prior) - gammaln(count + 1)[:, None]
+
+        words = x.sum_cells(grown, concentration.shape[0])
+        tokens = x.totals[:, None]
+        return words + gammaln(total) - gammaln(total + tokens) + gammaln(tokens + 1)
 
     def posterior(self, statistics: Array) -> Self:
         """The posterior of each component, given weighted sums of `features`."""

@@ -4,6 +4,7 @@ A compiled step scans over equal blocks of cells, so that neither a dense rows x
 components array is ever made.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -89,6 +90,11 @@ class SparseCounts:
         """Number of cells held."""
         return self.count.shape[0]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cells."""
+        return sum(part.nbytes for part in (self.document, self.word, self.count))
+
     def blocks(self, block_cells: int = BLOCK_CELLS) -> CellBlock:
         """The cells in equal blocks, shape (num_blocks, block_cells), the last filled up with zero counts."""
         size = min(block_cells, max(self.num_nonzeros, 1))
@@ -109,6 +115,7 @@ class SparseCounts:
         Returns:
             Shape (num_documents, K).
         """
+        by_word = jnp.asarray(by_word)
 
         def add(total: Array, block: CellBlock) -> tuple[Array, None]:
             return total.at[block.document].add(block.count[:, None] * by_word[block.word]), None
@@ -125,6 +132,7 @@ class SparseCounts:
         Returns:
             Shape (num_words, K).
         """
+        by_document = jnp.asarray(by_document)
 
         def add(total: Array, block: CellBlock) -> tuple[Array, None]:
             return total.at[block.word].add(block.count[:, None] * by_document[block.document]), None
@@ -132,9 +140,34 @@ class SparseCounts:
         start = jnp.zeros((self.shape[1], by_document.shape[1]), by_document.dtype)
         return jax.lax.scan(add, start, self.blocks())[0]
 
-    def sum_by_document(self, values: Array) -> Array:
-        """Sums of one value per cell over the cells of each document, shape (num_documents,)."""
-        return jnp.zeros(self.shape[0], values.dtype).at[self.document].add(values)
+    def sum_cells(self, function: Callable[[Array, Array], Array], width: int) -> Array:
+        """Sums over the cells of each document of a function of them.
+
+        Args:
+            function: ``function(word, count)`` of a block of cells, shape (block_cells, width).
+            width: its number of columns.
+
+        Returns:
+            Shape (num_documents, width).
+        """
+
+        def add(total: Array, block: CellBlock) -> tuple[Array, None]:
+            filled = (block.count > 0)[:, None]
+            return total.at[block.document].add(
+                jnp.where(filled, function(block.word, block.count), 0.0)
+            ), None
+
+        start = jnp.zeros((self.shape[0], width), jnp.asarray(self.count).dtype)
+        return jax.lax.scan(add, start, self.blocks())[0]
+
+    @property
+    def totals(self) -> Array:
+        """Sum of the counts of each document, shape (num_documents,)."""
+        return self.sum_cells(lambda word, count: count[:, None], 1)[:, 0]
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        return self.shape[0]
 
     def tree_flatten(self) -> tuple[tuple, tuple[int, int]]:
         """The cells; the shape is static."""

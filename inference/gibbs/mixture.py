@@ -138,8 +138,7 @@ def component_parameters(
     values: Mapping[str, Array], model: Mixture, x: Array
 ) -> dict[str, dist.Distribution]:
     """The parameters of the components given labels and data."""
-    features = model.components.features(x)
-    statistics = jax.ops.segment_sum(features, values["assignments"], num_segments=model.num_components)
+    statistics = model.components.statistics(x, values["assignments"], model.num_components)
     prior = model.components.with_hyperparameters(values)
     return prior.posterior(statistics).conditionals(values)
 

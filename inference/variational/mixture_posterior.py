@@ -215,8 +215,7 @@ def new_log_joint_rows(stored: Mapping[str, Array], model: Mixture, x: Array) ->
     Exact, since q factorises.
     """
     state = q_from_variables(stored, model)
-    predictive = state.components.predictive()
-    return map_rows(lambda rows: predictive.log_prob(rows[:, None]), x, 256) + jnp.log(
+    return map_rows(state.components.log_predictive, x, 256) + jnp.log(
         model.weights.expected_weights(state.weights)
     )
 

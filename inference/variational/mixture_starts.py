@@ -14,6 +14,7 @@ from inference.variational.concentration import (
 )
 from inference.variational.mixture_posterior import MixtureVBState, from_statistics
 from zoo.mixture import Mixture
+from zoo.sparse_counts import SparseCounts
 
 __all__ = ["from_responsibilities", "init", "init_kmeans", "start"]
 
@@ -28,6 +29,9 @@ def from_responsibilities(r: Array, model: Mixture, x: Array) -> MixtureVBState:
 
 def init(key: Array, model: Mixture, x: Array) -> MixtureVBState:
     """Uniform random responsibilities, rows normalised (a symmetric start is a fixed point)."""
+    if isinstance(x, SparseCounts):
+        r = jax.random.uniform(key, (x.shape[0], model.num_components), minval=1e-6)
+        return from_responsibilities(r / jnp.sum(r, axis=-1, keepdims=True), model, x)
     numbered = jnp.concatenate([x, jnp.arange(x.shape[0], dtype=x.dtype)[:, None]], axis=-1)
 
     def block(rows: Array, weight: Array) -> Array:  # drawn block by block: no N x K array is held
@@ -44,6 +48,8 @@ def init_kmeans(key: Array, model: Mixture, x: Array) -> MixtureVBState:
 
     Fast to converge, but keeps too many components.
     """
+    if isinstance(x, SparseCounts):
+        raise ValueError("init='kmeans' needs dense rows; sparse ones start at random: init='random'")
     spread = jnp.nanstd(x, axis=0)
     z = jnp.nan_to_num((x - jnp.nanmean(x, axis=0)) / jnp.where(spread > 0, spread, 1.0))  # missing: the mean
 
@@ -53,15 +59,15 @@ def init_kmeans(key: Array, model: Mixture, x: Array) -> MixtureVBState:
 
     _, seeds = jax.lax.scan(seed, jnp.ones(z.shape[0]), jax.random.split(key, model.num_components))
     nearest = map_rows(lambda rows: jnp.argmax(rows @ seeds.T - 0.5 * jnp.sum(seeds**2, axis=-1), axis=-1), z)
-    return from_responsibilities(jax.nn.one_hot(nearest, model.num_components, dtype=x.dtype), model, x)
+    return from_responsibilities(jax.nn.one_hot(nearest, model.num_components, dtype=z.dtype), model, x)
 
 
 def start(key: Array, variables: Mapping[str, Array], model: Mixture, x: Array) -> MixtureVBState:
     """The state that given ``responsibilities`` (or ``assignments``) lead to; deterministic."""
     if "responsibilities" in variables:
-        r = jnp.asarray(variables["responsibilities"], x.dtype)
+        r = jnp.asarray(variables["responsibilities"], jnp.result_type(float))
     elif "assignments" in variables:
-        r = jax.nn.one_hot(variables["assignments"], model.num_components, dtype=x.dtype)
+        r = jax.nn.one_hot(variables["assignments"], model.num_components)
     else:
         raise ValueError(
             f"init must hold 'responsibilities' or 'assignments'; got {', '.join(variables) or 'nothing'}"
