@@ -283,34 +283,46 @@ def collapsed_log_joint(tree, model, x):
         return np.asarray(jax.lax.map(one, pairs, batch_size=500)).reshape(alpha.shape)
 
 
+def toy_chains(draw, seed, moves):
+    """Number of clusters, concentration and log joints of four chains on a draw of the toy; seconds."""
+    x = load("toy_gaussians", seed=draw)["x"]
+    prior = dist.Gamma(1.0, 1.0)
+    model = Mixture.from_data(x, num_components=30, concentration=prior, weight_prior="stick_breaking")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the plain sampler has not converged is the point
+        tree = fit(model, x, method="gibbs", num_warmup=1000, num_samples=5000, seed=seed,
+                   init=apart(len(x), 30, seed), label_moves=moves)  # fmt: skip
+    return {
+        "num_occupied": tree["posterior"]["num_occupied"].to_numpy(),
+        "concentration": tree["posterior"]["concentration"].to_numpy(),
+        "collapsed_log_joint": collapsed_log_joint(tree, model, x),
+        "program_log_joint": tree["sample_stats"]["lp"].to_numpy(),
+    }, round(float(tree.attrs["sampling_time"]), 1)
+
+
 @pytest.mark.slow
 def test_the_moves_make_the_chain_mix():
-    """Chains of 1000 + 5000 sweeps, K = 30, alpha ~ Gamma(1, 1), three data draws: PSRF below 1.05."""
-    figures = {}
-    for moves, draw in itertools.product((True, False), range(3)):
-        x = load("toy_gaussians", seed=draw)["x"]
-        model = Mixture.from_data(x, num_components=30, concentration=dist.Gamma(1.0, 1.0),
-                                  weight_prior="stick_breaking")  # fmt: skip
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the plain sampler has not converged is the point
-            tree = fit(model, x, method="gibbs", num_warmup=1000, num_samples=5000, seed=draw,
-                       init=apart(len(x), 30, draw), label_moves=moves)  # fmt: skip
-        quantities = {
-            "num_occupied": tree["posterior"]["num_occupied"].to_numpy(),
-            "concentration": tree["posterior"]["concentration"].to_numpy(),
-            "collapsed_log_joint": collapsed_log_joint(tree, model, x),
-            "program_log_joint": tree["sample_stats"]["lp"].to_numpy(),
-        }
-        figures.setdefault("with moves" if moves else "without moves", {})[f"draw {draw}"] = {
-            "seconds": round(float(tree.attrs["sampling_time"]), 1)
-        } | {
-            name: {
+    """Chains of 1000 + 5000 sweeps, K = 30, alpha ~ Gamma(1, 1), three data draws: PSRF below 1.05.
+
+    On four further seeds per draw too: all are recorded, none chosen.
+    """
+    figures = {"with moves": {}, "without moves": {}}
+    for (name, runs), draw in itertools.product(figures.items(), range(3)):
+        quantities, seconds = toy_chains(draw, draw, name == "with moves")
+        runs[f"draw {draw}"] = {"seconds": seconds} | {
+            quantity: {
                 "psrf": round(float(arviz.rhat(q)), 4),
                 "ess": round(float(arviz.ess(q)), 1),
                 "chain_means": q.mean(axis=1).round(3).tolist(),
             }
-            for name, q in quantities.items()
+            for quantity, q in quantities.items()
         }
+    further = {}
+    for draw, seed in itertools.product(range(3), range(100, 104)):
+        for quantity, q in toy_chains(draw, seed, True)[0].items():
+            further.setdefault(f"draw {draw}", {}).setdefault(quantity, []).append(
+                round(float(arviz.rhat(q)), 4)
+            )
     content = {
         "what": "truncated-DP Gibbs on the toy of Yu (2006, section 2.2.4) with and without the move that "
         "reorders the components; 4 chains, two from one cluster, two from rows spread over all components",
@@ -320,7 +332,9 @@ def test_the_moves_make_the_chain_mix():
         "setting": "1000 + 5000 sweeps, K = 30, concentration ~ Gamma(1, 1), default Gaussian-Wishart prior; "
         "PSRF rank-normalised, split and folded",
         **figures,
+        "psrf with moves, four further seeds": further,
     }
     RECORD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    worst = {n: max(f[n]["psrf"] for f in figures["with moves"].values()) for n in quantities}
-    assert max(worst.values()) < 1.05, worst
+    worst = max(run[q]["psrf"] for run in figures["with moves"].values() for q in quantities)
+    again = max(value for run in further.values() for values in run.values() for value in values)
+    assert worst < 1.05 and again < 1.05, (worst, again)
