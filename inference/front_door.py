@@ -151,7 +151,13 @@ def fit(
             progress=_shows_progress() if progress is None else progress,
             keep=tuple(keep),
         )
-        tree = assemble(model, arrays, coords, outcome, trace_group(chosen, result, settings), tuple(keep))
+        learnt = model if outcome.model is None else outcome.model
+        tree = assemble(learnt, arrays, coords, outcome, trace_group(chosen, result, settings), tuple(keep))
+    attrs = dict(outcome.attrs)
+    if "learnt_from" in attrs:
+        options["learnt_from"] = json.loads(attrs.pop("learnt_from"))
+    if isinstance(result, Ascent) and options.get("moves"):
+        attrs["num_improvements"] = result.num_improvements
     converged, advice = has_converged(chosen, result, tree, settings)
     tree.attrs |= {
         "method": name,
@@ -166,7 +172,7 @@ def fit(
     }
     tree.attrs |= (
         ({"best_restart": result.best_restart} if "restart" in tree["trace"].dims else {})
-        | dict(outcome.attrs)
+        | attrs
         | versions()
     )
     if not converged and advice:

@@ -17,13 +17,22 @@ where the model as defined puts them all on the last stick.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-__all__ = ["DirichletAllocation", "StickBreaking", "log_stick_weights"]
+__all__ = [
+    "DirichletAllocation",
+    "StickBreaking",
+    "equivalent_dirichlet",
+    "generalised_dirichlet_log_density",
+    "generalised_dirichlet_mean",
+    "log_stick_weights",
+]
 
 
 class DirichletAllocation(NamedTuple):
@@ -105,6 +114,47 @@ class StickBreaking(NamedTuple):
         """Log weights, from values of this prior's site."""
         return log_stick_weights(values["stick_fractions"], self.num_components)
 
+    def best_order(self, counts: Array, concentration: Array) -> Array:
+        r"""The order of the components under which the sticks explain the counts best.
+
+        With q(V) optimal, the part of the bound that depends on the order is, with
+        :math:`T_j = \sum_{l \ge j} N_l`,
+
+        .. math::
+            -\sum_{1 < j < K} \log(\alpha + T_j) + \log \Gamma(\alpha + N_K) - \log \Gamma(1 + N_K).
+
+        Whichever component is last, the others are best in falling order of their counts. The last one is the
+        smallest if alpha < 1; above, the leftover mass is large and a larger component may be better there,
+        so that all K choices are compared. If the last stick is free the falling order is best.
+
+        Args:
+            counts: rows per component, counted or expected, shape (num_components,).
+            concentration: alpha, or its expectation.
+
+        Returns:
+            Indices of the components, first stick first, shape (num_components,).
+        """
+        falling = jnp.argsort(-counts, stable=True)
+        if self.free_last_stick:
+            return falling
+        positions = jnp.arange(self.num_components)
+
+        def order(last: Array) -> Array:  # positions in the falling order, that of `last` moved to the end
+            moved = jnp.where(positions >= last, positions + 1, positions)
+            return falling[jnp.where(positions == self.num_components - 1, last, moved)]
+
+        def value(last: Array) -> Array:
+            ordered = counts[order(last)]
+            tails = jnp.cumsum(ordered[::-1])[::-1]
+            end = gammaln(concentration + ordered[-1]) - gammaln(1.0 + ordered[-1])
+            return end - jnp.sum(jnp.log(concentration + tails[1:-1]))
+
+        values = jax.vmap(value)(positions)
+        best = jnp.max(values)
+        # the smallest last unless another is better by more than rounding: the order must not flicker
+        is_best = values[-1] >= best - 100 * jnp.finfo(values.dtype).eps * (1.0 + jnp.abs(best))
+        return order(jnp.where(is_best, self.num_components - 1, jnp.argmax(values)))
+
     def expected_log_weights(self, q: dist.Distribution) -> Array:
         """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed)."""
         total = digamma(q.concentration1 + q.concentration0)
@@ -114,12 +164,7 @@ class StickBreaking(NamedTuple):
 
     def expected_weights(self, q: dist.Distribution) -> Array:
         """E[weights] under a `posterior`: the mean of a generalised Dirichlet  (3.21)."""
-        total = jnp.log(q.concentration1 + q.concentration0)
-        return jnp.exp(
-            _cumulate(
-                jnp.log(q.concentration1) - total, jnp.log(q.concentration0) - total, self.num_components
-            )
-        )
+        return generalised_dirichlet_mean(q.concentration1, q.concentration0, self.num_components)
 
     def log_normaliser(self, q: dist.Distribution) -> Array:
         """Log of the integral of the kernels of a `posterior`."""
@@ -134,6 +179,74 @@ class StickBreaking(NamedTuple):
             "stick_fractions_concentration1": q.concentration1,
             "stick_fractions_concentration0": q.concentration0,
         }
+
+
+def generalised_dirichlet_mean(
+    concentration1: Array, concentration0: Array, num_components: int | None = None
+) -> Array:
+    r"""E[weights] when the sticks are independent betas  (3.21).
+
+    .. math:: E[\pi_j] = \frac{a_j}{a_j + b_j} \prod_{l < j} \frac{b_l}{a_l + b_l},
+
+    the leading factor being 1 for the last component.
+
+    Args:
+        concentration1: a, shape (num_components - 1,).
+        concentration0: b, same shape.
+        num_components: by default one more than there are sticks; as many: the last stick is free.
+    """
+    total = jnp.log(concentration1 + concentration0)
+    count = concentration1.shape[-1] + 1 if num_components is None else num_components
+    return jnp.exp(_cumulate(jnp.log(concentration1) - total, jnp.log(concentration0) - total, count))
+
+
+def generalised_dirichlet_log_density(weights: Array, concentration1: Array, concentration0: Array) -> Array:
+    r"""Log density of stick-breaking weights, in nats, with respect to the first M - 1 of them.
+
+    The generalised Dirichlet of Connor and Mosimann (1969),
+
+    .. math::
+        \prod_{j<M} \frac{\pi_j^{a_j - 1}}{B(a_j, b_j)} \;
+        \prod_{j<M-1} (1 - \pi_1 - \dots - \pi_j)^{b_j - a_{j+1} - b_{j+1}} \; \pi_M^{b_{M-1} - 1}.
+
+    Correction: the printed density (Yu 2006, 3.3.4) lets the middle product run to M - 1, where its exponent
+    would need a_M and b_M, which do not exist.
+
+    Args:
+        weights: on the simplex, shape (..., M).
+        concentration1: a, shape (M - 1,).
+        concentration0: b, same shape.
+    """
+    a, b = concentration1, concentration0
+    left = 1.0 - jnp.cumsum(weights[..., :-2], axis=-1)
+    betas = jnp.sum(gammaln(a) + gammaln(b) - gammaln(a + b), axis=-1)
+    return (
+        jnp.sum((a - 1.0) * jnp.log(weights[..., :-1]), axis=-1)
+        + jnp.sum((b[:-1] - a[1:] - b[1:]) * jnp.log(left), axis=-1)
+        + (b[-1] - 1.0) * jnp.log(weights[..., -1])
+        - betas
+    )
+
+
+def equivalent_dirichlet(concentration1: Array, concentration0: Array, rtol: float = 1e-9) -> Array | None:
+    r"""The Dirichlet that stick-breaking weights follow, if they follow one.
+
+    They do exactly if :math:`b_{j-1} = a_j + b_j` for all sticks but the first (Connor and Mosimann 1969);
+    the Dirichlet is then that of :math:`(a_1, \dots, a_{M-1}, b_{M-1})`. The posterior of a truncated
+    Dirichlet process with three components or more never does: there the right side is the left plus one.
+
+    Args:
+        concentration1: a, shape (M - 1,).
+        concentration0: b, same shape.
+        rtol: relative difference that counts as equality.
+
+    Returns:
+        The concentration, shape (M,), or None.
+    """
+    a, b = np.asarray(concentration1), np.asarray(concentration0)
+    if not np.allclose(b[:-1], a[1:] + b[1:], rtol=rtol, atol=0.0):
+        return None
+    return jnp.append(concentration1, concentration0[-1])
 
 
 def log_stick_weights(stick_fractions: Array, num_components: int) -> Array:

@@ -30,9 +30,10 @@ A step costs O(N K D^2) and holds no N x K array: rows pass in blocks, and the e
 NUTS or Gibbs when the spread of parameters matters: q's variances are too small.
 """
 
-from functools import cache
-from typing import NamedTuple
+from functools import cache, partial
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
@@ -46,6 +47,13 @@ from inference.variational.concentration import (
     mean_of,
     update_concentration,
 )
+from inference.variational.hyperparameters import (
+    check_learn,
+    learn_components,
+    learn_concentration,
+    log_hyperprior,
+    with_learnt,
+)
 from inference.variational.mixture_posterior import (
     OCCUPIED,
     MixtureVBState,
@@ -55,10 +63,22 @@ from inference.variational.mixture_posterior import (
     log_density,
     transform,
 )
-from inference.variational.mixture_starts import init, init_kmeans, start
+from inference.variational.mixture_starts import STARTS, begin, init, start
 from zoo.mixture import Mixture
 
-__all__ = ["METHOD", "MixtureVBInfo", "bound", "init", "step", "update_responsibilities"]
+__all__ = [
+    "METHOD",
+    "MixtureVBInfo",
+    "bound",
+    "in_best_order",
+    "init",
+    "step",
+    "update_responsibilities",
+    "updated",
+]
+
+LEARNING_STEPS = 5  # of hyperparameters and global factors in turn, within a step
+MOVES = ("merge", "birth")
 
 
 class MixtureVBInfo(NamedTuple):
@@ -116,8 +136,10 @@ def bound(state: MixtureVBState, statistics: Array, entropy: Array, model: Mixtu
         state: q; its components and weights must be the updates for these statistics and E[alpha].
         statistics: summed responsibility times feature, shape (num_components, num_statistics).
         entropy: of the labels, in nats.
-        model: the model.
+        model: the model as it was given; what is learnt of it is in the state.
     """
+    hyperprior = log_hyperprior(state, model)
+    model = with_learnt(state, model)
     q = state.concentration
     weights = model.weights.log_normaliser(state.weights)
     if isinstance(state.weights, dist.Beta):  # the prior's constant is alpha for each stick
@@ -125,40 +147,117 @@ def bound(state: MixtureVBState, statistics: Array, entropy: Array, model: Mixtu
         weights += num_sticks * (expected_log(q) if model.has_random_concentration else jnp.log(q))
     else:
         weights += expected_log_dirichlet_constant(q, model.weights.num_components)
-    total = jnp.sum(model.components.log_evidence(statistics)) + weights + entropy
+    total = jnp.sum(model.components.log_evidence(statistics)) + weights + entropy + hyperprior
     return total + concentration_terms(q, model.concentration) if model.has_random_concentration else total
 
 
 # The algorithm
 
 
-def step(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> tuple[MixtureVBState, MixtureVBInfo]:
-    """Labels, concentration, weights, components, bound; deterministic, the key is ignored."""
-    sums = update_responsibilities(state, model, x)
-    concentration = update_concentration(state.concentration, state.weights, model)
-    state = from_statistics(sums.statistics, concentration, model)
-    objective = bound(state, sums.statistics, sums.entropy, model)
-    num_occupied = jnp.sum(sums.statistics[:, 0] > OCCUPIED)
-    return state, MixtureVBInfo(objective, num_occupied, mean_of(concentration))
+def updated(state: MixtureVBState, statistics: Array, model: Mixture) -> MixtureVBState:
+    """The state with weights and components that are optimal for given statistics."""
+    new = from_statistics(statistics, state.concentration, with_learnt(state, model))
+    return new._replace(prior=state.prior)
+
+
+def in_best_order(statistics: Array, state: MixtureVBState, model: Mixture) -> Array:
+    """The statistics with components sorted as the weights' prior likes them best.
+
+    Relabelling leaves all of the bound as it is but q(V), which is then optimal for the better order: the
+    bound cannot fall.
+    """
+    if not isinstance(state.weights, dist.Beta):
+        return statistics
+    return statistics[model.weights.best_order(statistics[:, 0], mean_of(state.concentration))]
+
+
+def learn_hyperparameters(
+    state: MixtureVBState, statistics: Array, model: Mixture, learn: tuple[str, ...]
+) -> MixtureVBState:
+    """Hyperparameters and the factors that depend on them, in turn; none of it passes over the rows."""
+
+    def alternate(state: MixtureVBState, _: None) -> tuple[MixtureVBState, None]:
+        state = updated(state, statistics, model)
+        if "concentration" in learn:
+            state = state._replace(concentration=learn_concentration(state.weights, model))
+        if state.prior is None:
+            return state, None
+        prior = learn_components(state.prior, state.components, model, learn)
+        before, after = (
+            jnp.sum(which.log_evidence(statistics)) + log_hyperprior(state._replace(prior=which), model)
+            for which in (state.prior, prior)
+        )
+        keep = partial(jnp.where, after >= before)  # at an end of a bracket the M-step need not rise
+        return state._replace(prior=jax.tree.map(keep, prior, state.prior)), None
+
+    return jax.lax.scan(alternate, state, None, LEARNING_STEPS)[0]
+
+
+def step(
+    key: Array,
+    state: MixtureVBState,
+    model: Mixture,
+    x: Array,
+    *,
+    sort_sticks: bool = True,
+    learn: tuple[str, ...] = (),
+) -> tuple[MixtureVBState, MixtureVBInfo]:
+    """Labels, concentration, order, hyperparameters, weights, components, bound; the key is ignored.
+
+    Args:
+        key: ignored: the step is deterministic.
+        state: q.
+        model: the model as it was given.
+        x: the rows.
+        sort_sticks: whether components are put into the order that stick-breaking weights like best.
+        learn: names of the hyperparameters to learn, see `inference.variational.hyperparameters`.
+    """
+    current = with_learnt(state, model)
+    sums = update_responsibilities(state, current, x)
+    concentration = update_concentration(state.concentration, state.weights, current)
+    state = state._replace(concentration=concentration)
+    statistics = in_best_order(sums.statistics, state, current) if sort_sticks else sums.statistics
+    if learn:
+        state = learn_hyperparameters(state, statistics, model, learn)
+    state = updated(state, statistics, model)
+    objective = bound(state, statistics, sums.entropy, model)
+    num_occupied = jnp.sum(statistics[:, 0] > OCCUPIED)
+    return state, MixtureVBInfo(objective, num_occupied, mean_of(state.concentration))
 
 
 @cache
-def build(init: str) -> Algorithm:
+def build(init: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple[str, ...]) -> Algorithm:
     """The algorithm with a start strategy."""
-    return {"random": ALGORITHM, "kmeans": Algorithm(init_kmeans, step)}[init]
+    from inference.variational.mixture_moves import improve  # which imports this module's updates
+
+    options = {"sort_sticks": sort_sticks, "learn": learn}
+    return Algorithm(
+        partial(begin, STARTS[init], learn),
+        partial(step, **options),
+        partial(improve, moves=moves, **options) if moves else None,
+    )
 
 
-ALGORITHM = Algorithm(init, step)
+def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any) -> None:
+    """Raise TypeError or ValueError if an option does not suit the model."""
+    if not isinstance(sort_sticks, bool):
+        raise TypeError(f"sort_sticks must be True or False; got {sort_sticks!r}")
+    if not isinstance(moves, tuple) or not set(moves) <= set(MOVES):
+        raise ValueError(f"moves must be a tuple of some of {', '.join(MOVES)}; got {moves!r}")
+    if moves and model.num_components < 2:
+        raise ValueError("moves need a mixture of at least two components")
+    check_learn(model, learn)
 
 
 METHOD = Method(
     kind="ascent",
-    options={},
-    strategies=("random", "kmeans"),
+    options={"sort_sticks": True, "moves": (), "learn": ()},
+    strategies=tuple(STARTS),
     build=build,
     start=start,
     conclude=conclude,
     guide=guide,
     transform=transform,
     log_density=log_density,
+    check=check,
 )

@@ -4,9 +4,10 @@ q(alpha) q(pi) prod_k q(theta_k) is held by `MixtureVBState`; the labels' factor
 :math:`q(c_i = k) \propto \exp\{E[\log \pi_k] + E[\log p(x_i \mid \theta_k)]\}`.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from inference.algorithm import Outcome
 from inference.row_blocks import map_rows
 from inference.variational.concentration import initial_concentration, mean_of, stored_concentration
 from inference.variational.concentration import variables as concentration_variables
+from inference.variational.hyperparameters import at_bound, learnt_from, learnt_model, with_learnt
 from zoo.component_prior import ComponentPrior
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision
@@ -52,12 +54,14 @@ class MixtureVBState(NamedTuple):
     Attributes:
         components: q(theta), the component prior's class with a leading axis over components.
         weights: q of the weights' site: a Dirichlet, or Betas over sticks.
-        concentration: q(alpha): a Gamma or LogNormal, or the number at which alpha is fixed.
+        concentration: q(alpha): a Gamma or LogNormal, or the number at which alpha is fixed or learnt so far.
+        prior: the component prior as learnt so far; None if nothing of it is learnt.
     """
 
     components: ComponentPrior
     weights: dist.Distribution
     concentration: dist.Distribution | Array
+    prior: ComponentPrior | None = None
 
 
 def from_statistics(
@@ -165,12 +169,34 @@ def q_from_variables(stored: Mapping[str, Array], model: Mixture) -> MixtureVBSt
 
 
 def conclude(
-    key: Array, state: MixtureVBState, model: Mixture, data: tuple, num_samples: int, keep_rows: bool
+    key: Array,
+    state: MixtureVBState,
+    model: Mixture,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    learn: tuple[str, ...] = (),
+    **options: Any,
 ) -> Outcome:
-    """Independent draws from q, as one chain, beside q's parameters; labels of rows only if ``keep_rows``."""
-    stored = _variables(state, model, *data)
-    draws = _draw(state, stored["responsibilities"], jax.random.split(key, num_samples), model, keep_rows)
-    return Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored)
+    """Independent draws from q, as one chain, beside q's parameters; labels of rows only if ``keep_rows``.
+
+    With the model as learnt, if ``learn`` is not empty, and a warning if a hyperparameter is at a bound.
+    """
+    current = with_learnt(state, model)
+    stored = _variables(state, current, *data)
+    draws = _draw(state, stored["responsibilities"], jax.random.split(key, num_samples), current, keep_rows)
+    outcome = Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored)
+    if not learn:
+        return outcome
+    stuck = at_bound(state, model, learn)
+    if stuck:
+        warnings.warn(
+            f"learnt to the end of what is allowed: {', '.join(stuck)}; the bound has no optimum inside, so "
+            f"fix it, or give the concentration or mean_precision a Gamma prior",
+            stacklevel=2,
+        )
+    attrs = {"learnt_from": learnt_from(model, learn), "hyperparameters_at_bound": ", ".join(stuck)}
+    return outcome._replace(model=learnt_model(state, model), attrs=attrs)
 
 
 @partial(jax.jit, static_argnames="keep_rows")

@@ -1,6 +1,13 @@
-"""Where VB for a mixture may start: from drawn or given responsibilities, as the state they lead to."""
+"""Where VB for a mixture may start: from drawn or given responsibilities, as the state they lead to.
 
-from collections.abc import Mapping
+Random: ``"random"`` (uniform responsibilities, rows normalised), ``"dirichlet"`` (responsibilities uniform on
+the simplex) and ``"kmeans"`` (k-means++ seeds). Deterministic, the same whatever the seed, so that restarts
+of them are all the same: ``"pca"`` (slices along the first principal component) and ``"hierarchical"`` (the
+most scattered cluster halved along its own principal direction, again and again).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +19,18 @@ from inference.variational.concentration import (
     parameter_names,
     stored_concentration,
 )
+from inference.variational.hyperparameters import starting_model, starting_prior
 from inference.variational.mixture_posterior import MixtureVBState, from_statistics
 from zoo.mixture import Mixture
 from zoo.sparse_counts import SparseCounts
 
-__all__ = ["from_responsibilities", "init", "init_kmeans", "start"]
+__all__ = ["STARTS", "begin", "from_responsibilities", "init", "start"]
+
+
+def begin(init: Callable, learn: tuple[str, ...], key: Array, model: Mixture, x: Array) -> MixtureVBState:
+    """The state of a start strategy, with the hyperparameters that learning starts from."""
+    state = init(key, starting_model(model, learn), x)
+    return state._replace(prior=starting_prior(model, learn))
 
 
 def from_responsibilities(r: Array, model: Mixture, x: Array) -> MixtureVBState:
@@ -29,14 +43,27 @@ def from_responsibilities(r: Array, model: Mixture, x: Array) -> MixtureVBState:
 
 def init(key: Array, model: Mixture, x: Array) -> MixtureVBState:
     """Uniform random responsibilities, rows normalised (a symmetric start is a fixed point)."""
+
+    def draw(key: Array, shape: tuple[int, int]) -> Array:
+        return jax.random.uniform(key, shape, minval=1e-6)
+
+    return _from_drawn(draw, key, model, x)
+
+
+def init_dirichlet(key: Array, model: Mixture, x: Array) -> MixtureVBState:
+    """Responsibilities uniform on the simplex: Dirichlet(1, ..., 1)."""
+    return _from_drawn(jax.random.exponential, key, model, x)
+
+
+def _from_drawn(draw: Callable, key: Array, model: Mixture, x: Array) -> MixtureVBState:
     if isinstance(x, SparseCounts):
-        r = jax.random.uniform(key, (x.shape[0], model.num_components), minval=1e-6)
+        r = draw(key, (x.shape[0], model.num_components))
         return from_responsibilities(r / jnp.sum(r, axis=-1, keepdims=True), model, x)
     numbered = jnp.concatenate([x, jnp.arange(x.shape[0], dtype=x.dtype)[:, None]], axis=-1)
 
     def block(rows: Array, weight: Array) -> Array:  # drawn block by block: no N x K array is held
         block_key = key if rows.shape[0] == x.shape[0] else jax.random.fold_in(key, rows[0, -1].astype(int))
-        r = jax.random.uniform(block_key, (rows.shape[0], model.num_components), minval=1e-6)
+        r = draw(block_key, (rows.shape[0], model.num_components))
         r = weight[:, None] * r / jnp.sum(r, axis=-1, keepdims=True)
         return r.T @ model.components.features(rows[:, :-1])
 
@@ -48,10 +75,7 @@ def init_kmeans(key: Array, model: Mixture, x: Array) -> MixtureVBState:
 
     Fast to converge, but keeps too many components.
     """
-    if isinstance(x, SparseCounts):
-        raise ValueError("init='kmeans' needs dense rows; sparse ones start at random: init='random'")
-    spread = jnp.nanstd(x, axis=0)
-    z = jnp.nan_to_num((x - jnp.nanmean(x, axis=0)) / jnp.where(spread > 0, spread, 1.0))  # missing: the mean
+    z = _standardised(x)
 
     def seed(distance: Array, key: Array) -> tuple[Array, Array]:
         index = jax.random.categorical(key, jnp.log(distance))
@@ -62,8 +86,67 @@ def init_kmeans(key: Array, model: Mixture, x: Array) -> MixtureVBState:
     return from_responsibilities(jax.nn.one_hot(nearest, model.num_components, dtype=z.dtype), model, x)
 
 
-def start(key: Array, variables: Mapping[str, Array], model: Mixture, x: Array) -> MixtureVBState:
+def _standardised(x: Array) -> Array:
+    """Columns with mean zero and deviation one; a missing cell is at the mean."""
+    if isinstance(x, SparseCounts):
+        raise ValueError("this start needs dense rows; sparse ones start at random: init='random'")
+    spread = jnp.nanstd(x, axis=0)
+    return jnp.nan_to_num(
+        (x - jnp.nanmean(x, axis=0)) / jnp.where(spread > 0, spread, 1.0)
+    )  # missing: the mean
+
+
+def init_pca(key: Array, model: Mixture, x: Array) -> MixtureVBState:
+    """Rows in order of their first principal component, cut into K slices of equal size; deterministic.
+
+    Columns are standardised.
+    """
+    z = _standardised(x)
+    ranks = jnp.argsort(jnp.argsort(z @ _principal_direction(z, jnp.ones(z.shape[0], z.dtype))))
+    labels = ranks * model.num_components // z.shape[0]
+    return from_responsibilities(jax.nn.one_hot(labels, model.num_components, dtype=z.dtype), model, x)
+
+
+def init_hierarchical(key: Array, model: Mixture, x: Array) -> MixtureVBState:
+    """Clusters halved at their mean along their principal direction, the most scattered first, K - 1 times.
+
+    Deterministic (Boley 1998, on standardised columns).
+    """
+    z = _standardised(x)
+
+    def halve(new: Array, labels: Array) -> Array:
+        members = jax.nn.one_hot(labels, model.num_components, dtype=z.dtype)
+        counts = jnp.maximum(jnp.sum(members, axis=0), 1.0)
+        means = (members.T @ z) / counts[:, None]
+        scatter = members.T @ jnp.sum(z**2, axis=-1) - counts * jnp.sum(means**2, axis=-1)
+        widest = jnp.argmax(scatter)
+        weight = members[:, widest]
+        side = (z - means[widest]) @ _principal_direction(z - means[widest], weight) > 0
+        return jnp.where((weight > 0) & side, new, labels)
+
+    labels = jax.lax.fori_loop(1, model.num_components, halve, jnp.zeros(z.shape[0], int))
+    return from_responsibilities(jax.nn.one_hot(labels, model.num_components, dtype=z.dtype), model, x)
+
+
+def _principal_direction(z: Array, weight: Array) -> Array:
+    """Leading eigenvector of the weighted scatter of centred rows; its largest entry is positive."""
+    vectors = jnp.linalg.eigh((weight[:, None] * z).T @ z)[1]
+    leading = vectors[:, -1]
+    return leading * jnp.sign(leading[jnp.argmax(jnp.abs(leading))])
+
+
+def start(
+    key: Array,
+    variables: Mapping[str, Array],
+    model: Mixture,
+    x: Array,
+    *,
+    learn: tuple[str, ...] = (),
+    **options: Any,
+) -> MixtureVBState:
     """The state that given ``responsibilities`` (or ``assignments``) lead to; deterministic."""
+    prior = starting_prior(model, learn)
+    model = starting_model(model, learn)
     if "responsibilities" in variables:
         r = jnp.asarray(variables["responsibilities"], jnp.result_type(float))
     elif "assignments" in variables:
@@ -79,4 +162,14 @@ def start(key: Array, variables: Mapping[str, Array], model: Mixture, x: Array) 
     concentration = initial_concentration(model)
     if model.has_random_concentration and parameter_names(concentration)[0] in variables:
         concentration = stored_concentration(variables, concentration)
-    return from_statistics(r.T @ model.components.features(x), concentration, model)
+    state = from_statistics(r.T @ model.components.features(x), concentration, model)
+    return state._replace(prior=prior)
+
+
+STARTS = {
+    "random": init,
+    "kmeans": init_kmeans,
+    "dirichlet": init_dirichlet,
+    "pca": init_pca,
+    "hierarchical": init_hierarchical,
+}
