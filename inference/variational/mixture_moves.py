@@ -20,6 +20,7 @@ the exact bound of the proposed state.
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,7 @@ from inference.variational.mixture import bound, in_best_order, step, update_res
 from inference.variational.mixture_posterior import OCCUPIED, MixtureVBState, log_unnormalised
 from zoo.mixture import Mixture
 
-__all__ = ["improve", "merge_gains", "split"]
+__all__ = ["Births", "improve", "merge_gains", "split"]
 
 PROPOSALS = 12  # births tried in a round
 RESTRICTED_STEPS = 6  # updates of the two components of a birth, all else held
@@ -140,20 +141,33 @@ def _merge_all(
         pays = (gains[best] > _least(objective)) & (after > objective + _least(objective))
         return (*_choose(pays, (merged, after), (state, objective)), pays)
 
-    carry = attempt((state, objective, jnp.asarray(True)))
+    carry = state, objective, jnp.asarray(True)
     return jax.lax.while_loop(lambda carry: carry[2], attempt, carry)[:2]
 
 
 # Birth
 
 
-def split(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> tuple[Array, Array]:
-    """Proposals to share the rows of occupied components with the emptiest one.
+class Births(NamedTuple):
+    """Proposals to share the rows of a component, the parent, with the emptiest one, the child.
 
-    Returns:
-        Statistics of each proposal, shape (PROPOSALS, num_components, num_statistics), and the entropy of
-        its labels in nats, shape (PROPOSALS,).
+    Attributes:
+        statistics: of each proposal, shape (PROPOSALS, num_components, num_statistics).
+        entropy: of its labels, nats, shape (PROPOSALS,).
+        parents: shape (PROPOSALS,).
+        child: the emptiest component.
+        odds: coefficients on the features of the log odds that a row of the parent stays with it.
     """
+
+    statistics: Array
+    entropy: Array
+    parents: Array
+    child: Array
+    odds: Array
+
+
+def split(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> Births:
+    """Proposals of births, settled by restricted updates."""
     current = with_learnt(state, model)
     sums = update_responsibilities(state, current, x)
     counts = sums.statistics[:, 0]
@@ -169,8 +183,7 @@ def split(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> tuple[
         return coefficients[parent] - coefficients[child]
 
     def restricted(carry: tuple, _: None) -> tuple:
-        statistics, _ = carry
-        odds = jax.vmap(scores)(statistics, parents)
+        odds = jax.vmap(scores)(carry[0], parents)
 
         def block(rows: Array, weight: Array) -> tuple[Array, Array]:
             features = current.components.features(rows)
@@ -181,7 +194,7 @@ def split(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> tuple[
             return (weight[:, None] * kept).T @ features, weight @ gained
 
         kept, gained = sum_over_rows(block, x)
-        return (jax.vmap(shared)(parents, kept), gained), None
+        return (jax.vmap(shared)(parents, kept), gained, odds), None
 
     def shared(parent: Array, kept: Array) -> Array:
         given = sums.statistics[parent] - kept
@@ -191,9 +204,9 @@ def split(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> tuple[
         return sums.statistics.at[parent].set(pair[0]).at[child].set(pair[1])
 
     start = jax.vmap(seeded)(parents, _draw_seeds(key, state, current, x, parents))
-    carry = (start, jnp.zeros(PROPOSALS, start.dtype))
-    (statistics, gained), _ = jax.lax.scan(restricted, carry, None, RESTRICTED_STEPS)
-    return statistics, sums.entropy + gained
+    carry = (start, jnp.zeros(PROPOSALS, start.dtype), jnp.zeros(start[:, 0].shape, start.dtype))
+    (statistics, gained, odds), _ = jax.lax.scan(restricted, carry, None, RESTRICTED_STEPS)
+    return Births(statistics, sums.entropy + gained, parents, child, odds)
 
 
 def _draw_seeds(key: Array, state: MixtureVBState, model: Mixture, x: Array, parents: Array) -> Array:
@@ -210,12 +223,12 @@ def _birth(
     key: Array, state: MixtureVBState, objective: Array, model: Mixture, x: Array, options: dict
 ) -> tuple[MixtureVBState, Array]:
     """The best of a few births after a few full updates, if it beats the bound as it is."""
-    statistics, entropies = split(key, state, model, x)
+    births = split(key, state, model, x)
 
     def value(proposal: tuple[Array, Array]) -> Array:
         return bound(updated(state, proposal[0], model), *proposal, model)
 
-    _, order = jax.lax.top_k(jax.lax.map(value, (statistics, entropies)), REFINED)
+    _, order = jax.lax.top_k(jax.lax.map(value, (births.statistics, births.entropy)), REFINED)
 
     def refine(statistics: Array) -> tuple[MixtureVBState, Array]:
         born = updated(state, statistics, model)
@@ -224,7 +237,7 @@ def _birth(
         )[0]
         return _settled(born, model, x)
 
-    born, after = jax.lax.map(refine, statistics[order])
+    born, after = jax.lax.map(refine, births.statistics[order])
     best = jnp.argmax(jnp.where(jnp.isfinite(after), after, -jnp.inf))
     pays = after[best] > objective + _least(objective)
     return _choose(pays, (jax.tree.map(lambda leaf: leaf[best], born), after[best]), (state, objective))
