@@ -63,7 +63,7 @@ GOOD = GaussianWishart(loc=[0.0, 0.0], mean_precision=1.0, scale_matrix=np.eye(2
 BAD_CALLS = {
     "method": ({"method": "magic"}, ValueError, "no method 'magic'; it has vb, gibbs, nuts, hmc, svi"),
     "option": ({"method": "nuts", "depth": 3}, TypeError, "no option 'depth'; it has .*max_tree_depth"),
-    "vb option": ({"depth": 3}, TypeError, "no option 'depth'; it has no options of its own"),
+    "vb option": ({"depth": 3}, TypeError, "no option 'depth'; it has sort_sticks, moves, learn"),
     "seed": ({"seed": -1}, ValueError, r"seed must be a whole number in \[0, 2\*\*32\)"),
     "chains": ({"num_chains": 0}, ValueError, "num_chains must be a whole number of at least 1; got 0"),
     "samples": ({"num_samples": 1.5}, ValueError, "num_samples must be a whole number"),
