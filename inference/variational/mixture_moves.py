@@ -33,6 +33,7 @@ from inference.variational.hyperparameters import with_learnt
 from inference.variational.mixture import bound, in_best_order, step, update_responsibilities, updated
 from inference.variational.mixture_posterior import OCCUPIED, MixtureVBState, log_unnormalised
 from zoo.mixture import Mixture
+from zoo.sparse_counts import SparseCounts
 
 __all__ = ["Births", "improve", "merge_gains", "split"]
 
@@ -212,10 +213,13 @@ def split(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> Births
 def _draw_seeds(key: Array, state: MixtureVBState, model: Mixture, x: Array, parents: Array) -> Array:
     """Features of two rows of each parent, drawn by responsibility."""
     subset_key, seed_key = jax.random.split(key)
-    if x.shape[0] > SEED_ROWS:
+    if x.shape[0] > SEED_ROWS and not isinstance(x, SparseCounts):
         x = x[jax.random.randint(subset_key, (SEED_ROWS,), 0, x.shape[0])]
     log_r = jax.nn.log_softmax(log_unnormalised(state, model, x), axis=-1)[:, parents]
     chosen = jax.random.categorical(seed_key, log_r.T, shape=(2, PROPOSALS)).T
+    if isinstance(x, SparseCounts):  # whose features can be summed but not indexed
+        picked = jax.nn.one_hot(chosen.ravel(), x.shape[0], dtype=log_r.dtype) @ model.components.features(x)
+        return picked.reshape(*chosen.shape, -1)
     return model.components.features(x)[chosen]
 
 
