@@ -8,6 +8,7 @@ of false alarms a run, recorded in tests/reference/geweke_hyperparameters.json. 
 import json
 import platform
 import time
+import warnings
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,7 @@ from inference.gibbs import hyperparameters as hyper
 from inference.gibbs import mixture as gibbs
 from inference.programs import joint_draws
 from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, SharedGaussianWishart
+from zoo.datasets import load
 from zoo.mixture import Mixture
 
 RECORD = Path(__file__).parents[1] / "reference" / "geweke_hyperparameters.json"
@@ -301,3 +303,47 @@ def test_nuts_agrees_on_a_small_case(two_clusters):
     other = model.replaced(components=prior.replaced(mean_precision=dist.Gamma(9.0, 16.0)))
     third = fit(other, two_clusters, seed=3, **settings)
     assert abs(differences(third, nuts)["log mean precision"]) > 3
+
+
+# --- why components without rows are integrated out
+
+
+@pytest.mark.slow
+def test_a_long_truncation_does_not_slow_the_hyperparameters_down(monkeypatch):
+    """A hundred sticks on the toy, some seven with rows: at least twice the ESS of conditioning on all."""
+    x = load("toy_gaussians", seed=0)["x"]
+    covariance = np.cov(x, rowvar=False)
+    prior = GaussianWishart(
+        loc=dist.MultivariateNormal(x.mean(axis=0), covariance),
+        mean_precision=dist.Gamma(1.0, 10.0),
+        scale_matrix=dist.Wishart(4.0, scale_matrix=0.01 * covariance),
+        degrees_of_freedom=4.0,
+    )
+    model, figures = Mixture(prior, 100, dist.Gamma(1.0, 1.0), "stick_breaking"), {}
+    for name in ("components with rows", "all components"):
+        if name == "all components":
+            monkeypatch.setattr(hyper, "_has_rows", lambda values, model: jnp.ones(model.num_components))
+            jax.clear_caches()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the second has not converged is the point
+            tree = fit(model, x, method="gibbs", num_warmup=500, num_samples=2000, seed=0)
+        posterior = tree["posterior"]
+        quantities = {
+            "log mean precision": np.log(posterior["prior_mean_precision"].to_numpy()),
+            "first location": posterior["prior_loc"].to_numpy()[..., 0],
+            "log det inverse scale": np.linalg.slogdet(posterior["prior_inverse_scale_matrix"].to_numpy())[1],
+        }
+        figures[name] = {n: {"ess": round(float(arviz.ess(q)), 1), "mean": round(float(q.mean()), 3)}
+                         for n, q in quantities.items()}  # fmt: skip
+    jax.clear_caches()  # nothing compiled with the other conditionals may outlive them
+    content = {
+        "what": "effective draws of hyperparameters, of 4 x 2000, given the parameters of components with "
+        "rows or of all 100; truncated-DP mixture on the toy of Yu (2006, section 2.2.4), data seed 0",
+        "command": "python -m pytest -m slow tests/inference/test_gibbs_hyperparameters.py",
+        "versions": {name: version(name) for name in ("jax", "numpyro", "numpy", "arviz")}
+        | {"python": platform.python_version()},
+        **figures,
+    }
+    (RECORD.parent / "mixture_hyperparameter_mixing.json").write_text(json.dumps(content, indent=1) + "\n")
+    ours, theirs = figures.values()
+    assert all(ours[name]["ess"] > 2 * theirs[name]["ess"] for name in ours), figures
