@@ -5,10 +5,18 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from jax.scipy.special import gammaln
 
-from zoo.dirichlet_process import DirichletAllocation, StickBreaking, log_stick_weights
+from zoo.dirichlet_process import (
+    DirichletAllocation,
+    StickBreaking,
+    equivalent_dirichlet,
+    generalised_dirichlet_log_density,
+    generalised_dirichlet_mean,
+    log_stick_weights,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +88,42 @@ def test_mean_weights_of_sticks_are_the_generalised_dirichlet_mean():
     ]
     np.testing.assert_allclose(StickBreaking(3).expected_weights(posterior), printed, rtol=1e-13)
     np.testing.assert_array_equal(b, [2.0 + 3.0, 2.0 + 1.0])  # the tail leaves out j itself
+
+
+def test_stick_weights_are_a_dirichlet_exactly_under_the_condition_of_connor_and_mosimann():
+    """b_{j-1} = a_j + b_j: density equal to NumPyro's Dirichlet on the simplex; else it differs."""
+    a = jnp.array([0.7, 2.0, 1.3])
+    dirichlet = jnp.append(a, 0.9)
+    b = jnp.cumsum(dirichlet[::-1])[::-1][1:]
+    np.testing.assert_allclose(equivalent_dirichlet(a, b), dirichlet)
+    weights = dist.Dirichlet(jnp.ones(4)).sample(jax.random.key(0), (50,))
+    np.testing.assert_allclose(
+        generalised_dirichlet_log_density(weights, a, b),
+        dist.Dirichlet(dirichlet).log_prob(weights),
+        rtol=1e-10,
+    )
+    other = b.at[0].add(0.1)
+    assert equivalent_dirichlet(a, other) is None
+    gap = generalised_dirichlet_log_density(weights, a, other) - dist.Dirichlet(dirichlet).log_prob(weights)
+    assert jnp.abs(gap).max() > 0.05
+    np.testing.assert_allclose(generalised_dirichlet_mean(a, b), dirichlet / dirichlet.sum(), rtol=1e-12)
+
+
+def test_the_generalised_dirichlet_density_is_that_of_the_sticks():
+    """Betas of the sticks times the Jacobian of the map to weights; any a, b. The printed form is not."""
+    a, b = jnp.array([0.7, 2.0, 1.3]), jnp.array([1.1, 0.4, 3.0])
+    weights = dist.Dirichlet(jnp.ones(4)).sample(jax.random.key(1), (50,))
+    left = 1.0 - jnp.concatenate([jnp.zeros((50, 1)), jnp.cumsum(weights[:, :-2], axis=-1)], axis=-1)
+    sticks = weights[:, :-1] / left
+    expected = jnp.sum(dist.Beta(a, b).log_prob(sticks) - jnp.log(left), axis=-1)
+    ours = generalised_dirichlet_log_density(weights, a, b)
+    np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-9)
+    printed = ours + (b[-1] - 1.0) * jnp.log(weights[:, -1])  # the product running to M - 1, as printed
+    assert jnp.abs(printed - expected).max() > 1.0
+
+
+def test_the_posterior_of_truncated_sticks_is_no_dirichlet():
+    posterior = StickBreaking(4).posterior(jnp.array([5.0, 2.0, 1.0, 3.0]), 2.0)
+    a, b = posterior.concentration1, posterior.concentration0
+    np.testing.assert_allclose(a[1:] + b[1:], b[:-1] + 1.0)
+    assert equivalent_dirichlet(a, b) is None
