@@ -244,6 +244,9 @@ def test_what_cannot_be_learnt_is_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:the truncation is too short", "ignore:learnt to the end of what is allowed"
+)
 @pytest.mark.parametrize(
     "family", ["BernoulliBeta", "PoissonGamma", "MultinomialDirichlet", "SharedGaussianWishart"]
 )
