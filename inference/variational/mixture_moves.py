@@ -14,9 +14,9 @@ constants and the entropy of the labels included, and taken only if that is high
 
 Statistics, bounds and updates are those of the component family, whatever it is; all shapes are fixed. A
 round costs about as much as some tens of updates. Moves are off by default: they triple the compilation of a
-first call, and the published counts of components are those of VB without them. On the toy data (250 rows, 20
-components) they and the sorting of sticks gain 25 nats (sticks) and 6 nats (Dirichlet weights) over what plain
-restarts find in the same CPU time.
+first call, and the published counts of components are those of VB without them. On the toy data (250 rows,
+20 components) they and the sorting of sticks gain 25 nats (sticks) and 6 nats (Dirichlet weights) over what
+plain restarts find in the same CPU time.
 
 Reference: merge and birth moves after Ueda and Ghahramani (2002) and Hughes and Sudderth (2013), here with
 the exact bound of the proposed state.

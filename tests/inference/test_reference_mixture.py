@@ -52,12 +52,22 @@ def toy(seed):
 
 
 def occupied(x, num_components, alpha, restarts, seed=0, **fields):
-    """Components with N_k > 0.5 at the last iteration of every restart: one number per restart."""
+    """Components with N_k > 0.5 at the last iteration of every restart: one number per restart.
+
+    By the updates as published, which leave the components where they are.
+    """
     model = Mixture.from_data(x, num_components=num_components, concentration=float(alpha), **fields)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the truncation is meant to be short, plateaus meant to be long
         tree = fit(
-            model, x, num_restarts=restarts, tolerance=1e-7, max_iterations=1500, num_samples=1, seed=seed
+            model,
+            x,
+            num_restarts=restarts,
+            tolerance=1e-7,
+            max_iterations=1500,
+            num_samples=1,
+            seed=seed,
+            sort_sticks=False,
         )
     return np.array(
         [restart[np.isfinite(restart)][-1] for restart in tree["trace"]["num_occupied"].to_numpy()]
