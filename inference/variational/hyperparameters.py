@@ -16,6 +16,10 @@ included; :math:`P_k = E[\Lambda_k] = \nu_k W_k`.
     \alpha &= M / \textstyle\sum_j \{\psi(a_j + b_j) - \psi(b_j)\} \quad \text{(M random sticks)} \\
     \psi(\alpha / K) - \psi(\alpha) &= \overline{E \log \pi_k} \quad \text{(Dirichlet weights)}
 
+Learning begins when VB with the given hyperparameters has settled (or after `LEARNING_AFTER` steps), or at
+once from given responsibilities: the components of a random start are all alike, and beta0 and the
+concentration would run off before they part.
+
 With a Gamma prior on the concentration or on beta0 the M-step maximises the log posterior instead (MAP), and
 the objective contains the log density of the prior. Equations in one unknown are solved by bisection of its
 logarithm in a bracket, so that nothing can run off: clusters of equal size send the concentration up, a
@@ -51,6 +55,7 @@ from zoo.mixture import Mixture
 
 __all__ = [
     "BRACKETS",
+    "LEARNING_AFTER",
     "at_bound",
     "check_learn",
     "learn_components",
@@ -72,6 +77,7 @@ BRACKETS = {  # degrees_of_freedom: above num_features - 1; scale_matrix: eigenv
     "concentration0": (1e-3, 1e4),
     "shape": (1e-3, 1e4),
 }
+LEARNING_AFTER = 200  # steps, for runs that are not to settle
 BISECTIONS = 48  # of the logarithm: to 1e-13 relative
 
 

@@ -157,7 +157,7 @@ def bound(state: MixtureVBState, statistics: Array, entropy: Array, model: Mixtu
 def updated(state: MixtureVBState, statistics: Array, model: Mixture) -> MixtureVBState:
     """The state with weights and components that are optimal for given statistics."""
     new = from_statistics(statistics, state.concentration, with_learnt(state, model))
-    return new._replace(prior=state.prior)
+    return new._replace(prior=state.prior, learning_in=state.learning_in)
 
 
 def in_best_order(statistics: Array, state: MixtureVBState, model: Mixture) -> Array:
@@ -218,7 +218,9 @@ def step(
     state = state._replace(concentration=concentration)
     statistics = in_best_order(sums.statistics, state, current) if sort_sticks else sums.statistics
     if learn:
-        state = learn_hyperparameters(state, statistics, model, learn)
+        learnt = learn_hyperparameters(state, statistics, model, learn)
+        state = jax.tree.map(partial(jnp.where, state.learning_in <= 0), learnt, state)
+        state = state._replace(learning_in=jnp.maximum(state.learning_in - 1, 0))
     state = updated(state, statistics, model)
     objective = bound(state, statistics, sums.entropy, model)
     num_occupied = jnp.sum(statistics[:, 0] > OCCUPIED)
@@ -234,7 +236,7 @@ def build(init: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple[str
     return Algorithm(
         partial(begin, STARTS[init], learn),
         partial(step, **options),
-        partial(improve, moves=moves, **options) if moves else None,
+        partial(improve, moves=moves, **options) if moves or learn else None,
     )
 
 

@@ -67,7 +67,7 @@ def improve(
         x: the rows.
         moves: which of `MOVES`.
         sort_sticks: as for the step.
-        learn: as for the step.
+        learn: as for the step; learning begins here if it has not begun.
     """
     options = {"sort_sticks": sort_sticks, "learn": learn}
     best, start = _settled(state, model, x)
@@ -76,7 +76,11 @@ def improve(
         best, objective = _merge_all(best, objective, model, x)
     if "birth" in moves:
         best, objective = _birth(key, best, objective, model, x, options)
-    return best, objective, objective > start + _least(start)
+    better = objective > start + _least(start)
+    if learn:  # what has settled with the given hyperparameters may go on with learnt ones
+        better = better | (best.learning_in > 0)
+        best = best._replace(learning_in=jnp.zeros_like(best.learning_in))
+    return best, objective, better
 
 
 def _least(objective: Array) -> Array:

@@ -19,7 +19,13 @@ from inference.algorithm import Outcome
 from inference.row_blocks import map_rows
 from inference.variational.concentration import initial_concentration, mean_of, stored_concentration
 from inference.variational.concentration import variables as concentration_variables
-from inference.variational.hyperparameters import at_bound, learnt_from, learnt_model, with_learnt
+from inference.variational.hyperparameters import (
+    LEARNING_AFTER,
+    at_bound,
+    learnt_from,
+    learnt_model,
+    with_learnt,
+)
 from zoo.component_prior import ComponentPrior
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision
@@ -56,12 +62,14 @@ class MixtureVBState(NamedTuple):
         weights: q of the weights' site: a Dirichlet, or Betas over sticks.
         concentration: q(alpha): a Gamma or LogNormal, or the number at which alpha is fixed or learnt so far.
         prior: the component prior as learnt so far; None if nothing of it is learnt.
+        learning_in: steps until hyperparameters are learnt; None if none is.
     """
 
     components: ComponentPrior
     weights: dist.Distribution
     concentration: dist.Distribution | Array
     prior: ComponentPrior | None = None
+    learning_in: Array | None = None
 
 
 def from_statistics(
@@ -188,6 +196,12 @@ def conclude(
     outcome = Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored)
     if not learn:
         return outcome
+    if state.learning_in > 0:
+        warnings.warn(
+            f"hyperparameters were not learnt yet: that begins when the bound has settled, or after "
+            f"{LEARNING_AFTER} steps; raise max_iterations",
+            stacklevel=2,
+        )
     stuck = at_bound(state, model, learn)
     if stuck:
         warnings.warn(

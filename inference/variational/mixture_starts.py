@@ -19,7 +19,7 @@ from inference.variational.concentration import (
     parameter_names,
     stored_concentration,
 )
-from inference.variational.hyperparameters import starting_model, starting_prior
+from inference.variational.hyperparameters import LEARNING_AFTER, starting_model, starting_prior
 from inference.variational.mixture_posterior import MixtureVBState, from_statistics
 from zoo.mixture import Mixture
 from zoo.sparse_counts import SparseCounts
@@ -30,7 +30,15 @@ __all__ = ["STARTS", "begin", "from_responsibilities", "init", "start"]
 def begin(init: Callable, learn: tuple[str, ...], key: Array, model: Mixture, x: Array) -> MixtureVBState:
     """The state of a start strategy, with the hyperparameters that learning starts from."""
     state = init(key, starting_model(model, learn), x)
-    return state._replace(prior=starting_prior(model, learn))
+    return _with_learning(state, model, learn, LEARNING_AFTER)
+
+
+def _with_learning(
+    state: MixtureVBState, model: Mixture, learn: tuple[str, ...], learning_in: int
+) -> MixtureVBState:
+    if not learn:
+        return state
+    return state._replace(prior=starting_prior(model, learn), learning_in=jnp.asarray(learning_in))
 
 
 def from_responsibilities(r: Array, model: Mixture, x: Array) -> MixtureVBState:
@@ -145,8 +153,7 @@ def start(
     **options: Any,
 ) -> MixtureVBState:
     """The state that given ``responsibilities`` (or ``assignments``) lead to; deterministic."""
-    prior = starting_prior(model, learn)
-    model = starting_model(model, learn)
+    given, model = model, starting_model(model, learn)
     if "responsibilities" in variables:
         r = jnp.asarray(variables["responsibilities"], jnp.result_type(float))
     elif "assignments" in variables:
@@ -163,7 +170,7 @@ def start(
     if model.has_random_concentration and parameter_names(concentration)[0] in variables:
         concentration = stored_concentration(variables, concentration)
     state = from_statistics(r.T @ model.components.features(x), concentration, model)
-    return state._replace(prior=prior)
+    return _with_learning(state, given, learn, 0)
 
 
 STARTS = {

@@ -224,6 +224,27 @@ def test_hyperparameters_that_run_off_are_stopped_and_reported():
     assert np.min(np.diff(objective) / np.abs(objective[:-1])) > -1e-12
 
 
+@pytest.mark.filterwarnings("ignore:mixture by vb has not converged")
+def test_learning_waits_until_the_components_have_parted():
+    model = Mixture(components=prior(), num_components=2)
+    with pytest.warns(UserWarning, match="were not learnt yet"):
+        early = fit(model, X, learn=ALL, max_iterations=3, tolerance=0, num_samples=5)
+    assert float(model_of(early).components.mean_precision) == 0.5
+
+
+@pytest.mark.slow
+def test_learning_from_a_random_start_does_not_collapse():
+    """Twenty components: learning from the first step on ended with a single one, 150 nats lower."""
+    from zoo.datasets import load as load_data
+
+    x = load_data("toy_gaussians", seed=0)["x"]
+    model = Mixture.from_data(x, num_components=20)
+    fixed = fit(model, x, num_samples=2)
+    tree = fit(model, x, learn=ALL[:4], num_samples=2)
+    assert tree["trace"]["objective"][-1] > fixed["trace"]["objective"][-1]
+    assert tree["variational"]["num_occupied"] >= 4 and tree.attrs["converged"] == 1
+
+
 def test_what_cannot_be_learnt_is_refused():
     model = Mixture(components=prior(), num_components=2)
     random = prior().replaced(mean_precision=dist.Gamma(2.0, 2.0))
