@@ -148,3 +148,23 @@ def test_starts_that_say_so_are_deterministic(strategy):
     equal = np.array_equal(one["trace"]["objective"][:3], two["trace"]["objective"][:3])
     assert equal == (strategy in ("pca", "hierarchical"))
     assert one["trace"]["objective"][-1] > one["trace"]["objective"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "family", ["SharedGaussianWishart", "Product", "BernoulliBeta", "MultinomialDirichlet"]
+)
+def test_moves_of_any_family_end_no_lower_than_plain_vb(family):
+    """From the same starts; also with two components, where every birth and merge is between the two."""
+    from tests.component_families import priors, rows
+
+    for num_components in (2, 5):
+        mixture = Mixture(components=priors()[family], num_components=num_components)
+        plain, moved = (
+            fit(mixture, rows(family, 60), moves=which, num_samples=2, num_restarts=2)
+            for which in ((), ("merge", "birth"))
+        )
+        trace = moved["trace"]["objective"].to_numpy()
+        assert np.nanmin(np.diff(trace, axis=1) / np.abs(trace[:, :-1])) > -1e-12
+        highest = np.nanmax(plain["trace"]["objective"].to_numpy(), axis=1)
+        assert np.all(np.nanmax(trace, axis=1) >= highest - 1e-6)
