@@ -74,6 +74,8 @@ class Method(NamedTuple):
             averaged over draws.
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
+        resize: sampling only: ``resize(states, model, full)``, the states of all chains with another number
+            of slots, see `inference.driver.sample`.
         check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
             model, before anything is compiled.
     """
@@ -89,3 +91,4 @@ class Method(NamedTuple):
     transform: Callable | None = None
     log_density: Callable | None = None
     check: Callable | None = None
+    resize: Callable | None = None

@@ -61,6 +61,7 @@ def sample(
     chain_method: str,
     checkpoint: Checkpoint,
     progress: bool,
+    resize: Callable | None = None,
 ) -> Chains:
     """Run chains of a sampler.
 
@@ -82,6 +83,9 @@ def sample(
             ``"parallel"`` (over devices).
         checkpoint: where to save and resume.
         progress: whether to show a bar.
+        resize: ``resize(states, model, full)``, for a sampler whose state has slots: the states of all chains
+            with more of them when a sweep has said ``info.full`` (it is then made again from where it began),
+            or with no more than they need, at the end of warm-up.
     """
     keys = lane_keys(key, num_chains)
     states, stored = resume(checkpoint, partial(_start_chains, start), keys, variables, model, data)
@@ -97,7 +101,7 @@ def sample(
     draw_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     capacity = int(np.clip(DRAW_BYTES // max(draw_bytes, 1), 1, min(CHUNK_CAPACITY, num_samples)))
     run_chunk = _chunk_of(chain_method, num_chains)
-    chunk, reason = ChunkLength(), "completed"
+    chunk, reason, longest = ChunkLength(), "completed", CHUNK_CAPACITY
 
     def save() -> None:
         arrays = {f"draw_{i}": leaf[:, : _num_draws(done)] for i, leaf in enumerate(jax.tree.leaves(kept))}
@@ -112,7 +116,7 @@ def sample(
                 reason = "interrupted"
                 break
             stop = num_warmup if done < num_warmup else total  # a chunk ends where warm-up does
-            limit = min(chunk.length, stop - done)
+            limit, longest = min(chunk.length, stop - done, longest), CHUNK_CAPACITY
             if done >= num_warmup:
                 limit = min(limit, (_num_draws(done) + capacity + 1) * thinning + num_warmup - 1 - done)
             with chunk.timed():
@@ -120,6 +124,12 @@ def sample(
                     (step, position, capacity), states, keys, done, limit, num_warmup, thinning, model, data
                 )
                 infos = {name: np.asarray(value)[:, :limit] for name, value in infos._asdict().items()}
+            if resize is not None and (full := infos["full"].any(axis=0)).any():
+                if full[0]:
+                    states = resize(states, model, True)
+                else:
+                    longest = int(full.argmax())  # sweeps before the one that ran out of slots
+                continue
             bad = np.isnan(infos["objective"])
             if bad.any():
                 chain, sweep = np.argwhere(bad)[0]
@@ -133,6 +143,8 @@ def sample(
                 target[:, before:after] = np.asarray(new)[:, : after - before]
             chunks.append(infos)
             states, done = new_states, done + limit
+            if resize is not None and done == num_warmup:
+                states = resize(states, model, False)
             bar.update(limit)
             bar.set_postfix_str(
                 "warm-up" if done < num_warmup else f"log joint {infos['objective'][:, -1].max():.6g}",

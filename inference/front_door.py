@@ -118,6 +118,7 @@ def fit(
     options = _check_options(chosen, name, options)
     if chosen.check is not None:
         chosen.check(model, **options)
+    model.caution(name)
     for argument, value in (("sample_weight", sample_weight), ("batch_size", batch_size)):
         if value is not None:
             raise ValueError(f"method {name!r} of {model_name(model)} does not take {argument}")
@@ -194,7 +195,8 @@ def method_of(model: Model, name: str) -> Method:
         return importlib.import_module("inference.autoguides").METHOD
     if name == "map":
         return importlib.import_module("inference.maximum_a_posteriori").METHOD
-    return importlib.import_module(f"inference.{FOLDERS[name]}.{model_name(model)}").METHOD
+    prefix = "collapsed_" if name.startswith("collapsed_") else ""
+    return importlib.import_module(f"inference.{FOLDERS[name]}.{prefix}{model_name(model)}").METHOD
 
 
 # Checks
@@ -279,7 +281,10 @@ def _drive(
     shared = {"key": run_key, "variables": variables, "checkpoint": checkpoint, "progress": progress}
     if method.kind == "sampling":
         keep_rows = row_limit(settings["num_chains"] * num_samples * num_rows, "assignments", keep)
-        result = sample(algorithm.step, start, method.position(keep_rows), model, data, **settings, **shared)
+        position = method.position(keep_rows)
+        result = sample(
+            algorithm.step, start, position, model, data, **settings, **shared, resize=method.resize
+        )
         outcome = method.conclude(
             conclude_key, jax.tree.map(jnp.asarray, result.draws), model, data, keep_rows
         )

@@ -111,7 +111,9 @@ class StickBreaking(NamedTuple):
         return dist.Beta(1.0 + counts[: self.num_sticks], concentration + tail[: self.num_sticks])
 
     def log_weights(self, values: Mapping[str, Array]) -> Array:
-        """Log weights, from values of this prior's site."""
+        """Log weights, from values of this prior's site, or of the weights if components were reordered."""
+        if "stick_fractions" not in values:
+            return jnp.log(values["weights"])
         return log_stick_weights(values["stick_fractions"], self.num_components)
 
     def best_order(self, counts: Array, concentration: Array) -> Array:

@@ -101,7 +101,7 @@ class Mixture(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels",)
-    methods = ("vb", "gibbs", "nuts", "hmc", "svi")
+    methods = ("vb", "gibbs", "collapsed_gibbs", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The program: with ``x`` of shape (num_observations, num_features) it conditions.
@@ -176,10 +176,7 @@ class Mixture(Model):
             )
 
     def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` does not suit the model.
-
-        Warn if the truncation is too short for the concentration.
-        """
+        """Raise ValueError if ``x`` does not suit the model."""
         if isinstance(x, SparseCounts) and not isinstance(self.components, MultinomialDirichlet):
             raise ValueError(
                 "sparse rows are taken by MultinomialDirichlet components only; "
@@ -188,8 +185,12 @@ class Mixture(Model):
         x = x if isinstance(x, SparseCounts) else as_matrix(x)
         check_rows(x, 2, "a mixture of one row has nothing to cluster")
         self.components.check(x)
+
+    def caution(self, method: str) -> None:
+        """Warn if the truncation is too short for the concentration; the collapsed sampler has none."""
         if (
-            self.weight_prior == "stick_breaking"
+            method != "collapsed_gibbs"
+            and self.weight_prior == "stick_breaking"
             and not self.free_last_stick
             and self.num_components > 1
             and self.leftover_stick_mass > 0.01
@@ -199,7 +200,7 @@ class Mixture(Model):
                 f"{self.num_components} sticks is expected to hold "
                 f"{self.leftover_stick_mass:.0%} of the mass, and rows will gather there; raise "
                 f"num_components or lower concentration",
-                stacklevel=2,
+                stacklevel=3,
             )
 
     @property

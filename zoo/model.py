@@ -181,6 +181,9 @@ class Model(Assumptions):
         Called before anything is compiled.
         """
 
+    def caution(self, method: str) -> None:
+        """Warn of what is allowed but hardly wanted with a method; called before anything is compiled."""
+
 
 def _as_leaf(name: str, value: Any) -> Any:
     """A hyperparameter as it is stored: arrays in float64; distributions with their parameters so.

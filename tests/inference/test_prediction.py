@@ -147,3 +147,16 @@ def test_relabelled_trees_predict_the_same_density(gibbs_tree, two_clusters):
         inference.log_density(gibbs_tree, two_clusters),
         rtol=1e-9,
     )
+
+
+def test_new_rows_under_stick_breaking_draws(two_clusters):
+    """Aligned draws have their weights in another order than the sticks made them."""
+    from zoo import Mixture
+
+    model = Mixture.from_data(two_clusters, num_components=6, weight_prior="stick_breaking")
+    with pytest.warns(UserWarning, match="has not converged"):
+        tree = inference.fit(model, two_clusters, method="gibbs", num_chains=2, num_warmup=50, num_samples=50)
+    shares = inference.transform(tree, two_clusters)
+    np.testing.assert_allclose(shares.sum("component"), 1.0, rtol=1e-9)
+    labels = inference.predict(tree, two_clusters).to_numpy()
+    assert (labels[:35] == np.bincount(labels[:35]).argmax()).mean() > 0.8

@@ -1,0 +1,255 @@
+"""The Polya urn: predictives, the enumerated posterior of partitions, split-merge moves, growing slots."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from component_families import FAMILIES, priors, rows
+from test_driver import cut_short
+
+from inference import fit, log_density, predict
+from inference.algorithm import Algorithm
+from inference.calibration import geweke
+from inference.gibbs import collapsed_mixture as urn
+from inference.gibbs.split_merge import split_or_merge
+from inference.gibbs.urn_statistics import EvidenceStatistics, StudentStatistics, statistics_for
+from zoo import GaussianWishart, Mixture
+
+X = np.array([[-1.3], [-0.9], [0.1], [0.4], [1.6], [2.2]])
+CHAINS, DRAWS = 60, 700
+SHORT = {"num_chains": 2, "num_warmup": 30, "init": "one_cluster"}
+
+
+@pytest.fixture(autouse=True)
+def in_double():
+    with jax.enable_x64(True):
+        yield
+
+
+def small(weight_prior, num_components=4):
+    components = GaussianWishart([0.0], 0.3, [[0.7]], 2.5)
+    return Mixture(
+        components=components, num_components=num_components, concentration=1.3, weight_prior=weight_prior
+    )
+
+
+def partitions(n):
+    """All partitions of n rows as labels in order of first appearance."""
+    if n == 1:
+        return [(0,)]
+    return [(*p, k) for p in partitions(n - 1) for k in range(max(p) + 2)]
+
+
+def exact(model):
+    """Posterior probability of every partition of X, by enumeration."""
+    every = np.array(partitions(len(X)))
+    slots = 6
+    counts = jnp.array([np.bincount(p, minlength=slots) for p in every])
+    features = model.components.features(X)
+    sums = jax.vmap(lambda p: jax.ops.segment_sum(features, p, num_segments=slots))(jnp.asarray(every))
+    evidence = jnp.sum(model.components.log_evidence(sums), axis=-1)
+    prior = jax.vmap(lambda c: urn.log_partition_prior(c, jnp.asarray(1.3), model))(counts)
+    possible = (counts > 0).sum(axis=1) <= (6 if urn.is_process(model) else model.num_components)
+    log = np.where(possible, prior + evidence, -np.inf)
+    return every, np.exp(log - np.logaddexp.reduce(log)), np.asarray(prior), possible
+
+
+def worst_z(step, model):
+    """The largest z of cluster-number and co-clustering probabilities, over independent chains."""
+    every, probability, _, _ = exact(model)
+    slots = 8 if urn.is_process(model) else model.num_components
+
+    def chain(key):
+        state = urn._state(jnp.zeros(len(X), int), slots, model)
+
+        def sweep(state, key):
+            state = step(key, state)
+            return state, state.labels
+
+        return jax.lax.scan(sweep, state, jax.random.split(key, DRAWS))[1]
+
+    labels = np.asarray(jax.jit(jax.vmap(chain))(jax.random.split(jax.random.key(0), CHAINS)))[:, 50:]
+    pairs = np.triu_indices(len(X), 1)
+
+    def functionals(p):
+        together = (p[..., pairs[0]] == p[..., pairs[1]]).astype(float)
+        number = 1 + (np.diff(np.sort(p, axis=-1), axis=-1) != 0).sum(axis=-1)
+        return np.concatenate([together, number[..., None] == np.arange(1, 6)], axis=-1)
+
+    expected = probability @ functionals(every)
+    means = functionals(labels).mean(axis=1)
+    error = means.std(axis=0, ddof=1) / np.sqrt(CHAINS) + 1e-4
+    return np.abs((means.mean(axis=0) - expected) / error).max()
+
+
+def test_prior_of_partitions_sums_to_one():
+    for weight_prior in ("stick_breaking", "dirichlet"):
+        _, _, prior, possible = exact(small(weight_prior))
+        np.testing.assert_allclose(np.exp(prior[possible]).sum(), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
+def test_sweep_targets_all_203_partitions(weight_prior):
+    """20 functionals at |z| < 4.5: false alarms below 1e-3 (60 independent chains)."""
+    model = small(weight_prior)
+    assert (
+        worst_z(lambda key, state: urn.step(key, state, model, jnp.asarray(X), split_merge=1)[0], model) < 4.5
+    )
+
+
+@pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
+def test_split_merge_alone_targets_all_203_partitions(weight_prior):
+    """The same, without the scan over labels; a ratio that leaves the weights' prior out must fail."""
+    model = small(weight_prior)
+    alpha = jnp.asarray(1.3)
+    offset = 0.0 if urn.is_process(model) else alpha / model.num_components
+
+    x = jnp.asarray(X)
+
+    def moves(wrong, key, state):
+        log_prior = urn._log_prior_of_split(alpha, model)
+
+        def propose(carry, key):
+            labels, counts, _ = split_or_merge(
+                key, *carry, x, model.components, StudentStatistics, offset, lambda *a: log_prior(*a) + wrong
+            )
+            return (labels, counts), None
+
+        labels, counts = jax.lax.scan(propose, (state.labels, state.counts), jax.random.split(key, 8))[0]
+        return state._replace(labels=labels, counts=counts)
+
+    assert worst_z(partial(moves, 0.0), model) < 4.5
+    if weight_prior == "dirichlet":
+        assert worst_z(partial(moves, 0.3), model) > 4.5
+
+
+@pytest.mark.parametrize("num_features", [1, 2, 3])
+def test_chain_of_student_predictives_is_the_evidence(num_features):
+    """To 1e-9; one degree of freedom too many shifts it by more than 0.01."""
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=(num_features, num_features))
+    components = GaussianWishart(
+        rng.normal(size=num_features), 0.3, factor @ factor.T + np.eye(num_features), num_features - 0.3
+    )
+    x = rng.normal(size=(9, num_features))
+
+    def chain(components):
+        cache = StudentStatistics.of(components, x, jnp.full(9, 2), 2)
+        total = 0.0
+        for row in x:
+            total += cache.log_predictive(components, row)[1]
+            cache = cache.changed(components, 1, row, 1.0)
+        return total, cache
+
+    total, cache = chain(components)
+    np.testing.assert_allclose(total, components.log_evidence(components.features(x).sum(axis=0)), rtol=1e-9)
+    for row in x[:-1]:
+        cache = cache.changed(components, 1, row, -1.0)
+    alone = StudentStatistics.of(components, x, jnp.arange(9) - 8, 2)  # the last row in slot 0
+    np.testing.assert_allclose(cache.scale_matrix[1], alone.scale_matrix[0], rtol=1e-7)
+    np.testing.assert_allclose(cache.log_det[1], alone.log_det[0], rtol=1e-7)
+    wrong, _ = chain(components.replaced(degrees_of_freedom=components.degrees_of_freedom + 1))
+    assert abs(wrong - total) > 0.01
+
+
+@pytest.mark.parametrize("name", ["BernoulliBeta", "Product"])
+def test_generic_statistics_are_the_predictives(name):
+    components, x = priors()[name], rows(name, 8)
+    statistics = statistics_for(components)
+    assert statistics is EvidenceStatistics
+    features = statistics.rows(components, x)
+    cache = statistics.of(components, features, jnp.arange(8) % 2, 3)
+    taken = cache.changed(components, 0, features[0], -1.0)
+    posterior = components.posterior(taken.sums)
+    np.testing.assert_allclose(
+        taken.log_predictive(components, features[0]), posterior.predictive().log_prob(x[0]), rtol=1e-9
+    )
+
+
+@pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
+def test_slots_double_until_no_cluster_is_refused():
+    rng = np.random.default_rng(1)
+    x = np.concatenate([rng.normal(size=(12, 2)) * 0.1 + 10 * rng.normal(size=2) for _ in range(7)])
+    model = Mixture.from_data(x, num_components=2, weight_prior="stick_breaking")
+    tree = fit(
+        model, x, method="collapsed_gibbs", num_chains=2, num_warmup=30, num_samples=40, init="one_cluster"
+    )
+    assert (tree["posterior"]["num_occupied"].to_numpy()[:, -1] >= 7).all()
+    weights = tree["posterior"]["weights"]
+    assert weights.sizes["component"] >= 12 and np.allclose(weights.sum("component"), 1)
+    assert np.isfinite(log_density(tree, x[:3])).all()
+    labels = predict(tree, x).to_numpy().reshape(7, 12)
+    assert (labels == labels[:, :1]).all() and len(np.unique(labels[:, 0])) == 7
+
+
+@pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
+def test_interrupted_and_resumed_while_slots_grow(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    x = np.concatenate([rng.normal(size=(8, 1)) * 0.1 + 10 * rng.normal() for _ in range(5)])
+    model = Mixture.from_data(
+        x, num_components=2, weight_prior="stick_breaking", concentration=dist.Gamma(2, 1.0)
+    )
+    call = {
+        "method": "collapsed_gibbs",
+        "num_chains": 2,
+        "num_warmup": 20,
+        "num_samples": 20,
+        "init": "one_cluster",
+    }
+    whole = fit(model, x, **call)
+    path = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        cut_short(patch, 3)
+        part = fit(model, x, checkpoint=path, **call)
+    assert "interrupted" in part.attrs["stop_reason"]
+    again = fit(model, x, checkpoint=path, **call)
+    assert (again["posterior"]["num_occupied"] > 2).any()
+    for name, value in whole["posterior"].data_vars.items():
+        np.testing.assert_array_equal(value, again["posterior"][name])
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "message"),
+    [
+        ({"weight_prior": "stick_breaking", "free_last_stick": True}, {}, "free_last_stick=True has no urn"),
+        ({"components": priors()["SharedGaussianWishart"]}, {}, "share a covariance: use gibbs"),
+        ({}, {"split_merge": -1}, "split_merge must be a whole number of at least 0; got -1"),
+    ],
+)
+def test_what_the_urn_cannot_do_is_said(fields, options, message):
+    model = Mixture(**({"components": priors()["GaussianWishart"], "num_components": 3} | fields))
+    with pytest.raises(ValueError, match=message):
+        fit(model, rows("GaussianWishart", 9), method="collapsed_gibbs", **options)
+
+
+class _Values(NamedTuple):
+    values: dict
+
+
+def completed(split_merge):
+    """The sampler with weights and parameters drawn after each sweep, so that data can be drawn again."""
+
+    def step(key, state, model, x):
+        step_key, complete_key = jax.random.split(key)
+        labels = state.values["assignments"]
+        counts = jnp.zeros(model.num_components, int).at[labels].add(1)
+        inner = urn.CollapsedMixtureState(labels, counts, state.values["concentration"])
+        inner, info = urn.step(step_key, inner, model, x, split_merge=split_merge)
+        draw = jax.tree.map(lambda leaf: leaf[None], urn.position(inner, model))
+        values = urn._complete(complete_key[None], draw, model, x)
+        return _Values({name: values[name][0].astype(v.dtype) for name, v in state.values.items()}), info
+
+    return Algorithm(lambda key, model, x: None, step)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "SharedGaussianWishart"])
+def test_sampler_leaves_the_joint_of_the_finite_program_invariant(name):
+    """2000 replicates, false alarm rate 1% a family, over every family and with split-merge moves."""
+    model = Mixture(components=priors()[name], num_components=3, concentration=dist.Gamma(2.0, 1.0))
+    check = geweke(model, completed(2), 5, key=jax.random.key(4), num_draws=2000)
+    assert check.passed, check
