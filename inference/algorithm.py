@@ -42,7 +42,8 @@ class Outcome(NamedTuple):
         sample_stats: name to array with leading dims (chain, draw).
         attrs: further root attributes (str, int, float).
         dims: names of the dims of variables that ``model.variable_dims`` does not name.
-        model: the model with learnt hyperparameters, where the method learns some.
+        model: the model that the fit is of, where the method learns hyperparameters or sizes.
+        is_point: whether it is a point estimate, which has no pointwise posterior log likelihood.
     """
 
     posterior: Mapping[str, Any]
@@ -51,6 +52,7 @@ class Outcome(NamedTuple):
     attrs: Mapping[str, Any] = MappingProxyType({})
     dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     model: Any = None
+    is_point: bool = False
 
 
 class Method(NamedTuple):

@@ -39,14 +39,15 @@ def assemble(
     draws |= to_numpy(over_draws(deterministics, draws, model, data))
     stats = dict(outcome.sample_stats)
     groups, left_out = {}, [] if "assignments" in draws else ["assignments"]
-    if row_limit(first.shape[0] * first.shape[1] * data[0].shape[0] * 8, "log_likelihood", keep):
+    rows_fit = row_limit(first.shape[0] * first.shape[1] * data[0].shape[0] * 8, "log_likelihood", keep)
+    if rows_fit and not outcome.is_point:  # a point estimate has no posterior to weigh the rows by
         rows = np.asarray(over_draws(_log_likelihood, draws, model, data))
         stats["lp"] = rows.sum(axis=-1) + np.asarray(over_draws(log_prior, draws, model, data))
         row_dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
         groups["log_likelihood"] = dataset(
             {"log_likelihood": rows}, row_dims, labels, SAMPLE_DIMS, {"latents": "integrated out"}
         )
-    else:
+    elif not outcome.is_point:
         left_out.append("log_likelihood")
     groups["posterior"] = dataset(draws, dims, labels, SAMPLE_DIMS)
     if outcome.variational:

@@ -101,7 +101,7 @@ class Mixture(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels",)
-    methods = ("vb", "gibbs", "collapsed_gibbs", "nuts", "hmc", "svi")
+    methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The program: with ``x`` of shape (num_observations, num_features) it conditions.

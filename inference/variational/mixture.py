@@ -39,6 +39,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Method
+from inference.mixture_starts import STARTS
 from inference.row_blocks import sum_over_rows
 from inference.variational.concentration import (
     concentration_terms,
@@ -63,7 +64,7 @@ from inference.variational.mixture_posterior import (
     log_density,
     transform,
 )
-from inference.variational.mixture_starts import STARTS, begin, init, start
+from inference.variational.mixture_starts import begin, init, start
 from zoo.mixture import Mixture
 
 __all__ = [

@@ -1,19 +1,12 @@
-"""Where VB for a mixture may start: from drawn or given responsibilities, as the state they lead to.
-
-Random: ``"random"`` (uniform responsibilities, rows normalised), ``"dirichlet"`` (responsibilities uniform on
-the simplex) and ``"kmeans"`` (k-means++ seeds). Deterministic, the same whatever the seed, so that restarts
-of them are all the same: ``"pca"`` (slices along the first principal component) and ``"hierarchical"`` (the
-most scattered cluster halved along its own principal direction, again and again).
-"""
+"""The state that VB of a mixture has after a start: the global factors optimal for its statistics."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.row_blocks import map_rows, sum_over_rows
+from inference.mixture_starts import STARTS, statistics_given
 from inference.variational.concentration import (
     initial_concentration,
     parameter_names,
@@ -22,14 +15,14 @@ from inference.variational.concentration import (
 from inference.variational.hyperparameters import LEARNING_AFTER, starting_model, starting_prior
 from inference.variational.mixture_posterior import MixtureVBState, from_statistics
 from zoo.mixture import Mixture
-from zoo.sparse_counts import SparseCounts
 
-__all__ = ["STARTS", "begin", "from_responsibilities", "init", "start"]
+__all__ = ["begin", "init", "start"]
 
 
-def begin(init: Callable, learn: tuple[str, ...], key: Array, model: Mixture, x: Array) -> MixtureVBState:
+def begin(strategy: Callable, learn: tuple[str, ...], key: Array, model: Mixture, x: Array) -> MixtureVBState:
     """The state of a start strategy, with the hyperparameters that learning starts from."""
-    state = init(key, starting_model(model, learn), x)
+    begun = starting_model(model, learn)
+    state = from_statistics(strategy(key, begun, x), initial_concentration(begun), begun)
     return _with_learning(state, model, learn, LEARNING_AFTER)
 
 
@@ -41,106 +34,9 @@ def _with_learning(
     return state._replace(prior=starting_prior(model, learn), learning_in=jnp.asarray(learning_in))
 
 
-def from_responsibilities(r: Array, model: Mixture, x: Array) -> MixtureVBState:
-    """The state whose global factors are optimal for given responsibilities.
-
-    Shape (num_observations, num_components).
-    """
-    return from_statistics(r.T @ model.components.features(x), initial_concentration(model), model)
-
-
 def init(key: Array, model: Mixture, x: Array) -> MixtureVBState:
-    """Uniform random responsibilities, rows normalised (a symmetric start is a fixed point)."""
-
-    def draw(key: Array, shape: tuple[int, int]) -> Array:
-        return jax.random.uniform(key, shape, minval=1e-6)
-
-    return _from_drawn(draw, key, model, x)
-
-
-def init_dirichlet(key: Array, model: Mixture, x: Array) -> MixtureVBState:
-    """Responsibilities uniform on the simplex: Dirichlet(1, ..., 1)."""
-    return _from_drawn(jax.random.exponential, key, model, x)
-
-
-def _from_drawn(draw: Callable, key: Array, model: Mixture, x: Array) -> MixtureVBState:
-    if isinstance(x, SparseCounts):
-        r = draw(key, (x.shape[0], model.num_components))
-        return from_responsibilities(r / jnp.sum(r, axis=-1, keepdims=True), model, x)
-    numbered = jnp.concatenate([x, jnp.arange(x.shape[0], dtype=x.dtype)[:, None]], axis=-1)
-
-    def block(rows: Array, weight: Array) -> Array:  # drawn block by block: no N x K array is held
-        block_key = key if rows.shape[0] == x.shape[0] else jax.random.fold_in(key, rows[0, -1].astype(int))
-        r = draw(block_key, (rows.shape[0], model.num_components))
-        r = weight[:, None] * r / jnp.sum(r, axis=-1, keepdims=True)
-        return r.T @ model.components.features(rows[:, :-1])
-
-    return from_statistics(sum_over_rows(block, numbered), initial_concentration(model), model)
-
-
-def init_kmeans(key: Array, model: Mixture, x: Array) -> MixtureVBState:
-    """Hard k-means++ seeds on standardised columns, each row with its nearest.
-
-    Fast to converge, but keeps too many components.
-    """
-    z = _standardised(x)
-
-    def seed(distance: Array, key: Array) -> tuple[Array, Array]:
-        index = jax.random.categorical(key, jnp.log(distance))
-        return jnp.minimum(distance, jnp.sum((z - z[index]) ** 2, axis=-1)), z[index]
-
-    _, seeds = jax.lax.scan(seed, jnp.ones(z.shape[0]), jax.random.split(key, model.num_components))
-    nearest = map_rows(lambda rows: jnp.argmax(rows @ seeds.T - 0.5 * jnp.sum(seeds**2, axis=-1), axis=-1), z)
-    return from_responsibilities(jax.nn.one_hot(nearest, model.num_components, dtype=z.dtype), model, x)
-
-
-def _standardised(x: Array) -> Array:
-    """Columns with mean zero and deviation one; a missing cell is at the mean."""
-    if isinstance(x, SparseCounts):
-        raise ValueError("this start needs dense rows; sparse ones start at random: init='random'")
-    spread = jnp.nanstd(x, axis=0)
-    return jnp.nan_to_num(
-        (x - jnp.nanmean(x, axis=0)) / jnp.where(spread > 0, spread, 1.0)
-    )  # missing: the mean
-
-
-def init_pca(key: Array, model: Mixture, x: Array) -> MixtureVBState:
-    """Rows in order of their first principal component, cut into K slices of equal size; deterministic.
-
-    Columns are standardised.
-    """
-    z = _standardised(x)
-    ranks = jnp.argsort(jnp.argsort(z @ _principal_direction(z, jnp.ones(z.shape[0], z.dtype))))
-    labels = ranks * model.num_components // z.shape[0]
-    return from_responsibilities(jax.nn.one_hot(labels, model.num_components, dtype=z.dtype), model, x)
-
-
-def init_hierarchical(key: Array, model: Mixture, x: Array) -> MixtureVBState:
-    """Clusters halved at their mean along their principal direction, the most scattered first, K - 1 times.
-
-    Deterministic (Boley 1998, on standardised columns).
-    """
-    z = _standardised(x)
-
-    def halve(new: Array, labels: Array) -> Array:
-        members = jax.nn.one_hot(labels, model.num_components, dtype=z.dtype)
-        counts = jnp.maximum(jnp.sum(members, axis=0), 1.0)
-        means = (members.T @ z) / counts[:, None]
-        scatter = members.T @ jnp.sum(z**2, axis=-1) - counts * jnp.sum(means**2, axis=-1)
-        widest = jnp.argmax(scatter)
-        weight = members[:, widest]
-        side = (z - means[widest]) @ _principal_direction(z - means[widest], weight) > 0
-        return jnp.where((weight > 0) & side, new, labels)
-
-    labels = jax.lax.fori_loop(1, model.num_components, halve, jnp.zeros(z.shape[0], int))
-    return from_responsibilities(jax.nn.one_hot(labels, model.num_components, dtype=z.dtype), model, x)
-
-
-def _principal_direction(z: Array, weight: Array) -> Array:
-    """Leading eigenvector of the weighted scatter of centred rows; its largest entry is positive."""
-    vectors = jnp.linalg.eigh((weight[:, None] * z).T @ z)[1]
-    leading = vectors[:, -1]
-    return leading * jnp.sign(leading[jnp.argmax(jnp.abs(leading))])
+    """The state after uniform random responsibilities."""
+    return begin(STARTS["random"], (), key, model, x)
 
 
 def start(
@@ -154,29 +50,8 @@ def start(
 ) -> MixtureVBState:
     """The state that given ``responsibilities`` (or ``assignments``) lead to; deterministic."""
     given, model = model, starting_model(model, learn)
-    if "responsibilities" in variables:
-        r = jnp.asarray(variables["responsibilities"], jnp.result_type(float))
-    elif "assignments" in variables:
-        r = jax.nn.one_hot(variables["assignments"], model.num_components)
-    else:
-        raise ValueError(
-            f"init must hold 'responsibilities' or 'assignments'; got {', '.join(variables) or 'nothing'}"
-        )
-    if r.shape != (x.shape[0], model.num_components):
-        raise ValueError(
-            f"init: responsibilities must have shape ({x.shape[0]}, {model.num_components}); got {r.shape}"
-        )
+    statistics = statistics_given(variables, model, x)
     concentration = initial_concentration(model)
     if model.has_random_concentration and parameter_names(concentration)[0] in variables:
         concentration = stored_concentration(variables, concentration)
-    state = from_statistics(r.T @ model.components.features(x), concentration, model)
-    return _with_learning(state, given, learn, 0)
-
-
-STARTS = {
-    "random": init,
-    "kmeans": init_kmeans,
-    "dirichlet": init_dirichlet,
-    "pca": init_pca,
-    "hierarchical": init_hierarchical,
-}
+    return _with_learning(from_statistics(statistics, concentration, model), given, learn, 0)

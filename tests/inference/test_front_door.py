@@ -61,7 +61,11 @@ def test_bad_data_get_one_clear_message(case, no_compilation):
 
 GOOD = GaussianWishart(loc=[0.0, 0.0], mean_precision=1.0, scale_matrix=np.eye(2), degrees_of_freedom=3.0)
 BAD_CALLS = {
-    "method": ({"method": "magic"}, ValueError, "no method 'magic'; it has vb, gibbs, nuts, hmc, svi"),
+    "method": (
+        {"method": "magic"},
+        ValueError,
+        "no method 'magic'; it has vb, gibbs, collapsed_gibbs, em, nuts",
+    ),
     "option": ({"method": "nuts", "depth": 3}, TypeError, "no option 'depth'; it has .*max_tree_depth"),
     "vb option": ({"depth": 3}, TypeError, "no option 'depth'; it has sort_sticks, moves, learn"),
     "seed": ({"seed": -1}, ValueError, r"seed must be a whole number in \[0, 2\*\*32\)"),

@@ -153,7 +153,7 @@ def test_new_rows_under_stick_breaking_draws(two_clusters):
     """Aligned draws have their weights in another order than the sticks made them."""
     from zoo import Mixture
 
-    model = Mixture.from_data(two_clusters, num_components=6, weight_prior="stick_breaking")
+    model = Mixture.from_data(two_clusters, num_components=8, weight_prior="stick_breaking")
     with pytest.warns(UserWarning, match="has not converged"):
         tree = inference.fit(model, two_clusters, method="gibbs", num_chains=2, num_warmup=50, num_samples=50)
     shares = inference.transform(tree, two_clusters)

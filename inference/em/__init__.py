@@ -1,0 +1,1 @@
+"""Expectation maximisation, one file per model."""
