@@ -15,6 +15,7 @@ _PUBLIC = {
     "guide": "posterior_guide",
     "save": "results",
     "load": "results",
+    "cross_validate": "cross_validation",
     "model_of": "results",
 }
 _MODULES = ("calibration", "diagnostics", "gibbs", "plots", "report", "symmetry")

@@ -25,6 +25,7 @@ from inference.convergence import (
     why_no_psrf,
 )
 from inference.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
+from inference.partition_posterior import top_partitions
 from inference.partitions import cluster_sizes, co_clustering, point_partition
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "summary",
     "summary_cells",
     "summary_text",
+    "top_partitions",
 ]
 
 _INTERVALS = ("eti", "hdi")

@@ -14,12 +14,19 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from inference.convergence import psrf_path
+from inference.dirichlet_process_picture import plot_dirichlet_process
 from inference.identifiable import draws_of, kind_of, scalars
 from inference.mixture_picture import draw_mixture
 from inference.palette import COLOURS, LINES
 from inference.partitions import co_clustering, point_partition
 
-__all__ = ["plot_co_clustering", "plot_mixture", "plot_objective", "plot_psrf_path"]
+__all__ = [
+    "plot_co_clustering",
+    "plot_dirichlet_process",
+    "plot_mixture",
+    "plot_objective",
+    "plot_psrf_path",
+]
 
 _MOST_ROWS = 1500  # of a drawn matrix: more than the picture has pixels
 _MOST_LINES = 8
