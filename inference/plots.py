@@ -15,6 +15,7 @@ from scipy.spatial.distance import squareform
 
 from inference.convergence import psrf_path
 from inference.dirichlet_process_picture import plot_dirichlet_process
+from inference.em_picture import plot_em
 from inference.identifiable import draws_of, kind_of, scalars
 from inference.mixture_picture import draw_mixture
 from inference.palette import COLOURS, LINES
@@ -23,6 +24,7 @@ from inference.partitions import co_clustering, point_partition
 __all__ = [
     "plot_co_clustering",
     "plot_dirichlet_process",
+    "plot_em",
     "plot_mixture",
     "plot_objective",
     "plot_psrf_path",

@@ -9,6 +9,7 @@ from component_families import FAMILIES, priors, rows
 
 from inference import fit, log_density, model_of, predict, transform
 from inference.em.maximum_likelihood import maximum_likelihood, num_free_parameters
+from inference.plots import plot_em
 from zoo import Mixture
 from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet
 
@@ -235,6 +236,17 @@ def test_sparse_rows_are_the_dense_ones():
     call = {"method": "em", "init": {"responsibilities": r}, "max_iterations": 5, "tolerance": 0}
     dense, sparse = fit(model, x, **call), fit(model, scipy.sparse.csr_matrix(x), **call)
     np.testing.assert_allclose(dense["trace"]["objective"], sparse["trace"]["objective"], rtol=1e-10)
+
+
+def test_picture_draws_bound_and_likelihood_together(two_clusters):
+    tree = fit(Mixture.from_data(two_clusters, num_components=2), two_clusters, method="em", num_restarts=2)
+    axis = plot_em(tree, 8).axes[0]
+    likelihood, bound = axis.lines[-2].get_ydata(), axis.lines[-1].get_ydata()
+    best = tree["trace"].isel(restart=tree.attrs["best_restart"])
+    np.testing.assert_array_equal(likelihood, best["objective"][: len(likelihood)])
+    assert (bound <= likelihood[1:]).all() and (bound >= likelihood[:-1] - 1e-9).all()
+    with pytest.raises(ValueError, match="iterations must be at least 2"):
+        plot_em(tree, 1)
 
 
 def test_default_components_are_full_gaussians(two_clusters):
