@@ -78,6 +78,7 @@ class Method(NamedTuple):
             averaged over draws.
         resize: sampling only: ``resize(states, model, full)``, the states of all chains with another number
             of slots, see `inference.driver.sample`.
+        takes_weight: whether its data may be `inference.rows.Rows`.
         check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
             model, before anything is compiled.
     """
@@ -94,3 +95,4 @@ class Method(NamedTuple):
     log_density: Callable | None = None
     check: Callable | None = None
     resize: Callable | None = None
+    takes_weight: bool = False

@@ -24,6 +24,7 @@ from inference.driver import CHAIN_METHODS, Ascent, Chains, ascend, sample
 from inference.model_fields import model_name
 from inference.precision import in_precision, to_numpy
 from inference.results import row_limit, versions
+from inference.rows import Rows, checked_weight
 from inference.starting_points import read_init
 from inference.tables import as_arrays
 from zoo.model import Model, in_current_precision
@@ -81,7 +82,9 @@ def fit(
         num_restarts: starts of VB, EM or MAP, run side by side; the best objective is kept.
         init: where to start: a former tree, a dict of variables (``{"responsibilities": r}``), or the name
             of a strategy.
-        sample_weight: weight per row; no method of the present models takes it.
+        sample_weight: weight per row, at least 0, shape (num_observations,): a row of weight w counts as w
+            copies in the objective and the fit (``vb`` and ``em``). Data-dependent default priors and the
+            group ``log_likelihood`` are those of the rows themselves.
         batch_size: rows per minibatch; no method of the present models takes it.
         dtype: ``"float64"`` or ``"float32"``.
         keep: names of variables to store whatever their size (``"assignments"``, ``"log_likelihood"``).
@@ -119,9 +122,14 @@ def fit(
     if chosen.check is not None:
         chosen.check(model, **options)
     model.caution(name)
-    for argument, value in (("sample_weight", sample_weight), ("batch_size", batch_size)):
-        if value is not None:
-            raise ValueError(f"method {name!r} of {model_name(model)} does not take {argument}")
+    weight = None
+    if sample_weight is not None and chosen.takes_weight and not options.get("moves"):
+        weight = checked_weight(sample_weight, arrays[0].shape[0])
+    elif sample_weight is not None:
+        with_moves = " with moves" if chosen.takes_weight else ""
+        raise ValueError(f"method {name!r} of {model_name(model)}{with_moves} does not take sample_weight")
+    if batch_size is not None:
+        raise ValueError(f"method {name!r} of {model_name(model)} does not take batch_size")
     strategy, variables = read_init(init, chosen, settings)
     if checkpoint is not None:
         check_writable(checkpoint)
@@ -129,7 +137,7 @@ def fit(
         key = _key_of(seed)
         aspects = fingerprint(
             model,
-            (arrays, variables),
+            (arrays, variables, weight),
             method=name,
             settings=settings,
             options=options,
@@ -142,7 +150,7 @@ def fit(
         result, outcome = _drive(
             chosen,
             in_current_precision(model),
-            in_current_precision(arrays),
+            in_current_precision(arrays if weight is None else (Rows(arrays[0], weight), *arrays[1:])),
             key=key,
             settings=settings,
             options=options,
@@ -154,6 +162,10 @@ def fit(
         )
         learnt = model if outcome.model is None else outcome.model
         tree = assemble(learnt, arrays, coords, outcome, trace_group(chosen, result, settings), tuple(keep))
+    if weight is not None:
+        tree["constant_data"] = (
+            tree["constant_data"].to_dataset().assign(sample_weight=("observation", weight))
+        )
     attrs = dict(outcome.attrs)
     if "learnt_from" in attrs:
         options["learnt_from"] = json.loads(attrs.pop("learnt_from"))
@@ -278,6 +290,7 @@ def _drive(
         start = _given(method.start, tuple(sorted({**options, **adaptation}.items())))
     run_key, conclude_key = jax.random.split(key)
     num_rows, num_samples = data[0].shape[0], settings["num_samples"]
+    total_weight = float(jnp.sum(data[0].weight)) if isinstance(data[0], Rows) else num_rows
     shared = {"key": run_key, "variables": variables, "checkpoint": checkpoint, "progress": progress}
     if method.kind == "sampling":
         keep_rows = row_limit(settings["num_chains"] * num_samples * num_rows, "assignments", keep)
@@ -296,7 +309,7 @@ def _drive(
             start,
             model,
             data,
-            num_rows=num_rows,
+            num_rows=total_weight,
             num_restarts=settings["num_restarts"],
             max_iterations=settings["max_iterations"],
             tolerance=settings["tolerance"] if rising else 0.0,

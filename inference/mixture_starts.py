@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.row_blocks import map_rows, sum_over_rows
+from inference.rows import Rows, unweighted, weight_of
 from zoo.mixture import Mixture
 from zoo.sparse_counts import SparseCounts
 
@@ -36,18 +37,19 @@ def dirichlet(key: Array, model: Mixture, x: Array) -> Array:
 
 
 def _from_drawn(draw: Callable, key: Array, model: Mixture, x: Array) -> Array:
-    if isinstance(x, SparseCounts):
-        r = draw(key, (x.shape[0], model.num_components))
-        return (r / jnp.sum(r, axis=-1, keepdims=True)).T @ model.components.features(x)
-    numbered = jnp.concatenate([x, jnp.arange(x.shape[0], dtype=x.dtype)[:, None]], axis=-1)
+    rows, num_rows = unweighted(x), x.shape[0]
+    if isinstance(rows, SparseCounts):
+        r = draw(key, (num_rows, model.num_components))
+        return _statistics(r / jnp.sum(r, axis=-1, keepdims=True), model, x)
+    numbered = jnp.concatenate([rows, jnp.arange(num_rows, dtype=rows.dtype)[:, None]], axis=-1)
 
     def block(rows: Array, weight: Array) -> Array:  # drawn block by block: no N x K array is held
-        block_key = key if rows.shape[0] == x.shape[0] else jax.random.fold_in(key, rows[0, -1].astype(int))
+        block_key = key if rows.shape[0] == num_rows else jax.random.fold_in(key, rows[0, -1].astype(int))
         r = draw(block_key, (rows.shape[0], model.num_components))
         r = weight[:, None] * r / jnp.sum(r, axis=-1, keepdims=True)
         return r.T @ model.components.features(rows[:, :-1])
 
-    return sum_over_rows(block, numbered)
+    return sum_over_rows(block, Rows(numbered, weight_of(x)))
 
 
 def kmeans(key: Array, model: Mixture, x: Array) -> Array:
@@ -73,11 +75,22 @@ def kmeans(key: Array, model: Mixture, x: Array) -> Array:
 
     _, seeds = jax.lax.scan(seed, jnp.ones(z.shape[0]), jax.random.split(key, model.num_components))
     centres = jax.lax.fori_loop(0, KMEANS_STEPS, move, seeds)
-    return model.components.statistics(x, nearest(centres), model.num_components)
+    return _labelled(nearest(centres), model, x)
 
 
-def _standardised(x: Array) -> Array:
+def _statistics(r: Array, model: Mixture, x: Array | Rows) -> Array:
+    return (weight_of(x)[:, None] * r).T @ model.components.features(unweighted(x))
+
+
+def _labelled(labels: Array, model: Mixture, x: Array | Rows) -> Array:
+    if not isinstance(x, Rows):
+        return model.components.statistics(x, labels, model.num_components)
+    return _statistics(jax.nn.one_hot(labels, model.num_components), model, x)
+
+
+def _standardised(x: Array | Rows) -> Array:
     """Columns with mean zero and deviation one; a missing cell is at the mean."""
+    x = unweighted(x)
     if isinstance(x, SparseCounts):
         raise ValueError("this start needs dense rows; sparse ones start at random: init='random'")
     spread = jnp.nanstd(x, axis=0)
@@ -94,7 +107,7 @@ def pca(key: Array, model: Mixture, x: Array) -> Array:
     z = _standardised(x)
     ranks = jnp.argsort(jnp.argsort(z @ _principal_direction(z, jnp.ones(z.shape[0], z.dtype))))
     labels = ranks * model.num_components // z.shape[0]
-    return model.components.statistics(x, labels, model.num_components)
+    return _labelled(labels, model, x)
 
 
 def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
@@ -115,7 +128,7 @@ def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
         return jnp.where((weight > 0) & side, new, labels)
 
     labels = jax.lax.fori_loop(1, model.num_components, halve, jnp.zeros(z.shape[0], int))
-    return model.components.statistics(x, labels, model.num_components)
+    return _labelled(labels, model, x)
 
 
 def _principal_direction(z: Array, weight: Array) -> Array:
@@ -143,7 +156,7 @@ def statistics_given(variables: Mapping[str, Array], model: Mixture, x: Array) -
         raise ValueError(
             f"init: responsibilities must have shape ({x.shape[0]}, {model.num_components}); got {r.shape}"
         )
-    return r.T @ model.components.features(x)
+    return _statistics(r, model, x)
 
 
 STARTS = {

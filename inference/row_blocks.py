@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from inference.rows import Rows, unweighted, weight_of
 from zoo.sparse_counts import SparseCounts
 
 __all__ = ["map_rows", "sum_over_rows"]
@@ -19,19 +20,19 @@ __all__ = ["map_rows", "sum_over_rows"]
 BLOCK_ROWS = 2048
 
 
-def sum_over_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:
+def sum_over_rows(function: Callable, x: Array | Rows, block_rows: int = BLOCK_ROWS) -> Any:
     """The sum over blocks of ``function(rows, weight)``.
 
     Args:
-        function: takes rows of shape (block_rows, ...) and their weights (block_rows,), one or, for padding,
-            zero; returns a pytree of sums.
-        x: shape (num_observations, ...).
+        function: takes rows of shape (block_rows, ...) and their weights (block_rows,), zero for padding;
+            returns a pytree of sums.
+        x: shape (num_observations, ...), or `Rows`, whose weights are then those of the blocks.
         block_rows: rows per block; with fewer rows in all there is one block and no padding.
     """
     num_rows = x.shape[0]
-    if num_rows <= block_rows or isinstance(x, SparseCounts):  # sparse rows pass in blocks of cells
-        return function(x, jnp.ones(num_rows, jnp.result_type(float)))
-    blocks, weights = _blocks(x, block_rows)
+    if num_rows <= block_rows or isinstance(unweighted(x), SparseCounts):
+        return function(unweighted(x), weight_of(x))
+    blocks, weights = _blocks(unweighted(x), weight_of(x), block_rows)
     zeros = jax.tree.map(
         lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, blocks[0], weights[0])
     )
@@ -42,11 +43,12 @@ def sum_over_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) ->
     return jax.lax.scan(add, zeros, (blocks, weights))[0]
 
 
-def map_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:
+def map_rows(function: Callable, x: Array | Rows, block_rows: int = BLOCK_ROWS) -> Any:
     """``function(rows)`` of each block, stacked along rows again, shape (num_observations, ...).
 
     Results are written in place, the last block over the end of the one before it: nothing is held twice.
     """
+    x = unweighted(x)
     num_rows = x.shape[0]
     if num_rows <= block_rows or isinstance(x, SparseCounts):
         return function(x)
@@ -63,12 +65,12 @@ def map_rows(function: Callable, x: Array, block_rows: int = BLOCK_ROWS) -> Any:
     return jax.lax.fori_loop(0, -(-num_rows // block_rows), write, stacked)
 
 
-def _blocks(x: Array, block_rows: int) -> tuple[Array, Array]:
+def _blocks(x: Array, weight: Array, block_rows: int) -> tuple[Array, Array]:
     num_rows = x.shape[0]
     num_blocks = -(-num_rows // block_rows)
     padding = num_blocks * block_rows - num_rows
     padded = jnp.concatenate(
         [x, jnp.broadcast_to(x[:1], (padding, *x.shape[1:]))]
     )  # copies of a real row: finite in every formula
-    weights = (jnp.arange(num_blocks * block_rows) < num_rows).astype(x.dtype)
+    weights = jnp.pad(weight, (0, padding))
     return padded.reshape(num_blocks, block_rows, *x.shape[1:]), weights.reshape(num_blocks, block_rows)

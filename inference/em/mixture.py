@@ -250,4 +250,5 @@ METHOD = Method(
     transform=lambda stored, model, x: responsibilities(stored, model, x),
     log_density=log_density,
     check=check,
+    takes_weight=True,
 )

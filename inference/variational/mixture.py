@@ -263,4 +263,5 @@ METHOD = Method(
     transform=transform,
     log_density=log_density,
     check=check,
+    takes_weight=True,
 )

@@ -17,6 +17,7 @@ from jax import Array
 
 from inference.algorithm import Outcome
 from inference.row_blocks import map_rows
+from inference.rows import weight_of
 from inference.variational.concentration import initial_concentration, mean_of, stored_concentration
 from inference.variational.concentration import variables as concentration_variables
 from inference.variational.hyperparameters import (
@@ -149,7 +150,7 @@ def variables(state: MixtureVBState, model: Mixture, x: Array) -> dict[str, Arra
     r = responsibilities(state, model, x)
     stored = model.weights.variables(state.weights) | {
         "responsibilities": r,
-        "num_occupied": jnp.sum(jnp.sum(r, axis=0) > OCCUPIED),
+        "num_occupied": jnp.sum(weight_of(x) @ r > OCCUPIED),
     }
     stored["expected_weights"] = model.weights.expected_weights(state.weights)
     stored |= {f"components_{name}": value for name, value in state.components.variables().items()}

@@ -1,0 +1,70 @@
+"""A row of weight w counts as w copies of it."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from component_families import mixture, rows
+
+from inference import fit
+
+
+@pytest.mark.parametrize("method", ["vb", "em"])
+@pytest.mark.parametrize("name", ["GaussianWishart", "MultinomialDirichlet"])
+def test_integer_weights_are_repeated_rows(method, name):
+    x = rows(name, 40)
+    weight = np.random.default_rng(0).integers(0, 4, 40)
+    r = np.random.default_rng(1).dirichlet(np.full(3, 0.3), 40)
+    model = mixture(name, concentration=1.0)
+    call = {"method": method, "max_iterations": 12, "tolerance": 0, "num_samples": 5}
+    data = scipy.sparse.csr_matrix(x) if name == "MultinomialDirichlet" else x
+    weighted = fit(model, data, sample_weight=weight, init={"responsibilities": r}, **call)
+    repeated = np.repeat(x, weight, axis=0)
+    copies = fit(model, repeated, init={"responsibilities": np.repeat(r, weight, axis=0)}, **call)
+    np.testing.assert_allclose(weighted["trace"]["objective"], copies["trace"]["objective"], rtol=1e-10)
+    shares = weighted["variational"]["responsibilities"].to_numpy()
+    np.testing.assert_allclose(
+        np.repeat(shares, weight, axis=0), copies["variational"]["responsibilities"], atol=1e-9
+    )
+    assert int(weighted["variational"]["num_occupied"]) == int(copies["variational"]["num_occupied"])
+    np.testing.assert_array_equal(weighted["constant_data"]["sample_weight"], weight)
+
+
+def test_starts_and_many_blocks_are_weighted(monkeypatch):
+    """Blocks of eight rows: the padding of the last has weight zero whatever the weights are."""
+    from inference import row_blocks
+
+    x = rows("GaussianWishart", 43)
+    model = mixture("GaussianWishart", concentration=1.0)
+    call = {"max_iterations": 6, "tolerance": 0, "num_samples": 5, "sample_weight": np.linspace(0.1, 3.0, 43)}
+    for init in ("kmeans", "pca"):
+        one_block = fit(model, x, init=init, **call)
+        with monkeypatch.context() as patch:
+            patch.setattr(row_blocks.sum_over_rows, "__defaults__", (8,))
+            import jax
+
+            jax.clear_caches()
+            many = fit(model, x, init=init, **call)
+        jax.clear_caches()
+        np.testing.assert_allclose(one_block["trace"]["objective"], many["trace"]["objective"], rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("weight", "options", "error", "message"),
+    [
+        (-np.ones(9), {}, ValueError, "sample_weight must be at least 0 and finite; row 0 has -1"),
+        ([1.0] * 8 + [np.nan], {}, ValueError, "sample_weight must be at least 0 and finite; row 8 has nan"),
+        (np.zeros(9), {}, ValueError, "sample_weight is zero for every row"),
+        (np.ones(5), {}, ValueError, r"sample_weight must have shape \(9,\), one for each row; got \(5,\)"),
+        ("heavy", {}, TypeError, "sample_weight must be numbers; got str"),
+        (
+            np.ones(9),
+            {"method": "gibbs"},
+            ValueError,
+            "method 'gibbs' of mixture does not take sample_weight",
+        ),
+        (np.ones(9), {"moves": ("merge",)}, ValueError, "'vb' of mixture with moves does not take sample"),
+    ],
+)
+def test_bad_weights_are_refused(weight, options, error, message):
+    with pytest.raises(error, match=message):
+        fit(mixture("GaussianWishart"), rows("GaussianWishart", 9), sample_weight=weight, **options)
