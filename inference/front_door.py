@@ -245,7 +245,8 @@ def _check_options(method: Method, name: str, options: Mapping[str, Any]) -> dic
     if unknown:
         has = ", ".join(method.options) or "no options of its own"
         raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}")
-    return dict(method.options) | dict(options)
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    return dict(method.options) | given  # lists: as the options of a stored fit have them
 
 
 def _key_of(seed: Any) -> jax.Array:

@@ -146,7 +146,8 @@ def found(tree: xr.DataTree) -> Section:
     names = draws_of(tree)
     if {"weights", "locs", "covariances"} <= set(names.data_vars) and "feature" in names["locs"].dims:
         blocks += _components(tree)
-    num_rows = tree["observed_data"]["x"].shape[0] if "observed_data" in tree.children else 0
+    per_row = names["assignments"] if "assignments" in names else tree.get("variational/responsibilities")
+    num_rows = 0 if per_row is None else per_row.sizes["observation"]
     if 0 < num_rows <= _MOST_ROWS and ("assignments" in names or kind_of(tree) != "sampling"):
         partition = point_partition(tree)
         sizes = np.bincount(partition.values)

@@ -63,9 +63,12 @@ def _fields(assumptions: object, prefix: str = "") -> list[tuple[str, str]]:
         if not field.init or field.name.startswith("_"):
             continue
         value = getattr(assumptions, field.name)
-        if dataclasses.is_dataclass(value):
-            found.append((prefix + field.name, type(value).__name__))
-            found += _fields(value, f"{prefix}{field.name}.")
+        nested = value if isinstance(value, tuple) else (value,)
+        if nested and all(dataclasses.is_dataclass(part) for part in nested):
+            for number, part in enumerate(nested):
+                place = f"{field.name}[{number}]" if isinstance(value, tuple) else field.name
+                found.append((prefix + place, type(part).__name__))
+                found += _fields(part, f"{prefix}{place}.")
         else:
             found.append((prefix + field.name, _short(value)))
     return found
@@ -77,7 +80,7 @@ def _short(value: object) -> str:
             f"{name}={_short(getattr(value, name))}" for name in value.arg_constraints if hasattr(value, name)
         )
         return f"{type(value).__name__}({arguments})"
-    if isinstance(value, str | bool | int | type(None)):
+    if isinstance(value, str | bool | int | tuple | type(None)):
         return str(value)
     array = np.asarray(value)
     if array.dtype == object:
@@ -94,6 +97,12 @@ def done(tree: xr.DataTree) -> Section:
     if "observed_data" in tree.children and "x" in tree["observed_data"]:
         shape = tree["observed_data"]["x"].shape
         facts["data"] = f"{shape[0]} rows, {shape[1]} features"
+    elif "observed_data" in tree.children and "count" in tree["observed_data"]:
+        cells = tree["observed_data"].to_dataset()
+        facts["data"] = (
+            f"{cells.attrs['num_documents']} rows, {cells.attrs['num_words']} columns, "
+            f"{cells.sizes['nonzero']} cells that are not zero"
+        )
     facts["draws"] = {
         "sampling": f"{sizes['chain']} chains of {sizes['draw']} draws",
         "variational": f"{sizes['draw']} independent draws from q",
@@ -124,7 +133,7 @@ def _command(tree: xr.DataTree) -> str:
     if "command" in tree.attrs:
         return str(tree.attrs["command"])
     keywords = {name: tree.attrs[name] for name in ("method", "seed", "dtype") if name in tree.attrs}
-    keywords |= _options(tree)
+    keywords |= {name: value for name, value in _options(tree).items() if name != "learnt_from"}
     lines = ["from inference import fit, load, model_of", 'old = load("FIT.nc")  # this fit']
     if keywords.get("init") == "given":
         del keywords["init"]
@@ -133,8 +142,16 @@ def _command(tree: xr.DataTree) -> str:
     if isinstance(keywords.get("seed"), str):  # a key, recorded as its two words
         lines.append("import jax")
         arguments["seed"] = f"jax.random.wrap_key_data(jax.numpy.array({keywords['seed']}, dtype='uint32'))"
+    if "constant_data" in tree.children and "sample_weight" in tree["constant_data"]:
+        arguments["sample_weight"] = 'old["constant_data"]["sample_weight"]'
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
     data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in _data_names(tree))
+    if "observed_data" in tree.children and "num_documents" in tree["observed_data"].attrs:
+        lines += ["import zoo", 'cells = old["observed_data"].to_dataset()']
+        data = (
+            'zoo.SparseCounts(cells["document"], cells["word"], cells["count"], '
+            '(cells.attrs["num_documents"], cells.attrs["num_words"])), '
+        )
     call = f"tree = fit(model_of(old), {data}{listed})"
     whole = {
         "break_long_words": False,

@@ -26,7 +26,7 @@ from zoo.mixture import Mixture
 
 RECORD = Path(__file__).parents[1] / "reference" / "mixture_urn.json"
 WARMUP, SAMPLES = 1000, 5000
-PROPOSALS = (0, 1, 5, 20)
+PROPOSALS = (0, 5)
 
 
 def toy_model(x):
