@@ -20,8 +20,11 @@ is not exact, the slice move of `inference.gibbs.mixture`. Split-merge moves (`i
 come before the labels' scan, ``split_merge`` of them in a sweep.
 
 A sweep costs O(N K d^2) for Gaussian components (rank-one changes, no factorisation), O(N K S) for another
-family with S statistics, plus O(N d^2) per split-merge proposal. The log joint recorded is the collapsed
-one: the prior of the concentration, the prior of the partition and the evidences.
+family with S statistics, plus O(N d^2) per split-merge proposal. Measured: 1.1 microseconds a row at K = 10,
+d = 2, 3.4 at K = 40, 1.5 at d = 10, the same at 1000 and 4000 rows; a proposal costs a third of a sweep at
+K = 16. On data where the plain urn mixes, split-merge adds effective draws per sweep and not per second; it
+is there for clusters that rows cannot leave one by one. The log joint recorded is the collapsed one: the
+prior of the concentration, the prior of the partition and the evidences.
 
 After the run weights and parameters are drawn for every kept draw given its labels: exactly for the finite
 program; for the process, the occupied atoms from their posteriors, largest first, and the left-over mass

@@ -91,7 +91,7 @@ def seconds_per_sweep(num_rows, num_slots, num_features, split_merge, sweeps=200
 def test_chains_from_one_cluster_and_from_singletons_meet():
     """PSRF below 1.05 on three data draws, from both ends.
 
-    The gain of split-merge in effective draws a second is recorded and not asserted: we wanted it doubled, and
+    The gain of split-merge in effective draws a second is recorded, not asserted: we wanted it doubled, and
     on this toy, where the plain urn mixes by itself, the moves cost more than they give.
     """
     psrf, ess = {}, {}
