@@ -14,7 +14,7 @@ MODELS: dict[str, dict[str, str]] = {
     "mixture": {
         "module": "zoo.mixture",
         "class": "Mixture",
-        "title": "Finite and Dirichlet-process mixture of Gaussians",
+        "title": "Finite and Dirichlet-process mixtures of exponential families",
         "paper": "Yu (2006), chapters 2 and 3; Blei and Jordan (2006)",
     },
 }

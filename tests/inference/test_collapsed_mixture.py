@@ -170,6 +170,7 @@ def test_generic_statistics_are_the_predictives(name):
     )
 
 
+@pytest.mark.slow  # growth is also part of the resumed run below
 @pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
 def test_slots_double_until_no_cluster_is_refused():
     rng = np.random.default_rng(1)

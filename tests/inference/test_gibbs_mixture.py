@@ -120,7 +120,7 @@ def sampler_with(bug):
 # --- every block against the log joint of the program
 
 
-@pytest.mark.parametrize("prior", ["1-D, 0.5, 5", "2-D, 0.01, 2"])
+@pytest.mark.parametrize("prior", [pytest.param("1-D, 0.5, 5", marks=pytest.mark.slow), "2-D, 0.01, 2"])
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_every_conditional_is_the_one_of_the_program(weight_prior, prior):
     model = mixture(weight_prior, prior)

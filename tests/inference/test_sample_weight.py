@@ -9,7 +9,9 @@ from inference import fit
 
 
 @pytest.mark.parametrize("method", ["vb", "em"])
-@pytest.mark.parametrize("name", ["GaussianWishart", "MultinomialDirichlet"])
+@pytest.mark.parametrize(
+    "name", ["GaussianWishart", pytest.param("MultinomialDirichlet", marks=pytest.mark.slow)]
+)
 def test_integer_weights_are_repeated_rows(method, name):
     x = rows(name, 40)
     weight = np.random.default_rng(0).integers(0, 4, 40)
@@ -29,6 +31,7 @@ def test_integer_weights_are_repeated_rows(method, name):
     np.testing.assert_array_equal(weighted["constant_data"]["sample_weight"], weight)
 
 
+@pytest.mark.slow
 def test_starts_and_many_blocks_are_weighted(monkeypatch):
     """Blocks of eight rows: the padding of the last has weight zero whatever the weights are."""
     from inference import row_blocks

@@ -51,7 +51,14 @@ def test_list_names_models_methods_papers_and_data(capsys):
     out = capsys.readouterr().out
     assert all(
         word in out
-        for word in ("mixture", "vb, gibbs, nuts", "Yu (2006)", "dpmixture", "faithful", "272 x 2")
+        for word in (
+            "mixture",
+            "vb, gibbs, collapsed_gibbs, em, nuts",
+            "Yu (2006)",
+            "dpmixture",
+            "faithful",
+            "272 x 2",
+        )
     )
 
 

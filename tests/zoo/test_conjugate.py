@@ -91,7 +91,7 @@ def test_expected_coefficients_are_posterior_means_of_coefficients():
 def test_a_component_without_rows_is_exactly_the_prior():
     components = prior(2)
     empty = components.posterior(jnp.zeros((1, 6)))
-    for name in components.leaf_names():
+    for name in components.posterior_dims:
         np.testing.assert_allclose(getattr(empty, name)[0], getattr(components, name), rtol=1e-14)
     assert components.log_evidence(jnp.zeros(6)) == 0.0
 

@@ -62,7 +62,7 @@ def test_a_copy_with_unknown_field_is_refused():
 def test_hyperpriors_keep_their_parameters_in_float64():
     model = Mixture(components=GaussianWishart([0.0], 1.0, [[1.0]], 2.0), concentration=dist.Gamma(2, 0.1))
     assert model.concentration.rate.dtype == np.float64 and model.concentration.rate == 0.1
-    assert len(jax.tree.leaves(model)) == 6
+    assert len(jax.tree.leaves(model)) == 7
 
 
 def test_something_that_is_no_number_is_refused_by_name():
