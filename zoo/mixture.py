@@ -6,8 +6,9 @@ Generative process, in the letters of Yu (2006, chapters 2 and 3)::
     pi          ~ Dirichlet(alpha/K, ..., alpha/K)                     weight_prior="dirichlet"
     V_j         ~ Beta(1, alpha), j < K;  V_K = 1                      weight_prior="stick_breaking"
     pi_j        = V_j (1 - V_1) ... (1 - V_{j-1})
-    theta_k     ~ the conjugate prior of the components, k = 1..K      (Gaussian: Lambda_k ~ Wishart(W0,
-    nu0), mu_k ~ N(m0, (beta0 Lambda_k)^-1)) c_i         ~ Categorical(pi), i = 1..N
+    theta_k     ~ the conjugate prior of the components, k = 1..K
+                  (Gaussian: Lambda_k ~ Wishart(W0, nu0), mu_k ~ N(m0, (beta0 Lambda_k)^-1))
+    c_i         ~ Categorical(pi), i = 1..N
     x_i         ~ p(x | theta_{c_i})
 
 ======================  ===================  ==================  ============================================
@@ -19,9 +20,15 @@ pi                      ``weights``          (K,)                simplex
 Lambda_k                ``precisions``       (K, D, D)           positive definite
 Lambda_k^-1             ``covariances``      (K, D, D)           deterministic
 mu_k                    ``locs``             (K, D)              real
+theta_k                 ``probs``            (K, D)              (0, 1) or simplex; binary and count families
+theta_k                 ``rates``            (K, D)              positive; Poisson, exponential, gamma
 c_i                     ``assignments``      (N,)                0..K-1; summed out unless ``explicit``
 x_i                     ``x``                (N, D)              data
 ======================  ===================  ==================  ============================================
+
+The sites of the parameters are those of the component family (`zoo.conjugate` lists them all); the table
+names the Gaussian's and the common ones. A hyperparameter of the components that has a prior is a site too,
+such as ``prior_mean_precision``.
 
 Symmetries: the posterior does not change when labels are permuted (exactly so for Dirichlet weights;
 stick-breaking weights prefer some orders).

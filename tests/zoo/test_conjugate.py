@@ -1,4 +1,4 @@
-"""The Gaussian-Wishart: evidence, predictive.
+"""The Gaussian-Wishart: its evidence, predictive density, expectations and default prior.
 
 Expectations and coefficients agree with each other and with their definitions.
 """
