@@ -82,7 +82,8 @@ def test_one_component_bound_is_the_evidence(name):
     np.testing.assert_allclose(tree["trace"]["objective"][-1], evidence, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", slow_but(("Product",)))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_fit_is_saved_and_used(name, tmp_path):
     model, x = mixture(name), rows(name, 20)
     for method in ("vb", "gibbs"):
