@@ -90,7 +90,12 @@ BAD_CALLS = {
     ),
     "init": ({"init": 3}, TypeError, "init must be a strategy name, a former tree or a dict"),
     "dtype": ({"dtype": "float16"}, ValueError, "dtype must be 'float64' or 'float32'; got 'float16'"),
-    "weights": ({"sample_weight": np.ones(20)}, ValueError, "does not take sample_weight"),
+    "weights": (
+        {"method": "gibbs", "sample_weight": np.ones(20)},
+        ValueError,
+        "method 'gibbs' of mixture does not take sample_weight",
+    ),
+    "batches": ({"batch_size": 5}, ValueError, "method 'vb' of mixture does not take batch_size"),
     "checkpoint folder": (
         {"checkpoint": "/no/such/folder/run"},
         ValueError,
