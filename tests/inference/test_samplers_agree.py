@@ -40,6 +40,7 @@ def test_the_comparison_can_fail(gibbs_tree, two_clusters, small_model):
     assert max(abs(z) for _, z in differences(gibbs_tree, tree)) > 3
 
 
+@pytest.mark.slow
 def test_hmc_and_svi_run_on_the_same_program(small_model, two_clusters):
     with pytest.warns(UserWarning, match="has not converged"):
         hmc = fit(small_model, two_clusters, method="hmc", num_warmup=50, num_samples=20, num_chains=2)
@@ -69,7 +70,7 @@ def test_svi_converges_on_the_small_case(small_model, two_clusters, vb_tree):
     assert tree.attrs["elbo"] > float(vb_tree["trace"]["objective"].max()) - 10
 
 
-@pytest.mark.parametrize("chain_method", ["vectorized", "sequential"])
+@pytest.mark.parametrize("chain_method", ["vectorized", pytest.param("sequential", marks=pytest.mark.slow)])
 def test_the_gibbs_sampler_is_a_numpyro_kernel(chain_method, small_model, two_clusters):
     with jax.enable_x64(True):
         mcmc = MCMC(
