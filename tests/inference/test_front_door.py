@@ -184,6 +184,7 @@ def test_every_public_function_keeps_its_precision_inside_and_outside_the_users_
         np.testing.assert_array_equal(one, three)
 
 
+@pytest.mark.slow
 def test_a_former_fit_is_a_start(small_model, two_clusters, vb_tree, gibbs_tree):
     again = fit(small_model, two_clusters, init=vb_tree, num_samples=5)
     assert again["trace"]["objective"][0] >= vb_tree["trace"]["objective"].max() - 1e-9

@@ -118,6 +118,7 @@ def moved():
         return fit(model(), X, **MOVED)
 
 
+@pytest.mark.slow
 def test_moves_only_raise_the_bound_and_find_what_plain_vb_does_not(moved):
     for trace in moved["trace"]["objective"].to_numpy():
         trace = trace[np.isfinite(trace)]
@@ -130,6 +131,7 @@ def test_moves_only_raise_the_bound_and_find_what_plain_vb_does_not(moved):
     assert moved.attrs["converged"] == 1
 
 
+@pytest.mark.slow
 def test_a_run_with_moves_resumes_bit_for_bit(moved, tmp_path, monkeypatch):
     path = tmp_path / "run"
     with monkeypatch.context() as patch:
