@@ -52,7 +52,7 @@ _PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {
     "GaussianWishart": "zoo.conjugate",
     "SparseCounts": "zoo.sparse_counts",
 }
-_SUBMODULES = ("conjugate", "datasets", "dirichlet_process")
+_SUBMODULES = ("conjugate", "datasets", "dirichlet_process", "kernels")
 
 __all__ = ["ALIASES", "MODELS", "canonical_name", *sorted(_PUBLIC)]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 __all__ = ["Call", "parse_settings", "resolve"]
 
 _WORDS = {"true": True, "false": False, "none": None}
-_CALLS = {  # name -> module, attribute, whether it is built from the data
+_CALLS: dict[str, tuple[str, str, bool]] = {  # name -> module, attribute, whether it is built from the data
     "Gamma": ("numpyro.distributions", "Gamma", False),
 } | {
     family: ("zoo.conjugate", f"{family}.from_data", True)
@@ -30,6 +30,9 @@ _CALLS = {  # name -> module, attribute, whether it is built from the data
         "SharedGaussianWishart",
         "SphericalNormalGamma",
     )
+}
+_CALLS |= {
+    kernel: ("zoo.kernels", kernel, False) for kernel in ("Linear", "Polynomial", "Precomputed", "RBF")
 }
 
 
@@ -93,7 +96,7 @@ def _parse_value(text: str) -> Any:
 
 def _parse_call(name: str, call: ast.Call) -> Call:
     if name not in _CALLS:
-        raise ValueError(f"no prior is called {name!r}; there are: {', '.join(_CALLS)}")
+        raise ValueError(f"no prior or kernel is called {name!r}; there are: {', '.join(_CALLS)}")
     try:
         args = tuple(ast.literal_eval(argument) for argument in call.args)
         kwargs = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}

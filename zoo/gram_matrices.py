@@ -1,0 +1,230 @@
+r"""Gram matrices over all rows: made in blocks, centred in feature space, checked, their cost said before.
+
+Centring moves the origin of feature space to the mean of the fitted rows. With the column means
+:math:`m_j = \frac1N \sum_i k(x_i, x_j)` and their mean :math:`\bar m`,
+
+.. math::
+    \hat K_{ij} = K_{ij} - m_i - m_j + \bar m, \qquad
+    \hat k_j(x) = k(x, x_j) - \frac1N \sum_i k(x, x_i) - m_j + \bar m
+
+(Yu 2006, (4.3), (4.4)), so that m and its mean are all that has to be kept for new rows. When rows are added
+the column means are updated from those of the old rows and the two new blocks alone (5.28)-(5.30); the text's
+``rowmean_1(K)`` in the line after them is that of the old block :math:`K_{11}`.
+"""
+
+import os
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from zoo.kernels import Kernel, Precomputed
+
+__all__ = [
+    "Centring",
+    "announce_cost",
+    "centring_of",
+    "check_gram",
+    "cross_gram",
+    "extended_centring",
+    "gram_matrix",
+]
+
+LARGE_BYTES = 2**28  # a matrix from this size on is announced
+BLOCK_BYTES = 2**22  # of a block of rows: what stays in the processor's cache
+RELATIVE_TOLERANCE = (
+    1e-8  # of asymmetry and of negative eigenvalues, relative to the largest value and the trace
+)
+
+
+class Centring(NamedTuple):
+    """What centres kernel values with respect to the fitted rows.
+
+    Attributes:
+        column_means: mean kernel value of each fitted row with all fitted rows, shape (num_observations,).
+    """
+
+    column_means: np.ndarray
+
+    def gram(self, matrix: Any) -> Any:
+        """The centred Gram matrix of the fitted rows; a new array (4.3)."""
+        means = self.column_means
+        return matrix - means[:, None] - (means - means.mean())[None, :]
+
+    def gram_in_place(self, matrix: np.ndarray) -> np.ndarray:
+        """The same, in the memory of ``matrix`` (NumPy only)."""
+        matrix -= self.column_means[:, None]
+        matrix -= (self.column_means - self.column_means.mean())[None, :]
+        return matrix
+
+    def cross(self, values: Any) -> Any:
+        """Centred kernel values of new rows with the fitted ones, shape (new rows, num_observations) (4.4)."""
+        means = self.column_means
+        return values - values.mean(axis=1, keepdims=True) - (means - means.mean())[None, :]
+
+
+def centring_of(gram: Any) -> Centring:
+    """The centring of a Gram matrix, shape (num_observations, num_observations)."""
+    return Centring(gram.mean(axis=0))
+
+
+def extended_centring(old: Centring, cross: Any, new: Any) -> Centring:
+    """The centring after rows were added, without the Gram matrix of the old ones.
+
+    Args:
+        old: that of the N1 old rows.
+        cross: kernel values of old with new rows, shape (N1, N2).
+        new: Gram matrix of the new rows, shape (N2, N2).
+
+    Reference: Yu (2006), (5.28)-(5.30) and the formula of rowmean after them.
+    """
+    n1, n2 = cross.shape
+    first = (n1 * old.column_means + cross.sum(axis=1)) / (n1 + n2)
+    second = (cross.sum(axis=0) + new.sum(axis=0)) / (n1 + n2)
+    return Centring(np.concatenate([first, second]))
+
+
+def gram_matrix(kernel: Kernel, x: Any) -> np.ndarray:
+    """k(x_i, x_j) of all rows, not centred, on the host in float64.
+
+    Half of it is computed, in blocks of rows that stay in cache, and mirrored.
+
+    Args:
+        kernel: its parameters filled.
+        x: rows, shape (num_observations, num_features), dense or scipy sparse; for `Precomputed` the matrix.
+
+    Returns:
+        Symmetric matrix of shape (num_observations, num_observations); a new array.
+
+    Raises:
+        ValueError: the machine's memory cannot hold it.
+
+    Warns:
+        UserWarning: it takes more than 256 MiB; the message says how much.
+    """
+    num_rows = x.shape[0]
+    announce_cost(num_rows)
+    if isinstance(kernel, Precomputed):
+        return np.array(kernel.matrix(x, x), np.float64)
+    x = _shifted(kernel, x, x)
+    gram = np.empty((num_rows, num_rows))
+    step = _block_rows(num_rows)
+    for start in range(0, num_rows, step):
+        stop = min(start + step, num_rows)
+        block = kernel.matrix(x[start:stop], x[:stop])
+        gram[start:stop, :stop] = block
+        gram[:start, start:stop] = block[:, :start].T
+        square = gram[start:stop, start:stop]  # a product of equal rows may differ in the last bit
+        square[...] = np.tril(square) + np.tril(square, -1).T
+    np.fill_diagonal(gram, kernel.diagonal(x))
+    return gram
+
+
+def cross_gram(kernel: Kernel, new_x: Any, x: Any) -> np.ndarray:
+    """Kernel values of new rows with fitted ones, not centred, shape (new rows, num_observations)."""
+    if isinstance(kernel, Precomputed):
+        return np.asarray(kernel.matrix(new_x, x), np.float64)
+    new_x, x = _shifted(kernel, new_x, x), _shifted(kernel, x, x)
+    values = np.empty((new_x.shape[0], x.shape[0]))
+    step = _block_rows(x.shape[0])
+    for start in range(0, new_x.shape[0], step):
+        values[start : start + step] = kernel.matrix(new_x[start : start + step], x)
+    return values
+
+
+def announce_cost(num_rows: int, copies: int = 1) -> str:
+    """What dense matrices over all pairs of rows take, in words; said aloud before a large one is made.
+
+    Args:
+        num_rows: N.
+        copies: how many N x N matrices of float64 are held at once.
+
+    Raises:
+        ValueError: more than the memory of the machine.
+
+    Warns:
+        UserWarning: more than 256 MiB.
+    """
+    size = 8.0 * num_rows**2 * copies
+    matrices = (
+        f"{num_rows} x {num_rows} matrix" if copies == 1 else f"{copies} {num_rows} x {num_rows} matrices"
+    )
+    cost = f"the {matrices} of kernel values need{'s' if copies == 1 else ''} {_in_words(size)} of memory"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
+    if size > memory:
+        raise ValueError(f"{cost}, more than this machine has ({_in_words(memory)}): use fewer rows")
+    if size >= LARGE_BYTES:
+        warnings.warn(f"{cost}, and time grows with the square of the number of rows", stacklevel=3)
+    return cost
+
+
+def check_gram(matrix: Any, name: str = "x") -> None:
+    """Raise ValueError unless the values are a Gram matrix: square, finite, symmetric, positive semi-definite.
+
+    A violation of 1e-8 (of the largest entry, or of the trace for an eigenvalue) counts as rounding. Costs
+    O(N^3 / 3): one Cholesky factor.
+
+    Args:
+        matrix: shape (num_observations, num_observations).
+        name: of the data, for the message.
+    """
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(
+            f"a precomputed kernel takes the Gram matrix of the fitted rows as {name}, which is square; "
+            f"got shape {matrix.shape}"
+        )
+    bad = ~np.isfinite(matrix)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"kernel values must be finite; {name}[{row}, {column}] is {matrix[row, column]} "
+            f"({bad.sum()} such entries in all)"
+        )
+    gap = np.abs(matrix - matrix.T)
+    if gap.max(initial=0.0) > RELATIVE_TOLERANCE * np.abs(matrix).max():
+        row, column = np.unravel_index(gap.argmax(), gap.shape)
+        raise ValueError(
+            f"a Gram matrix must be symmetric; {name}[{row}, {column}] is {matrix[row, column]:.8g} but "
+            f"{name}[{column}, {row}] is {matrix[column, row]:.8g}; if that is rounding, pass (K + K.T) / 2"
+        )
+    diagonal = matrix.diagonal()
+    if diagonal.min() < 0:
+        row = int(diagonal.argmin())
+        raise ValueError(
+            f"a Gram matrix must be positive semi-definite; {name}[{row}, {row}] is {diagonal[row]:.8g}, "
+            "and a squared length is at least 0"
+        )
+    slack = RELATIVE_TOLERANCE * diagonal.sum()
+    lowest = _lowest_eigenvalue(matrix, slack)
+    if lowest < -slack:
+        raise ValueError(
+            f"a Gram matrix must be positive semi-definite; the lowest eigenvalue of {name} is {lowest:.6g} "
+            f"beside a trace of {diagonal.sum():.6g}"
+        )
+
+
+def _lowest_eigenvalue(matrix: np.ndarray, slack: float) -> float:
+    """The lowest eigenvalue where it is below ``-slack``; 0 where a Cholesky factor says that it is not."""
+    shifted = np.array(matrix, np.float64)
+    shifted[np.diag_indices_from(shifted)] += slack + np.finfo(float).tiny
+    try:
+        scipy.linalg.cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return float(scipy.linalg.eigh(matrix, eigvals_only=True, subset_by_index=[0, 0])[0])
+    return 0.0
+
+
+def _shifted(kernel: Kernel, rows: Any, x: Any) -> Any:
+    """Rows less the mean of ``x`` where the kernel depends on differences alone: distances lose fewer digits."""
+    if not kernel.is_shift_invariant or hasattr(x, "toarray"):
+        return rows.tocsr() if hasattr(rows, "tocsr") else np.asarray(rows, np.float64)
+    return np.asarray(rows, np.float64) - np.asarray(x, np.float64).mean(axis=0)
+
+
+def _block_rows(num_columns: int) -> int:
+    return max(1, int(BLOCK_BYTES / (8 * max(num_columns, 1))))
+
+
+def _in_words(size: float) -> str:
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
