@@ -33,9 +33,7 @@ __all__ = [
 
 LARGE_BYTES = 2**28  # a matrix from this size on is announced
 BLOCK_BYTES = 2**22  # of a block of rows: what stays in the processor's cache
-RELATIVE_TOLERANCE = (
-    1e-8  # of asymmetry and of negative eigenvalues, relative to the largest value and the trace
-)
+RELATIVE_TOLERANCE = 1e-8  # of asymmetry to the largest entry, of a negative eigenvalue to the trace
 
 
 class Centring(NamedTuple):
@@ -59,7 +57,7 @@ class Centring(NamedTuple):
         return matrix
 
     def cross(self, values: Any) -> Any:
-        """Centred kernel values of new rows with the fitted ones, shape (new rows, num_observations) (4.4)."""
+        """Centred kernel values of new rows with fitted ones, shape (new rows, num_observations) (4.4)."""
         means = self.column_means
         return values - values.mean(axis=1, keepdims=True) - (means - means.mean())[None, :]
 
@@ -160,7 +158,7 @@ def announce_cost(num_rows: int, copies: int = 1) -> str:
 
 
 def check_gram(matrix: Any, name: str = "x") -> None:
-    """Raise ValueError unless the values are a Gram matrix: square, finite, symmetric, positive semi-definite.
+    """Raise ValueError unless values are a Gram matrix: square, finite, symmetric, positive semi-definite.
 
     A violation of 1e-8 (of the largest entry, or of the trace for an eigenvalue) counts as rounding. Costs
     O(N^3 / 3): one Cholesky factor.
@@ -216,7 +214,7 @@ def _lowest_eigenvalue(matrix: np.ndarray, slack: float) -> float:
 
 
 def _shifted(kernel: Kernel, rows: Any, x: Any) -> Any:
-    """Rows less the mean of ``x`` where the kernel depends on differences alone: distances lose fewer digits."""
+    """Rows less the mean of ``x`` where only differences matter: distances then lose fewer digits."""
     if not kernel.is_shift_invariant or hasattr(x, "toarray"):
         return rows.tocsr() if hasattr(rows, "tocsr") else np.asarray(rows, np.float64)
     return np.asarray(rows, np.float64) - np.asarray(x, np.float64).mean(axis=0)

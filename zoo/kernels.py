@@ -1,18 +1,18 @@
-r"""Kernels: what the inner product of two rows is in a feature space, and how many dimensions that space has.
+r"""Kernels: the inner product of two rows in a feature space, and how many dimensions that space has.
 
-===================  ======================================================  ==================================
-kernel               k(x, y)                                                 dimension after centring
-===================  ======================================================  ==================================
-``Linear()``         :math:`x^T y`                                           D
-``RBF(l)``           :math:`\exp\{-|x - y|^2 / (2 l^2)\}`                    infinite
-``Polynomial(p)``    :math:`(\mathrm{scale}\; x^T y + \mathrm{offset})^p`    monomials of degree 1 to p (p only
-                                                                             where the offset is 0)
-``Precomputed()``    the data themselves are the Gram matrix                 not known
-===================  ======================================================  ==================================
+===================  ====================================================  ==================================
+kernel               k(x, y)                                               dimension after centring
+===================  ====================================================  ==================================
+``Linear()``         :math:`x^T y`                                         D
+``RBF(l)``           :math:`\exp\{-|x - y|^2 / (2 l^2)\}`                  infinite
+``Polynomial(p)``    :math:`(\mathrm{scale}\; x^T y + \mathrm{offset})^p`  monomials of degree 1 to p (p only
+                                                                           where the offset is 0)
+``Precomputed()``    the data themselves are the Gram matrix               not known
+===================  ====================================================  ==================================
 
-The sources write the RBF kernel as exp(-alpha \|x - y\|^2): ``length_scale = (2 alpha) ** -0.5``. The constant
-monomial of a polynomial kernel with an offset is lost when rows are centred in feature space, so it does not
-count as a dimension: a polynomial of degree 1 is then the linear kernel.
+Yu (2006) writes the RBF kernel as :math:`\exp(-\alpha |x - y|^2)`: ``length_scale = (2 alpha) ** -0.5``. The
+constant monomial of a polynomial kernel with an offset is lost when rows are centred in feature space, so it
+does not count as a dimension: a polynomial of degree 1 is then the linear kernel.
 
 A kernel is a frozen dataclass and a pytree; it computes with NumPy arrays on the host (rows may be a scipy
 sparse matrix) and with JAX arrays inside compiled code. Matrices over all rows, and their centring, are in

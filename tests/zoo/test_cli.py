@@ -134,7 +134,7 @@ def test_a_reader_that_has_had_enough_is_no_error():
         ),
         (
             ["fit", "mixture", "faithful", "--set", "concentration=Cauchy(1)"],
-            "no prior is called 'Cauchy'; there are: Gamma",
+            "no prior or kernel is called 'Cauchy'; there are: Gamma",
         ),
         (
             ["fit", "mixture", "faithful", "--set", "concentration=Gamma(__import__('os'))"],
