@@ -1,0 +1,197 @@
+r"""Linear-Gaussian rows: what follows from :math:`x = W z + \mu + \epsilon` once W, the mean and the noise are known.
+
+Each row has latents :math:`z \sim N(0, I_K)`, and :math:`\epsilon_d \sim N(0, \psi_d)`, one noise variance a
+column. A row is observed in some of its columns, o; NaN is a missing cell. With
+
+.. math::
+    A = I + \sum_{d \in o} w_d w_d^T / \psi_d, \qquad
+    \hat z = A^{-1} \sum_{d \in o} w_d (x_d - \mu_d) / \psi_d
+
+the latents have the posterior :math:`N(\hat z, A^{-1})`, and by the identity of Woodbury the row's log density
+over its observed cells is
+
+.. math::
+    -\tfrac12 \sum_{d \in o} \left\{\log 2\pi\psi_d + (x_d - \mu_d - w_d^T \hat z)^2 / \psi_d\right\}
+    - \tfrac12 \log|A| - \tfrac12 \hat z^T \hat z .
+
+The residual form is a sum of squares: unlike :math:`\sum r^2/\psi - b^T A^{-1} b` it loses no digits where the
+noise is small.
+
+Rows without a missing cell share A: they cost one K x K factorisation in all and never make an array of shape
+(N, K, K). Whether all rows are complete is seen from the data when they are concrete, and decided inside the
+compiled program when they are traced. Otherwise every row has an A of its own, in blocks of rows.
+
+Reference: Tipping and Bishop (1999), section 3 and appendix A; Yu (2006), (7.5)-(7.7).
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.linalg import cho_solve, solve_triangular
+
+__all__ = [
+    "LinearGaussianRows",
+    "latents_covariance",
+    "latents_mean",
+    "log_density",
+    "shared_latents_covariance",
+]
+
+BLOCK_ROWS = 1024  # rows with holes whose K x K matrices are held at a time
+
+
+def log_density(x: Array, loadings: Array, loc: Array, noise_variance: Array) -> Array:
+    """Log density of each row over its observed cells, latents integrated out, in nats.
+
+    Args:
+        x: shape (num_observations, num_features); NaN is missing. A row without any cell has log density 0.
+        loadings: W, shape (num_features, num_latents).
+        loc: the mean, shape (num_features,).
+        noise_variance: one for each column, shape (num_features,), or one for all, shape ().
+
+    Returns:
+        Shape (num_observations,).
+    """
+    return _by_completeness(x, _complete_log_density, _row_log_density, loadings, loc, noise_variance)
+
+
+def latents_mean(x: Array, loadings: Array, loc: Array, noise_variance: Array) -> Array:
+    """Posterior mean of the latents of each row, shape (num_observations, num_latents).
+
+    Args as for `log_density`; a row without any cell has the prior mean, zero.
+    """
+    return _by_completeness(x, _complete_mean, _row_mean, loadings, loc, noise_variance)
+
+
+def latents_covariance(x: Array, loadings: Array, noise_variance: Array) -> Array:
+    """Posterior covariance of the latents of each row, shape (num_observations, num_latents, num_latents).
+
+    For rows without missing cells they are all the same: `shared_latents_covariance`.
+    """
+    per_column, identity = _per_column(noise_variance, loadings), jnp.eye(loadings.shape[1])
+
+    def one(observed: Array) -> Array:
+        return cho_solve((_factor(observed, loadings, per_column), True), identity)
+
+    return jax.lax.map(one, jnp.asarray(~jnp.isnan(x), loadings.dtype), batch_size=BLOCK_ROWS)
+
+
+def shared_latents_covariance(loadings: Array, noise_variance: Array) -> Array:
+    """Posterior covariance of the latents of every row that has all its cells, (num_latents, num_latents)."""
+    per_column = _per_column(noise_variance, loadings)
+    everything = jnp.ones(loadings.shape[0], loadings.dtype)
+    return cho_solve((_factor(everything, loadings, per_column), True), jnp.eye(loadings.shape[1]))
+
+
+class LinearGaussianRows(dist.Distribution):
+    """A row whose latents are summed out: N(loc, W W' + diag(noise_variance)), missing cells left out.
+
+    Args:
+        loadings: W, shape (num_features, num_latents).
+        loc: shape (num_features,).
+        noise_variance: shape (num_features,) or ().
+    """
+
+    arg_constraints = {
+        "loadings": dist.constraints.independent(dist.constraints.real, 2),
+        "loc": dist.constraints.real_vector,
+    }
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("loadings", "loc", "noise_variance")
+
+    def __init__(
+        self, loadings: Array, loc: Array, noise_variance: Array, *, validate_args: bool | None = None
+    ) -> None:
+        self.loadings, self.loc, self.noise_variance = loadings, loc, noise_variance
+        super().__init__((), loc.shape, validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, over the observed cells; shape (num_observations,) for a matrix of rows."""
+        rows = value if value.ndim == 2 else value.reshape(-1, value.shape[-1])
+        densities = log_density(rows, self.loadings, self.loc, self.noise_variance)
+        return densities.reshape(value.shape[:-1])
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Whole rows."""
+        own, rest = jax.random.split(key)
+        latents = jax.random.normal(own, (*sample_shape, self.loadings.shape[1]))
+        noise = jax.random.normal(rest, (*sample_shape, *self.loc.shape))
+        return self.loc + latents @ self.loadings.T + jnp.sqrt(self.noise_variance) * noise
+
+    @property
+    def mean(self) -> Array:
+        """The mean of a row."""
+        return self.loc
+
+    @property
+    def variance(self) -> Array:
+        """The variance of each cell."""
+        return jnp.sum(self.loadings**2, axis=-1) + self.noise_variance
+
+
+def _per_column(noise_variance: Array, loadings: Array) -> Array:
+    return jnp.broadcast_to(jnp.asarray(noise_variance), loadings.shape[:1])
+
+
+def _by_completeness(
+    x: Array, complete: Callable, one_row: Callable, loadings: Array, loc: Array, noise_variance: Array
+) -> Array:
+    """The function of all rows at once where none has a hole, else row by row, in blocks."""
+    per_column = _per_column(noise_variance, loadings)
+
+    def masked(x: Array) -> Array:
+        observed = ~jnp.isnan(x)
+        residual = jnp.where(observed, x - loc, 0.0)
+        weights = observed.astype(residual.dtype)
+        return jax.lax.map(
+            lambda row: one_row(*row, loadings, per_column), (residual, weights), batch_size=BLOCK_ROWS
+        )
+
+    def whole(x: Array) -> Array:  # a hole cannot be here; zeros keep gradients of the branch not taken finite
+        return complete(jnp.where(jnp.isnan(x), 0.0, x - loc), loadings, per_column)
+
+    if not isinstance(x, jax.core.Tracer):
+        return masked(jnp.asarray(x)) if np.isnan(np.asarray(x)).any() else whole(jnp.asarray(x))
+    return jax.lax.cond(jnp.any(jnp.isnan(x)), masked, whole, x)
+
+
+def _factor(observed: Array, loadings: Array, per_column: Array) -> Array:
+    """Lower Cholesky factor of A for the columns that are observed (ones and zeros)."""
+    num_latents = loadings.shape[1]
+    outer = (loadings / per_column[:, None])[:, :, None] * loadings[:, None, :]
+    precision = (observed @ outer.reshape(-1, num_latents**2)).reshape(num_latents, num_latents)
+    return jnp.linalg.cholesky(precision + jnp.eye(num_latents))
+
+
+def _complete_mean(residual: Array, loadings: Array, per_column: Array) -> Array:
+    scaled = loadings / per_column[:, None]
+    factor = jnp.linalg.cholesky(scaled.T @ loadings + jnp.eye(loadings.shape[1]))
+    return cho_solve((factor, True), scaled.T @ residual.T).T
+
+
+def _complete_log_density(residual: Array, loadings: Array, per_column: Array) -> Array:
+    scaled = loadings / per_column[:, None]
+    factor = jnp.linalg.cholesky(scaled.T @ loadings + jnp.eye(loadings.shape[1]))
+    mean = cho_solve((factor, True), scaled.T @ residual.T).T
+    squares = (residual - mean @ loadings.T) ** 2 @ (1 / per_column) + jnp.sum(mean**2, axis=-1)
+    log_det = jnp.sum(jnp.log(2 * jnp.pi * per_column)) + 2 * jnp.sum(jnp.log(jnp.diag(factor)))
+    return -0.5 * (squares + log_det)
+
+
+def _row_mean(residual: Array, observed: Array, loadings: Array, per_column: Array) -> Array:
+    factor = _factor(observed, loadings, per_column)
+    halfway = solve_triangular(factor, (residual / per_column) @ loadings, lower=True)
+    return solve_triangular(factor, halfway, lower=True, trans=1)
+
+
+def _row_log_density(residual: Array, observed: Array, loadings: Array, per_column: Array) -> Array:
+    factor = _factor(observed, loadings, per_column)
+    halfway = solve_triangular(factor, (residual / per_column) @ loadings, lower=True)
+    mean = solve_triangular(factor, halfway, lower=True, trans=1)
+    squares = (observed * (residual - loadings @ mean) ** 2) @ (1 / per_column) + jnp.sum(mean**2)
+    log_det = observed @ jnp.log(2 * jnp.pi * per_column) + 2 * jnp.sum(jnp.log(jnp.diag(factor)))
+    return -0.5 * (squares + log_det)
