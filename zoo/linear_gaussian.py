@@ -1,4 +1,4 @@
-r"""Linear-Gaussian rows: what follows from :math:`x = W z + \mu + \epsilon` once W, the mean and the noise are known.
+r"""Linear-Gaussian rows: what follows from :math:`x = W z + \mu + \epsilon` for given parameters.
 
 Each row has latents :math:`z \sim N(0, I_K)`, and :math:`\epsilon_d \sim N(0, \psi_d)`, one noise variance a
 column. A row is observed in some of its columns, o; NaN is a missing cell. With
@@ -7,15 +7,15 @@ column. A row is observed in some of its columns, o; NaN is a missing cell. With
     A = I + \sum_{d \in o} w_d w_d^T / \psi_d, \qquad
     \hat z = A^{-1} \sum_{d \in o} w_d (x_d - \mu_d) / \psi_d
 
-the latents have the posterior :math:`N(\hat z, A^{-1})`, and by the identity of Woodbury the row's log density
-over its observed cells is
+the latents have the posterior :math:`N(\hat z, A^{-1})`, and by the identity of Woodbury the row's log
+density over its observed cells is
 
 .. math::
     -\tfrac12 \sum_{d \in o} \left\{\log 2\pi\psi_d + (x_d - \mu_d - w_d^T \hat z)^2 / \psi_d\right\}
     - \tfrac12 \log|A| - \tfrac12 \hat z^T \hat z .
 
-The residual form is a sum of squares: unlike :math:`\sum r^2/\psi - b^T A^{-1} b` it loses no digits where the
-noise is small.
+The residual form is a sum of squares: unlike :math:`\sum r^2/\psi - b^T A^{-1} b` it loses no digits where
+the noise is small.
 
 Rows without a missing cell share A: they cost one K x K factorisation in all and never make an array of shape
 (N, K, K). Whether all rows are complete is seen from the data when they are concrete, and decided inside the
@@ -151,7 +151,9 @@ def _by_completeness(
             lambda row: one_row(*row, loadings, per_column), (residual, weights), batch_size=BLOCK_ROWS
         )
 
-    def whole(x: Array) -> Array:  # a hole cannot be here; zeros keep gradients of the branch not taken finite
+    def whole(
+        x: Array,
+    ) -> Array:  # a hole cannot be here; zeros keep gradients of the branch not taken finite
         return complete(jnp.where(jnp.isnan(x), 0.0, x - loc), loadings, per_column)
 
     if not isinstance(x, jax.core.Tracer):
