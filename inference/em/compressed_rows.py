@@ -25,6 +25,7 @@ from inference.rows import Rows, unweighted, weight_of
 __all__ = ["CompressedRows", "Pattern", "compress", "expanded", "one_by_one"]
 
 MOST_PATTERNS = 8  # sets of rows that get pseudo-rows; every one is compiled by itself
+FEWEST_ROWS = 16  # of such a set
 
 
 class Pattern(NamedTuple):
@@ -240,7 +241,7 @@ def _split(
     """The most frequent patterns with their pseudo-rows, and the indices of all other rows."""
     which = _kinds_of(observed)
     counts = np.bincount(which)
-    frequent = [k for k in np.argsort(-counts, kind="stable")[:most_patterns] if counts[k] > 1]
+    frequent = [k for k in np.argsort(-counts, kind="stable")[:most_patterns] if counts[k] >= FEWEST_ROWS]
     if counts.size == 1:
         frequent = [0]
     members = [np.flatnonzero(which == k) for k in frequent]
