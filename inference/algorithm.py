@@ -59,8 +59,8 @@ class Method(NamedTuple):
     """One way to fit one model, as the front door sees it.
 
     Attributes:
-        kind: ``"ascent"`` (an objective that must not fall), ``"stochastic"`` (a noisy objective) or
-            ``"sampling"`` (chains of draws).
+        kind: ``"ascent"`` (an objective that must not fall), ``"stochastic"`` (a noisy objective),
+            ``"sampling"`` (chains of draws) or ``"direct"`` (one computation on the host, nothing repeated).
         options: the options a caller may pass to ``fit``, with their defaults.
         strategies: the strings that ``init`` may be; the first is the default.
         build: ``build(init=strategy, **options) -> Algorithm``, cached, so that equal options give the same
@@ -79,6 +79,11 @@ class Method(NamedTuple):
         resize: sampling only: ``resize(states, model, full)``, the states of all chains with another number
             of slots, see `inference.driver.sample`.
         takes_weight: whether its data may be `inference.rows.Rows`.
+        prepare: ``prepare(model, data, init, **options)``, on the host before anything is compiled: what
+            ``init``, ``start``, ``step`` and ``conclude`` take as data instead of what a person passed. It
+            may raise ValueError if ``init`` does not suit the data.
+        solve: direct only: ``solve(key, model, data, **options) -> (Outcome, objective)`` with NumPy arrays
+            in and out.
         check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
             model, before anything is compiled.
     """
@@ -86,13 +91,15 @@ class Method(NamedTuple):
     kind: str
     options: Mapping[str, Any]
     strategies: tuple[str, ...]
-    build: Callable
-    start: Callable
-    conclude: Callable
+    build: Callable | None = None
+    start: Callable | None = None
+    conclude: Callable | None = None
     position: Callable | None = None
     guide: Callable | None = None
     transform: Callable | None = None
     log_density: Callable | None = None
+    prepare: Callable | None = None
+    solve: Callable | None = None
     check: Callable | None = None
     resize: Callable | None = None
     takes_weight: bool = False

@@ -38,9 +38,13 @@ def assemble(
     first = next(iter(draws.values()))
     draws |= to_numpy(over_draws(deterministics, draws, model, data))
     stats = dict(outcome.sample_stats)
-    groups, left_out = {}, [] if "assignments" in draws else ["assignments"]
+    has_labels = "assignments" in model.dims
+    groups, left_out = {}, ["assignments"] if has_labels and "assignments" not in draws else []
     rows_fit = row_limit(first.shape[0] * first.shape[1] * data[0].shape[0] * 8, "log_likelihood", keep)
-    if rows_fit and not outcome.is_point:  # a point estimate has no posterior to weigh the rows by
+    if not model.scores_rows:
+        if not outcome.is_point:
+            stats["lp"] = np.asarray(over_draws(log_prior, draws, model, data))  # with the program's factors
+    elif rows_fit and not outcome.is_point:  # a point estimate has no posterior to weigh the rows by
         rows = np.asarray(over_draws(_log_likelihood, draws, model, data))
         stats["lp"] = rows.sum(axis=-1) + np.asarray(over_draws(log_prior, draws, model, data))
         row_dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.handlers import seed, substitute, trace
+from numpyro.infer import init_to_uniform
 
 __all__ = ["deterministics", "latent_sites", "log_prior"]
 
@@ -44,8 +45,9 @@ def latent_sites(model: Any, *data: Any) -> tuple[str, ...]:
     """Names of the latent sites of the program, in its order."""
     names: list[str] = []
 
-    def note(key: Array) -> None:  # only shapes are computed
-        sites = trace(seed(model, key)).get_trace(*data).items()
+    def note(key: Array) -> None:  # only shapes are computed; a flat prior has no draws but a starting point
+        program = substitute(seed(model, key), substitute_fn=init_to_uniform)
+        sites = trace(program).get_trace(*data).items()
         names.extend(name for name, site in sites if site["type"] == "sample" and not site["is_observed"])
 
     jax.eval_shape(note, jax.random.key(0))

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+import zoo
 from inference.algorithm import Method, Outcome
 from inference.assembly import assemble, trace_group
 from inference.atomic_files import check_writable
@@ -147,19 +148,25 @@ def fit(
             devices=[str(device) for device in jax.devices()],
             versions=versions(),
         )
-        result, outcome = _drive(
-            chosen,
-            in_current_precision(model),
-            in_current_precision(arrays if weight is None else (Rows(arrays[0], weight), *arrays[1:])),
-            key=key,
-            settings=settings,
-            options=options,
-            strategy=strategy,
-            variables=variables,
-            checkpoint=Checkpoint(checkpoint, aspects),
-            progress=_shows_progress() if progress is None else progress,
-            keep=tuple(keep),
-        )
+        if chosen.kind == "direct":
+            result, outcome = _solve(chosen, key, model, arrays, options)
+        else:
+            taken = arrays if weight is None else (Rows(arrays[0], weight), *arrays[1:])
+            if chosen.prepare is not None:
+                taken = chosen.prepare(model, taken, init, **options)
+            result, outcome = _drive(
+                chosen,
+                in_current_precision(model),
+                in_current_precision(taken),
+                key=key,
+                settings=settings,
+                options=options,
+                strategy=strategy,
+                variables=variables,
+                checkpoint=Checkpoint(checkpoint, aspects),
+                progress=_shows_progress() if progress is None else progress,
+                keep=tuple(keep),
+            )
         learnt = model if outcome.model is None else outcome.model
         tree = assemble(learnt, arrays, coords, outcome, trace_group(chosen, result, settings), tuple(keep))
     if weight is not None:
@@ -208,7 +215,8 @@ def method_of(model: Model, name: str) -> Method:
     if name == "map":
         return importlib.import_module("inference.maximum_a_posteriori").METHOD
     prefix = "collapsed_" if name.startswith("collapsed_") else ""
-    return importlib.import_module(f"inference.{FOLDERS[name]}.{prefix}{model_name(model)}").METHOD
+    file = zoo.MODELS[model_name(model)]["module"].rpartition(".")[2]
+    return importlib.import_module(f"inference.{FOLDERS[name]}.{prefix}{file}").METHOD
 
 
 # Checks
@@ -235,6 +243,8 @@ def _check_settings(method: Method, **settings: Any) -> dict[str, Any]:
         raise ValueError(
             f"chain_method must be one of {', '.join(CHAIN_METHODS)}; got {settings['chain_method']!r}"
         )
+    if method.kind == "direct":
+        return {"num_restarts": 1}
     sampling = ("num_chains", "num_warmup", "num_samples", "thinning", "chain_method")
     ascent = ("num_samples", "max_iterations", "tolerance", "num_restarts")
     return {name: settings[name] for name in (sampling if method.kind == "sampling" else ascent)}
@@ -266,6 +276,15 @@ def _shows_progress() -> bool:
 
 
 # The run
+
+
+def _solve(
+    method: Method, key: jax.Array, model: Model, arrays: tuple, options: dict[str, Any]
+) -> tuple[Ascent, Outcome]:
+    """A direct method's answer, as an ascent of one step that converged."""
+    outcome, objective = method.solve(key, model, arrays, **options)
+    trace = {"objective": np.full((1, 1), float(objective))}
+    return Ascent(None, trace, 0, True, "solved directly", 1, 0), outcome
 
 
 def _drive(

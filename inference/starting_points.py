@@ -14,7 +14,16 @@ __all__ = ["read_init"]
 def read_init(
     init: Any, method: Method, settings: Mapping[str, Any]
 ) -> tuple[str, dict[str, np.ndarray] | None]:
-    """The start strategy, and given variables: for a sampler with a leading axis over chains."""
+    """The start strategy, and given variables: for a sampler with a leading axis over chains.
+
+    Raises:
+        TypeError: ``init`` is nothing of the kind.
+        ValueError: an unknown strategy, or a method that starts nowhere.
+    """
+    if method.kind == "direct":
+        if init is not None:
+            raise ValueError("a method that solves directly starts nowhere: leave init out")
+        return "none", None
     if init is None:
         return method.strategies[0], None
     if isinstance(init, str):

@@ -17,6 +17,12 @@ MODELS: dict[str, dict[str, str]] = {
         "title": "Finite and Dirichlet-process mixtures of exponential families",
         "paper": "Yu (2006), chapters 2 and 3; Blei and Jordan (2006)",
     },
+    "kernelpca": {
+        "module": "zoo.kernel_pca",
+        "class": "KernelPCA",
+        "title": "Probabilistic kernel PCA",
+        "paper": "Yu (2006), chapter 5; Schoelkopf, Smola and Mueller (1998)",
+    },
 }
 
 #: What the papers call a model to its name here. Models that later versions bring stand here too, so that

@@ -121,12 +121,14 @@ class Model(Assumptions):
             with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
         methods: the ways to fit it; the first is what ``method="auto"`` means.
+        scores_rows: whether it has a log density of each row (`log_likelihood`).
     """
 
     data_names: ClassVar[tuple[str, ...]] = ("x",)
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
     methods: ClassVar[tuple[str, ...]] = ()
+    scores_rows: ClassVar[bool] = True
 
     draw_locals: bool = static(default=False, init=False, repr=False)
 

@@ -1,0 +1,1 @@
+"""Estimates by eigenvalue problems, one file per model."""

@@ -1,0 +1,230 @@
+r"""Probabilistic kernel PCA: principal components in the feature space of a kernel.
+
+Rows are mapped to a feature space and centred there; K is their centred Gram matrix, of which nothing but
+inner products is known. In the letters of Yu (2006, section 5.2) the rows of Z are coordinates in a space of
+few dimensions, and the Gram matrix is scored as one of m Gaussian columns with covariance Z Z' + s2 I::
+
+    z_i  ~ flat, or ~ Normal(0, tau2 I),                                  i = 1..N
+    K    scored by  -(m/2) log det(Z Z' + s2 I) - tr{(Z Z' + s2 I)^-1 K} / 2
+
+=======  ======================  =======  ================================================================
+letter   site                    shape    support
+=======  ======================  =======  ================================================================
+Z        ``latents``             (N, K)   real
+s2       ``noise_variance``      ()       positive; a site only where it is not given
+Z'Z      ``explained_variances`` (K,)     deterministic: its eigenvalues, descending
+K        ``gram``                --       a factor: the Gram matrix is scored, not drawn
+=======  ======================  =======  ================================================================
+
+The number of degrees of freedom m is N - 1, the dimension of the space that N centred rows span;
+``degrees_of_freedom=N`` is the text. With ``s2`` given and m = N the score is, up to a constant, the
+likelihood of probabilistic PCA in the feature space (5.24), the same number of dimensions for loadings W and
+for Z because W'W and Z'Z have the same eigenvalues. **No density of x is pretended**: there is none, since
+the map into the feature space is neither onto nor volume preserving, so `log_density` is not offered.
+
+The maximum is known (Theorem 5.2.1): with eigenvalues :math:`\lambda_j` and eigenvectors :math:`v_j` of K,
+:math:`Z = V (\Lambda/m - s^2)_+^{1/2} R` for any rotation R. Components with :math:`\lambda_j \le m s^2`
+vanish, which the text's "any s2 leads to (5.18)" overlooks.
+
+Without ``noise_variance`` the dimension M of the feature space must be finite: then ``s2`` is a site, the
+score has the determinant of all M dimensions, -(m/2) (M - N) log s2 more, and its maximum
+:math:`s^2 = \sum_{j>K} \lambda_j / \{m (M - K)\}` is (5.19). In infinitely many dimensions it is 0, and s2
+has to be given.
+
+Symmetry: Z R with R orthogonal has the same score (rotation).
+
+The flat prior has no proper posterior unless m > N + K - 1: far out the score falls like :math:`|z|^{-m}` in
+every column, and volume grows like :math:`|z|^{N-1}`. NUTS, HMC and SVI therefore ask for
+``latent_variance`` (tau2); EM maximises the score and ``closed_form`` the posterior with either prior.
+
+References: Yu (2006), chapter 5; Schoelkopf, Smola and Mueller (1998), "Nonlinear component analysis as a
+kernel eigenvalue problem"; Lawrence (2005), "Probabilistic non-linear principal component analysis with
+Gaussian process latent variable models", for the score.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.gram_matrices import announce_cost, centring_of, check_gram
+from zoo.kernels import Kernel, Precomputed, as_kernel
+from zoo.model import Model, in_current_precision, static
+from zoo.validation import as_matrix, check_finite, check_rows
+
+__all__ = ["KernelPCA", "gram_score"]
+
+SAMPLERS = ("nuts", "hmc", "svi")
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPCA(Model):
+    """Probabilistic kernel PCA.
+
+    Attributes:
+        num_latents: K, the number of components; less than the number of rows.
+        kernel: a kernel of `zoo.kernels`, or its name: ``"linear"``, ``"rbf"``, ``"polynomial"``,
+            ``"precomputed"`` (x is then the Gram matrix itself, not centred).
+        noise_variance: s2 > 0, in units of the kernel. None: estimated, where the feature space has finitely
+            many dimensions.
+        degrees_of_freedom: m > 0. None: one less than the number of rows.
+        latent_variance: tau2, the prior variance of the entries of Z. None: a flat prior.
+
+    Example:
+        >>> import numpy as np, zoo
+        >>> model = zoo.KernelPCA(num_latents=3, kernel="rbf", noise_variance=0.01)
+        >>> model.filled(np.random.default_rng(0).normal(size=(50, 2))).kernel.length_scale.shape
+        ()
+    """
+
+    num_latents: int = static(default=2)
+    kernel: Kernel = "linear"
+    noise_variance: Array | None = None
+    degrees_of_freedom: Array | None = None
+    latent_variance: Array | None = None
+
+    dims = {
+        "latents": ("observation", "latent"),
+        "noise_variance": (),
+        "explained_variances": ("rank",),
+        "eigenvalues": ("latent",),
+        "signal_variances": ("latent",),
+        "coefficients": ("observation", "latent"),
+        "gram_means": ("observation",),
+        "gram_products": ("observation", "latent"),
+        "x": ("observation", "feature"),
+    }
+    symmetries = ("rotation",)
+    methods = ("closed_form", "em", "nuts", "hmc", "svi")
+    scores_rows = False
+
+    def __post_init__(self) -> None:
+        """Look a kernel's name up, then store and validate the fields."""
+        object.__setattr__(self, "kernel", as_kernel(self.kernel))
+        super().__post_init__()
+
+    def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
+        """The program for rows ``x`` of shape (num_observations, num_features); it cannot draw rows."""
+        if x is None:
+            raise ValueError(
+                "KernelPCA scores the Gram matrix of given rows and is no distribution of rows: "
+                "its prior is improper and there is nothing to draw without x"
+            )
+        prior = in_current_precision(self)
+        uncentred = prior.kernel.matrix(x, x)
+        gram = centring_of(uncentred).gram(uncentred)
+        noise_variance = prior.noise_variance
+        if noise_variance is None:
+            positive = dist.ImproperUniform(dist.constraints.positive, (), ())
+            noise_variance = numpyro.sample("noise_variance", positive)
+        with numpyro.plate("observations", x.shape[0]):
+            latents = numpyro.sample("latents", prior.latents_prior())
+        numpyro.deterministic("explained_variances", jnp.linalg.eigvalsh(latents.T @ latents)[::-1])
+        dimension, freedom = self.score_dimension(*x.shape), prior.freedom(x.shape[0])
+        return numpyro.factor("gram", gram_score(latents, noise_variance, gram, freedom, dimension))
+
+    def latents_prior(self) -> dist.Distribution:
+        """The prior of a row of Z."""
+        if self.latent_variance is None:
+            return dist.ImproperUniform(dist.constraints.real_vector, (), (self.num_latents,))
+        scale = jnp.sqrt(self.latent_variance) * jnp.ones(self.num_latents)
+        return dist.Normal(0.0, scale).to_event(1)
+
+    def freedom(self, num_observations: int) -> Array:
+        """The number m of degrees of freedom."""
+        return num_observations - 1.0 if self.degrees_of_freedom is None else self.degrees_of_freedom
+
+    def score_dimension(self, num_observations: int, num_features: int) -> float:
+        """How many dimensions the determinant is over.
+
+        N where s2 is given, M where it is estimated.
+        """
+        if self.noise_variance is not None:
+            return float(num_observations)
+        return float(self.kernel.feature_dimension(num_features))
+
+    @property
+    def prior(self) -> str:
+        """``"improper"``: a kernel without rows cannot be drawn from."""
+        return "improper"
+
+    @classmethod
+    def from_data(cls, x: Any, **overrides: Any) -> Self:
+        """The model with the kernel's parameters read off the rows where they are None."""
+        return cls(**overrides).filled(x)
+
+    def filled(self, x: Any) -> Self:
+        """The model with the kernel's parameters read off the rows where they are None.
+
+        ``noise_variance`` and ``degrees_of_freedom`` stay None: estimated, and N - 1.
+        """
+        kernel = self.kernel.filled(as_matrix(x))
+        return self if kernel is self.kernel else self.replaced(kernel=kernel)
+
+    def validate(self) -> None:
+        """Raise ValueError if a field is outside its domain."""
+        if (
+            isinstance(self.num_latents, bool)
+            or not isinstance(self.num_latents, int | np.integer)
+            or self.num_latents < 1
+        ):
+            raise ValueError(f"num_latents must be a whole number of at least 1; got {self.num_latents!r}")
+        for name in ("noise_variance", "degrees_of_freedom", "latent_variance"):
+            value = getattr(self, name)
+            if value is not None and (value.shape != () or not 0 < value < np.inf):
+                raise ValueError(f"{name} must be a positive number; got {value}")
+        if self.noise_variance is None and self.kernel.feature_dimension(1) in (math.inf, None):
+            reason = (
+                "does not say how many dimensions its feature space has"
+                if isinstance(self.kernel, Precomputed)
+                else "has infinitely many dimensions, in which the estimate of the noise is 0"
+            )
+            raise ValueError(
+                f"noise_variance must be given with the kernel {type(self.kernel).__name__}: it {reason}"
+            )
+
+    def check(self, x: np.ndarray) -> None:
+        """Raise ValueError if ``x`` does not suit the model; say what a large Gram matrix costs."""
+        x = as_matrix(x)
+        if isinstance(self.kernel, Precomputed):
+            check_gram(x)
+        check_finite(x)
+        why = f"the centred Gram matrix of N rows has N - 1 components, and num_latents is {self.num_latents}"
+        check_rows(x, self.num_latents + 1, why)
+        if self.noise_variance is None and self.num_latents >= self.kernel.feature_dimension(x.shape[1]):
+            raise ValueError(
+                f"num_latents must be below the dimension of the feature space, "
+                f"{self.kernel.feature_dimension(x.shape[1])}, or no noise is left to estimate; "
+                f"got {self.num_latents}: lower it, or give noise_variance"
+            )
+        announce_cost(x.shape[0])
+
+    def caution(self, method: str) -> None:
+        """Refuse a sampler where there is no posterior to sample."""
+        if method in SAMPLERS and self.latent_variance is None and self.degrees_of_freedom is None:
+            raise ValueError(
+                f"{method} needs a prior of the latents: with a flat one the posterior of N rows has no "
+                "finite mass; give latent_variance (about the largest eigenvalue of the Gram matrix over N)"
+            )
+
+
+def gram_score(latents: Array, noise_variance: Array, gram: Array, freedom: Array, dimension: Array) -> Array:
+    """The score of a centred Gram matrix, in nats, without the constants of a Wishart density.
+
+    Args:
+        latents: Z, shape (num_observations, num_latents).
+        noise_variance: s2.
+        gram: K, shape (num_observations, num_observations).
+        freedom: m.
+        dimension: how many dimensions the determinant is over.
+    """
+    num_latents = latents.shape[1]
+    inner = latents.T @ latents + noise_variance * jnp.eye(num_latents)
+    log_det = jnp.linalg.slogdet(inner)[1] + (dimension - num_latents) * jnp.log(noise_variance)
+    explained = jnp.trace(jnp.linalg.solve(inner, latents.T @ (gram @ latents)))
+    return -0.5 * freedom * log_det - 0.5 * (jnp.trace(gram) - explained) / noise_variance
