@@ -24,7 +24,7 @@ from zoo.gram_matrices import Centring, cross_gram, extended_centring, gram_matr
 from zoo.kernel_pca import KernelPCA
 from zoo.kernels import Kernel, Precomputed
 
-__all__ = ["KernelRows", "prepare", "ritz_components"]
+__all__ = ["KernelRows", "prepare", "restricted_eigenpairs", "ritz_components"]
 
 SMALLEST = 1e-12  # share of the largest inner product below which a direction of the span is rounding
 FORMER = ("coefficients", "signal_variances", "noise_variance")  # what a start needs
@@ -85,6 +85,19 @@ class KernelRows(NamedTuple):
         return jnp.pad(coefficients, ((0, self.shape[0] - coefficients.shape[0]), (0, 0)))
 
 
+def restricted_eigenpairs(products: Array, rows: KernelRows) -> tuple[Array, Array]:
+    """Eigenvalues, descending, and unit eigenvectors of the Gram matrix on the span of columns.
+
+    Args:
+        products: the columns, shape (num_observations, columns).
+        rows: the rows.
+    """
+    basis = jnp.linalg.svd(products, full_matrices=False)[0]
+    restricted = basis.T @ rows.product(rows.directions(basis))
+    values, rotation = jnp.linalg.eigh((restricted + restricted.T) / 2)
+    return jnp.maximum(values[::-1], 0.0), basis @ rotation[:, ::-1]
+
+
 def ritz_components(products: Array, rows: KernelRows, model: KernelPCA) -> Components:
     """Eigenpairs of the Gram matrix on the span of ``products`` (Rayleigh-Ritz), on the host.
 
@@ -93,24 +106,20 @@ def ritz_components(products: Array, rows: KernelRows, model: KernelPCA) -> Comp
         rows: the rows.
         model: the model; a noise variance that it estimates is that of the eigenvalues found.
     """
-    basis = jnp.linalg.svd(products, full_matrices=False)[0]
-    directions = rows.directions(basis)
-    restricted = basis.T @ rows.product(directions)
-    values, rotation = jnp.linalg.eigh((restricted + restricted.T) / 2)
-    values, rotation = jnp.maximum(values[::-1], 0.0), rotation[:, ::-1]
+    values, vectors = restricted_eigenpairs(products, rows)
     components = components_from(
         model,
         float(rows.freedom),
         float(rows.dimension),
         np.asarray(values, np.float64),
-        np.asarray(basis @ rotation, np.float64),
+        np.asarray(vectors, np.float64),
         np.asarray(rows.gram_means, np.float64),
         float(rows.trace),
     )
     if rows.basis is None:
         return components
     lengths = np.sqrt(components.eigenvalues)
-    scaled = directions @ rotation / jnp.where(lengths > 0, lengths, 1.0)
+    scaled = rows.directions(vectors) / jnp.where(lengths > 0, lengths, 1.0)
     return components._replace(coefficients=np.asarray(rows.coefficients(scaled), np.float64))
 
 

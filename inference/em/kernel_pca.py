@@ -46,7 +46,7 @@ from jax.scipy.linalg import cho_factor, cho_solve
 
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.kernel_components import to_outcome
-from inference.kernel_rows import KernelRows, prepare, ritz_components
+from inference.kernel_rows import KernelRows, prepare, restricted_eigenpairs, ritz_components
 from zoo.kernel_pca import KernelPCA
 
 __all__ = ["ALGORITHM", "METHOD", "KernelPCAInfo", "KernelPCAState", "init", "step"]
@@ -54,6 +54,8 @@ __all__ = ["ALGORITHM", "METHOD", "KernelPCAInfo", "KernelPCAState", "init", "st
 ACCELERATIONS = ("px", "none")
 MEMORIES = ("full", "online")
 NEW_ROWS = ("projected", "random")
+OVERSAMPLING = 10  # random vectors of a start beyond the number of latents
+SMALLEST_SHARE = 1e-3  # of its eigenvalue: what a component has at the start, above the noise or not
 
 
 class KernelPCAState(NamedTuple):
@@ -83,17 +85,32 @@ class KernelPCAInfo(NamedTuple):
     noise_variance: Array
 
 
-def init(key: Array, model: KernelPCA, rows: KernelRows) -> KernelPCAState:
-    """Random coefficients, scaled so that the components have half of the variance."""
-    drawn = jax.random.normal(key, (rows.shape[0], model.num_latents), rows.trace.dtype)
+def init(key: Array, model: KernelPCA, rows: KernelRows, *, strategy: str = "sketch") -> KernelPCAState:
+    """A random start.
+
+    ``"sketch"``: the best K directions of the Gram matrix times a few more random vectors than K (Halko,
+    Martinsson and Tropp 2011); it costs two sweeps and spares those that a random block of just K vectors
+    needs where it happens to be nearly orthogonal to a leading eigenvector. ``"random"``: such a block, as in
+    the text.
+    """
+    count = model.num_latents + (OVERSAMPLING if strategy == "sketch" else 0)
+    drawn = jax.random.normal(key, (rows.shape[0], count), rows.trace.dtype)
     directions = rows.directions(drawn - jnp.mean(drawn, axis=0))
-    products = rows.product(directions)
-    total = jnp.trace(rows.inner(directions, products))
-    scale = jnp.sqrt(0.5 * rows.trace / rows.freedom / total)
     noise = model.noise_variance
     if noise is None:
         noise = 0.5 * rows.trace / (rows.freedom * rows.dimension)
-    return KernelPCAState(scale * directions, scale * products, jnp.asarray(noise, products.dtype))
+    if strategy == "sketch":
+        values, vectors = restricted_eigenpairs(rows.product(directions), rows)
+        values, vectors = values[: model.num_latents], vectors[:, : model.num_latents]
+        signal = jnp.maximum(values / rows.freedom - noise, SMALLEST_SHARE * values / rows.freedom)
+        directions = rows.directions(vectors) * jnp.sqrt(signal / jnp.where(values > 0, values, 1.0))
+        products = rows.product(directions)
+    else:
+        products = rows.product(directions)
+        total = jnp.trace(rows.inner(directions, products))
+        scale = jnp.sqrt(0.5 * rows.trace / rows.freedom / total)
+        directions, products = scale * directions, scale * products
+    return KernelPCAState(directions, products, jnp.asarray(noise, products.dtype))
 
 
 def start(
@@ -166,7 +183,7 @@ ALGORITHM = Algorithm(init, step)
 @cache
 def build(init: str, acceleration: str, memory: str, new_rows: str) -> Algorithm:
     """The algorithm with or without parameter expansion."""
-    return Algorithm(globals()["init"], partial(step, acceleration=acceleration))
+    return Algorithm(partial(globals()["init"], strategy=init), partial(step, acceleration=acceleration))
 
 
 def check(model: KernelPCA, *, acceleration: Any, memory: Any, new_rows: Any) -> None:
@@ -202,7 +219,7 @@ def conclude(
 METHOD = Method(
     kind="ascent",
     options={"acceleration": "px", "memory": "full", "new_rows": "projected"},
-    strategies=("random",),
+    strategies=("sketch", "random"),
     build=build,
     start=start,
     conclude=conclude,
