@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["Algorithm", "Method", "Outcome"]
+__all__ = ["Algorithm", "Memoised", "Method", "Outcome"]
 
 
 class Algorithm(NamedTuple):
@@ -31,6 +31,27 @@ class Algorithm(NamedTuple):
     init: Callable
     step: Callable
     improve: Callable | None = None
+
+
+class Memoised(NamedTuple):
+    """An ascent taken apart, so that rows can pass in batches (Hughes and Sudderth 2013).
+
+    What each batch contributed at its last visit is remembered; a visit replaces it by what the batch
+    contributes now, and the rest of the state follows from the sum. That is coordinate ascent on the whole
+    objective, one batch at a time: it never falls.
+
+    Attributes:
+        sums: ``sums(state, model, rows) -> sums``, a pytree that adds up over rows.
+        update: ``update(state, sums, model) -> (state, info)``, all of a step but the sums.
+        best_order: ``best_order(state, sums, model)``, an order of the components to put the sums in, or None
+            if the order is of no account.
+        reorder: ``reorder(sums, order) -> sums``.
+    """
+
+    sums: Callable
+    update: Callable
+    best_order: Callable
+    reorder: Callable
 
 
 class Outcome(NamedTuple):
@@ -84,6 +105,8 @@ class Method(NamedTuple):
             may raise ValueError if ``init`` does not suit the data.
         solve: direct only: ``solve(key, model, data, **options) -> (Outcome, objective)`` with NumPy arrays
             in and out.
+        memoised: ``memoised(**options) -> Memoised``, for data that pass in batches; without it the method
+            does not take ``batch_size``.
         check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
             model, before anything is compiled.
     """
@@ -103,3 +126,4 @@ class Method(NamedTuple):
     check: Callable | None = None
     resize: Callable | None = None
     takes_weight: bool = False
+    memoised: Callable | None = None

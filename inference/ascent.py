@@ -14,10 +14,11 @@ import numpy as np
 from jax import Array
 
 from inference.checkpoint import Checkpoint
+from inference.devices import agreed, any_process
 from inference.lanes import lane_keys, resume, start_each
 from inference.pacing import CHUNK_CAPACITY, ChunkLength, Interrupt, progress_bar
 
-__all__ = ["Ascent", "ascend"]
+__all__ = ["SMALL_STEPS", "Ascent", "ascend", "last_of", "rounding"]
 
 SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
 
@@ -42,6 +43,12 @@ class Ascent(NamedTuple):
     stop_reason: str
     num_iterations: int
     num_improvements: int
+
+
+def last_of(result: Ascent, name: str) -> np.ndarray:
+    """The last recorded value of the best restart."""
+    values = result.trace[name][result.best_restart]
+    return values[np.isfinite(values)][-1]
 
 
 class _Lanes(NamedTuple):
@@ -75,6 +82,8 @@ def ascend(
     checkpoint: Checkpoint,
     progress: bool,
     improve: Callable | None = None,
+    start_data: tuple | None = None,
+    place: Callable = lambda tree: tree,
 ) -> Ascent:
     """Repeat a step on every restart until its objective stops rising.
 
@@ -97,24 +106,28 @@ def ascend(
         progress: whether to show a bar.
         improve: of an `Algorithm`: asked for a better state whenever a restart has settled; the restart has
             converged when there is none.
+        start_data: what the starts are given instead of ``data`` (which may lie on several devices).
+        place: puts states and the model where ``data`` are.
 
     Raises:
         FloatingPointError: no restart has a finite objective after its first step.
     """
     keys = lane_keys(key, num_restarts)
-    lanes, stored = resume(checkpoint, partial(_start_lanes, start), keys, variables, model, data)
+    begun_with = data if start_data is None else start_data
+    lanes, stored = resume(checkpoint, partial(_start_lanes, start), keys, variables, model, begun_with)
+    lanes, keys, model = place((lanes, keys, model))
     chunks = [] if stored is None else [_stored_chunk(lanes, stored)]
     small_gain = num_rows * tolerance if tolerance > 0 else -np.inf
-    slack = _rounding(lanes.objective.dtype) if must_rise else jnp.inf
+    slack = rounding(lanes.objective.dtype) if must_rise else jnp.inf
     settled = _CONVERGED if improve is None else _SETTLED
     chunk = ChunkLength()
     with (
         Interrupt() as interrupt,
         progress_bar(progress, max_iterations, int(lanes.iteration.max())) as bar,
     ):
-        while _steps_left(lanes, max_iterations) and not interrupt.requested:
+        while _steps_left(lanes, max_iterations) and not any_process(interrupt.requested):
             before = np.asarray(lanes.iteration)
-            limit = min(chunk.length, _steps_left(lanes, max_iterations))
+            limit = min(agreed(chunk.length), _steps_left(lanes, max_iterations))
             with chunk.timed():
                 lanes, infos = _ascend_chunk(
                     step, lanes, keys, limit, max_iterations, small_gain, slack, settled, model, data
@@ -288,7 +301,7 @@ def _ascend_chunk(
     return jax.lax.while_loop(running, body, (lanes, buffers, jnp.zeros((), int)))[:2]
 
 
-def _rounding(dtype: Any) -> float:
+def rounding(dtype: Any) -> float:
     """How much an objective may fall relative to its size before it is an error."""
     return 1e-8 if dtype == jnp.float64 else 2e-4
 

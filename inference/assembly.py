@@ -29,8 +29,19 @@ def assemble(
     outcome: Outcome,
     trace: xr.Dataset,
     keep: tuple[str, ...],
+    holds_rows: bool = True,
 ) -> xr.DataTree:
-    """All groups, with names for dims and coords."""
+    """All groups, with names for dims and coords.
+
+    Args:
+        model: the model that was fitted.
+        data: its data; without ``holds_rows`` any rows that the program accepts.
+        coords: labels by dim.
+        outcome: what the method concluded.
+        trace: the group `trace`.
+        keep: names of what is stored whatever its size.
+        holds_rows: whether anything per row is stored.
+    """
     labels = Labels(coords)
     dims = dict(model.variable_dims) | dict(outcome.dims)
     fields, arrays = describe(model)
@@ -40,7 +51,8 @@ def assemble(
     stats = dict(outcome.sample_stats)
     has_labels = "assignments" in model.dims
     groups, left_out = {}, ["assignments"] if has_labels and "assignments" not in draws else []
-    rows_fit = row_limit(first.shape[0] * first.shape[1] * data[0].shape[0] * 8, "log_likelihood", keep)
+    num_draws = first.shape[0] * first.shape[1]
+    rows_fit = holds_rows and row_limit(num_draws * data[0].shape[0] * 8, "log_likelihood", keep)
     if not model.scores_rows:
         if not outcome.is_point:
             stats["lp"] = np.asarray(over_draws(log_prior, draws, model, data))  # with the program's factors
@@ -54,12 +66,16 @@ def assemble(
     elif not outcome.is_point:
         left_out.append("log_likelihood")
     groups["posterior"] = dataset(draws, dims, labels, SAMPLE_DIMS)
-    if outcome.variational:
-        groups["variational"] = dataset(outcome.variational, dims, labels)
+    variational, too_large = _by_size(dict(outcome.variational), dims, keep)
+    left_out += too_large
+    if not holds_rows and "responsibilities" in dims:
+        left_out.append("responsibilities")
+    if variational:
+        groups["variational"] = dataset(variational, dims, labels)
     groups["trace"] = trace
     if stats:
         groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
-    if row_limit(sum(part.nbytes for part in data), "observed_data", keep):
+    if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
         groups["observed_data"] = observed_group(model, data, labels)
     else:
         left_out.append("observed_data")
@@ -76,6 +92,19 @@ def assemble(
     tree = xr.DataTree.from_dict({name: groups[name] for name in order if name in groups})
     tree.attrs = {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
     return tree
+
+
+def _by_size(
+    variables: dict[str, Any], dims: Mapping[str, tuple[str, ...]], keep: tuple[str, ...]
+) -> tuple[dict[str, Any], list[str]]:
+    """Variables without those per row that take too much, and their names."""
+    too_large = [
+        name
+        for name, value in variables.items()
+        if dims.get(name, ("",))[:1] in (("observation",), ("document",))
+        and not row_limit(np.asarray(value).nbytes, name, keep)
+    ]
+    return {name: value for name, value in variables.items() if name not in too_large}, too_large
 
 
 def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:

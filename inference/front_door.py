@@ -17,15 +17,18 @@ import xarray as xr
 
 import zoo
 from inference.algorithm import Method, Outcome
+from inference.ascent import Ascent, ascend, last_of
 from inference.assembly import assemble, trace_group
 from inference.atomic_files import check_writable
 from inference.checkpoint import Checkpoint, fingerprint
 from inference.convergence_of_runs import has_converged
-from inference.driver import CHAIN_METHODS, Ascent, Chains, ascend, sample
+from inference.devices import deal_out, exchanged, on_all_devices, on_one_device, resolved_num_devices
+from inference.driver import CHAIN_METHODS, Chains, sample
+from inference.minibatch import drive_in_batches, open_stream, passes_in_batches, rows_to_begin_with
 from inference.model_fields import model_name
 from inference.precision import in_precision, to_numpy
 from inference.results import row_limit, versions
-from inference.rows import Rows, checked_weight
+from inference.rows import Rows, checked_weight, unweighted, weight_of
 from inference.starting_points import read_init
 from inference.tables import as_arrays
 from zoo.model import Model, in_current_precision
@@ -86,7 +89,11 @@ def fit(
         sample_weight: weight per row, at least 0, shape (num_observations,): a row of weight w counts as w
             copies in the objective and the fit (``vb`` and ``em``). Data-dependent default priors and the
             group ``log_likelihood`` are those of the rows themselves.
-        batch_size: rows per minibatch; no method of the present models takes it.
+        batch_size: rows per batch (``vb`` of mixtures): the rows pass in batches, a memory-mapped file or
+            chunks (an object with ``__iter__``, or a callable that makes a fresh iterator) are never held
+            whole, and an iteration is one pass over all of them (memoised variational inference, Hughes and
+            Sudderth 2013). Starts see ``batch_size`` rows, evenly spaced ones or the first ones of chunks;
+            data-dependent default priors are read off at most 100 000 rows of a file or of chunks.
         dtype: ``"float64"`` or ``"float32"``.
         keep: names of variables to store whatever their size (``"assignments"``, ``"log_likelihood"``).
         progress: whether to show a bar; None: on a terminal or in a notebook.
@@ -103,11 +110,18 @@ def fit(
     begin = time.perf_counter()
     if not isinstance(model, Model):
         raise TypeError(f"model must be a model of the zoo, such as zoo.Mixture; got {type(model).__name__}")
-    arrays, coords = as_arrays(data)
-    model = model.filled(*arrays)
-    model.check(*arrays)
     name = model.methods[0] if method == "auto" else method
     chosen = method_of(model, name)
+    stream = None
+    if passes_in_batches(data, batch_size):
+        _check_takes_batches(chosen, name, model, options)
+        stream, coords = open_stream(data, batch_size, sample_weight)
+        arrays = (rows_to_begin_with(stream),)
+    else:
+        arrays, coords = as_arrays(data)
+    shared_by_all = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
+    model = model.filled(*shared_by_all)
+    model.check(*arrays)
     settings = _check_settings(
         chosen,
         num_chains=num_chains,
@@ -120,17 +134,16 @@ def fit(
         num_restarts=num_restarts,
     )
     options = _check_options(chosen, name, options)
+    num_devices = resolved_num_devices(options.pop("num_devices")) if "num_devices" in options else 1
     if chosen.check is not None:
         chosen.check(model, **options)
     model.caution(name)
     weight = None
-    if sample_weight is not None and chosen.takes_weight and not options.get("moves"):
-        weight = checked_weight(sample_weight, arrays[0].shape[0])
-    elif sample_weight is not None:
+    if sample_weight is not None and (not chosen.takes_weight or options.get("moves")):
         with_moves = " with moves" if chosen.takes_weight else ""
         raise ValueError(f"method {name!r} of {model_name(model)}{with_moves} does not take sample_weight")
-    if batch_size is not None:
-        raise ValueError(f"method {name!r} of {model_name(model)} does not take batch_size")
+    if sample_weight is not None and stream is None:
+        weight = checked_weight(sample_weight, arrays[0].shape[0])
     strategy, variables = read_init(init, chosen, settings)
     if checkpoint is not None:
         check_writable(checkpoint)
@@ -138,42 +151,57 @@ def fit(
         key = _key_of(seed)
         aspects = fingerprint(
             model,
-            (arrays, variables, weight),
+            ()
+            if checkpoint is None
+            else (arrays if stream is None else stream.identity(), variables, weight),
             method=name,
             settings=settings,
             options=options,
             init=strategy,
+            batch_size=batch_size,
+            num_devices=num_devices,
             seed=np.asarray(jax.random.key_data(key)).tolist(),
             dtype=dtype,
             devices=[str(device) for device in jax.devices()],
             versions=versions(),
         )
+        shared = {
+            "key": key,
+            "settings": settings,
+            "options": options,
+            "num_devices": num_devices,
+            "variables": variables,
+            "checkpoint": Checkpoint(checkpoint, aspects),
+            "progress": _shows_progress() if progress is None else progress,
+            "keep": tuple(keep),
+        }
+        whole: tuple | None = arrays
         if chosen.kind == "direct":
             result, outcome = _solve(chosen, key, model, arrays, options)
-        else:
+        elif stream is None:
             taken = arrays if weight is None else (Rows(arrays[0], weight), *arrays[1:])
             if chosen.prepare is not None:
                 taken = chosen.prepare(model, taken, init, **options)
-            result, outcome = _drive(
-                chosen,
-                in_current_precision(model),
-                in_current_precision(taken),
-                key=key,
-                settings=settings,
-                options=options,
-                strategy=strategy,
-                variables=variables,
-                checkpoint=Checkpoint(checkpoint, aspects),
-                progress=_shows_progress() if progress is None else progress,
-                keep=tuple(keep),
-            )
+            run = (in_current_precision(model), in_current_precision(taken))
+            result, outcome = _drive(chosen, *run, strategy=strategy, **shared)
+        else:
+            start = _start_of(chosen, chosen.build(init=strategy, **options), variables, options)
+            run = (in_current_precision(model), model, stream)
+            result, outcome, whole = drive_in_batches(chosen, *run, start=start, **shared)
+            weight = stream.sample_weight if whole is not None else None
         learnt = model if outcome.model is None else outcome.model
-        tree = assemble(learnt, arrays, coords, outcome, trace_group(chosen, result, settings), tuple(keep))
+        trace = trace_group(chosen, result, settings)
+        held = arrays if whole is None else whole
+        tree = assemble(learnt, held, coords, outcome, trace, tuple(keep), holds_rows=whole is not None)
     if weight is not None:
         tree["constant_data"] = (
             tree["constant_data"].to_dataset().assign(sample_weight=("observation", weight))
         )
     attrs = dict(outcome.attrs)
+    if stream is not None:
+        attrs |= {"batch_size": int(batch_size), "num_observations": stream.num_rows or 0}
+    if num_devices > 1:
+        attrs["num_devices"] = num_devices
     if "learnt_from" in attrs:
         options["learnt_from"] = json.loads(attrs.pop("learnt_from"))
     if isinstance(result, Ascent) and options.get("moves"):
@@ -259,6 +287,14 @@ def _check_options(method: Method, name: str, options: Mapping[str, Any]) -> dic
     return dict(method.options) | given  # lists: as the options of a stored fit have them
 
 
+def _check_takes_batches(method: Method, name: str, model: Model, options: Mapping[str, Any]) -> None:
+    if method.memoised is None:
+        raise ValueError(f"method {name!r} of {model_name(model)} does not take batch_size")
+    for option in ("moves", "learn"):
+        if options.get(option):
+            raise ValueError(f"{option} looks at all rows at once: it does not go with batch_size")
+
+
 def _key_of(seed: Any) -> jax.Array:
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         return seed
@@ -295,6 +331,7 @@ def _drive(
     key: jax.Array,
     settings: dict[str, Any],
     options: dict[str, Any],
+    num_devices: int,
     strategy: str,
     variables: dict[str, np.ndarray] | None,
     checkpoint: Checkpoint,
@@ -304,10 +341,8 @@ def _drive(
     """Run and conclude; everything handed out is NumPy."""
     adaptation = {"num_warmup": settings["num_warmup"]} if method.kind == "sampling" else {}
     algorithm = method.build(init=strategy, **options, **adaptation)
-    if variables is None:
-        start, variables = _fresh(algorithm.init), {}
-    else:
-        start = _given(method.start, tuple(sorted({**options, **adaptation}.items())))
+    start = _start_of(method, algorithm, variables, {**options, **adaptation})
+    variables = {} if variables is None else variables
     run_key, conclude_key = jax.random.split(key)
     num_rows, num_samples = data[0].shape[0], settings["num_samples"]
     total_weight = float(jnp.sum(data[0].weight)) if isinstance(data[0], Rows) else num_rows
@@ -324,11 +359,21 @@ def _drive(
     else:
         keep_rows = row_limit(num_samples * num_rows, "assignments", keep)
         rising = method.kind == "ascent"
+        if num_devices > 1:
+            rows, weight = np.asarray(unweighted(data[0])), np.asarray(weight_of(data[0]))
+            of_all = Rows(*map(jnp.asarray, (exchanged(rows), exchanged(weight[:, None])[:, 0])))
+            shared |= {
+                "start_data": data if jax.process_count() == 1 else (of_all,),
+                "place": partial(on_all_devices, num_devices=num_devices),
+            }
+            total_weight = (
+                float(exchanged(weight[:, None]).sum()) if jax.process_count() > 1 else total_weight
+            )
         result = ascend(
             algorithm.step,
             start,
             model,
-            data,
+            (deal_out(rows, weight, num_devices),) if num_devices > 1 else data,
             num_rows=total_weight,
             num_restarts=settings["num_restarts"],
             max_iterations=settings["max_iterations"],
@@ -337,11 +382,21 @@ def _drive(
             improve=algorithm.improve,
             **shared,
         )
-        outcome = method.conclude(conclude_key, result.state, model, data, num_samples, keep_rows, **options)
+        state = on_one_device(result.state) if num_devices > 1 else result.state
+        outcome = method.conclude(conclude_key, state, model, data, num_samples, keep_rows, **options)
     on_host = {
         name: to_numpy(dict(getattr(outcome, name))) for name in ("posterior", "variational", "sample_stats")
     }
+    if jax.process_count() > 1 and "num_occupied" in result.trace:  # each process holds but its own rows
+        on_host["variational"]["num_occupied"] = last_of(result, "num_occupied").astype(int)
     return result, outcome._replace(**on_host)
+
+
+def _start_of(method: Method, algorithm: Any, variables: Mapping | None, options: dict[str, Any]) -> Callable:
+    """``start(key, variables, model, *data)`` of one run."""
+    if variables is None:
+        return _fresh(algorithm.init)
+    return _given(method.start, tuple(sorted(options.items())))
 
 
 @cache

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.rows import Rows, unweighted, weight_of
+from inference.rows import Rows, RowShards, unweighted, weight_of
 from zoo.sparse_counts import SparseCounts
 
 __all__ = ["map_rows", "sum_over_rows"]
@@ -20,15 +20,19 @@ __all__ = ["map_rows", "sum_over_rows"]
 BLOCK_ROWS = 2048
 
 
-def sum_over_rows(function: Callable, x: Array | Rows, block_rows: int = BLOCK_ROWS) -> Any:
+def sum_over_rows(function: Callable, x: Array | Rows | RowShards, block_rows: int = BLOCK_ROWS) -> Any:
     """The sum over blocks of ``function(rows, weight)``.
 
     Args:
         function: takes rows of shape (block_rows, ...) and their weights (block_rows,), zero for padding;
             returns a pytree of sums.
-        x: shape (num_observations, ...), or `Rows`, whose weights are then those of the blocks.
+        x: shape (num_observations, ...), or `Rows`, whose weights are then those of the blocks, or
+            `RowShards`: every device sums its own, and one exchange adds them up.
         block_rows: rows per block; with fewer rows in all there is one block and no padding.
     """
+    if isinstance(x, RowShards):
+        shares = jax.vmap(lambda rows, weight: sum_over_rows(function, Rows(rows, weight), block_rows))(*x)
+        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), shares)
     num_rows = x.shape[0]
     if num_rows <= block_rows or isinstance(unweighted(x), SparseCounts):
         return function(unweighted(x), weight_of(x))

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["Rows", "checked_weight", "unweighted", "weight_of"]
+__all__ = ["RowShards", "Rows", "checked_weight", "unweighted", "weight_of"]
 
 
 class Rows(NamedTuple):
@@ -24,6 +24,23 @@ class Rows(NamedTuple):
     def shape(self) -> tuple[int, ...]:
         """That of the rows."""
         return self.x.shape
+
+
+class RowShards(NamedTuple):
+    """Rows dealt out over devices in equal shares, those of a share beside each other.
+
+    Attributes:
+        x: shape (num_shards, rows_per_shard, num_features).
+        weight: shape (num_shards, rows_per_shard), zero for what fills the shares up.
+    """
+
+    x: Array
+    weight: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of all rows, padding included."""
+        return (self.x.shape[0] * self.x.shape[1], *self.x.shape[2:])
 
 
 def unweighted(x: Any) -> Any:

@@ -38,7 +38,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method
+from inference.algorithm import Algorithm, Memoised, Method
 from inference.mixture_starts import STARTS
 from inference.row_blocks import sum_over_rows
 from inference.variational.concentration import (
@@ -70,10 +70,12 @@ from zoo.mixture import Mixture
 __all__ = [
     "METHOD",
     "MixtureVBInfo",
+    "RowSums",
     "bound",
     "in_best_order",
     "init",
     "step",
+    "update_globals",
     "update_responsibilities",
     "updated",
 ]
@@ -96,7 +98,7 @@ class MixtureVBInfo(NamedTuple):
     expected_concentration: Array
 
 
-class _RowSums(NamedTuple):
+class RowSums(NamedTuple):
     """What the local step leaves behind of the responsibilities."""
 
     statistics: Array  # (num_components, num_statistics), sums of responsibility times feature
@@ -106,7 +108,7 @@ class _RowSums(NamedTuple):
 # Local step
 
 
-def update_responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> _RowSums:
+def update_responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> RowSums:
     """The labels' update, kept as sufficient statistics and entropy; rows pass in blocks."""
     coefficients = model.components.expected_coefficients(state.components)
     log_weights = model.weights.expected_log_weights(state.weights)
@@ -122,7 +124,7 @@ def update_responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> 
         return (exponentials * (weight[:, None] / total)).T @ features, weight @ log_normaliser
 
     statistics, log_normaliser = sum_over_rows(block, x)
-    return _RowSums(
+    return RowSums(
         statistics, log_normaliser - jnp.sum(offset * statistics)
     )  # H(r) = sum_i log Z_i - sum_ik r_ik log(Z_i r_ik)
 
@@ -167,9 +169,15 @@ def in_best_order(statistics: Array, state: MixtureVBState, model: Mixture) -> A
     Relabelling leaves all of the bound as it is but q(V), which is then optimal for the better order: the
     bound cannot fall.
     """
+    order = best_order(state, statistics, model)
+    return statistics if order is None else statistics[order]
+
+
+def best_order(state: MixtureVBState, statistics: Array, model: Mixture) -> Array | None:
+    """The order of the components that the weights' prior likes best; None if it likes all the same."""
     if not isinstance(state.weights, dist.Beta):
-        return statistics
-    return statistics[model.weights.best_order(statistics[:, 0], mean_of(state.concentration))]
+        return None
+    return model.weights.best_order(statistics[:, 0], mean_of(state.concentration))
 
 
 def learn_hyperparameters(
@@ -213,8 +221,20 @@ def step(
         sort_sticks: whether components are put into the order that stick-breaking weights like best.
         learn: names of the hyperparameters to learn, see `inference.variational.hyperparameters`.
     """
+    sums = update_responsibilities(state, with_learnt(state, model), x)
+    return update_globals(state, sums, model, sort_sticks=sort_sticks, learn=learn)
+
+
+def update_globals(
+    state: MixtureVBState,
+    sums: RowSums,
+    model: Mixture,
+    *,
+    sort_sticks: bool = False,
+    learn: tuple[str, ...] = (),
+) -> tuple[MixtureVBState, MixtureVBInfo]:
+    """All of a step that does not pass over the rows."""
     current = with_learnt(state, model)
-    sums = update_responsibilities(state, current, x)
     concentration = update_concentration(state.concentration, state.weights, current)
     state = state._replace(concentration=concentration)
     statistics = in_best_order(sums.statistics, state, current) if sort_sticks else sums.statistics
@@ -241,6 +261,21 @@ def build(init: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple[str
     )
 
 
+@cache
+def memoised(sort_sticks: bool, moves: tuple[str, ...], learn: tuple[str, ...]) -> Memoised:
+    """The step taken apart, for rows that pass in batches."""
+    return Memoised(
+        update_responsibilities,
+        update_globals,
+        partial(_order_of_sums, sort_sticks),
+        lambda sums, order: sums._replace(statistics=sums.statistics[order]),
+    )
+
+
+def _order_of_sums(sort_sticks: bool, state: MixtureVBState, sums: RowSums, model: Mixture) -> Array | None:
+    return best_order(state, sums.statistics, model) if sort_sticks else None
+
+
 def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any) -> None:
     """Raise TypeError or ValueError if an option does not suit the model."""
     if not isinstance(sort_sticks, bool):
@@ -254,7 +289,7 @@ def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any) -> None:
 
 METHOD = Method(
     kind="ascent",
-    options={"sort_sticks": True, "moves": (), "learn": ()},
+    options={"sort_sticks": True, "moves": (), "learn": (), "num_devices": None},
     strategies=tuple(STARTS),
     build=build,
     start=start,
@@ -264,4 +299,5 @@ METHOD = Method(
     log_density=log_density,
     check=check,
     takes_weight=True,
+    memoised=memoised,
 )

@@ -142,16 +142,15 @@ def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
     return model.weights.log_weights(values)
 
 
-def variables(state: MixtureVBState, model: Mixture, x: Array) -> dict[str, Array]:
+def variables(state: MixtureVBState, model: Mixture, x: Array | None = None) -> dict[str, Array]:
     """The parameters of q as they are stored in a fit.
 
-    With the responsibilities and the number of occupied components.
+    With the responsibilities and the number of occupied components, where the rows are given.
     """
-    r = responsibilities(state, model, x)
-    stored = model.weights.variables(state.weights) | {
-        "responsibilities": r,
-        "num_occupied": jnp.sum(weight_of(x) @ r > OCCUPIED),
-    }
+    stored = model.weights.variables(state.weights)
+    if x is not None:
+        r = responsibilities(state, model, x)
+        stored |= {"responsibilities": r, "num_occupied": jnp.sum(weight_of(x) @ r > OCCUPIED)}
     stored["expected_weights"] = model.weights.expected_weights(state.weights)
     stored |= {f"components_{name}": value for name, value in state.components.variables().items()}
     if model.has_random_concentration:
@@ -189,11 +188,14 @@ def conclude(
 ) -> Outcome:
     """Independent draws from q, as one chain, beside q's parameters; labels of rows only if ``keep_rows``.
 
+    Without data (there were too many rows to go through again) nothing per row is concluded.
+
     With the model as learnt, if ``learn`` is not empty, and a warning if a hyperparameter is at a bound.
     """
     current = with_learnt(state, model)
     stored = _variables(state, current, *data)
-    draws = _draw(state, stored["responsibilities"], jax.random.split(key, num_samples), current, keep_rows)
+    keys = jax.random.split(key, num_samples)
+    draws = _draw(state, stored.get("responsibilities"), keys, current, keep_rows and bool(data))
     outcome = Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored)
     if not learn:
         return outcome
@@ -215,12 +217,14 @@ def conclude(
 
 
 @partial(jax.jit, static_argnames="keep_rows")
-def _draw(state: MixtureVBState, r: Array, keys: Array, model: Mixture, keep_rows: bool) -> dict[str, Array]:
+def _draw(
+    state: MixtureVBState, r: Array | None, keys: Array, model: Mixture, keep_rows: bool
+) -> dict[str, Array]:
     """Draws of every site of the guide.
 
     Labels by inverting each row's cumulative responsibilities, one uniform a row.
     """
-    upto = jnp.triu(jnp.ones((r.shape[1], r.shape[1]), r.dtype))[:, :-1]
+    upto = jnp.triu(jnp.ones((model.num_components, model.num_components)))[:, :-1]
 
     def labels_of(uniform: Array) -> Array:  # block by block: no cumulated copy is held
         def block(rows: Array) -> Array:

@@ -1,0 +1,146 @@
+"""A fit whose rows pass in batches: what `inference.front_door` does differently then."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from inference.algorithm import Method, Outcome
+from inference.ascent import Ascent, last_of
+from inference.checkpoint import Checkpoint
+from inference.devices import deal_out, on_all_devices, on_one_device
+from inference.memoised import ascend_in_batches
+from inference.precision import to_numpy
+from inference.results import row_limit
+from inference.row_stream import Batch, RowStream, is_chunked
+from inference.rows import Rows, checked_weight
+from inference.tables import as_arrays
+from zoo.model import Model, in_current_precision
+from zoo.sparse_counts import SparseCounts
+
+__all__ = ["drive_in_batches", "open_stream", "passes_in_batches", "rows_to_begin_with"]
+
+SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
+
+
+def passes_in_batches(data: tuple, batch_size: int | None) -> bool:
+    """Whether the rows of a fit pass in batches.
+
+    Raises:
+        ValueError: chunks without a batch size.
+    """
+    if batch_size is None and any(is_chunked(part) for part in data):
+        raise ValueError("data that come in chunks are fitted in batches: give batch_size, such as 10_000")
+    return batch_size is not None
+
+
+def open_stream(data: tuple, batch_size: int, sample_weight: Any) -> tuple[RowStream, dict[str, Any]]:
+    """The rows of a fit as batches, and the names of its columns.
+
+    Raises:
+        TypeError: a batch size that is no whole number, sparse rows, or data in several parts.
+        ValueError: a batch size below 1, weights that do not go with the rows, no rows.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer):
+        raise TypeError(f"batch_size must be a whole number of rows; got {batch_size!r}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
+    if len(data) != 1:
+        raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
+    (source,) = data
+    if isinstance(source, SparseCounts) or hasattr(source, "tocoo"):
+        raise TypeError("batch_size takes dense rows; sparse counts are fitted whole, without batch_size")
+    coords: dict[str, Any] = {}
+    if not is_chunked(source) and not (hasattr(source, "shape") and not hasattr(source, "columns")):
+        (source,), coords = as_arrays(data)  # a table or nested lists
+    if sample_weight is not None and is_chunked(source):
+        raise ValueError("sample_weight goes with an array, whose length is known; these data come in chunks")
+    weight = None if sample_weight is None else checked_weight(sample_weight, source.shape[0])
+    return RowStream(source, int(batch_size), weight), coords
+
+
+def rows_to_begin_with(stream: RowStream) -> np.ndarray:
+    """What default priors are read off: all rows of an array in memory, else a sample or the first ones."""
+    in_memory = isinstance(stream.source, np.ndarray) and not isinstance(stream.source, np.memmap)
+    return stream.whole() if in_memory else stream.sample(max(SCALE_ROWS, stream.batch_size))
+
+
+def drive_in_batches(
+    method: Method,
+    model: Model,
+    given: Model,
+    stream: RowStream,
+    *,
+    key: jax.Array,
+    start: Callable,
+    variables: Any,
+    settings: Mapping[str, Any],
+    options: dict[str, Any],
+    num_devices: int,
+    checkpoint: Checkpoint,
+    progress: bool,
+    keep: tuple[str, ...],
+) -> tuple[Ascent, Outcome, tuple | None]:
+    """Run and conclude.
+
+    Returns:
+        What the driver returns, the outcome, and all rows if the fit is to hold them.
+    """
+    run_key, conclude_key = jax.random.split(key)
+
+    def check(batch: Batch) -> None:
+        rows = (
+            batch.rows if batch.count > 1 else np.repeat(batch.rows, 2, axis=0)
+        )  # models refuse a single row
+        try:
+            given.check(rows)
+        except ValueError as error:
+            last = batch.begin + batch.count - 1
+            raise ValueError(
+                f"in rows {batch.begin} to {last} of the data (counted from there): {error}"
+            ) from None
+
+    def put(batch: Batch) -> Any:
+        if num_devices > 1:
+            return deal_out(batch.x, batch.weight, num_devices)
+        return Rows(*in_current_precision((np.asarray(batch.x), np.asarray(batch.weight))))
+
+    if variables is not None and stream.is_chunked:
+        raise ValueError(
+            "init: variables per row go with an array; data in chunks start by a strategy's name"
+        )
+    begin = in_current_precision(stream.sample(stream.batch_size) if variables is None else stream.whole())
+    if variables is not None and stream.sample_weight is not None:
+        begin = Rows(begin, jnp.asarray(stream.sample_weight))
+    result = ascend_in_batches(
+        method.memoised(**options),
+        start,
+        on_all_devices(model, num_devices) if num_devices > 1 else model,
+        stream,
+        put=put,
+        check=check,
+        start_rows=begin,
+        key=run_key,
+        variables={} if variables is None else variables,
+        num_restarts=settings["num_restarts"],
+        max_iterations=settings["max_iterations"],
+        tolerance=settings["tolerance"],
+        checkpoint=checkpoint,
+        progress=progress,
+    )
+    per_row = 8 * (stream.num_features + model.num_components)
+    holds_rows = stream.num_rows is not None and row_limit(stream.num_rows * per_row, "observed_data", keep)
+    whole = (stream.whole(),) if holds_rows else None
+    data = () if whole is None else in_current_precision(whole)
+    if data and stream.sample_weight is not None:
+        data = (Rows(data[0], jnp.asarray(stream.sample_weight)),)
+    num_samples = settings["num_samples"]
+    keep_rows = holds_rows and row_limit(num_samples * stream.num_rows, "assignments", keep)
+    state = on_one_device(result.state)
+    outcome = method.conclude(conclude_key, state, model, data, num_samples, keep_rows, **options)
+    on_host = {name: to_numpy(dict(getattr(outcome, name))) for name in ("posterior", "variational")}
+    if not holds_rows and "num_occupied" in result.trace:
+        on_host["variational"]["num_occupied"] = last_of(result, "num_occupied").astype(int)
+    return result, outcome._replace(**on_host), whole

@@ -1,0 +1,111 @@
+"""The same step over several devices and several processes: the same bound.
+
+How many devices there are must be said before JAX computes anything, hence the subprocesses.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import zoo
+from inference import fit
+
+DATA = """
+import json, sys
+import numpy as np
+rng = np.random.default_rng(0)
+centres = rng.normal(size=(5, 2)) * 4
+x = centres[rng.integers(5, size=5001)] + rng.normal(size=(5001, 2))
+weight = rng.uniform(size=5001)
+model = {"num_components": 8, "weight_prior": "stick_breaking"}
+call = {"max_iterations": 20, "tolerance": 0, "num_samples": 3}
+"""
+
+TWO_DEVICES = """
+import numpyro
+numpyro.set_host_device_count(2)
+import zoo
+from inference import fit
+traces = {}
+for name, own in {"all": {"sample_weight": weight}, "batches": {"batch_size": 1001}}.items():
+    for num_devices in (1, 2):
+        tree = fit(zoo.Mixture(**model), x, num_devices=num_devices, **own, **call)
+        traces[f"{name} {num_devices}"] = tree["trace"]["objective"].to_numpy().tolist()
+try:
+    fit(zoo.Mixture(**model), x, num_devices=3, **call)
+except ValueError as error:
+    traces["error"] = str(error)
+print(json.dumps(traces))
+"""
+
+ONE_OF_TWO_PROCESSES = """
+import jax
+number, port = int(sys.argv[1]), sys.argv[2]
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=number)
+import zoo
+from inference import fit
+mine = slice(0, 1800) if number == 0 else slice(1800, None)
+tree = fit(zoo.Mixture(**model), x[mine], sample_weight=weight[mine], **call)
+found = {"objective": tree["trace"]["objective"].to_numpy().tolist()}
+found |= {"rows": tree["posterior"].sizes["observation"]}
+print(json.dumps(found | {"num_occupied": int(tree["variational"]["num_occupied"])}))
+"""
+
+
+def run(program, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", DATA + program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def answer(process):
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return json.loads(output.splitlines()[-1])
+
+
+def test_two_devices_give_the_bound_of_one():
+    traces = answer(run(TWO_DEVICES))
+    for name in ("all", "batches"):
+        np.testing.assert_allclose(traces[f"{name} 2"], traces[f"{name} 1"], rtol=1e-10)
+    assert "num_devices must be between 1 and 2, the devices that JAX has here; got 3" in traces["error"]
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_bound_of_one():
+    """Each holds rows of its own, of different number; the prior and the start are those of all rows."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    processes = [run(ONE_OF_TWO_PROCESSES, number, port) for number in ("0", "1")]
+    first, second = map(answer, processes)
+    given = {}
+    exec(DATA, given)
+    tree = fit(zoo.Mixture(**given["model"]), given["x"], sample_weight=given["weight"], **given["call"])
+    np.testing.assert_allclose(first["objective"], tree["trace"]["objective"], rtol=1e-10)
+    assert first["objective"] == second["objective"]
+    assert (first["rows"], second["rows"]) == (1800, 3201)
+    assert first["num_occupied"] == second["num_occupied"]
+
+
+@pytest.mark.parametrize(
+    ("num_devices", "error", "message"),
+    [
+        (0, ValueError, "num_devices must be between 1 and 1, the devices that JAX has here; got 0"),
+        (64, ValueError, r"got 64\. On a CPU call numpyro.set_host_device_count\(64\)"),
+        (1.5, TypeError, "num_devices must be a whole number; got 1.5"),
+    ],
+)
+def test_a_device_count_that_does_not_fit_is_an_error(num_devices, error, message):
+    with pytest.raises(error, match=message):
+        fit(zoo.Mixture(num_components=2), np.eye(9)[:, :2], num_devices=num_devices)

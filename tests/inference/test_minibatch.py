@@ -1,0 +1,225 @@
+"""Rows that pass in batches: the same bound, whatever they come from; interrupted, resumed, refused."""
+
+import os
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import inference.checkpoint
+import inference.minibatch
+import inference.results
+import zoo
+from inference import fit, load, log_density, predict, save, transform
+
+NUM_ROWS, BATCH = 203, 50
+
+
+@pytest.fixture(scope="module")
+def x():
+    rng = np.random.default_rng(3)
+    centres = np.array([[0.0, 0.0], [6.0, 1.0], [-2.0, 7.0]])
+    return centres[rng.integers(3, size=NUM_ROWS)] + rng.normal(size=(NUM_ROWS, 2))
+
+
+@pytest.fixture(scope="module")
+def model(x):
+    return zoo.Mixture.from_data(x, num_components=8, weight_prior="stick_breaking")
+
+
+def in_chunks(x, pieces=(17, 60, 61, 120)):
+    return np.split(x, pieces)
+
+
+def test_one_batch_is_full_batch(x, model):
+    """A batch of all rows, and one filled up with padding, are the same iterations as without batches."""
+    call = {"max_iterations": 10, "tolerance": 0, "num_samples": 5}
+    r = {"responsibilities": np.random.default_rng(0).dirichlet(np.ones(8), NUM_ROWS)}
+    whole = fit(model, x, init=r, **call)
+    for batch_size in (NUM_ROWS, 512):  # which the test of weights has compiled
+        one = fit(model, x, init=r, batch_size=batch_size, **call)
+        np.testing.assert_allclose(one["trace"]["objective"], whole["trace"]["objective"], rtol=1e-12)
+        np.testing.assert_allclose(
+            one["variational"]["responsibilities"], whole["variational"]["responsibilities"], atol=1e-9
+        )
+        assert one["variational"]["num_occupied"] == whole["variational"]["num_occupied"]
+
+
+def test_bound_rises_to_a_fixed_point_of_full_batch(x, model):
+    tree = fit(model, x, batch_size=BATCH, tolerance=1e-9, num_restarts=3, num_samples=5)
+    bounds = tree["trace"]["objective"].to_numpy()
+    steps = np.diff(bounds, axis=1)
+    assert np.nanmin(steps) > -1e-8 * np.nanmax(np.abs(bounds))
+    best = bounds[tree.attrs["best_restart"]]
+    reached = best[np.isfinite(best)][-1]
+    assert reached == np.nanmax(bounds)
+    again = fit(model, x, init=tree, max_iterations=1, tolerance=0, num_samples=5)
+    assert abs(float(again["trace"]["objective"][-1]) - reached) < 1e-6 * NUM_ROWS  # 1e-9 nats a row and pass
+
+
+def test_all_sources_of_the_same_rows_give_the_same_fit(x, model, tmp_path):
+    call = {"batch_size": BATCH, "max_iterations": 6, "tolerance": 0, "num_samples": 5}
+
+    class Chunks:
+        def __iter__(self):
+            return iter(in_chunks(x))
+
+    trees = [
+        fit(model, source, **call) for source in (Chunks(), lambda: iter(in_chunks(x)), in_chunks(x, (99,)))
+    ]
+    for tree in trees[1:]:
+        np.testing.assert_array_equal(tree["trace"]["objective"], trees[0]["trace"]["objective"])
+    np.testing.assert_array_equal(trees[0]["observed_data"]["x"], x)
+    np.save(tmp_path / "rows.npy", x)
+    held, mapped = (fit(model, rows, **call) for rows in (x, np.load(tmp_path / "rows.npy", mmap_mode="r")))
+    np.testing.assert_array_equal(held["trace"]["objective"], mapped["trace"]["objective"])
+    assert held.attrs["batch_size"] == BATCH
+    table = fit(model, pd.DataFrame(x, columns=["length", "width"]), **call)
+    np.testing.assert_array_equal(held["trace"]["objective"], table["trace"]["objective"])
+    assert list(table["posterior"]["feature"].to_numpy()) == ["length", "width"]
+
+
+def test_default_priors_of_an_array_are_those_of_all_its_rows(x):
+    call = {"max_iterations": 2, "tolerance": 0, "num_samples": 5}
+    batches, whole = (fit(zoo.Mixture(num_components=3), x, **call, **own) for own in ({"batch_size": 7}, {}))
+    np.testing.assert_array_equal(
+        batches["constant_data"]["components_scale_matrix"], whole["constant_data"]["components_scale_matrix"]
+    )
+
+
+def test_weights_count_rows_in_batches_too(x, model):
+    weight = np.random.default_rng(0).integers(0, 3, NUM_ROWS)
+    r = np.random.default_rng(1).dirichlet(np.ones(8), NUM_ROWS)
+    call = {"batch_size": 512, "max_iterations": 5, "tolerance": 0, "num_samples": 5}
+    weighted = fit(model, x, sample_weight=weight, init={"responsibilities": r}, **call)
+    copies = fit(
+        model, np.repeat(x, weight, axis=0), init={"responsibilities": np.repeat(r, weight, axis=0)}, **call
+    )
+    np.testing.assert_allclose(weighted["trace"]["objective"], copies["trace"]["objective"], rtol=1e-10)
+    np.testing.assert_array_equal(weighted["constant_data"]["sample_weight"], weight)
+
+
+def test_nothing_per_row_is_kept_of_many_rows(x, model, monkeypatch, tmp_path):
+    call = {"batch_size": BATCH, "max_iterations": 6, "tolerance": 0, "num_samples": 5}
+    small = fit(model, x, **call)
+    monkeypatch.setattr(inference.results, "ROW_BYTES", 1000)
+    large = fit(model, x, **call)
+    left_out = set(large.attrs["left_out"].split(", "))
+    assert left_out == {"assignments", "log_likelihood", "responsibilities", "observed_data"}
+    assert not any("observation" in group.dims for group in large.subtree)
+    assert large.attrs["num_observations"] == NUM_ROWS
+    assert large["variational"]["num_occupied"] == small["variational"]["num_occupied"]
+    save(large, tmp_path / "large.nc")
+    back = load(tmp_path / "large.nc")
+    for function in (transform, predict, log_density):
+        np.testing.assert_array_equal(function(back, x[:9]), function(small, x[:9]))
+
+
+class Stops(Exception):
+    """What a source raises in the middle of a pass."""
+
+
+class Source:
+    """Chunks, with something happening before the last one of a given pass over all of them.
+
+    The passes of a fit come after one that reads the scales.
+    """
+
+    def __init__(self, x, at=None, event=None):
+        self.x, self.at, self.event, self.complete = x, at, event, -1
+
+    def __iter__(self):
+        *chunks, last = in_chunks(self.x)
+        yield from chunks
+        if self.complete == self.at:
+            self.at = None
+            self.event()
+        yield last
+        self.complete += 1
+
+
+def test_a_run_cut_in_a_pass_and_resumed_is_the_run_that_was_not(x, model, monkeypatch, tmp_path):
+    monkeypatch.setattr(inference.checkpoint, "SECONDS_BETWEEN_SAVES", 0.0)
+    call = {"batch_size": BATCH, "max_iterations": 8, "tolerance": 0, "num_samples": 5, "num_restarts": 2}
+    call["checkpoint"] = tmp_path / "run.npz"
+
+    def fail():
+        raise Stops
+
+    for at in (0, 3):  # in the first pass, and later on from the file: in its fourth
+        with pytest.raises(Stops):
+            fit(model, Source(x, at, fail), **call)
+    resumed = fit(model, Source(x), **call)
+    whole = fit(model, Source(x), **{**call, "checkpoint": None})
+    np.testing.assert_array_equal(resumed["trace"]["objective"], whole["trace"]["objective"])
+    np.testing.assert_array_equal(resumed["posterior"]["locs"], whole["posterior"]["locs"])
+    with pytest.raises(ValueError, match="belongs to another run; what differs: data"):
+        fit(model, Source(x + 1.0), **call)
+
+
+@pytest.mark.parametrize("passes", [0, 2])
+def test_ctrl_c_in_a_pass_returns_what_there_is(x, model, passes):
+    source = Source(x, passes, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.warns(UserWarning, match="interrupted"):
+        tree = fit(model, source, batch_size=BATCH, num_samples=5)
+    assert tree.attrs["stop_reason"] == "interrupted"
+    assert tree.attrs["num_iterations"] == passes
+    assert np.isfinite(tree["posterior"]["locs"]).all()
+
+
+def uneven():
+    return iter([np.zeros((3, 2)), np.zeros((3, 4))])
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "error", "message"),
+    [
+        (np.eye(9), {"batch_size": 0}, ValueError, "batch_size must be at least 1; got 0"),
+        (np.eye(9), {"batch_size": 2.5}, TypeError, "batch_size must be a whole number of rows; got 2.5"),
+        (
+            np.eye(9),
+            {"batch_size": 3, "method": "gibbs"},
+            ValueError,
+            "'gibbs' of mixture does not take batch_size",
+        ),
+        (np.eye(9), {"batch_size": 3, "moves": ("merge",)}, ValueError, "moves looks at all rows at once"),
+        (np.eye(9), {"batch_size": 3, "learn": ("m0",)}, ValueError, "learn looks at all rows at once"),
+        (scipy.sparse.eye(9), {"batch_size": 3}, TypeError, "sparse counts are fitted whole"),
+        (lambda: iter([]), {"batch_size": 3}, ValueError, "the source of chunks gave no rows"),
+        (np.empty((0, 2)), {"batch_size": 3}, ValueError, r"x has no rows: its shape is \(0, 2\)"),
+        (iter([np.eye(9)]), {"batch_size": 3}, TypeError, "an iterator can be read only once"),
+        ([np.eye(9)], {}, ValueError, "data that come in chunks are fitted in batches: give batch_size"),
+        (uneven, {"batch_size": 9}, ValueError, "chunk 1 has 4 columns; those before it have 2"),
+        (
+            [np.eye(9)],
+            {"batch_size": 3, "sample_weight": np.ones(9)},
+            ValueError,
+            "sample_weight goes with an array",
+        ),
+        (
+            [np.eye(9)[:, :2]],
+            {"batch_size": 3, "init": {"a": 1}},
+            ValueError,
+            "variables per row go with an array",
+        ),
+    ],
+)
+def test_bad_input_gets_a_clear_error(data, options, error, message):
+    with pytest.raises(error, match=message):
+        fit(zoo.Mixture(num_components=2), data, **options)
+
+
+def test_a_bad_row_far_into_the_data_is_named(x, model, monkeypatch):
+    monkeypatch.setattr(inference.minibatch, "SCALE_ROWS", 60)  # rows that are looked at before the run
+    bad = x.copy()
+    bad[120, 1] = np.nan
+    with pytest.raises(ValueError, match=r"in rows 100 to 149 .* row 20, column 1 is nan"):
+        fit(model, lambda: iter(in_chunks(bad)), batch_size=BATCH)
+
+
+def test_rows_may_not_come_and_go(x, model):
+    lengths = iter([203, 203, 203, 150])
+    with pytest.raises(ValueError, match="gave 203 rows at first and 150 later"):
+        fit(model, lambda: iter([x[: next(lengths)]]), batch_size=BATCH)
