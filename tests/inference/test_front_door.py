@@ -95,7 +95,11 @@ BAD_CALLS = {
         ValueError,
         "method 'gibbs' of mixture does not take sample_weight",
     ),
-    "batches": ({"batch_size": 5}, ValueError, "method 'vb' of mixture does not take batch_size"),
+    "batches": (
+        {"batch_size": 5, "method": "gibbs"},
+        ValueError,
+        "'gibbs' of mixture does not take batch_size",
+    ),
     "checkpoint folder": (
         {"checkpoint": "/no/such/folder/run"},
         ValueError,
@@ -208,12 +212,11 @@ def test_rows_are_left_out_when_they_are_too_many_and_kept_when_asked(small_mode
 
     monkeypatch.setattr(results, "ROW_BYTES", 1000)
     tree = fit(small_model, two_clusters, num_samples=30, tolerance=1e-3)
-    assert tree.attrs["left_out"] == "assignments, log_likelihood"
+    assert tree.attrs["left_out"] == "assignments, log_likelihood, responsibilities"
     assert "assignments" not in tree["posterior"] and "log_likelihood" not in tree.children
     again = inference.extend(tree, "assignments", "log_likelihood")
     assert again["posterior"]["assignments"].shape == (1, 30, 60)
     assert again["log_likelihood"]["log_likelihood"].shape == (1, 30, 60)
-    kept = fit(
-        small_model, two_clusters, num_samples=30, tolerance=1e-3, keep=("assignments", "log_likelihood")
-    )
+    keep = ("assignments", "log_likelihood", "responsibilities")
+    kept = fit(small_model, two_clusters, num_samples=30, tolerance=1e-3, keep=keep)
     assert kept.attrs["left_out"] == "" and "assignments" in kept["posterior"]
