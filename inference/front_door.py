@@ -149,11 +149,10 @@ def fit(
         check_writable(checkpoint)
     with in_precision(dtype):
         key = _key_of(seed)
+        data_of_run = arrays if stream is None or checkpoint is None else stream.identity()
         aspects = fingerprint(
             model,
-            ()
-            if checkpoint is None
-            else (arrays if stream is None else stream.identity(), variables, weight),
+            () if checkpoint is None else (data_of_run, variables, weight),
             method=name,
             settings=settings,
             options=options,
