@@ -93,8 +93,12 @@ class Method(NamedTuple):
         position: sampling only: ``position(keep_rows)`` gives a function of (state, model); what that
             returns is kept of a draw.
         guide: variational only: ``guide(variables, model, *data)``, q as a NumPyro program.
-        transform: ``transform(variables, model, *new_data)``, scores of new rows; without it they are
-            averaged over draws.
+        transform: ``transform(variables, model, *new_data)``, scores of new rows; samplers and SVI average
+            over draws.
+        covariance: ``covariance(variables, model, *new_data)``, of the scores of new rows.
+        predict: ``predict(variables, model, *new_data)``, mean and variance of what is missing of new rows.
+            Without these three the model's own ``scores``, ``scores_covariance`` and ``predicted`` at the
+            estimate serve.
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
         resize: sampling only: ``resize(states, model, full)``, the states of all chains with another number
@@ -120,6 +124,8 @@ class Method(NamedTuple):
     position: Callable | None = None
     guide: Callable | None = None
     transform: Callable | None = None
+    covariance: Callable | None = None
+    predict: Callable | None = None
     log_density: Callable | None = None
     prepare: Callable | None = None
     solve: Callable | None = None

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from inference.algorithm import Method
 from inference.front_door import method_of
 from inference.precision import double_precision
 from inference.results import Labels, model_of
-from inference.symmetry import relabel
+from inference.symmetry import align_rotation, relabel
 from inference.tables import as_arrays, matching_columns
 from zoo.model import Model
 
@@ -20,42 +21,90 @@ __all__ = ["log_density", "predict", "transform"]
 
 
 @double_precision
-def transform(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
-    """Posterior mean scores of new rows.
+def transform(
+    tree: xr.DataTree, *new_data: Any, scores: str = "latent", covariance: bool = False
+) -> xr.DataArray | xr.Dataset:
+    """Posterior mean scores of new rows: a mixture's shares in its components, a projection's latents.
 
-    For a mixture their shares in the components, dims (observation, component), which sum to one.
-
-    From VB the shares are exact under q. From draws they are averaged over draws whose labels were aligned
-    first (`inference.symmetry.relabel`).
+    From VB they are those of q. From draws they are averaged over draws that were first brought to one
+    labelling or orientation (`inference.symmetry.relabel`, `inference.symmetry.align_rotation`).
 
     Args:
         tree: a fit.
         *new_data: rows with the columns of the fit; a DataFrame is matched by name.
+        scores: of projections: ``"latent"``, E[z | x], which is whitened and shrunk, or ``"orthonormal"``,
+            the coordinates of the (completed) row in an orthonormal basis of the loadings, as PCA's scores
+            are.
+        covariance: of projections: also give the posterior covariance of the latents.
+
+    Returns:
+        Dims (observation, component), summing to one, or (observation, latent). With ``covariance`` a Dataset
+        of ``scores`` and ``covariance``, dims (observation, latent, latent_2).
 
     Raises:
-        ValueError: other columns, or cells that the model cannot miss.
+        ValueError: other columns, cells that the model cannot miss, or scores that it does not have.
     """
+    if scores not in _SCORES:
+        raise ValueError(f"scores must be one of {', '.join(_SCORES)}; got {scores!r}")
+    if covariance and scores != "latent":
+        raise ValueError(f"covariance=True goes with scores='latent'; got scores={scores!r}")
     model, arrays, coords = _prepared(tree, new_data)
-    own = method_of(model, tree.attrs["method"]).transform
-    if own is not None:
-        scores = _apply(own, _variables(tree), model, arrays)
+    method = method_of(model, tree.attrs["method"])
+    if _has_estimate(method):
+        wanted = () if scores == "latent" else (("kind", scores),)
+        values = _apply(method.transform or _scores, _variables(tree), model, arrays, wanted)
     else:
-        aligned = relabel(tree) if "labels" in model.symmetries else tree
-        scores = _mean_over_draws(_responsibilities, _draws(aligned), model, arrays)
-    labels = Labels({**coords, "component": tree["posterior"]["component"].to_numpy()})
-    return _labelled(scores, ("observation", "component"), labels)
+        values = _mean_over_draws(_SCORES[scores], _draws(_aligned(tree, model)), model, arrays)
+    dim = model.score_dims[-1]
+    labels = Labels({**coords, dim: _columns(tree, dim)})
+    means = _labelled(values, model.score_dims, labels)
+    if not covariance:
+        return means
+    dims = (*model.score_dims, f"{dim}_2")
+    labels = Labels({**labels.coords, dims[-1]: _columns(tree, dim)})
+    spread = _covariance(tree, model, arrays)
+    return xr.Dataset({"scores": means, "covariance": _labelled(spread, dims, labels)})
+
+
+def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
+    """The posterior covariance of the latents; from draws the mean covariance plus that of the means."""
+    method = method_of(model, tree.attrs["method"])
+    if _has_estimate(method):
+        return _apply(method.covariance or _scores_covariance, _variables(tree), model, arrays, ())
+    draws = _draws(_aligned(tree, model))
+    mean = _mean_over_draws(_SCORES["latent"], draws, model, arrays)
+    return _mean_over_draws(_covariance_about, draws, model, (mean, *arrays))
 
 
 @double_precision
 def predict(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
-    """What is missing of new rows: for a mixture the component with the largest share, dims (observation,).
+    """What is missing of new rows.
+
+    A mixture: the component with the largest share, dims (observation,). A projection: its rows with missing
+    cells at their expectation given the observed ones, dims (observation, feature), and as the coordinate
+    ``standard_deviation`` how uncertain that is (0 in a cell that was observed).
 
     Args:
         tree: a fit.
         *new_data: rows with the columns of the fit.
     """
-    shares = transform(tree, *new_data)
-    return shares["component"][shares.argmax("component")].drop_vars("component").rename("assignments")
+    model = model_of(tree)
+    if len(model.predicted_dims) == 1:
+        shares = transform(tree, *new_data)
+        dim = model.score_dims[-1]
+        return shares[dim][shares.argmax(dim)].drop_vars(dim).rename("assignments")
+    model, arrays, coords = _prepared(tree, new_data)
+    method = method_of(model, tree.attrs["method"])
+    if _has_estimate(method):
+        mean, variance = _apply(method.predict or _predicted, _variables(tree), model, arrays, ())
+    else:
+        draws = _draws(tree)
+        mean = _mean_over_draws(_predicted_mean, draws, model, arrays)
+        variance = _mean_over_draws(_variance_about, draws, model, (mean, *arrays))
+    dim = model.predicted_dims[-1]
+    predicted = _labelled(mean, model.predicted_dims, Labels({**coords, dim: _columns(tree, dim)}))
+    deviation = np.sqrt(np.maximum(np.asarray(variance), 0.0))
+    return predicted.assign_coords(standard_deviation=(model.predicted_dims, deviation)).rename("predicted")
 
 
 @double_precision
@@ -71,12 +120,11 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
         *new_data: rows with the columns of the fit.
     """
     model, arrays, coords = _prepared(tree, new_data)
-    own = method_of(model, tree.attrs["method"]).log_density
-    values = (
-        _apply(own, _variables(tree), model, arrays)
-        if own is not None
-        else _log_mean_density(_draws(tree), model, arrays)
-    )
+    method = method_of(model, tree.attrs["method"])
+    if method.log_density is not None:
+        values = _apply(method.log_density, _variables(tree), model, arrays, ())
+    else:
+        values = _log_mean_density(_draws(tree), model, arrays)
     return _labelled(values, ("observation",), Labels(coords)).rename("log_density")
 
 
@@ -89,7 +137,7 @@ def _prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[st
         matching_columns(part, _columns(tree, dim)) for part, dim in zip(new_data, dims, strict=True)
     )
     arrays, coords = as_arrays(parts)
-    model.check(*arrays)
+    model.check_new(*arrays)
     return model, jax.tree.map(jnp.asarray, arrays), coords
 
 
@@ -121,13 +169,67 @@ def _labelled(values: jax.Array, dims: tuple[str, ...], labels: Labels) -> xr.Da
     )
 
 
-@partial(jax.jit, static_argnums=0)
-def _apply(function: Callable, variables: dict[str, jax.Array], model: Model, data: tuple) -> jax.Array:
-    return function(variables, model, *data)
+def _has_estimate(method: Method) -> bool:
+    """Whether new rows are judged by the stored estimate (or q), not draw by draw."""
+    return method.transform is not None or method.kind in ("ascent", "direct")
 
 
-def _responsibilities(model: Model, values: dict[str, jax.Array], *data: jax.Array) -> jax.Array:
-    return model.local_conditionals(values, *data)["assignments"].probs
+def _aligned(tree: xr.DataTree, model: Model) -> xr.DataTree:
+    """The fit with all draws in one labelling or orientation."""
+    if "labels" in model.symmetries:
+        return relabel(tree)
+    return align_rotation(tree) if "rotation" in model.symmetries else tree
+
+
+@partial(jax.jit, static_argnums=(0, 4))
+def _apply(
+    function: Callable, variables: dict[str, jax.Array], model: Model, data: tuple, options: tuple
+) -> Any:
+    return function(variables, model, *data, **dict(options))
+
+
+def _scores(values: dict[str, jax.Array], model: Model, *data: jax.Array, kind: str = "latent") -> jax.Array:
+    return model.scores(values, *data, kind=kind)
+
+
+def _scores_covariance(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> jax.Array:
+    return model.scores_covariance(values, *data)
+
+
+def _predicted(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return model.predicted(values, *data)
+
+
+# Of one draw, to be averaged over draws
+
+
+def _latent_scores(model: Model, values: dict[str, jax.Array], *data: jax.Array) -> jax.Array:
+    return model.scores(values, *data)
+
+
+def _orthonormal_scores(model: Model, values: dict[str, jax.Array], *data: jax.Array) -> jax.Array:
+    return model.scores(values, *data, kind="orthonormal")
+
+
+_SCORES = {"latent": _latent_scores, "orthonormal": _orthonormal_scores}
+
+
+def _covariance_about(
+    model: Model, values: dict[str, jax.Array], mean: jax.Array, *data: jax.Array
+) -> jax.Array:
+    away = model.scores(values, *data) - mean
+    return model.scores_covariance(values, *data) + away[:, :, None] * away[:, None, :]
+
+
+def _predicted_mean(model: Model, values: dict[str, jax.Array], *data: jax.Array) -> jax.Array:
+    return model.predicted(values, *data)[0]
+
+
+def _variance_about(
+    model: Model, values: dict[str, jax.Array], mean: jax.Array, *data: jax.Array
+) -> jax.Array:
+    own, variance = model.predicted(values, *data)
+    return variance + (own - mean) ** 2
 
 
 @partial(jax.jit, static_argnums=0)

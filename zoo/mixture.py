@@ -108,6 +108,8 @@ class Mixture(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels",)
+    score_dims = ("observation", "component")
+    predicted_dims = ("observation",)
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
@@ -275,6 +277,14 @@ class Mixture(Model):
         ``{"assignments": Categorical}`` of batch shape (num_observations,).
         """
         return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
+
+    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+        """Shares of the rows in the components, shape (num_observations, num_components)."""
+        if kind != "latent":
+            raise ValueError(
+                f"a mixture has one kind of scores, the shares of rows in components; got {kind!r}"
+            )
+        return self.local_conditionals(values, x)["assignments"].probs
 
     def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Labels in the smallest type that holds them, and how many components have at least one row."""

@@ -122,6 +122,8 @@ class Model(Assumptions):
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
         methods: the ways to fit it; the first is what ``method="auto"`` means.
         scores_rows: whether it has a log density of each row (`log_likelihood`).
+        score_dims: dims of what `inference.transform` gives.
+        predicted_dims: dims of what `inference.predict` gives.
     """
 
     data_names: ClassVar[tuple[str, ...]] = ("x",)
@@ -129,6 +131,8 @@ class Model(Assumptions):
     symmetries: ClassVar[tuple[str, ...]] = ()
     methods: ClassVar[tuple[str, ...]] = ()
     scores_rows: ClassVar[bool] = True
+    score_dims: ClassVar[tuple[str, ...]] = ("observation", "latent")
+    predicted_dims: ClassVar[tuple[str, ...]] = ("observation", "feature")
 
     draw_locals: bool = static(default=False, init=False, repr=False)
 
@@ -176,6 +180,28 @@ class Model(Assumptions):
     def derived(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What is stored of the local latents of a draw, and what follows from them."""
         return {}
+
+    def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
+        """Posterior mean scores of rows given values of everything else, dims ``score_dims``.
+
+        Args:
+            values: of the parameters.
+            *data: rows.
+            kind: ``"latent"``, or ``"orthonormal"`` where the model has loadings.
+        """
+        raise ValueError(f"{type(self).__name__} has no scores")
+
+    def scores_covariance(self, values: Mapping[str, Any], *data: Any) -> Any:
+        """Posterior covariance of the ``"latent"`` scores of each row, a second latent dim appended."""
+        raise ValueError(f"the scores of {type(self).__name__} have no covariance")
+
+    def predicted(self, values: Mapping[str, Any], *data: Any) -> tuple[Any, Any]:
+        """Mean and variance of what is missing of rows, given values of the rest; dims ``predicted_dims``."""
+        raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
+
+    def check_new(self, *data: Any) -> None:
+        """Raise ValueError if new rows do not suit the (fitted) model."""
+        self.check(*data)
 
     def check(self, *data: Any) -> None:
         """Raise ValueError if the (numeric) data do not suit the model.
