@@ -16,6 +16,7 @@ from inference.draws import over_draws
 from inference.local_latents import draw_locals
 from inference.observed import restored_data
 from inference.precision import double_precision, to_numpy
+from inference.programs import redraw_data
 from inference.results import SAMPLE_DIMS, Labels, dataset, model_of
 from zoo.model import Model, in_current_precision
 
@@ -105,13 +106,15 @@ def _prior_draws(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: i
 def _posterior_predictive(
     tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
 ) -> dict[str, xr.Dataset]:
-    draws = _draws(tree)
-    sites = latent_sites(model, *_data(tree, model))
+    draws, data = _draws(tree), _data(tree, model)
+    sites = latent_sites(model, *data)
     chains, num_draws = next(iter(draws.values())).shape[:2]
     flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in sites}
-    values = to_numpy(
-        _simulate(jax.random.split(key, chains * num_draws), flat, model, _num_rows(tree, model))
-    )
+    keys = jax.random.split(key, chains * num_draws)
+    if model.prior == "proper":
+        values = to_numpy(_simulate(keys, flat, model, _num_rows(tree, model)))
+    else:  # such a program has to be given data, whose values are then drawn anew
+        values = to_numpy(_replicate(keys, flat, model, data))
     kept = {
         name: values[name].reshape(chains, num_draws, *values[name].shape[1:]) for name in model.data_names
     }
@@ -130,6 +133,21 @@ def _simulate(
         return {
             name: site["value"] for name, site in sites.items() if site["type"] in ("sample", "deterministic")
         }
+
+    return jax.lax.map(one, (keys, given))
+
+
+@jax.jit
+def _replicate(
+    keys: jax.Array, given: Mapping[str, jax.Array], model: Model, data: tuple
+) -> dict[str, jax.Array]:
+    """Data drawn from the program at given values of its latent sites, one set per key."""
+
+    def one(args: tuple) -> dict[str, jax.Array]:
+        key, values = args
+        return dict(
+            zip(model.data_names, redraw_data(key, model, values, data, model.data_names), strict=True)
+        )
 
     return jax.lax.map(one, (keys, given))
 

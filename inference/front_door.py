@@ -72,7 +72,7 @@ def fit(
         model: a model of the zoo; fields that are None are read off the data.
         *data: what the model's program takes: arrays of shape (num_observations, num_features), or
             DataFrames, whose labels become coords.
-        method: one of ``model.methods``; ``"auto"`` is the first.
+        method: one of ``model.methods``; ``"auto"`` is the first that suits model and data.
         seed: a whole number in [0, 2**32) or a JAX key. Same seed, machine, versions, ``chain_method`` and
             devices: same answer, bit for bit.
         num_chains: chains of a sampler.
@@ -122,6 +122,9 @@ def fit(
     shared_by_all = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
     model = model.filled(*shared_by_all)
     model.check(*arrays)
+    if method == "auto" and stream is None:
+        name = model.auto_method(*shared_by_all)
+        chosen = method_of(model, name)
     settings = _check_settings(
         chosen,
         num_chains=num_chains,

@@ -99,7 +99,9 @@ def predict(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
         mean, variance = _apply(method.predict or _predicted, _variables(tree), model, arrays, ())
     else:
         draws = _draws(tree)
-        mean = _mean_over_draws(_predicted_mean, draws, model, arrays)
+        first = {name: value[0] for name, value in draws.items()}
+        reference = _apply(_predicted, first, model, arrays, ())[0]  # so that what is known stays exact
+        mean = reference + _mean_over_draws(_predicted_away, draws, model, (reference, *arrays))
         variance = _mean_over_draws(_variance_about, draws, model, (mean, *arrays))
     dim = model.predicted_dims[-1]
     predicted = _labelled(mean, model.predicted_dims, Labels({**coords, dim: _columns(tree, dim)}))
@@ -221,8 +223,10 @@ def _covariance_about(
     return model.scores_covariance(values, *data) + away[:, :, None] * away[:, None, :]
 
 
-def _predicted_mean(model: Model, values: dict[str, jax.Array], *data: jax.Array) -> jax.Array:
-    return model.predicted(values, *data)[0]
+def _predicted_away(
+    model: Model, values: dict[str, jax.Array], reference: jax.Array, *data: jax.Array
+) -> jax.Array:
+    return model.predicted(values, *data)[0] - reference
 
 
 def _variance_about(

@@ -17,6 +17,12 @@ MODELS: dict[str, dict[str, str]] = {
         "title": "Finite and Dirichlet-process mixtures of exponential families",
         "paper": "Yu (2006), chapters 2 and 3; Blei and Jordan (2006)",
     },
+    "ppca": {
+        "module": "zoo.ppca",
+        "class": "PPCA",
+        "title": "Probabilistic PCA and factor analysis",
+        "paper": "Tipping and Bishop (1999); Bishop (1999); Yu (2006), section 5.1",
+    },
     "kernelpca": {
         "module": "zoo.kernel_pca",
         "class": "KernelPCA",

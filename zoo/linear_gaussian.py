@@ -34,7 +34,9 @@ from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 __all__ = [
+    "LatentsGivenRows",
     "LinearGaussianRows",
+    "completed",
     "latents_covariance",
     "latents_mean",
     "log_density",
@@ -85,6 +87,76 @@ def shared_latents_covariance(loadings: Array, noise_variance: Array) -> Array:
     per_column = _per_column(noise_variance, loadings)
     everything = jnp.ones(loadings.shape[0], loadings.dtype)
     return cho_solve((_factor(everything, loadings, per_column), True), jnp.eye(loadings.shape[1]))
+
+
+def completed(x: Array, loadings: Array, loc: Array, noise_variance: Array) -> tuple[Array, Array]:
+    """Rows with missing cells at their expectation given the observed ones, and the variance of every cell.
+
+    Args as for `log_density`; both of shape (num_observations, num_features), the variance 0 where observed.
+    """
+    per_column, missing = _per_column(noise_variance, loadings), jnp.isnan(x)
+    mean = latents_mean(x, loadings, loc, noise_variance)
+    filled = jnp.where(missing, loc + mean @ loadings.T, x)
+
+    def spread(observed: Array) -> Array:
+        factor = _factor(observed, loadings, per_column)
+        return jnp.sum(solve_triangular(factor, loadings.T, lower=True) ** 2, axis=0) + per_column
+
+    observed = jnp.asarray(~missing, loadings.dtype)
+    return filled, jnp.where(missing, jax.lax.map(spread, observed, batch_size=BLOCK_ROWS), 0.0)
+
+
+class LatentsGivenRows(dist.Distribution):
+    """The latents of rows given their observed cells.
+
+    Draws need no factor of each row's covariance: for z0 and x0 drawn together from the model, z0 + E[z | x]
+    - E[z | x0] is a draw given x (Papandreou and Yuille 2010, "Gaussian sampling by local perturbations").
+
+    Args:
+        x: rows, shape (num_observations, num_features); NaN is missing.
+        loadings: shape (num_features, num_latents).
+        loc: shape (num_features,).
+        noise_variance: shape (num_features,) or ().
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("x", "loadings", "loc", "noise_variance")
+
+    def __init__(
+        self,
+        x: Array,
+        loadings: Array,
+        loc: Array,
+        noise_variance: Array,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.x, self.loadings, self.loc, self.noise_variance = x, loadings, loc, noise_variance
+        super().__init__(x.shape[:1], loadings.shape[1:], validate_args=validate_args)
+
+    @property
+    def mean(self) -> Array:
+        """E[z | x], shape (num_observations, num_latents)."""
+        return latents_mean(self.x, self.loadings, self.loc, self.noise_variance)
+
+    @property
+    def covariance_matrix(self) -> Array:
+        """Shape (num_observations, num_latents, num_latents)."""
+        return latents_covariance(self.x, self.loadings, self.noise_variance)
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, shape (num_observations,)."""
+        return dist.MultivariateNormal(self.mean, self.covariance_matrix).log_prob(value)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws, shape (*sample_shape, num_observations, num_latents)."""
+        own, rest = jax.random.split(key)
+        latents = jax.random.normal(own, (*sample_shape, *self.batch_shape, *self.event_shape))
+        noise = jax.random.normal(rest, (*sample_shape, *self.x.shape))
+        away = self.x - latents @ self.loadings.T - jnp.sqrt(self.noise_variance) * noise  # x - x0 + loc
+        flat = away.reshape(-1, self.x.shape[1])
+        shift = latents_mean(flat, self.loadings, self.loc, self.noise_variance)
+        return latents + shift.reshape(latents.shape)
 
 
 class LinearGaussianRows(dist.Distribution):

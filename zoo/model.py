@@ -209,6 +209,10 @@ class Model(Assumptions):
         Called before anything is compiled.
         """
 
+    def auto_method(self, *data: Any) -> str:
+        """What ``method="auto"`` means: the first of `methods` that suits the model and the data."""
+        return self.methods[0]
+
     def caution(self, method: str) -> None:
         """Warn of what is allowed but hardly wanted with a method; called before anything is compiled."""
 

@@ -12,6 +12,7 @@ __all__ = [
     "check_infinite",
     "check_not_constant",
     "check_rows",
+    "check_some_cells",
 ]
 
 
@@ -104,3 +105,14 @@ def check_infinite(x: np.ndarray, name: str = "x") -> None:
         raise ValueError(
             f"{name} must be finite or NaN (missing); row {row}, column {column} is {x[row, column]}"
         )
+
+
+def check_some_cells(x: np.ndarray, name: str = "x") -> None:
+    """Raise ValueError naming the first column, or else row, in which every cell is missing (NaN)."""
+    for axis, kind, other in ((0, "column", "rows"), (1, "row", "columns")):
+        empty = np.flatnonzero(np.isnan(x).all(axis=axis))
+        if empty.size:
+            raise ValueError(
+                f"{kind} {empty[0]} of {name} is missing in all {other} ({empty.size} such {kind}s in all): "
+                f"leave it out"
+            )

@@ -1,0 +1,177 @@
+r"""Expectation maximisation for probabilistic PCA and factor analysis, with missing cells.
+
+Maximum likelihood with a flat prior, else the mode of the log posterior (in loadings, mean and noise
+variance, the latents and ARD precisions integrated out). The updates, parameter expansion and SQUAREM are
+those of `inference.em.linear_gaussian`; PPCA is one noise group, factor analysis a group for each column. The
+estimate is returned in its canonical rotation: orthogonal loadings, longest first, the largest entry of each
+positive.
+
+Without missing cells PPCA has a closed form (`inference.closed_form.ppca`), which EM agrees with; factor
+analysis, missing cells and priors need EM. Where the spread of the parameters matters, use VB or NUTS.
+
+Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 5.2 (with (7.12) corrected).
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.algorithm import Algorithm, Method, Outcome
+from inference.em import linear_gaussian
+from inference.em.compressed_rows import CompressedRows, compress, expanded, one_by_one
+from inference.em.linear_gaussian import LinearGaussianInfo, LinearGaussianState
+from inference.em.linear_gaussian_prior import LoadingPrior, expected_precision
+from inference.em.linear_gaussian_starts import given_start, pca_start, random_start
+from inference.ppca_estimate import canonical, check_noise_floor, point_outcome
+from inference.rows import Rows
+from zoo.ppca import PPCA
+
+__all__ = ["ALGORITHM", "METHOD", "groups_of", "init", "prior_of", "step"]
+
+
+def groups_of(model: PPCA, num_features: int) -> np.ndarray:
+    """The noise group of each column."""
+    return np.arange(num_features) if model.noise == "diagonal" else np.zeros(num_features, np.int64)
+
+
+def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
+    """The model's prior, its mean about the centre of the data; None where it is flat."""
+    if model.loading_prior == "flat":
+        return None
+    return LoadingPrior(
+        loading_variance=model.loading_variance if model.loading_prior == "gaussian" else None,
+        ard_concentration=model.ard_concentration,
+        ard_rate=model.ard_rate,
+        loc=model.loc_mean - rows.original_centre,
+        loc_variance=model.loc_variance,
+        noise_concentration=model.noise_concentration,
+        noise_rate=model.noise_rate,
+    )
+
+
+def prepare(
+    model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
+) -> tuple[np.ndarray | Rows, CompressedRows]:
+    """The rows as they are, and compressed."""
+    groups = groups_of(model, data[0].shape[1])
+    return data[0], compress(data[0], groups, rotate=model.loading_prior == "flat")
+
+
+def _compressed(model: PPCA, x: Array | Rows, rows: CompressedRows | None) -> CompressedRows:
+    return one_by_one(x, groups_of(model, x.shape[1])) if rows is None else rows
+
+
+def init(
+    key: Array, model: PPCA, x: Array | Rows, rows: CompressedRows | None = None, *, strategy: str = "pca"
+) -> LinearGaussianState:
+    """The state at principal components (``"pca"``) or at drawn loadings (``"random"``)."""
+    rows = _compressed(model, x, rows)
+    if strategy == "pca":
+        parameters = pca_start(rows, model.num_latents)
+    else:
+        parameters = random_start(key, rows, model.num_latents)
+    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+
+
+def start(
+    key: Array,
+    variables: Mapping[str, Array],
+    model: PPCA,
+    x: Array | Rows,
+    rows: CompressedRows | None = None,
+    **options: Any,
+) -> LinearGaussianState:
+    """The state at given ``loadings``, ``loc`` and ``noise_variance``; deterministic."""
+    missing = [name for name in ("loadings", "loc", "noise_variance") if name not in variables]
+    if missing:
+        raise ValueError(f"init must hold loadings, loc and noise_variance; missing: {', '.join(missing)}")
+    rows = _compressed(model, x, rows)
+    noise = jnp.broadcast_to(variables["noise_variance"], (rows.num_groups,))
+    parameters = given_start(variables["loadings"], variables["loc"], noise, rows)
+    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+
+
+def step(
+    key: Array,
+    state: LinearGaussianState,
+    model: PPCA,
+    x: Array | Rows,
+    rows: CompressedRows | None = None,
+    *,
+    acceleration: str = "px",
+    noise_floor: float = 1e-6,
+) -> tuple[LinearGaussianState, LinearGaussianInfo]:
+    """One sweep of `inference.em.linear_gaussian.step`; deterministic, the key is ignored."""
+    rows = _compressed(model, x, rows)
+    return linear_gaussian.step(
+        state, rows, prior_of(model, rows), acceleration=acceleration, floor=noise_floor
+    )
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(init: str, acceleration: str, noise_floor: float) -> Algorithm:
+    """The algorithm with a start strategy and options."""
+    return Algorithm(
+        partial(globals()["init"], strategy=init),
+        partial(step, acceleration=acceleration, noise_floor=noise_floor),
+    )
+
+
+def check(model: PPCA, *, acceleration: Any, noise_floor: Any) -> None:
+    """Raise ValueError or TypeError if an option is outside its domain."""
+    if acceleration not in linear_gaussian.ACCELERATIONS:
+        raise ValueError(
+            f"acceleration must be one of {', '.join(linear_gaussian.ACCELERATIONS)}; got {acceleration!r}"
+        )
+    check_noise_floor(noise_floor)
+
+
+def conclude(
+    key: Array,
+    state: LinearGaussianState,
+    model: PPCA,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    *,
+    noise_floor: float = 1e-6,
+    **options: Any,
+) -> Outcome:
+    """The estimate in its canonical rotation as one draw, with the latents of the rows."""
+    x, rows = data[0], _compressed(model, *data, *([None] if len(data) == 1 else []))
+    loadings, loc = _expanded(state.parameters.loadings, state.parameters.loc, rows)
+    noise = state.parameters.noise_variance
+    values = {
+        "loadings": loadings,
+        "loc": loc,
+        "noise_variance": noise if model.noise == "diagonal" else noise[0],
+    }
+    if model.loading_prior == "ard":
+        values = _canonical(values)
+        values["loading_precision"] = expected_precision(values["loadings"], prior_of(model, rows))
+    held = np.flatnonzero(np.asarray(state.at_floor))
+    return point_outcome(values, model, x, held=held, noise_floor=noise_floor)
+
+
+_expanded = jax.jit(expanded)
+_canonical = jax.jit(canonical)
+
+METHOD = Method(
+    kind="ascent",
+    options={"acceleration": "px", "noise_floor": 1e-6},
+    strategies=("pca", "random"),
+    build=build,
+    start=start,
+    conclude=conclude,
+    prepare=prepare,
+    check=check,
+    takes_weight=True,
+)

@@ -1,0 +1,165 @@
+"""The program of probabilistic PCA: its densities, its priors, what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pytest
+from numpyro import handlers
+from numpyro.infer.util import log_density as program_log_density
+from scipy import stats
+
+import zoo
+from zoo.linear_gaussian import LatentsGivenRows
+
+
+@pytest.fixture(autouse=True)
+def double():
+    """64 bits throughout."""
+    with jax.enable_x64(True):
+        yield
+
+
+def _case(noise="isotropic", num_rows=12, d=5, k=2, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(num_rows, d)) + 3
+    x[1, 2] = x[4, 0] = x[4, 1] = np.nan
+    values = {
+        "loadings": rng.normal(size=(d, k)),
+        "loc": rng.normal(size=d),
+        "noise_variance": rng.uniform(0.2, 1.0, d if noise == "diagonal" else ()),
+    }
+    return x, {name: jnp.asarray(value) for name, value in values.items()}
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+def test_flat_program_is_the_likelihood(noise):
+    """Conditioned on data the program scores the observed cells and nothing else."""
+    x, values = _case(noise)
+    model = zoo.PPCA(num_latents=2, noise=noise)
+    covariance = np.asarray(values["loadings"] @ values["loadings"].T)
+    covariance = covariance + np.eye(5) * np.asarray(values["noise_variance"])
+    expected = 0.0
+    for row in x:
+        o = ~np.isnan(row)
+        normal = stats.multivariate_normal(np.asarray(values["loc"])[o], covariance[np.ix_(o, o)])
+        expected += normal.logpdf(row[o])
+    assert float(program_log_density(model, (x,), {}, values)[0]) == pytest.approx(expected, rel=1e-11)
+    assert float(model.log_likelihood(values, x).sum()) == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("loading_prior", ["flat", "gaussian", "ard"])
+def test_explicit_program_minus_the_latents_is_the_marginal_one(loading_prior):
+    """log p(x, z) - log p(z | x) = log p(x), at any z, priors of the parameters included."""
+    x, values = _case()
+    model = zoo.PPCA.from_data(x, num_latents=2, loading_prior=loading_prior)
+    if loading_prior == "ard":
+        values["loading_precision"] = jnp.asarray([0.5, 2.0])
+    latents = jax.random.normal(jax.random.key(0), (12, 2))
+    conditional = model.local_conditionals(values, x)["latents"]
+    explicit = program_log_density(model.explicit, (x,), {}, values | {"latents": latents})[0]
+    marginal = program_log_density(model, (x,), {}, values)[0]
+    assert float(explicit - conditional.log_prob(latents).sum()) == pytest.approx(float(marginal), rel=1e-11)
+
+
+def test_priors_are_those_of_the_docstring():
+    """Sum of scipy's densities of every parameter; the inverse gamma is of the variance."""
+    x, values = _case("diagonal")
+    model = zoo.PPCA.from_data(
+        x, num_latents=2, loading_prior="ard", noise="diagonal", noise_concentration=2.0, noise_rate=3.0
+    )
+    alpha = np.array([0.5, 2.0])
+    expected = stats.gamma(1e-3, scale=1e3).logpdf(alpha).sum()
+    expected += stats.norm(0, 1 / np.sqrt(alpha)).logpdf(values["loadings"]).sum()
+    scale = np.nanvar(x, axis=0).mean()
+    expected += stats.norm(np.nanmean(x, axis=0), np.sqrt(100 * scale)).logpdf(values["loc"]).sum()
+    expected += stats.invgamma(2.0, scale=3.0).logpdf(values["noise_variance"]).sum()
+    whole = program_log_density(model, (x,), {}, values | {"loading_precision": jnp.asarray(alpha)})[0]
+    ours = whole - model.log_likelihood(values, x).sum()
+    assert float(ours) == pytest.approx(expected, rel=1e-10)
+
+
+def test_latents_are_drawn_from_their_conditional():
+    """Mean and covariance of 20 000 draws, at 5 standard errors (60 moments: false alarm rate 4e-5)."""
+    x, values = _case()
+    conditional = zoo.PPCA(num_latents=2).local_conditionals(values, jnp.asarray(x))["latents"]
+    assert isinstance(conditional, LatentsGivenRows)
+    draws = np.asarray(conditional.sample(jax.random.key(1), (20_000,)))
+    covariance = np.asarray(conditional.covariance_matrix)
+    variances = np.diagonal(covariance, axis1=1, axis2=2)
+    assert (np.abs(draws.mean(0) - conditional.mean) < 5 * np.sqrt(variances / 20_000)).all()
+    away = draws - np.asarray(conditional.mean)
+    found = np.einsum("snk,snj->nkj", away, away) / 20_000
+    errors = np.sqrt((variances[:, :, None] * variances[:, None, :] + covariance**2) / 20_000)
+    assert (np.abs(found - covariance) < 5 * errors).all()
+
+
+def test_proper_priors_draw_and_flat_ones_refuse():
+    """The prior predictive has every site and the moments' shapes; flat says what to do instead."""
+    x, _ = _case()
+    model = zoo.PPCA.from_data(x, num_latents=2, loading_prior="gaussian", noise_concentration=3.0)
+    sites = handlers.trace(handlers.seed(model, jax.random.key(0))).get_trace(num_observations=7)
+    shapes = {"loadings": (5, 2), "loc": (5,), "noise_variance": (), "latents": (7, 2), "x": (7, 5)}
+    assert {name: sites[name]["value"].shape for name in shapes} == shapes
+    assert model.prior == "proper" and zoo.PPCA().prior == "improper"
+    with pytest.raises(ValueError, match="choose loading_prior"):
+        zoo.PPCA(num_features=3)(num_observations=4)
+    with pytest.raises(ValueError, match="loading_variance is not set"):
+        zoo.PPCA(loading_prior="ard", num_features=3)(num_observations=4)
+    with numpyro.handlers.seed(rng_seed=0), pytest.raises(ValueError, match="num_observations"):
+        model()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_latents": 0}, "at least 1; got 0"),
+        ({"noise": "full"}, "noise must be one of isotropic, diagonal; got 'full'"),
+        ({"loading_prior": "laplace"}, "loading_prior must be one of flat, gaussian, ard"),
+        ({"noise_rate": -1.0}, "noise_rate must be a positive number; got -1.0"),
+        ({"loc_mean": [0.0, 1.0], "num_features": 3}, r"one number for each feature; got shape \(2,\)"),
+    ],
+)
+def test_fields_outside_their_domain(fields, message):
+    """Said at once, with what came."""
+    with pytest.raises(ValueError, match=message):
+        zoo.PPCA(**fields)
+
+
+def _spoilt(change):
+    x = np.random.default_rng(0).normal(size=(10, 4))
+    change(x)
+    return x
+
+
+def _set(index, value):
+    return lambda x: x.__setitem__(index, value)
+
+
+@pytest.mark.parametrize(
+    ("num_latents", "change", "message"),
+    [
+        (4, lambda x: None, "got num_latents=4 and 4 features"),
+        (2, _set((slice(None), 1), 3.0), r"column 1 of x is constant \(3.0\)"),
+        (2, _set((slice(None), 2), np.nan), "column 2 of x is missing in all rows"),
+        (2, _set(5, np.nan), "row 5 of x is missing in all columns"),
+        (2, _set((3, 1), np.inf), "row 3, column 1 is inf"),
+    ],
+)
+def test_data_that_do_not_suit(num_latents, change, message):
+    """Each with the row or column it is about, before anything is compiled."""
+    import inference
+
+    with pytest.raises(ValueError, match=message):
+        inference.fit(zoo.PPCA(num_latents=num_latents), _spoilt(change))
+
+
+def test_too_few_rows_and_other_columns():
+    """K must be smaller than the number of rows; a filled model keeps its number of columns."""
+    x = np.random.default_rng(0).normal(size=(3, 6))
+    with pytest.raises(ValueError, match="got num_latents=3 and 3 rows"):
+        zoo.PPCA(num_latents=3).check(x)
+    with pytest.raises(ValueError, match="must have 5 columns, as the model has; got 6"):
+        zoo.PPCA(num_features=5).check(x)
+    with pytest.raises(TypeError, match="whole number"):
+        zoo.PPCA(num_latents=1.5)

@@ -1,0 +1,289 @@
+r"""Probabilistic principal component analysis, and factor analysis.
+
+Generative process, in the letters of Tipping and Bishop (1999)::
+
+    alpha_k  ~ Gamma(a0, b0),  k = 1..K                     loading_prior="ard"
+    w_dk     flat;  ~ Normal(0, v_w);  ~ Normal(0, 1/alpha_k)   loading_prior="flat", "gaussian", "ard"
+    mu_d     flat;  ~ Normal(m_d, v_mu)                     flat where the loadings are
+    psi      flat;  ~ InverseGamma(a, b)                    one for all columns, or one each
+    z_n      ~ Normal(0, I_K),  n = 1..N
+    x_n      ~ Normal(W z_n + mu, psi I_D)                  noise="isotropic"; "diagonal": diag(psi)
+
+========  =====================  ==========
+=================================================================== letter    site                   shape
+  support ========  =====================  ==========
+  ===================================================================
+W         ``loadings``           (D, K)      real
+mu        ``loc``                (D,)        real
+psi       ``noise_variance``     () or (D,)  positive; (D,) with ``noise="diagonal"``, which is factor
+analysis alpha     ``loading_precision``  (K,)        positive; a site only with ``loading_prior="ard"``
+z_n       ``latents``            (N, K)      real; summed out unless ``explicit``
+x_n       ``x``                  (N, D)      data; NaN is a missing cell
+========  =====================  ==========
+===================================================================
+
+With the latents summed out a row is Normal(mu, W W' + diag(psi)) on its observed cells
+(`zoo.linear_gaussian`).
+
+Symmetry: W R and R' z with R orthogonal give the same density (rotation), whatever the data. The program
+    leaves W
+free; an ARD prior prefers orthogonal columns but not their order or signs.
+
+Departures from the sources. The mean is a parameter, where the lecture on variational PCA assumes centred
+data. Tipping and Bishop's model has no prior: ``"flat"`` is improper, its maximum is their estimate, and the
+program cannot be drawn from without data. Bishop (1999) integrates the mean out under a broad prior; here its
+prior is centred at the columns' means, with 100 times their mean variance. The priors of the lecture (its a
+and b are not stated) are 1e-3, in the squared units of the data.
+
+References: Tipping and Bishop (1999), "Probabilistic principal component analysis", JRSS B 61; Bishop (1999),
+    "Bayesian
+PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.cellwise_components import ObservedCells
+from zoo.linear_gaussian import (
+    LatentsGivenRows,
+    LinearGaussianRows,
+    completed,
+    latents_covariance,
+    latents_mean,
+    log_density,
+)
+from zoo.model import Model, in_current_precision, static
+from zoo.validation import as_matrix, check_infinite, check_not_constant, check_some_cells
+
+__all__ = ["PPCA"]
+
+LOADING_PRIORS = ("flat", "gaussian", "ard")
+NOISES = ("isotropic", "diagonal")
+BROAD = 100.0  # variance of the mean's prior, in mean variances of the columns
+
+
+@dataclass(frozen=True, eq=False)
+class PPCA(Model):
+    """Probabilistic PCA (``noise="isotropic"``) and factor analysis (``"diagonal"``), with missing cells.
+
+    Attributes:
+        num_latents: K, fewer than rows and than features.
+        loading_prior: ``"flat"`` (improper: maximum likelihood), ``"gaussian"`` or ``"ard"`` (automatic
+            relevance
+            determination: a precision for each latent, by which it can be switched off).
+        noise: ``"isotropic"`` (PPCA: one variance) or ``"diagonal"`` (factor analysis: one a feature).
+        loading_variance: v_w of the Gaussian prior, squared units of the data; None: the mean variance of the
+            columns.
+        ard_concentration: a0 > 0 of the precisions' prior.
+        ard_rate: b0 > 0, squared units of the data.
+        loc_mean: m, prior mean of the mean, shape (num_features,); None: the columns' means. Not used where
+            flat.
+        loc_variance: v_mu, its prior variance; None: 100 times the mean variance of the columns. Not used
+            where flat.
+        noise_concentration: a > 0 of the noise variance's prior. Not used where flat.
+        noise_rate: b > 0, squared units of the data. Not used where flat.
+        num_features: D; read off the data.
+
+    Example:
+        >>> import numpy as np, zoo
+        >>> x = np.random.default_rng(0).normal(size=(50, 4))
+        >>> zoo.PPCA.from_data(x, num_latents=2, loading_prior="ard").loc_mean.shape
+        (4,)
+    """
+
+    num_latents: int = static(default=2)
+    loading_prior: str = static(default="flat")
+    noise: str = static(default="isotropic")
+    loading_variance: Array | None = None
+    ard_concentration: Array = 1e-3
+    ard_rate: Array = 1e-3
+    loc_mean: Array | None = None
+    loc_variance: Array | None = None
+    noise_concentration: Array = 1e-3
+    noise_rate: Array = 1e-3
+    num_features: int | None = static(default=None)
+
+    dims = {
+        "loadings": ("feature", "latent"),
+        "loc": ("feature",),
+        "noise_variance": (),
+        "loading_precision": ("latent",),
+        "latents": ("observation", "latent"),
+        "latents_covariance": ("observation", "latent", "latent_2"),
+        "x": ("observation", "feature"),
+    }
+    symmetries = ("rotation",)
+    score_dims = ("observation", "latent")
+    predicted_dims = ("observation", "feature")
+    methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
+
+    def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
+        """The program: with ``x`` of shape (num_observations, num_features) it conditions.
+
+        Without it draws ``num_observations`` rows.
+        """
+        num_rows = self._num_rows(x, num_observations)
+        loadings, loc, noise_variance = self._sample_parameters(self._num_columns(x))
+        with numpyro.plate("observations", num_rows):
+            if x is not None and not self.draw_locals:
+                return numpyro.sample("x", LinearGaussianRows(loadings, loc, noise_variance), obs=x)
+            z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
+            cells = dist.Normal(loc + z @ loadings.T, jnp.sqrt(noise_variance))
+            return numpyro.sample("x", ObservedCells(cells), obs=x)
+
+    def _sample_parameters(self, num_features: int) -> tuple[Array, Array, Array]:
+        """Loadings, mean and noise variance from their prior."""
+        prior, shape = in_current_precision(self), (num_features, self.num_latents)
+        noise_shape = (num_features,) if self.noise == "diagonal" else ()
+        if self.loading_prior == "flat":
+            loadings = numpyro.sample("loadings", dist.ImproperUniform(dist.constraints.real, (), shape))
+            loc = numpyro.sample("loc", dist.ImproperUniform(dist.constraints.real, (), shape[:1]))
+            flat = dist.ImproperUniform(dist.constraints.positive, (), noise_shape)
+            return loadings, loc, numpyro.sample("noise_variance", flat)
+        scale = jnp.sqrt(prior.loading_variance)
+        if self.loading_prior == "ard":
+            precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
+            scale = 1 / jnp.sqrt(numpyro.sample("loading_precision", precisions.to_event(1)))
+        loadings = numpyro.sample("loadings", dist.Normal(0.0, scale).expand(shape).to_event(2))
+        mean = dist.Normal(prior.loc_mean, jnp.sqrt(prior.loc_variance)).to_event(1)
+        loc = numpyro.sample("loc", mean)
+        noise = dist.InverseGamma(prior.noise_concentration, prior.noise_rate).expand(noise_shape)
+        return loadings, loc, numpyro.sample("noise_variance", noise.to_event(len(noise_shape)))
+
+    # Closed-form companions of the program
+
+    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Log density of each row over its observed cells, latents integrated out, in nats."""
+        return log_density(x, *_parameters(values))
+
+    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
+        """The latents of each row given its observed cells and everything else."""
+        return {"latents": LatentsGivenRows(x, *_parameters(values))}
+
+    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """The latents themselves."""
+        return {"latents": values["latents"]}
+
+    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+        """E[z | x], or coordinates of the completed row in the orthonormal basis W (W'W)^-1/2."""
+        if kind == "latent":
+            return latents_mean(x, *_parameters(values))
+        left, _, right = jnp.linalg.svd(values["loadings"], full_matrices=False)
+        return (completed(x, *_parameters(values))[0] - values["loc"]) @ (left @ right)
+
+    def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Posterior covariance of the latents of each row."""
+        return latents_covariance(x, values["loadings"], values["noise_variance"])
+
+    def predicted(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array]:
+        """Rows with missing cells at their conditional mean, and the conditional variance of each cell."""
+        return completed(x, *_parameters(values))
+
+    # Sizes and checks
+
+    @classmethod
+    def from_data(cls, x: Any, **overrides: Any) -> Self:
+        """The model with its size, and under a proper prior its location and scale, read off the data.
+
+        ``overrides`` are fields.
+        """
+        x = as_matrix(x)
+        read: dict[str, Any] = {"num_features": x.shape[1]}
+        if overrides.get("loading_prior", "flat") != "flat":
+            check_some_cells(x)
+            scale = float(np.nanvar(x, axis=0).mean())
+            read |= {
+                "loading_variance": scale,
+                "loc_mean": np.nanmean(x, axis=0),
+                "loc_variance": BROAD * scale,
+            }
+        given = {name: value for name, value in overrides.items() if value is not None}
+        return cls(**(read | given))
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+        if isinstance(self.num_latents, bool) or not isinstance(self.num_latents, int | np.integer):
+            raise TypeError(f"num_latents must be a whole number; got {self.num_latents!r}")
+        if self.num_latents < 1:
+            raise ValueError(f"num_latents must be at least 1; got {self.num_latents}")
+        for name, allowed in (("loading_prior", LOADING_PRIORS), ("noise", NOISES)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}")
+        positive = ("loading_variance", "ard_concentration", "ard_rate", "loc_variance")
+        for name in (*positive, "noise_concentration", "noise_rate"):
+            value = getattr(self, name)
+            if value is not None and (value.shape != () or not 0 < value < np.inf):
+                raise ValueError(f"{name} must be a positive number; got {value}")
+        if self.loc_mean is not None and self.loc_mean.shape != (self.num_features or self.loc_mean.size,):
+            raise ValueError(
+                f"loc_mean must have one number for each feature; got shape {self.loc_mean.shape}"
+            )
+
+    def check(self, x: np.ndarray) -> None:
+        """Raise ValueError if ``x`` does not suit the model."""
+        self.check_new(x)
+        num_rows, num_features = x.shape
+        for size, what in ((num_features, "features"), (num_rows, "rows")):
+            if self.num_latents >= size:
+                raise ValueError(
+                    f"num_latents must be smaller than the number of {what}, else the latents explain them "
+                    f"whole; got num_latents={self.num_latents} and {size} {what}"
+                )
+        check_some_cells(x)
+        check_not_constant(x)
+
+    def check_new(self, x: np.ndarray) -> None:
+        """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
+        x = as_matrix(x)
+        check_infinite(x)
+        if self.num_features is not None and x.shape[1] != self.num_features:
+            raise ValueError(f"x must have {self.num_features} columns, as the model has; got {x.shape[1]}")
+
+    def auto_method(self, x: np.ndarray) -> str:
+        """``"closed_form"`` where there is one, else ``"em"``."""
+        has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()
+        return "closed_form" if has_form else "em"
+
+    @property
+    def prior(self) -> str:
+        """``"improper"`` with ``loading_prior="flat"``, else ``"proper"``."""
+        return "improper" if self.loading_prior == "flat" else "proper"
+
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """The dims of all variables; those of the noise variance depend on ``noise``."""
+        return dict(self.dims) | ({"noise_variance": ("feature",)} if self.noise == "diagonal" else {})
+
+    def _num_columns(self, x: Array | None) -> int:
+        if x is not None:
+            return x.shape[1]
+        if self.num_features is None:
+            raise ValueError("num_features is not set: give it, or make the model with PPCA.from_data(x)")
+        return self.num_features
+
+    def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
+        if x is None and self.prior != "proper":
+            raise ValueError(
+                "loading_prior='flat' is no distribution to draw from: give x to condition on, or choose "
+                "loading_prior='gaussian' or 'ard'"
+            )
+        if self.prior == "proper":
+            for name in ("loading_variance", "loc_mean", "loc_variance"):
+                if getattr(self, name) is None:
+                    raise ValueError(f"{name} is not set: give it, or make the model with PPCA.from_data(x)")
+        if x is not None:
+            return x.shape[0]
+        if num_observations is None:
+            raise ValueError("give x to condition on, or num_observations to draw")
+        return num_observations
+
+
+def _parameters(values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
+    return values["loadings"], values["loc"], values["noise_variance"]
