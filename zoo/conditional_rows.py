@@ -1,0 +1,61 @@
+"""Some columns of a linear-Gaussian row given the others, as a distribution."""
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.linear_gaussian import latents_covariance, latents_mean, log_density
+
+__all__ = ["RowsGivenOthers"]
+
+
+class RowsGivenOthers(dist.Distribution):
+    r"""The last columns of rows [x, y] given the observed cells of the first ones, latents summed out.
+
+    The log density is that of [x, y] less that of x, over observed cells. Draws are
+    :math:`W_y z + \\mu_y + N(0, \\psi_y)` with z from its posterior given x.
+
+    Args:
+        x: what is known, shape (num_observations, M); NaN is missing.
+        loadings: of all columns, shape (M + L, num_latents).
+        loc: of all columns, shape (M + L,).
+        noise_variance: of all columns, shape (M + L,).
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("x", "loadings", "loc", "noise_variance")
+
+    def __init__(
+        self,
+        x: Array,
+        loadings: Array,
+        loc: Array,
+        noise_variance: Array,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.x, self.loadings, self.loc, self.noise_variance = x, loadings, loc, noise_variance
+        super().__init__(x.shape[:1], (loc.shape[0] - x.shape[1],), validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, over the observed cells, shape (num_observations,)."""
+        rows = jnp.concatenate([self.x, value], axis=1)
+        return log_density(rows, self.loadings, self.loc, self.noise_variance) - log_density(
+            self.x, *self._known()
+        )
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Whole rows of the last columns."""
+        own, rest = jax.random.split(key)
+        known, size = self._known(), self.x.shape[1]
+        mean = latents_mean(self.x, *known)
+        root = jnp.linalg.cholesky(latents_covariance(self.x, known[0], known[2]))
+        standard = jax.random.normal(own, (*sample_shape, *mean.shape))
+        latents = mean + jnp.einsum("nij,...nj->...ni", root, standard)
+        noise = jax.random.normal(rest, (*sample_shape, *self.batch_shape, *self.event_shape))
+        return self.loc[size:] + latents @ self.loadings[size:].T + jnp.sqrt(self.noise_variance[size:]) * noise
+
+    def _known(self) -> tuple[Array, Array, Array]:
+        size = self.x.shape[1]
+        return self.loadings[:size], self.loc[:size], self.noise_variance[:size]

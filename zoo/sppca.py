@@ -1,0 +1,400 @@
+r"""Supervised and semi-supervised probabilistic PCA (SPPCA, S2PPCA).
+
+Generative process, in the letters of Yu (2006, chapter 7)::
+
+    z_i   ~ Normal(0, I_K),                               i = 1..N
+    x_i   = W_x z_i + mu_x + noise,   noise ~ Normal(0, sx2 I_M)
+    y_i   = W_y z_i + mu_y + noise,   noise ~ Normal(0, sy2 I_L)
+
+=======  ======================  ==========  ====================================================
+letter   site                    shape       support
+=======  ======================  ==========  ====================================================
+W_x      ``loadings_x``          (M, K)      real
+W_y      ``loadings_y``          (L, K)      real
+mu_x     ``loc_x``               (M,)        real
+mu_y     ``loc_y``               (L,)        real
+sx2      ``noise_variance_x``    ()          positive
+sy2      ``noise_variance_y``    () or (L,)  positive; one each with ``output_noise="per_output"``
+z_i      ``latents``             (N, K)      real; summed out unless ``explicit``
+x_i      ``x``                   (N, M)      data; NaN is a missing cell
+y_i      ``y``                   (N, L)      data; a row of NaN is unlabelled (S2PPCA)
+=======  ======================  ==========  ====================================================
+
+Any pattern of missing cells is honoured: a row's density is that of its observed cells. With the latents
+summed out, x is scored by its marginal and y by its conditional given the observed cells of x.
+
+With a ``kernel`` x stands for a feature vector phi(x) and W_x = Phi' B (7.17): ``coefficients`` B of shape
+(N, K) take the place of ``loadings_x``, x is centred in feature space and scored through its Gram matrix
+alone. In an infinite-dimensional space the constant (M/2) log(2 pi sx2) is left out and sx2 must be given.
+
+Class labels (`zoo.class_labels`) become one 0/1 column a class.
+
+Symmetry: W_x R and W_y R with R orthogonal give the same density (rotation). The program leaves W free.
+
+Departures from the source. The thesis keeps mu_y at the mean of the labelled rows (7.7), which is the
+maximum of the likelihood only when every row is labelled; ``center="joint"`` estimates it with the rest and
+``center="plugin"`` is the text. Noise floors are part of the model: the likelihood has no maximum where
+outputs of deficient rank (one-of-C columns) meet as many latents.
+
+References: Yu, Yu, Tresp, Kriegel and Wu (2006), "Supervised probabilistic principal component analysis";
+Yu (2006), chapter 7.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.class_labels import CODINGS, Label, are_labels, class_names, code_labels
+from zoo.conditional_rows import RowsGivenOthers
+from zoo.feature_space import FeatureRows, centred, feature_rows, given_latents, scored_dimension
+from zoo.kernels import Kernel, Precomputed, as_kernel
+from zoo.linear_gaussian import LinearGaussianRows, latents_covariance, latents_mean, log_density
+from zoo.model import Model, in_current_precision, static
+from zoo.validation import as_matrix, check_infinite, check_not_constant
+
+__all__ = ["SPPCA"]
+
+CENTERS = ("joint", "plugin")
+LOADING_PRIORS = ("flat", "gaussian")
+OUTPUT_LIKELIHOODS = ("gaussian",)
+OUTPUT_NOISES = ("shared", "per_output")
+
+
+@dataclass(frozen=True, eq=False)
+class SPPCA(Model):
+    """Supervised PCA (every row labelled) and semi-supervised PCA (NaN in ``y``): one linear-Gaussian model.
+
+    Attributes:
+        num_latents: K, fewer than rows and than input features.
+        kernel: None: x as it is (primal). A kernel of `zoo.kernels`, or its name: x in a feature space (dual);
+            every cell of x must be there.
+        output_likelihood: ``"gaussian"``.
+        output_noise: ``"shared"``: one variance for all outputs; ``"per_output"``: one each.
+        center: ``"joint"``: the mean of the outputs is estimated with the rest; ``"plugin"``: it is the mean
+            of their observed cells (7.7).
+        noise_floor: smallest noise variance of x and of y as a share of the mean variance of their columns,
+            shape (2,); part of the model wherever the likelihood is maximised.
+        loading_prior: ``"flat"`` (improper; maximum likelihood), or ``"gaussian"``: loadings
+            ~ Normal(0, loading_variance), means ~ Normal(0, loc_variance), noise variances
+            ~ InverseGamma(noise_concentration, noise_rate), all in the units of the data.
+        loading_variance: of every entry of both loadings; used with ``"gaussian"`` only, as the next three.
+        loc_variance: of every mean.
+        noise_concentration: of the noise variances' prior.
+        noise_rate: of the noise variances' prior.
+        noise_variance_x: None: estimated. A number: given, which an infinite-dimensional kernel needs.
+        label_coding: of class labels: ``"one_of_c"`` or ``"reduced"`` (without the last class's column).
+        classes: the classes in the order of their columns; read off labels.
+        num_features: M; read off the data.
+        num_outputs: L; read off the data.
+
+    Example:
+        >>> import numpy as np, zoo
+        >>> x, y = np.random.default_rng(0).normal(size=(2, 20, 3))
+        >>> zoo.SPPCA.from_data(x, y, num_latents=2).num_outputs
+        3
+    """
+
+    num_latents: int = static(default=2)
+    kernel: Kernel | str | None = None
+    output_likelihood: str = static(default="gaussian")
+    output_noise: str = static(default="shared")
+    center: str = static(default="joint")
+    noise_floor: Array = (1e-6, 1e-3)
+    loading_prior: str = static(default="flat")
+    loading_variance: Array = 1.0
+    loc_variance: Array = 100.0
+    noise_concentration: Array = 1e-3
+    noise_rate: Array = 1e-3
+    noise_variance_x: Array | None = None
+    label_coding: str = static(default="one_of_c")
+    classes: tuple[Label, ...] | None = static(default=None)
+    num_features: int | None = static(default=None)
+    num_outputs: int | None = static(default=None)
+
+    data_names = ("x", "y")
+    dims = {
+        "loadings_x": ("feature", "latent"),
+        "loadings_y": ("output", "latent"),
+        "loc_x": ("feature",),
+        "loc_y": ("output",),
+        "noise_variance_x": (),
+        "noise_variance_y": (),
+        "coefficients": ("observation", "latent"),
+        "latents": ("observation", "latent"),
+        "latents_covariance": ("observation", "latent", "latent_2"),
+        "x": ("observation", "feature"),
+        "y": ("observation", "output"),
+    }
+    symmetries = ("rotation",)
+    methods = ("em", "closed_form", "nuts", "hmc", "svi")
+
+    def __call__(
+        self, x: Array | None = None, y: Array | None = None, *, num_observations: int | None = None
+    ) -> Any:
+        """The program: with ``x`` and ``y`` it conditions; with ``x`` alone it draws y given x.
+
+        Without both it draws ``num_observations`` rows.
+        """
+        num_rows = self._num_rows(x, y, num_observations)
+        if self.kernel is not None:
+            return self._score_features(x, y)
+        values = self._sample_block("x", self.num_features) | self._sample_block("y", self.num_outputs)
+        loadings, loc, noise = self.joint(values)
+        with numpyro.plate("observations", num_rows):
+            if x is None or self.draw_locals:
+                z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
+                cells = loc + z @ loadings.T
+                inputs = slice(0, self.num_features), slice(self.num_features, None)
+                return tuple(
+                    _sample_cells(name, cells[:, block], noise[block], data)
+                    for name, block, data in zip(("x", "y"), inputs, (x, y), strict=True)
+                )
+            m = self.num_features
+            x = numpyro.sample("x", LinearGaussianRows(loadings[:m], loc[:m], noise[:m]), obs=x)
+            return x, numpyro.sample("y", RowsGivenOthers(x, loadings, loc, noise), obs=y)
+
+    def _score_features(self, x: Array, y: Array | None) -> tuple[Array, Array]:
+        """The program in feature space: x is scored through its Gram matrix, then y given it."""
+        gram = centred(in_current_precision(self.kernel).matrix(x, x))
+        values = {"coefficients": numpyro.sample("coefficients", _improper((x.shape[0], self.num_latents)))}
+        values |= self._sample_noise("x") | self._sample_block("y", self.num_outputs)
+        w_y, noise_y = values["loadings_y"], self.noise_of_outputs(values)
+        with numpyro.plate("observations", x.shape[0]):
+            if self.draw_locals:
+                z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
+                own = (values["coefficients"], values["noise_variance_x"], self.scored_dimension(len(gram)))
+                numpyro.factor("x", given_latents(z, gram, jnp.diag(gram), *own))
+                return x, _sample_cells("y", values["loc_y"] + z @ w_y.T, noise_y, y)
+            rows = self.feature_rows(values, gram, gram, jnp.diag(gram))
+            numpyro.factor("x", rows.log_density)
+            spread = w_y @ jnp.linalg.cholesky(rows.covariance)
+            residual = None if y is None else y - rows.mean @ w_y.T
+            y = numpyro.sample("y", LinearGaussianRows(spread, values["loc_y"], noise_y), obs=residual)
+            return x, y
+
+    def _sample_block(self, block: str, size: int) -> dict[str, Array]:
+        """Loadings, mean and noise variance of one block of columns from their prior."""
+        prior, shape = in_current_precision(self), (size, self.num_latents)
+        if self.loading_prior == "flat":
+            loadings, loc = _improper(shape), _improper((size,))
+        else:
+            loadings = dist.Normal(0.0, jnp.sqrt(prior.loading_variance)).expand(shape).to_event(2)
+            loc = dist.Normal(0.0, jnp.sqrt(prior.loc_variance)).expand((size,)).to_event(1)
+        drawn = {"loadings": loadings, "loc": loc}
+        drawn = {f"{name}_{block}": numpyro.sample(f"{name}_{block}", own) for name, own in drawn.items()}
+        return drawn | self._sample_noise(block)
+
+    def _sample_noise(self, block: str) -> dict[str, Array]:
+        """The noise variance of a block of columns: given, or from its prior."""
+        name, prior = f"noise_variance_{block}", in_current_precision(self)
+        if block == "x" and self.noise_variance_x is not None:
+            return {name: numpyro.deterministic(name, prior.noise_variance_x)}
+        shape = (self.num_outputs,) if block == "y" and self.output_noise == "per_output" else ()
+        if self.loading_prior == "flat":
+            return {name: numpyro.sample(name, _improper(shape, dist.constraints.positive))}
+        own = dist.InverseGamma(prior.noise_concentration, prior.noise_rate)
+        return {name: numpyro.sample(name, own.expand(shape).to_event(len(shape)))}
+
+    # Closed-form companions of the program
+
+    def joint(self, values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
+        """Loadings, mean and noise variance of the columns of [x, y], (M + L, K), (M + L,), (M + L,)."""
+        loadings = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
+        loc = jnp.concatenate([values["loc_x"], values["loc_y"]])
+        noise_x = jnp.broadcast_to(values["noise_variance_x"], values["loc_x"].shape)
+        return loadings, loc, jnp.concatenate([noise_x, self.noise_of_outputs(values)])
+
+    def noise_of_outputs(self, values: Mapping[str, Array]) -> Array:
+        """Noise variance of each output, shape (L,)."""
+        return jnp.broadcast_to(values["noise_variance_y"], values["loc_y"].shape)
+
+    def feature_rows(
+        self, values: Mapping[str, Array], gram: Array, cross: Array, squares: Array
+    ) -> FeatureRows:
+        """Latents and density of rows with centred kernel values ``cross``, for the centred Gram matrix."""
+        b = values["coefficients"]
+        dimension = self.scored_dimension(gram.shape[0])
+        return feature_rows(cross, squares, gram @ b, b, values["noise_variance_x"], dimension)
+
+    def scored_dimension(self, num_rows: int) -> float:
+        """The number of dimensions of feature space as the density counts them; see `zoo.feature_space`."""
+        return scored_dimension(self.kernel.feature_dimension(self.num_features), num_rows)
+
+    def log_likelihood(self, values: Mapping[str, Array], x: Array, y: Array) -> Array:
+        """Log density of each row over its observed cells, latents integrated out, in nats."""
+        if self.kernel is None:
+            return log_density(jnp.concatenate([x, y], axis=1), *self.joint(values))
+        gram = centred(in_current_precision(self.kernel).matrix(x, x))
+        rows = self.feature_rows(values, gram, gram, jnp.diag(gram))
+        w_y = values["loadings_y"]
+        spread = w_y @ jnp.linalg.cholesky(rows.covariance)
+        residual = y - rows.mean @ w_y.T
+        return rows.log_density + log_density(
+            residual, spread, values["loc_y"], self.noise_of_outputs(values)
+        )
+
+    def local_conditionals(
+        self, values: Mapping[str, Array], x: Array, y: Array
+    ) -> dict[str, dist.Distribution]:
+        """The latents of each row given its observed cells and everything else."""
+        if self.kernel is not None:
+            raise ValueError("latents are drawn for the primal model only (kernel=None)")
+        rows, (loadings, loc, noise) = jnp.concatenate([x, y], axis=1), self.joint(values)
+        mean = latents_mean(rows, loadings, loc, noise)
+        return {"latents": dist.MultivariateNormal(mean, latents_covariance(rows, loadings, noise))}
+
+    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """The latents themselves."""
+        return {"latents": values["latents"]}
+
+    # Sizes, labels, checks
+
+    @classmethod
+    def from_data(cls, x: Any, y: Any, **overrides: Any) -> Self:
+        """The model with sizes, classes and the kernel's parameters read off the data.
+
+        ``overrides`` are fields.
+        """
+        model, (x, y) = cls(**overrides).coded(x, y)
+        x, y = as_matrix(x), as_matrix(y, "y")
+        read = {"num_features": x.shape[1], "num_outputs": y.shape[1], "classes": model.classes}
+        if model.kernel is not None:
+            read["kernel"] = model.kernel.filled(x)
+        return cls(**{**overrides, **{name: value for name, value in read.items() if value is not None}})
+
+    def coded(self, *data: Any) -> tuple[Self, tuple]:
+        """The model that knows its classes, and the data with class labels as columns; see `zoo.class_labels`."""
+        if len(data) < 2 or not are_labels(data[1]):
+            return self, data
+        classes = class_names(data[1]) if self.classes is None else self.classes
+        y = code_labels(data[1], classes, self.label_coding)
+        return self.replaced(classes=classes), (data[0], y, *data[2:])
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+        if isinstance(self.num_latents, bool) or not isinstance(self.num_latents, int | np.integer):
+            raise TypeError(f"num_latents must be a whole number; got {self.num_latents!r}")
+        if self.num_latents < 1:
+            raise ValueError(f"num_latents must be at least 1; got {self.num_latents}")
+        choices = {
+            "output_likelihood": OUTPUT_LIKELIHOODS,
+            "output_noise": OUTPUT_NOISES,
+            "center": CENTERS,
+            "loading_prior": LOADING_PRIORS,
+            "label_coding": CODINGS,
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}")
+        for name in ("loading_variance", "loc_variance", "noise_concentration", "noise_rate"):
+            _check_positive(name, getattr(self, name))
+        floors = np.broadcast_to(self.noise_floor, (2,)) if self.noise_floor.shape in ((), (2,)) else None
+        if floors is None or not ((floors >= 0) & (floors < 1)).all():
+            raise ValueError(
+                f"noise_floor must be two shares of the variance, of x and of y, in [0, 1); "
+                f"got {self.noise_floor}"
+            )
+        object.__setattr__(self, "noise_floor", np.array(floors))
+        if self.noise_variance_x is not None:
+            _check_positive("noise_variance_x", self.noise_variance_x)
+        if self.classes is not None:
+            object.__setattr__(self, "classes", tuple(self.classes))
+        if self.kernel is not None:
+            self._validate_kernel()
+
+    def _validate_kernel(self) -> None:
+        if self.loading_prior != "flat":
+            raise ValueError("with a kernel the loadings have no rows to put a prior on: loading_prior='flat'")
+        if self.noise_variance_x is None and self.kernel.feature_dimension(1) == math.inf:
+            raise ValueError(
+                f"the feature space of {type(self.kernel).__name__} has infinitely many dimensions, in which "
+                f"the estimate of the noise of x is zero: give noise_variance_x"
+            )
+
+    def check(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Raise ValueError if the data do not suit the model."""
+        x, y = as_matrix(x), as_matrix(y, "y")
+        self.check_new(x, y)
+        for name, part in (("x", x), ("y", y)):
+            empty = np.flatnonzero(np.isnan(part).all(axis=0))
+            if empty.size == part.shape[1] and name == "y":
+                raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")
+            if empty.size:
+                raise ValueError(f"column {empty[0]} of {name} has no observed cell; leave it out")
+            if name == "y" or not isinstance(self.kernel, Precomputed):
+                check_not_constant(part, name)
+        empty = np.flatnonzero(np.isnan(x).all(axis=1) & np.isnan(y).all(axis=1))
+        if empty.size:
+            raise ValueError(f"row {empty[0]} has no observed cell in x or y; leave it out")
+        if self.num_latents >= x.shape[0]:
+            raise ValueError(f"num_latents must be below the number of rows, {x.shape[0]}; got {self.num_latents}")
+        if self.kernel is None and self.num_latents >= x.shape[1]:
+            raise ValueError(
+                f"num_latents must be below the number of columns of x, {x.shape[1]}; got {self.num_latents}"
+            )
+
+    def check_new(self, x: np.ndarray, y: np.ndarray | None = None) -> None:
+        """Raise ValueError if rows, new or fitted, do not suit the model."""
+        for name, part, size in (("x", x, self.num_features), ("y", y, self.num_outputs)):
+            if part is None:
+                continue
+            if size is not None and part.shape[1] != size:
+                raise ValueError(f"{name} must have {size} columns; got {part.shape[1]}")
+            check_infinite(part, name)
+        if y is not None and y.shape[0] != x.shape[0]:
+            raise ValueError(f"x and y must have the same rows; x has {x.shape[0]} and y has {y.shape[0]}")
+        if self.kernel is not None and np.isnan(x).any():
+            row, column = np.argwhere(np.isnan(x))[0]
+            raise ValueError(f"a kernel needs every cell of x; row {row}, column {column} is missing")
+
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """The dims of all variables; each output has a noise variance with ``output_noise="per_output"``."""
+        per_output = {"noise_variance_y": ("output",)} if self.output_noise == "per_output" else {}
+        return dict(self.dims) | per_output
+
+    @property
+    def prior(self) -> str:
+        """``"proper"`` with Gaussian loadings, else ``"improper"``."""
+        return "proper" if self.loading_prior == "gaussian" else "improper"
+
+    def _num_rows(self, x: Array | None, y: Array | None, num_observations: int | None) -> int:
+        for name in ("num_features", "num_outputs"):
+            if getattr(self, name) is None:
+                raise ValueError(f"{name} is not set: give it, or make the model with SPPCA.from_data(x, y)")
+        if x is not None:
+            return x.shape[0]
+        if y is not None:
+            raise ValueError("give x along with y")
+        if self.prior != "proper":
+            raise ValueError(
+                "the prior is improper and cannot be drawn from: loading_prior='gaussian' makes it proper"
+            )
+        if num_observations is None:
+            raise ValueError("give x and y to condition on, or num_observations to draw")
+        return num_observations
+
+
+def _improper(shape: tuple[int, ...], support: Any = dist.constraints.real) -> dist.Distribution:
+    """A flat density over arrays of that shape."""
+    return dist.ImproperUniform(dist.constraints.independent(support, len(shape)), (), shape)
+
+
+def _sample_cells(name: str, loc: Array, noise_variance: Array, data: Array | None) -> Array:
+    """Independent cells about their means; missing ones (NaN) are left out."""
+    cells = dist.Normal(loc, jnp.sqrt(noise_variance))
+    if data is None:
+        return numpyro.sample(name, cells.to_event(1))
+    return numpyro.sample(name, cells.mask(~jnp.isnan(data)).to_event(1), obs=jnp.nan_to_num(data))
+
+
+def _check_positive(name: str, value: np.ndarray) -> None:
+    if value is None or value.shape != () or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive number; got {value}")
