@@ -29,6 +29,12 @@ MODELS: dict[str, dict[str, str]] = {
         "title": "Probabilistic kernel PCA",
         "paper": "Yu (2006), chapter 5; Schoelkopf, Smola and Mueller (1998)",
     },
+    "sppca": {
+        "module": "zoo.sppca",
+        "class": "SPPCA",
+        "title": "Supervised and semi-supervised probabilistic PCA, primal and kernel",
+        "paper": "Yu, Yu, Tresp, Kriegel and Wu (2006); Yu (2006), chapters 6 and 7",
+    },
 }
 
 #: What the papers call a model to its name here. Models that later versions bring stand here too, so that

@@ -54,7 +54,9 @@ class RowsGivenOthers(dist.Distribution):
         standard = jax.random.normal(own, (*sample_shape, *mean.shape))
         latents = mean + jnp.einsum("nij,...nj->...ni", root, standard)
         noise = jax.random.normal(rest, (*sample_shape, *self.batch_shape, *self.event_shape))
-        return self.loc[size:] + latents @ self.loadings[size:].T + jnp.sqrt(self.noise_variance[size:]) * noise
+        return (
+            self.loc[size:] + latents @ self.loadings[size:].T + jnp.sqrt(self.noise_variance[size:]) * noise
+        )
 
     def _known(self) -> tuple[Array, Array, Array]:
         size = self.x.shape[1]

@@ -85,11 +85,13 @@ def given_latents(
     """
     projected = values @ coefficients
     inner = coefficients.T @ projected
-    distance = squares - 2 * jnp.sum(latents * projected, axis=1) + jnp.sum((latents @ inner) * latents, axis=1)
+    distance = (
+        squares - 2 * jnp.sum(latents * projected, axis=1) + jnp.sum((latents @ inner) * latents, axis=1)
+    )
     return -0.5 * (dimension * jnp.log(2 * jnp.pi * noise_variance) + distance / noise_variance)
 
 
-def scored_dimension(dimension: float | None, num_rows: int) -> float:
+def scored_dimension(dimension: float | None, num_rows: int) -> int:
     """The m of a row's density: 0 where it is infinite, N - 1 where it is not known.
 
     Args:
@@ -98,7 +100,7 @@ def scored_dimension(dimension: float | None, num_rows: int) -> float:
     """
     if dimension is None:
         return num_rows - 1
-    return 0 if math.isinf(dimension) else dimension
+    return 0 if math.isinf(dimension) else int(dimension)
 
 
 def centred(gram: Array) -> Array:

@@ -54,10 +54,12 @@ from jax import Array
 from zoo.class_labels import CODINGS, Label, are_labels, class_names, code_labels
 from zoo.conditional_rows import RowsGivenOthers
 from zoo.feature_space import FeatureRows, centred, feature_rows, given_latents, scored_dimension
+from zoo.gram_matrices import check_gram
 from zoo.kernels import Kernel, Precomputed, as_kernel
 from zoo.linear_gaussian import LinearGaussianRows, latents_covariance, latents_mean, log_density
 from zoo.model import Model, in_current_precision, static
-from zoo.validation import as_matrix, check_infinite, check_not_constant
+from zoo.supervised_data import check_latents_fit, check_observed, check_pair
+from zoo.validation import as_matrix
 
 __all__ = ["SPPCA"]
 
@@ -73,8 +75,8 @@ class SPPCA(Model):
 
     Attributes:
         num_latents: K, fewer than rows and than input features.
-        kernel: None: x as it is (primal). A kernel of `zoo.kernels`, or its name: x in a feature space (dual);
-            every cell of x must be there.
+        kernel: None: x as it is (primal). A kernel of `zoo.kernels`, or its name: x in a feature space
+            (dual); every cell of x must be there.
         output_likelihood: ``"gaussian"``.
         output_noise: ``"shared"``: one variance for all outputs; ``"per_output"``: one each.
         center: ``"joint"``: the mean of the outputs is estimated with the rest; ``"plugin"``: it is the mean
@@ -93,6 +95,8 @@ class SPPCA(Model):
         classes: the classes in the order of their columns; read off labels.
         num_features: M; read off the data.
         num_outputs: L; read off the data.
+        feature_dimension: with a kernel: dimensions of feature space as the density counts them, 0 where they
+            are infinite, N - 1 where they are not known.
 
     Example:
         >>> import numpy as np, zoo
@@ -117,6 +121,7 @@ class SPPCA(Model):
     classes: tuple[Label, ...] | None = static(default=None)
     num_features: int | None = static(default=None)
     num_outputs: int | None = static(default=None)
+    feature_dimension: int | None = static(default=None)
 
     data_names = ("x", "y")
     dims = {
@@ -169,7 +174,7 @@ class SPPCA(Model):
         with numpyro.plate("observations", x.shape[0]):
             if self.draw_locals:
                 z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
-                own = (values["coefficients"], values["noise_variance_x"], self.scored_dimension(len(gram)))
+                own = (values["coefficients"], values["noise_variance_x"], self.feature_dimension)
                 numpyro.factor("x", given_latents(z, gram, jnp.diag(gram), *own))
                 return x, _sample_cells("y", values["loc_y"] + z @ w_y.T, noise_y, y)
             rows = self.feature_rows(values, gram, gram, jnp.diag(gram))
@@ -220,12 +225,7 @@ class SPPCA(Model):
     ) -> FeatureRows:
         """Latents and density of rows with centred kernel values ``cross``, for the centred Gram matrix."""
         b = values["coefficients"]
-        dimension = self.scored_dimension(gram.shape[0])
-        return feature_rows(cross, squares, gram @ b, b, values["noise_variance_x"], dimension)
-
-    def scored_dimension(self, num_rows: int) -> float:
-        """The number of dimensions of feature space as the density counts them; see `zoo.feature_space`."""
-        return scored_dimension(self.kernel.feature_dimension(self.num_features), num_rows)
+        return feature_rows(cross, squares, gram @ b, b, values["noise_variance_x"], self.feature_dimension)
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array, y: Array) -> Array:
         """Log density of each row over its observed cells, latents integrated out, in nats."""
@@ -267,15 +267,22 @@ class SPPCA(Model):
         read = {"num_features": x.shape[1], "num_outputs": y.shape[1], "classes": model.classes}
         if model.kernel is not None:
             read["kernel"] = model.kernel.filled(x)
+            read["feature_dimension"] = scored_dimension(model.kernel.feature_dimension(x.shape[1]), len(x))
         return cls(**{**overrides, **{name: value for name, value in read.items() if value is not None}})
 
     def coded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model that knows its classes, and the data with class labels as columns; see `zoo.class_labels`."""
+        """The model that knows its classes, and the data with labels as columns (`zoo.class_labels`)."""
         if len(data) < 2 or not are_labels(data[1]):
             return self, data
         classes = class_names(data[1]) if self.classes is None else self.classes
         y = code_labels(data[1], classes, self.label_coding)
         return self.replaced(classes=classes), (data[0], y, *data[2:])
+
+    def __post_init__(self) -> None:
+        """A kernel's name is the kernel; then as every model."""
+        if self.kernel is not None:
+            object.__setattr__(self, "kernel", as_kernel(self.kernel))
+        super().__post_init__()
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
@@ -311,7 +318,9 @@ class SPPCA(Model):
 
     def _validate_kernel(self) -> None:
         if self.loading_prior != "flat":
-            raise ValueError("with a kernel the loadings have no rows to put a prior on: loading_prior='flat'")
+            raise ValueError(
+                "with a kernel the loadings have no rows to put a prior on: loading_prior='flat'"
+            )
         if self.noise_variance_x is None and self.kernel.feature_dimension(1) == math.inf:
             raise ValueError(
                 f"the feature space of {type(self.kernel).__name__} has infinitely many dimensions, in which "
@@ -322,34 +331,14 @@ class SPPCA(Model):
         """Raise ValueError if the data do not suit the model."""
         x, y = as_matrix(x), as_matrix(y, "y")
         self.check_new(x, y)
-        for name, part in (("x", x), ("y", y)):
-            empty = np.flatnonzero(np.isnan(part).all(axis=0))
-            if empty.size == part.shape[1] and name == "y":
-                raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")
-            if empty.size:
-                raise ValueError(f"column {empty[0]} of {name} has no observed cell; leave it out")
-            if name == "y" or not isinstance(self.kernel, Precomputed):
-                check_not_constant(part, name)
-        empty = np.flatnonzero(np.isnan(x).all(axis=1) & np.isnan(y).all(axis=1))
-        if empty.size:
-            raise ValueError(f"row {empty[0]} has no observed cell in x or y; leave it out")
-        if self.num_latents >= x.shape[0]:
-            raise ValueError(f"num_latents must be below the number of rows, {x.shape[0]}; got {self.num_latents}")
-        if self.kernel is None and self.num_latents >= x.shape[1]:
-            raise ValueError(
-                f"num_latents must be below the number of columns of x, {x.shape[1]}; got {self.num_latents}"
-            )
+        check_observed(x, y, check_x_columns=not isinstance(self.kernel, Precomputed))
+        if isinstance(self.kernel, Precomputed):
+            check_gram(x)
+        check_latents_fit(self.num_latents, x.shape[0], x.shape[1] if self.kernel is None else None)
 
     def check_new(self, x: np.ndarray, y: np.ndarray | None = None) -> None:
         """Raise ValueError if rows, new or fitted, do not suit the model."""
-        for name, part, size in (("x", x, self.num_features), ("y", y, self.num_outputs)):
-            if part is None:
-                continue
-            if size is not None and part.shape[1] != size:
-                raise ValueError(f"{name} must have {size} columns; got {part.shape[1]}")
-            check_infinite(part, name)
-        if y is not None and y.shape[0] != x.shape[0]:
-            raise ValueError(f"x and y must have the same rows; x has {x.shape[0]} and y has {y.shape[0]}")
+        check_pair(x, y, self.num_features, self.num_outputs)
         if self.kernel is not None and np.isnan(x).any():
             row, column = np.argwhere(np.isnan(x))[0]
             raise ValueError(f"a kernel needs every cell of x; row {row}, column {column} is missing")
