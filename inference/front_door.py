@@ -113,6 +113,7 @@ def fit(
     name = model.methods[0] if method == "auto" else method
     chosen = method_of(model, name)
     stream = None
+    model, data = model.coded(*data)
     if passes_in_batches(data, batch_size):
         _check_takes_batches(chosen, name, model, options)
         stream, coords = open_stream(data, batch_size, sample_weight)

@@ -155,6 +155,13 @@ class Model(Assumptions):
         """Variable name to its dims: ``dims``, and what a nested prior adds to them."""
         return self.dims
 
+    def coded(self, *data: Any) -> tuple[Self, tuple]:
+        """The model and its data as tables of numbers: where a model takes labels, they are coded here.
+
+        Called on what a person passes, before anything else.
+        """
+        return self, data
+
     @classmethod
     def from_data(cls, *data: Any, **overrides: Any) -> Self:
         """The model with its sizes read off the data and its data-dependent defaults filled in.

@@ -1,0 +1,195 @@
+r"""Expectation maximisation for SPPCA and S2PPCA (Algorithms 7.1 and 7.2): missing outputs are missing cells.
+
+The joint matrix [x, y] has the noise groups x and y (or x and one an output) and NaN wherever a cell is
+missing; the sweep is that of `inference.em.linear_gaussian`: posterior moments of z given what is observed of
+a row (7.5), (7.6), (7.11), (7.12), then every column regressed on [z, 1] over the rows where it is observed
+(7.13)-(7.16). (7.12) lacks the factor :math:`\sigma_x^2` in print; without it the likelihood falls.
+
+``model.center="joint"`` estimates both means with the loadings. With unlabelled rows the mean of the labelled
+outputs, which the text plugs in (7.7), is not the maximum: the labelled rows' latents need not have mean zero.
+
+Options: ``acceleration="px"`` (parameter expansion, the default: tens of sweeps where the text's plain EM,
+``"none"``, takes hundreds), ``"squarem"`` (extrapolation on top of it). Starts: ``"pca"``, principal
+components of x with y regressed on the scores, or ``"random"``. With a Gaussian prior of the loadings the
+objective is the log posterior. With a kernel the same name runs `inference.em.kernel_sppca`.
+
+When to use what: this for point estimates at any size and with any holes; ``closed_form`` where every row is
+labelled and there are few columns; NUTS where the spread of the parameters matters, above all with few labels.
+
+Reference: Yu et al. (2006), section 4; Yu (2006), section 7.2, corrected as above.
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.algorithm import Algorithm, Method, Outcome
+from inference.em import kernel_sppca
+from inference.em.compressed_rows import CompressedRows, compress, expanded
+from inference.em.linear_gaussian import (
+    ACCELERATIONS,
+    LinearGaussianInfo,
+    LinearGaussianState,
+    begin,
+)
+from inference.em.linear_gaussian import step as sweep
+from inference.em.linear_gaussian_prior import LoadingPrior
+from inference.em.linear_gaussian_starts import given_start, pca_start, random_start
+from inference.sppca_estimate import concluded, log_density, transform
+from zoo.sppca import SPPCA
+
+__all__ = ["ALGORITHM", "METHOD", "init", "noise_groups", "prepare", "step"]
+
+STRATEGIES = ("pca", "random")
+
+
+def noise_groups(model: SPPCA) -> np.ndarray:
+    """Noise group of each column of [x, y]: 0 for x, then 1 for all outputs or 1, 2, ... for one each."""
+    per_output = model.output_noise == "per_output"
+    outputs = np.arange(model.num_outputs) + 1 if per_output else np.ones(model.num_outputs, int)
+    return np.concatenate([np.zeros(model.num_features, int), outputs])
+
+
+def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
+    """The data and the joint matrix, compressed; in feature space the Gram matrix and the outputs."""
+    if model.kernel is not None:
+        return kernel_sppca.prepare(model, data)
+    rows = np.concatenate(data, axis=1)
+    return (*data, compress(rows, noise_groups(model), rotate=model.loading_prior == "flat"))
+
+
+def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> Any:
+    """The state at a start: principal components (the key is ignored) or random loadings."""
+    if model.kernel is not None:
+        return kernel_sppca.init(key, model, *data, strategy=strategy)
+    rows = data[-1]
+    if strategy == "random":
+        parameters = random_start(key, rows, model.num_latents)
+    else:
+        parameters = pca_start(rows, model.num_latents, primary=(0,))
+    noise = _given_noise(model, rows)
+    if noise is not None:
+        estimated = jnp.isnan(noise)
+        parameters = parameters._replace(
+            noise_variance=jnp.where(estimated, parameters.noise_variance, noise)
+        )
+    return begin(parameters, rows, _prior(model, rows))
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, acceleration: str
+) -> LinearGaussianState:
+    """The state at given loadings, means and noise variances."""
+    if model.kernel is not None:
+        return kernel_sppca.start(key, variables, model, *data)
+    rows = data[-1]
+    loadings, loc, _ = model.joint(variables)
+    noise_y = jnp.atleast_1d(jnp.asarray(variables["noise_variance_y"]))
+    noise = jnp.concatenate([jnp.reshape(variables["noise_variance_x"], 1), noise_y])
+    return begin(given_start(loadings, loc, noise, rows), rows, _prior(model, rows))
+
+
+def step(
+    key: Array, state: Any, model: SPPCA, *data: Any, acceleration: str = "px"
+) -> tuple[Any, LinearGaussianInfo]:
+    """One sweep; deterministic, the key is ignored."""
+    if model.kernel is not None:
+        return kernel_sppca.step(key, state, model, *data, acceleration=acceleration)
+    rows = data[-1]
+    floor = jnp.asarray(model.noise_floor)
+    return sweep(
+        state,
+        rows,
+        _prior(model, rows),
+        acceleration=acceleration,
+        center=model.center,
+        floor=jnp.concatenate([floor[:1], jnp.repeat(floor[1:], rows.num_groups - 1)]),
+        fixed_noise=_given_noise(model, rows),
+    )
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(init: str, acceleration: str) -> Algorithm:
+    """The algorithm with a start and an acceleration."""
+    return Algorithm(partial(globals()["init"], strategy=init), partial(step, acceleration=acceleration))
+
+
+def check(model: SPPCA, *, acceleration: Any) -> None:
+    """Raise ValueError if an option is unknown, or does not go with the model."""
+    if acceleration not in ACCELERATIONS:
+        raise ValueError(f"acceleration must be one of {', '.join(ACCELERATIONS)}; got {acceleration!r}")
+    if model.kernel is not None and acceleration == "squarem":
+        raise ValueError("with a kernel acceleration is 'px' or 'none'; got 'squarem'")
+    if model.loading_prior != "flat" and model.center == "plugin":
+        raise ValueError("center='plugin' is the mean of the observed cells and has no prior: use 'joint'")
+
+
+def _given_noise(model: SPPCA, rows: CompressedRows) -> Array | None:
+    """Noise variances that are given, NaN where they are estimated; None where all are."""
+    if model.noise_variance_x is None:
+        return None
+    return jnp.full(rows.num_groups, jnp.nan).at[0].set(model.noise_variance_x)
+
+
+def _prior(model: SPPCA, rows: CompressedRows) -> LoadingPrior | None:
+    if model.loading_prior == "flat":
+        return None
+    return LoadingPrior(
+        loading_variance=jnp.asarray(model.loading_variance),
+        ard_concentration=jnp.ones(()),
+        ard_rate=jnp.ones(()),
+        loc=-rows.original_centre,
+        loc_variance=jnp.asarray(model.loc_variance),
+        noise_concentration=jnp.asarray(model.noise_concentration),
+        noise_rate=jnp.asarray(model.noise_rate),
+    )
+
+
+def estimate(state: LinearGaussianState, model: SPPCA, rows: CompressedRows) -> dict[str, Array]:
+    """The parameters of a state by the names of their sites."""
+    loadings, loc = expanded(state.parameters.loadings, state.parameters.loc, rows)
+    noise, m = state.parameters.noise_variance, model.num_features
+    return {
+        "loadings_x": loadings[:m],
+        "loadings_y": loadings[m:],
+        "loc_x": loc[:m],
+        "loc_y": loc[m:],
+        "noise_variance_x": noise[0],
+        "noise_variance_y": noise[1:] if model.output_noise == "per_output" else noise[1],
+    }
+
+
+def conclude(
+    key: Array,
+    state: Any,
+    model: SPPCA,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    **options: Any,
+) -> Outcome:
+    """The estimate as one draw of one chain, beside the posterior of the latents."""
+    if model.kernel is not None:
+        return kernel_sppca.concluded(state, model, data)
+    return concluded(estimate(state, model, data[-1]), model, data[:2])
+
+
+METHOD = Method(
+    kind="ascent",
+    options={"acceleration": "px"},
+    strategies=STRATEGIES,
+    build=build,
+    start=start,
+    conclude=conclude,
+    transform=transform,
+    log_density=log_density,
+    check=check,
+    prepare=prepare,
+)

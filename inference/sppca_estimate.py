@@ -1,0 +1,155 @@
+r"""What follows from an estimate of SPPCA: its canonical rotation, its latents, what it says of new rows.
+
+Latents may be turned at will; an estimate is turned so that
+:math:`W_x^T W_x / \sigma_x^2 + W_y^T \Psi_y^{-1} W_y` is diagonal, largest entry first, as in theorem 7.3.1 with
+R = I, and each latent's sign such that the loading of largest size in W_x is positive.
+
+New rows come with or without outputs: E[z | x] and p(x) without, E[z | x, y] and p(x, y) with.
+"""
+
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.algorithm import Outcome
+from inference.results import row_limit
+from zoo.linear_gaussian import latents_covariance, latents_mean
+from zoo.sppca import SPPCA
+
+__all__ = ["canonical", "class_probabilities", "concluded", "log_density", "outputs", "transform"]
+
+FLOOR_SLACK = 1.0 + 1e-9
+
+
+def canonical(values: Mapping[str, Array], model: SPPCA) -> dict[str, Array]:
+    """The same estimate with its latents turned to the theorem's axes."""
+    loadings, _, noise = model.joint(values)
+    _, turn = jnp.linalg.eigh(loadings.T @ (loadings / noise[:, None]))
+    turned = values["loadings_x"] @ turn[:, ::-1]
+    largest = jnp.argmax(jnp.abs(turned), axis=0)
+    sign = jnp.sign(jnp.take_along_axis(turned, largest[None], axis=0))[0]
+    turn = turn[:, ::-1] * jnp.where(sign == 0, 1.0, sign)
+    return dict(values) | {name: values[name] @ turn for name in ("loadings_x", "loadings_y")}
+
+
+def concluded(
+    values: Mapping[str, Array], model: SPPCA, data: tuple, attrs: Mapping[str, Any] | None = None
+) -> Outcome:
+    """An estimate as one draw of one chain, beside the posterior of the latents of the fitted rows.
+
+    Warns:
+        UserWarning: a noise variance is at its floor, or nothing but the floor may bound the likelihood.
+    """
+    values = _canonical(dict(values), model)
+    x, y = data
+    warn_of_floors(values, model, np.asarray(x), np.asarray(y))
+    stored = dict(values)
+    num_rows, k = x.shape[0], model.num_latents
+    if row_limit(8 * num_rows * k, "latents", ()):
+        stored["latents"] = transform(values, model, x, y)
+    if row_limit(8 * num_rows * k**2, "latents_covariance", ()):
+        stored["latents_covariance"] = _covariance(values, model, x, y)
+    lead = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], values)
+    return Outcome(posterior=lead, variational=stored, attrs=attrs or {}, is_point=True)
+
+
+def warn_of_floors(values: Mapping[str, Array], model: SPPCA, x: np.ndarray, y: np.ndarray) -> None:
+    """Say so where a noise variance is at its floor, or where the likelihood may have no maximum without it."""
+    for name, part, share in zip(("x", "y"), (x, y), model.noise_floor, strict=True):
+        if name == "x" and model.noise_variance_x is not None:
+            continue
+        variance = np.nanvar(part, axis=0)
+        own = np.asarray(values[f"noise_variance_{name}"])
+        held = own <= share * (variance if own.ndim else variance.mean()) * FLOOR_SLACK
+        if held.any():
+            which = f" of output {int(np.argmax(held))}" if own.ndim else ""
+            warnings.warn(
+                f"noise_variance_{name}{which} is at its floor, {float(share):g} of the variance: the likelihood "
+                f"rises as it goes to zero; use fewer latents, more rows, or label_coding='reduced' for class "
+                f"labels",
+                stacklevel=5,
+            )
+    labelled = ~np.isnan(y).any(axis=1)
+    num_labelled = int(labelled.sum())
+    centred = y[labelled] - y[labelled].mean(axis=0) if num_labelled else y[:0]
+    rank = int(np.linalg.matrix_rank(centred)) if num_labelled else 0
+    if num_labelled and rank < y.shape[1] and model.num_latents >= rank:
+        warnings.warn(
+            f"the {y.shape[1]} outputs have rank {rank} and there are {model.num_latents} latents: they can be "
+            f"fitted exactly and only noise_floor bounds the likelihood; label_coding='reduced' leaves out the "
+            f"column of class labels that the others determine",
+            stacklevel=5,
+        )
+    elif num_labelled and model.num_latents >= num_labelled - 1:
+        warnings.warn(
+            f"there are {model.num_latents} latents and only {num_labelled} labelled rows: their outputs can be "
+            f"fitted exactly",
+            stacklevel=5,
+        )
+
+
+def transform(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
+    """E[z | x], or E[z | x, y], of each row over its observed cells, (num_observations, num_latents)."""
+    return latents_mean(*_rows(values, model, x, y))
+
+
+def log_density(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
+    """log p(x), or log p(x, y), of each row over its observed cells, nats."""
+    if y is None:
+        y = jnp.full((x.shape[0], model.num_outputs), jnp.nan)
+    return model.log_likelihood(values, x, y)
+
+
+def outputs(
+    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None
+) -> tuple[Array, Array]:
+    """Mean and covariance of new outputs given what is observed of the rows.
+
+    Returns:
+        Means (num_observations, L) and covariances (num_observations, L, L), noise included.
+    """
+    rows, loadings, loc, noise = _rows(values, model, x, y)
+    w_y = values["loadings_y"]
+    mean = values["loc_y"] + latents_mean(rows, loadings, loc, noise) @ w_y.T
+    latents = latents_covariance(rows, loadings, noise)
+    covariance = jnp.einsum("li,nij,mj->nlm", w_y, latents, w_y)
+    return mean, covariance + jnp.diag(model.noise_of_outputs(values))
+
+
+def class_probabilities(
+    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None
+) -> Array:
+    """The predictive density of each class's code, normalised over the classes, (num_observations, C)."""
+    mean, covariance = outputs(values, model, x, y)
+    codes = jnp.eye(len(model.classes))[:, : model.num_outputs]
+    residual = codes[None] - mean[:, None]
+    solved = jnp.linalg.solve(covariance, jnp.swapaxes(residual, 1, 2))
+    return jax.nn.softmax(-0.5 * jnp.einsum("ncl,nlc->nc", residual, solved), axis=-1)
+
+
+def _rows(
+    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None
+) -> tuple[Array, Array, Array, Array]:
+    """Rows of [x, y], or of x alone, with loadings, mean and noise of their columns."""
+    loadings, loc, noise = model.joint(values)
+    m = model.num_features
+    if y is None:
+        return x, loadings[:m], loc[:m], noise[:m]
+    return jnp.concatenate([x, y], axis=1), loadings, loc, noise
+
+
+@partial(jax.jit, static_argnums=())
+def _canonical(values: dict[str, Array], model: SPPCA) -> dict[str, Array]:
+    return canonical(values, model)
+
+
+@jax.jit
+def _covariance(values: dict[str, Array], model: SPPCA, x: Array, y: Array) -> Array:
+    rows, loadings, _, noise = _rows(values, model, x, y)
+    return latents_covariance(rows, loadings, noise)
