@@ -1,15 +1,14 @@
 r"""What follows from an estimate of SPPCA: its canonical rotation, its latents, what it says of new rows.
 
 Latents may be turned at will; an estimate is turned so that
-:math:`W_x^T W_x / \sigma_x^2 + W_y^T \Psi_y^{-1} W_y` is diagonal, largest entry first, as in theorem 7.3.1 with
-R = I, and each latent's sign such that the loading of largest size in W_x is positive.
+:math:`W_x^T W_x / \sigma_x^2 + W_y^T \Psi_y^{-1} W_y` is diagonal, largest entry first, as in theorem 7.3.1
+with R = I, and each latent's sign such that the loading of largest size in W_x is positive.
 
 New rows come with or without outputs: E[z | x] and p(x) without, E[z | x, y] and p(x, y) with.
 """
 
 import warnings
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import jax
@@ -48,7 +47,8 @@ def concluded(
     """
     values = _canonical(dict(values), model)
     x, y = data
-    warn_of_floors(values, model, np.asarray(x), np.asarray(y))
+    variance_x = float(jnp.mean(jnp.nanvar(x, axis=0))) if model.noise_variance_x is None else None
+    warn_of_floors(values, model, np.asarray(y), variance_x)
     stored = dict(values)
     num_rows, k = x.shape[0], model.num_latents
     if row_limit(8 * num_rows * k, "latents", ()):
@@ -59,37 +59,48 @@ def concluded(
     return Outcome(posterior=lead, variational=stored, attrs=attrs or {}, is_point=True)
 
 
-def warn_of_floors(values: Mapping[str, Array], model: SPPCA, x: np.ndarray, y: np.ndarray) -> None:
-    """Say so where a noise variance is at its floor, or where the likelihood may have no maximum without it."""
-    for name, part, share in zip(("x", "y"), (x, y), model.noise_floor, strict=True):
-        if name == "x" and model.noise_variance_x is not None:
-            continue
-        variance = np.nanvar(part, axis=0)
-        own = np.asarray(values[f"noise_variance_{name}"])
-        held = own <= share * (variance if own.ndim else variance.mean()) * FLOOR_SLACK
+def warn_of_floors(
+    values: Mapping[str, Array],
+    model: SPPCA,
+    y: np.ndarray,
+    variance_x: float | None,
+) -> None:
+    """Say so where a noise variance is at its floor, or where the likelihood may have no maximum without it.
+
+    Args:
+        values: the estimate.
+        model: the model.
+        y: outputs, NaN where missing.
+        variance_x: mean variance of the columns of x; None where the noise of x is given.
+    """
+    variance_y = np.nanvar(y, axis=0)
+    shared = model.output_noise == "shared"
+    floors = {"y": float(model.noise_floor[1]) * (variance_y.mean() if shared else variance_y)}
+    if variance_x is not None:
+        floors["x"] = float(model.noise_floor[0]) * variance_x
+    for name, floor in floors.items():
+        held = np.atleast_1d(np.asarray(values[f"noise_variance_{name}"]) <= floor * FLOOR_SLACK)
         if held.any():
-            which = f" of output {int(np.argmax(held))}" if own.ndim else ""
+            which = f" of output {int(np.argmax(held))}" if name == "y" and not shared else ""
+            share = float(model.noise_floor[int(name == "y")])
             warnings.warn(
-                f"noise_variance_{name}{which} is at its floor, {float(share):g} of the variance: the likelihood "
-                f"rises as it goes to zero; use fewer latents, more rows, or label_coding='reduced' for class "
-                f"labels",
+                f"noise_variance_{name}{which} is at its floor, {share:g} of the variance: the likelihood "
+                f"rises as it goes to 0; use fewer latents, more rows, or label_coding='reduced' for labels",
                 stacklevel=5,
             )
-    labelled = ~np.isnan(y).any(axis=1)
-    num_labelled = int(labelled.sum())
-    centred = y[labelled] - y[labelled].mean(axis=0) if num_labelled else y[:0]
-    rank = int(np.linalg.matrix_rank(centred)) if num_labelled else 0
-    if num_labelled and rank < y.shape[1] and model.num_latents >= rank:
+    labelled = y[~np.isnan(y).any(axis=1)]
+    rank = int(np.linalg.matrix_rank(labelled - labelled.mean(axis=0))) if len(labelled) else y.shape[1]
+    if rank < y.shape[1] and model.num_latents >= rank:
         warnings.warn(
-            f"the {y.shape[1]} outputs have rank {rank} and there are {model.num_latents} latents: they can be "
-            f"fitted exactly and only noise_floor bounds the likelihood; label_coding='reduced' leaves out the "
-            f"column of class labels that the others determine",
+            f"the {y.shape[1]} outputs have rank {rank} and there are {model.num_latents} latents: they can "
+            f"be fitted exactly and only noise_floor bounds the likelihood; label_coding='reduced' leaves "
+            f"out the column of class labels that the others determine",
             stacklevel=5,
         )
-    elif num_labelled and model.num_latents >= num_labelled - 1:
+    elif model.num_latents >= len(labelled) - 1 > 0:
         warnings.warn(
-            f"there are {model.num_latents} latents and only {num_labelled} labelled rows: their outputs can be "
-            f"fitted exactly",
+            f"there are {model.num_latents} latents and only {len(labelled)} labelled rows: their outputs "
+            f"can be fitted exactly",
             stacklevel=5,
         )
 
@@ -100,7 +111,7 @@ def transform(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | No
 
 
 def log_density(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
-    """log p(x), or log p(x, y), of each row over its observed cells, nats."""
+    """Log p(x), or log p(x, y), of each row over its observed cells, nats."""
     if y is None:
         y = jnp.full((x.shape[0], model.num_outputs), jnp.nan)
     return model.log_likelihood(values, x, y)
@@ -122,9 +133,7 @@ def outputs(
     return mean, covariance + jnp.diag(model.noise_of_outputs(values))
 
 
-def class_probabilities(
-    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None
-) -> Array:
+def class_probabilities(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
     """The predictive density of each class's code, normalised over the classes, (num_observations, C)."""
     mean, covariance = outputs(values, model, x, y)
     codes = jnp.eye(len(model.classes))[:, : model.num_outputs]
@@ -144,7 +153,7 @@ def _rows(
     return jnp.concatenate([x, y], axis=1), loadings, loc, noise
 
 
-@partial(jax.jit, static_argnums=())
+@jax.jit
 def _canonical(values: dict[str, Array], model: SPPCA) -> dict[str, Array]:
     return canonical(values, model)
 

@@ -131,12 +131,12 @@ def start(
     """From given ``noise_variance_x`` and ``noise_variance_y``."""
     state = init(key, model, x, y)
     noise_y = jnp.broadcast_to(jnp.asarray(variables["noise_variance_y"]), state.noise_variance_y.shape)
-    return state._replace(noise_variance_x=jnp.asarray(variables["noise_variance_x"]), noise_variance_y=noise_y)
+    return state._replace(
+        noise_variance_x=jnp.asarray(variables["noise_variance_x"]), noise_variance_y=noise_y
+    )
 
 
-def step(
-    key: Array, state: SPPCAState, model: SPPCA, x: Array, y: Array
-) -> tuple[SPPCAState, SPPCAInfo]:
+def step(key: Array, state: SPPCAState, model: SPPCA, x: Array, y: Array) -> tuple[SPPCAState, SPPCAInfo]:
     """Best loadings at the noise of the state, then the noise at these loadings."""
     loadings, _ = _fitted(state, model)
     left = jnp.diag(state.scatter) - jnp.sum(loadings**2, axis=1)

@@ -201,9 +201,7 @@ def _at(
     objective = jnp.sum(rows.log_density) - 0.5 * jnp.sum(quadratic + log_det)
     second = covariance + latents[:, :, None] * latents[:, None, :]
     floor = jnp.zeros((), int)
-    return KernelSPPCAState(
-        coefficients, loadings, loc, noise_x, noise_y, latents, second, objective, floor
-    )
+    return KernelSPPCAState(coefficients, loadings, loc, noise_x, noise_y, latents, second, objective, floor)
 
 
 def _regress_outputs(
@@ -260,12 +258,13 @@ def concluded(state: KernelSPPCAState, model: SPPCA, data: tuple) -> Outcome:
     vanished = int(np.sum(lengths <= 1e-8 * float(jnp.trace(rows.gram)) / rows.shape[0]))
     if vanished:
         warnings.warn(
-            f"em: {vanished} of {model.num_latents} latents have no part in x, because its variance there is "
-            f"not above noise_variance_x = {float(state.noise_variance_x):.4g}; lower it or use fewer latents",
+            f"em: {vanished} of {model.num_latents} latents have no part in x, where variance is not above "
+            f"noise_variance_x = {float(state.noise_variance_x):.4g}; lower it or use fewer latents",
             stacklevel=4,
         )
     y = np.where(np.asarray(rows.observed) > 0, np.asarray(rows.y), np.nan)
-    warn_of_floors(values, model, None, y)
+    per_cell = float(jnp.trace(rows.gram)) / (rows.shape[0] * max(model.feature_dimension, 1))
+    warn_of_floors(values, model, y, per_cell if model.noise_variance_x is None else None)
     latents = {
         "latents": state.latents @ turn,
         "latents_covariance": jnp.einsum(

@@ -6,7 +6,7 @@ a row (7.5), (7.6), (7.11), (7.12), then every column regressed on [z, 1] over t
 (7.13)-(7.16). (7.12) lacks the factor :math:`\sigma_x^2` in print; without it the likelihood falls.
 
 ``model.center="joint"`` estimates both means with the loadings. With unlabelled rows the mean of the labelled
-outputs, which the text plugs in (7.7), is not the maximum: the labelled rows' latents need not have mean zero.
+outputs, which the text plugs in (7.7), is not the maximum: those rows' latents need not have mean zero.
 
 Options: ``acceleration="px"`` (parameter expansion, the default: tens of sweeps where the text's plain EM,
 ``"none"``, takes hundreds), ``"squarem"`` (extrapolation on top of it). Starts: ``"pca"``, principal
@@ -14,7 +14,7 @@ components of x with y regressed on the scores, or ``"random"``. With a Gaussian
 objective is the log posterior. With a kernel the same name runs `inference.em.kernel_sppca`.
 
 When to use what: this for point estimates at any size and with any holes; ``closed_form`` where every row is
-labelled and there are few columns; NUTS where the spread of the parameters matters, above all with few labels.
+labelled and there are few columns; NUTS where the spread of the parameters matters, as with few labels.
 
 Reference: Yu et al. (2006), section 4; Yu (2006), section 7.2, corrected as above.
 """
