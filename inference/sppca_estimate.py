@@ -9,6 +9,7 @@ New rows come with or without outputs: E[z | x] and p(x) without, E[z | x, y] an
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -45,18 +46,14 @@ def concluded(
     Warns:
         UserWarning: a noise variance is at its floor, or nothing but the floor may bound the likelihood.
     """
-    values = _canonical(dict(values), model)
     x, y = data
-    variance_x = float(jnp.mean(jnp.nanvar(x, axis=0))) if model.noise_variance_x is None else None
-    warn_of_floors(values, model, np.asarray(y), variance_x)
-    stored = dict(values)
     num_rows, k = x.shape[0], model.num_latents
-    if row_limit(8 * num_rows * k, "latents", ()):
-        stored["latents"] = transform(values, model, x, y)
-    if row_limit(8 * num_rows * k**2, "latents_covariance", ()):
-        stored["latents_covariance"] = _covariance(values, model, x, y)
-    lead = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], values)
-    return Outcome(posterior=lead, variational=stored, attrs=attrs or {}, is_point=True)
+    wanted = row_limit(8 * num_rows * k, "latents", ()), row_limit(8 * num_rows * k**2, "covariance", ())
+    values, latents = _with_latents(wanted, dict(values), model, x, y)
+    variance_x = float(np.nanvar(np.asarray(x), axis=0).mean()) if model.noise_variance_x is None else None
+    warn_of_floors(values, model, np.asarray(y), variance_x)
+    lead = {name: np.asarray(value)[None, None] for name, value in values.items()}
+    return Outcome(posterior=lead, variational=values | latents, attrs=attrs or {}, is_point=True)
 
 
 def warn_of_floors(
@@ -153,12 +150,16 @@ def _rows(
     return jnp.concatenate([x, y], axis=1), loadings, loc, noise
 
 
-@jax.jit
-def _canonical(values: dict[str, Array], model: SPPCA) -> dict[str, Array]:
-    return canonical(values, model)
-
-
-@jax.jit
-def _covariance(values: dict[str, Array], model: SPPCA, x: Array, y: Array) -> Array:
-    rows, loadings, _, noise = _rows(values, model, x, y)
-    return latents_covariance(rows, loadings, noise)
+@partial(jax.jit, static_argnums=0)
+def _with_latents(
+    wanted: tuple[bool, bool], values: dict[str, Array], model: SPPCA, x: Array, y: Array
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The estimate in its canonical rotation, and what is wanted of the rows' latents."""
+    values = canonical(values, model)
+    rows, loadings, loc, noise = _rows(values, model, x, y)
+    latents = {}
+    if wanted[0]:
+        latents["latents"] = latents_mean(rows, loadings, loc, noise)
+    if wanted[1]:
+        latents["latents_covariance"] = latents_covariance(rows, loadings, noise)
+    return values, latents

@@ -38,6 +38,7 @@ Reference: Yu (2006), theorems 7.3.1 and 7.3.2 (corrected).
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -234,17 +235,22 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """The estimate as one draw of one chain, beside the posterior of the latents."""
+    return concluded(_estimate(state, model), model, data)
+
+
+@jax.jit
+def _estimate(state: SPPCAState, model: SPPCA) -> dict[str, Array]:
+    """The parameters of a state by the names of their sites."""
     loadings, _ = _fitted(state, model)
-    inputs, m = loadings[: -model.num_outputs], model.num_features
-    values = {
-        "loadings_x": inputs if state.basis is None else state.basis @ inputs,
-        "loadings_y": loadings[-model.num_outputs :],
+    m, last = model.num_features, loadings.shape[0] - model.num_outputs
+    return {
+        "loadings_x": loadings[:last] if state.basis is None else state.basis @ loadings[:last],
+        "loadings_y": loadings[last:],
         "loc_x": state.loc[:m],
         "loc_y": state.loc[m:],
         "noise_variance_x": state.noise_variance_x,
         "noise_variance_y": state.noise_variance_y,
     }
-    return concluded(values, model, data)
 
 
 METHOD = Method(

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -178,7 +179,10 @@ def conclude(
     """The estimate as one draw of one chain, beside the posterior of the latents."""
     if model.kernel is not None:
         return kernel_sppca.concluded(state, model, data)
-    return concluded(estimate(state, model, data[-1]), model, data[:2])
+    return concluded(_estimate(state, model, data[-1]), model, data[:2])
+
+
+_estimate = jax.jit(estimate)
 
 
 METHOD = Method(
