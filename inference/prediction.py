@@ -1,7 +1,7 @@
 """New rows: scores, what is missing, and held-out log density, from any fit."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -52,7 +52,7 @@ def transform(
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
         wanted = () if scores == "latent" else (("kind", scores),)
-        values = _apply(method.transform or _scores, _variables(tree), model, arrays, wanted)
+        values = _apply(method.transform or _scores, _variables(tree, model), model, arrays, wanted)
     else:
         values = _mean_over_draws(_SCORES[scores], _draws(_aligned(tree, model)), model, arrays)
     dim = model.score_dims[-1]
@@ -70,25 +70,35 @@ def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
     """The posterior covariance of the latents; from draws the mean covariance plus that of the means."""
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
-        return _apply(method.covariance or _scores_covariance, _variables(tree), model, arrays, ())
+        return _apply(method.covariance or _scores_covariance, _variables(tree, model), model, arrays, ())
     draws = _draws(_aligned(tree, model))
     mean = _mean_over_draws(_SCORES["latent"], draws, model, arrays)
     return _mean_over_draws(_covariance_about, draws, model, (mean, *arrays))
 
 
 @double_precision
-def predict(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
+def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.DataArray:
     """What is missing of new rows.
 
     A mixture: the component with the largest share, dims (observation,). A projection: its rows with missing
     cells at their expectation given the observed ones, dims (observation, feature), and as the coordinate
-    ``standard_deviation`` how uncertain that is (0 in a cell that was observed).
+    ``standard_deviation`` how uncertain that is (0 in a cell that was observed). A supervised projection:
+    its outputs, dims (observation, output), alike.
 
     Args:
         tree: a fit.
-        *new_data: rows with the columns of the fit.
+        *new_data: rows with the columns of the fit; outputs may be left out.
+        what: of a supervised projection: ``"outputs"``, ``"classes"`` (probabilities of the class labels it
+            was fitted to, dims (observation, class)) or ``"cells"`` (of x).
+
+    Raises:
+        ValueError: something that the model does not predict.
     """
     model = model_of(tree)
+    if what is not None and what not in model.completions():
+        raise ValueError(f"this fit predicts {', '.join(model.completions()) or 'one thing'}; got {what!r}")
+    chosen = () if what is None else (("what", what),)
+    predicted_dims = model.predicted_dims if what is None else model.completions()[what]
     if len(model.predicted_dims) == 1:
         shares = transform(tree, *new_data)
         dim = model.score_dims[-1]
@@ -96,17 +106,19 @@ def predict(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
     model, arrays, coords = _prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
-        mean, variance = _apply(method.predict or _predicted, _variables(tree), model, arrays, ())
+        variables = _variables(tree, model)
+        mean, variance = _apply(method.predict or _predicted, variables, model, arrays, chosen)
     else:
-        draws = _draws(tree)
+        draws, functions = _draws(tree), _predictions(chosen)
         first = {name: value[0] for name, value in draws.items()}
-        reference = _apply(_predicted, first, model, arrays, ())[0]  # so that what is known stays exact
-        mean = reference + _mean_over_draws(_predicted_away, draws, model, (reference, *arrays))
-        variance = _mean_over_draws(_variance_about, draws, model, (mean, *arrays))
-    dim = model.predicted_dims[-1]
-    predicted = _labelled(mean, model.predicted_dims, Labels({**coords, dim: _columns(tree, dim)}))
+        reference = _apply(_predicted, first, model, arrays, chosen)[0]  # so that what is known stays exact
+        mean = reference + _mean_over_draws(functions[0], draws, model, (reference, *arrays))
+        variance = _mean_over_draws(functions[1], draws, model, (mean, *arrays))
+    dim = predicted_dims[-1]
+    columns = list(model.classes) if dim == "class" else _columns(tree, dim)
+    predicted = _labelled(mean, predicted_dims, Labels({**coords, dim: columns}))
     deviation = np.sqrt(np.maximum(np.asarray(variance), 0.0))
-    return predicted.assign_coords(standard_deviation=(model.predicted_dims, deviation)).rename("predicted")
+    return predicted.assign_coords(standard_deviation=(predicted_dims, deviation)).rename("predicted")
 
 
 @double_precision
@@ -124,7 +136,7 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
     model, arrays, coords = _prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
     if method.log_density is not None:
-        values = _apply(method.log_density, _variables(tree), model, arrays, ())
+        values = _apply(method.log_density, _variables(tree, model), model, arrays, ())
     else:
         values = _log_mean_density(_draws(tree), model, arrays)
     return _labelled(values, ("observation",), Labels(coords)).rename("log_density")
@@ -132,12 +144,13 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
 
 def _prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str, Any]]:
     model = model_of(tree)
-    if len(new_data) != len(model.data_names):
-        raise TypeError(f"this model takes {', '.join(model.data_names)}; got {len(new_data)} parts of data")
-    dims = [model.variable_dims[name][1] for name in model.data_names]
-    parts = tuple(
-        matching_columns(part, _columns(tree, dim)) for part, dim in zip(new_data, dims, strict=True)
-    )
+    given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
+    most = len(model.data_names)
+    if not (model.num_needed or most) <= len(given) <= most:
+        raise TypeError(f"this model takes {', '.join(model.data_names)}; got {len(given)} parts of data")
+    model, given = model.coded(*given)
+    dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
+    parts = tuple(matching_columns(part, _columns(tree, dim)) for part, dim in zip(given, dims, strict=True))
     arrays, coords = as_arrays(parts)
     model.check_new(*arrays)
     return model, jax.tree.map(jnp.asarray, arrays), coords
@@ -147,12 +160,22 @@ def _columns(tree: xr.DataTree, dim: str) -> np.ndarray:
     return next(group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
 
 
-def _variables(tree: xr.DataTree) -> dict[str, jax.Array]:
-    return {
+def _variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
+    """The stored estimate or q; what is per row only where new rows are judged by the fitted ones."""
+    stored = {
         name: jnp.asarray(value.to_numpy())
         for name, value in tree["variational"].data_vars.items()
-        if "observation" not in value.dims
+        if model.needs_fitted_rows or "observation" not in value.dims
     }
+    if not model.needs_fitted_rows:
+        return stored
+    if "observed_data" not in tree.children:
+        raise ValueError(
+            "this fit does not hold its rows, which new ones are compared with (they were left out for their "
+            "size; fit with keep=('observed_data',))"
+        )
+    name = model.data_names[0]
+    return stored | {f"fitted_{name}": jnp.asarray(tree["observed_data"][name].to_numpy())}
 
 
 def _draws(tree: xr.DataTree) -> dict[str, jax.Array]:
@@ -198,8 +221,10 @@ def _scores_covariance(values: dict[str, jax.Array], model: Model, *data: jax.Ar
     return model.scores_covariance(values, *data)
 
 
-def _predicted(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return model.predicted(values, *data)
+def _predicted(
+    values: dict[str, jax.Array], model: Model, *data: jax.Array, **options: str
+) -> tuple[jax.Array, jax.Array]:
+    return model.predicted(values, *data, **options)
 
 
 # Of one draw, to be averaged over draws
@@ -223,17 +248,20 @@ def _covariance_about(
     return model.scores_covariance(values, *data) + away[:, :, None] * away[:, None, :]
 
 
-def _predicted_away(
-    model: Model, values: dict[str, jax.Array], reference: jax.Array, *data: jax.Array
-) -> jax.Array:
-    return model.predicted(values, *data)[0] - reference
+@cache
+def _predictions(options: tuple) -> tuple[Callable, Callable]:
+    """Of one draw: how far its prediction is from another, and its variance plus the square of that."""
 
+    def away(model: Model, values: dict[str, jax.Array], reference: jax.Array, *data: jax.Array) -> jax.Array:
+        return model.predicted(values, *data, **dict(options))[0] - reference
 
-def _variance_about(
-    model: Model, values: dict[str, jax.Array], mean: jax.Array, *data: jax.Array
-) -> jax.Array:
-    own, variance = model.predicted(values, *data)
-    return variance + (own - mean) ** 2
+    def variance_about(
+        model: Model, values: dict[str, jax.Array], mean: jax.Array, *data: jax.Array
+    ) -> jax.Array:
+        own, variance = model.predicted(values, *data, **dict(options))
+        return variance + (own - mean) ** 2
+
+    return away, variance_about
 
 
 @partial(jax.jit, static_argnums=0)

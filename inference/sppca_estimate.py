@@ -4,7 +4,8 @@ Latents may be turned at will; an estimate is turned so that
 :math:`W_x^T W_x / \sigma_x^2 + W_y^T \Psi_y^{-1} W_y` is diagonal, largest entry first, as in theorem 7.3.1
 with R = I, and each latent's sign such that the loading of largest size in W_x is positive.
 
-New rows come with or without outputs: E[z | x] and p(x) without, E[z | x, y] and p(x, y) with.
+Stored latents of the fitted rows are those given all that was observed of a row, E[z | x, y]; what
+`inference.transform` gives of rows that come without outputs is E[z | x].
 """
 
 import warnings
@@ -19,10 +20,9 @@ from jax import Array
 
 from inference.algorithm import Outcome
 from inference.results import row_limit
-from zoo.linear_gaussian import latents_covariance, latents_mean
 from zoo.sppca import SPPCA
 
-__all__ = ["canonical", "class_probabilities", "concluded", "log_density", "outputs", "transform"]
+__all__ = ["canonical", "concluded", "log_density", "warn_of_floors"]
 
 FLOOR_SLACK = 1.0 + 1e-9
 
@@ -102,52 +102,9 @@ def warn_of_floors(
         )
 
 
-def transform(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
-    """E[z | x], or E[z | x, y], of each row over its observed cells, (num_observations, num_latents)."""
-    return latents_mean(*_rows(values, model, x, y))
-
-
 def log_density(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
     """Log p(x), or log p(x, y), of each row over its observed cells, nats."""
-    if y is None:
-        y = jnp.full((x.shape[0], model.num_outputs), jnp.nan)
     return model.log_likelihood(values, x, y)
-
-
-def outputs(
-    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None
-) -> tuple[Array, Array]:
-    """Mean and covariance of new outputs given what is observed of the rows.
-
-    Returns:
-        Means (num_observations, L) and covariances (num_observations, L, L), noise included.
-    """
-    rows, loadings, loc, noise = _rows(values, model, x, y)
-    w_y = values["loadings_y"]
-    mean = values["loc_y"] + latents_mean(rows, loadings, loc, noise) @ w_y.T
-    latents = latents_covariance(rows, loadings, noise)
-    covariance = jnp.einsum("li,nij,mj->nlm", w_y, latents, w_y)
-    return mean, covariance + jnp.diag(model.noise_of_outputs(values))
-
-
-def class_probabilities(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
-    """The predictive density of each class's code, normalised over the classes, (num_observations, C)."""
-    mean, covariance = outputs(values, model, x, y)
-    codes = jnp.eye(len(model.classes))[:, : model.num_outputs]
-    residual = codes[None] - mean[:, None]
-    solved = jnp.linalg.solve(covariance, jnp.swapaxes(residual, 1, 2))
-    return jax.nn.softmax(-0.5 * jnp.einsum("ncl,nlc->nc", residual, solved), axis=-1)
-
-
-def _rows(
-    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None
-) -> tuple[Array, Array, Array, Array]:
-    """Rows of [x, y], or of x alone, with loadings, mean and noise of their columns."""
-    loadings, loc, noise = model.joint(values)
-    m = model.num_features
-    if y is None:
-        return x, loadings[:m], loc[:m], noise[:m]
-    return jnp.concatenate([x, y], axis=1), loadings, loc, noise
 
 
 @partial(jax.jit, static_argnums=0)
@@ -156,10 +113,9 @@ def _with_latents(
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """The estimate in its canonical rotation, and what is wanted of the rows' latents."""
     values = canonical(values, model)
-    rows, loadings, loc, noise = _rows(values, model, x, y)
     latents = {}
     if wanted[0]:
-        latents["latents"] = latents_mean(rows, loadings, loc, noise)
+        latents["latents"] = model.scores(values, x, y)
     if wanted[1]:
-        latents["latents_covariance"] = latents_covariance(rows, loadings, noise)
+        latents["latents_covariance"] = model.scores_covariance(values, x, y)
     return values, latents

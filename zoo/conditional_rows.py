@@ -1,13 +1,48 @@
-"""Some columns of a linear-Gaussian row given the others, as a distribution."""
+"""Linear-Gaussian rows that differ in what is known of them, as distributions."""
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.linear_gaussian import latents_covariance, latents_mean, log_density
+from zoo.linear_gaussian import LinearGaussianRows, latents_covariance, latents_mean, log_density
 
-__all__ = ["RowsGivenOthers"]
+__all__ = ["RowsGivenOthers", "ShiftedRows"]
+
+
+class ShiftedRows(dist.Distribution):
+    r"""Rows N(shift_n + loc, W W' + diag(noise_variance)), each with a mean of its own.
+
+    Args:
+        shift: shape (num_observations, L).
+        loadings: W, shape (L, num_latents).
+        loc: shape (L,).
+        noise_variance: shape (L,).
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("shift", "loadings", "loc", "noise_variance")
+
+    def __init__(
+        self,
+        shift: Array,
+        loadings: Array,
+        loc: Array,
+        noise_variance: Array,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.shift, self.loadings, self.loc, self.noise_variance = shift, loadings, loc, noise_variance
+        super().__init__(shift.shape[:1], shift.shape[1:], validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, over the observed cells (NaN is missing), shape (num_observations,)."""
+        return log_density(value - self.shift, self.loadings, self.loc, self.noise_variance)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Whole rows."""
+        own = LinearGaussianRows(self.loadings, self.loc, self.noise_variance)
+        return self.shift + own.sample(key, (*sample_shape, *self.batch_shape))
 
 
 class RowsGivenOthers(dist.Distribution):

@@ -124,6 +124,8 @@ class Model(Assumptions):
         scores_rows: whether it has a log density of each row (`log_likelihood`).
         score_dims: dims of what `inference.transform` gives.
         predicted_dims: dims of what `inference.predict` gives.
+        num_needed: how many parts of data new rows must bring; None: all.
+        needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
     """
 
     data_names: ClassVar[tuple[str, ...]] = ("x",)
@@ -133,6 +135,8 @@ class Model(Assumptions):
     scores_rows: ClassVar[bool] = True
     score_dims: ClassVar[tuple[str, ...]] = ("observation", "latent")
     predicted_dims: ClassVar[tuple[str, ...]] = ("observation", "feature")
+    num_needed: ClassVar[int | None] = None
+    needs_fitted_rows: ClassVar[bool] = False
 
     draw_locals: bool = static(default=False, init=False, repr=False)
 
@@ -182,6 +186,10 @@ class Model(Assumptions):
 
         Site name to distribution over rows.
         """
+        return {}
+
+    def completions(self) -> dict[str, tuple[str, ...]]:
+        """What `inference.predict` can be asked for by ``what``, and its dims; empty: one thing only."""
         return {}
 
     def derived(self, values: Mapping[str, Any]) -> dict[str, Any]:

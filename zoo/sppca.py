@@ -52,13 +52,14 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.class_labels import CODINGS, Label, are_labels, class_names, code_labels
-from zoo.conditional_rows import RowsGivenOthers
-from zoo.feature_space import FeatureRows, centred, feature_rows, given_latents, scored_dimension
+from zoo.conditional_rows import RowsGivenOthers, ShiftedRows
+from zoo.feature_space import centred, given_latents, scored_dimension
 from zoo.gram_matrices import check_gram
 from zoo.kernels import Kernel, Precomputed, as_kernel
-from zoo.linear_gaussian import LinearGaussianRows, latents_covariance, latents_mean, log_density
+from zoo.linear_gaussian import LinearGaussianRows
 from zoo.model import Model, in_current_precision, static
 from zoo.supervised_data import check_latents_fit, check_observed, check_pair
+from zoo.supervised_rows import SupervisedRows
 from zoo.validation import as_matrix
 
 __all__ = ["SPPCA"]
@@ -70,7 +71,7 @@ OUTPUT_NOISES = ("shared", "per_output")
 
 
 @dataclass(frozen=True, eq=False)
-class SPPCA(Model):
+class SPPCA(SupervisedRows, Model):
     """Supervised PCA (every row labelled) and semi-supervised PCA (NaN in ``y``): one linear-Gaussian model.
 
     Attributes:
@@ -132,6 +133,8 @@ class SPPCA(Model):
         "noise_variance_x": (),
         "noise_variance_y": (),
         "coefficients": ("observation", "latent"),
+        "gram_means": ("observation",),
+        "gram_products": ("observation", "latent"),
         "latents": ("observation", "latent"),
         "latents_covariance": ("observation", "latent", "latent_2"),
         "x": ("observation", "feature"),
@@ -139,6 +142,8 @@ class SPPCA(Model):
     }
     symmetries = ("rotation",)
     methods = ("em", "closed_form", "nuts", "hmc", "svi")
+    predicted_dims = ("observation", "output")
+    num_needed = 1
 
     def __call__(
         self, x: Array | None = None, y: Array | None = None, *, num_observations: int | None = None
@@ -177,12 +182,11 @@ class SPPCA(Model):
                 own = (values["coefficients"], values["noise_variance_x"], self.feature_dimension)
                 numpyro.factor("x", given_latents(z, gram, jnp.diag(gram), *own))
                 return x, _sample_cells("y", values["loc_y"] + z @ w_y.T, noise_y, y)
-            rows = self.feature_rows(values, gram, gram, jnp.diag(gram))
+            rows = self.rows_in_feature_space(values, x)
             numpyro.factor("x", rows.log_density)
             spread = w_y @ jnp.linalg.cholesky(rows.covariance)
-            residual = None if y is None else y - rows.mean @ w_y.T
-            y = numpyro.sample("y", LinearGaussianRows(spread, values["loc_y"], noise_y), obs=residual)
-            return x, y
+            given_x = ShiftedRows(rows.mean @ w_y.T, spread, values["loc_y"], noise_y)
+            return x, numpyro.sample("y", given_x, obs=y)
 
     def _sample_block(self, block: str, size: int) -> dict[str, Array]:
         """Loadings, mean and noise variance of one block of columns from their prior."""
@@ -206,53 +210,6 @@ class SPPCA(Model):
             return {name: numpyro.sample(name, _improper(shape, dist.constraints.positive))}
         own = dist.InverseGamma(prior.noise_concentration, prior.noise_rate)
         return {name: numpyro.sample(name, own.expand(shape).to_event(len(shape)))}
-
-    # Closed-form companions of the program
-
-    def joint(self, values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
-        """Loadings, mean and noise variance of the columns of [x, y], (M + L, K), (M + L,), (M + L,)."""
-        loadings = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
-        loc = jnp.concatenate([values["loc_x"], values["loc_y"]])
-        noise_x = jnp.broadcast_to(values["noise_variance_x"], values["loc_x"].shape)
-        return loadings, loc, jnp.concatenate([noise_x, self.noise_of_outputs(values)])
-
-    def noise_of_outputs(self, values: Mapping[str, Array]) -> Array:
-        """Noise variance of each output, shape (L,)."""
-        return jnp.broadcast_to(values["noise_variance_y"], values["loc_y"].shape)
-
-    def feature_rows(
-        self, values: Mapping[str, Array], gram: Array, cross: Array, squares: Array
-    ) -> FeatureRows:
-        """Latents and density of rows with centred kernel values ``cross``, for the centred Gram matrix."""
-        b = values["coefficients"]
-        return feature_rows(cross, squares, gram @ b, b, values["noise_variance_x"], self.feature_dimension)
-
-    def log_likelihood(self, values: Mapping[str, Array], x: Array, y: Array) -> Array:
-        """Log density of each row over its observed cells, latents integrated out, in nats."""
-        if self.kernel is None:
-            return log_density(jnp.concatenate([x, y], axis=1), *self.joint(values))
-        gram = centred(in_current_precision(self.kernel).matrix(x, x))
-        rows = self.feature_rows(values, gram, gram, jnp.diag(gram))
-        w_y = values["loadings_y"]
-        spread = w_y @ jnp.linalg.cholesky(rows.covariance)
-        residual = y - rows.mean @ w_y.T
-        return rows.log_density + log_density(
-            residual, spread, values["loc_y"], self.noise_of_outputs(values)
-        )
-
-    def local_conditionals(
-        self, values: Mapping[str, Array], x: Array, y: Array
-    ) -> dict[str, dist.Distribution]:
-        """The latents of each row given its observed cells and everything else."""
-        if self.kernel is not None:
-            raise ValueError("latents are drawn for the primal model only (kernel=None)")
-        rows, (loadings, loc, noise) = jnp.concatenate([x, y], axis=1), self.joint(values)
-        mean = latents_mean(rows, loadings, loc, noise)
-        return {"latents": dist.MultivariateNormal(mean, latents_covariance(rows, loadings, noise))}
-
-    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The latents themselves."""
-        return {"latents": values["latents"]}
 
     # Sizes, labels, checks
 
@@ -348,6 +305,11 @@ class SPPCA(Model):
         """The dims of all variables; each output has a noise variance with ``output_noise="per_output"``."""
         per_output = {"noise_variance_y": ("output",)} if self.output_noise == "per_output" else {}
         return dict(self.dims) | per_output
+
+    @property
+    def needs_fitted_rows(self) -> bool:
+        """Whether new rows are known by their kernel values with the fitted ones."""
+        return self.kernel is not None
 
     @property
     def prior(self) -> str:

@@ -44,7 +44,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Method, Outcome
-from inference.sppca_estimate import concluded, log_density, transform
+from inference.sppca_estimate import concluded, log_density
 from zoo.sppca import SPPCA
 
 __all__ = ["ALGORITHM", "METHOD", "SPPCAState", "dual_scores", "init", "loadings_given_noise", "step"]
@@ -260,7 +260,6 @@ METHOD = Method(
     build=lambda init: ALGORITHM,
     start=start,
     conclude=conclude,
-    transform=transform,
     log_density=log_density,
     check=check,
     prepare=prepare,

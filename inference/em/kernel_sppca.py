@@ -37,7 +37,8 @@ from jax.scipy.linalg import cho_solve
 from inference.algorithm import Outcome
 from inference.em.linear_gaussian import LinearGaussianInfo
 from inference.sppca_estimate import warn_of_floors
-from zoo.gram_matrices import Centring, centring_of, cross_gram, gram_matrix
+from zoo.feature_space import feature_rows
+from zoo.gram_matrices import centring_of, gram_matrix
 from zoo.sppca import SPPCA
 
 __all__ = ["FeatureData", "KernelSPPCAState", "concluded", "init", "prepare", "start", "step"]
@@ -182,8 +183,10 @@ def _at(
     data: FeatureData,
 ) -> KernelSPPCAState:
     """The state at given parameters: latents of every row, and the log likelihood."""
-    values = {"coefficients": coefficients, "noise_variance_x": noise_x}
-    rows = model.feature_rows(values, data.gram, data.gram, jnp.diag(data.gram))
+    projected = data.gram @ coefficients
+    rows = feature_rows(
+        data.gram, jnp.diag(data.gram), projected, coefficients, noise_x, model.feature_dimension
+    )
     identity = jnp.eye(coefficients.shape[1])
     prior_precision = jnp.linalg.inv(rows.covariance)
     scaled = loadings / noise_y[:, None]
@@ -275,21 +278,6 @@ def concluded(state: KernelSPPCAState, model: SPPCA, data: tuple) -> Outcome:
         ),
     }
     lead = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], values)
-    stored = values | latents | {"gram_means": rows.gram_means}
+    kept = {"gram_means": rows.gram_means, "gram_products": rows.gram @ values["coefficients"]}
+    stored = values | latents | kept
     return Outcome(posterior=lead, variational=stored, is_point=True)
-
-
-def new_rows(
-    values: Mapping[str, np.ndarray], model: SPPCA, fitted_x: np.ndarray, new_x: np.ndarray
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Centred kernel values of new rows with the fitted ones, and of each with itself.
-
-    The latter is None for a precomputed kernel, whose data do not say it.
-    """
-    centring = Centring(np.asarray(values["gram_means"]))
-    raw = cross_gram(model.kernel, new_x, fitted_x)
-    cross = centring.cross(raw)
-    if new_x.shape[1] == fitted_x.shape[0] and type(model.kernel).__name__ == "Precomputed":
-        return cross, None
-    own = model.kernel.diagonal(np.asarray(new_x, np.float64))
-    return cross, own - 2 * raw.mean(axis=1) + centring.column_means.mean()

@@ -40,7 +40,7 @@ from inference.em.linear_gaussian import (
 from inference.em.linear_gaussian import step as sweep
 from inference.em.linear_gaussian_prior import LoadingPrior
 from inference.em.linear_gaussian_starts import given_start, pca_start, random_start
-from inference.sppca_estimate import concluded, log_density, transform
+from inference.sppca_estimate import concluded, log_density
 from zoo.sppca import SPPCA
 
 __all__ = ["ALGORITHM", "METHOD", "init", "noise_groups", "prepare", "step"]
@@ -192,7 +192,6 @@ METHOD = Method(
     build=build,
     start=start,
     conclude=conclude,
-    transform=transform,
     log_density=log_density,
     check=check,
     prepare=prepare,
