@@ -223,9 +223,9 @@ class SPPCA(SupervisedRows, Model):
         x, y = as_matrix(x), as_matrix(y, "y")
         read = {"num_features": x.shape[1], "num_outputs": y.shape[1], "classes": model.classes}
         if model.kernel is not None:
-            read["kernel"] = model.kernel.filled(x)
+            overrides["kernel"] = model.kernel.filled(x)
             read["feature_dimension"] = scored_dimension(model.kernel.feature_dimension(x.shape[1]), len(x))
-        return cls(**{**overrides, **{name: value for name, value in read.items() if value is not None}})
+        return cls(**read | {name: value for name, value in overrides.items() if value is not None})
 
     def coded(self, *data: Any) -> tuple[Self, tuple]:
         """The model that knows its classes, and the data with labels as columns (`zoo.class_labels`)."""
@@ -292,6 +292,14 @@ class SPPCA(SupervisedRows, Model):
         if isinstance(self.kernel, Precomputed):
             check_gram(x)
         check_latents_fit(self.num_latents, x.shape[0], x.shape[1] if self.kernel is None else None)
+
+    def caution(self, method: str) -> None:
+        """Refuse to sample coefficients that nothing but a flat prior holds."""
+        if self.kernel is not None and method in ("nuts", "hmc", "svi"):
+            raise ValueError(
+                f"{method} has no posterior to explore with a kernel: the coefficients of N rows have a flat "
+                f"prior; use method='em', or kernel=None"
+            )
 
     def check_new(self, x: np.ndarray, y: np.ndarray | None = None) -> None:
         """Raise ValueError if rows, new or fitted, do not suit the model."""

@@ -1,0 +1,113 @@
+"""SPPCA in feature space: the linear kernel is the primal model, others separate what is not linear."""
+
+import numpy as np
+import pytest
+from supervised_toys import best, toy
+
+from inference import fit, load, log_density, predict, save, transform
+from zoo import SPPCA
+from zoo.kernels import RBF
+
+PRIMAL, DUAL = SPPCA(num_latents=3), SPPCA(num_latents=3, kernel="linear")
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """The same data by both forms, to the end."""
+    x, _, y = toy(0)
+    return fit(PRIMAL, x, y, tolerance=1e-13), fit(DUAL, x, y, tolerance=1e-13)
+
+
+def four_clusters(seed=0, each=25):
+    """Clusters at (+-2, +-2), sd .5, classes by XOR; positions are ours, the source does not print them."""
+    rng = np.random.default_rng(seed)
+    centres = np.array([[2.0, 2.0], [-2.0, -2.0], [2.0, -2.0], [-2.0, 2.0]])
+    x = np.repeat(centres, each, axis=0) + 0.5 * rng.normal(size=(4 * each, 2))
+    return x, np.repeat([1.0, 1.0, -1.0, -1.0], each)[:, None]
+
+
+def test_linear_kernel_is_the_primal_model(pair):
+    primal, dual = pair
+    x, _, y = toy(0)
+    np.testing.assert_allclose(best(dual), best(primal), atol=1e-8)
+    new = toy(7)[0][:30]
+    for what in (predict, log_density):
+        np.testing.assert_allclose(what(dual, new), what(primal, new), atol=1e-6)
+    for name in ("noise_variance_x", "noise_variance_y"):
+        np.testing.assert_allclose(dual["variational"][name], primal["variational"][name], rtol=1e-6)
+    for kind in ("latent", "orthonormal"):
+        grams = [s @ s.T for s in (transform(t, new, scores=kind).to_numpy() for t in pair)]
+        np.testing.assert_allclose(*grams, atol=1e-5)
+    spreads = [transform(t, x, y, covariance=True)["covariance"].to_numpy() for t in pair]
+    np.testing.assert_allclose(*(np.linalg.eigvalsh(s) for s in spreads), atol=1e-7)
+    np.testing.assert_allclose(log_density(dual, x, y).sum(), best(dual), rtol=1e-11)
+    np.testing.assert_allclose(transform(dual, x, y), dual["variational"]["latents"], atol=1e-8)
+    sums = dual["posterior"]["coefficients"].to_numpy().sum(axis=2)  # so W stays when rows are centred again
+    np.testing.assert_allclose(sums, 0.0, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_more_columns_than_rows_and_partial_outputs_agree_too():
+    x, _, y = toy(4, num_rows=30, num_features=40, labelled=25)
+    y[3, 0] = y[5, 2] = np.nan
+    for fields in ({}, {"output_noise": "per_output", "noise_floor": (1e-6, 1e-9)}, {"center": "plugin"}):
+        models = [SPPCA(num_latents=3, kernel=kernel, **fields) for kernel in (None, "linear")]
+        primal, dual = (fit(model, x, y, tolerance=1e-13, max_iterations=5000) for model in models)
+        if "center" not in fields:  # the dual text mode plugs the mean of x in as well: equal at rest only
+            np.testing.assert_allclose(best(dual), best(primal), atol=1e-7)
+        np.testing.assert_allclose(predict(dual, x), predict(primal, x), atol=1e-4)
+
+
+@pytest.mark.parametrize("acceleration", ["px", pytest.param("none", marks=pytest.mark.slow)])
+def test_likelihood_in_feature_space_never_falls(acceleration):
+    x, y = four_clusters()
+    y[::3] = np.nan
+    model = SPPCA(num_latents=3, kernel=RBF(1.0), noise_variance_x=0.01)
+    options = {"acceleration": acceleration, "init": "random", "tolerance": 0, "max_iterations": 80}
+    tree = fit(model, x, y, **options)
+    objective = tree["trace"]["objective"].to_numpy()
+    assert np.diff(objective).min() >= -1e-12 * np.abs(objective).max()
+    np.testing.assert_allclose(log_density(tree, x, y).sum(), objective[-1], rtol=1e-10)
+
+
+def test_classes_that_no_line_separates_are_separated(tmp_path):
+    """Figure 7.3: the class of the four clusters is read off x alone; its noise goes to any floor."""
+    x, y = four_clusters()
+    model = SPPCA(num_latents=3, kernel=RBF(1.0), noise_variance_x=0.01)
+    with pytest.warns(UserWarning, match="noise_variance_y is at its floor"):
+        tree = fit(model, x, y, max_iterations=300)
+    new_x, new_y = four_clusters(seed=1)
+    guess = predict(tree, new_x)
+    assert guess.dims == ("observation", "output")
+    assert (np.sign(guess.to_numpy()) == new_y).mean() > 0.97
+    save(tree, tmp_path / "kernel.nc")
+    np.testing.assert_array_equal(predict(load(tmp_path / "kernel.nc"), new_x), guess)
+
+
+def test_precomputed_values_are_the_kernel(pair):
+    x, _, y = toy(0)
+    model = SPPCA(num_latents=3, kernel="precomputed", feature_dimension=12)
+    tree = fit(model, x @ x.T, y, tolerance=1e-13)
+    new = toy(7)[0][:5]
+    np.testing.assert_allclose(best(tree), best(pair[1]), atol=1e-8)
+    np.testing.assert_allclose(predict(tree, new @ x.T), predict(pair[1], new), atol=1e-6)
+    with pytest.raises(ValueError, match="a precomputed kernel does not say the inner product"):
+        log_density(tree, new @ x.T)
+
+
+def test_latents_below_the_noise_are_said_to_have_vanished():
+    x, y = four_clusters(each=8)
+    model = SPPCA(num_latents=8, kernel=RBF(1.0), noise_variance_x=0.2)
+    with (
+        pytest.warns(UserWarning, match="latents have no part in x"),
+        pytest.warns(UserWarning, match="is at its floor"),
+    ):
+        fit(model, x, y, max_iterations=2000, tolerance=1e-9)
+
+
+def test_what_feature_space_does_not_have(pair):
+    x, _, y = toy(0)
+    with pytest.raises(ValueError, match="predicts outputs; got 'cells'"):
+        predict(pair[1], x, what="cells")
+    with pytest.raises(ValueError, match="nuts has no posterior to explore with a kernel"):
+        fit(DUAL, x, y, method="nuts")
