@@ -1,28 +1,20 @@
-r"""Components of a kernel PCA, however they were found: what is stored of them, and scores of new rows.
+r"""Components of a kernel PCA, however they were found, and what is stored of them.
 
 A direction in feature space is a combination of centred rows, :math:`\hat\Phi^T a`. With eigenvalues
 :math:`\lambda_j` of the centred Gram matrix K and unit eigenvectors :math:`v_j` the coefficients
 :math:`a_j = v_j / \sqrt{\lambda_j}` give directions of length one, and the loadings are
 :math:`w_j = \sqrt{l_j}\, \hat\Phi^T a_j` with :math:`l_j = (\lambda_j / m - s^2)_+`, the eigenvalues of Z'Z.
-Of a new row with centred kernel values :math:`\hat k(x)`
-
-* ``scores="orthonormal"`` are :math:`a_j^T \hat k(x)`, the coordinates of kernel PCA;
-* ``scores="latent"`` are :math:`E[z_j \mid x] = \sqrt{l_j}\, a_j^T \hat k(x) / (l_j + s^2)` with posterior
-  variance :math:`s^2 / (l_j + s^2)`, alike for every row (Yu 2006, (5.14)).
-
-With m = N the latent scores are the text's :math:`\sqrt N \Lambda^{-1} (I - N s^2 \Lambda^{-1})^{1/2} V^T
-\hat k`: whitened and shrunk, not the "exact projection" that section 5.2.4 says.
+New rows are projected on them by `zoo.KernelPCA.scores`.
 """
 
 import warnings
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from jax import Array
 
 from inference.algorithm import Outcome
-from zoo.gram_matrices import Centring, centring_of, cross_gram, gram_matrix
+from zoo.gram_matrices import centring_of, gram_matrix
 from zoo.kernel_pca import KernelPCA
 
 __all__ = [
@@ -30,13 +22,10 @@ __all__ = [
     "centred_gram",
     "components_from",
     "score_at",
-    "scores_of",
     "signal_variances",
     "signed",
     "to_outcome",
 ]
-
-SCORES = ("latent", "orthonormal")
 
 
 class Components(NamedTuple):
@@ -80,7 +69,7 @@ def centred_gram(model: KernelPCA, x: np.ndarray) -> tuple[np.ndarray, np.ndarra
     Raises:
         ValueError: the rows are all the same in feature space.
     """
-    gram = gram_matrix(model.kernel, x)
+    gram = gram_matrix(model.kernel, x, announce=False)
     size = float(np.abs(gram.diagonal()).sum())
     centring = centring_of(gram)
     centring.gram_in_place(gram)
@@ -165,36 +154,6 @@ def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
     }
     lead = {name: value[None, None] for name, value in posterior.items()}
     return Outcome(posterior=lead, variational=variational, attrs=attrs, is_point=True)
-
-
-def scores_of(
-    variables: Mapping[str, Array],
-    model: KernelPCA,
-    fitted_x: np.ndarray,
-    new_x: np.ndarray,
-    scores: str,
-) -> np.ndarray:
-    """Scores of new rows, shape (new rows, num_latents).
-
-    Args:
-        variables: the group `variational` of a fit.
-        model: its model.
-        fitted_x: the rows that it was fitted to.
-        new_x: rows with the same columns (for a precomputed kernel, kernel values with the fitted rows).
-        scores: ``"latent"`` or ``"orthonormal"``.
-
-    Raises:
-        ValueError: another kind of scores.
-    """
-    if scores not in SCORES:
-        raise ValueError(f"scores must be one of {', '.join(SCORES)}; got {scores!r}")
-    centring = Centring(np.asarray(variables["gram_means"]))
-    values = centring.cross(cross_gram(model.kernel, new_x, fitted_x))
-    coordinates = values @ np.asarray(variables["coefficients"])
-    if scores == "orthonormal":
-        return coordinates
-    variances = np.asarray(variables["signal_variances"])
-    return coordinates * (np.sqrt(variances) / (variances + float(variables["noise_variance"])))
 
 
 def score_at(components: Components, model: KernelPCA, freedom: float, dimension: float) -> float:

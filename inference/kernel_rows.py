@@ -183,7 +183,7 @@ def _blocks(kernel: Kernel, x: np.ndarray, num_old: int) -> tuple[np.ndarray, np
     """Kernel values of old with new rows and of new rows among themselves, not centred."""
     if isinstance(kernel, Precomputed):
         return x[:num_old, num_old:], x[num_old:, num_old:]
-    return cross_gram(kernel, x[:num_old], x[num_old:]), gram_matrix(kernel, x[num_old:])
+    return cross_gram(kernel, x[:num_old], x[num_old:]), gram_matrix(kernel, x[num_old:], announce=False)
 
 
 def _former(model: KernelPCA, x: np.ndarray, init: Any) -> xr.Dataset | None:

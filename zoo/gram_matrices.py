@@ -83,7 +83,7 @@ def extended_centring(old: Centring, cross: Any, new: Any) -> Centring:
     return Centring(np.concatenate([first, second]))
 
 
-def gram_matrix(kernel: Kernel, x: Any) -> np.ndarray:
+def gram_matrix(kernel: Kernel, x: Any, announce: bool = True) -> np.ndarray:
     """k(x_i, x_j) of all rows, not centred, on the host in float64.
 
     Half of it is computed, in blocks of rows that stay in cache, and mirrored.
@@ -91,6 +91,7 @@ def gram_matrix(kernel: Kernel, x: Any) -> np.ndarray:
     Args:
         kernel: its parameters filled.
         x: rows, shape (num_observations, num_features), dense or scipy sparse; for `Precomputed` the matrix.
+        announce: whether to say what it costs; no, where a model's check has said it.
 
     Returns:
         Symmetric matrix of shape (num_observations, num_observations); a new array.
@@ -102,7 +103,8 @@ def gram_matrix(kernel: Kernel, x: Any) -> np.ndarray:
         UserWarning: it takes more than 256 MiB; the message says how much.
     """
     num_rows = x.shape[0]
-    announce_cost(num_rows)
+    if announce:
+        announce_cost(num_rows)
     if isinstance(kernel, Precomputed):
         return np.array(kernel.matrix(x, x), np.float64)
     x = _shifted(kernel, x, x)

@@ -43,6 +43,7 @@ Gaussian process latent variable models", for the score.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -52,7 +53,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.gram_matrices import announce_cost, centring_of, check_gram
+from zoo.gram_matrices import Centring, announce_cost, centring_of, check_gram
 from zoo.kernels import Kernel, Precomputed, as_kernel
 from zoo.model import Model, in_current_precision, static
 from zoo.validation import as_matrix, check_finite, check_rows
@@ -102,6 +103,7 @@ class KernelPCA(Model):
     symmetries = ("rotation",)
     methods = ("closed_form", "em", "nuts", "hmc", "svi")
     scores_rows = False
+    needs_fitted_rows = True
 
     def __post_init__(self) -> None:
         """Look a kernel's name up, then store and validate the fields."""
@@ -139,14 +141,14 @@ class KernelPCA(Model):
         """The number m of degrees of freedom."""
         return num_observations - 1.0 if self.degrees_of_freedom is None else self.degrees_of_freedom
 
-    def score_dimension(self, num_observations: int, num_features: int) -> float:
+    def score_dimension(self, num_observations: int, num_features: int) -> float | Array:
         """How many dimensions the determinant is over.
 
         N where s2 is given, M where it is estimated.
         """
         if self.noise_variance is not None:
             return float(num_observations)
-        return float(self.kernel.feature_dimension(num_features))
+        return 1.0 * self.kernel.feature_dimension(num_features)
 
     @property
     def prior(self) -> str:
@@ -203,6 +205,45 @@ class KernelPCA(Model):
                 f"got {self.num_latents}: lower it, or give noise_variance"
             )
         announce_cost(x.shape[0])
+
+    def check_new(self, x: np.ndarray) -> None:
+        """Raise ValueError if new rows have cells that are not finite."""
+        check_finite(as_matrix(x))
+
+    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+        r"""Coordinates of rows from their centred kernel values :math:`\hat k(x)` with the fitted rows.
+
+        ``"orthonormal"``: :math:`a_j^T \hat k(x)`, the coordinates of kernel PCA, where
+        :math:`\hat\Phi^T a_j` are directions of length one. ``"latent"``: :math:`E[z_j \mid x] = \sqrt{l_j}\,
+        a_j^T \hat k(x) / (l_j + s^2)` (5.14), whitened and shrunk and not the "exact projection" of section
+        5.2.4: with m = N it is :math:`\sqrt N \lambda_j^{-1} (1 - N s^2 / \lambda_j)^{1/2} v_j^T \hat k(x)`,
+        the rotation across components, not rows (the text's eigen-function has it the other way).
+
+        Args:
+            values: an estimate: ``coefficients`` (a), ``signal_variances`` (l), ``noise_variance``,
+                ``gram_means``, and the fitted rows, ``fitted_x``.
+            x: rows; for a precomputed kernel their kernel values with the fitted ones.
+            kind: which.
+
+        Returns:
+            Shape (num_observations, num_latents).
+        """
+        if "coefficients" not in values:
+            raise ValueError(
+                "draws of the latents have no coefficients to project new rows with: fit by closed_form or em"
+            )
+        crossed = in_current_precision(self.kernel).matrix(x, values["fitted_x"])
+        coordinates = Centring(values["gram_means"]).cross(crossed) @ values["coefficients"]
+        if kind == "orthonormal":
+            return coordinates
+        variances = values["signal_variances"]
+        return coordinates * (jnp.sqrt(variances) / (variances + values["noise_variance"]))
+
+    def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Posterior covariance of the latents of rows, alike for all: ``s2 / (l + s2)`` on the diagonal."""
+        noise_variance = values["noise_variance"]
+        shares = noise_variance / (values["signal_variances"] + noise_variance)
+        return jnp.broadcast_to(jnp.diag(shares), (x.shape[0], shares.size, shares.size))
 
     def caution(self, method: str) -> None:
         """Refuse a sampler where there is no posterior to sample."""

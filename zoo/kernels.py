@@ -163,9 +163,11 @@ class Polynomial(Kernel):
 
     def feature_dimension(self, num_features: int) -> float:
         """The number of monomials, the constant one left out."""
-        if float(self.offset) == 0:
-            return math.comb(num_features + self.degree - 1, self.degree)
-        return math.comb(num_features + self.degree, self.degree) - 1
+        highest = math.comb(num_features + self.degree - 1, self.degree)
+        all_of_them = math.comb(num_features + self.degree, self.degree) - 1
+        if isinstance(self.offset, jax.Array):  # in compiled code, whose shapes do not depend on it
+            return jnp.where(self.offset == 0, highest, all_of_them)
+        return highest if self.offset == 0 else all_of_them
 
 
 @dataclass(frozen=True, eq=False)
