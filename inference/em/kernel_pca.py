@@ -24,8 +24,9 @@ have converged and loses all digits to cancellation as s2 falls.
 *New rows* (Algorithm 5.2): ``fit(model, x_all, method="em", init=tree)`` where ``x_all`` begins with the rows
 of the former fit. Coefficients B of zero for the new rows leave W what it was, centred again or not, because
 the columns of B sum to zero; the first sweep puts the new rows at their projection. ``new_rows="random"`` is
-the text; which of the two is nearer depends on how much of the new rows the old loadings see, and a fresh
-sketch of all rows, which costs two sweeps, is often nearer than either. As printed, step 6 of the algorithm uses the Z'Z of step 4: it must be the new one, as here.
+the text. Which of the two is nearer depends on how much of the new rows the old loadings see; a fresh sketch
+of all rows, which costs two sweeps, is often nearer than either. As printed, step 6 of the algorithm uses the
+Z'Z of step 4: it must be the new one, as here.
 
 ``memory="online"`` keeps of the old rows only their B and K B and never makes their Gram matrix: W is then
 confined to the span of the old loadings and the new rows, in which the score still cannot fall. What the old
