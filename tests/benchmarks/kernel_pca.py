@@ -1,0 +1,105 @@
+"""Kernel PCA against scikit-learn's KernelPCA: whole fits, in one run.
+
+Run ``python -m tests.benchmarks.kernel_pca`` in an environment with the extra ``bench``. N = 2000 rows of 64
+columns, RBF kernel, ten components. Every solver of the peer is timed and the best one counts; runs of both
+alternate, each after a first call that compiles and warms up, and the smallest time counts. The angle between
+the subspaces and the ratio are printed and written to tests/reference/benchmark_kernel_pca.json.
+"""
+
+import json
+import os
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+SIZE = {"num_rows": 2000, "num_features": 64, "num_latents": 10}
+BAR, ANGLE_BAR = 1.5, 1e-6
+REPEATS = 7
+REFERENCE = Path(__file__).parents[1] / "reference" / "benchmark_kernel_pca.json"
+
+
+def data():
+    """Ten clusters in 64 columns: a spectrum that falls off after the tenth component."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    locs = 2.0 * rng.normal(size=(10, SIZE["num_features"]))
+    return locs[rng.integers(10, size=SIZE["num_rows"])] + rng.normal(
+        size=(SIZE["num_rows"], SIZE["num_features"])
+    )
+
+
+def seconds(call):
+    """Wall and CPU seconds of a call."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def compare():
+    """Seconds by solver, the angle between the subspaces, and sweeps of EM beside a dense solver."""
+    import scipy.linalg
+    from sklearn.decomposition import KernelPCA
+
+    import zoo
+    from inference import fit
+
+    x, count = data(), SIZE["num_latents"]
+    length_scale = float(zoo.KernelPCA(kernel="rbf", noise_variance=1e-5).filled(x).kernel.length_scale)
+    kernel = zoo.kernels.RBF(length_scale)
+    model = zoo.KernelPCA(num_latents=count, kernel=kernel, noise_variance=1e-5)
+    keywords = {"kernel": "rbf", "gamma": 0.5 / length_scale**2}
+
+    def peer(solver):
+        return KernelPCA(count, eigen_solver=solver, random_state=0, **keywords).fit(x)
+
+    calls = {
+        "ours": lambda: fit(model, x),
+        "ours dense": lambda: fit(model, x, solver="dense"),
+        "ours em, 20 sweeps": lambda: fit(
+            model, x, method="em", max_iterations=20, tolerance=0, progress=False
+        ),
+        "scikit-learn arpack": lambda: peer("arpack"),
+        "scikit-learn randomized": lambda: peer("randomized"),
+        "scikit-learn dense": lambda: peer("dense"),
+    }
+    cold = {name: seconds(call)[0] for name, call in calls.items()}
+    times = {name: [] for name in calls}
+    for _ in range(REPEATS):
+        for name, call in calls.items():
+            times[name].append(seconds(call))
+    best = {name: tuple(map(min, zip(*both, strict=True))) for name, both in times.items()}
+    ours, theirs = fit(model, x)["variational"], peer("arpack")
+    angle = scipy.linalg.subspace_angles(ours["gram_products"].to_numpy(), theirs.eigenvectors_)[0]
+    return cold, best, float(angle)
+
+
+def main():
+    """Time, print, record."""
+    cold, best, angle = compare()
+    rivals = {name: wall for name, (wall, _) in best.items() if name.startswith("scikit-learn")}
+    rival = min(rivals, key=rivals.get)
+    ratio = best["ours"][0] / rivals[rival]
+    print(f"{'':<26}{'first call':>11}{'later':>9}{'CPU':>9}   (seconds)")
+    for name, (wall, cpu) in best.items():
+        print(f"{name:<26}{cold[name]:>11.3f}{wall:>9.3f}{cpu:>9.3f}")
+    print(f"ratio to {rival}: {ratio:.2f} (bar {BAR}); largest angle {angle:.1e} rad (bar {ANGLE_BAR})")
+    record = {
+        "command": "python -m tests.benchmarks.kernel_pca",
+        "size": SIZE,
+        "seconds": {
+            name: {"first": cold[name], "later": best[name][0], "cpu": best[name][1]} for name in best
+        },
+        "best_peer": rival,
+        "ratio": ratio,
+        "largest_angle": angle,
+        "load": os.getloadavg()[0],
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "versions": {name: version(name) for name in ("numpy", "scipy", "jax", "scikit-learn")},
+    }
+    REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
