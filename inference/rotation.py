@@ -15,8 +15,8 @@ draw to draw. Two remedies:
 Signs are frozen by one rule for all draws: in each column the feature that is largest in root mean square
 over the draws is positive (for ``align_rotation``, in M). Latents turn along, covariances on both sides.
 Where views have loadings that are exactly zero (latents of their own), only latents with the same pattern of
-zeros are turned into each other. Both depend on the draws through W W' alone, up to rounding, so they can be
-repeated.
+zeros are turned into each other. A model without loadings (kernel PCA) has its latents turned themselves.
+Both depend on the draws through W W' alone, up to rounding, so they can be repeated.
 """
 
 import numpy as np
@@ -86,14 +86,10 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, list[np.ndarray]]:
             f"a fit of {tree.attrs.get('model', 'this model')!r} has no rotation symmetry: there is "
             f"nothing to turn"
         )
-    views = [
-        variable.transpose("chain", "draw", ..., "latent").values
-        for name, variable in posterior.data_vars.items()
-        if name.startswith("loadings") and "latent" in variable.dims and variable.ndim == 4
-    ]
+    views = [posterior[name].transpose("chain", "draw", ..., "latent").values for name in _turning(posterior)]
     if not views:
         raise ValueError(
-            "expected variables 'loadings*' with the dims (feature, latent) in the posterior; "
+            "expected variables 'loadings*' with the dims (feature, latent) in the posterior, or 'latents'; "
             f"got {sorted(posterior.data_vars)}"
         )
     if kind_of(tree) != "sampling":
@@ -105,6 +101,17 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, list[np.ndarray]]:
     return np.concatenate(views, axis=2), [
         np.flatnonzero(block_of.ravel() == b) for b in range(patterns.shape[1])
     ]
+
+
+def _turning(posterior: xr.Dataset) -> list[str]:
+    """The variables that decide the orientation: loadings, or latents where they are the parameters."""
+    turned = [
+        name
+        for name, variable in posterior.data_vars.items()
+        if "latent" in variable.dims and variable.ndim == 4
+    ]
+    loadings = [name for name in turned if name.startswith("loadings")]
+    return loadings or [name for name in turned if name == "latents"]
 
 
 def _procrustes(w: np.ndarray) -> np.ndarray:
@@ -174,10 +181,9 @@ def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list
 
 def _largest_psrf(posterior: xr.Dataset) -> float:
     largest = 1.0
-    for name, variable in posterior.data_vars.items():
-        if name.startswith("loadings") and "latent" in variable.dims:
-            values = variable.transpose("chain", "draw", ...).values
-            for draws in np.moveaxis(values.reshape(*values.shape[:2], -1), -1, 0):
-                if not is_constant(draws):
-                    largest = max(largest, psrf_of(draws, "rank"))
+    for name in _turning(posterior):
+        values = posterior[name].transpose("chain", "draw", ...).values
+        for draws in np.moveaxis(values.reshape(*values.shape[:2], -1), -1, 0):
+            if not is_constant(draws):
+                largest = max(largest, psrf_of(draws, "rank"))
     return float(largest)
