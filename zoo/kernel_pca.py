@@ -210,6 +210,17 @@ class KernelPCA(Model):
         """Raise ValueError if new rows have cells that are not finite."""
         check_finite(as_matrix(x))
 
+    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Refused: there is none.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "KernelPCA scores a Gram matrix and has no density of rows: the map into feature space is neither "
+            "onto nor volume preserving; compare models by their components, or use zoo.PPCA"
+        )
+
     def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
         r"""Coordinates of rows from their centred kernel values :math:`\hat k(x)` with the fitted rows.
 
