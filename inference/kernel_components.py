@@ -23,7 +23,7 @@ __all__ = [
     "components_from",
     "score_at",
     "signal_variances",
-    "signed",
+    "signs_of",
     "to_outcome",
 ]
 
@@ -35,7 +35,8 @@ class Components(NamedTuple):
         eigenvalues: of the centred Gram matrix, descending, shape (num_latents,).
         coefficients: a, of directions of length one, shape (num_observations, num_latents); zero for a
             component without variance.
-        projections: coordinates of the fitted rows, K a, shape (num_observations, num_latents).
+        vectors: unit eigenvectors, shape (num_observations, num_latents).
+        products: coordinates of the fitted rows, K a, shape (num_observations, num_latents).
         gram_means: mean kernel value of each fitted row with all, shape (num_observations,).
         trace: of the centred Gram matrix.
         noise_variance: s2.
@@ -43,7 +44,8 @@ class Components(NamedTuple):
 
     eigenvalues: np.ndarray
     coefficients: np.ndarray
-    projections: np.ndarray
+    vectors: np.ndarray
+    products: np.ndarray
     gram_means: np.ndarray
     trace: float
     noise_variance: float
@@ -86,8 +88,9 @@ def components_from(
     vectors: np.ndarray,
     gram_means: np.ndarray,
     trace: float,
+    products: np.ndarray | None = None,
 ) -> Components:
-    """Components from eigenpairs of the centred Gram matrix.
+    """Components from eigenpairs of the centred Gram matrix, signs frozen.
 
     Args:
         model: the model.
@@ -97,10 +100,15 @@ def components_from(
         vectors: unit eigenvectors, shape (num_observations, num_latents).
         gram_means: mean kernel value of each fitted row with all.
         trace: of the centred Gram matrix.
+        products: K times the vectors, shape (num_observations, num_latents). None: they are eigenvectors to
+            all digits.
     """
     smallest = 10 * vectors.shape[0] * np.finfo(float).eps * values.max()
     lengths = np.sqrt(np.where(values > smallest, values, 0.0))
-    coefficients = np.where(lengths > 0, vectors / np.where(lengths > 0, lengths, 1.0), 0.0)
+    inverse = np.where(lengths > 0, 1.0 / np.where(lengths > 0, lengths, 1.0), 0.0)
+    signs = signs_of(vectors)
+    vectors = vectors * signs
+    products = vectors * lengths if products is None else products * (signs * inverse)
     noise = model.noise_variance
     if noise is None:  # (5.19)
         rest = trace - values.sum()
@@ -110,18 +118,18 @@ def components_from(
                 "the noise is 0 and the score has no maximum: lower num_latents, or give noise_variance"
             )
         noise = rest / (freedom * (dimension - values.size))
-    return Components(values, coefficients, vectors * lengths, gram_means, trace, float(noise))
+    return Components(values, vectors * inverse, vectors, products, gram_means, trace, float(noise))
 
 
-def signed(vectors: np.ndarray) -> np.ndarray:
-    """The entry of each column that is largest in size is made positive."""
+def signs_of(vectors: np.ndarray) -> np.ndarray:
+    """Signs that make the entry of each column that is largest in size positive."""
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
-    return vectors * np.where(largest < 0, -1.0, 1.0)
+    return np.where(largest < 0, -1.0, 1.0)
 
 
 def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
     """The estimate as one draw of one chain, beside what new rows need; says which components vanished."""
-    num_rows = components.projections.shape[0]
+    num_rows = components.products.shape[0]
     freedom = float(model.freedom(num_rows))
     variances = signal_variances(
         components.eigenvalues, components.noise_variance, freedom, model.latent_variance
@@ -135,16 +143,14 @@ def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
             f"{first} has {components.eigenvalues[first]:.6g}); lower noise_variance or num_latents",
             stacklevel=4,
         )
-    lengths = np.sqrt(np.maximum(components.eigenvalues, 0.0))
-    vectors = components.projections / np.where(lengths > 0, lengths, 1.0)
-    posterior = {"latents": vectors * np.sqrt(variances)}
+    posterior = {"latents": components.vectors * np.sqrt(variances)}
     if model.noise_variance is None:
         posterior["noise_variance"] = np.asarray(components.noise_variance)
     variational = {
         "eigenvalues": components.eigenvalues,
         "signal_variances": variances,
         "coefficients": components.coefficients,
-        "gram_products": components.projections,
+        "gram_products": components.products,
         "gram_means": components.gram_means,
         "noise_variance": np.asarray(components.noise_variance),
     }
@@ -173,6 +179,6 @@ def score_at(components: Components, model: KernelPCA, freedom: float, dimension
     score = -0.5 * freedom * log_det - 0.5 * (np.sum(components.eigenvalues / total) + residual / noise)
     if model.latent_variance is not None:
         tau2 = float(model.latent_variance)
-        count = components.projections.size
+        count = components.products.size
         score -= 0.5 * variances.sum() / tau2 + 0.5 * count * np.log(2 * np.pi * tau2)
     return float(score)

@@ -85,42 +85,49 @@ class KernelRows(NamedTuple):
         return jnp.pad(coefficients, ((0, self.shape[0] - coefficients.shape[0]), (0, 0)))
 
 
-def restricted_eigenpairs(products: Array, rows: KernelRows) -> tuple[Array, Array]:
-    """Eigenvalues, descending, and unit eigenvectors of the Gram matrix on the span of columns.
+def restricted_eigenpairs(columns: Array, rows: KernelRows) -> tuple[Array, Array, Array]:
+    """Eigenpairs of the Gram matrix on the span of columns (Rayleigh-Ritz).
 
     Args:
-        products: the columns, shape (num_observations, columns).
+        columns: shape (num_observations, columns).
         rows: the rows.
+
+    Returns:
+        Eigenvalues, descending; unit eigenvectors; the Gram matrix times these.
     """
-    basis = jnp.linalg.svd(products, full_matrices=False)[0]
-    restricted = basis.T @ rows.product(rows.directions(basis))
+    basis = jnp.linalg.svd(columns, full_matrices=False)[0]
+    products = rows.product(rows.directions(basis))
+    restricted = basis.T @ products
     values, rotation = jnp.linalg.eigh((restricted + restricted.T) / 2)
-    return jnp.maximum(values[::-1], 0.0), basis @ rotation[:, ::-1]
+    rotation = rotation[:, ::-1]
+    return jnp.maximum(values[::-1], 0.0), basis @ rotation, products @ rotation
 
 
 def ritz_components(products: Array, rows: KernelRows, model: KernelPCA) -> Components:
-    """Eigenpairs of the Gram matrix on the span of ``products`` (Rayleigh-Ritz), on the host.
+    """The components on the span of ``products``, on the host.
 
     Args:
         products: shape (num_observations, num_latents).
         rows: the rows.
         model: the model; a noise variance that it estimates is that of the eigenvalues found.
     """
-    values, vectors = restricted_eigenpairs(products, rows)
+    values, vectors, products = (
+        np.asarray(part, np.float64) for part in restricted_eigenpairs(products, rows)
+    )
     components = components_from(
         model,
         float(rows.freedom),
         float(rows.dimension),
-        np.asarray(values, np.float64),
-        np.asarray(vectors, np.float64),
+        values,
+        vectors,
         np.asarray(rows.gram_means, np.float64),
         float(rows.trace),
+        products,
     )
     if rows.basis is None:
         return components
-    lengths = np.sqrt(components.eigenvalues)
-    scaled = rows.directions(vectors) / jnp.where(lengths > 0, lengths, 1.0)
-    return components._replace(coefficients=np.asarray(rows.coefficients(scaled), np.float64))
+    directions = rows.coefficients(rows.directions(jnp.asarray(components.coefficients)))
+    return components._replace(coefficients=np.asarray(directions, np.float64))
 
 
 def prepare(model: KernelPCA, data: tuple, init: Any, *, memory: str, **options: Any) -> tuple[KernelRows]:

@@ -27,7 +27,6 @@ from inference.kernel_components import (
     centred_gram,
     components_from,
     score_at,
-    signed,
     to_outcome,
 )
 from zoo.kernel_pca import KernelPCA
@@ -40,7 +39,7 @@ LARGE_SHARE = 0.25  # of all eigenvalues: from here on Lanczos iteration loses i
 
 
 def leading_eigenpairs(gram: np.ndarray, count: int, solver: str = "auto") -> tuple[np.ndarray, np.ndarray]:
-    """The largest eigenvalues, descending and at least 0, and unit eigenvectors with a frozen sign.
+    """The largest eigenvalues, descending and at least 0, and unit eigenvectors.
 
     Args:
         gram: symmetric positive semi-definite, shape (num_observations, num_observations).
@@ -56,7 +55,7 @@ def leading_eigenpairs(gram: np.ndarray, count: int, solver: str = "auto") -> tu
         start = np.random.default_rng(0).standard_normal(num_rows)  # not constant: that is a null vector
         values, vectors = scipy.sparse.linalg.eigsh(gram, k=count, which="LA", v0=start)
     order = np.argsort(values)[::-1]
-    return np.maximum(values[order], 0.0), signed(vectors[:, order])
+    return np.maximum(values[order], 0.0), vectors[:, order]
 
 
 def solve(key: Any, model: KernelPCA, data: tuple, *, solver: str = "auto") -> tuple[Outcome, float]:

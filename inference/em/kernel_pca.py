@@ -102,7 +102,7 @@ def init(key: Array, model: KernelPCA, rows: KernelRows, *, strategy: str = "ske
     if noise is None:
         noise = 0.5 * rows.trace / (rows.freedom * rows.dimension)
     if strategy == "sketch":
-        values, vectors = restricted_eigenpairs(rows.product(directions), rows)
+        values, vectors, _ = restricted_eigenpairs(rows.product(directions), rows)
         values, vectors = values[: model.num_latents], vectors[:, : model.num_latents]
         signal = jnp.maximum(values / rows.freedom - noise, SMALLEST_SHARE * values / rows.freedom)
         directions = rows.directions(vectors) * jnp.sqrt(signal / jnp.where(values > 0, values, 1.0))
