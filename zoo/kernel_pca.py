@@ -217,8 +217,8 @@ class KernelPCA(Model):
             ValueError: always.
         """
         raise ValueError(
-            "KernelPCA scores a Gram matrix and has no density of rows: the map into feature space is neither "
-            "onto nor volume preserving; compare models by their components, or use zoo.PPCA"
+            "KernelPCA scores a Gram matrix and has no density of rows: the map into feature space is "
+            "neither onto nor volume preserving; compare models by their components, or use zoo.PPCA"
         )
 
     def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
