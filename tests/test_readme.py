@@ -16,5 +16,8 @@ def test_python_blocks_run_in_order(tmp_path, monkeypatch, capsys):
     for block in blocks:
         exec(compile(block, str(README), "exec"), names)
     assert (tmp_path / "faithful.nc").stat().st_size > 0
-    assert len(blocks) == 2 and names["prior"].shape == (3, 50, 2)
+    assert len(blocks) == 3 and names["prior"].shape == (3, 50, 2)
+    assert (
+        names["from_file"].attrs["num_observations"] == names["from_chunks"].attrs["num_observations"] == 5000
+    )
     assert "num_occupied" in capsys.readouterr().out
