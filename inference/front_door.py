@@ -92,7 +92,8 @@ def fit(
         batch_size: rows per batch (``vb`` of mixtures): the rows pass in batches, a memory-mapped file or
             chunks (an object with ``__iter__``, or a callable that makes a fresh iterator) are never held
             whole, and an iteration is one pass over all of them (memoised variational inference, Hughes and
-            Sudderth 2013). Starts see ``batch_size`` rows, evenly spaced ones or the first ones of chunks;
+            Sudderth 2013). A start sees ``batch_size`` rows, evenly spaced ones or the first ones of chunks,
+            and VB climbs to the top of their bound (with ``moves``, if asked) before the first pass;
             data-dependent default priors are read off at most 100 000 rows of a file or of chunks.
         dtype: ``"float64"`` or ``"float32"``.
         keep: names of variables to store whatever their size (``"assignments"``, ``"log_likelihood"``).
@@ -188,9 +189,10 @@ def fit(
             run = (in_current_precision(model), in_current_precision(taken))
             result, outcome = _drive(chosen, *run, strategy=strategy, **shared)
         else:
-            start = _start_of(chosen, chosen.build(init=strategy, **options), variables, options)
+            algorithm = chosen.build(init=strategy, **options)
+            shared |= {"algorithm": algorithm, "start": _start_of(chosen, algorithm, variables, options)}
             run = (in_current_precision(model), model, stream)
-            result, outcome, whole = drive_in_batches(chosen, *run, start=start, **shared)
+            result, outcome, whole = drive_in_batches(chosen, *run, **shared)
             weight = stream.sample_weight if whole is not None else None
         learnt = model if outcome.model is None else outcome.model
         trace = trace_group(chosen, result, settings)
@@ -293,9 +295,10 @@ def _check_options(method: Method, name: str, options: Mapping[str, Any]) -> dic
 def _check_takes_batches(method: Method, name: str, model: Model, options: Mapping[str, Any]) -> None:
     if method.memoised is None:
         raise ValueError(f"method {name!r} of {model_name(model)} does not take batch_size")
-    for option in ("moves", "learn"):
-        if options.get(option):
-            raise ValueError(f"{option} looks at all rows at once: it does not go with batch_size")
+    if options.get("learn"):
+        raise ValueError(
+            "learn does not go with batch_size: give the hyperparameters, or learn them on fewer rows"
+        )
 
 
 def _key_of(seed: Any) -> jax.Array:

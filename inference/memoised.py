@@ -1,9 +1,11 @@
 """The loop of an ascent whose rows pass in batches: each pass visits every batch once, in order.
 
 A visit takes back what the batch contributed to the sums before, adds what it contributes under the present
-state, and makes the state optimal for the new sums (`inference.algorithm.Memoised`). After the first pass
-that is coordinate ascent on the objective of all rows, so that an iteration of the trace, one pass, may never
-lower it. What is held beside one batch is what each batch contributed, one set of sums per batch.
+state, and makes the state optimal for the new sums (`inference.algorithm.Memoised`): coordinate ascent on the
+objective of all rows, so that an iteration of the trace, one pass, may never lower it. In the first pass the
+state stays as it is until the sums are complete: rows may come sorted, and a component must not die because
+none of its rows has been seen yet. What is held beside one batch is what each contributed, one set of sums
+per batch.
 
 Between two visits, and only there, the host looks at Ctrl-C and the checkpoint.
 """
@@ -57,6 +59,7 @@ def ascend_in_batches(
     put: Callable,
     check: Callable,
     start_rows: Any,
+    warm_up: Callable,
     key: Array,
     variables: Any,
     num_restarts: int,
@@ -75,6 +78,7 @@ def ascend_in_batches(
         put: a batch as the step takes it, on its device or devices.
         check: called with each batch in the first pass, before it is used.
         start_rows: what the starts see.
+        warm_up: ``warm_up(keys, states) -> states`` of all restarts, once, before the first pass.
         key: the run's key.
         variables: what the starts are given.
         num_restarts: how many starts are run side by side.
@@ -89,6 +93,9 @@ def ascend_in_batches(
     """
     keys = lane_keys(key, num_restarts)
     lanes, stored = resume(checkpoint, partial(_start, start, memoised), keys, variables, model, start_rows)
+    if stored is None:
+        state = warm_up(keys, lanes.state)
+        lanes = lanes._replace(state=state, settled=state)
     nothing = jax.tree.map(jnp.zeros_like, lanes.sums)
     memo, trace, at = _restored(stored, nothing, num_restarts)
     slack = rounding(jax.tree.leaves(lanes.sums)[0].dtype)
@@ -103,7 +110,8 @@ def ascend_in_batches(
                 if at.passes == 0:
                     check(batch)
                     memo.append(nothing)
-                lanes, memo[number] = _visit(memoised, lanes, memo[number], running, model, put(batch))
+                moves = running & (at.passes > 0)
+                lanes, memo[number] = _visit(memoised, lanes, memo[number], running, moves, model, put(batch))
                 at = at._replace(batches=number + 1)
                 bar.set_postfix_str(f"row {batch.begin + batch.count}", refresh=False)
                 if checkpoint.is_due():
@@ -141,18 +149,18 @@ def _start_states(start: Callable, keys: Array, variables: Any, model: Any, star
 
 @partial(jax.jit, static_argnums=0)
 def _visit(
-    memoised: Memoised, lanes: _Lanes, before: Any, running: Array, model: Any, rows: Any
+    memoised: Memoised, lanes: _Lanes, before: Any, running: Array, moves: Array, model: Any, rows: Any
 ) -> tuple[_Lanes, Any]:
-    """One batch; restarts that have stopped stay as they are."""
+    """One batch; restarts that have stopped stay as they are, and states that are not to move."""
 
-    def one(lane: _Lanes, before: Any, runs: Array) -> tuple[_Lanes, Any]:
+    def one(lane: _Lanes, before: Any, runs: Array, moves: Array) -> tuple[_Lanes, Any]:
         now = _where(runs, memoised.sums(lane.state, model, rows), before)
         sums = jax.tree.map(lambda total, old, new: total - old + new, lane.sums, before, now)
         state, _ = memoised.update(lane.state, sums, model)
         fresh = jax.tree.map(jnp.add, lane.fresh, now)
-        return _Lanes(_where(runs, state, lane.state), sums, fresh, lane.settled), now
+        return _Lanes(_where(moves, state, lane.state), sums, fresh, lane.settled), now
 
-    return jax.vmap(one)(lanes, before, running)
+    return jax.vmap(one)(lanes, before, running, moves)
 
 
 def _end_of_pass(

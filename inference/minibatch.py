@@ -1,14 +1,15 @@
 """A fit whose rows pass in batches: what `inference.front_door` does differently then."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.algorithm import Method, Outcome
-from inference.ascent import Ascent, last_of
+from inference.algorithm import Algorithm, Method, Outcome
+from inference.ascent import Ascent, ascend, last_of
 from inference.checkpoint import Checkpoint
 from inference.devices import deal_out, on_all_devices, on_one_device
 from inference.memoised import ascend_in_batches
@@ -20,8 +21,9 @@ from inference.tables import as_arrays
 from zoo.model import Model, in_current_precision
 from zoo.sparse_counts import SparseCounts
 
-__all__ = ["drive_in_batches", "open_stream", "passes_in_batches", "rows_to_begin_with"]
+__all__ = ["drive_in_batches", "open_stream", "passes_in_batches", "rows_to_begin_with", "warmed_up"]
 
+WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
 SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
 
 
@@ -73,6 +75,7 @@ def drive_in_batches(
     given: Model,
     stream: RowStream,
     *,
+    algorithm: Algorithm,
     key: jax.Array,
     start: Callable,
     variables: Any,
@@ -84,6 +87,10 @@ def drive_in_batches(
     keep: tuple[str, ...],
 ) -> tuple[Ascent, Outcome, tuple | None]:
     """Run and conclude.
+
+    Before the first pass every restart climbs to the top of the bound of the rows that it starts from, moves
+    and all: that costs little, and batches cannot find a better optimum later. Not so from given variables,
+    where the passes start.
 
     Returns:
         What the driver returns, the outcome, and all rows if the fit is to hold them.
@@ -114,6 +121,7 @@ def drive_in_batches(
     begin = in_current_precision(stream.sample(stream.batch_size) if variables is None else stream.whole())
     if variables is not None and stream.sample_weight is not None:
         begin = Rows(begin, jnp.asarray(stream.sample_weight))
+
     result = ascend_in_batches(
         method.memoised(**options),
         start,
@@ -122,6 +130,7 @@ def drive_in_batches(
         put=put,
         check=check,
         start_rows=begin,
+        warm_up=partial(warmed_up, algorithm, model, begin) if variables is None else _left_alone,
         key=run_key,
         variables={} if variables is None else variables,
         num_restarts=settings["num_restarts"],
@@ -144,3 +153,42 @@ def drive_in_batches(
     if not holds_rows and "num_occupied" in result.trace:
         on_host["variational"]["num_occupied"] = last_of(result, "num_occupied").astype(int)
     return result, outcome._replace(**on_host), whole
+
+
+def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, states: Any) -> Any:
+    """The states of all restarts (leading axis) at the top of the bound of a few rows, one after another.
+
+    Raises:
+        KeyboardInterrupt: interrupted; there is nothing yet to return.
+    """
+    reached = []
+    for lane in range(keys.shape[0]):
+        run = ascend(
+            algorithm.step,
+            _as_given,
+            model,
+            (rows,),
+            key=keys[lane],
+            variables=jax.tree.map(lambda leaf, lane=lane: leaf[lane : lane + 1], states),
+            num_rows=rows.shape[0],
+            num_restarts=1,
+            max_iterations=WARM_UP_STEPS,
+            tolerance=WARM_UP_TOLERANCE,
+            must_rise=True,
+            checkpoint=Checkpoint(None, {}),
+            progress=False,
+            improve=algorithm.improve,
+        )
+        if run.stop_reason == "interrupted":
+            raise KeyboardInterrupt("interrupted before the first batch was complete")
+        reached.append(run.state)
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *reached)
+
+
+def _left_alone(keys: jax.Array, states: Any) -> Any:
+    return states
+
+
+def _as_given(key: jax.Array, state: Any, model: Model, *data: Any) -> Any:
+    """A start that is a state."""
+    return state

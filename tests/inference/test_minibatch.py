@@ -54,7 +54,7 @@ def test_bound_rises_to_a_fixed_point_of_full_batch(x, model):
     assert np.nanmin(steps) > -1e-8 * np.nanmax(np.abs(bounds))
     best = bounds[tree.attrs["best_restart"]]
     reached = best[np.isfinite(best)][-1]
-    assert reached == np.nanmax(bounds)
+    assert reached > np.nanmax(bounds) - 1e-8 * abs(reached)
     again = fit(model, x, init=tree, max_iterations=1, tolerance=0, num_samples=5)
     assert abs(float(again["trace"]["objective"][-1]) - reached) < 1e-6 * NUM_ROWS  # 1e-9 nats a row and pass
 
@@ -184,8 +184,7 @@ def uneven():
             ValueError,
             "'gibbs' of mixture does not take batch_size",
         ),
-        (np.eye(9), {"batch_size": 3, "moves": ("merge",)}, ValueError, "moves looks at all rows at once"),
-        (np.eye(9), {"batch_size": 3, "learn": ("m0",)}, ValueError, "learn looks at all rows at once"),
+        (np.eye(9), {"batch_size": 3, "learn": ("m0",)}, ValueError, "learn does not go with batch_size"),
         (scipy.sparse.eye(9), {"batch_size": 3}, TypeError, "sparse counts are fitted whole"),
         (lambda: iter([]), {"batch_size": 3}, ValueError, "the source of chunks gave no rows"),
         (np.empty((0, 2)), {"batch_size": 3}, ValueError, r"x has no rows: its shape is \(0, 2\)"),
