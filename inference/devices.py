@@ -25,6 +25,7 @@ __all__ = [
     "exchanged",
     "on_all_devices",
     "on_one_device",
+    "over_processes",
     "resolved_num_devices",
 ]
 
@@ -109,6 +110,13 @@ def agreed(number: int) -> int:
     if jax.process_count() == 1:
         return number
     return int(multihost_utils.broadcast_one_to_all(np.asarray(number)))
+
+
+def over_processes(number: float) -> float:
+    """The sum of a number over all processes."""
+    if jax.process_count() == 1:
+        return number
+    return float(np.sum(multihost_utils.process_allgather(np.asarray(number))))
 
 
 def any_process(flag: bool) -> bool:

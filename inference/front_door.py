@@ -6,31 +6,29 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from functools import cache, partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 import zoo
-from inference.algorithm import Method, Outcome
-from inference.ascent import Ascent, ascend, last_of
+from inference.algorithm import Method
+from inference.ascent import Ascent
 from inference.assembly import assemble, trace_group
 from inference.atomic_files import check_writable
+from inference.call_checks import check_options, check_settings, check_takes_batches, key_of
 from inference.checkpoint import Checkpoint, fingerprint
 from inference.convergence_of_runs import has_converged
-from inference.devices import deal_out, exchanged, on_all_devices, on_one_device, resolved_num_devices
-from inference.driver import CHAIN_METHODS, Chains, sample
+from inference.devices import exchanged, resolved_num_devices
 from inference.minibatch import drive_in_batches, open_stream, passes_in_batches, rows_to_begin_with
 from inference.model_fields import model_name
-from inference.precision import in_precision, to_numpy
-from inference.results import row_limit, versions
-from inference.rows import Rows, checked_weight, unweighted, weight_of
+from inference.precision import in_precision
+from inference.results import versions
+from inference.rows import Rows, checked_weight
 from inference.starting_points import read_init
 from inference.tables import as_arrays
+from inference.whole_data import drive_whole, solve, start_of
 from zoo.model import Model, in_current_precision
 
 __all__ = ["fit", "method_of"]
@@ -116,7 +114,7 @@ def fit(
     stream = None
     model, data = model.coded(*data)
     if passes_in_batches(data, batch_size):
-        _check_takes_batches(chosen, name, model, options)
+        check_takes_batches(chosen, name, model, options)
         stream, coords = open_stream(data, batch_size, sample_weight)
         arrays = (rows_to_begin_with(stream),)
     else:
@@ -127,7 +125,7 @@ def fit(
     if method == "auto" and stream is None:
         name = model.auto_method(*shared_by_all)
         chosen = method_of(model, name)
-    settings = _check_settings(
+    settings = check_settings(
         chosen,
         num_chains=num_chains,
         num_warmup=num_warmup,
@@ -138,7 +136,7 @@ def fit(
         tolerance=tolerance,
         num_restarts=num_restarts,
     )
-    options = _check_options(chosen, name, options)
+    options = check_options(chosen, name, options)
     num_devices = resolved_num_devices(options.pop("num_devices")) if "num_devices" in options else 1
     if chosen.check is not None:
         chosen.check(model, **options)
@@ -153,7 +151,7 @@ def fit(
     if checkpoint is not None:
         check_writable(checkpoint)
     with in_precision(dtype):
-        key = _key_of(seed)
+        key = key_of(seed)
         data_of_run = arrays if stream is None or checkpoint is None else stream.identity()
         aspects = fingerprint(
             model,
@@ -181,16 +179,16 @@ def fit(
         }
         whole: tuple | None = arrays
         if chosen.kind == "direct":
-            result, outcome = _solve(chosen, key, model, arrays, options)
+            result, outcome = solve(chosen, key, model, arrays, options)
         elif stream is None:
             taken = arrays if weight is None else (Rows(arrays[0], weight), *arrays[1:])
             if chosen.prepare is not None:
                 taken = chosen.prepare(model, taken, init, **options)
             run = (in_current_precision(model), in_current_precision(taken))
-            result, outcome = _drive(chosen, *run, strategy=strategy, **shared)
+            result, outcome = drive_whole(chosen, *run, strategy=strategy, **shared)
         else:
             algorithm = chosen.build(init=strategy, **options)
-            shared |= {"algorithm": algorithm, "start": _start_of(chosen, algorithm, variables, options)}
+            shared |= {"algorithm": algorithm, "start": start_of(chosen, algorithm, variables, options)}
             run = (in_current_precision(model), model, stream)
             result, outcome, whole = drive_in_batches(chosen, *run, **shared)
             weight = stream.sample_weight if whole is not None else None
@@ -252,166 +250,7 @@ def method_of(model: Model, name: str) -> Method:
     return importlib.import_module(f"inference.{FOLDERS[name]}.{prefix}{file}").METHOD
 
 
-# Checks
-
-
-def _check_settings(method: Method, **settings: Any) -> dict[str, Any]:
-    """The settings that matter to this kind of method, checked."""
-    for name, at_least in (
-        ("num_chains", 1),
-        ("num_warmup", 0),
-        ("num_samples", 1),
-        ("thinning", 1),
-        ("max_iterations", 1),
-        ("num_restarts", 1),
-    ):
-        value = settings[name]
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
-            raise ValueError(f"{name} must be a whole number of at least {at_least}; got {value!r}")
-    if not (isinstance(settings["tolerance"], int | float) and settings["tolerance"] >= 0):
-        raise ValueError(
-            f"tolerance must be a number of at least 0 (nats per row); got {settings['tolerance']!r}"
-        )
-    if settings["chain_method"] not in CHAIN_METHODS:
-        raise ValueError(
-            f"chain_method must be one of {', '.join(CHAIN_METHODS)}; got {settings['chain_method']!r}"
-        )
-    if method.kind == "direct":
-        return {"num_restarts": 1}
-    sampling = ("num_chains", "num_warmup", "num_samples", "thinning", "chain_method")
-    ascent = ("num_samples", "max_iterations", "tolerance", "num_restarts")
-    return {name: settings[name] for name in (sampling if method.kind == "sampling" else ascent)}
-
-
-def _check_options(method: Method, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = [option for option in options if option not in method.options]
-    if unknown:
-        has = ", ".join(method.options) or "no options of its own"
-        raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}")
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
-    return dict(method.options) | given  # lists: as the options of a stored fit have them
-
-
-def _check_takes_batches(method: Method, name: str, model: Model, options: Mapping[str, Any]) -> None:
-    if method.memoised is None:
-        raise ValueError(f"method {name!r} of {model_name(model)} does not take batch_size")
-    if options.get("learn"):
-        raise ValueError(
-            "learn does not go with batch_size: give the hyperparameters, or learn them on fewer rows"
-        )
-
-
-def _key_of(seed: Any) -> jax.Array:
-    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
-        return seed
-    if isinstance(seed, jax.Array) and seed.dtype == jnp.uint32 and seed.shape == (2,):
-        return jax.random.wrap_key_data(seed)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be a whole number in [0, 2**32) or a JAX key; got {seed!r}")
-    return jax.random.key(int(seed))
-
-
 def _shows_progress() -> bool:
     """On a terminal or in a notebook."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     return sys.stderr.isatty() or type(shell).__name__ == "ZMQInteractiveShell"
-
-
-# The run
-
-
-def _solve(
-    method: Method, key: jax.Array, model: Model, arrays: tuple, options: dict[str, Any]
-) -> tuple[Ascent, Outcome]:
-    """A direct method's answer, as an ascent of one step that converged."""
-    outcome, objective = method.solve(key, model, arrays, **options)
-    trace = {"objective": np.full((1, 1), float(objective))}
-    return Ascent(None, trace, 0, True, "solved directly", 1, 0), outcome
-
-
-def _drive(
-    method: Method,
-    model: Model,
-    data: tuple,
-    *,
-    key: jax.Array,
-    settings: dict[str, Any],
-    options: dict[str, Any],
-    num_devices: int,
-    strategy: str,
-    variables: dict[str, np.ndarray] | None,
-    checkpoint: Checkpoint,
-    progress: bool,
-    keep: tuple[str, ...],
-) -> tuple[Ascent | Chains, Outcome]:
-    """Run and conclude; everything handed out is NumPy."""
-    adaptation = {"num_warmup": settings["num_warmup"]} if method.kind == "sampling" else {}
-    algorithm = method.build(init=strategy, **options, **adaptation)
-    start = _start_of(method, algorithm, variables, {**options, **adaptation})
-    variables = {} if variables is None else variables
-    run_key, conclude_key = jax.random.split(key)
-    num_rows, num_samples = data[0].shape[0], settings["num_samples"]
-    total_weight = float(jnp.sum(data[0].weight)) if isinstance(data[0], Rows) else num_rows
-    shared = {"key": run_key, "variables": variables, "checkpoint": checkpoint, "progress": progress}
-    if method.kind == "sampling":
-        keep_rows = row_limit(settings["num_chains"] * num_samples * num_rows, "assignments", keep)
-        position = method.position(keep_rows)
-        result = sample(
-            algorithm.step, start, position, model, data, **settings, **shared, resize=method.resize
-        )
-        outcome = method.conclude(
-            conclude_key, jax.tree.map(jnp.asarray, result.draws), model, data, keep_rows
-        )
-    else:
-        keep_rows = row_limit(num_samples * num_rows, "assignments", keep)
-        rising = method.kind == "ascent"
-        if num_devices > 1:
-            rows, weight = np.asarray(unweighted(data[0])), np.asarray(weight_of(data[0]))
-            of_all = Rows(*map(jnp.asarray, (exchanged(rows), exchanged(weight[:, None])[:, 0])))
-            shared |= {
-                "start_data": data if jax.process_count() == 1 else (of_all,),
-                "place": partial(on_all_devices, num_devices=num_devices),
-            }
-            total_weight = (
-                float(exchanged(weight[:, None]).sum()) if jax.process_count() > 1 else total_weight
-            )
-        result = ascend(
-            algorithm.step,
-            start,
-            model,
-            (deal_out(rows, weight, num_devices),) if num_devices > 1 else data,
-            num_rows=total_weight,
-            num_restarts=settings["num_restarts"],
-            max_iterations=settings["max_iterations"],
-            tolerance=settings["tolerance"] if rising else 0.0,
-            must_rise=rising,
-            improve=algorithm.improve,
-            **shared,
-        )
-        state = on_one_device(result.state) if num_devices > 1 else result.state
-        outcome = method.conclude(conclude_key, state, model, data, num_samples, keep_rows, **options)
-    on_host = {
-        name: to_numpy(dict(getattr(outcome, name))) for name in ("posterior", "variational", "sample_stats")
-    }
-    if jax.process_count() > 1 and "num_occupied" in result.trace:  # each process holds but its own rows
-        on_host["variational"]["num_occupied"] = last_of(result, "num_occupied").astype(int)
-    return result, outcome._replace(**on_host)
-
-
-def _start_of(method: Method, algorithm: Any, variables: Mapping | None, options: dict[str, Any]) -> Callable:
-    """``start(key, variables, model, *data)`` of one run."""
-    if variables is None:
-        return _fresh(algorithm.init)
-    return _given(method.start, tuple(sorted(options.items())))
-
-
-@cache
-def _fresh(init: Callable) -> Callable:
-    """A start that is given nothing."""
-    return lambda key, variables, model, *data: init(key, model, *data)
-
-
-@cache
-def _given(start: Callable, options: tuple) -> Callable:
-    """A start from given variables."""
-    return partial(start, **dict(options))

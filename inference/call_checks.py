@@ -1,0 +1,86 @@
+"""What is wrong with a call of `fit` is said before anything is compiled."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from inference.algorithm import Method
+from inference.driver import CHAIN_METHODS
+from inference.model_fields import model_name
+from zoo.model import Model
+
+__all__ = ["check_options", "check_settings", "check_takes_batches", "key_of"]
+
+
+def check_settings(method: Method, **settings: Any) -> dict[str, Any]:
+    """The settings that matter to this kind of method, checked.
+
+    Raises:
+        ValueError: a setting outside its domain.
+    """
+    for name, at_least in (
+        ("num_chains", 1),
+        ("num_warmup", 0),
+        ("num_samples", 1),
+        ("thinning", 1),
+        ("max_iterations", 1),
+        ("num_restarts", 1),
+    ):
+        value = settings[name]
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
+            raise ValueError(f"{name} must be a whole number of at least {at_least}; got {value!r}")
+    if not (isinstance(settings["tolerance"], int | float) and settings["tolerance"] >= 0):
+        raise ValueError(
+            f"tolerance must be a number of at least 0 (nats per row); got {settings['tolerance']!r}"
+        )
+    if settings["chain_method"] not in CHAIN_METHODS:
+        raise ValueError(
+            f"chain_method must be one of {', '.join(CHAIN_METHODS)}; got {settings['chain_method']!r}"
+        )
+    if method.kind == "direct":
+        return {"num_restarts": 1}
+    sampling = ("num_chains", "num_warmup", "num_samples", "thinning", "chain_method")
+    ascent = ("num_samples", "max_iterations", "tolerance", "num_restarts")
+    return {name: settings[name] for name in (sampling if method.kind == "sampling" else ascent)}
+
+
+def check_options(method: Method, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the method, those that are not given at their defaults.
+
+    Raises:
+        TypeError: the method has no such option (the message lists those it has).
+    """
+    unknown = [option for option in options if option not in method.options]
+    if unknown:
+        has = ", ".join(method.options) or "no options of its own"
+        raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}")
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    return dict(method.options) | given  # lists: as the options of a stored fit have them
+
+
+def check_takes_batches(method: Method, name: str, model: Model, options: Mapping[str, Any]) -> None:
+    """Raise ValueError if the method, or one of its options, needs all rows at once."""
+    if method.memoised is None:
+        raise ValueError(f"method {name!r} of {model_name(model)} does not take batch_size")
+    if options.get("learn"):
+        raise ValueError(
+            "learn does not go with batch_size: give the hyperparameters, or learn them on fewer rows"
+        )
+
+
+def key_of(seed: Any) -> jax.Array:
+    """The JAX key of a seed.
+
+    Raises:
+        ValueError: neither a whole number in [0, 2**32) nor a key.
+    """
+    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
+        return seed
+    if isinstance(seed, jax.Array) and seed.dtype == jnp.uint32 and seed.shape == (2,):
+        return jax.random.wrap_key_data(seed)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number in [0, 2**32) or a JAX key; got {seed!r}")
+    return jax.random.key(int(seed))
