@@ -21,7 +21,7 @@ def no_compilation(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("the run had begun")
 
-    monkeypatch.setattr(front_door, "_drive", refuse)
+    monkeypatch.setattr(front_door, "drive_whole", refuse)
 
 
 def table(rows=20):
