@@ -65,6 +65,7 @@ class Outcome(NamedTuple):
         dims: names of the dims of variables that ``model.variable_dims`` does not name.
         model: the model that the fit is of, where the method learns hyperparameters or sizes.
         is_point: whether it is a point estimate, which has no pointwise posterior log likelihood.
+        is_generative: whether ``posterior`` holds the sites of the program; a projection's does not.
     """
 
     posterior: Mapping[str, Any]
@@ -74,6 +75,7 @@ class Outcome(NamedTuple):
     dims: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     model: Any = None
     is_point: bool = False
+    is_generative: bool = True
 
 
 class Method(NamedTuple):

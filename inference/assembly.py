@@ -47,7 +47,8 @@ def assemble(
     fields, arrays = describe(model)
     draws = dict(outcome.posterior)
     first = next(iter(draws.values()))
-    draws |= to_numpy(over_draws(deterministics, draws, model, data))
+    if outcome.is_generative:
+        draws |= to_numpy(over_draws(deterministics, draws, model, data))
     stats = dict(outcome.sample_stats)
     has_labels = "assignments" in model.dims
     groups, left_out = {}, ["assignments"] if has_labels and "assignments" not in draws else []

@@ -40,6 +40,7 @@ FOLDERS = {
     "em": "em",
     "closed_form": "closed_form",
 }
+OWN_FILES = {"morp": "closed_form.morp", "kernel_cca": "closed_form.kernel_cca"}
 
 
 def fit(
@@ -245,6 +246,8 @@ def method_of(model: Model, name: str) -> Method:
         return importlib.import_module("inference.autoguides").METHOD
     if name == "map":
         return importlib.import_module("inference.maximum_a_posteriori").METHOD
+    if name in OWN_FILES:
+        return importlib.import_module(f"inference.{OWN_FILES[name]}").METHOD
     prefix = "collapsed_" if name.startswith("collapsed_") else ""
     file = zoo.MODELS[model_name(model)]["module"].rpartition(".")[2]
     return importlib.import_module(f"inference.{FOLDERS[name]}.{prefix}{file}").METHOD

@@ -141,7 +141,7 @@ class SPPCA(SupervisedRows, Model):
         "y": ("observation", "output"),
     }
     symmetries = ("rotation",)
-    methods = ("em", "closed_form", "nuts", "hmc", "svi")
+    methods = ("em", "closed_form", "nuts", "hmc", "svi", "morp", "kernel_cca")
     predicted_dims = ("observation", "output")
     num_needed = 1
 
@@ -172,6 +172,8 @@ class SPPCA(SupervisedRows, Model):
 
     def _score_features(self, x: Array, y: Array | None) -> tuple[Array, Array]:
         """The program in feature space: x is scored through its Gram matrix, then y given it."""
+        if self.feature_dimension == 0:
+            self._check_noise()
         gram = centred(in_current_precision(self.kernel).matrix(x, x))
         values = {"coefficients": numpyro.sample("coefficients", _improper((x.shape[0], self.num_latents)))}
         values |= self._sample_noise("x") | self._sample_block("y", self.num_outputs)
@@ -278,11 +280,6 @@ class SPPCA(SupervisedRows, Model):
             raise ValueError(
                 "with a kernel the loadings have no rows to put a prior on: loading_prior='flat'"
             )
-        if self.noise_variance_x is None and self.kernel.feature_dimension(1) == math.inf:
-            raise ValueError(
-                f"the feature space of {type(self.kernel).__name__} has infinitely many dimensions, in which "
-                f"the estimate of the noise of x is zero: give noise_variance_x"
-            )
 
     def check(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError if the data do not suit the model."""
@@ -294,11 +291,20 @@ class SPPCA(SupervisedRows, Model):
         check_latents_fit(self.num_latents, x.shape[0], x.shape[1] if self.kernel is None else None)
 
     def caution(self, method: str) -> None:
-        """Refuse to sample coefficients that nothing but a flat prior holds."""
+        """Refuse noise that cannot be estimated, and to sample what nothing but a flat prior holds."""
+        if self.kernel is not None and method == "em":
+            self._check_noise()
         if self.kernel is not None and method in ("nuts", "hmc", "svi"):
             raise ValueError(
                 f"{method} has no posterior to explore with a kernel: the coefficients of N rows have a flat "
                 f"prior; use method='em', or kernel=None"
+            )
+
+    def _check_noise(self) -> None:
+        if self.noise_variance_x is None and self.kernel.feature_dimension(1) == math.inf:
+            raise ValueError(
+                f"the feature space of {type(self.kernel).__name__} has infinitely many dimensions, in which "
+                f"the estimate of the noise of x is zero: give noise_variance_x"
             )
 
     def check_new(self, x: np.ndarray, y: np.ndarray | None = None) -> None:

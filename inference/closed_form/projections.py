@@ -32,8 +32,7 @@ Cost: O(N M min(N, M)) primal, O(N^3) dual.
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
+import numpy as np
 
 __all__ = [
     "DualProjection",
@@ -55,8 +54,8 @@ class PrimalProjection(NamedTuple):
         eigenvalues: of the problem, descending, shape (num_latents,).
     """
 
-    weights: Array
-    eigenvalues: Array
+    weights: np.ndarray
+    eigenvalues: np.ndarray
 
 
 class DualProjection(NamedTuple):
@@ -67,11 +66,13 @@ class DualProjection(NamedTuple):
         eigenvalues: of the problem, descending, shape (num_latents,).
     """
 
-    coefficients: Array
-    eigenvalues: Array
+    coefficients: np.ndarray
+    eigenvalues: np.ndarray
 
 
-def blended_gram(gram_x: Array, grams_y: tuple[Array, ...], weights: Array, balance: bool = True) -> Array:
+def blended_gram(
+    gram_x: np.ndarray, grams_y: tuple[np.ndarray, ...], weights: np.ndarray, balance: bool = True
+) -> np.ndarray:
     """``(1 - sum w) G_x + sum_s w_s G_s`` of centred Gram matrices (6.9).
 
     Args:
@@ -80,91 +81,91 @@ def blended_gram(gram_x: Array, grams_y: tuple[Array, ...], weights: Array, bala
         weights: beta_s of each set.
         balance: scale every output Gram matrix to the trace of ``gram_x`` first.
     """
-    total = (1.0 - jnp.sum(weights)) * gram_x
+    total = (1.0 - np.sum(weights)) * gram_x
     for weight, gram in zip(weights, grams_y, strict=True):
-        scale = jnp.trace(gram_x) / jnp.trace(gram) if balance else 1.0
+        scale = np.trace(gram_x) / np.trace(gram) if balance else 1.0
         total = total + weight * scale * gram
     return total
 
 
-def morp_primal(x: Array, blend: Array, num_latents: int, ridge: Array) -> PrimalProjection:
+def morp_primal(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> PrimalProjection:
     """Problem (6.5) for centred rows ``x`` of shape (num_observations, num_features)."""
-    u, s, vt = jnp.linalg.svd(x, full_matrices=False)
+    u, s, vt = np.linalg.svd(x, full_matrices=False)
     whitened, scale = _constrained(u, s**2, ridge)
     values, vectors = _leading(whitened.T @ blend @ whitened, num_latents)
-    return PrimalProjection(jnp.sqrt(values) * (vt.T @ (scale[:, None] * vectors)), values)
+    return PrimalProjection(np.sqrt(values) * (vt.T @ (scale[:, None] * vectors)), values)
 
 
-def morp_dual(gram_x: Array, blend: Array, num_latents: int, ridge: Array) -> DualProjection:
+def morp_dual(gram_x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> DualProjection:
     """Problem (6.5) with ``w = X' alpha``, for a centred Gram matrix."""
     u, squares = _spectrum(gram_x)
     whitened, scale = _constrained(u, squares, ridge)
     values, vectors = _leading(whitened.T @ blend @ whitened, num_latents)
-    inverse = jnp.where(squares > 0, scale / jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
-    return DualProjection(jnp.sqrt(values) * (u @ (inverse[:, None] * vectors)), values)
+    inverse = np.where(squares > 0, scale / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)
+    return DualProjection(np.sqrt(values) * (u @ (inverse[:, None] * vectors)), values)
 
 
-def morp_simplified(gram_x: Array, blend: Array, num_latents: int) -> DualProjection:
+def morp_simplified(gram_x: np.ndarray, blend: np.ndarray, num_latents: int) -> DualProjection:
     """Algorithm 6.3 with the pseudo-inverse of the Gram matrix, which after centring is always singular."""
     values, z = _leading(blend, num_latents)
-    return DualProjection(jnp.sqrt(values) * (_pseudo_inverse(gram_x) @ z), values)
+    return DualProjection(np.sqrt(values) * (_pseudo_inverse(gram_x) @ z), values)
 
 
-def printed_morp(x: Array, blend: Array, num_latents: int, ridge: Array) -> PrimalProjection:
+def printed_morp(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> PrimalProjection:
     """Algorithm 6.1 as printed, ``X'X w = l (X' K^+ X + g I) w`` with ``w'Qw = 1``: PCA where N >= M + L."""
-    q = x.T @ _pseudo_inverse(blend) @ x + ridge * jnp.eye(x.shape[1], dtype=x.dtype)
-    values, vectors = jnp.linalg.eigh(q)
-    root = vectors / jnp.sqrt(values) @ vectors.T
+    q = x.T @ _pseudo_inverse(blend) @ x + ridge * np.eye(x.shape[1], dtype=x.dtype)
+    values, vectors = np.linalg.eigh(q)
+    root = vectors / np.sqrt(values) @ vectors.T
     values, vectors = _leading(root @ x.T @ x @ root, num_latents)
     return PrimalProjection(root @ vectors, values)
 
 
-def kernel_cca(gram_x: Array, gram_y: Array, num_latents: int, ridge: Array) -> DualProjection:
+def kernel_cca(gram_x: np.ndarray, gram_y: np.ndarray, num_latents: int, ridge: np.ndarray) -> DualProjection:
     """Regularised kernel CCA; the eigenvalues are the regularised canonical correlations."""
     root_x, root_y = _ridged(gram_x, ridge), _ridged(gram_y, ridge)
-    u, s, _ = jnp.linalg.svd(root_x @ gram_x @ gram_y @ root_y)
+    u, s, _ = np.linalg.svd(root_x @ gram_x @ gram_y @ root_y)
     return DualProjection(_signed(root_x @ u[:, :num_latents]), s[:num_latents])
 
 
-def _constrained(u: Array, squares: Array, ridge: Array) -> tuple[Array, Array]:
+def _constrained(u: np.ndarray, squares: np.ndarray, ridge: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """``U A`` and ``(S^2 + g)^-1/2``; directions without variance are left out (zero)."""
     kept = squares > _smallest(squares)
-    total = jnp.where(kept, squares + ridge, 1.0)
-    scale = jnp.where(kept, 1.0 / jnp.sqrt(total), 0.0)
-    return u * (jnp.sqrt(jnp.where(kept, squares, 0.0)) * scale), scale
+    total = np.where(kept, squares + ridge, 1.0)
+    scale = np.where(kept, 1.0 / np.sqrt(total), 0.0)
+    return u * (np.sqrt(np.where(kept, squares, 0.0)) * scale), scale
 
 
-def _spectrum(gram: Array) -> tuple[Array, Array]:
+def _spectrum(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvectors and eigenvalues of a Gram matrix, those within rounding of zero as zero."""
-    squares, u = jnp.linalg.eigh(gram)
-    return u, jnp.where(squares > _smallest(squares), squares, 0.0)
+    squares, u = np.linalg.eigh(gram)
+    return u, np.where(squares > _smallest(squares), squares, 0.0)
 
 
-def _smallest(squares: Array) -> Array:
+def _smallest(squares: np.ndarray) -> np.ndarray:
     """An eigenvalue that is no more than rounding."""
-    return jnp.max(squares) * squares.shape[0] * jnp.finfo(squares.dtype).eps * 10
+    return np.max(squares) * squares.shape[0] * np.finfo(squares.dtype).eps * 10
 
 
-def _pseudo_inverse(gram: Array) -> Array:
+def _pseudo_inverse(gram: np.ndarray) -> np.ndarray:
     u, squares = _spectrum(gram)
-    return (u * jnp.where(squares > 0, 1.0 / jnp.where(squares > 0, squares, 1.0), 0.0)) @ u.T
+    return (u * np.where(squares > 0, 1.0 / np.where(squares > 0, squares, 1.0), 0.0)) @ u.T
 
 
-def _ridged(gram: Array, ridge: Array) -> Array:
+def _ridged(gram: np.ndarray, ridge: np.ndarray) -> np.ndarray:
     """``(G + kappa I)^-1`` on the range of G, kappa relative to the mean of its positive eigenvalues."""
     u, squares = _spectrum(gram)
-    kappa = ridge * jnp.sum(squares) / jnp.maximum(jnp.sum(squares > 0), 1)
-    return (u * jnp.where(squares > 0, 1.0 / jnp.where(squares > 0, squares + kappa, 1.0), 0.0)) @ u.T
+    kappa = ridge * np.sum(squares) / np.maximum(np.sum(squares > 0), 1)
+    return (u * np.where(squares > 0, 1.0 / np.where(squares > 0, squares + kappa, 1.0), 0.0)) @ u.T
 
 
-def _leading(matrix: Array, number: int) -> tuple[Array, Array]:
+def _leading(matrix: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues, descending and not below zero, and their eigenvectors with frozen signs."""
-    values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
-    return jnp.maximum(values[::-1][:number], 0.0), _signed(vectors[:, ::-1][:, :number])
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.maximum(values[::-1][:number], 0.0), _signed(vectors[:, ::-1][:, :number])
 
 
-def _signed(vectors: Array) -> Array:
+def _signed(vectors: np.ndarray) -> np.ndarray:
     """The entry of a column that is largest in size is positive."""
-    largest = jnp.argmax(jnp.abs(vectors), axis=0)
-    sign = jnp.sign(jnp.take_along_axis(vectors, largest[None], axis=0))
-    return vectors * jnp.where(sign == 0, 1.0, sign)
+    largest = np.argmax(np.abs(vectors), axis=0)
+    sign = np.sign(np.take_along_axis(vectors, largest[None], axis=0))
+    return vectors * np.where(sign == 0, 1.0, sign)

@@ -203,7 +203,7 @@ def test_linear_kernel_is_the_primal_program():
 def test_kernels_that_need_a_noise_variance():
     x, y = rows("none")
     with pytest.raises(ValueError, match="feature space of RBF has infinitely many dimensions"):
-        SPPCA(kernel="rbf")
+        SPPCA(kernel="rbf").caution("em")
     model = SPPCA.from_data(x, y, num_latents=K, kernel="rbf", noise_variance_x=0.1)
     assert model.feature_dimension == 0 and model.kernel.length_scale > 0
     assert SPPCA.from_data(x @ x.T, y, kernel="precomputed").feature_dimension == N - 1

@@ -1,0 +1,65 @@
+"""Regularised kernel canonical correlation analysis, the peer of MORP (`inference.closed_form.projections`).
+
+Scores of x that correlate most with a direction of y: a point estimate and not generative. Options of
+``fit(zoo.SPPCA(num_latents=K), x, y, method="kernel_cca", ...)``: ``ridge``, relative to the mean positive
+eigenvalue of each Gram matrix, above 0 (at 0 any two full-rank Gram matrices correlate perfectly), and
+``output_kernel`` as for MORP. The kernel of x is the model's, linear without one. The objective is the sum of
+the regularised canonical correlations; the number of correlations is at most the rank of the outputs.
+
+Reference: Yu (2006), section 6.3; Hardoon, Szedmak and Shawe-Taylor (2004), "Canonical correlation analysis:
+an overview with application to learning methods".
+"""
+
+from typing import Any
+
+import numpy as np
+
+from inference.algorithm import Method, Outcome
+from inference.closed_form.morp import OUTPUT_KERNELS, output_gram
+from inference.closed_form.projection_estimate import (
+    centred_gram,
+    check_complete,
+    not_generative,
+    stored,
+    transform,
+)
+from inference.closed_form.projections import kernel_cca
+from zoo.sppca import SPPCA
+
+__all__ = ["METHOD", "check", "solve"]
+
+
+def solve(key: Any, model: SPPCA, data: tuple, *, ridge: float, output_kernel: str) -> tuple[Outcome, float]:
+    """The projection and the sum of its correlations; the key is ignored, nothing is random."""
+    x, y = data
+    check_complete("kernel_cca", x, y)
+    own, outputs = centred_gram(model.kernel or "linear", x), output_gram(y, output_kernel)
+    rank = int(np.linalg.matrix_rank(outputs, hermitian=True))
+    if model.num_latents > rank:
+        raise ValueError(
+            f"kernel_cca has as many directions as the outputs have rank, {rank}; num_latents is "
+            f"{model.num_latents}"
+        )
+    found = kernel_cca(own[0], outputs, model.num_latents, ridge)
+    return stored(found, model, x, own), float(found.eigenvalues.sum())
+
+
+def check(model: SPPCA, *, ridge: Any, output_kernel: Any) -> None:
+    """Raise ValueError if an option is outside its domain."""
+    if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 < ridge < np.inf:
+        raise ValueError(f"ridge must be a positive number; got {ridge!r}")
+    if output_kernel not in OUTPUT_KERNELS:
+        raise ValueError(f"output_kernel must be one of {', '.join(OUTPUT_KERNELS)}; got {output_kernel!r}")
+
+
+METHOD = Method(
+    kind="direct",
+    options={"ridge": 0.1, "output_kernel": "linear"},
+    strategies=(),
+    solve=solve,
+    check=check,
+    transform=transform,
+    covariance=not_generative,
+    predict=not_generative,
+    log_density=not_generative,
+)

@@ -1,0 +1,177 @@
+"""MORP and kernel CCA: the eigenvalue problems, all forms, the finding about Algorithm 6.1."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+from supervised_toys import angle, toy
+
+from inference import fit, load, log_density, model_of, predict, save, transform
+from inference.closed_form.projections import (
+    blended_gram,
+    kernel_cca,
+    morp_dual,
+    morp_primal,
+    morp_simplified,
+    printed_morp,
+)
+from zoo import SPPCA
+from zoo.kernels import RBF
+
+MODEL = SPPCA(num_latents=3)
+
+
+def centred(seed=0, **sizes):
+    x, y, _ = toy(seed, **sizes)
+    return x - x.mean(axis=0), y - y.mean(axis=0)
+
+
+def blend_of(x, y, weight):
+    return blended_gram(x @ x.T, (y @ y.T,), np.array([weight]))
+
+
+def test_primal_is_the_generalised_eigenvalue_problem():
+    """Problem (6.5) by scipy: directions, eigenvalues, and the scale sqrt(lambda)."""
+    x, y = centred()
+    blend = np.asarray(blend_of(x, y, 0.4))
+    found = morp_primal(x, blend, 3, 2.0)
+    values, vectors = scipy.linalg.eigh(x.T @ blend @ x, x.T @ x + 2.0 * np.eye(12))
+    np.testing.assert_allclose(found.eigenvalues, values[::-1][:3], rtol=1e-9)
+    expected = vectors[:, ::-1][:, :3] * np.sqrt(values[::-1][:3])
+    np.testing.assert_allclose(np.abs(found.weights), np.abs(expected), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(("rows", "features"), [(150, 12), (20, 40)])
+def test_dual_gives_the_scores_of_the_primal_form(rows, features):
+    x, y = centred(num_rows=rows, num_features=features, labelled=rows)
+    gram, blend = x @ x.T, blend_of(x, y, 0.5)
+    primal = x @ morp_primal(x, blend, 3, 1.5).weights
+    dual = gram @ morp_dual(gram, blend, 3, 1.5).coefficients
+    np.testing.assert_allclose(dual @ dual.T, primal @ primal.T, atol=1e-8 * np.abs(primal).max() ** 2)
+
+
+def test_full_rank_gram_matrices_make_all_forms_one():
+    """N - 1 <= M: dual, simplified and the printed algorithm agree in span and scale."""
+    x, y = centred(num_rows=20, num_features=40, labelled=20)
+    gram, blend = x @ x.T, blend_of(x, y, 0.5)
+    scores = [
+        gram @ np.asarray(form.coefficients)
+        for form in (morp_dual(gram, blend, 3, 0.0), morp_simplified(gram, blend, 3))
+    ]
+    basis = np.linalg.svd(x, full_matrices=False)[2][:19]  # Q is singular on all of x's columns
+    printed = x @ basis.T @ printed_morp(x @ basis.T, blend, 3, 0.0).weights
+    for other in (scores[1], printed):
+        np.testing.assert_allclose(scores[0] @ scores[0].T, other @ other.T, atol=1e-7)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 0.9])
+def test_algorithm_6_1_as_printed_is_pca(weight):
+    """For N >= M + L whatever the weight; problem (6.5) is not, once it weighs the outputs."""
+    x, y = centred()
+    pca = np.linalg.svd(x, full_matrices=False)[2][:3].T
+    blend = blend_of(x, y, weight)
+    assert angle(printed_morp(x, blend, 3, 0.0).weights, pca) < 1e-7
+    ours = angle(morp_primal(x, blend, 3, 0.0).weights, pca)
+    assert ours < 1e-7 if weight == 0 else ours > 0.01
+
+
+def test_weight_zero_is_pca_with_its_scores():
+    x, y, _ = toy(0)
+    tree = fit(MODEL, x, y, method="morp", weight=0.0)
+    u, s, _ = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
+    scores = transform(tree, x).to_numpy()
+    np.testing.assert_allclose(np.abs(scores), np.abs(u[:, :3] * s[:3]), atol=1e-8)
+    np.testing.assert_allclose(scores, tree["variational"]["latents"], atol=1e-10)
+
+
+def test_labels_stay_in_play():
+    """Three scores explain more of the outputs than those of PCA, the more so the larger the weight."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 10)) * np.linspace(3, 1, 10)
+    y = x[:, 6:9] @ rng.normal(size=(3, 3)) + rng.normal(size=(100, 3))
+
+    def explained(weight):
+        z = transform(fit(MODEL, x, y, method="morp", weight=weight), x).to_numpy()
+        left = (y - y.mean(axis=0)) - z @ np.linalg.lstsq(z, y - y.mean(axis=0), rcond=None)[0]
+        return 1 - (left**2).sum() / ((y - y.mean(axis=0)) ** 2).sum()
+
+    shares = [explained(weight) for weight in (0.0, 0.5, 0.9)]
+    assert shares[0] < shares[1] < shares[2]
+
+
+def test_kernels_output_sets_and_saving(tmp_path):
+    x, y, _ = toy(0)
+    model = SPPCA(num_latents=3, kernel=RBF(4.0))
+    options = {"weight": (0.2, 0.3), "output_sets": ((0,), (1, 2)), "output_kernel": ("rbf", "linear")}
+    for form in ("dual", "simplified"):
+        tree = fit(model, x, y, method="morp", form=form, **options)
+        np.testing.assert_allclose(transform(tree, x), tree["variational"]["latents"], atol=1e-8)
+        save(tree, tmp_path / f"{form}.nc")
+        np.testing.assert_array_equal(transform(load(tmp_path / f"{form}.nc"), x[:9]), transform(tree, x[:9]))
+    dual = fit(MODEL, x, y, method="morp", form="dual")
+    assert model_of(dual).kernel is not None and model_of(tree).kernel.length_scale == 4.0
+    primal = fit(MODEL, x, y, method="morp")
+    pairs = [t @ t.T for t in (transform(tree, x).to_numpy() for tree in (dual, primal))]
+    np.testing.assert_allclose(*pairs, atol=1e-7)
+
+
+def test_traces_are_balanced():
+    x, y, _ = toy(0)
+    scores = [transform(fit(MODEL, x, scale * y, method="morp"), x).to_numpy() for scale in (1.0, 100.0)]
+    np.testing.assert_allclose(*scores, atol=1e-8)
+    unbalanced = transform(fit(MODEL, x, 100.0 * y, method="morp", balance=False), x).to_numpy()
+    assert angle(unbalanced, scores[0]) > 0.01
+
+
+def test_projection_is_marked_as_no_model():
+    x, y, _ = toy(0)
+    tree = fit(MODEL, x, y, method="morp")
+    assert tree.attrs["generative"] == 0 and tree["posterior"].sizes["draw"] == 1
+    for ask in (lambda: log_density(tree, x), lambda: predict(tree, x)):
+        with pytest.raises(ValueError, match="this fit is a projection, not generative"):
+            ask()
+
+
+def test_kernel_cca_is_cca_as_the_ridge_goes():
+    """Linear kernels and a ridge next to nothing: scores correlate as the canonical correlations do."""
+    x, y = centred()
+    found = kernel_cca(x @ x.T, y @ y.T, 3, 1e-9)
+    basis_x, basis_y = (np.linalg.svd(part, full_matrices=False)[0] for part in (x, y))
+    expected = np.linalg.svd(basis_x.T @ basis_y)[1]
+    np.testing.assert_allclose(found.eigenvalues, expected, atol=1e-6)
+    tree = fit(MODEL, *toy(0)[:2], method="kernel_cca", ridge=1e-9)
+    scores = transform(tree, toy(0)[0]).to_numpy()
+    canonical = basis_x @ np.linalg.svd(basis_x.T @ basis_y)[0][:, :3]
+    assert angle(scores, canonical) < 1e-4
+    heavy = fit(MODEL, *toy(0)[:2], method="kernel_cca", ridge=1.0)
+    assert (heavy["posterior"]["eigenvalues"] < tree["posterior"]["eigenvalues"]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight": 1.5}, r"weight must lie in \[0, 1\]"),
+        ({"weight": (0.6, 0.6)}, r"weight must lie in \[0, 1\], also in sum"),
+        ({"weight": (0.2, 0.3)}, "one number for each of the 1 output sets"),
+        ({"ridge": -1.0}, "ridge must be a number of at least 0"),
+        ({"form": "tertiary"}, "form must be one of primal, dual, simplified"),
+        ({"form": "simplified", "ridge": 1.0}, "has no ridge"),
+        ({"output_kernel": "sigmoid"}, "output_kernel must be one of linear, rbf, polynomial"),
+        ({"output_sets": ((0, 1), (1, 2)), "weight": (0.1, 0.1)}, "each in one set"),
+    ],
+)
+def test_options_outside_their_domain(options, message):
+    x, y, _ = toy(0)
+    with pytest.raises(ValueError, match=message):
+        fit(MODEL, x, y, method="morp", **options)
+
+
+def test_data_that_projections_cannot_take():
+    x, y, partly = toy(0)
+    with pytest.raises(ValueError, match="morp needs every cell.*row 45, column 0 of y is missing"):
+        fit(MODEL, x, partly, method="morp")
+    with pytest.raises(ValueError, match="with a kernel use form='dual'"):
+        fit(SPPCA(num_latents=3, kernel="linear"), x, y, method="morp")
+    with pytest.raises(ValueError, match="outputs have rank, 1; num_latents is 3"):
+        fit(MODEL, x, y[:, :1], method="kernel_cca")
+    with pytest.raises(ValueError, match="ridge must be a positive number"):
+        fit(MODEL, x, y, method="kernel_cca", ridge=0.0)
