@@ -153,7 +153,7 @@ def test_wide_inputs_are_turned_into_the_space_of_their_rows():
         pytest.param("joint", "none", marks=pytest.mark.slow),
         pytest.param("joint", "squarem", marks=pytest.mark.slow),
         pytest.param("plugin", "px", marks=pytest.mark.slow),
-        ("plugin", "none"),
+        pytest.param("plugin", "none", marks=pytest.mark.slow),
         pytest.param("plugin", "squarem", marks=pytest.mark.slow),
     ],
 )
@@ -178,6 +178,7 @@ def slopes_at(tree, x, y, **fields):
         return {name: float(jnp.abs(slope).max()) for name, slope in slopes.items()}
 
 
+@pytest.mark.slow
 def test_joint_mean_is_stationary_and_the_plugged_in_one_is_not(partly):
     x, _, y = toy(0)
     joint = slopes_at(partly, x, y)
@@ -223,6 +224,7 @@ def test_log_posterior_is_that_of_the_program():
     assert (tree["variational"]["loadings_x"] ** 2).sum() < 0.9 * (flat**2).sum()
 
 
+@pytest.mark.slow
 def test_given_noise_of_x_stays():
     x, _, y = toy(0)
     tree = fit(SPPCA(num_latents=3, noise_variance_x=0.1), x, y, max_iterations=200)
@@ -246,6 +248,7 @@ def test_expansion_takes_tens_of_sweeps_where_plain_em_takes_hundreds():
 # Warnings and errors
 
 
+@pytest.mark.slow
 def test_floor_and_rank_are_warned_of():
     x, _, _ = toy(0)
     labels = np.array(["a", "b", "c"] * 50, dtype=object)

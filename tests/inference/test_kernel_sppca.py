@@ -58,7 +58,8 @@ def test_more_columns_than_rows_and_partial_outputs_agree_too():
         np.testing.assert_allclose(predict(dual, x), predict(primal, x), atol=1e-4)
 
 
-@pytest.mark.parametrize("acceleration", ["px", pytest.param("none", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("acceleration", ["px", "none"])
 def test_likelihood_in_feature_space_never_falls(acceleration):
     x, y = four_clusters()
     y[::3] = np.nan
@@ -70,6 +71,7 @@ def test_likelihood_in_feature_space_never_falls(acceleration):
     np.testing.assert_allclose(log_density(tree, x, y).sum(), objective[-1], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_classes_that_no_line_separates_are_separated(tmp_path):
     """Figure 7.3: the class of the four clusters is read off x alone; its noise goes to any floor."""
     x, y = four_clusters()
@@ -84,6 +86,7 @@ def test_classes_that_no_line_separates_are_separated(tmp_path):
     np.testing.assert_array_equal(predict(load(tmp_path / "kernel.nc"), new_x), guess)
 
 
+@pytest.mark.slow
 def test_precomputed_values_are_the_kernel(pair):
     x, _, y = toy(0)
     model = SPPCA(num_latents=3, kernel="precomputed", feature_dimension=12)
@@ -95,6 +98,7 @@ def test_precomputed_values_are_the_kernel(pair):
         log_density(tree, new @ x.T)
 
 
+@pytest.mark.slow
 def test_latents_below_the_noise_are_said_to_have_vanished():
     x, y = four_clusters(each=8)
     model = SPPCA(num_latents=8, kernel=RBF(1.0), noise_variance_x=0.2)
