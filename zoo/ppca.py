@@ -122,7 +122,7 @@ class PPCA(Model):
     symmetries = ("rotation",)
     score_dims = ("observation", "latent")
     predicted_dims = ("observation", "feature")
-    methods = ("closed_form", "em", "nuts", "hmc", "svi")
+    methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The program: with ``x`` of shape (num_observations, num_features) it conditions.

@@ -1,0 +1,168 @@
+"""PPCA by variational Bayes: its bound against the program, its monotony, what it finds, what it stores."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.linalg import subspace_angles
+
+import inference
+import zoo
+from inference.calibration import elbo_check
+from inference.closed_form.ppca import tipping_bishop
+from inference.diagnostics import summary
+
+ROUNDING = 1e-12  # of the bound, relative
+
+
+def _rows(num_rows=60, d=5, k=2, seed=0, noise=0.3):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(num_rows, k))
+    return z @ rng.normal(size=(k, d)) * 2 + noise * rng.normal(size=(num_rows, d)) + 4.0
+
+
+@pytest.fixture(scope="module")
+def x():
+    """Sixty rows of five columns, two latents."""
+    return _rows()
+
+
+@pytest.fixture(scope="module")
+def holes(x):
+    """The same with a fifth of the cells missing."""
+    spoilt = np.where(np.random.default_rng(1).uniform(size=x.shape) < 0.2, np.nan, x)
+    spoilt[np.isnan(spoilt).all(axis=1), 0] = 4.0
+    return spoilt
+
+
+@pytest.fixture(scope="module")
+def ard_tree(holes):
+    """Three latents offered, ARD, missing cells."""
+    model = zoo.PPCA(num_latents=3, loading_prior="ard")
+    return inference.fit(model, holes, method="vb", num_samples=400)
+
+
+@pytest.fixture(scope="module")
+def gaussian_tree(x):
+    """A Gaussian prior and complete rows, to the last digit."""
+    model = zoo.PPCA(num_latents=2, loading_prior="gaussian")
+    return inference.fit(model, x, method="vb", num_samples=50, tolerance=0, max_iterations=200)
+
+
+def _objective(tree):
+    return tree["trace"]["objective"].to_numpy()
+
+
+def test_bound_never_falls(ard_tree):
+    """Also through the transformations, which are kept only where the bound gains."""
+    assert -np.diff(_objective(ard_tree)).min() < ROUNDING * abs(_objective(ard_tree)[-1])
+    assert ard_tree.attrs["converged"] == 1
+
+
+def test_bound_is_that_of_the_program_and_the_guide(ard_tree, holes):
+    """Whole, by Monte Carlo (false alarm rate 6e-5); the lecture's count of cells is caught.
+
+    With missing cells q(tau) has a + (observed cells) / 2; all cells counted, the same number is no longer
+    the bound.
+    """
+    model, key = inference.model_of(ard_tree), jax.random.key(1)
+    keywords = {"key": key, "num_particles": 1000}
+    assert elbo_check(model, inference.guide(ard_tree), _objective(ard_tree)[-1], (holes,), **keywords).passed
+    stored = dict(ard_tree["variational"].to_dataset())
+    stored["noise_precision_concentration"] = (
+        stored["noise_precision_concentration"] + np.isnan(holes).sum() / 2
+    )
+    bugged = ard_tree.copy()
+    bugged["variational"] = ard_tree["variational"].to_dataset().assign(stored)
+    assert not elbo_check(
+        model, inference.guide(bugged), _objective(ard_tree)[-1], (holes,), **keywords
+    ).passed
+
+
+def test_ard_switches_off_what_the_data_do_not_need(ard_tree):
+    """Of three latents two are relevant; the third has next to no loadings and a large precision."""
+    assert int(ard_tree["variational"]["num_relevant"]) == 2
+    q = ard_tree["variational"]
+    precision = q["loading_precision_concentration"] / q["loading_precision_rate"]
+    assert precision.max() > 100 * np.sort(precision)[1]
+
+
+@pytest.mark.slow
+def test_the_lecture_s_example_has_one_structured_pair():
+    """Seven columns of noise N(0, 1), two of them with a common signal of variance 4: ARD keeps one latent."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 7))
+    x[:, :2] += 2 * rng.normal(size=(200, 1))
+    model = zoo.PPCA(num_latents=4, loading_prior="ard", noise="isotropic")
+    tree = inference.fit(model, x, method="vb", num_samples=1, max_iterations=2000)
+    loadings = tree["variational"]["loadings_mean"].to_numpy()
+    assert int(tree["variational"]["num_relevant"]) == 1
+    strongest = loadings[:, (loadings**2).sum(0).argmax()]
+    assert (strongest[:2] ** 2).sum() > 0.9 * (strongest**2).sum()
+
+
+@pytest.mark.slow
+def test_loadings_span_the_subspace_of_maximum_likelihood(gaussian_tree, x):
+    """With one variance for all loadings only lengths shrink, on complete rows."""
+    loadings = gaussian_tree["variational"]["loadings_mean"].to_numpy()
+    assert subspace_angles(loadings, tipping_bishop(x, 2).loadings).max() < 1e-6
+
+
+def test_tree_has_draws_of_q_and_their_scores(ard_tree, holes, x):
+    """Dims, log likelihood of rows, scores and completed cells with what is uncertain in them."""
+    posterior = ard_tree["posterior"]
+    assert dict(posterior["loadings"].sizes) == {"chain": 1, "draw": 400, "feature": 5, "latent": 3}
+    assert posterior["latents"].dims == ("chain", "draw", "observation", "latent")
+    assert ard_tree["log_likelihood"]["log_likelihood"].shape == (1, 400, 60)
+    assert "r_hat" not in summary(ard_tree)
+    q = ard_tree["variational"]
+    for name, errors in (("loc", 5.0), ("loadings", 5.0)):  # 20 means of 400 draws: false alarm rate 1e-5
+        draws = posterior[name].to_numpy()[0]
+        error = draws.std(0) / np.sqrt(400)
+        assert (np.abs(draws.mean(0) - q[f"{name}_mean"].to_numpy()) < errors * error).all()
+    scores = inference.transform(ard_tree, holes, covariance=True)
+    np.testing.assert_allclose(scores["scores"], q["latents"], atol=1e-10)
+    np.testing.assert_allclose(scores["covariance"], q["latents_covariance"], atol=1e-10)
+    assert inference.transform(ard_tree, holes, scores="orthonormal").shape == (60, 3)
+    missing = np.isnan(holes)
+    completed = inference.predict(ard_tree, holes)
+    deviation = completed["standard_deviation"].to_numpy()
+    np.testing.assert_array_equal(completed.to_numpy()[~missing], holes[~missing])
+    assert (deviation[~missing] == 0).all()
+    assert (np.abs(completed.to_numpy() - x)[missing] < 4.5 * deviation[missing]).all()  # rate as for EM
+    assert np.isfinite(inference.log_density(ard_tree, holes)).all()
+
+
+@pytest.mark.slow
+def test_a_fit_goes_on_from_where_it_was(ard_tree, holes):
+    """Started from its own q the bound begins where it ended."""
+    model = inference.model_of(ard_tree)
+    settings = {"tolerance": 0, "max_iterations": 5, "method": "vb", "num_samples": 1}
+    again = inference.fit(model, holes, init=ard_tree, **settings)
+    assert _objective(again)[0] == pytest.approx(_objective(ard_tree)[-1], abs=1e-4)
+    assert _objective(again)[0] >= _objective(ard_tree)[-1]
+
+
+def test_flat_priors_and_unknown_options_are_refused(x):
+    """With what to do instead."""
+    with pytest.raises(ValueError, match="loading_prior='ard' or 'gaussian', not 'flat'"):
+        inference.fit(zoo.PPCA(), x, method="vb")
+    with pytest.raises(ValueError, match="acceleration must be one of px, none"):
+        inference.fit(zoo.PPCA(loading_prior="ard"), x, method="vb", acceleration="squarem")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+@pytest.mark.parametrize("loading_prior", ["gaussian", "ard"])
+def test_every_bound_is_that_of_the_program(noise, loading_prior, x, holes):
+    """Both priors and noises, with and without holes and transformation (false alarm rate 6e-5 each)."""
+    model = zoo.PPCA(num_latents=3, loading_prior=loading_prior, noise=noise)
+    for data in (x, holes):
+        ends = {}
+        for acceleration in ("px", "none"):
+            settings = {"tolerance": 0, "max_iterations": 1000, "num_samples": 1}
+            tree = inference.fit(model, data, method="vb", acceleration=acceleration, **settings)
+            ends[acceleration] = _objective(tree)
+            assert -np.diff(_objective(tree)).min() < ROUNDING * abs(_objective(tree)[-1])
+            arguments = (inference.model_of(tree), inference.guide(tree), _objective(tree)[-1], (data,))
+            assert elbo_check(*arguments, key=jax.random.key(2), num_particles=4000).passed
+        assert ends["px"][-1] > ends["none"][-1] - 1e-6
