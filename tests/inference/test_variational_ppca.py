@@ -88,7 +88,7 @@ def test_ard_switches_off_what_the_data_do_not_need(ard_tree):
 
 @pytest.mark.slow
 def test_the_lecture_s_example_has_one_structured_pair():
-    """Seven columns of noise N(0, 1), two of them with a common signal of variance 4: ARD keeps one latent."""
+    """Seven columns of noise N(0, 1), two with a common signal of variance 4: ARD keeps one latent."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 7))
     x[:, :2] += 2 * rng.normal(size=(200, 1))
