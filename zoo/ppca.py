@@ -2,25 +2,23 @@ r"""Probabilistic principal component analysis, and factor analysis.
 
 Generative process, in the letters of Tipping and Bishop (1999)::
 
-    alpha_k  ~ Gamma(a0, b0),  k = 1..K                     loading_prior="ard"
-    w_dk     flat;  ~ Normal(0, v_w);  ~ Normal(0, 1/alpha_k)   loading_prior="flat", "gaussian", "ard"
-    mu_d     flat;  ~ Normal(m_d, v_mu)                     flat where the loadings are
-    psi      flat;  ~ InverseGamma(a, b)                    one for all columns, or one each
+    alpha_k  ~ Gamma(a0, b0),  k = 1..K                         loading_prior="ard"
+    w_dk     flat;  ~ Normal(0, v_w);  ~ Normal(0, 1/alpha_k)   "flat"; "gaussian"; "ard"
+    mu_d     flat;  ~ Normal(m_d, v_mu)                         "flat"; otherwise
+    psi      flat;  ~ InverseGamma(a, b)                        "flat"; otherwise
     z_n      ~ Normal(0, I_K),  n = 1..N
-    x_n      ~ Normal(W z_n + mu, psi I_D)                  noise="isotropic"; "diagonal": diag(psi)
+    x_n      ~ Normal(W z_n + mu, psi I_D)                      noise="isotropic"; "diagonal": diag(psi)
 
-========  =====================  ==========
-=================================================================== letter    site                   shape
-  support ========  =====================  ==========
-  ===================================================================
+========  =====================  ==========  ===================================================
+letter    site                   shape       support
+========  =====================  ==========  ===================================================
 W         ``loadings``           (D, K)      real
 mu        ``loc``                (D,)        real
-psi       ``noise_variance``     () or (D,)  positive; (D,) with ``noise="diagonal"``, which is factor
-analysis alpha     ``loading_precision``  (K,)        positive; a site only with ``loading_prior="ard"``
+psi       ``noise_variance``     () or (D,)  positive; (D,), factor analysis, if ``"diagonal"``
+alpha     ``loading_precision``  (K,)        positive; a site only if ``"ard"``
 z_n       ``latents``            (N, K)      real; summed out unless ``explicit``
 x_n       ``x``                  (N, D)      data; NaN is a missing cell
-========  =====================  ==========
-===================================================================
+========  =====================  ==========  ===================================================
 
 With the latents summed out a row is Normal(mu, W W' + diag(psi)) on its observed cells
 (`zoo.linear_gaussian`).
