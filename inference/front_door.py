@@ -24,7 +24,7 @@ from inference.devices import exchanged, resolved_num_devices
 from inference.minibatch import drive_in_batches, open_stream, passes_in_batches, rows_to_begin_with
 from inference.model_fields import model_name
 from inference.precision import in_precision
-from inference.results import versions
+from inference.results import model_of, versions
 from inference.rows import Rows, checked_weight
 from inference.starting_points import read_init
 from inference.tables import as_arrays
@@ -71,7 +71,8 @@ def fit(
         model: a model of the zoo; fields that are None are read off the data.
         *data: what the model's program takes: arrays of shape (num_observations, num_features), or
             DataFrames, whose labels become coords.
-        method: one of ``model.methods``; ``"auto"`` is the first that suits model and data.
+        method: one of ``model.methods``; ``"auto"`` is the first that suits model and data
+            and, where ``init`` is given, starts anywhere at all.
         seed: a whole number in [0, 2**32) or a JAX key. Same seed, machine, versions, ``chain_method`` and
             devices: same answer, bit for bit.
         num_chains: chains of a sampler.
@@ -121,10 +122,14 @@ def fit(
     else:
         arrays, coords = as_arrays(data)
     shared_by_all = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
+    if isinstance(init, xr.DataTree) and init.attrs.get("model") == model_name(model):
+        model = model.continuing(model_of(init))
     model = model.filled(*shared_by_all)
     model.check(*arrays)
     if method == "auto" and stream is None:
         name = model.auto_method(*shared_by_all)
+        if init is not None and method_of(model, name).kind == "direct":
+            name = next(name for name in model.methods if method_of(model, name).kind != "direct")
         chosen = method_of(model, name)
     settings = check_settings(
         chosen,

@@ -54,7 +54,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.gram_matrices import Centring, announce_cost, centring_of, check_gram
-from zoo.kernels import Kernel, Precomputed, as_kernel
+from zoo.kernels import RBF, Kernel, Precomputed, as_kernel
 from zoo.model import Model, in_current_precision, static
 from zoo.validation import as_matrix, check_finite, check_rows
 
@@ -167,6 +167,13 @@ class KernelPCA(Model):
         """
         kernel = self.kernel.filled(as_matrix(x))
         return self if kernel is self.kernel else self.replaced(kernel=kernel)
+
+    def continuing(self, former: Self) -> Self:
+        """The model with the former fit's kernel, if it is the same but for a length scale left open."""
+        open_scale = isinstance(self.kernel, RBF) and self.kernel.length_scale is None
+        if open_scale and isinstance(former.kernel, RBF):
+            return self.replaced(kernel=former.kernel)
+        return self
 
     def validate(self) -> None:
         """Raise ValueError if a field is outside its domain."""

@@ -181,6 +181,13 @@ class Model(Assumptions):
             return self
         return self.from_data(*data, **{name: value for name, value in given.items() if value is not None})
 
+    def continuing(self, former: Self) -> Self:
+        """The model for a fit that goes on from a former one.
+
+        What it leaves open and the former fit read off its rows is taken over, where it must not change.
+        """
+        return self
+
     def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:
         """The local latents that the program sums out, given values of everything else.
 

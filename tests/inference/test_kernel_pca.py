@@ -167,6 +167,19 @@ def test_the_objective_is_the_texts_with_its_constants():
 # The way in and out
 
 
+def test_in_single_precision_and_cut_by_a_checkpoint_em_is_the_same(tmp_path):
+    model = zoo.KernelPCA(num_latents=2, kernel=RBF(1.5), noise_variance=0.02)
+    settings = {"method": "em", "max_iterations": 60, "tolerance": 0, "seed": 3}
+    whole = fit(model, X, **settings)
+    single = fit(model, X, dtype="float32", **settings)
+    eigenvalues = whole["variational"]["eigenvalues"]
+    np.testing.assert_allclose(single["variational"]["eigenvalues"], eigenvalues, rtol=1e-4)
+    path = tmp_path / "run"
+    fit(model, X, checkpoint=path, **settings)
+    again = fit(model, X, checkpoint=path, **settings)  # resumed at its end
+    np.testing.assert_array_equal(again["variational"]["eigenvalues"], eigenvalues)
+
+
 @pytest.mark.parametrize("method", ["closed_form", "em"])
 def test_a_fit_is_stored_and_goes_on(method, tmp_path):
     model = zoo.KernelPCA(num_latents=2, kernel="rbf", noise_variance=0.02)
@@ -176,7 +189,9 @@ def test_a_fit_is_stored_and_goes_on(method, tmp_path):
     restored = inference.model_of(again)
     np.testing.assert_allclose(restored.kernel.length_scale**2, X.var(axis=0).sum())
     np.testing.assert_array_equal(inference.transform(again, NEW), inference.transform(tree, NEW))
-    on = fit(restored, np.concatenate([X, NEW]), method="em", init=again)
+    on = fit(model, np.concatenate([X, NEW]), init=again)  # the length scale stays that of the former rows
+    assert on.attrs["method"] == "em"
+    assert float(inference.model_of(on).kernel.length_scale) == float(restored.kernel.length_scale)
     assert on["posterior"].sizes["observation"] == 45
     assert tree["posterior"]["latents"].dims == ("chain", "draw", "observation", "latent")
 

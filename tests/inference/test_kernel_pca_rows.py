@@ -205,7 +205,10 @@ BAD_STARTS = {
         lambda tree: fit(inference.model_of(tree), X, method="em", init=tree, memory="online"),
         "memory='online' adds rows to a former fit; x has no more rows",
     ),
-    "direct": (lambda tree: fit(inference.model_of(tree), X, init=tree), "solves directly .*leave init out"),
+    "direct": (
+        lambda tree: fit(inference.model_of(tree), X, init=tree, method="closed_form"),
+        "solves directly .*leave init out",
+    ),
     "dict": (
         lambda tree: fit(inference.model_of(tree), X, method="em", init={"latents": X}),
         "init must hold coefficients, signal_variances, noise_variance; missing: coefficients",

@@ -98,6 +98,19 @@ def test_kernel_parameters_are_read_off_the_rows_and_the_rest_stays():
     assert float(again.kernel.length_scale) == float(filled.kernel.length_scale)
 
 
+def test_the_command_line_fits_it_and_says_what_is_missing(tmp_path, capsys, monkeypatch):
+    from zoo.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    settings = ["--set", "kernel=RBF(5)", "--set", "noise_variance=0.001", "--set", "num_latents=3"]
+    assert main(["fit", "kernel-pca", "faithful", *settings, "--out", "fit.nc"]) == 0
+    printed = capsys.readouterr().out
+    assert "closed_form" in printed and "explained_variances[2]" in printed and (tmp_path / "fit.nc").exists()
+    assert main(["fit", "kernelpca", "faithful", "--set", "kernel=rbf"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "noise_variance must be given with the kernel RBF" in error
+
+
 BAD_MODELS = {
     "latents": ({"num_latents": 0}, "num_latents must be a whole number of at least 1; got 0"),
     "noise": ({"noise_variance": 0.0}, "noise_variance must be a positive number; got 0.0"),
