@@ -32,6 +32,7 @@ from jax import Array
 from jax.scipy.special import entr, xlogy
 
 from inference.row_blocks import sum_over_rows
+from inference.variational.concentration import mean_of
 from inference.variational.hyperparameters import with_learnt
 from inference.variational.mixture import bound, in_best_order, step, update_responsibilities, updated
 from inference.variational.mixture_posterior import OCCUPIED, MixtureVBState, log_unnormalised
@@ -109,13 +110,7 @@ def merge_gains(state: MixtureVBState, model: Mixture, x: Array) -> tuple[Array,
     sums = update_responsibilities(state, current, x)
     statistics, entropy = sums.statistics, sums.entropy
     first, second = (jnp.asarray(index) for index in np.triu_indices(model.num_components, 1))
-    here = bound(updated(state, statistics, model), statistics, entropy, model)
-
-    def limit(pair: tuple[Array, Array]) -> Array:
-        merged = in_best_order(_merged(statistics, *pair), state, model)
-        return bound(updated(state, merged, model), merged, entropy, model) - here
-
-    limits = jax.lax.map(limit, (first, second), batch_size=min(256, first.shape[0]))
+    limits = _gains_with_entropy_held(state, statistics, entropy, (first, second), model)
     counts = statistics[:, 0]
     both = (counts[first] > OCCUPIED) & (counts[second] > OCCUPIED)
     limits, order = jax.lax.top_k(
@@ -129,6 +124,38 @@ def merge_gains(state: MixtureVBState, model: Mixture, x: Array) -> tuple[Array,
         return weight @ (xlogy(one, one) + xlogy(other, other) - xlogy(one + other, one + other))
 
     return limits + sum_over_rows(block, x), (first, second), statistics
+
+
+def _gains_with_entropy_held(
+    state: MixtureVBState, statistics: Array, entropy: Array, pairs: tuple[Array, Array], model: Mixture
+) -> Array:
+    """What the bound gains by each merge, the entropy of the labels as it is, shape (num_pairs,).
+
+    Only two components and the weights change, unless the family couples all components.
+    """
+    current = with_learnt(state, model)
+
+    def by_whole_bound(pair: tuple[Array, Array]) -> Array:
+        merged = in_best_order(_merged(statistics, *pair), state, model)
+        return bound(updated(state, merged, model), merged, entropy, model)
+
+    def weights(counts: Array) -> Array:
+        posterior = current.weights.posterior(counts, mean_of(state.concentration))
+        return current.weights.log_normaliser(posterior)
+
+    def by_parts(pair: tuple[Array, Array]) -> Array:
+        first, second = pair
+        merged = in_best_order(_merged(statistics, *pair)[:, :1], state, model)[:, 0]
+        both = evidence((statistics[first] + statistics[second])[None])[0]
+        return both + nothing - own[first] - own[second] + weights(merged) - weights(statistics[:, 0])
+
+    batch = {"batch_size": min(256, pairs[0].shape[0])}
+    if current.components.couples_components:
+        here = bound(updated(state, statistics, model), statistics, entropy, model)
+        return jax.lax.map(by_whole_bound, pairs, **batch) - here
+    evidence = current.components.log_evidence
+    own, nothing = evidence(statistics), evidence(jnp.zeros_like(statistics[:1]))[0]
+    return jax.lax.map(by_parts, pairs, **batch)
 
 
 def _merged(statistics: Array, first: Array, second: Array) -> Array:
