@@ -75,11 +75,12 @@ def _num_rows(tree: xr.DataTree, model: Model) -> int:
     return next(group.sizes[dim] for group in tree.children.values() if dim in group.sizes)
 
 
-def _draws(tree: xr.DataTree) -> dict[str, jax.Array]:
+def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
+    """Draws of everything but rows, unless the model scores no rows: then they are parameters."""
     return {
         name: jnp.asarray(value.to_numpy())
         for name, value in tree["posterior"].data_vars.items()
-        if "observation" not in value.dims
+        if "observation" not in value.dims or not model.scores_rows
     }
 
 
@@ -106,7 +107,9 @@ def _prior_draws(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: i
 def _posterior_predictive(
     tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
 ) -> dict[str, xr.Dataset]:
-    draws, data = _draws(tree), _data(tree, model)
+    if not model.scores_rows:
+        raise ValueError(f"{type(model).__name__} is no distribution of rows: it has none to replicate")
+    draws, data = _draws(tree, model), _data(tree, model)
     sites = latent_sites(model, *data)
     chains, num_draws = next(iter(draws.values())).shape[:2]
     flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in sites}
@@ -155,7 +158,7 @@ def _replicate(
 def _log_likelihood(
     tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
 ) -> dict[str, xr.Dataset]:
-    rows = over_draws(_rows, _draws(tree), model, _data(tree, model))
+    rows = over_draws(_rows, _draws(tree, model), model, _data(tree, model))
     dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
     return {
         "log_likelihood": dataset(
@@ -169,12 +172,12 @@ def _rows(model: Model, values: Mapping[str, Any], *data: jax.Array) -> jax.Arra
 
 
 def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
-    values = over_draws(log_prior, _draws(tree), model, _data(tree, model))
+    values = over_draws(log_prior, _draws(tree, model), model, _data(tree, model))
     return {"log_prior": dataset({"log_prior": values}, {}, _labels(tree), SAMPLE_DIMS)}
 
 
 def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
-    local = to_numpy(draw_locals(key, _draws(tree), model, _data(tree, model), True))
+    local = to_numpy(draw_locals(key, _draws(tree, model), model, _data(tree, model), True))
     return {
         "posterior": tree["posterior"]
         .to_dataset()

@@ -152,7 +152,8 @@ def prepare(model: KernelPCA, data: tuple, init: Any, *, memory: str, **options:
     if memory == "online" and former is not None:
         return (_online(model.kernel, x, former, **shared),)
     gram, gram_means = centred_gram(model, x)
-    return (KernelRows(gram, gram_means, np.trace(gram), **shared),)
+    trace = np.trace(gram)
+    return (KernelRows(jnp.asarray(gram), gram_means, trace, **shared),)  # the host's copy is let go of
 
 
 def _online(kernel: Kernel, x: np.ndarray, former: xr.Dataset, **shared: Any) -> KernelRows:

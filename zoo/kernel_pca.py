@@ -18,9 +18,9 @@ K        ``gram``                --       a factor: the Gram matrix is scored, n
 
 The number of degrees of freedom m is N - 1, the dimension of the space that N centred rows span;
 ``degrees_of_freedom=N`` is the text. With ``s2`` given and m = N the score is, up to a constant, the
-likelihood of probabilistic PCA in the feature space (5.24), the same number of dimensions for loadings W and
-for Z because W'W and Z'Z have the same eigenvalues. **No density of x is pretended**: there is none, since
-the map into the feature space is neither onto nor volume preserving, so `log_density` is not offered.
+likelihood of probabilistic PCA in the feature space (5.24) with loadings W for which W'W has the eigenvalues
+of Z'Z. **No density of x is pretended**: there is none, since the map into the feature space is neither onto
+nor volume preserving, so `log_density` is not offered.
 
 The maximum is known (Theorem 5.2.1): with eigenvalues :math:`\lambda_j` and eigenvectors :math:`v_j` of K,
 :math:`Z = V (\Lambda/m - s^2)_+^{1/2} R` for any rotation R. Components with :math:`\lambda_j \le m s^2`
@@ -56,6 +56,7 @@ from jax import Array
 from zoo.gram_matrices import Centring, announce_cost, centring_of, check_gram
 from zoo.kernels import RBF, Kernel, Precomputed, as_kernel
 from zoo.model import Model, in_current_precision, static
+from zoo.sparse_counts import SparseCounts
 from zoo.validation import as_matrix, check_finite, check_rows
 
 __all__ = ["KernelPCA", "gram_score"]
@@ -165,6 +166,11 @@ class KernelPCA(Model):
 
         ``noise_variance`` and ``degrees_of_freedom`` stay None: estimated, and N - 1.
         """
+        if isinstance(x, SparseCounts):
+            raise TypeError(
+                "KernelPCA takes dense rows; of sparse ones give the Gram matrix, (x @ x.T).toarray(), with "
+                'kernel="precomputed"'
+            )
         kernel = self.kernel.filled(as_matrix(x))
         return self if kernel is self.kernel else self.replaced(kernel=kernel)
 
@@ -249,6 +255,10 @@ class KernelPCA(Model):
         if "coefficients" not in values:
             raise ValueError(
                 "draws of the latents have no coefficients to project new rows with: fit by closed_form or em"
+            )
+        if not isinstance(self.kernel, Precomputed) and x.shape[1] != values["fitted_x"].shape[1]:
+            raise ValueError(
+                f"x must have the {values['fitted_x'].shape[1]} columns that were fitted; got {x.shape[1]}"
             )
         crossed = in_current_precision(self.kernel).matrix(x, values["fitted_x"])
         coordinates = Centring(values["gram_means"]).cross(crossed) @ values["coefficients"]

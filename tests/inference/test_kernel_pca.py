@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse
 from kernel_rows_cases import NEW, X, centred, spectrum
 from numpyro.infer.util import log_density as joint_density
 
@@ -230,6 +231,16 @@ def test_bad_fits_get_one_clear_message(case):
     model = zoo.KernelPCA(**{name: given.pop(name) for name in fields if name in given})
     with pytest.raises(ValueError, match=message):
         fit(model, given.pop("x"), **given)
+
+
+def test_sparse_rows_are_refused_with_a_way_out():
+    counts = scipy.sparse.csr_array(np.abs(np.round(X)))
+    with pytest.raises(TypeError, match="takes dense rows; of sparse ones give the Gram matrix"):
+        fit(zoo.KernelPCA(num_latents=2), counts)
+    dense = fit(zoo.KernelPCA(num_latents=2, noise_variance=0.1), counts.toarray())
+    gram = (counts @ counts.T).toarray()
+    sparse = fit(zoo.KernelPCA(num_latents=2, kernel="precomputed", noise_variance=0.1), gram)
+    np.testing.assert_allclose(sparse["posterior"]["latents"], dense["posterior"]["latents"], atol=1e-8)
 
 
 def test_the_cost_is_said_before_the_matrix_is_made(monkeypatch):

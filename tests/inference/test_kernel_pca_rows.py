@@ -175,8 +175,14 @@ def test_no_density_of_rows_is_pretended():
         inference.log_density(tree, NEW)
     with pytest.raises(ValueError, match="KernelPCA predicts nothing"):
         inference.predict(tree, NEW)
-    with pytest.raises(ValueError, match="improper"):
+    with pytest.raises(ValueError, match="no distribution of rows: its prior is improper"):
         inference.extend(tree, "prior")
+    with pytest.raises(ValueError, match="KernelPCA is no distribution of rows: it has none to replicate"):
+        inference.extend(tree, "posterior_predictive")
+    log_prior = inference.extend(tree, "log_prior")["log_prior"]["log_prior"]  # with the program's factors
+    np.testing.assert_allclose(log_prior.item(), tree["trace"]["objective"].item(), rtol=1e-10)
+    with pytest.raises(ValueError, match="x must have the 3 columns that were fitted; got 2"):
+        inference.transform(tree, NEW[:, :2])
     with pytest.raises(ValueError, match="has no density of rows"):
         inference.extend(tree, "log_likelihood")
 
