@@ -15,6 +15,7 @@ _PUBLIC = {
     "guide": "posterior_guide",
     "save": "results",
     "load": "results",
+    "choose_num_latents": "num_latents",
     "cross_validate": "cross_validation",
     "model_of": "results",
 }

@@ -24,8 +24,7 @@ With the latents summed out a row is Normal(mu, W W' + diag(psi)) on its observe
 (`zoo.linear_gaussian`).
 
 Symmetry: W R and R' z with R orthogonal give the same density (rotation), whatever the data. The program
-    leaves W
-free; an ARD prior prefers orthogonal columns but not their order or signs.
+leaves W free; an ARD prior prefers orthogonal columns but not their order or signs.
 
 Departures from the sources. The mean is a parameter, where the lecture on variational PCA assumes centred
 data. Tipping and Bishop's model has no prior: ``"flat"`` is improper, its maximum is their estimate, and the
@@ -34,8 +33,7 @@ prior is centred at the columns' means, with 100 times their mean variance. The 
 and b are not stated) are 1e-3, in the squared units of the data.
 
 References: Tipping and Bishop (1999), "Probabilistic principal component analysis", JRSS B 61; Bishop (1999),
-    "Bayesian
-PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.
+"Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.
 """
 
 from collections.abc import Mapping

@@ -9,8 +9,7 @@ The bound of fits with different numbers of latents can be compared; q's varianc
 VB. Draws of the posterior are independent draws of q.
 
 Reference: Bishop (1999), "Variational principal components"; the lecture "Variational Bayes" with its update
-    of q(tau)
-corrected; Ilin and Raiko (2010) for missing cells.
+of q(tau) corrected; Ilin and Raiko (2010) for missing cells.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,50 @@
+"""The number of latents by bound, ARD and held-out density."""
+
+import numpy as np
+import pytest
+
+import inference
+
+
+def _rows(num_rows, d, k, seed=0, noise=0.5):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(num_rows, k))
+    basis = np.linalg.qr(rng.normal(size=(d, k)))[0]
+    return z @ (basis * np.linspace(3.0, 2.0, k)).T + noise * rng.normal(size=(num_rows, d))
+
+
+@pytest.mark.slow
+def test_three_ways_find_the_truth():
+    """Four strong latents of ten columns, candidates 1 to 7: all three say 4.
+
+    Signals of 16 to 36 times the noise and 200 rows: the eigenvalue of a latent that is not there exceeds the
+    noise by at most about 2 sqrt(10 / 200), far less than the bound asks for. Held-out density may take one
+    more within its standard error, so it is asked for 4 or 5.
+    """
+    x = _rows(200, 10, 4)
+    table = inference.choose_num_latents(x, range(1, 8), max_iterations=5000)
+    assert table.attrs["by_bound"] == 4
+    assert table.attrs["by_ard"] == 4
+    assert table.attrs["by_heldout"] in (4, 5)
+    assert int(table["bic"].idxmin()) == 4
+    assert table["bound"].loc[4] > table["bound"].drop(4).max() + 1
+
+
+def test_the_table_has_the_three_columns_and_says_it():
+    """One row a candidate; with a single strong latent all agree."""
+    table = inference.choose_num_latents(_rows(60, 4, 1), [2, 1], folds=2)
+    assert list(table.index) == [1, 2] and table.index.name == "num_latents"
+    assert np.isfinite(table[["bound", "heldout", "standard_error", "bic"]]).all(axis=None)
+    assert np.isnan(table["ard_relevant"].loc[1]) and table["ard_relevant"].loc[2] == 1
+    assert table.attrs["by_bound"] == table.attrs["by_ard"] == 1
+    assert "ARD keeps 1 of 2" in table.attrs["note"]
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [([], "candidates is empty"), ([0], "from 1 to 3"), ([1, 4], "got 4"), ([1.5], "got 1.5")],
+)
+def test_candidates_that_the_data_do_not_allow(candidates, message):
+    """Refused before anything is fitted."""
+    with pytest.raises(ValueError, match=message):
+        inference.choose_num_latents(_rows(20, 4, 1), candidates)
