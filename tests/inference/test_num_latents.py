@@ -30,6 +30,7 @@ def test_three_ways_find_the_truth():
     assert table["bound"].loc[4] > table["bound"].drop(4).max() + 1
 
 
+@pytest.mark.slow
 def test_the_table_has_the_three_columns_and_says_it():
     """One row a candidate; with a single strong latent all agree."""
     table = inference.choose_num_latents(_rows(60, 4, 1), [2, 1], folds=2)
