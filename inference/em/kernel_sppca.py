@@ -12,7 +12,7 @@ every output on [z, 1]:
 
 and :math:`W_y, \mu_y, \sigma_y^2` over the rows where an output is observed. Parameter expansion as in
 `inference.em.linear_gaussian`; the mean in feature space then stays that of the rows, which is its maximum.
-``acceleration="none"`` is the text: the mean of x plugged in, :math:`B = Z C^{-1}`.
+With ``center="plugin"`` or ``acceleration="none"`` it is held there from the start, :math:`B = Z C^{-1}`.
 
 Departures from the source. (7.24) takes Z and C of all rows and divides by L N: it must be those of the
 labelled rows and L N1. Both halves of the sweep (steps 5 and 6) use the old Z and C. In infinitely many
@@ -149,7 +149,8 @@ def step(
     """One sweep: M-step from the latents of the state, expansion, E-step."""
     num_rows, expand = data.shape[0], acceleration == "px"
     z = state.latents
-    mean = jnp.mean(z, axis=0) if expand else jnp.zeros(z.shape[1])
+    moves = expand and model.center == "joint"
+    mean = jnp.mean(z, axis=0) if moves else jnp.zeros(z.shape[1])
     centred = z - mean
     spread = jnp.sum(state.second, axis=0) - num_rows * jnp.outer(mean, mean)
     coefficients = cho_solve((jnp.linalg.cholesky(spread), True), centred.T).T
@@ -166,8 +167,7 @@ def step(
     noise_x, noise_y = jnp.maximum(noise_x, lowest_x), jnp.maximum(noise_y, lowest_y)
     if expand:
         root = jnp.linalg.cholesky(spread / num_rows)
-        if model.center == "joint":
-            loc = loc + loadings @ mean
+        loc = loc + loadings @ mean
         coefficients, loadings = coefficients @ root, loadings @ root
     new = _at(coefficients, loadings, loc, noise_x, noise_y, model, data)._replace(at_floor=at_floor)
     return new, LinearGaussianInfo(new.objective, noise_x, at_floor)

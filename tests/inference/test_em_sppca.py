@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from supervised_toys import angle, best, scaled_loadings, sweeps_to, toy
+from supervised_toys import angle, best, scaled_loadings, toy
 
 from inference import fit, log_density, predict, transform
 from inference.closed_form.sppca import dual_scores, loadings_given_noise
@@ -229,20 +229,6 @@ def test_given_noise_of_x_stays():
     x, _, y = toy(0)
     tree = fit(SPPCA(num_latents=3, noise_variance_x=0.1), x, y, max_iterations=200)
     assert float(tree["variational"]["noise_variance_x"]) == 0.1
-
-
-@pytest.mark.slow
-def test_expansion_takes_tens_of_sweeps_where_plain_em_takes_hundreds():
-    """Median over 8 draws of the toy from random starts, to 1e-5 nats of the best."""
-    counts = {"px": [], "none": []}
-    for seed in range(8):
-        x, _, y = toy(seed)
-        top = best(fit(MODEL, x, y, tolerance=1e-14, max_iterations=3000, acceleration="squarem"))
-        for acceleration, sweeps in counts.items():
-            options = {"tolerance": 0, "max_iterations": 1500, "init": "random", "seed": seed}
-            tree = fit(MODEL, x, y, acceleration=acceleration, **options)
-            sweeps.append(sweeps_to(tree["trace"]["objective"], top))
-    assert np.median(counts["px"]) <= 20 and np.median(counts["none"]) >= 150, counts
 
 
 # Warnings and errors
