@@ -186,13 +186,17 @@ class Mixture(Model):
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
+        self.check_new(x)
+        check_rows(x, 2, "a mixture of one row has nothing to cluster")
+
+    def check_new(self, x: np.ndarray) -> None:
+        """Raise ValueError if new rows do not suit the fitted model; a single one is allowed."""
         if isinstance(x, SparseCounts) and not isinstance(self.components, MultinomialDirichlet):
             raise ValueError(
                 "sparse rows are taken by MultinomialDirichlet components only; "
                 f"{type(self.components).__name__} needs them dense: x.toarray()"
             )
         x = x if isinstance(x, SparseCounts) else as_matrix(x)
-        check_rows(x, 2, "a mixture of one row has nothing to cluster")
         self.components.check(x)
 
     def caution(self, method: str) -> None:

@@ -43,6 +43,13 @@ def test_density_from_draws_is_the_log_of_the_mean(gibbs_tree, two_clusters):
     np.testing.assert_allclose(inference.log_density(gibbs_tree, two_clusters), by_hand, rtol=1e-10)
 
 
+def test_a_single_new_row_is_one_of_many(vb_tree, two_clusters):
+    """Fitting needs two rows, a question does not."""
+    one = two_clusters[3:4]
+    for ask in (inference.log_density, inference.transform):
+        np.testing.assert_allclose(ask(vb_tree, one)[0], ask(vb_tree, two_clusters)[3], rtol=1e-12)
+
+
 def test_vb_density_is_that_of_its_own_draws(vb_tree, two_clusters):
     """The closed form against 400 draws of q.
 
