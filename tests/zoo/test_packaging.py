@@ -89,7 +89,8 @@ def test_extras_install_what_tests_and_notebooks_import_and_no_more():
         "ipykernel",
         "jupytext",
         "nbclient",
-    }  # commands, and what NumPyro and Jupyter import
+        "pytest-xdist",
+    }  # commands, what pytest loads by itself, and what NumPyro and Jupyter import
     assert extras <= third_party(*folders) | named(*folders) | tools
 
 
