@@ -141,7 +141,7 @@ class SPPCA(SupervisedRows, Model):
         "y": ("observation", "output"),
     }
     symmetries = ("rotation",)
-    methods = ("em", "closed_form", "nuts", "hmc", "svi", "morp", "kernel_cca")
+    methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca")
     predicted_dims = ("observation", "output")
     num_needed = 1
 
@@ -216,11 +216,16 @@ class SPPCA(SupervisedRows, Model):
     # Sizes, labels, checks
 
     @classmethod
-    def from_data(cls, x: Any, y: Any, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, y: Any = None, **overrides: Any) -> Self:
         """The model with sizes, classes and the kernel's parameters read off the data.
 
         ``overrides`` are fields.
+
+        Raises:
+            ValueError: there are no outputs.
         """
+        if y is None:
+            raise ValueError("SPPCA takes inputs x and outputs y: give both (on the command line: --y)")
         model, (x, y) = cls(**overrides).coded(x, y)
         x, y = as_matrix(x), as_matrix(y, "y")
         read = {"num_features": x.shape[1], "num_outputs": y.shape[1], "classes": model.classes}

@@ -43,7 +43,7 @@ from inference.em.linear_gaussian_starts import given_start, pca_start, random_s
 from inference.sppca_estimate import concluded, log_density
 from zoo.sppca import SPPCA
 
-__all__ = ["ALGORITHM", "METHOD", "init", "noise_groups", "prepare", "step"]
+__all__ = ["ALGORITHM", "METHOD", "init", "joint_matrix", "noise_groups", "prepare", "prior_of", "step"]
 
 STRATEGIES = ("pca", "random")
 
@@ -59,8 +59,12 @@ def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
     """The data and the joint matrix, compressed; in feature space the Gram matrix and the outputs."""
     if model.kernel is not None:
         return kernel_sppca.prepare(model, data)
-    rows = np.concatenate(data, axis=1)
-    return (*data, compress(rows, noise_groups(model), rotate=model.loading_prior == "flat"))
+    return (*data, compress(joint_matrix(data), noise_groups(model), rotate=model.loading_prior == "flat"))
+
+
+def joint_matrix(data: tuple) -> np.ndarray:
+    """Inputs and outputs side by side."""
+    return np.concatenate(data, axis=1)
 
 
 def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> Any:
@@ -78,7 +82,7 @@ def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> Any:
         parameters = parameters._replace(
             noise_variance=jnp.where(estimated, parameters.noise_variance, noise)
         )
-    return begin(parameters, rows, _prior(model, rows))
+    return begin(parameters, rows, prior_of(model, rows))
 
 
 def start(
@@ -91,7 +95,7 @@ def start(
     loadings, loc, _ = model.joint(variables)
     noise_y = jnp.atleast_1d(jnp.asarray(variables["noise_variance_y"]))
     noise = jnp.concatenate([jnp.reshape(variables["noise_variance_x"], 1), noise_y])
-    return begin(given_start(loadings, loc, noise, rows), rows, _prior(model, rows))
+    return begin(given_start(loadings, loc, noise, rows), rows, prior_of(model, rows))
 
 
 def step(
@@ -105,7 +109,7 @@ def step(
     return sweep(
         state,
         rows,
-        _prior(model, rows),
+        prior_of(model, rows),
         acceleration=acceleration,
         center=model.center,
         floor=jnp.concatenate([floor[:1], jnp.repeat(floor[1:], rows.num_groups - 1)]),
@@ -139,7 +143,8 @@ def _given_noise(model: SPPCA, rows: CompressedRows) -> Array | None:
     return jnp.full(rows.num_groups, jnp.nan).at[0].set(model.noise_variance_x)
 
 
-def _prior(model: SPPCA, rows: CompressedRows) -> LoadingPrior | None:
+def prior_of(model: SPPCA, rows: CompressedRows) -> LoadingPrior | None:
+    """The proper prior of loadings, means and noise; None where the prior is flat."""
     if model.loading_prior == "flat":
         return None
     return LoadingPrior(
