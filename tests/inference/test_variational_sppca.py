@@ -70,7 +70,7 @@ def test_what_vb_is_not_for():
 
 @pytest.mark.slow
 def test_many_rows_make_it_the_maximum():
-    """With 1500 rows predictions of VB and EM agree within a twentieth of their sd; a noise for each output."""
+    """With 1500 rows predictions of VB and EM agree within a twentieth of an sd; a noise for each output."""
     x, y, _ = toy(0, num_rows=1500)
     y[900:] = np.nan
     model = SPPCA(num_latents=3, output_noise="per_output", **PRIOR)
