@@ -60,9 +60,10 @@ def assemble(
     elif rows_fit and not outcome.is_point:  # a point estimate has no posterior to weigh the rows by
         rows = np.asarray(over_draws(_log_likelihood, draws, model, data))
         stats["lp"] = rows.sum(axis=-1) + np.asarray(over_draws(log_prior, draws, model, data))
+        latents = "integrated out" if model.sums_out_locals else "drawn"
         row_dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
         groups["log_likelihood"] = dataset(
-            {"log_likelihood": rows}, row_dims, labels, SAMPLE_DIMS, {"latents": "integrated out"}
+            {"log_likelihood": rows}, row_dims, labels, SAMPLE_DIMS, {"latents": latents}
         )
     elif not outcome.is_point:
         left_out.append("log_likelihood")
@@ -109,7 +110,7 @@ def _by_size(
 
 
 def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
-    if len(data) > 1:
+    if len(data) > 1 or not model.sums_out_locals:
         return model.log_likelihood(values, *data)
     return map_rows(partial(model.log_likelihood, values), data[0])  # no rows x components array at once
 

@@ -46,7 +46,11 @@ def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> HMC:
 
 
 def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int) -> HMCState:
-    return _kernel(kind, options).init(key, num_warmup, None, (model, *data), {})
+    key, start_key = jax.random.split(key)
+    unconstrained = None
+    if (values := model.starting_point(start_key, *data)) is not None:
+        unconstrained = unconstrain_fn(program, (model, *data), {}, values)
+    return _kernel(kind, options).init(key, num_warmup, unconstrained, (model, *data), {})
 
 
 def _step(

@@ -37,6 +37,7 @@ _SMALLEST_WEIGHT = (
 _RARE = (
     0.05  # an indicator rarer than this carries next to no information on mixing and has a heavy-tailed ESS
 )
+_FIXED_CELLS = 3  # rows and columns of natural parameters that are summarised
 _LARGEST_COVARIANCE = 10  # features; above it the covariance is summarised by singular values alone
 
 
@@ -133,7 +134,7 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
     if "labels" in symmetries:
         found |= _label_free(tree, posterior)
     if {"rotation", "sign"} & set(symmetries):
-        found |= _rotation_free(posterior)
+        found |= _rotation_free(posterior) | _natural_parameters(posterior)
     return xr.Dataset({name: variable.reset_coords(drop=True) for name, variable in found.items()})
 
 
@@ -215,6 +216,30 @@ def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
     ]
     pairs = np.stack([chosen[:-1], chosen[1:]], axis=1)
     return pairs if len(pairs) else None
+
+
+def _natural_parameters(posterior: xr.Dataset) -> dict[str, xr.DataArray]:
+    """What latents and loadings say together, where both are drawn: Theta at few cells, and its spectrum."""
+    if "latents" not in posterior or "loadings" not in posterior:
+        return {}
+    u = posterior["latents"].transpose("chain", "draw", "observation", "latent").values
+    v = posterior["loadings"].transpose("chain", "draw", ..., "latent").values
+    if v.ndim != 4 or u.shape[2] < u.shape[3] or v.shape[2] < v.shape[3]:
+        return {}
+    products = np.linalg.qr(u, mode="r") @ np.swapaxes(np.linalg.qr(v, mode="r"), -1, -2)
+    spectrum = np.linalg.svd(products, compute_uv=False)
+    rows, columns = (np.unique(np.linspace(0, w.shape[2] - 1, _FIXED_CELLS).astype(int)) for w in (u, v))
+    cells = u[..., rows, :] @ np.swapaxes(v[..., columns, :], -1, -2)
+    if "loc" in posterior:
+        cells = cells + posterior["loc"].values[..., None, columns]
+    return {
+        "theta_singular_values": xr.DataArray(spectrum, dims=("chain", "draw", "rank")),
+        "natural_params": xr.DataArray(
+            cells,
+            dims=("chain", "draw", "row", "column"),
+            coords={"row": rows, "column": columns},
+        ),
+    }
 
 
 def _rotation_free(posterior: xr.Dataset) -> dict[str, xr.DataArray]:

@@ -2,7 +2,8 @@
 
 Static fields and scalars go into the JSON; nested priors and hyperpriors as ``{"type": name, ...}``; arrays
 by reference, ``{"array": name}``. Type names are looked up in fixed tables (the zoo's registry,
-``zoo.conjugate``, ``zoo.kernels`` and the listed distributions); nothing in a file can import anything.
+``zoo.conjugate``, ``zoo.kernels``, ``zoo.exponential_family`` and the listed distributions); nothing in a
+file can import anything.
 """
 
 import json
@@ -14,6 +15,7 @@ import numpyro.distributions as dist
 
 import zoo
 import zoo.conjugate
+from zoo.exponential_family import FAMILIES
 from zoo.kernels import KERNELS
 from zoo.model import Assumptions, Model
 
@@ -24,7 +26,7 @@ DISTRIBUTIONS = {
     "MultivariateNormal": (dist.MultivariateNormal, ("loc", "scale_tril")),
     "Wishart": (dist.Wishart, ("concentration", "scale_matrix")),
 }
-_KERNEL_TYPES = {kernel.__name__: kernel for kernel in KERNELS.values()}
+_TYPES = {kind.__name__: kind for table in (KERNELS, FAMILIES) for kind in table.values()}
 
 
 def model_name(model: Model) -> str:
@@ -102,6 +104,6 @@ def _restore(value: Any, arrays: Mapping[str, Any]) -> Any:
         return DISTRIBUTIONS[kind][0](**fields)
     if kind in zoo.conjugate.__all__:
         return getattr(zoo.conjugate, kind)(**fields)
-    if kind in _KERNEL_TYPES:
-        return _KERNEL_TYPES[kind](**fields)
+    if kind in _TYPES:
+        return _TYPES[kind](**fields)
     raise ValueError(f"this fit uses a {kind}, which this version does not have")

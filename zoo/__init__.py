@@ -35,6 +35,12 @@ MODELS: dict[str, dict[str, str]] = {
         "title": "Supervised and semi-supervised probabilistic PCA, primal and kernel",
         "paper": "Yu, Yu, Tresp, Kriegel and Wu (2006); Yu (2006), chapters 6 and 7",
     },
+    "epca": {
+        "module": "zoo.epca",
+        "class": "EPCA",
+        "title": "Exponential-family PCA, Bayesian, with the joint beta-prior",
+        "paper": "Virtanen (2010), chapters 3 and 5; Mohamed, Heller and Ghahramani (2008)",
+    },
 }
 
 #: What the papers call a model to its name here. Models that later versions bring stand here too, so that

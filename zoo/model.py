@@ -124,6 +124,7 @@ class Model(Assumptions):
         scores_rows: whether it has a log density of each row (`log_likelihood`).
         score_dims: dims of what `inference.transform` gives.
         predicted_dims: dims of what `inference.predict` gives.
+        sums_out_locals: whether the density of a row has its latents integrated out.
         num_needed: how many parts of data new rows must bring; None: all.
         needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
     """
@@ -135,6 +136,7 @@ class Model(Assumptions):
     scores_rows: ClassVar[bool] = True
     score_dims: ClassVar[tuple[str, ...]] = ("observation", "latent")
     predicted_dims: ClassVar[tuple[str, ...]] = ("observation", "feature")
+    sums_out_locals: ClassVar[bool] = True
     num_needed: ClassVar[int | None] = None
     needs_fitted_rows: ClassVar[bool] = False
 
@@ -187,6 +189,10 @@ class Model(Assumptions):
         What it leaves open and the former fit read off its rows is taken over, where it must not change.
         """
         return self
+
+    def starting_point(self, key: Any, *data: Any) -> dict[str, Any] | None:
+        """Values of all sites to start MAP, NUTS and HMC from; None: anywhere."""
+        return None
 
     def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:
         """The local latents that the program sums out, given values of everything else.

@@ -32,6 +32,20 @@ _CALLS: dict[str, tuple[str, str, bool]] = {  # name -> module, attribute, wheth
     )
 }
 _CALLS |= {
+    family: ("zoo.exponential_family", family, False)
+    for family in (
+        "Bernoulli",
+        "Binomial",
+        "Categorical",
+        "Exponential",
+        "GammaWithShape",
+        "Gaussian",
+        "NegativeBinomial",
+        "Ordinal",
+        "Poisson",
+    )
+}
+_CALLS |= {
     kernel: ("zoo.kernels", kernel, False) for kernel in ("Linear", "Polynomial", "Precomputed", "RBF")
 }
 

@@ -1,0 +1,182 @@
+"""EPCA's program: the joint density by hand, missing cells, the joint prior's guards, new rows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro.infer.util import log_density as program_log_density
+from scipy import integrate, stats
+
+import zoo
+from inference.precision import in_precision
+from zoo.exponential_family import Categorical, Gaussian, Ordinal
+
+ROWS, FEATURES = 7, 4
+
+
+def cells(family, seed=0):
+    rng = np.random.default_rng(seed)
+    drawn = {
+        "gaussian": rng.normal(size=(ROWS, FEATURES)),
+        "bernoulli": rng.integers(0, 2, (ROWS, FEATURES)).astype(float),
+        "poisson": rng.poisson(2.0, (ROWS, FEATURES)).astype(float),
+        "exponential": rng.exponential(size=(ROWS, FEATURES)),
+        "ordinal": rng.integers(1, 6, (ROWS, FEATURES)).astype(float),
+        "categorical": rng.integers(0, 3, (ROWS, FEATURES)).astype(float),
+    }[family]
+    drawn[2, 1] = drawn[5, 3] = np.nan
+    return drawn
+
+
+def model_of(family, x, **fields):
+    given = {"categorical": Categorical(3), "ordinal": Ordinal(5)}.get(family, family)
+    return zoo.EPCA.from_data(x, family=given, num_latents=2, **fields)
+
+
+def log_joint(model, values, x):
+    with in_precision():
+        return float(program_log_density(model, (jnp.asarray(x),), {}, jax.tree.map(jnp.asarray, values))[0])
+
+
+def start(model, x, seed=0):
+    with in_precision():
+        return jax.tree.map(np.asarray, model.starting_point(jax.random.key(seed), jnp.asarray(x)))
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "exponential"])
+@pytest.mark.parametrize("beta", [0.0, 0.4])
+def test_joint_density_is_the_one_on_paper(family, beta):
+    """Equation 37 in the balanced scale, at two points: Gaussians, kernel over all cells, observed cells."""
+    x = cells(family)
+    model = model_of(family, x, beta=beta, latent_variance=0.5, loading_variance=2.0)
+    scale = ((0.5 * 2.0) ** 0.5 / (1 - beta)) ** 0.5
+    for seed in range(2):
+        values = start(model, x, seed)
+        theta = values["latents"] @ values["loadings"].T + values["loc"]
+        with in_precision():
+            g = np.asarray(model.family.log_partition(jnp.asarray(theta)))
+            base = np.asarray(model.family.log_base_measure(jnp.asarray(np.nan_to_num(x, nan=1.0))))
+        expected = stats.norm.logpdf(values["latents"], 0, scale).sum()
+        expected += stats.norm.logpdf(values["loadings"], 0, scale).sum()
+        expected += stats.norm.logpdf(values["loc"], 0, 10.0).sum()
+        expected += np.nansum(base + x * theta - g)
+        if beta:
+            lam, nu = model.conjugate
+            expected += beta * (lam * theta - nu * g).sum()
+        np.testing.assert_allclose(log_joint(model, values, x), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "ordinal", "categorical"])
+def test_what_is_hidden_has_no_influence(family):
+    """Rows without cells cost nothing but their latents' prior; gradients are finite where cells are NaN."""
+    x = cells(family)
+    model = model_of(family, x)
+    values = start(model, x)
+    without = np.where(np.arange(ROWS)[:, None] == 3, np.nan, x)
+    with in_precision():
+        rows = np.asarray(model.log_likelihood(jax.tree.map(jnp.asarray, values), jnp.asarray(without)))
+        whole = np.asarray(model.log_likelihood(jax.tree.map(jnp.asarray, values), jnp.asarray(x)))
+        gradient = jax.grad(lambda v: program_log_density(model, (jnp.asarray(x),), {}, v)[0])(
+            jax.tree.map(jnp.asarray, values)
+        )
+    assert rows[3] == 0.0 and whole[3] < 0
+    np.testing.assert_array_equal(np.delete(rows, 3), np.delete(whole, 3))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "ordinal", "categorical"])
+def test_a_proper_prior_draws_cells_of_the_family(family):
+    model = model_of(family, cells(family), loc_variance=1.0)
+    with in_precision():
+        drawn = np.asarray(jax.jit(lambda key: _draw(model, key))(jax.random.key(0)))
+    assert drawn.shape == (11, FEATURES)
+    model.family.check(drawn)
+
+
+def _draw(model, key):
+    import numpyro
+
+    return numpyro.handlers.seed(model, key)(num_observations=11)
+
+
+@pytest.mark.parametrize(("family", "beta"), [("bernoulli", 0.0), ("poisson", 0.3)])
+def test_density_of_a_new_row_is_the_integral_over_its_latents(family, beta):
+    """Two latents by quadrature on a grid; Laplace's error is far below what a wrong normaliser gives."""
+    x = cells(family)
+    model = model_of(family, x, beta=beta, **({"conjugate": (6.0, 2.0)} if beta else {}))
+    values = {name: value for name, value in start(model, x).items() if name != "latents"}
+    row = x[:1]
+    grid = np.linspace(-8, 8, 321)
+    u = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
+    with in_precision():
+        inside = jax.tree.map(jnp.asarray, values)
+        found = float(model.log_likelihood(inside, jnp.asarray(row))[0])
+        cell = model.cells(inside | {"latents": jnp.asarray(u)})
+        weight = np.asarray(cell.log_prob(jnp.broadcast_to(row, (len(u), FEATURES))))
+        prior = stats.norm.logpdf(u, 0, (1 / (1 - beta)) ** 0.5).sum(-1)
+        if beta:
+            prior = prior + beta * np.asarray(model.family.log_kernel(cell.theta, *model.conjugate)).sum(-1)
+    total, normaliser = (
+        np.log(integrate.simpson(integrate.simpson(np.exp(h.reshape(321, 321)), x=grid), x=grid))
+        for h in (weight + prior, prior)
+    )
+    assert abs(found - (total - normaliser)) < 0.03
+    assert abs(total - found) > 0.1 or not beta  # the kernel's normaliser matters
+
+
+def test_new_gaussian_rows_are_exact():
+    """With Gaussian cells Laplace is exact: the density of a new row is that of factor analysis."""
+    x = cells("gaussian")
+    model = model_of("gaussian", x)
+    values = {name: value for name, value in start(model, x).items() if name != "latents"}
+    new = np.random.default_rng(1).normal(size=(3, FEATURES))
+    covariance = values["loadings"] @ values["loadings"].T + np.eye(FEATURES)
+    with in_precision():
+        found = model.log_likelihood(jax.tree.map(jnp.asarray, values), jnp.asarray(new))
+    expected = stats.multivariate_normal(values["loc"], covariance).logpdf(new)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"beta": 1.0}, "beta=1 makes prior and posterior of latents and loadings improper"),
+        ({"beta": -0.1}, r"beta must lie in \[0, 1\); got -0.1"),
+        ({"beta": 0.4, "conjugate": (-1.0, 1.0)}, "the conjugate kernel of Bernoulli has no maximum"),
+        ({"beta": 0.4, "family": "ordinal"}, "Ordinal has no conjugate kernel"),
+        ({"beta": 0.4, "ard": True}, "ard=True goes with beta=0"),
+        ({"num_latents": 0}, "num_latents must be at least 1; got 0"),
+        ({"loading_variance": -1.0}, "loading_variance must be a positive number"),
+        ({"family": "cauchy"}, "no family is called 'cauchy'; there are"),
+    ],
+)
+def test_fields_outside_their_domain_are_errors(fields, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.EPCA(num_features=4, **fields)
+
+
+def test_kernels_at_the_edge_are_warned_of():
+    with pytest.warns(UserWarning, match=r"not proper at conjugate=\(0, 1\)"):
+        zoo.EPCA(beta=0.4, conjugate=(0.0, 1.0))
+    with pytest.warns(UserWarning, match="beta=0.97 is nearly 1"):
+        zoo.EPCA(beta=0.97, conjugate=(0.1, 0.2))
+
+
+def test_a_prior_that_is_not_normalised_is_not_drawn_from():
+    model = model_of("bernoulli", cells("bernoulli"), beta=0.4)
+    assert model.prior == "unnormalised"
+    with pytest.raises(ValueError, match="drawing from the program would ignore"):
+        model(num_observations=3)
+    with pytest.raises(ValueError, match="conjugate is not set"):
+        zoo.EPCA(beta=0.4)(cells("bernoulli"))
+    with pytest.raises(ValueError, match="num_features is not set"):
+        zoo.EPCA()(num_observations=3)
+
+
+def test_data_outside_the_domain_are_errors():
+    x = cells("bernoulli")
+    with pytest.raises(ValueError, match="num_latents must be at most the number of features, 4; got 5"):
+        zoo.EPCA(num_latents=5).check(x)
+    with pytest.raises(ValueError, match="x must hold 0 or 1; row 0, column 0 is 2"):
+        zoo.EPCA(num_latents=2).check(x + 2)
+    assert isinstance(zoo.EPCA(family=Gaussian(None)).family, Gaussian)

@@ -1,0 +1,173 @@
+"""One table of families: derivatives, normalisation, conjugate kernels, domains."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from inference.precision import in_precision
+from zoo.exponential_family import (
+    FAMILIES,
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Exponential,
+    GammaWithShape,
+    Gaussian,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+    as_family,
+)
+
+CASES = {  # family, natural parameters, values of x, the same density by scipy
+    "gaussian": (Gaussian(2.0), [-1.3, 0.4], [-2.0, 0.7], lambda x, t: stats.norm.logpdf(x, t, 2**0.5)),
+    "bernoulli": (Bernoulli(), [-1.3, 0.4], [0.0, 1.0], lambda x, t: stats.bernoulli.logpmf(x, _expit(t))),
+    "binomial": (Binomial(7), [-1.3, 0.4], [2.0, 7.0], lambda x, t: stats.binom.logpmf(x, 7, _expit(t))),
+    "poisson": (Poisson(), [-1.3, 0.4], [0.0, 3.0], lambda x, t: stats.poisson.logpmf(x, np.exp(t))),
+    "exponential": (
+        Exponential(),
+        [-1.3, -0.4],
+        [0.2, 3.0],
+        lambda x, t: stats.expon.logpdf(x, scale=-1 / t),
+    ),
+    "gamma": (
+        GammaWithShape(2.5),
+        [-1.3, -0.4],
+        [0.2, 3.0],
+        lambda x, t: stats.gamma.logpdf(x, 2.5, scale=-1 / t),
+    ),
+    "negative_binomial": (
+        NegativeBinomial(2.5),
+        [-1.3, -0.4],
+        [0.0, 3.0],
+        lambda x, t: stats.nbinom.logpmf(x, 2.5, -np.expm1(t)),
+    ),
+}
+KERNELS = {  # where E[g'] = lam / nu
+    "gaussian": (0.6, 1.5),
+    "bernoulli": (0.6, 1.5),
+    "binomial": (0.6, 1.5),
+    "poisson": (0.6, 1.5),
+    "exponential": (0.6, 1.5),
+    "gamma": (0.6, 1.5),
+    "negative_binomial": (0.6, 1.5),
+}
+
+
+def _expit(t):
+    return 1 / (1 + np.exp(-t))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_density_mean_and_variance(name):
+    """The mean and variance are derivatives of the log-partition, by differences and by JAX."""
+    family, theta, x, reference = CASES[name]
+    theta, x = np.array(theta), np.array(x)
+    with in_precision():
+        found = np.asarray(family.log_density(jnp.asarray(theta), jnp.asarray(x)))
+        step = 1e-5
+        up, down = (family.log_partition(jnp.asarray(theta + s)) for s in (step, -step))
+        by_jax = jax.vmap(jax.grad(jax.grad(family.log_partition)))(jnp.asarray(theta))
+        mean, variance = family.mean(jnp.asarray(theta)), family.variance(jnp.asarray(theta))
+        np.testing.assert_allclose((up - down) / (2 * step), mean, rtol=1e-6)
+        np.testing.assert_allclose(by_jax * family.dispersion, variance, rtol=1e-9)
+        np.testing.assert_allclose(family.natural(mean), theta, rtol=1e-9)
+    np.testing.assert_allclose(found, reference(x, theta), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_draws_have_that_mean_and_variance(name):
+    """20 000 draws of two parameters; |z| < 5 for four numbers: a false alarm in 4e5 runs of a family."""
+    family, theta, *_ = CASES[name]
+    with in_precision():
+        drawn = np.asarray(
+            family.distribution(jnp.asarray(theta)).sample(jax.random.key(0), (20_000,)), np.float64
+        )
+        mean, variance = (
+            np.asarray(family.mean(jnp.asarray(theta))),
+            np.asarray(family.variance(jnp.asarray(theta))),
+        )
+    assert np.abs((drawn.mean(0) - mean) / np.sqrt(variance / len(drawn))).max() < 5
+    squared = (drawn - mean) ** 2
+    assert np.abs((squared.mean(0) - variance) / (squared.std(0) / len(drawn) ** 0.5)).max() < 5
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_conjugate_kernel_is_normalised_where_it_says(name):
+    """By quadrature: finite, and its mean of g' is lam / nu, which the printed exponents miss."""
+    family, lam, nu = CASES[name][0], *KERNELS[name]
+    assert family.kernel_is_proper(lam, nu) and family.kernel_is_bounded(lam, nu)
+    ends = (-60.0, -1e-12) if family.theta_is_negative else (-60.0, 60.0)
+
+    def density(theta):
+        with in_precision():
+            return float(jnp.exp(family.log_kernel(jnp.asarray(theta), lam, nu)))
+
+    def weighted(theta):
+        with in_precision():
+            return density(theta) * float(family.mean(jnp.asarray(theta)))
+
+    points = [-5.0, -1.0] if family.theta_is_negative else [-5.0, 0.0, 5.0]
+    normaliser = integrate.quad(density, *ends, points=points, limit=200)[0]
+    mean = integrate.quad(weighted, *ends, points=points, limit=200)[0] / normaliser
+    np.testing.assert_allclose(mean, lam / nu, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("family", "lam", "nu"),
+    [
+        (Gaussian(), 0.1, 0.0),
+        (Bernoulli(), 0.0, 1.0),
+        (Bernoulli(), 1.0, 1.0),
+        (Binomial(3), 3.0, 1.0),
+        (Poisson(), 0.0, 1.0),
+        (Exponential(), 0.0, 1.0),
+        (NegativeBinomial(), 0.0, 1.0),
+    ],
+)
+def test_improper_kernels_are_known(family, lam, nu):
+    assert not family.kernel_is_proper(lam, nu)
+
+
+def test_probabilities_of_classes_and_levels_add_up():
+    categorical, ordinal = Categorical(4), Ordinal(5)
+    with in_precision():
+        theta = jnp.asarray([[0.3, -1.0, 2.0]])
+        total = sum(jnp.exp(categorical.log_density(theta, jnp.asarray([float(c)]))) for c in range(4))
+        np.testing.assert_allclose(total, 1.0, rtol=1e-12)
+        cuts = jnp.asarray([[-2.0, -0.5, 0.5, 1.5], [-1.0, 0.0, 0.1, 3.0]])
+        theta = jnp.asarray([[0.3, -1.0]])
+        levels = [ordinal.log_density_at(theta, jnp.full((1, 2), float(c)), cuts) for c in range(1, 6)]
+        np.testing.assert_allclose(jnp.sum(jnp.exp(jnp.stack(levels)), axis=0), 1.0, rtol=1e-12)
+        np.testing.assert_allclose(
+            jnp.exp(jnp.stack(levels, -1)), ordinal.level_probs(theta, cuts), rtol=1e-9
+        )
+        far = ordinal.log_density_at(jnp.full((1, 2), 60.0), jnp.full((1, 2), 2.0), cuts)
+        assert np.isfinite(far).all()  # a difference of sigmoids would be log 0
+
+
+@pytest.mark.parametrize(
+    ("family", "bad", "message"),
+    [
+        ("bernoulli", 0.5, "0 or 1; row 1, column 0 is 0.5"),
+        ("poisson", -1.0, "whole numbers of at least 0; row 1, column 0 is -1"),
+        ("exponential", 0.0, "positive numbers; row 1, column 0 is 0"),
+        ("gaussian", np.inf, "finite numbers; row 1, column 0 is inf"),
+        ("ordinal", 6.0, "levels from 1 to 5; row 1, column 0 is 6"),
+        ("categorical", 2.0, "classes numbered from 0 to 1; row 1, column 0 is 2"),
+        ("binomial", 2.0, "whole numbers from 0 to 1; row 1, column 0 is 2"),
+        ("negative_binomial", 1.5, "whole numbers of at least 0; row 1, column 0 is 1.5"),
+    ],
+)
+def test_values_outside_the_domain_are_named(family, bad, message):
+    good = 1.0
+    with pytest.raises(ValueError, match=message):
+        as_family(family).check(np.array([[good, np.nan], [bad, good]]))
+
+
+def test_a_family_that_does_not_exist_is_named_with_those_that_do():
+    with pytest.raises(ValueError, match="no family is called 'cauchy'; there are gaussian, bernoulli"):
+        as_family("cauchy")
+    assert set(FAMILIES) >= set(CASES)

@@ -1,0 +1,333 @@
+r"""Exponential-family PCA, Bayesian (BEPCA), with the joint beta-prior.
+
+Generative process, in the letters of Mohamed, Heller and Ghahramani (2008) and Virtanen (2010)::
+
+    v_d     ~ Normal(0, sigma_V^2 I_K),     d = 1..D
+    mu_d    ~ Normal(0, loc_variance)
+    u_n     ~ Normal(0, sigma_U^2 I_K),     n = 1..N
+    theta_n = V u_n + mu
+    x_nd    ~ the exponential family with natural parameter theta_nd
+
+and with 0 < beta < 1 the density of U and V is multiplied by the conjugate kernel of the family at every
+theta_nd (`zoo.joint_prior`); then the prior has no known normaliser.
+
+======  ======================  ==========  =========================================================
+letter  site                    shape       support
+======  ======================  ==========  =========================================================
+V       ``loadings``            (D, K)      real
+mu      ``loc``                 (D,)        real; not with `Ordinal`, whose cut points stand for it
+u_n     ``latents``             (N, K)      real
+alpha   ``loading_precision``   (K,)        positive; a site only with ``ard=True``
+phi     ``noise_variance``      ()          positive; a site only of a Gaussian of unknown variance
+        ``cut_points``          (D, C - 1)  rising; `Ordinal` only
+x_nd    ``x``                   (N, D)      data; NaN is a missing cell
+======  ======================  ==========  =========================================================
+
+With `Categorical` cells of C classes loadings and mean have D (C - 1) rows, those of a column together.
+
+Symmetry: U R and V R with R orthogonal give the same density (rotation, signs among it), and of the two
+variances only the product matters for Theta: both sites are drawn with variance sigma_U sigma_V.
+
+The latents cannot be integrated out, so they are sites whether or not the program is ``explicit``.
+
+Departures from the source. beta = 1, which has no integral, is refused. The conjugate kernel sees the whole
+Theta, mean included.
+
+References: Virtanen (2010), chapters 3 and 5; Mohamed et al. (2008); Collins, Dasgupta and Schapire (2001).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.exponential_family import Bernoulli, Family, Gaussian, Ordinal, as_family
+from zoo.family_cells import FamilyCells
+from zoo.joint_prior import balanced_variance, check_joint_prior, joint_prior_factor
+from zoo.model import Model, in_current_precision, static
+from zoo.row_latents import RowMode, row_modes
+from zoo.validation import as_matrix, check_some_cells
+
+__all__ = ["EPCA"]
+
+KERNEL_STRENGTH = 0.1  # lam of the default kernel
+START_SCALE = 0.3
+CUT_POINT_SCALE = 5.0  # standard deviation of cut points before they are put in order
+
+
+@dataclass(frozen=True, eq=False)
+class EPCA(Model):
+    """Exponential-family PCA with Gaussian priors (``beta=0``) or the joint beta-prior.
+
+    Attributes:
+        family: a family of `zoo.exponential_family`, or its name.
+        num_latents: K.
+        beta: share of the conjugate kernel in the prior, in [0, 1).
+        latent_variance: sigma_U^2 > 0.
+        loading_variance: sigma_V^2 > 0.
+        loc_variance: prior variance of the mean of natural parameters.
+        conjugate: (lam, nu) of the kernel; None: lam = 0.1 and nu such that the kernel's mean is that of all
+            cells. Not used with ``beta=0``.
+        ard: whether each latent has a precision of its loadings, Gamma(ard_concentration, ard_rate), by which
+            it can be switched off; with ``beta=0`` only.
+        ard_concentration: of the precisions' prior.
+        ard_rate: of the precisions' prior.
+        num_features: D; read off the data.
+
+    Example:
+        >>> import numpy as np, zoo
+        >>> x = np.random.default_rng(0).integers(0, 2, size=(20, 5))
+        >>> zoo.EPCA.from_data(x, family="bernoulli", num_latents=2).num_features
+        5
+    """
+
+    family: Family | str = "bernoulli"
+    num_latents: int = static(default=2)
+    beta: Array = 0.0
+    latent_variance: Array = 1.0
+    loading_variance: Array = 1.0
+    loc_variance: Array = 100.0
+    conjugate: Array | None = None
+    ard: bool = static(default=False)
+    ard_concentration: Array = 1.0
+    ard_rate: Array = 1.0
+    num_features: int | None = static(default=None)
+
+    dims = {
+        "loadings": ("feature", "latent"),
+        "loc": ("feature",),
+        "latents": ("observation", "latent"),
+        "loading_precision": ("latent",),
+        "noise_variance": (),
+        "cut_points": ("feature", "cut"),
+        "natural_params": ("observation", "feature"),
+        "x": ("observation", "feature"),
+    }
+    symmetries = ("rotation", "sign")
+    methods = ("map", "nuts", "hmc", "svi")
+    sums_out_locals = False
+
+    def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
+        """The program: with ``x`` of shape (num_observations, num_features) it conditions.
+
+        Without it draws ``num_observations`` rows.
+        """
+        num_rows = self._num_rows(x, num_observations)
+        prior = in_current_precision(self)
+        size = (self.num_features if x is None else x.shape[1]) * self.family.params_per_cell
+        variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+        scale = jnp.sqrt(variance)
+        if self.ard:
+            precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
+            scale = scale / jnp.sqrt(numpyro.sample("loading_precision", precisions.to_event(1)))
+        shape = (size, self.num_latents)
+        values = {"loadings": numpyro.sample("loadings", dist.Normal(0.0, scale).expand(shape).to_event(2))}
+        if isinstance(self.family, Ordinal):
+            base = dist.Normal(0.0, CUT_POINT_SCALE).expand([size, self.family.num_levels - 1]).to_event(1)
+            ordered = dist.TransformedDistribution(base, dist.transforms.OrderedTransform())
+            values["cut_points"] = numpyro.sample("cut_points", ordered.to_event(1))
+        else:
+            mean = dist.Normal(0.0, jnp.sqrt(prior.loc_variance)).expand([size]).to_event(1)
+            values["loc"] = numpyro.sample("loc", mean)
+        if isinstance(self.family, Gaussian) and self.family.noise_variance is None:
+            values["noise_variance"] = numpyro.sample("noise_variance", dist.InverseGamma(1.0, 1.0))
+        with numpyro.plate("observations", num_rows):
+            z = dist.Normal(0.0, jnp.sqrt(variance)).expand([self.num_latents]).to_event(1)
+            values["latents"] = numpyro.sample("latents", z)
+            cells = self.cells(values)
+            if self.has_kernel:
+                joint_prior_factor(self.family, cells.theta, prior.beta, *prior.conjugate)
+            return numpyro.sample("x", cells, obs=x)
+
+    # Closed-form companions of the program
+
+    def natural_params(self, values: Mapping[str, Array]) -> Array:
+        """Theta, shape (num_observations, num_features), with one more axis for `Categorical`."""
+        theta = values["latents"] @ values["loadings"].T + values.get("loc", 0.0)
+        classes = self.family.params_per_cell
+        return theta if classes == 1 else theta.reshape(*theta.shape[:-1], -1, classes)
+
+    def cells(self, values: Mapping[str, Array]) -> FamilyCells:
+        """The distribution of the rows at given values of the sites."""
+        family = in_current_precision(self).family
+        if "noise_variance" in values:
+            family = family.replaced(noise_variance=values["noise_variance"])
+        return FamilyCells(family, self.natural_params(values), values.get("cut_points"))
+
+    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Log density of each row over its observed cells, in nats.
+
+        Given its latents if ``values`` has them; else (new rows) with them integrated out by Laplace's
+        approximation, under the prior that they have given the loadings, conjugate kernel and all.
+        """
+        if "latents" in values:
+            return self.cells(values).log_prob(x)
+        whole = self._modes(values, x).log_integral
+        if not self.has_kernel:
+            return whole
+        return whole - self._modes(values, jnp.full_like(x[:1], jnp.nan)).log_integral
+
+    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+        """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis."""
+        u = self._modes(values, x).latents
+        if kind == "latent":
+            return u
+        left, _, right = jnp.linalg.svd(values["loadings"], full_matrices=False)
+        return u @ values["loadings"].T @ (left @ right)
+
+    def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Laplace's covariance of the latents of each row."""
+        return self._modes(values, x).covariance
+
+    def predicted(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array]:
+        """Rows with missing cells at their mean at the mode of the latents, and those cells' variance."""
+        cells = self.cells(values | {"latents": self._modes(values, x).latents})
+        mean, variance = cells.mean_and_variance()
+        missing = jnp.isnan(x)
+        return jnp.where(missing, mean, x), jnp.where(missing, variance, 0.0)
+
+    def _modes(self, values: Mapping[str, Array], x: Array) -> RowMode:
+        prior = in_current_precision(self)
+        variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+
+        def log_joint(u: Array, row: Array) -> Array:
+            cells = self.cells(values | {"latents": u[None]})
+            total = cells.log_prob(row[None])[0] + jnp.sum(dist.Normal(0.0, jnp.sqrt(variance)).log_prob(u))
+            if self.has_kernel:
+                total += prior.beta * jnp.sum(self.family.log_kernel(cells.theta, *prior.conjugate))
+            return total
+
+        return row_modes(log_joint, x, self.num_latents)
+
+    def starting_point(self, key: Array, x: Array) -> dict[str, Array]:
+        """Values of all sites to start from: means at the columns' means, latents and loadings small.
+
+        Natural parameters lie inside the family's domain, which the prior alone does not see to.
+        """
+        prior = in_current_precision(self)
+        first, second = jax.random.split(key)
+        size = x.shape[1] * self.family.params_per_cell
+        scale = START_SCALE * (0.1 if self.family.theta_is_negative else 1.0)
+        values = {
+            "loadings": scale * jax.random.normal(first, (size, self.num_latents)),
+            "latents": scale * jax.random.normal(second, (x.shape[0], self.num_latents)),
+        }
+        if isinstance(self.family, Ordinal):
+            shares = jnp.arange(1, self.family.num_levels) / self.family.num_levels
+            values["cut_points"] = jnp.tile(jnp.log(shares) - jnp.log1p(-shares), (size, 1))
+        else:
+            values["loc"] = prior.family.natural_of_columns(x)
+        if self.ard:
+            values["loading_precision"] = jnp.ones(self.num_latents)
+        if isinstance(self.family, Gaussian) and self.family.noise_variance is None:
+            values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), 1e-6)
+        return values
+
+    # Sizes and checks
+
+    @classmethod
+    def from_data(cls, x: Any, **overrides: Any) -> Self:
+        """The model with its size, and the kernel's mean, read off the data; ``overrides`` are fields."""
+        x = as_matrix(x)
+        read: dict[str, Any] = {"num_features": x.shape[1]}
+        family = as_family(overrides.get("family", "bernoulli"))
+        if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and family.has_kernel:
+            mean = np.nanmean(x)
+            scale = KERNEL_STRENGTH / abs(mean) if mean else 2 * KERNEL_STRENGTH
+            read["conjugate"] = (np.sign(mean) * KERNEL_STRENGTH, scale)
+            if isinstance(family, Bernoulli) and not 0 < mean < 1:
+                read["conjugate"] = (KERNEL_STRENGTH, 2 * KERNEL_STRENGTH)
+        return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
+
+    def filled(self, *data: Any) -> Self:
+        """The model with its size and, where there is a kernel, its mean."""
+        if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
+            return self
+        return super().filled(*data)
+
+    def __post_init__(self) -> None:
+        """A family's name is the family; then as every model."""
+        object.__setattr__(self, "family", as_family(self.family))
+        super().__post_init__()
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+        if isinstance(self.num_latents, bool) or not isinstance(self.num_latents, int | np.integer):
+            raise TypeError(f"num_latents must be a whole number; got {self.num_latents!r}")
+        if self.num_latents < 1:
+            raise ValueError(f"num_latents must be at least 1; got {self.num_latents}")
+        for name in ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate"):
+            value = getattr(self, name)
+            if value.shape != () or not 0 < value < np.inf:
+                raise ValueError(f"{name} must be a positive number; got {value}")
+        if self.beta.shape != ():
+            raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
+        if self.conjugate is not None and (
+            self.conjugate.shape != (2,) or not np.isfinite(self.conjugate).all()
+        ):
+            raise ValueError(f"conjugate must be two finite numbers, lam and nu; got {self.conjugate}")
+        if self.conjugate is not None or not 0 <= self.beta < 1 or not self.family.has_kernel:
+            lam, nu = (0.0, 0.0) if self.conjugate is None else self.conjugate
+            check_joint_prior(self.family, float(self.beta), float(lam), float(nu))
+        if self.beta == 0:
+            object.__setattr__(self, "conjugate", None)
+        if self.ard and self.beta > 0:
+            raise ValueError(
+                "ard=True goes with beta=0: the joint prior's normaliser depends on the precisions"
+            )
+
+    def check(self, x: np.ndarray) -> None:
+        """Raise ValueError if ``x`` does not suit the model."""
+        self.check_new(x)
+        check_some_cells(x)
+        for size, what in ((x.shape[1], "features"), (x.shape[0], "rows")):
+            if self.num_latents > size:
+                raise ValueError(
+                    f"num_latents must be at most the number of {what}, {size}; got {self.num_latents}"
+                )
+
+    def check_new(self, x: np.ndarray) -> None:
+        """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
+        x = as_matrix(x)
+        if self.num_features is not None and x.shape[1] != self.num_features:
+            raise ValueError(f"x must have {self.num_features} columns, as the model has; got {x.shape[1]}")
+        self.family.check(x)
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether the conjugate kernel multiplies the prior."""
+        return self.conjugate is not None
+
+    @property
+    def prior(self) -> str:
+        """``"unnormalised"`` with beta > 0, else ``"proper"``."""
+        return "unnormalised" if self.has_kernel else "proper"
+
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """The dims of all variables; classes stand beside features."""
+        if self.family.params_per_cell == 1:
+            return self.dims
+        return dict(self.dims) | {"loadings": ("feature_class", "latent"), "loc": ("feature_class",)}
+
+    def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
+        if x is not None:
+            if self.conjugate is None and isinstance(self.beta, np.ndarray) and self.beta > 0:
+                raise ValueError("conjugate is not set: give it, or make the model with EPCA.from_data(x)")
+            return x.shape[0]
+        if self.num_features is None:
+            raise ValueError("num_features is not set: give it, or make the model with EPCA.from_data(x)")
+        if self.prior != "proper":
+            raise ValueError(
+                "beta > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
+                "inference.extend(tree, 'prior') samples it"
+            )
+        if num_observations is None:
+            raise ValueError("give x to condition on, or num_observations to draw")
+        return num_observations

@@ -1,0 +1,87 @@
+r"""One table of exponential families: what a cell of data is, given its natural parameter.
+
+.. math::
+    p(x \mid \theta) = h(x, \phi) \exp\{(x\theta - g(\theta)) / \phi\}, \qquad
+    E[x] = g'(\theta), \qquad \mathrm{Var}[x] = \phi\, g''(\theta)
+
+====================  ======================  ======================  ===========  =======================
+family                x                       g(theta)                theta        kernel is proper where
+====================  ======================  ======================  ===========  =======================
+`Gaussian`            real, variance phi      theta^2 / 2             real         nu > 0
+`Bernoulli`           0, 1                    log(1 + e^theta)        real         0 < lam < nu
+`Binomial`            0..n                    n log(1 + e^theta)      real         0 < lam < n nu
+`Poisson`             0, 1, 2, ...            e^theta                 real         lam, nu > 0
+`Exponential`         positive                -log(-theta)            negative     lam > 0, nu > -1
+`GammaWithShape`      positive, shape a       -a log(-theta)          negative     lam > 0, a nu > -1
+`NegativeBinomial`    0, 1, 2, ..., size r    -r log(1 - e^theta)     negative     lam > 0, r nu > -1
+====================  ======================  ======================  ===========  =======================
+
+The conjugate kernel is :math:`\exp\{\lambda\theta - \nu g(\theta)\}`; where it is proper,
+:math:`E[g'(\theta)] = \lambda / \nu` under it. `Categorical` and `Ordinal` have several numbers a cell or
+cut points beside them, no such kernel, and stand outside of the joint prior.
+
+Corrections of Virtanen (2010), tables 1 and 2: the mean of a Bernoulli is 1 / (1 + e^-theta) (printed
+e^theta); the exponential's theta is minus its rate, so it is negative; the conjugate kernels need the
+Jacobian of the mean (Gaussian: lam = m / s^2 and nu = 1 / s^2, printed 1 / (2 s^2); Bernoulli: mean
+~ Beta(lam, nu - lam)).
+
+Reference: Virtanen (2010), section 2; Barndorff-Nielsen (1978); McCullagh and Nelder (1989).
+"""
+
+from typing import Any
+
+from zoo.family import Family
+from zoo.one_parameter_families import (
+    Bernoulli,
+    Binomial,
+    Exponential,
+    GammaWithShape,
+    Gaussian,
+    NegativeBinomial,
+    Poisson,
+)
+from zoo.polytomous_families import Categorical, Ordinal
+
+__all__ = [
+    "FAMILIES",
+    "Bernoulli",
+    "Binomial",
+    "Categorical",
+    "Exponential",
+    "Family",
+    "GammaWithShape",
+    "Gaussian",
+    "NegativeBinomial",
+    "Ordinal",
+    "Poisson",
+    "as_family",
+]
+
+#: Name to family, as fields and the command line take them.
+FAMILIES: dict[str, type[Family]] = {
+    "gaussian": Gaussian,
+    "bernoulli": Bernoulli,
+    "binomial": Binomial,
+    "poisson": Poisson,
+    "exponential": Exponential,
+    "gamma": GammaWithShape,
+    "negative_binomial": NegativeBinomial,
+    "categorical": Categorical,
+    "ordinal": Ordinal,
+}
+
+
+def as_family(family: Any) -> Family:
+    """The family, or the one of that name with its defaults.
+
+    Raises:
+        TypeError: neither a family nor a name.
+        ValueError: no family has that name (the message lists those there are).
+    """
+    if isinstance(family, Family):
+        return family
+    if not isinstance(family, str):
+        raise TypeError(f"family must be a family or its name; got {type(family).__name__}")
+    if family not in FAMILIES:
+        raise ValueError(f"no family is called {family!r}; there are {', '.join(FAMILIES)}")
+    return FAMILIES[family]()

@@ -1,0 +1,94 @@
+"""What every family of `zoo.exponential_family` says about a cell of data."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.model import Assumptions
+from zoo.validation import check_cells
+
+__all__ = ["Family"]
+
+
+@dataclass(frozen=True, eq=False)
+class Family(Assumptions):
+    """What every family says.
+
+    Class attributes:
+        domain: what cells may be, in words, for messages.
+        theta_is_negative: whether natural parameters are negative instead of real.
+        has_kernel: whether there is a conjugate kernel, which the joint prior needs.
+    """
+
+    domain: ClassVar[str] = ""
+    theta_is_negative: ClassVar[bool] = False
+    has_kernel: ClassVar[bool] = True
+
+    @property
+    def params_per_cell(self) -> int:
+        """Natural parameters of a cell."""
+        return 1
+
+    @property
+    def dispersion(self) -> Array | float:
+        """Phi."""
+        return 1.0
+
+    def log_partition(self, theta: Array) -> Array:
+        """g, elementwise."""
+        raise NotImplementedError(f"{type(self).__name__} defines no log-partition")
+
+    def mean(self, theta: Array) -> Array:
+        """E[x] = g', elementwise."""
+        raise NotImplementedError(f"{type(self).__name__} defines no mean map")
+
+    def variance(self, theta: Array) -> Array:
+        """Var[x] = phi g'', elementwise."""
+        raise NotImplementedError(f"{type(self).__name__} defines no variance")
+
+    def natural(self, mean: Array) -> Array:
+        """Theta of a mean inside the family's range: the inverse of `mean`."""
+        raise NotImplementedError(f"{type(self).__name__} defines no inverse mean map")
+
+    def natural_of_columns(self, x: Array) -> Array:
+        """Theta of every column's mean, smoothed towards the mean of all cells, shape (num_features,)."""
+        overall = jnp.nanmean(x)
+        seen = jnp.sum(~jnp.isnan(x), axis=0)
+        return self.natural((jnp.nansum(x, axis=0) + overall) / (seen + 1))
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Log h, elementwise."""
+        raise NotImplementedError(f"{type(self).__name__} defines no base measure")
+
+    def log_density(self, theta: Array, x: Array) -> Array:
+        """Log p(x | theta) of each cell, in nats."""
+        return self.log_base_measure(x) + (x * theta - self.log_partition(theta)) / self.dispersion
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """The same as a NumPyro distribution over cells, to draw from."""
+        raise NotImplementedError(f"{type(self).__name__} defines no distribution")
+
+    def log_kernel(self, theta: Array, lam: Array, nu: Array) -> Array:
+        """The conjugate kernel's logarithm, lam theta - nu g(theta), elementwise."""
+        return lam * theta - nu * self.log_partition(theta)
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """Whether the kernel can be normalised over theta."""
+        raise NotImplementedError(f"{type(self).__name__} has no conjugate kernel")
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """Whether the kernel has a finite maximum (it may be at infinity)."""
+        return self.kernel_is_proper(lam, nu)
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Which cells the family can have."""
+        raise NotImplementedError(f"{type(self).__name__} defines no domain")
+
+    def check(self, x: np.ndarray, name: str = "x") -> None:
+        """Raise ValueError naming the first cell that is neither in the domain nor missing (NaN)."""
+        with np.errstate(invalid="ignore"):
+            check_cells(x, self.is_cell(x), self.domain, name)

@@ -1,0 +1,65 @@
+"""A matrix of cells of one exponential family as a NumPyro distribution over rows, missing cells left out."""
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.exponential_family import Categorical, Family, Ordinal
+
+__all__ = ["FamilyCells"]
+
+
+class FamilyCells(dist.Distribution):
+    """Rows of independent cells given their natural parameters; the event is one row.
+
+    Args:
+        family: what a cell is.
+        theta: natural parameters, shape (num_observations, num_features), with one more axis for
+            `zoo.exponential_family.Categorical`.
+        cut_points: of `zoo.exponential_family.Ordinal`, shape (num_features, num_levels - 1).
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("family", "theta", "cut_points")
+
+    def __init__(self, family: Family, theta: Array, cut_points: Array | None = None) -> None:
+        self.family, self.theta, self.cut_points = family, theta, cut_points
+        super().__init__(batch_shape=theta.shape[:1], event_shape=theta.shape[1:2])
+
+    def log_prob(self, value: Array) -> Array:
+        """Log density of each row over its observed cells, in nats; NaN is missing."""
+        return jnp.sum(self.log_cells(value), axis=-1)
+
+    def log_cells(self, value: Array) -> Array:
+        """Log density of each cell, zero where it is missing."""
+        seen = ~jnp.isnan(value)
+        filled = jnp.where(seen, value, 1.0)  # a value of every family: no NaN enters a gradient
+        if isinstance(self.family, Ordinal):
+            cells = self.family.log_density_at(self.theta, filled, self.cut_points)
+        else:
+            cells = self.family.log_density(self.theta, filled)
+        return jnp.where(seen, cells, 0.0)
+
+    def mean_and_variance(self) -> tuple[Array, Array]:
+        """Of every cell, as numbers; of a class the most probable one, and p (1 - p) of it."""
+        if isinstance(self.family, Ordinal):
+            probs = self.family.level_probs(self.theta, self.cut_points)
+            levels = jnp.arange(1, self.family.num_levels + 1)
+            mean = probs @ levels
+            return mean, probs @ levels**2 - mean**2
+        if isinstance(self.family, Categorical):
+            probs = jnp.exp(self.family.log_probs(self.theta))
+            top = jnp.max(probs, axis=-1)
+            return jnp.argmax(probs, axis=-1).astype(self.theta.dtype), top * (1.0 - top)
+        return self.family.mean(self.theta), self.family.variance(self.theta)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Rows drawn cell by cell, as floating-point numbers."""
+        if isinstance(self.family, Ordinal):
+            probs = self.family.level_probs(self.theta, self.cut_points)
+            shape = sample_shape + probs.shape[:-1]
+            drawn = jax.random.categorical(key, jnp.log(probs), shape=shape) + 1
+        else:
+            drawn = self.family.distribution(self.theta).sample(key, sample_shape)
+        return drawn.astype(self.theta.dtype)

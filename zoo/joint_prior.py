@@ -1,0 +1,81 @@
+r"""The joint prior of exponential-family PCA: a conjugate kernel on the natural parameters.
+
+The beta-prior of Virtanen (2010, equation 37) mixes, in the exponent, independent Gaussians of latents U and
+loadings V with the conjugate kernel of the family at :math:`\Theta = U V^T + \mu`:
+
+.. math::
+    p(U, V) \propto \Big[\prod_{nd} e^{\lambda\theta_{nd} - \nu g(\theta_{nd})}\Big]^{\beta}
+    \big[N(U; 0, \sigma_U^2)\, N(V; 0, \sigma_V^2)\big]^{1-\beta}
+
+As a program: the Gaussian part raised to 1 - beta is again Gaussian, with variances
+:math:`\sigma^2 / (1-\beta)`, so U and V are ordinary sites, and what is left is one factor over all cells,
+missing ones included. Its normaliser is unknown and depends on beta, lam, nu and the variances: those can be
+chosen by held-out density, not inferred.
+
+Linear rescaling of U against V leaves Theta alone, so for Theta only the product of the two variances matters
+(exactly so for beta < 1): both sites are drawn in the balanced scale, with variance
+:math:`\sigma_U \sigma_V / (1-\beta)` each. At beta = 1 the density is constant along (c U, V / c) and has no
+integral: beta stays below 1 here.
+
+Corrections of the source: the exponent of the kernel is a sum over cells (section 7.2 prints a product of log
+terms), and the normaliser integrates over U and V.
+"""
+
+import warnings
+
+import jax.numpy as jnp
+import numpyro
+from jax import Array
+
+from zoo.family import Family
+
+__all__ = ["balanced_variance", "check_joint_prior", "joint_prior_factor"]
+
+NEARLY_ONE = 0.95
+
+
+def balanced_variance(latent_variance: Array, loading_variance: Array, beta: Array) -> Array:
+    """The prior variance of every entry of U and of V in the balanced scale."""
+    return jnp.sqrt(latent_variance * loading_variance) / (1.0 - beta)
+
+
+def joint_prior_factor(family: Family, theta: Array, beta: Array, lam: Array, nu: Array) -> None:
+    """The site ``joint_prior``, inside the plate of rows: beta times the kernel's logarithm of each row."""
+    numpyro.factor("joint_prior", beta * jnp.sum(family.log_kernel(theta, lam, nu), axis=-1))
+
+
+def check_joint_prior(family: Family, beta: float, lam: float, nu: float) -> None:
+    """Warn of, or refuse, a joint prior that cannot be used.
+
+    Raises:
+        ValueError: beta outside [0, 1), a family without a kernel, or a kernel that is not bounded.
+    """
+    name = type(family).__name__
+    if not 0 <= beta <= 1:
+        raise ValueError(f"beta must lie in [0, 1); got {beta}")
+    if beta == 1:
+        raise ValueError(
+            "beta=1 makes prior and posterior of latents and loadings improper: their product alone is then "
+            "known, and its scale runs off; use beta < 1"
+        )
+    if beta == 0:
+        return
+    if not family.has_kernel:
+        raise ValueError(f"{name} has no conjugate kernel, so the joint prior does not know it: use beta=0")
+    if not family.kernel_is_bounded(lam, nu):
+        raise ValueError(
+            f"the conjugate kernel of {name} has no maximum at conjugate=({lam:g}, {nu:g}): "
+            f"see zoo.exponential_family for where it is proper"
+        )
+    if not family.kernel_is_proper(lam, nu):
+        warnings.warn(
+            f"the conjugate kernel of {name} is not proper at conjugate=({lam:g}, {nu:g}): it pulls natural "
+            f"parameters towards infinity, and only the Gaussian part holds them",
+            stacklevel=3,
+        )
+    if beta > NEARLY_ONE:
+        warnings.warn(
+            f"beta={beta:g} is nearly 1, where latents and loadings lose their scale: R-hat of natural "
+            f"parameters does not show it",
+            stacklevel=3,
+        )

@@ -1,0 +1,346 @@
+"""Families with one natural parameter a cell; `zoo.exponential_family` has the table."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import gammaln
+
+from zoo.family import Family
+from zoo.model import static
+
+__all__ = [
+    "Bernoulli",
+    "Binomial",
+    "Exponential",
+    "GammaWithShape",
+    "Gaussian",
+    "NegativeBinomial",
+    "Poisson",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(Family):
+    """Real cells about their mean theta.
+
+    Attributes:
+        noise_variance: phi > 0; None: unknown, a site of the model.
+    """
+
+    noise_variance: Array | None = 1.0
+    domain = "finite numbers"
+
+    def validate(self) -> None:
+        """Raise ValueError if the variance is not positive."""
+        if self.noise_variance is not None:
+            _check_positive("noise_variance", self.noise_variance)
+
+    @property
+    def dispersion(self) -> Array:
+        """The noise variance."""
+        return self.noise_variance
+
+    def log_partition(self, theta: Array) -> Array:
+        """Theta^2 / 2."""
+        return 0.5 * theta**2
+
+    def mean(self, theta: Array) -> Array:
+        """Theta itself."""
+        return theta
+
+    def variance(self, theta: Array) -> Array:
+        """Phi."""
+        return jnp.broadcast_to(self.dispersion, jnp.shape(theta))
+
+    def natural(self, mean: Array) -> Array:
+        """The mean itself."""
+        return mean
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Log N(x; 0, phi)."""
+        return -0.5 * (jnp.log(2 * jnp.pi * self.dispersion) + x**2 / self.dispersion)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Normal."""
+        return dist.Normal(theta, jnp.sqrt(self.dispersion))
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """Nu > 0: theta ~ Normal(lam / nu, 1 / nu)."""
+        return nu > 0
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Finite."""
+        return np.isfinite(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Bernoulli(Family):
+    """Zeros and ones; theta is the log odds."""
+
+    domain = "0 or 1"
+
+    def log_partition(self, theta: Array) -> Array:
+        """Log(1 + e^theta)."""
+        return jax.nn.softplus(theta)
+
+    def mean(self, theta: Array) -> Array:
+        """1 / (1 + e^-theta)."""
+        return jax.nn.sigmoid(theta)
+
+    def variance(self, theta: Array) -> Array:
+        """P (1 - p)."""
+        return jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
+
+    def natural(self, mean: Array) -> Array:
+        """The log odds."""
+        return jnp.log(mean) - jnp.log1p(-mean)
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Zero."""
+        return jnp.zeros_like(x)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Bernoulli."""
+        return dist.Bernoulli(logits=theta)
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """0 < lam < nu: the mean ~ Beta(lam, nu - lam)."""
+        return 0 < lam < nu
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """0 <= lam <= nu."""
+        return 0 <= lam <= nu
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """0 or 1."""
+        return (x == 0) | (x == 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Binomial(Family):
+    """Counts out of a total; theta is the log odds of one trial.
+
+    Attributes:
+        total_count: n, a whole number of at least 1.
+    """
+
+    total_count: int = static(default=1)
+
+    def validate(self) -> None:
+        """Raise ValueError if the total is not a positive whole number."""
+        if not isinstance(self.total_count, int | np.integer) or self.total_count < 1:
+            raise ValueError(f"total_count must be a whole number of at least 1; got {self.total_count!r}")
+
+    @property
+    def domain(self) -> str:
+        """What cells may be."""
+        return f"whole numbers from 0 to {self.total_count}"
+
+    def log_partition(self, theta: Array) -> Array:
+        """N log(1 + e^theta)."""
+        return self.total_count * jax.nn.softplus(theta)
+
+    def mean(self, theta: Array) -> Array:
+        """N p."""
+        return self.total_count * jax.nn.sigmoid(theta)
+
+    def variance(self, theta: Array) -> Array:
+        """N p (1 - p)."""
+        return self.total_count * jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
+
+    def natural(self, mean: Array) -> Array:
+        """The log odds of mean / n."""
+        return jnp.log(mean) - jnp.log(self.total_count - mean)
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Log of n choose x."""
+        return gammaln(self.total_count + 1.0) - gammaln(x + 1.0) - gammaln(self.total_count - x + 1.0)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Binomial."""
+        return dist.Binomial(self.total_count, logits=theta)
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """0 < lam < n nu."""
+        return 0 < lam < self.total_count * nu
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """0 <= lam <= n nu."""
+        return 0 <= lam <= self.total_count * nu
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Whole, from 0 to n."""
+        return (x >= 0) & (x <= self.total_count) & (x == np.floor(x))
+
+
+@dataclass(frozen=True, eq=False)
+class Poisson(Family):
+    """Counts; theta is the log rate."""
+
+    domain = "whole numbers of at least 0"
+
+    def log_partition(self, theta: Array) -> Array:
+        """E^theta."""
+        return jnp.exp(theta)
+
+    def mean(self, theta: Array) -> Array:
+        """E^theta."""
+        return jnp.exp(theta)
+
+    def variance(self, theta: Array) -> Array:
+        """E^theta."""
+        return jnp.exp(theta)
+
+    def natural(self, mean: Array) -> Array:
+        """The logarithm."""
+        return jnp.log(mean)
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Minus log x!."""
+        return -gammaln(x + 1.0)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Poisson."""
+        return dist.Poisson(jnp.exp(theta))
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """Lam, nu > 0: the rate ~ Gamma(lam, nu)."""
+        return lam > 0 and nu > 0
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """Lam, nu >= 0, and nu > 0 unless lam = 0."""
+        return lam >= 0 and nu >= 0 and (nu > 0 or lam == 0)
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Whole and not negative."""
+        return (x >= 0) & (x == np.floor(x)) & np.isfinite(x)
+
+
+@dataclass(frozen=True, eq=False)
+class GammaWithShape(Family):
+    """Positive numbers with known shape; theta is minus the rate, so it is negative.
+
+    Attributes:
+        shape: a > 0.
+    """
+
+    shape: Array = 1.0
+    domain = "positive numbers"
+    theta_is_negative = True
+
+    def validate(self) -> None:
+        """Raise ValueError if the shape is not positive."""
+        _check_positive("shape", self.shape)
+
+    def log_partition(self, theta: Array) -> Array:
+        """Minus a log(-theta); infinite where theta is not negative."""
+        inside = theta < 0
+        return jnp.where(inside, -self.shape * jnp.log(jnp.where(inside, -theta, 1.0)), jnp.inf)
+
+    def mean(self, theta: Array) -> Array:
+        """Minus a / theta."""
+        return -self.shape / theta
+
+    def variance(self, theta: Array) -> Array:
+        """A / theta^2."""
+        return self.shape / theta**2
+
+    def natural(self, mean: Array) -> Array:
+        """Minus a / mean."""
+        return -self.shape / mean
+
+    def log_base_measure(self, x: Array) -> Array:
+        """(a - 1) log x - log Gamma(a)."""
+        return jax.scipy.special.xlogy(self.shape - 1.0, x) - gammaln(self.shape)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Gamma with rate -theta."""
+        return dist.Gamma(self.shape, -theta)
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """Lam > 0 and a nu > -1: the rate ~ Gamma(a nu + 1, lam)."""
+        return lam > 0 and float(self.shape) * nu > -1
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """Lam > 0 and nu >= 0."""
+        return lam > 0 and nu >= 0
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Positive."""
+        return (x > 0) & np.isfinite(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Exponential(GammaWithShape):
+    """Positive numbers, exponential: the gamma of shape one."""
+
+    def validate(self) -> None:
+        """Raise ValueError if a shape other than one was given."""
+        if self.shape != 1:
+            raise ValueError(f"an exponential has shape 1; for others use GammaWithShape(shape={self.shape})")
+
+
+@dataclass(frozen=True, eq=False)
+class NegativeBinomial(Family):
+    """Counts with more spread than a Poisson's; theta is the log of the success probability, negative.
+
+    Attributes:
+        dispersion_count: r > 0; the variance is mean + mean^2 / r.
+    """
+
+    dispersion_count: Array = 1.0
+    domain = "whole numbers of at least 0"
+    theta_is_negative = True
+
+    def validate(self) -> None:
+        """Raise ValueError if r is not positive."""
+        _check_positive("dispersion_count", self.dispersion_count)
+
+    def log_partition(self, theta: Array) -> Array:
+        """Minus r log(1 - e^theta); infinite where theta is not negative."""
+        inside = theta < 0
+        return jnp.where(
+            inside, -self.dispersion_count * jnp.log(-jnp.expm1(jnp.where(inside, theta, -1.0))), jnp.inf
+        )
+
+    def mean(self, theta: Array) -> Array:
+        """R p / (1 - p)."""
+        return self.dispersion_count / jnp.expm1(-theta)
+
+    def variance(self, theta: Array) -> Array:
+        """R p / (1 - p)^2."""
+        return -self.dispersion_count / (jnp.expm1(-theta) * jnp.expm1(theta))
+
+    def natural(self, mean: Array) -> Array:
+        """Log of mean / (r + mean)."""
+        return -jnp.log1p(self.dispersion_count / mean)
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Log of Gamma(x + r) / (x! Gamma(r))."""
+        r = self.dispersion_count
+        return gammaln(x + r) - gammaln(x + 1.0) - gammaln(r)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Negative binomial by its mean and r."""
+        return dist.NegativeBinomial2(self.mean(theta), self.dispersion_count)
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """Lam > 0 and r nu > -1: the success probability ~ Beta(lam, r nu + 1)."""
+        return lam > 0 and float(self.dispersion_count) * nu > -1
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """Lam, nu >= 0."""
+        return lam >= 0 and nu >= 0
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Whole and not negative."""
+        return (x >= 0) & (x == np.floor(x)) & np.isfinite(x)
+
+
+def _check_positive(name: str, value: np.ndarray) -> None:
+    if value is None or value.shape != () or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive number; got {value}")
