@@ -19,7 +19,8 @@ __all__ = ["deterministics", "latent_sites", "log_prior"]
 def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
     """Log density of the latent sites (and factors) in constrained space, in nats.
 
-    The likelihood is left out.
+    The likelihood is left out, and with it the local latents that the program keeps because they cannot be
+    summed out exactly: `log_likelihood` of the model has them integrated out.
 
     Args:
         model: a zoo model.
@@ -27,7 +28,9 @@ def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
         *data: the data; only their shapes matter.
     """
     total = jnp.zeros(())
-    for site in _sites(model, values, *data).values():
+    for name, site in _sites(model, values, *data).items():
+        if name in model.kept_locals:
+            continue
         is_factor = site["type"] == "sample" and isinstance(_base(site["fn"]), dist.Unit)
         if site["type"] == "sample" and (is_factor or not site["is_observed"]):
             log_prob = site["fn"].log_prob(site["value"])

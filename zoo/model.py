@@ -126,6 +126,8 @@ class Model(Assumptions):
         predicted_dims: dims of what `inference.predict` gives.
         sums_out_locals: whether the density of a row has its latents integrated out.
         num_needed: how many parts of data new rows must bring; None: all.
+        kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
+            `log_likelihood` has them integrated out.
         needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
     """
 
@@ -139,6 +141,8 @@ class Model(Assumptions):
     sums_out_locals: ClassVar[bool] = True
     num_needed: ClassVar[int | None] = None
     needs_fitted_rows: ClassVar[bool] = False
+
+    kept_locals: ClassVar[tuple[str, ...]] = ()
 
     draw_locals: bool = static(default=False, init=False, repr=False)
 

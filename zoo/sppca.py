@@ -29,12 +29,17 @@ alone. In an infinite-dimensional space the constant (M/2) log(2 pi sx2) is left
 
 Class labels (`zoo.class_labels`) become one 0/1 column a class.
 
+With ``output_likelihood="probit"`` outputs are 0 or 1: ``utilities`` u_i = W_y z_i + mu_y + Normal(0, I_L),
+(N, L), take the place of y_i above, an output is 1 where its utility is positive, and the class with the
+largest utility is the one (`zoo.probit_rows`).
+
 Symmetry: W_x R and W_y R with R orthogonal give the same density (rotation). The program leaves W free.
 
-Departures from the source. The thesis keeps mu_y at the mean of the labelled rows (7.7), which is the
-maximum of the likelihood only when every row is labelled; ``center="joint"`` estimates it with the rest and
-``center="plugin"`` is the text. Noise floors are part of the model: the likelihood has no maximum where
-outputs of deficient rank (one-of-C columns) meet as many latents.
+Departures from the source. Probit outputs are its future work. The thesis keeps mu_y at the mean of the
+labelled rows (7.7), which is the maximum of the likelihood only when every row is labelled;
+``center="joint"`` estimates it with the rest and ``center="plugin"`` is the text. Noise floors are part of
+the model: the likelihood has no maximum where outputs of deficient rank (one-of-C columns) meet as many
+latents.
 
 References: Yu, Yu, Tresp, Kriegel and Wu (2006), "Supervised probabilistic principal component analysis";
 Yu (2006), chapter 7.
@@ -58,6 +63,8 @@ from zoo.gram_matrices import check_gram
 from zoo.kernels import Kernel, Precomputed, as_kernel
 from zoo.linear_gaussian import LinearGaussianRows
 from zoo.model import Model, in_current_precision, static
+from zoo.probit_outputs import check_probit_outputs
+from zoo.probit_rows import sample_cells
 from zoo.supervised_data import check_latents_fit, check_observed, check_pair
 from zoo.supervised_rows import SupervisedRows
 from zoo.validation import as_matrix
@@ -66,7 +73,7 @@ __all__ = ["SPPCA"]
 
 CENTERS = ("joint", "plugin")
 LOADING_PRIORS = ("flat", "gaussian")
-OUTPUT_LIKELIHOODS = ("gaussian",)
+OUTPUT_LIKELIHOODS = ("gaussian", "probit")
 OUTPUT_NOISES = ("shared", "per_output")
 
 
@@ -78,7 +85,7 @@ class SPPCA(SupervisedRows, Model):
         num_latents: K, fewer than rows and than input features.
         kernel: None: x as it is (primal). A kernel of `zoo.kernels`, or its name: x in a feature space
             (dual); every cell of x must be there.
-        output_likelihood: ``"gaussian"``.
+        output_likelihood: ``"gaussian"``, or ``"probit"`` for outputs that are 0 or 1 and for class labels.
         output_noise: ``"shared"``: one variance for all outputs; ``"per_output"``: one each.
         center: ``"joint"``: the mean of the outputs is estimated with the rest; ``"plugin"``: it is the mean
             of their observed cells (7.7).
@@ -137,11 +144,12 @@ class SPPCA(SupervisedRows, Model):
         "gram_products": ("observation", "latent"),
         "latents": ("observation", "latent"),
         "latents_covariance": ("observation", "latent", "latent_2"),
+        "utilities": ("observation", "output"),
         "x": ("observation", "feature"),
         "y": ("observation", "output"),
     }
     symmetries = ("rotation",)
-    methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca")
+    methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs")
     predicted_dims = ("observation", "output")
     num_needed = 1
 
@@ -156,6 +164,8 @@ class SPPCA(SupervisedRows, Model):
         if self.kernel is not None:
             return self._score_features(x, y)
         values = self._sample_block("x", self.num_features) | self._sample_block("y", self.num_outputs)
+        if self.output_likelihood == "probit":
+            return self._score_probit(values, num_rows, x, y)
         loadings, loc, noise = self.joint(values)
         with numpyro.plate("observations", num_rows):
             if x is None or self.draw_locals:
@@ -163,7 +173,7 @@ class SPPCA(SupervisedRows, Model):
                 cells = loc + z @ loadings.T
                 inputs = slice(0, self.num_features), slice(self.num_features, None)
                 return tuple(
-                    _sample_cells(name, cells[:, block], noise[block], data)
+                    sample_cells(name, cells[:, block], noise[block], data)
                     for name, block, data in zip(("x", "y"), inputs, (x, y), strict=True)
                 )
             m = self.num_features
@@ -183,7 +193,7 @@ class SPPCA(SupervisedRows, Model):
                 z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
                 own = (values["coefficients"], values["noise_variance_x"], self.feature_dimension)
                 numpyro.factor("x", given_latents(z, gram, jnp.diag(gram), *own))
-                return x, _sample_cells("y", values["loc_y"] + z @ w_y.T, noise_y, y)
+                return x, sample_cells("y", values["loc_y"] + z @ w_y.T, noise_y, y)
             rows = self.rows_in_feature_space(values, x)
             numpyro.factor("x", rows.log_density)
             spread = w_y @ jnp.linalg.cholesky(rows.covariance)
@@ -200,7 +210,8 @@ class SPPCA(SupervisedRows, Model):
             loc = dist.Normal(0.0, jnp.sqrt(prior.loc_variance)).expand((size,)).to_event(1)
         drawn = {"loadings": loadings, "loc": loc}
         drawn = {f"{name}_{block}": numpyro.sample(f"{name}_{block}", own) for name, own in drawn.items()}
-        return drawn | self._sample_noise(block)
+        has_noise = block == "x" or self.output_likelihood == "gaussian"
+        return drawn | self._sample_noise(block) if has_noise else drawn
 
     def _sample_noise(self, block: str) -> dict[str, Array]:
         """The noise variance of a block of columns: given, or from its prior."""
@@ -279,6 +290,8 @@ class SPPCA(SupervisedRows, Model):
             object.__setattr__(self, "classes", tuple(self.classes))
         if self.kernel is not None:
             self._validate_kernel()
+        if self.output_likelihood == "probit":
+            self._validate_probit()
 
     def _validate_kernel(self) -> None:
         if self.loading_prior != "flat":
@@ -304,6 +317,7 @@ class SPPCA(SupervisedRows, Model):
                 f"{method} has no posterior to explore with a kernel: the coefficients of N rows have a flat "
                 f"prior; use method='em', or kernel=None"
             )
+        self._check_method(method)
 
     def _check_noise(self) -> None:
         if self.noise_variance_x is None and self.kernel.feature_dimension(1) == math.inf:
@@ -315,6 +329,8 @@ class SPPCA(SupervisedRows, Model):
     def check_new(self, x: np.ndarray, y: np.ndarray | None = None) -> None:
         """Raise ValueError if rows, new or fitted, do not suit the model."""
         check_pair(x, y, self.num_features, self.num_outputs)
+        if self.output_likelihood == "probit" and y is not None:
+            check_probit_outputs(y, self.is_classes)
         if self.kernel is not None and np.isnan(x).any():
             row, column = np.argwhere(np.isnan(x))[0]
             raise ValueError(f"a kernel needs every cell of x; row {row}, column {column} is missing")
@@ -355,14 +371,6 @@ class SPPCA(SupervisedRows, Model):
 def _improper(shape: tuple[int, ...], support: Any = dist.constraints.real) -> dist.Distribution:
     """A flat density over arrays of that shape."""
     return dist.ImproperUniform(dist.constraints.independent(support, len(shape)), (), shape)
-
-
-def _sample_cells(name: str, loc: Array, noise_variance: Array, data: Array | None) -> Array:
-    """Independent cells about their means; missing ones (NaN) are left out."""
-    cells = dist.Normal(loc, jnp.sqrt(noise_variance))
-    if data is None:
-        return numpyro.sample(name, cells.to_event(1))
-    return numpyro.sample(name, cells.mask(~jnp.isnan(data)).to_event(1), obs=jnp.nan_to_num(data))
 
 
 def _check_positive(name: str, value: np.ndarray) -> None:

@@ -22,11 +22,12 @@ from zoo.feature_space import FeatureRows, centred, feature_rows
 from zoo.kernels import Precomputed
 from zoo.linear_gaussian import latents_covariance, latents_mean, log_density
 from zoo.model import in_current_precision
+from zoo.probit_rows import ProbitRows
 
 __all__ = ["SupervisedRows"]
 
 
-class SupervisedRows:
+class SupervisedRows(ProbitRows):
     """The closed-form companions of SPPCA's program."""
 
     def joint(self, values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
@@ -37,11 +38,15 @@ class SupervisedRows:
         return loadings, loc, jnp.concatenate([noise_x, self.noise_of_outputs(values)])
 
     def noise_of_outputs(self, values: Mapping[str, Array]) -> Array:
-        """Noise variance of each output, shape (L,)."""
+        """Noise variance of each output, shape (L,); of probit outputs' utilities it is 1."""
+        if self.output_likelihood == "probit":
+            return jnp.ones_like(values["loc_y"])
         return jnp.broadcast_to(values["noise_variance_y"], values["loc_y"].shape)
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array, y: Array | None = None) -> Array:
         """Log density of each row over its observed cells, latents integrated out, in nats."""
+        if self.output_likelihood == "probit":
+            return self.probit_log_likelihood(values, x, y)
         if self.kernel is None:
             return log_density(*self._cells(values, x, y))
         if isinstance(self.kernel, Precomputed) and "gram_means" in values:
@@ -77,6 +82,8 @@ class SupervisedRows:
         self, values: Mapping[str, Array], x: Array, y: Array
     ) -> dict[str, dist.Distribution]:
         """The latents of each row given its observed cells and everything else."""
+        if self.output_likelihood == "probit":
+            return {"latents": self.probit_latents(values, x, y)} if self.sums_out_latents else {}
         mean, covariance = self._latents(values, x, y)
         return {"latents": dist.MultivariateNormal(mean, covariance)}
 
@@ -125,6 +132,9 @@ class SupervisedRows:
         if what == "classes":
             shares = self._class_probabilities(values, x, y)
             return shares, shares * (1 - shares)
+        if what == "outputs" and self.output_likelihood == "probit":
+            shares = self.probit_probabilities(values, x, y)
+            return shares, shares * (1 - shares)
         mean, covariance = self._latents(values, x, y)
         if what == "cells" and self.kernel is not None:
             raise ValueError("with a kernel x is known in feature space alone: it has no cells to predict")
@@ -140,6 +150,9 @@ class SupervisedRows:
     def _class_probabilities(self, values: Mapping[str, Array], x: Array, y: Array | None) -> Array:
         if self.classes is None:
             raise ValueError("the outputs of this model are numbers, not class labels")
+        if self.output_likelihood == "probit":
+            shares = self.probit_probabilities(values, x, y)
+            return shares if self.is_classes else jnp.concatenate([shares, 1 - shares], axis=1)
         mean, covariance = self._latents(values, x, y)
         w = values["loadings_y"]
         expected = values["loc_y"] + mean @ w.T
@@ -151,6 +164,8 @@ class SupervisedRows:
 
     def _latents(self, values: Mapping[str, Array], x: Array, y: Array | None) -> tuple[Array, Array]:
         """Posterior mean and covariance of the latents of each row."""
+        if self.output_likelihood == "probit" and y is not None:
+            return self.probit_latents_moments(values, x, y)
         if self.kernel is None:
             rows, loadings, loc, noise = self._cells(values, x, y)
             return latents_mean(rows, loadings, loc, noise), latents_covariance(rows, loadings, noise)

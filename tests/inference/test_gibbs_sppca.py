@@ -1,0 +1,186 @@
+"""Gibbs for SPPCA: its conditionals against the program, joint invariance, agreement with NUTS, its draws."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from numpyro.handlers import seed, trace
+
+from inference import fit, predict
+from inference.calibration import conditional_check, geweke
+from inference.gibbs import sppca as gibbs
+from inference.gibbs.probit_utilities import positive_normal
+from inference.gibbs.sppca import algorithm_of, blocks_of
+from inference.precision import in_precision
+from zoo import SPPCA
+
+KINDS = ("gaussian", "binaries", "classes")
+
+
+def model_of_kind(kind):
+    """A model with a prior strong enough for prior and posterior to be alike."""
+    shared = {
+        "num_latents": 2,
+        "num_features": 4,
+        "loading_prior": "gaussian",
+        "loc_variance": 2.0,
+        "noise_concentration": 3.0,
+        "noise_rate": 2.0,
+    }
+    if kind == "gaussian":
+        return SPPCA(num_outputs=2, output_noise="per_output", **shared)
+    if kind == "binaries":
+        return SPPCA(num_outputs=2, output_likelihood="probit", **shared)
+    return SPPCA(num_outputs=3, classes=("a", "b", "c"), output_likelihood="probit", **shared)
+
+
+def draw_of(model, num_rows=6):
+    """Values of all sites, and data with holes that agree with them."""
+    with in_precision():
+        sites = trace(seed(model.explicit, 3)).get_trace(num_observations=num_rows)
+        values = {name: np.asarray(s["value"]) for name, s in sites.items() if s["type"] == "sample"}
+    x, y = np.array(values.pop("x")), np.array(values.pop("y"))
+    x[1, 2] = x[4, 0] = y[3] = np.nan
+    if not model.classes:
+        y[0, 1] = np.nan
+    return values, (x, y)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_conditionals_are_those_of_the_program(kind):
+    model = model_of_kind(kind)
+    values, data = draw_of(model)
+    for block in gibbs.plain_blocks_of(model):
+        verdict = conditional_check(model, block, values, data, num_draws=4)
+        assert verdict.passed, (block.__name__, verdict)
+
+
+def test_a_wrong_conditional_is_found():
+    """Planted: the latents' posterior takes the utilities' noise for 2, as in the difference of two."""
+    model = model_of_kind("binaries")
+    values, data = draw_of(model)
+
+    def wrong(values, model, x, y):
+        given = gibbs.latents(values, model, x, y)["latents"]
+        noise = given.noise_variance.at[-2:].set(2.0)
+        return {"latents": type(given)(given.x, given.loadings, given.loc, noise)}
+
+    assert not conditional_check(model, wrong, values, data, num_draws=4).passed
+
+
+def test_truncated_normals_in_both_tails():
+    """Kolmogorov-Smirnov on 20 000 draws at each mean; false alarm 1e-6 each."""
+    with in_precision():
+        means = jnp.array([-60.0, -31.0, -29.0, -5.0, 0.0, 6.0])
+        draws = np.asarray(positive_normal(jax.random.key(0), jnp.tile(means, (20_000, 1))))
+    for mean, own in zip(np.asarray(means), draws.T, strict=True):
+        share = 1 - np.exp(scipy.stats.norm.logsf(own - mean) - scipy.stats.norm.logsf(-mean))
+        assert scipy.stats.kstest(share, "uniform").pvalue > 1e-6, mean
+
+
+def _slack_of(model):
+    """Planted: the mean of the utilities is drawn with 1.5 times its deviation."""
+
+    def unshrunk(values, model, x, y):
+        drawn = gibbs.outputs(values, model, x, y)
+        drawn["loc_y"] = type(drawn["loc_y"].base_dist)(
+            drawn["loc_y"].base_dist.loc, 1.5 * drawn["loc_y"].base_dist.scale
+        ).to_event(1)
+        return drawn
+
+    return tuple(unshrunk if block is gibbs.outputs else block for block in blocks_of(model))
+
+
+def _shrink(key, values, model, x, y):
+    """Planted: a move that draws the latents a little towards their prior mean."""
+    return {**values, "latents": values["latents"] * 0.97}
+
+
+def _shrinking_of(model):
+    from inference.gibbs.sweep import Move
+
+    return (*gibbs.plain_blocks_of(model), Move(_shrink))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sampler_leaves_the_joint_distribution_invariant(kind):
+    verdict = geweke(
+        model_of_kind(kind), algorithm_of(), 6, key=jax.random.key(11), num_draws=4000, num_rounds=5
+    )
+    print(kind, verdict.statistic, verdict.threshold)
+    assert verdict.passed, verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "bug"), [("binaries", _slack_of), ("gaussian", _shrinking_of)])
+def test_planted_bugs_fail(kind, bug):
+    verdict = geweke(
+        model_of_kind(kind), algorithm_of(bug), 6, key=jax.random.key(12), num_draws=4000, num_rounds=5
+    )
+    assert not verdict.passed
+
+
+def labelled_rows(kind, num_rows=60, seed_=0):
+    """Rows of two latents, a third unlabelled; outputs: real, two binary ones, or labels of three classes."""
+    rng = np.random.default_rng(seed_)
+    z = rng.normal(size=(num_rows, 2))
+    x = z @ rng.normal(size=(2, 4)) + 0.5 * rng.normal(size=(num_rows, 4))
+    u = z @ np.array([[1.5, -0.5, -1.0], [0.0, 1.2, -1.2]]) + rng.normal(size=(num_rows, 3))
+    if kind == "classes":
+        labels = np.array(["a", "b", "c"], object)[u.argmax(axis=1)]
+        labels[num_rows * 2 // 3 :] = None
+        return x, list(labels)
+    y = (u[:, :2] > 0).astype(float) if kind != "gaussian" else u[:, :2]
+    y[num_rows * 2 // 3 :] = np.nan
+    return x, y
+
+
+def test_draws_predict_probabilities():
+    x, y = labelled_rows("classes", 24)
+    model = SPPCA(num_latents=2, output_likelihood="probit", loading_prior="gaussian")
+    with pytest.warns(UserWarning, match="has not converged"):
+        tree = fit(model, x, y, method="gibbs", num_chains=2, num_warmup=20, num_samples=20)
+    shares = predict(tree, x[:5], what="classes")
+    assert shares.dims == ("observation", "class") and list(shares["class"].values) == ["a", "b", "c"]
+    np.testing.assert_allclose(shares.sum("class"), 1.0)
+    assert tree["posterior"]["loadings_y"].dims == ("chain", "draw", "output", "latent")
+    assert "utilities" not in tree["posterior"] and "noise_variance_y" not in tree["posterior"]
+    known = np.asarray(predict(tree, x[:5], y[:5], what="classes"))
+    np.testing.assert_array_equal(known.argmax(axis=1), ["abc".index(label) for label in y[:5]])
+    with pytest.raises(TypeError, match="moves must be True or False"):
+        fit(model, x, y, method="gibbs", moves=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_gibbs_and_nuts_agree_on_invariants(kind):
+    """Means of x's covariance, W_x W_y', class or output means; false alarm below 1e-4 by 5 errors each."""
+    from arviz_stats.base import array_stats
+
+    x, y = labelled_rows(kind)
+    likelihood = "gaussian" if kind == "gaussian" else "probit"
+    model = SPPCA(
+        num_latents=2, output_likelihood=likelihood, loading_prior="gaussian", noise_concentration=1.0
+    )
+    trees = [
+        fit(model, x, y, method=method, num_warmup=500, num_samples=draws, seed=seed_)
+        for method, draws, seed_ in (("gibbs", 3000, 1), ("nuts", 500, 2))
+    ]
+    summaries = []
+    for tree in trees:
+        p = tree["posterior"]
+        wx, wy = p["loadings_x"].to_numpy(), p["loadings_y"].to_numpy()
+        both = np.concatenate([wx @ np.swapaxes(wx, -1, -2), wx @ np.swapaxes(wy, -1, -2)], axis=-1)
+        loc_y = p["loc_y"].to_numpy()
+        flat = [both.reshape(*both.shape[:2], -1), loc_y, p["noise_variance_x"].to_numpy()[..., None]]
+        flat = np.concatenate(flat, axis=-1)
+        ess = np.array(
+            [array_stats.ess(flat[..., i], chain_axis=0, draw_axis=1) for i in range(flat.shape[-1])]
+        )
+        summaries.append((flat.mean((0, 1)), flat.std((0, 1)) / np.sqrt(ess), ess))
+    (a, error_a, ess), (b, error_b, _) = summaries
+    distance = np.abs(a - b) / np.hypot(error_a, error_b)
+    print(kind, distance.max(), ess.min(), [t.attrs["sampling_time"] for t in trees])
+    assert distance.max() < 5 and ess.min() > 400

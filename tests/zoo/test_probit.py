@@ -1,0 +1,226 @@
+"""Probit outputs of SPPCA: orthants, the program against quadrature and counting, its errors."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.integrate
+import scipy.stats
+from numpyro.handlers import seed, trace
+from numpyro.infer.util import log_density
+from scipy.special import ndtr
+
+from inference.precision import in_precision
+from zoo import SPPCA
+from zoo.orthants import log_orthant, orthant_moments, positive_normal_moments
+from zoo.probit_outputs import class_log_probabilities
+
+N, M, K = 7, 3, 2
+
+
+def values_of(num_outputs, seed_=0):
+    rng = np.random.default_rng(seed_)
+    return {
+        "loadings_x": rng.normal(size=(M, K)),
+        "loadings_y": rng.normal(size=(num_outputs, K)),
+        "loc_x": rng.normal(size=M),
+        "loc_y": rng.normal(size=num_outputs) / 2,
+        "noise_variance_x": np.asarray(0.4),
+    }
+
+
+def case(kind):
+    """A model, values of its parameters, and rows with holes; binary, binaries, two or three classes."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, M))
+    x[1, 2] = x[3, 0] = np.nan
+    if kind == "binary":
+        y = np.array([1, 0, np.nan, 1, 1, 0, 0.0])[:, None]
+    elif kind == "binaries":
+        y = rng.integers(0, 2, size=(N, 2)).astype(float)
+        y[2] = y[3, 1] = np.nan
+    else:
+        names = ["a", "b", None, "b", "a", "b", "a"] if kind == "two" else list("abcab") + [None, "c"]
+        names = [*names, "c"] if kind == "three" else names
+        x = np.concatenate([x, x[:1] + 1])[: len(names)]
+        y = pd.Series(names)
+    model, data = SPPCA(num_latents=K, output_likelihood="probit", loading_prior="gaussian").coded(x, y)
+    data = tuple(np.asarray(part, float) for part in data)
+    model = model.filled(*data)
+    model.check(*data)
+    return model, values_of(model.num_outputs), data
+
+
+def scored(model, values, data):
+    with in_precision():
+        values, data = jax.tree.map(jnp.asarray, (values, data))
+        return float(log_density(model, data, {}, values)[0])
+
+
+def conditional_probabilities(model, z, y, values):
+    """P(y | z) of one row at many latents, by its definition."""
+    f = values["loc_y"] + z @ values["loadings_y"].T
+    if np.isnan(y).all():
+        return np.ones(len(z))
+    if not model.is_classes:
+        o = ~np.isnan(y)
+        return np.prod(ndtr((2 * y[o] - 1) * f[:, o]), axis=1)
+    c = int(np.argmax(y))
+    others = np.delete(f, c, axis=1)
+    e, weights = np.polynomial.hermite_e.hermegauss(30)
+    return np.prod(ndtr(e[:, None, None] + f[:, c, None] - others), axis=2).T @ (weights / weights.sum())
+
+
+def by_quadrature(model, values, data):
+    """Log p(x, y) of each row, latents integrated by a product of Gauss-Hermite rules."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    grid = np.stack(np.meshgrid(nodes, nodes), -1).reshape(-1, 2)
+    shares = np.outer(weights, weights).ravel() / weights.sum() ** 2
+    result = []
+    for x, y in zip(*data, strict=True):
+        o = ~np.isnan(x)
+        w, r = values["loadings_x"][o], x[o] - values["loc_x"][o]
+        noise = float(values["noise_variance_x"])
+        cov = np.linalg.inv(np.eye(K) + w.T @ w / noise)
+        mean, root = cov @ w.T @ r / noise, np.linalg.cholesky(cov)
+        marginal = scipy.stats.multivariate_normal(np.zeros(len(r)), w @ w.T + noise * np.eye(len(r)))
+        given = conditional_probabilities(model, mean + grid @ root.T, y, values)
+        result.append(marginal.logpdf(r) + np.log(shares @ given))
+    return np.array(result)
+
+
+@pytest.mark.parametrize(("size", "within"), [(1, 1e-12), (2, 1e-7), (3, 1e-5), (5, 3e-3)])
+def test_orthant_probabilities_and_moments(size, within):
+    """Against SciPy's randomised integration; the moments of a half line and of independent entries."""
+    rng = np.random.default_rng(size)
+    root, mean = rng.normal(size=(size, size)), rng.normal(size=size)
+    covariance = root @ root.T / size + np.eye(size)
+    exact = scipy.stats.multivariate_normal(np.zeros(size), covariance, abseps=1e-9, maxpts=10**5, seed=rng)
+    with in_precision():
+        got = log_orthant(jnp.asarray(mean), jnp.asarray(covariance))
+        apart = orthant_moments(jnp.asarray(mean), jnp.diag(jnp.diag(jnp.asarray(covariance))))
+        one_by_one = positive_normal_moments(jnp.asarray(mean), jnp.sqrt(jnp.diag(jnp.asarray(covariance))))
+        got, apart, one_by_one = jax.tree.map(np.asarray, (got, apart, one_by_one))
+    np.testing.assert_allclose(float(got), np.log(exact.cdf(mean)), atol=max(within, 1e-8))
+    np.testing.assert_allclose(apart.log_probability, one_by_one[0].sum(), atol=1e-5 if size < 3 else 0.01)
+    np.testing.assert_allclose(apart.mean, one_by_one[1], atol=1e-5 if size < 3 else 0.02)
+    np.testing.assert_allclose(np.diag(apart.covariance), one_by_one[2], atol=1e-4 if size < 3 else 0.05)
+
+
+def test_half_normal_far_below_zero():
+    """Both branches are the moments by one-dimensional quadrature."""
+    means = np.array([-40.0, -18.1, -17.9, -10.0, 0.0, 4.0])
+    with in_precision():
+        _, mean, variance = positive_normal_moments(jnp.asarray(means), jnp.asarray(1.0))
+        mean, variance = np.asarray(mean), np.asarray(variance)
+    for m, first, second in zip(means, mean, variance, strict=True):
+        total = scipy.integrate.quad(lambda d, m=m: np.exp(m * d - d * d / 2), 0, 20, epsabs=0)[0]
+        expected = (
+            scipy.integrate.quad(lambda d, m=m: d * np.exp(m * d - d * d / 2), 0, 20, epsabs=0)[0] / total
+        )
+        spread = scipy.integrate.quad(
+            lambda d, m=m, e=expected: (d - e) ** 2 * np.exp(m * d - d * d / 2), 0, 20, epsabs=0
+        )[0]
+        np.testing.assert_allclose([first, second], [expected, spread / total], rtol=1e-6)
+
+
+def test_class_probabilities_are_the_integral():
+    predictor = np.array([[0.3, -0.2, 1.1], [2.0, -3.0, 0.5], [0.0, 0.0, 0.0]])
+    with in_precision():
+        logs = np.asarray(class_log_probabilities(jnp.asarray(predictor)))
+    for m, row in zip(predictor, np.exp(logs), strict=True):
+        for c in range(3):
+            exact = scipy.integrate.quad(
+                lambda e, m=m, c=c: scipy.stats.norm.pdf(e) * np.prod(ndtr(e + m[c] - np.delete(m, c))), -9, 9
+            )[0]
+            np.testing.assert_allclose(row[c], exact, rtol=1e-7)
+    np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1.0, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["binary", "binaries", "two", "three"])
+def test_log_likelihood_is_the_integral_over_the_latents(kind):
+    """Also: where the latents are summed out the program is that integral, elsewhere p(x, z) p(y | z)."""
+    model, values, data = case(kind)
+    expected = by_quadrature(model, values, data)
+    with in_precision():
+        own = np.asarray(model.log_likelihood(*jax.tree.map(jnp.asarray, (values, *data))))
+    np.testing.assert_allclose(own, expected, atol=2e-6)
+    prior = scored(model, values | {"latents": np.zeros((len(own), K))}, tuple(d * np.nan for d in data))
+    if model.sums_out_latents:
+        np.testing.assert_allclose(scored(model, values, data) - prior, expected.sum(), atol=1e-6)
+        return
+    z = np.random.default_rng(3).normal(size=(len(own), K))
+    by_hand = -0.5 * np.sum(z**2)
+    by_hand += np.nansum(
+        scipy.stats.norm(values["loc_x"] + z @ values["loadings_x"].T, 0.4**0.5).logpdf(data[0])
+    )
+    for one, y in zip(z, data[1], strict=True):
+        by_hand += np.log(conditional_probabilities(model, one[None], y, values)[0])
+    np.testing.assert_allclose(scored(model, values | {"latents": z}, data) - prior, by_hand, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["binary", "binaries", "three"])
+def test_probabilities_of_missing_outputs_are_ratios_of_densities(kind):
+    model, values, data = case(kind)
+    with in_precision():
+        inner = jax.tree.map(jnp.asarray, (values, *data))
+        shares = np.asarray(model.predicted(*inner)[0])
+        alone = np.asarray(model.predicted(inner[0], inner[1])[0])
+    known = ~np.isnan(data[1])
+    np.testing.assert_array_equal(shares[known], data[1][known])
+    base = by_quadrature(model, values, data)
+    for row, output in np.argwhere(~known):
+        tried = data[1].copy()
+        tried[row] = np.eye(model.num_outputs)[output] if model.is_classes else tried[row]
+        tried[row, output] = 1.0
+        ratio = np.exp(by_quadrature(model, values, (data[0], tried)) - base)[row]
+        np.testing.assert_allclose(shares[row, output], ratio, atol=2e-6)
+    if model.is_classes:
+        np.testing.assert_allclose(alone.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("kind", ["binary", "binaries", "three"])
+def test_prior_draws_of_the_explicit_program_obey_the_probabilities(kind):
+    """10 000 outputs drawn with utilities against p(y | z) averaged; false alarm below 1e-6 by 5.5 sigma."""
+    model, values, _ = case(kind)
+    from numpyro.handlers import substitute
+
+    with in_precision():
+        values = jax.tree.map(jnp.asarray, values)
+        drawn = trace(substitute(seed(model.explicit, 0), data=values)).get_trace(num_observations=10_000)
+        z, y = drawn["latents"]["value"], np.asarray(drawn["y"]["value"])
+        predictor = values["loc_y"] + z @ values["loadings_y"].T
+        logs = (
+            class_log_probabilities(predictor) if model.is_classes else jax.scipy.special.log_ndtr(predictor)
+        )
+        shares = np.exp(np.asarray(logs))
+    error = np.sqrt((shares * (1 - shares)).mean(axis=0) / len(y))
+    assert (np.abs((y - shares).mean(axis=0)) < 5.5 * error).all()
+    assert (np.abs(((y - shares) * np.asarray(z)[:, :1]).mean(axis=0)) < 5.5 * 2 * error).all()
+
+
+def test_errors_say_what_is_wrong_and_where():
+    x = np.random.default_rng(0).normal(size=(6, 3))
+    y = np.array([[0, 1, 1, 0, 2, 1.0]]).T
+    probit = {"num_latents": 1, "output_likelihood": "probit"}
+    with pytest.raises(ValueError, match="row 4, column 0 of y is 2.0"):
+        SPPCA.from_data(x, y, **probit).check(x, y)
+    with pytest.raises(ValueError, match="probit outputs need x as it is"):
+        SPPCA(kernel="linear", **probit)
+    with pytest.raises(ValueError, match="a column for each of the 3 classes"):
+        SPPCA(label_coding="reduced", classes=("a", "b", "c"), **probit)
+    for method in ("gibbs", "nuts", "hmc", "svi"):
+        with pytest.raises(ValueError, match="needs a proper prior: loading_prior='gaussian'"):
+            SPPCA(**probit).caution(method)
+    for method in ("em", "closed_form", "morp", "kernel_cca"):
+        with pytest.raises(ValueError, match="probit outputs have gibbs"):
+            SPPCA(**probit).caution(method)
+    codes = np.eye(3)[[0, 1, 2, 0, 1, 2]]
+    codes[2] = [1, 0, 1]
+    with pytest.raises(ValueError, match="row 2 of y does not have exactly one 1"):
+        SPPCA.from_data(x, codes, classes=("a", "b", "c"), **probit).check(x, codes)
+    codes[2] = [np.nan, 0, 1]
+    with pytest.raises(ValueError, match="row 2 of y is missing in part"):
+        SPPCA.from_data(x, codes, classes=("a", "b", "c"), **probit).check(x, codes)
+    assert SPPCA(**probit).auto_method() == "gibbs" and SPPCA().auto_method() == "em"

@@ -1,0 +1,271 @@
+r"""Outputs 0 or 1 through a probit: binary ones, each for itself, or the columns of class labels.
+
+Every output has a utility :math:`u_l = w_l^T z + b_l + N(0, 1)`. A binary output is 1 where its utility is
+positive, so :math:`p(y_l = 1 \mid z) = \Phi(w_l^T z + b_l)`. Of class labels (``exclusive``: one column a
+class, one of them 1) the class with the largest utility is the one, so with :math:`m_c = w_c^T z + b_c`
+
+.. math:: p(c \mid z) = \int N(e \mid 0, 1) \prod_{j \neq c} \Phi(e + m_c - m_j)\, de,
+
+here by Gauss-Hermite quadrature (Albert and Chib 1993, "Bayesian analysis of binary and polychotomous
+response data", sections 3 and 4.2). One *decision* is what a row's output says of its utilities: d = T u is
+positive in every entry, T the signs of binary outputs, or the differences of the class to all others. With z
+Gaussian, d is Gaussian, and the row's probability that of an orthant (`zoo.orthants`).
+
+A missing output is NaN; class labels are missing or there as a whole row.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import log_ndtr, logsumexp
+
+from zoo.orthants import log_orthant
+
+__all__ = [
+    "CERTAIN",
+    "DecidedOutputs",
+    "LatentsGivenDecisions",
+    "ProbitOutputs",
+    "ProbitOutputsGivenRows",
+    "check_probit_outputs",
+    "class_log_probabilities",
+    "decisions",
+    "num_decisions",
+]
+
+NUM_HERMITE = 48
+CERTAIN = 40.0  # mean of the decision, of variance 1, that stands for a missing output
+
+
+class _ZeroOrOne(dist.Distribution):
+    """What the distributions of outputs share."""
+
+    support = dist.constraints.independent(dist.constraints.boolean, 1)
+    pytree_data_fields = ("predictor", "covariance")
+    pytree_aux_fields = ("exclusive",)
+
+    def __init__(
+        self,
+        predictor: Array,
+        exclusive: bool,
+        covariance: Array | None = None,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.predictor, self.exclusive, self.covariance = predictor, exclusive, covariance
+        super().__init__(predictor.shape[:-1], predictor.shape[-1:], validate_args=validate_args)
+
+    def _utilities(self, key: Array, sample_shape: tuple[int, ...]) -> Array:
+        noise = jax.random.normal(key, (*sample_shape, *self.predictor.shape), self.predictor.dtype)
+        return self.predictor + noise
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Whole rows of outputs."""
+        return _decided(self._utilities(key, sample_shape), self.exclusive)
+
+
+class ProbitOutputs(_ZeroOrOne):
+    """Outputs given the utilities' means.
+
+    Args:
+        predictor: W z + b, shape (num_observations, num_outputs).
+        exclusive: whether the outputs are the columns of class labels.
+    """
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, over the observed outputs, shape (num_observations,)."""
+        missing = jnp.isnan(value)
+        value = jnp.where(missing, 0.0, value)
+        if not self.exclusive:
+            signed = (2 * value - 1) * self.predictor
+            return jnp.sum(jnp.where(missing, 0.0, log_ndtr(signed)), axis=-1)
+        logs = jnp.sum(value * class_log_probabilities(self.predictor), axis=-1)
+        return jnp.where(missing.any(axis=-1), 0.0, logs)
+
+
+class ProbitOutputsGivenRows(_ZeroOrOne):
+    """Outputs given what a row tells of its latents, which are summed out.
+
+    Args:
+        predictor: W E[z] + b, shape (num_observations, num_outputs).
+        exclusive: whether the outputs are the columns of class labels.
+        covariance: W Cov[z] W', shape (num_observations, num_outputs, num_outputs).
+    """
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, over the observed outputs, shape (num_observations,)."""
+
+        def one(row: tuple[Array, Array, Array]) -> Array:
+            y, predictor, covariance = row
+            mean, spread, _ = decisions(y, predictor, covariance, self.exclusive)
+            return log_orthant(mean, spread)
+
+        return jax.lax.map(one, (value, self.predictor, self.covariance), batch_size=64)
+
+    def _utilities(self, key: Array, sample_shape: tuple[int, ...]) -> Array:
+        spread = self.covariance + jnp.eye(self.predictor.shape[-1])
+        return dist.MultivariateNormal(self.predictor, spread).sample(key, sample_shape)
+
+
+class DecidedOutputs(dist.Distribution):
+    """Outputs given the utilities: certain, so the log density is 0, or minus infinity elsewhere.
+
+    Args:
+        utilities: shape (num_observations, num_outputs).
+        exclusive: whether the outputs are the columns of class labels.
+    """
+
+    support = dist.constraints.independent(dist.constraints.boolean, 1)
+    pytree_data_fields = ("utilities",)
+    pytree_aux_fields = ("exclusive",)
+
+    def __init__(self, utilities: Array, exclusive: bool, *, validate_args: bool | None = None) -> None:
+        self.utilities, self.exclusive = utilities, exclusive
+        super().__init__(utilities.shape[:-1], utilities.shape[-1:], validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """0 or minus infinity, shape (num_observations,); missing outputs agree with anything."""
+        agree = jnp.isnan(value) | (value == _decided(self.utilities, self.exclusive))
+        return jnp.where(agree.all(axis=-1), 0.0, -jnp.inf)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """The outputs that the utilities decide."""
+        decided = _decided(self.utilities, self.exclusive)
+        return jnp.broadcast_to(decided, (*sample_shape, *decided.shape))
+
+
+class LatentsGivenDecisions(dist.Distribution):
+    r"""The latents of rows given x and one decision each: a skew normal.
+
+    With z ~ N(m, S) given x and d = a'z + ... Gaussian, drawn as d given d > 0, then z given d.
+
+    Args:
+        mean: m, shape (num_observations, num_latents).
+        covariance: S, shape (num_observations, num_latents, num_latents).
+        loadings: of the outputs, shape (num_outputs, num_latents).
+        loc: of the outputs, shape (num_outputs,).
+        y: outputs, NaN where missing.
+        exclusive: whether the outputs are the columns of class labels.
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("mean", "covariance", "loadings", "loc", "y")
+    pytree_aux_fields = ("exclusive",)
+
+    def __init__(
+        self,
+        mean: Array,
+        covariance: Array,
+        loadings: Array,
+        loc: Array,
+        y: Array,
+        exclusive: bool,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.mean, self.covariance, self.loadings, self.loc = mean, covariance, loadings, loc
+        self.y, self.exclusive = y, exclusive
+        super().__init__(mean.shape[:1], mean.shape[1:], validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, shape (num_observations,)."""
+        prior = dist.MultivariateNormal(self.mean, self.covariance).log_prob(value)
+        own = ProbitOutputs(self.loc + value @ self.loadings.T, self.exclusive).log_prob(self.y)
+        predictor = self.loc + self.mean @ self.loadings.T
+        spread = jnp.einsum("li,nij,mj->nlm", self.loadings, self.covariance, self.loadings)
+        return prior + own - ProbitOutputsGivenRows(predictor, self.exclusive, spread).log_prob(self.y)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws, shape (*sample_shape, num_observations, num_latents)."""
+        cut, rest = jax.random.split(key)
+        uniform = jax.random.uniform(cut, (*sample_shape, *self.batch_shape), self.mean.dtype, 1e-12, 1.0)
+        root = jnp.linalg.cholesky(self.covariance)
+        standard = jax.random.normal(rest, (*sample_shape, *self.mean.shape), self.mean.dtype)
+        free = self.mean + jnp.einsum("nij,...nj->...ni", root, standard)
+        predictor = self.loc + self.mean @ self.loadings.T
+        spread = jnp.einsum("li,nij,mj->nlm", self.loadings, self.covariance, self.loadings)
+        mean, variance, contrast = jax.vmap(lambda *row: decisions(*row, self.exclusive))(
+            self.y, predictor, spread
+        )
+        mean, variance, contrast = mean[:, 0], variance[:, 0, 0], contrast[:, 0] @ self.loadings
+        scale = jnp.sqrt(variance)
+        cut_off = mean - scale * jax.scipy.special.ndtri(uniform * jax.scipy.special.ndtr(mean / scale))
+        noise = jnp.sqrt(
+            jnp.maximum(variance - jnp.einsum("ni,nij,nj->n", contrast, self.covariance, contrast), 0)
+        )
+        unconditional = mean + jnp.einsum("ni,...ni->...n", contrast, free - self.mean)
+        other = jax.random.normal(jax.random.fold_in(rest, 1), unconditional.shape, self.mean.dtype)
+        gain = jnp.einsum("nij,nj->ni", self.covariance, contrast) / variance[:, None]
+        return free + (cut_off - unconditional - noise * other)[..., None] * gain
+
+
+def class_log_probabilities(predictor: Array) -> Array:
+    """Log p(class | utilities' means), shape (..., num_classes), nats.
+
+    Two classes are exact; more by Gauss-Hermite quadrature (errors below 1e-8 nats where the class has a
+    probability above 1e-6).
+    """
+    differences = predictor[..., :, None] - predictor[..., None, :]  # m_c - m_j
+    size = predictor.shape[-1]
+    if size == 2:
+        return log_ndtr(jnp.stack([differences[..., 0, 1], differences[..., 1, 0]], axis=-1) / jnp.sqrt(2.0))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_HERMITE)
+    logs = log_ndtr(jnp.asarray(nodes) + differences[..., None])
+    logs = jnp.sum(jnp.where(jnp.eye(size, dtype=bool)[..., None], 0.0, logs), axis=-2)
+    return logsumexp(logs + jnp.asarray(np.log(weights / weights.sum())), axis=-1)
+
+
+def num_decisions(num_outputs: int, exclusive: bool) -> int:
+    """How many entries a row's decision has."""
+    return num_outputs - 1 if exclusive else num_outputs
+
+
+def decisions(y: Array, predictor: Array, covariance: Array, exclusive: bool) -> tuple[Array, Array, Array]:
+    """Mean and covariance of a row's decision d = T u, and T.
+
+    Args:
+        y: outputs, shape (num_outputs,); NaN is missing: an entry that says nothing, N(`CERTAIN`, 1).
+        predictor: mean of the utilities, shape (num_outputs,).
+        covariance: of the utilities without their own noise, shape (num_outputs, num_outputs).
+        exclusive: whether the outputs are the columns of class labels.
+
+    Returns:
+        Shapes (J,), (J, J) and (J, num_outputs).
+    """
+    size, missing = predictor.shape[0], jnp.isnan(y)
+    if exclusive:
+        winner = jnp.argmax(jnp.where(missing, 0.0, y))
+        others = jnp.arange(size - 1) + (jnp.arange(size - 1) >= winner)
+        identity = jnp.eye(size)
+        contrast = identity[winner] - identity[others]
+        silent = jnp.broadcast_to(missing.any(), (size - 1,))
+    else:
+        contrast, silent = jnp.diag(2 * jnp.where(missing, 0.5, y) - 1), missing
+    contrast = jnp.where(silent[:, None], 0.0, contrast)
+    spread = contrast @ (covariance + jnp.eye(size)) @ contrast.T + jnp.diag(silent.astype(predictor.dtype))
+    return contrast @ predictor + CERTAIN * silent, spread, contrast
+
+
+def check_probit_outputs(y: np.ndarray, exclusive: bool) -> None:
+    """Raise ValueError, naming row and column, unless outputs are 0, 1 or missing, one 1 a row of classes."""
+    strange = np.argwhere(~np.isnan(y) & (y != 0) & (y != 1))
+    if strange.size:
+        row, column = strange[0]
+        raise ValueError(
+            f"probit outputs are 0, 1 or missing; row {row}, column {column} of y is {y[row, column]}"
+        )
+    if not exclusive:
+        return
+    partly = np.isnan(y).any(axis=1) & ~np.isnan(y).all(axis=1)
+    several = ~np.isnan(y).any(axis=1) & (y.sum(axis=1) != 1)
+    for rows, what in ((partly, "is missing in part"), (several, "does not have exactly one 1")):
+        if rows.any():
+            raise ValueError(f"class labels take one column a class; row {int(np.argmax(rows))} of y {what}")
+
+
+def _decided(utilities: Array, exclusive: bool) -> Array:
+    if not exclusive:
+        return (utilities > 0).astype(utilities.dtype)
+    return jax.nn.one_hot(jnp.argmax(utilities, axis=-1), utilities.shape[-1], dtype=utilities.dtype)
