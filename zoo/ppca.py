@@ -56,6 +56,7 @@ from zoo.linear_gaussian import (
     log_density,
 )
 from zoo.model import Model, in_current_precision, static
+from zoo.sparse_counts import SparseCounts
 from zoo.validation import as_matrix, check_infinite, check_not_constant, check_some_cells
 
 __all__ = ["PPCA"]
@@ -190,7 +191,7 @@ class PPCA(Model):
 
         ``overrides`` are fields.
         """
-        x = as_matrix(x)
+        x = _dense(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}
         if overrides.get("loading_prior", "flat") != "flat":
             check_some_cells(x)
@@ -237,7 +238,7 @@ class PPCA(Model):
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
-        x = as_matrix(x)
+        x = _dense(x)
         check_infinite(x)
         if self.num_features is not None and x.shape[1] != self.num_features:
             raise ValueError(f"x must have {self.num_features} columns, as the model has; got {x.shape[1]}")
@@ -279,6 +280,12 @@ class PPCA(Model):
         if num_observations is None:
             raise ValueError("give x to condition on, or num_observations to draw")
         return num_observations
+
+
+def _dense(x: Any) -> np.ndarray:
+    if isinstance(x, SparseCounts) or hasattr(x, "tocoo"):
+        raise ValueError("PPCA takes dense rows; got a sparse matrix: give x.toarray()")
+    return as_matrix(x)
 
 
 def _parameters(values: Mapping[str, Array]) -> tuple[Array, Array, Array]:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pytest
+import scipy.sparse
 from numpyro import handlers
 from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
@@ -163,3 +164,7 @@ def test_too_few_rows_and_other_columns():
         zoo.PPCA(num_features=5).check(x)
     with pytest.raises(TypeError, match="whole number"):
         zoo.PPCA(num_latents=1.5)
+    counts = scipy.sparse.csr_matrix(np.eye(6))
+    for refused in (zoo.PPCA.from_data, zoo.PPCA().check):
+        with pytest.raises(ValueError, match="PPCA takes dense rows"):
+            refused(counts)
