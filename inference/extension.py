@@ -76,7 +76,15 @@ def _num_rows(tree: xr.DataTree, model: Model) -> int:
 
 
 def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
-    """Draws of everything but rows, unless the model scores no rows: then they are parameters."""
+    """Draws of everything but rows, unless those are parameters: of a score, of coefficients of rows."""
+    if not tree.attrs.get("generative", 1):
+        raise ValueError(
+            "this fit is a projection, not generative: it has no densities and no draws of rows; fit the "
+            "model by method='em' for those"
+        )
+    if model.needs_fitted_rows:
+        posterior = tree["posterior"].data_vars.items()
+        return {name: jnp.asarray(value.to_numpy()) for name, value in posterior if name != "latents"}
     return {
         name: jnp.asarray(value.to_numpy())
         for name, value in tree["posterior"].data_vars.items()
@@ -109,6 +117,8 @@ def _posterior_predictive(
 ) -> dict[str, xr.Dataset]:
     if not model.scores_rows:
         raise ValueError(f"{type(model).__name__} is no distribution of rows: it has none to replicate")
+    if model.needs_fitted_rows:
+        raise ValueError("with a kernel x is known by inner products alone: rows cannot be replicated")
     draws, data = _draws(tree, model), _data(tree, model)
     sites = latent_sites(model, *data)
     chains, num_draws = next(iter(draws.values())).shape[:2]

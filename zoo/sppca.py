@@ -359,6 +359,8 @@ class SPPCA(SupervisedRows, Model):
             return x.shape[0]
         if y is not None:
             raise ValueError("give x along with y")
+        if self.kernel is not None:
+            raise ValueError("with a kernel x is known by inner products alone: rows cannot be drawn")
         if self.prior != "proper":
             raise ValueError(
                 "the prior is improper and cannot be drawn from: loading_prior='gaussian' makes it proper"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from supervised_toys import best, toy
 
-from inference import fit, load, log_density, predict, save, transform
+from inference import extend, fit, load, log_density, predict, save, transform
 from zoo import SPPCA
 from zoo.kernels import RBF
 
@@ -112,5 +112,9 @@ def test_what_feature_space_does_not_have(pair):
     x, _, y = toy(0)
     with pytest.raises(ValueError, match="predicts outputs; got 'cells'"):
         predict(pair[1], x, what="cells")
+    with pytest.raises(ValueError, match="inner products alone: rows cannot be replicated"):
+        extend(pair[1], "posterior_predictive")
+    rows = extend(pair[1], "log_likelihood")["log_likelihood"]["log_likelihood"]
+    np.testing.assert_allclose(rows.sum(), best(pair[1]), rtol=1e-9)
     with pytest.raises(ValueError, match="nuts has no posterior to explore with a kernel"):
         fit(DUAL, x, y, method="nuts")

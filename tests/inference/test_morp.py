@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 from supervised_toys import angle, toy
 
-from inference import fit, load, log_density, model_of, predict, save, transform
+from inference import extend, fit, load, log_density, model_of, predict, save, transform
 from inference.closed_form.projections import (
     blended_gram,
     kernel_cca,
@@ -126,7 +126,12 @@ def test_projection_is_marked_as_no_model():
     x, y, _ = toy(0)
     tree = fit(MODEL, x, y, method="morp")
     assert tree.attrs["generative"] == 0 and tree["posterior"].sizes["draw"] == 1
-    for ask in (lambda: log_density(tree, x), lambda: predict(tree, x)):
+    asked = (
+        lambda: log_density(tree, x),
+        lambda: predict(tree, x),
+        lambda: extend(tree, "posterior_predictive"),
+    )
+    for ask in asked:
         with pytest.raises(ValueError, match="this fit is a projection, not generative"):
             ask()
 
