@@ -231,6 +231,21 @@ def test_given_noise_of_x_stays():
     assert float(tree["variational"]["noise_variance_x"]) == 0.1
 
 
+@pytest.mark.slow
+def test_with_unlabelled_rows_there_are_local_maxima():
+    """One latent for the labelled outputs alone: a point 402 nats down to which a jittered start returns."""
+    x, _, y = toy(2)
+    options = {"tolerance": 0, "max_iterations": 300}
+    low = fit(MODEL, x, y, acceleration="squarem", init="random", seed=2, **options)
+    assert best(low) < best(fit(MODEL, x, y, **options)) - 400
+    assert max(slopes_at(low, x, y).values()) < 1e-3
+    rng, moved = np.random.default_rng(0), {}
+    for name, value in low["variational"].data_vars.items():
+        step = 1e-3 * rng.normal(size=value.shape) if name.startswith("loadings") else 0.0
+        moved[name] = value.to_numpy() + step
+    np.testing.assert_allclose(best(fit(MODEL, x, y, init=moved, **options)), best(low), atol=1e-8)
+
+
 # Warnings and errors
 
 
