@@ -100,7 +100,8 @@ def test_expansion_needs_few_sweeps_and_plain_em_many():
     assert np.median(needed["none"]) >= 150
 
 
-@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", [None, "gaussian", "ard"])
 def test_squarem_reaches_the_same_point_sooner(prior):
     """Monotone, with and without priors; objectives meet; extrapolation is taken only where it helps."""
     x = _with_holes(_toy(1))
@@ -133,6 +134,7 @@ def test_gradient_vanishes_at_the_end(prior):
         assert np.abs(gradient).max() < 1e-3
 
 
+@pytest.mark.slow
 def test_plugin_mean_is_not_the_maximum_and_joint_is_higher():
     """With unlabelled rows the plug-in mean of y leaves likelihood on the table; with none it does not."""
     x = _toy(3)
@@ -145,6 +147,7 @@ def test_plugin_mean_is_not_the_maximum_and_joint_is_higher():
     assert float(ends[0]) == pytest.approx(float(ends[1]), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_row_form_and_compressed_form_agree():
     """Rows one by one, patterns of holes, a wide group rotated to its rows: one likelihood and estimate."""
     rng = np.random.default_rng(4)
@@ -168,6 +171,7 @@ def test_row_form_and_compressed_form_agree():
             np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_weights_are_copies():
     """A row of weight w is w copies of it, whether its pattern is frequent or not."""
     x = np.concatenate([_toy(5)[:60], _with_holes(_toy(5)[:60])])

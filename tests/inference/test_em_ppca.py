@@ -102,6 +102,7 @@ def test_missing_value_em_without_missing_values_is_the_closed_form(trees, x):
     assert float(info.objective) == pytest.approx(trees["closed_form"].attrs["log_likelihood"], rel=CLOSE)
 
 
+@pytest.mark.slow
 def test_wide_data_and_weights():
     """More columns than rows; rows that count several times are copies."""
     wide = _rows(20, 40)
@@ -175,7 +176,8 @@ def test_predict_completes_rows(holes_tree, holes, x):
     np.testing.assert_allclose(deviation[row, ~o], np.sqrt(np.diag(spread)), rtol=1e-9)
 
 
-@pytest.mark.parametrize("acceleration", [pytest.param("none", marks=pytest.mark.slow), "squarem"])
+@pytest.mark.slow
+@pytest.mark.parametrize("acceleration", ["none", "squarem"])
 def test_every_acceleration_rises_and_starts_are_taken(acceleration, holes, holes_tree):
     """Monotone to rounding from the given start; a former tree starts at its end."""
     model = zoo.PPCA(num_latents=2)
@@ -215,6 +217,7 @@ def test_rank_deficient_data_are_held_at_the_floor_and_said():
         assert tree.attrs["noise_at_floor"] == 1
 
 
+@pytest.mark.slow
 def test_factor_analysis_does_not_mind_the_columns_units():
     """Rescaling a column rescales its loadings and noise; the likelihood moves by the Jacobian alone."""
     holes = _rows(80, 8, noise=0.7)

@@ -49,7 +49,7 @@ def test_flat_program_is_the_likelihood(noise):
     assert float(model.log_likelihood(values, x).sum()) == pytest.approx(expected, rel=1e-11)
 
 
-@pytest.mark.parametrize("loading_prior", ["flat", "gaussian", "ard"])
+@pytest.mark.parametrize("loading_prior", ["flat", "ard"])
 def test_explicit_program_minus_the_latents_is_the_marginal_one(loading_prior):
     """log p(x, z) - log p(z | x) = log p(x), at any z, priors of the parameters included."""
     x, values = _case()
