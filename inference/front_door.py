@@ -40,7 +40,7 @@ FOLDERS = {
     "em": "em",
     "closed_form": "closed_form",
 }
-OWN_FILES = {"morp": "closed_form.morp", "kernel_cca": "closed_form.kernel_cca"}
+OWN_FILES = {"ep": "em.ep_sppca", "morp": "closed_form.morp", "kernel_cca": "closed_form.kernel_cca"}
 
 
 def fit(

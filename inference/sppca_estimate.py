@@ -71,8 +71,10 @@ def warn_of_floors(
         variance_x: mean variance of the columns of x; None where the noise of x is given.
     """
     variance_y = np.nanvar(y, axis=0)
-    shared = model.output_noise == "shared"
-    floors = {"y": float(model.noise_floor[1]) * (variance_y.mean() if shared else variance_y)}
+    shared, has_noise_y = model.output_noise == "shared", model.output_likelihood == "gaussian"
+    floors = {}
+    if has_noise_y:
+        floors["y"] = float(model.noise_floor[1]) * (variance_y.mean() if shared else variance_y)
     if variance_x is not None:
         floors["x"] = float(model.noise_floor[0]) * variance_x
     for name, floor in floors.items():
@@ -85,6 +87,8 @@ def warn_of_floors(
                 f"rises as it goes to 0; use fewer latents, more rows, or label_coding='reduced' for labels",
                 stacklevel=5,
             )
+    if not has_noise_y:
+        return
     labelled = y[~np.isnan(y).any(axis=1)]
     rank = int(np.linalg.matrix_rank(labelled - labelled.mean(axis=0))) if len(labelled) else y.shape[1]
     if rank < y.shape[1] and model.num_latents >= rank:

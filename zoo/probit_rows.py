@@ -40,7 +40,7 @@ from zoo.probit_outputs import (
 
 __all__ = ["PROBIT_METHODS", "ProbitRows", "sample_cells"]
 
-PROBIT_METHODS = ("gibbs", "nuts", "hmc", "svi")
+PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")
 BLOCK_ROWS = 64  # rows whose nodes of integration are held at a time
 
 
@@ -83,16 +83,18 @@ class ProbitRows:
                 f"method {method!r} is for output_likelihood='gaussian'; probit outputs have "
                 f"{', '.join(PROBIT_METHODS)}"
             )
+        if not probit and method == "ep":
+            raise ValueError("method 'ep' is for output_likelihood='probit'; Gaussian outputs have 'em'")
         if method == "gibbs" and self.kernel is not None:
             raise ValueError("method 'gibbs' needs kernel=None, like every sampler")
-        if self.loading_prior == "flat" and (method == "gibbs" or probit):
+        if self.loading_prior == "flat" and (method == "gibbs" or (probit and method != "ep")):
             raise ValueError(
                 f"method {method!r} needs a proper prior: loading_prior='gaussian'; got loading_prior='flat'"
             )
 
     def auto_method(self, *data: Any) -> str:
-        """EM; with probit outputs Gibbs sampling."""
-        return "gibbs" if self.output_likelihood == "probit" else "em"
+        """EM; with probit outputs by expectation propagation."""
+        return "ep" if self.output_likelihood == "probit" else "em"
 
     @property
     def is_classes(self) -> bool:
@@ -112,14 +114,14 @@ class ProbitRows:
 
     def outputs_given_inputs(self, values: Mapping[str, Array], x: Array) -> ProbitOutputsGivenRows:
         """The outputs of rows given their x, latents summed out."""
-        mean, covariance = self._latents_given_inputs(values, x)
+        mean, covariance = self.latents_given_inputs(values, x)
         w = values["loadings_y"]
         spread = jnp.einsum("li,nij,mj->nlm", w, covariance, w)
         return ProbitOutputsGivenRows(values["loc_y"] + mean @ w.T, self.is_classes, spread)
 
     def probit_latents(self, values: Mapping[str, Array], x: Array, y: Array) -> LatentsGivenDecisions:
         """The latents of rows given x and y, where a row has one decision."""
-        mean, covariance = self._latents_given_inputs(values, x)
+        mean, covariance = self.latents_given_inputs(values, x)
         own = values["loadings_y"], values["loc_y"]
         return LatentsGivenDecisions(mean, covariance, *own, y, self.is_classes)
 
@@ -131,7 +133,7 @@ class ProbitRows:
 
     def probit_latents_moments(self, values: Mapping[str, Array], x: Array, y: Array) -> tuple[Array, Array]:
         """Posterior mean and covariance of the latents of rows, given their outputs too."""
-        mean, covariance = self._latents_given_inputs(values, x)
+        mean, covariance = self.latents_given_inputs(values, x)
         w, loc = values["loadings_y"], values["loc_y"]
 
         def one(row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
@@ -165,7 +167,7 @@ class ProbitRows:
         shares = jax.lax.map(one, rows, batch_size=BLOCK_ROWS)
         return jnp.where(jnp.isnan(known), shares, known)
 
-    def _latents_given_inputs(self, values: Mapping[str, Any], x: Array) -> tuple[Array, Array]:
+    def latents_given_inputs(self, values: Mapping[str, Any], x: Array) -> tuple[Array, Array]:
         """Mean and covariance of the latents of rows given x alone."""
         w, loc, noise = values["loadings_x"], values["loc_x"], values["noise_variance_x"]
         size = w.shape[1]

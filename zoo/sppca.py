@@ -149,7 +149,7 @@ class SPPCA(SupervisedRows, Model):
         "y": ("observation", "output"),
     }
     symmetries = ("rotation",)
-    methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs")
+    methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
     predicted_dims = ("observation", "output")
     num_needed = 1
 

@@ -214,8 +214,10 @@ def test_errors_say_what_is_wrong_and_where():
         with pytest.raises(ValueError, match="needs a proper prior: loading_prior='gaussian'"):
             SPPCA(**probit).caution(method)
     for method in ("em", "closed_form", "morp", "kernel_cca"):
-        with pytest.raises(ValueError, match="probit outputs have gibbs"):
+        with pytest.raises(ValueError, match="probit outputs have ep, gibbs"):
             SPPCA(**probit).caution(method)
+    with pytest.raises(ValueError, match="'ep' is for output_likelihood='probit'"):
+        SPPCA(num_latents=1).caution("ep")
     codes = np.eye(3)[[0, 1, 2, 0, 1, 2]]
     codes[2] = [1, 0, 1]
     with pytest.raises(ValueError, match="row 2 of y does not have exactly one 1"):
@@ -223,4 +225,4 @@ def test_errors_say_what_is_wrong_and_where():
     codes[2] = [np.nan, 0, 1]
     with pytest.raises(ValueError, match="row 2 of y is missing in part"):
         SPPCA.from_data(x, codes, classes=("a", "b", "c"), **probit).check(x, codes)
-    assert SPPCA(**probit).auto_method() == "gibbs" and SPPCA().auto_method() == "em"
+    assert SPPCA(**probit).auto_method() == "ep" and SPPCA().auto_method() == "em"

@@ -1,0 +1,104 @@
+"""Class labels of SPPCA through a probit or as Gaussian 0/1 columns: log score and error over paired splits.
+
+``python -m tests.benchmarks.probit_outputs`` fits all rows of a data set, standardised, of which a few are
+labelled, and scores the class probabilities of the others: mean log probability of the true class (nats a
+row, higher is better) and share of rows whose most probable class is not the true one. The fits see the same
+rows and labels. It records what it finds in ``tests/reference/probit_outputs.json``.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "probit_outputs.json"
+NUM_LATENTS, NUM_LABELLED = 2, 45
+CONTENDERS = {  # options of the model, of the fit
+    "Gaussian coding, flat": ({}, {"method": "em"}),
+    "Gaussian coding, prior": ({"loading_prior": "gaussian"}, {"method": "em"}),
+    "probit by EP, prior": (
+        {"output_likelihood": "probit", "loading_prior": "gaussian"},
+        {"method": "ep", "tolerance": 1e-5},
+    ),
+}
+
+
+def rows_of(name):
+    """Standardised rows and class labels as whole numbers."""
+    from zoo.datasets import load
+
+    data = load(name)
+    x, labels = np.asarray(data["x"], float), np.asarray(data["labels"]).astype(int)
+    return (x - x.mean(axis=0)) / x.std(axis=0), labels
+
+
+def scores(x, labels, known, model_options, fit_options):
+    """Log score and error on the rows whose label is not known."""
+    import zoo
+    from inference import fit, predict
+
+    given = [int(label) if seen else None for label, seen in zip(labels, known, strict=True)]
+    model = zoo.SPPCA(num_latents=NUM_LATENTS, **model_options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # floors and starts that have not converged count as they are
+        tree = fit(model, x, given, progress=False, **fit_options)
+    shares = predict(tree, x[~known], what="classes")
+    shares, classes = shares.to_numpy(), shares["class"].to_numpy().astype(int)
+    truth = labels[~known]
+    own = shares[np.arange(len(truth)), np.searchsorted(classes, truth)]
+    error = float(np.mean(classes[shares.argmax(axis=1)] != truth))
+    return float(np.mean(np.log(np.maximum(own, 1e-300)))), error
+
+
+def main():
+    """Fit, print, record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--data", default="wine")
+    arguments = parser.parse_args()
+    x, labels = rows_of(arguments.data)
+    found = {name: [] for name in CONTENDERS}
+    seconds = dict.fromkeys(CONTENDERS, 0.0)
+    for split in range(arguments.splits):
+        known = np.zeros(len(x), bool)
+        known[np.random.default_rng(split).permutation(len(x))[:NUM_LABELLED]] = True
+        for name, options in CONTENDERS.items():
+            begin = time.process_time()
+            found[name].append(scores(x, labels, known, *options))
+            seconds[name] += time.process_time() - begin
+        print(split, {name: np.round(own[-1], 4).tolist() for name, own in found.items()}, flush=True)
+    results = {name: np.array(own) for name, own in found.items()}
+    summary = {}
+    probit = results["probit by EP, prior"]
+    for name, own in results.items():
+        summary[name] = {
+            "log_score": [own[:, 0].mean(), own[:, 0].std(ddof=1)],
+            "error": [own[:, 1].mean(), own[:, 1].std(ddof=1)],
+            "cpu_seconds": seconds[name],
+        }
+        if name != "probit by EP, prior":
+            summary[name]["paired_t_log_score"] = scipy.stats.ttest_rel(probit[:, 0], own[:, 0]).pvalue
+            summary[name]["log_score_probit_less_this"] = float((probit[:, 0] - own[:, 0]).mean())
+            summary[name]["error_probit_less_this"] = float((probit[:, 1] - own[:, 1]).mean())
+        print(f"{name:<26} {summary[name]}")
+    flags = f"--splits {arguments.splits} --data {arguments.data}"
+    record = {
+        "command": f"python -m tests.benchmarks.probit_outputs {flags}",
+        "rows": list(x.shape),
+        "num_latents": NUM_LATENTS,
+        "num_labelled": NUM_LABELLED,
+        "mean_and_standard_deviation_over_splits": summary,
+        "load": os.getloadavg()[0],
+        "versions": {name: version(name) for name in ("numpy", "jax", "numpyro", "scikit-learn")},
+    }
+    REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""EM with expectation propagation for SPPCA's probit outputs: against quadrature, exact special cases."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from inference import fit, log_density, predict
+from inference.em import ep_sppca
+from inference.em.probit_propagation import propagate
+from inference.precision import in_precision
+from zoo import SPPCA
+from zoo.orthants import orthant_moments
+
+
+def rows_of(kind, num_rows=40, seed=0):
+    """Rows of two latents, the last third unlabelled, one cell of x missing."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(num_rows, 2))
+    x = z @ rng.normal(size=(2, 4)) + 0.7 * rng.normal(size=(num_rows, 4))
+    x[1, 2] = np.nan
+    u = z @ np.array([[1.2, -0.5, -0.7], [0.0, 1.0, -1.0]]) + rng.normal(size=(num_rows, 3))
+    cut = num_rows * 2 // 3
+    if kind == "classes":
+        return x, [*np.array(["a", "b", "c"])[u[:cut].argmax(axis=1)].tolist(), *[None] * (num_rows - cut)]
+    y = (u[:, : 1 if kind == "binary" else 2] > 0).astype(float)
+    y[cut:] = np.nan
+    return x, y
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_propagation_against_quadrature(size):
+    """One entry: exact. Two: the normalising constant within 0.01 nats and the moments within 0.02."""
+    rng = np.random.default_rng(size)
+    root = rng.normal(size=(20, size, size))
+    covariance, mean = root @ np.swapaxes(root, 1, 2) + np.eye(size), rng.normal(size=(20, size))
+    with in_precision():
+        given = jnp.asarray(mean), jnp.asarray(covariance)
+        got = jax.tree.map(np.asarray, jax.vmap(propagate)(*given))
+        exact = jax.tree.map(np.asarray, jax.vmap(orthant_moments)(*given))
+    within = (1e-12, 1e-12) if size == 1 else (0.01, 0.02)
+    np.testing.assert_allclose(got.log_probability, exact.log_probability, atol=within[0])
+    np.testing.assert_allclose(got.mean, exact.mean, atol=within[1])
+    np.testing.assert_allclose(got.covariance, exact.covariance, atol=5 * within[1])
+
+
+def test_gradient_of_the_constant_is_that_of_the_moments():
+    """d log Z / d mu = Sigma^-1 (E d - mu): what makes the fixed points of EM stationary points."""
+    mean, covariance = (
+        np.array([-0.5, 0.7, 0.2]),
+        np.array([[2.0, 0.8, 0.3], [0.8, 1.5, -0.2], [0.3, -0.2, 1.2]]),
+    )
+    with in_precision():
+        spread = jnp.asarray(covariance)
+        steps = 1e-4 * np.eye(3)
+        constants = jax.jit(jax.vmap(lambda m: propagate(m, spread).log_probability))
+        up, down = (np.asarray(constants(jnp.asarray(mean + s * steps))) for s in (1, -1))
+        moment = np.asarray(propagate(jnp.asarray(mean), spread).mean)
+    np.testing.assert_allclose((up - down) / 2e-4, np.linalg.solve(covariance, moment - mean), atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def binary():
+    """A fit of one binary output with the flat prior."""
+    x, y = rows_of("binary", 60)
+    model = SPPCA(num_latents=2, output_likelihood="probit")
+    return fit(model, x, y, tolerance=1e-9, max_iterations=3000), x, y
+
+
+def test_one_output_is_exact_em(binary):
+    """The objective never falls, is the likelihood of the fit, and the gradient at the end vanishes."""
+    tree, x, y = binary
+    objective = tree["trace"]["objective"].to_numpy()
+    assert tree.attrs["method"] == "ep" and tree.attrs["converged"]
+    assert (np.diff(objective) > -1e-12 * np.abs(objective[1:])).all()
+    np.testing.assert_allclose(float(log_density(tree, x, y).sum()), objective[-1], rtol=1e-11)
+    model = SPPCA.from_data(x, y, num_latents=2, output_likelihood="probit")
+    names = ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x")
+    with in_precision():
+        values = {name: jnp.asarray(tree["variational"][name].to_numpy()) for name in names}
+        data = jnp.asarray(x), jnp.asarray(y)
+        slopes = jax.grad(lambda v: jnp.sum(model.log_likelihood(v, *data)))(values)
+        largest = max(float(jnp.abs(slope).max()) for slope in slopes.values())
+    assert largest < 0.02, largest
+
+
+def test_labels_move_the_probabilities(binary):
+    tree, x, y = binary
+    known = ~np.isnan(y[:, 0])
+    shares = np.asarray(predict(tree, x))[:, 0]
+    assert ((shares > 0.5) == (y[:, 0] == 1))[known].mean() > 0.7
+    np.testing.assert_array_equal(np.asarray(predict(tree, x, y))[known, 0], y[known, 0])
+
+
+@pytest.mark.parametrize("kind", [pytest.param("binaries", marks=pytest.mark.slow), "classes"])
+def test_several_outputs_are_close_to_the_integral(kind):
+    """The objective less the log prior is within 0.01 nats a labelled row of the integrated likelihood."""
+    x, y = rows_of(kind)
+    model = SPPCA(num_latents=2, output_likelihood="probit", loading_prior="gaussian")
+    model, data = model.coded(x, y)
+    data = tuple(np.asarray(part, float) for part in data)
+    model = model.filled(*data)
+    state, rows = None, ep_sppca.prepare(model, data, None)
+    with in_precision():
+        from zoo.model import in_current_precision
+
+        inner, rows = in_current_precision(model), in_current_precision(rows)
+        state = ep_sppca.init(jax.random.key(0), inner, *rows)
+        run = jax.jit(ep_sppca.step)
+        objectives = [float(state.objective)]
+        for _ in range(15):
+            state, info = run(jax.random.key(0), state, inner, *rows)
+            objectives.append(float(info.objective))
+        values = ep_sppca._values(state.parameters, inner)
+        own = np.asarray(inner.log_likelihood(values, *rows[:2]) - inner.log_likelihood(values, rows[0]))
+    assert (np.diff(objectives) >= 0).all() and objectives[-1] > objectives[0] + 0.1
+    assert np.abs(np.asarray(state.moments.log_evidence) - own).max() < 0.01
+
+
+@pytest.mark.slow
+def test_separated_outputs_are_warned_of():
+    """A column of x that decides the output: with a flat prior the loadings grow for ever."""
+    rng = np.random.default_rng(0)
+    z = np.concatenate([rng.normal(-4, 0.3, 15), rng.normal(4, 0.3, 15)])[:, None]
+    x = z @ np.ones((1, 4)) + 0.1 * rng.normal(size=(30, 4))
+    model = SPPCA(num_latents=1, output_likelihood="probit")
+    with pytest.warns(UserWarning, match="the latents separate the outputs"):
+        fit(model, x, (z > 0).astype(float), max_iterations=400, tolerance=1e-4)
