@@ -106,6 +106,9 @@ class Method(NamedTuple):
         resize: sampling only: ``resize(states, model, full)``, the states of all chains with another number
             of slots, see `inference.driver.sample`.
         takes_weight: whether its data may be `inference.rows.Rows`.
+        takes_sparse: whether they may be `zoo.sparse_matrix.SparseMatrix`.
+        runs_on_host: ascent only: ``runs_on_host(data)``, whether its steps on these (prepared) data run on
+            the host instead of compiled.
         prepare: ``prepare(model, data, init, **options)``, on the host before anything is compiled: what
             ``init``, ``start``, ``step`` and ``conclude`` take as data instead of what a person passed. It
             may raise ValueError if ``init`` does not suit the data.
@@ -134,4 +137,6 @@ class Method(NamedTuple):
     check: Callable | None = None
     resize: Callable | None = None
     takes_weight: bool = False
+    takes_sparse: bool = False
+    runs_on_host: Callable | None = None
     memoised: Callable | None = None

@@ -15,6 +15,7 @@ from jax import Array
 
 from inference.checkpoint import Checkpoint
 from inference.devices import agreed, any_process
+from inference.host_ascent import ascend_chunk_on_host, start_on_host
 from inference.lanes import lane_keys, resume, start_each
 from inference.pacing import CHUNK_CAPACITY, ChunkLength, Interrupt, progress_bar
 
@@ -84,6 +85,7 @@ def ascend(
     improve: Callable | None = None,
     start_data: tuple | None = None,
     place: Callable = lambda tree: tree,
+    on_host: bool = False,
 ) -> Ascent:
     """Repeat a step on every restart until its objective stops rising.
 
@@ -108,13 +110,15 @@ def ascend(
             converged when there is none.
         start_data: what the starts are given instead of ``data`` (which may lie on several devices).
         place: puts states and the model where ``data`` are.
+        on_host: whether start and step run on the host (`inference.host_ascent`) instead of compiled.
 
     Raises:
         FloatingPointError: no restart has a finite objective after its first step.
     """
     keys = lane_keys(key, num_restarts)
     begun_with = data if start_data is None else start_data
-    lanes, stored = resume(checkpoint, partial(_start_lanes, start), keys, variables, model, begun_with)
+    begin = partial(_start_lanes_on_host if on_host else _start_lanes, start)
+    lanes, stored = resume(checkpoint, begin, keys, variables, model, begun_with, traced=not on_host)
     lanes, keys, model = place((lanes, keys, model))
     chunks = [] if stored is None else [_stored_chunk(lanes, stored)]
     small_gain = num_rows * tolerance if tolerance > 0 else -np.inf
@@ -129,7 +133,7 @@ def ascend(
             before = np.asarray(lanes.iteration)
             limit = min(agreed(chunk.length), _steps_left(lanes, max_iterations))
             with chunk.timed():
-                lanes, infos = _ascend_chunk(
+                lanes, infos = (_ascend_chunk_on_host if on_host else _ascend_chunk)(
                     step, lanes, keys, limit, max_iterations, small_gain, slack, settled, model, data
                 )
                 after = np.asarray(lanes.iteration)
@@ -239,10 +243,51 @@ def _best(lanes: _Lanes, chunks: list[_Chunk], interrupted: bool) -> Ascent:
 @partial(jax.jit, static_argnums=0)
 def _start_lanes(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> _Lanes:
     """Start every restart, one after another: a start may need as much memory as a step."""
-    state = start_each(start, keys, variables, model, data)
-    count = keys.shape[0]
+    return _new_lanes(start_each(start, keys, variables, model, data), keys.shape[0])
+
+
+def _start_lanes_on_host(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> _Lanes:
+    return _new_lanes(start_on_host(start, keys, variables, model, data), keys.shape[0])
+
+
+def _new_lanes(state: Any, count: int) -> _Lanes:
     zeros = jnp.zeros(count, int)
     return _Lanes(state, jnp.full(count, -jnp.inf), zeros, zeros, zeros, zeros)
+
+
+def _verdict(
+    numbers: Any, lane: _Lanes, objective: Array, small_gain: Array, slack: Array, settled: Array
+) -> tuple[Array, Array]:
+    """Steps of little gain so far, and the status after a step; ``numbers`` is `jax.numpy` or `numpy`."""
+    gain = objective - lane.objective
+    small = numbers.where(gain < small_gain, lane.small_steps + 1, 0)
+    status = numbers.where(small >= SMALL_STEPS, settled, _RUNNING)
+    status = numbers.where(gain < -slack * numbers.abs(lane.objective), _FELL, status)
+    return small, numbers.where(numbers.isfinite(objective), status, _NOT_FINITE)
+
+
+def _ascend_chunk_on_host(
+    step: Callable,
+    lanes: _Lanes,
+    keys: Array,
+    limit: int,
+    max_iterations: int,
+    small_gain: float,
+    slack: float,
+    settled: int,
+    model: Any,
+    data: tuple,
+) -> tuple[_Lanes, Any]:
+    """`_ascend_chunk` for a step that runs on the host."""
+
+    def verdict(lane: _Lanes, objective: Any) -> tuple[np.ndarray, np.ndarray, bool]:
+        began = np.isfinite(lane.objective)  # before the first step there is nothing to fall from
+        own_slack = slack if began else np.inf
+        with np.errstate(invalid="ignore"):
+            small, status = _verdict(np, lane, np.asarray(objective), small_gain, own_slack, settled)
+        return small, status, bool(status >= _NOT_FINITE)
+
+    return ascend_chunk_on_host(step, verdict, lanes, keys, limit, max_iterations, model, data)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -266,11 +311,7 @@ def _ascend_chunk(
 
     def advance(lane: _Lanes, key: Array) -> tuple[_Lanes, Any]:
         state, info = step(jax.random.fold_in(key, lane.iteration), lane.state, model, *data)
-        gain = info.objective - lane.objective
-        small = jnp.where(gain < small_gain, lane.small_steps + 1, 0)
-        status = jnp.where(small >= SMALL_STEPS, settled, _RUNNING)
-        status = jnp.where(gain < -slack * jnp.abs(lane.objective), _FELL, status)
-        status = jnp.where(jnp.isfinite(info.objective), status, _NOT_FINITE)
+        small, status = _verdict(jnp, lane, info.objective, small_gain, slack, settled)
         stepped = _Lanes(state, info.objective, small, lane.iteration + 1, status, lane.improvements)
         failed = lane._replace(iteration=lane.iteration + 1, status=status)
         chosen = _where(status >= _NOT_FINITE, failed, stepped)

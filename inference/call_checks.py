@@ -11,8 +11,9 @@ from inference.algorithm import Method
 from inference.driver import CHAIN_METHODS
 from inference.model_fields import model_name
 from zoo.model import Model
+from zoo.sparse_matrix import SparseMatrix
 
-__all__ = ["check_options", "check_settings", "check_takes_batches", "key_of"]
+__all__ = ["check_options", "check_settings", "check_takes_batches", "check_takes_sparse", "key_of"]
 
 
 def check_settings(method: Method, **settings: Any) -> dict[str, Any]:
@@ -59,6 +60,12 @@ def check_options(method: Method, name: str, options: Mapping[str, Any]) -> dict
         raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}")
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     return dict(method.options) | given  # lists: as the options of a stored fit have them
+
+
+def check_takes_sparse(method: Method, name: str, model: Model, data: tuple) -> None:
+    """Raise ValueError if the data are sparse and the method takes dense rows."""
+    if not method.takes_sparse and any(isinstance(part, SparseMatrix) for part in data):
+        raise ValueError(f"method {name!r} of {model_name(model)} takes dense x; sparse x goes with 'em'")
 
 
 def check_takes_batches(method: Method, name: str, model: Model, options: Mapping[str, Any]) -> None:

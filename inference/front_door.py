@@ -17,7 +17,13 @@ from inference.algorithm import Method
 from inference.ascent import Ascent
 from inference.assembly import assemble, trace_group
 from inference.atomic_files import check_writable
-from inference.call_checks import check_options, check_settings, check_takes_batches, key_of
+from inference.call_checks import (
+    check_options,
+    check_settings,
+    check_takes_batches,
+    check_takes_sparse,
+    key_of,
+)
 from inference.checkpoint import Checkpoint, fingerprint
 from inference.convergence_of_runs import has_converged
 from inference.devices import exchanged, resolved_num_devices
@@ -131,6 +137,7 @@ def fit(
         if init is not None and method_of(model, name).kind == "direct":
             name = next(name for name in model.methods if method_of(model, name).kind != "direct")
         chosen = method_of(model, name)
+    check_takes_sparse(chosen, name, model, arrays)
     settings = check_settings(
         chosen,
         num_chains=num_chains,
@@ -190,7 +197,8 @@ def fit(
             taken = arrays if weight is None else (Rows(arrays[0], weight), *arrays[1:])
             if chosen.prepare is not None:
                 taken = chosen.prepare(model, taken, init, **options)
-            run = (in_current_precision(model), in_current_precision(taken))
+            hosted = chosen.runs_on_host is not None and chosen.runs_on_host(taken)
+            run = (in_current_precision(model), taken if hosted else in_current_precision(taken))
             result, outcome = drive_whole(chosen, *run, strategy=strategy, **shared)
         else:
             algorithm = chosen.build(init=strategy, **options)

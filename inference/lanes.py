@@ -18,9 +18,20 @@ def lane_keys(key: Array, count: int) -> Array:
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
 
 
-def resume(checkpoint: Checkpoint, init: Callable, *args: Any) -> tuple[Any, dict | None]:
-    """The saved state, or a fresh one; only its shapes are computed when there is something to resume."""
-    saved = checkpoint.load(jax.eval_shape(init, *args)) if checkpoint.path is not None else None
+def resume(
+    checkpoint: Checkpoint, init: Callable, *args: Any, traced: bool = True
+) -> tuple[Any, dict | None]:
+    """The saved state, or a fresh one; only its shapes are computed when there is something to resume.
+
+    An ``init`` that cannot be ``traced`` is run for them.
+    """
+    if checkpoint.path is None:
+        return init(*args), None
+    if not traced:
+        fresh = init(*args)
+        saved = checkpoint.load(fresh)
+        return (fresh, None) if saved is None else saved
+    saved = checkpoint.load(jax.eval_shape(init, *args))
     return (init(*args), None) if saved is None else saved
 
 

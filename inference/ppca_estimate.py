@@ -19,17 +19,24 @@ from zoo.linear_gaussian import (
     shared_latents_covariance,
 )
 from zoo.ppca import PPCA
+from zoo.sparse_matrix import SparseMatrix
 
 __all__ = ["canonical", "check_noise_floor", "num_free_parameters", "point_outcome"]
 
 
 def canonical(values: Mapping[str, Array]) -> dict[str, Array]:
     """The same estimate with orthogonal loadings, longest first, the largest entry of each positive."""
+    return turned(values)[0]
+
+
+def turned(values: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
+    """The same estimate in its canonical rotation, and the turn of its latents."""
     loadings = values["loadings"]
     turn = jnp.linalg.eigh(loadings.T @ loadings)[1][:, ::-1]
-    turned = loadings @ turn
-    largest = jnp.take_along_axis(turned, jnp.argmax(jnp.abs(turned), axis=0)[None], axis=0)[0]
-    return dict(values) | {"loadings": turned * jnp.where(largest < 0, -1.0, 1.0)}
+    straight = loadings @ turn
+    largest = jnp.take_along_axis(straight, jnp.argmax(jnp.abs(straight), axis=0)[None], axis=0)[0]
+    sign = jnp.where(largest < 0, -1.0, 1.0)
+    return dict(values) | {"loadings": straight * sign}, turn * sign
 
 
 def num_free_parameters(model: PPCA, num_features: int) -> int:
@@ -50,7 +57,13 @@ def check_noise_floor(noise_floor: Any) -> None:
 
 
 def point_outcome(
-    values: Mapping[str, Array], model: PPCA, x: Array | Rows, *, held: np.ndarray, noise_floor: float
+    values: Mapping[str, Array],
+    model: PPCA,
+    x: Array | SparseMatrix | Rows,
+    *,
+    held: np.ndarray,
+    noise_floor: float,
+    known: tuple[float, np.ndarray] | None = None,
 ) -> Outcome:
     """An estimate as one draw of one chain, with posterior means and covariance of the latents, BIC and AIC.
 
@@ -60,12 +73,17 @@ def point_outcome(
         x: the rows fitted.
         held: noise variances that the floor holds.
         noise_floor: the floor.
+        known: log likelihood and E[z] of the rows where these are known already, which sparse rows need.
 
     Warns:
         UserWarning: the floor holds a noise variance.
     """
     rows, weight = unweighted(x), weight_of(x)
-    values, density = _canonical(dict(values), rows)
+    if known is None:
+        values, density = _canonical(dict(values), rows)
+        log_likelihood = float(weight @ density)
+    else:
+        (values, turn), log_likelihood = _turned(dict(values)), known[0]
     if held.size:
         which = (
             "the noise variance" if model.noise == "isotropic" else f"the noise variance of column {held[0]}"
@@ -77,17 +95,16 @@ def point_outcome(
             f"(loading_prior='ard', method='vb')",
             stacklevel=5,
         )
-    has_holes = bool(np.isnan(np.asarray(rows)).any())
+    has_holes = known is None and bool(np.isnan(np.asarray(rows)).any())
     stored, dims = dict(values), {}
     num_rows, k = rows.shape[0], model.num_latents
     if row_limit(8 * num_rows * k, "latents", ()):
-        stored["latents"] = _latents(values, rows)
+        stored["latents"] = _latents(values, rows) if known is None else known[1] @ np.asarray(turn)
     if not has_holes:  # one for all rows
         stored["latents_covariance"] = _shared(values)
         dims["latents_covariance"] = ("latent", "latent_2")
     elif row_limit(8 * num_rows * k**2, "latents_covariance", ()):
         stored["latents_covariance"] = _covariances(values, rows)
-    log_likelihood = float(weight @ density)
     number, size = num_free_parameters(model, rows.shape[1]), float(jnp.sum(weight))
     attrs = {
         "num_parameters": number,
@@ -98,6 +115,9 @@ def point_outcome(
     }
     lead = {name: jnp.asarray(value)[None, None] for name, value in values.items()}
     return Outcome(posterior=lead, variational=stored, attrs=attrs, dims=dims, is_point=True)
+
+
+_turned = jax.jit(turned)
 
 
 @jax.jit

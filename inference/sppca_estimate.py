@@ -20,6 +20,7 @@ from jax import Array
 
 from inference.algorithm import Outcome
 from inference.results import row_limit
+from zoo.sparse_matrix import SparseMatrix
 from zoo.sppca import SPPCA
 
 __all__ = ["canonical", "concluded", "log_density", "warn_of_floors"]
@@ -29,19 +30,39 @@ FLOOR_SLACK = 1.0 + 1e-9
 
 def canonical(values: Mapping[str, Array], model: SPPCA) -> dict[str, Array]:
     """The same estimate with its latents turned to the theorem's axes."""
+    return turned(values, model)[0]
+
+
+def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array], Array]:
+    """The same estimate with its latents turned to the theorem's axes, and the turn."""
     loadings, _, noise = model.joint(values)
     _, turn = jnp.linalg.eigh(loadings.T @ (loadings / noise[:, None]))
-    turned = values["loadings_x"] @ turn[:, ::-1]
-    largest = jnp.argmax(jnp.abs(turned), axis=0)
-    sign = jnp.sign(jnp.take_along_axis(turned, largest[None], axis=0))[0]
+    loadings_x = values["loadings_x"] @ turn[:, ::-1]
+    largest = jnp.argmax(jnp.abs(loadings_x), axis=0)
+    sign = jnp.sign(jnp.take_along_axis(loadings_x, largest[None], axis=0))[0]
     turn = turn[:, ::-1] * jnp.where(sign == 0, 1.0, sign)
-    return dict(values) | {name: values[name] @ turn for name in ("loadings_x", "loadings_y")}
+    return dict(values) | {name: values[name] @ turn for name in ("loadings_x", "loadings_y")}, turn
+
+
+_turned = jax.jit(turned)
 
 
 def concluded(
-    values: Mapping[str, Array], model: SPPCA, data: tuple, attrs: Mapping[str, Any] | None = None
+    values: Mapping[str, Array],
+    model: SPPCA,
+    data: tuple,
+    attrs: Mapping[str, Any] | None = None,
+    latents: np.ndarray | None = None,
 ) -> Outcome:
     """An estimate as one draw of one chain, beside the posterior of the latents of the fitted rows.
+
+    Args:
+        values: the estimate.
+        model: the model.
+        data: x and y.
+        attrs: further root attributes.
+        latents: E[z] of the rows, where they are known already (sparse x); their covariance, one for each row
+            unless all have the same outputs, is then left out.
 
     Warns:
         UserWarning: a noise variance is at its floor, or nothing but the floor may bound the likelihood.
@@ -49,8 +70,15 @@ def concluded(
     x, y = data
     num_rows, k = x.shape[0], model.num_latents
     wanted = row_limit(8 * num_rows * k, "latents", ()), row_limit(8 * num_rows * k**2, "covariance", ())
-    values, latents = _with_latents(wanted, dict(values), model, x, y)
-    variance_x = float(np.nanvar(np.asarray(x), axis=0).mean()) if model.noise_variance_x is None else None
+    if latents is None:
+        values, latents = _with_latents(wanted, dict(values), model, x, y)
+    else:
+        values, turn = _turned(dict(values), model)
+        latents = {"latents": latents @ np.asarray(turn)} if wanted[0] else {}
+    variance_x = None
+    if model.noise_variance_x is None:
+        sparse = isinstance(x, SparseMatrix)
+        variance_x = float((x.column_moments()[1] if sparse else np.nanvar(np.asarray(x), axis=0)).mean())
     warn_of_floors(values, model, np.asarray(y), variance_x)
     lead = {name: np.asarray(value)[None, None] for name, value in values.items()}
     return Outcome(posterior=lead, variational=values | latents, attrs=attrs or {}, is_point=True)

@@ -1,7 +1,8 @@
 """What a person passes as data becomes arrays, and the names of rows and columns are kept.
 
 Accepted: NumPy arrays, nested lists, pandas DataFrames (index and columns become coords), scipy sparse
-matrices where the model takes counts, and None for a part that is missing.
+matrices where the model takes counts (or real numbers, `zoo.sparse_matrix`), and None for a part that is
+missing.
 """
 
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from zoo.sparse_counts import SparseCounts
+from zoo.sparse_matrix import SparseMatrix
 from zoo.validation import as_matrix
 
 __all__ = ["as_arrays", "matching_columns"]
@@ -27,6 +29,9 @@ def as_arrays(data: tuple) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
         raise TypeError("there is no data: call fit(model, x, ...)")
     arrays, coords = [], {}
     for part, dim in zip(data, VIEW_DIMS, strict=False):
+        if isinstance(part, SparseMatrix):
+            arrays.append(part)
+            continue
         if isinstance(part, SparseCounts) or hasattr(part, "tocoo"):
             arrays.append(part if isinstance(part, SparseCounts) else SparseCounts.from_matrix(part))
             continue

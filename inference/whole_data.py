@@ -85,6 +85,7 @@ def drive_whole(
             tolerance=settings["tolerance"] if rising else 0.0,
             must_rise=rising,
             improve=algorithm.improve,
+            on_host=method.runs_on_host is not None and method.runs_on_host(data),
             **shared,
         )
         state = on_one_device(result.state) if num_devices > 1 else result.state

@@ -6,6 +6,8 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.linear_gaussian import LinearGaussianRows, latents_covariance, latents_mean, log_density
+from zoo.sparse_matrix import SparseMatrix
+from zoo.sparse_projection import reduced
 
 __all__ = ["RowsGivenOthers", "ShiftedRows"]
 
@@ -52,7 +54,7 @@ class RowsGivenOthers(dist.Distribution):
     :math:`W_y z + \\mu_y + N(0, \\psi_y)` with z from its posterior given x.
 
     Args:
-        x: what is known, shape (num_observations, M); NaN is missing.
+        x: what is known, shape (num_observations, M); NaN is missing; may be sparse.
         loadings: of all columns, shape (M + L, num_latents).
         loc: of all columns, shape (M + L,).
         noise_variance: of all columns, shape (M + L,).
@@ -70,6 +72,11 @@ class RowsGivenOthers(dist.Distribution):
         *,
         validate_args: bool | None = None,
     ) -> None:
+        if isinstance(x, SparseMatrix):
+            m = x.shape[1]
+            x, *own, _ = reduced(x, loadings[:m], loc[:m], noise_variance[:m])
+            rest = loadings[m:], loc[m:], noise_variance[m:]
+            loadings, loc, noise_variance = map(jnp.concatenate, zip(own, rest, strict=True))
         self.x, self.loadings, self.loc, self.noise_variance = x, loadings, loc, noise_variance
         super().__init__(x.shape[:1], (loc.shape[0] - x.shape[1],), validate_args=validate_args)
 

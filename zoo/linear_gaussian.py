@@ -21,6 +21,8 @@ Rows without a missing cell share A: they cost one K x K factorisation in all an
 (N, K, K). Whether all rows are complete is seen from the data when they are concrete, and decided inside the
 compiled program when they are traced. Otherwise every row has an A of its own, in blocks of rows.
 
+Rows may be sparse (`zoo.sparse_matrix`), which have every cell and stay sparse (`zoo.sparse_projection`).
+
 Reference: Tipping and Bishop (1999), section 3 and appendix A; Yu (2006), (7.5)-(7.7).
 """
 
@@ -32,6 +34,9 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
+
+from zoo.sparse_matrix import SparseMatrix
+from zoo.sparse_projection import reduced
 
 __all__ = [
     "LatentsGivenRows",
@@ -58,6 +63,9 @@ def log_density(x: Array, loadings: Array, loc: Array, noise_variance: Array) ->
     Returns:
         Shape (num_observations,).
     """
+    if isinstance(x, SparseMatrix):
+        *own, log_factor = reduced(x, loadings, loc, noise_variance)
+        return log_density(*own) + log_factor
     return _by_completeness(x, _complete_log_density, _row_log_density, loadings, loc, noise_variance)
 
 
@@ -66,6 +74,8 @@ def latents_mean(x: Array, loadings: Array, loc: Array, noise_variance: Array) -
 
     Args as for `log_density`; a row without any cell has the prior mean, zero.
     """
+    if isinstance(x, SparseMatrix):
+        return latents_mean(*reduced(x, loadings, loc, noise_variance)[:4])
     return _by_completeness(x, _complete_mean, _row_mean, loadings, loc, noise_variance)
 
 
@@ -74,6 +84,9 @@ def latents_covariance(x: Array, loadings: Array, noise_variance: Array) -> Arra
 
     For rows without missing cells they are all the same: `shared_latents_covariance`.
     """
+    if isinstance(x, SparseMatrix):
+        shared = shared_latents_covariance(loadings, noise_variance)
+        return jnp.broadcast_to(shared, (x.shape[0], *shared.shape))
     per_column, identity = _per_column(noise_variance, loadings), jnp.eye(loadings.shape[1])
 
     def one(observed: Array) -> Array:
@@ -94,6 +107,8 @@ def completed(x: Array, loadings: Array, loc: Array, noise_variance: Array) -> t
 
     Args as for `log_density`; both of shape (num_observations, num_features), the variance 0 where observed.
     """
+    if isinstance(x, SparseMatrix):  # nothing is missing
+        return x.to_dense(), jnp.zeros(x.shape)
     per_column, missing = _per_column(noise_variance, loadings), jnp.isnan(x)
     mean = latents_mean(x, loadings, loc, noise_variance)
     filled = jnp.where(missing, loc + mean @ loadings.T, x)
@@ -183,6 +198,8 @@ class LinearGaussianRows(dist.Distribution):
 
     def log_prob(self, value: Array) -> Array:
         """In nats, over the observed cells; shape (num_observations,) for a matrix of rows."""
+        if isinstance(value, SparseMatrix):
+            return log_density(value, self.loadings, self.loc, self.noise_variance)
         rows = value if value.ndim == 2 else value.reshape(-1, value.shape[-1])
         densities = log_density(rows, self.loadings, self.loc, self.noise_variance)
         return densities.reshape(value.shape[:-1])

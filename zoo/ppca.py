@@ -56,8 +56,8 @@ from zoo.linear_gaussian import (
     log_density,
 )
 from zoo.model import Model, in_current_precision, static
-from zoo.sparse_counts import SparseCounts
-from zoo.validation import as_matrix, check_infinite, check_not_constant, check_some_cells
+from zoo.sparse_matrix import SparseMatrix, as_rows, is_sparse
+from zoo.validation import check_infinite, check_not_constant, check_some_cells
 
 __all__ = ["PPCA"]
 
@@ -173,6 +173,8 @@ class PPCA(Model):
         if kind == "latent":
             return latents_mean(x, *_parameters(values))
         left, _, right = jnp.linalg.svd(values["loadings"], full_matrices=False)
+        if isinstance(x, SparseMatrix):
+            return x.times(left @ right) - values["loc"] @ (left @ right)
         return (completed(x, *_parameters(values))[0] - values["loc"]) @ (left @ right)
 
     def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
@@ -185,15 +187,21 @@ class PPCA(Model):
 
     # Sizes and checks
 
+    def coded(self, *data: Any) -> tuple[Self, tuple]:
+        """The model, and the data with scipy's sparse matrices as `zoo.sparse_matrix.SparseMatrix`."""
+        return self, tuple(as_rows(part) if is_sparse(part) else part for part in data)
+
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and under a proper prior its location and scale, read off the data.
 
         ``overrides`` are fields.
         """
-        x = _dense(x)
+        x = as_rows(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}
         if overrides.get("loading_prior", "flat") != "flat":
+            if isinstance(x, SparseMatrix):
+                raise ValueError("sparse x goes with loading_prior='flat', the default")
             check_some_cells(x)
             scale = float(np.nanvar(x, axis=0).mean())
             read |= {
@@ -225,6 +233,7 @@ class PPCA(Model):
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
+        x = as_rows(x)
         self.check_new(x)
         num_rows, num_features = x.shape
         for size, what in ((num_features, "features"), (num_rows, "rows")):
@@ -233,18 +242,22 @@ class PPCA(Model):
                     f"num_latents must be smaller than the number of {what}, else the latents explain them "
                     f"whole; got num_latents={self.num_latents} and {size} {what}"
                 )
-        check_some_cells(x)
+        if not isinstance(x, SparseMatrix):
+            check_some_cells(x)
         check_not_constant(x)
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
-        x = _dense(x)
-        check_infinite(x)
+        x = as_rows(x)
+        if not isinstance(x, SparseMatrix):
+            check_infinite(x)
         if self.num_features is not None and x.shape[1] != self.num_features:
             raise ValueError(f"x must have {self.num_features} columns, as the model has; got {x.shape[1]}")
 
     def auto_method(self, x: np.ndarray) -> str:
         """``"closed_form"`` where there is one, else ``"em"``."""
+        if isinstance(x, SparseMatrix):
+            return "em"
         has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()
         return "closed_form" if has_form else "em"
 
@@ -280,12 +293,6 @@ class PPCA(Model):
         if num_observations is None:
             raise ValueError("give x to condition on, or num_observations to draw")
         return num_observations
-
-
-def _dense(x: Any) -> np.ndarray:
-    if isinstance(x, SparseCounts) or hasattr(x, "tocoo"):
-        raise ValueError("PPCA takes dense rows; got a sparse matrix: give x.toarray()")
-    return as_matrix(x)
 
 
 def _parameters(values: Mapping[str, Array]) -> tuple[Array, Array, Array]:

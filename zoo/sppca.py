@@ -65,7 +65,8 @@ from zoo.linear_gaussian import LinearGaussianRows
 from zoo.model import Model, in_current_precision, static
 from zoo.probit_outputs import check_probit_outputs
 from zoo.probit_rows import sample_cells
-from zoo.supervised_data import check_latents_fit, check_observed, check_pair
+from zoo.sparse_matrix import as_rows, is_sparse
+from zoo.supervised_data import check_latents_fit, check_observed, check_pair, sparse_inputs
 from zoo.supervised_rows import SupervisedRows
 from zoo.validation import as_matrix
 
@@ -238,7 +239,7 @@ class SPPCA(SupervisedRows, Model):
         if y is None:
             raise ValueError("SPPCA takes inputs x and outputs y: give both (on the command line: --y)")
         model, (x, y) = cls(**overrides).coded(x, y)
-        x, y = as_matrix(x), as_matrix(y, "y")
+        x, y = as_rows(x), as_matrix(y, "y")
         read = {"num_features": x.shape[1], "num_outputs": y.shape[1], "classes": model.classes}
         if model.kernel is not None:
             overrides["kernel"] = model.kernel.filled(x)
@@ -246,7 +247,16 @@ class SPPCA(SupervisedRows, Model):
         return cls(**read | {name: value for name, value in overrides.items() if value is not None})
 
     def coded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model that knows its classes, and the data with labels as columns (`zoo.class_labels`)."""
+        """The model that knows its classes, and the data with labels as columns (`zoo.class_labels`).
+
+        A sparse x becomes a `zoo.sparse_matrix.SparseMatrix`.
+        """
+        if data and is_sparse(data[0]):
+            data = (sparse_inputs(self, data[0]), *data[1:])
+        if any(map(is_sparse, data[1:])):
+            raise TypeError(
+                "y must be dense: missing outputs are NaN, and cells that are not stored are zeros"
+            )
         if len(data) < 2 or not are_labels(data[1]):
             return self, data
         classes = class_names(data[1]) if self.classes is None else self.classes
@@ -301,7 +311,7 @@ class SPPCA(SupervisedRows, Model):
 
     def check(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError if the data do not suit the model."""
-        x, y = as_matrix(x), as_matrix(y, "y")
+        x, y = as_rows(x), as_matrix(y, "y")
         self.check_new(x, y)
         check_observed(x, y, check_x_columns=not isinstance(self.kernel, Precomputed))
         if isinstance(self.kernel, Precomputed):

@@ -1,10 +1,13 @@
 """Checks of inputs and outputs that belong together: what was expected, what came, and where."""
 
+from typing import Any
+
 import numpy as np
 
+from zoo.sparse_matrix import SparseMatrix, as_rows
 from zoo.validation import check_infinite, check_not_constant
 
-__all__ = ["check_latents_fit", "check_observed", "check_pair"]
+__all__ = ["check_latents_fit", "check_observed", "check_pair", "sparse_inputs"]
 
 
 def check_pair(
@@ -23,7 +26,8 @@ def check_pair(
             continue
         if size is not None and part.shape[1] != size:
             raise ValueError(f"{name} must have {size} columns; got {part.shape[1]}")
-        check_infinite(part, name)
+        if not isinstance(part, SparseMatrix):  # which is finite
+            check_infinite(part, name)
     if y is not None and y.shape[0] != x.shape[0]:
         raise ValueError(f"x and y must have the same rows; x has {x.shape[0]} and y has {y.shape[0]}")
 
@@ -33,11 +37,16 @@ def check_observed(x: np.ndarray, y: np.ndarray, *, check_x_columns: bool = True
     if np.isnan(y).all():
         raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")
     for name, part in (("x", x), ("y", y)):
+        if isinstance(part, SparseMatrix):
+            check_not_constant(part, name)
+            continue
         empty = np.flatnonzero(np.isnan(part).all(axis=0))
         if empty.size:
             raise ValueError(f"column {empty[0]} of {name} has no observed cell; leave it out")
         if name == "y" or check_x_columns:
             check_not_constant(part, name)
+    if isinstance(x, SparseMatrix):
+        return
     empty = np.flatnonzero(np.isnan(x).all(axis=1) & np.isnan(y).all(axis=1))
     if empty.size:
         raise ValueError(f"row {empty[0]} has no observed cell in x or y; leave it out")
@@ -48,3 +57,20 @@ def check_latents_fit(num_latents: int, num_rows: int, num_features: int | None)
     for limit, what in ((num_rows, "rows"), (num_features, "columns of x")):
         if limit is not None and num_latents >= limit:
             raise ValueError(f"num_latents must be below the number of {what}, {limit}; got {num_latents}")
+
+
+def sparse_inputs(model: Any, x: Any) -> SparseMatrix:
+    """Sparse inputs, where the model takes them.
+
+    Raises:
+        ValueError: with a kernel, a prior of the loadings, or outputs that are not Gaussian.
+    """
+    if model.kernel is not None:
+        raise ValueError(
+            "a kernel takes dense x: zoo.gram_matrices.gram_matrix makes the Gram matrix of sparse x, to be "
+            "fitted with kernel='precomputed'"
+        )
+    for name, needed in (("loading_prior", "flat"), ("output_likelihood", "gaussian")):
+        if getattr(model, name) != needed:
+            raise ValueError(f"sparse x goes with {name}={needed!r}; got {getattr(model, name)!r}")
+    return as_rows(x)

@@ -23,6 +23,8 @@ from zoo.kernels import Precomputed
 from zoo.linear_gaussian import latents_covariance, latents_mean, log_density
 from zoo.model import in_current_precision
 from zoo.probit_rows import ProbitRows
+from zoo.sparse_matrix import SparseMatrix
+from zoo.sparse_projection import reduced
 
 __all__ = ["SupervisedRows"]
 
@@ -48,7 +50,8 @@ class SupervisedRows(ProbitRows):
         if self.output_likelihood == "probit":
             return self.probit_log_likelihood(values, x, y)
         if self.kernel is None:
-            return log_density(*self._cells(values, x, y))
+            *cells, log_factor = self._cells(values, x, y)
+            return log_density(*cells) + log_factor
         if isinstance(self.kernel, Precomputed) and "gram_means" in values:
             raise ValueError(
                 "a precomputed kernel does not say the inner product of a new row with itself, which its "
@@ -107,10 +110,12 @@ class SupervisedRows(ProbitRows):
             return self._latents(values, x, y)[0]
         if self.kernel is not None:
             return self._feature_coordinates(values, x)
-        completed = self.predicted(values, x, y, what="cells")[0]
         basis = jnp.linalg.svd(values["loadings_x"], full_matrices=False)[0]
         largest = jnp.argmax(jnp.abs(basis), axis=0)
         sign = jnp.sign(jnp.take_along_axis(basis, largest[None], axis=0))
+        if isinstance(x, SparseMatrix):
+            return x.times(basis * sign) - values["loc_x"] @ (basis * sign)
+        completed = self.predicted(values, x, y, what="cells")[0]
         return (completed - values["loc_x"]) @ (basis * sign)
 
     def scores_covariance(self, values: Mapping[str, Array], x: Array, y: Array | None = None) -> Array:
@@ -144,6 +149,8 @@ class SupervisedRows(ProbitRows):
         variance = jnp.einsum("di,nij,dj->nd", w, covariance, w) + values[f"noise_variance_{block}"]
         if data is None:
             return expected, variance
+        if isinstance(data, SparseMatrix):  # nothing is missing
+            return data.to_dense(), jnp.zeros(data.shape)
         known = ~jnp.isnan(data)
         return jnp.where(known, data, expected), jnp.where(known, 0.0, variance)
 
@@ -167,7 +174,7 @@ class SupervisedRows(ProbitRows):
         if self.output_likelihood == "probit" and y is not None:
             return self.probit_latents_moments(values, x, y)
         if self.kernel is None:
-            rows, loadings, loc, noise = self._cells(values, x, y)
+            rows, loadings, loc, noise, _ = self._cells(values, x, y)
             return latents_mean(rows, loadings, loc, noise), latents_covariance(rows, loadings, noise)
         rows = self.rows_in_feature_space(values, x)
         shared = jnp.broadcast_to(rows.covariance, (*rows.mean.shape, rows.mean.shape[1]))
@@ -193,13 +200,19 @@ class SupervisedRows(ProbitRows):
 
     def _cells(
         self, values: Mapping[str, Array], x: Array, y: Array | None
-    ) -> tuple[Array, Array, Array, Array]:
-        """Rows of [x, y], or of x alone, with loadings, mean and noise of their columns."""
-        loadings, loc, noise = self.joint(values)
+    ) -> tuple[Array, Array, Array, Array, Array | float]:
+        """Rows of [x, y], or of x alone, with loadings, mean and noise of their columns.
+
+        Sparse inputs come reduced; last what to add to the log density of each row, otherwise 0.
+        """
+        joint, m, log_factor = self.joint(values), self.num_features, 0.0
+        known, others = [part[:m] for part in joint], [part[m:] for part in joint]
+        if isinstance(x, SparseMatrix):
+            x, *known, log_factor = reduced(x, *known)
         if y is None:
-            m = self.num_features
-            return x, loadings[:m], loc[:m], noise[:m]
-        return jnp.concatenate([x, y], axis=1), loadings, loc, noise
+            return x, *known, log_factor
+        both = map(jnp.concatenate, zip(known, others, strict=True))
+        return jnp.concatenate([x, y], axis=1), *both, log_factor
 
     def completions(self) -> dict[str, tuple[str, ...]]:
         """What `inference.predict` can be asked for, and its dims; the first is what it gives unasked."""

@@ -61,9 +61,10 @@ def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
 
 
 def check_not_constant(x: np.ndarray, name: str = "x") -> None:
-    """Raise ValueError naming the first column whose values are all equal."""
-    lowest = np.nanmin(x, axis=0)
-    constant = np.flatnonzero(np.nanmax(x, axis=0) == lowest)
+    """Raise ValueError naming the first column whose values are all equal; ``x`` may be sparse."""
+    extremes = x.extremes if hasattr(x, "extremes") else lambda: (np.nanmin(x, axis=0), np.nanmax(x, axis=0))
+    lowest, highest = extremes()
+    constant = np.flatnonzero(highest == lowest)
     if constant.size:
         raise ValueError(
             f"column {constant[0]} of {name} is constant ({lowest[constant[0]]}): it has no variance; "

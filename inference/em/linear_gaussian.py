@@ -36,6 +36,7 @@ A sweep costs O(min(N, D) D K) where nothing is missing, O(N D K^2) with holes i
 Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 7.2 with (7.12) and (7.24) corrected.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -100,10 +101,14 @@ class LinearGaussianInfo(NamedTuple):
 
 
 def begin(
-    parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None = None
+    parameters: Parameters,
+    rows: CompressedRows,
+    prior: LoadingPrior | None = None,
+    *,
+    e_step: Callable = moments_of,
 ) -> LinearGaussianState:
-    """The state at given parameters."""
-    moments = moments_of(parameters, rows)
+    """The state at given parameters; ``e_step(parameters, rows)`` gives the moments."""
+    moments = e_step(parameters, rows)
     objective = moments.log_likelihood + log_prior(parameters, rows, prior)
     return LinearGaussianState(parameters, moments, objective, jnp.zeros(rows.num_groups, bool))
 
@@ -117,6 +122,8 @@ def step(
     center: str = "joint",
     floor: Array | float = 1e-6,
     fixed_noise: Array | None = None,
+    e_step: Callable = moments_of,
+    sweep: Callable | None = None,
 ) -> tuple[LinearGaussianState, LinearGaussianInfo]:
     """One sweep: M-step from the moments of the state, expansion, E-step (SQUAREM: two sweeps).
 
@@ -129,7 +136,10 @@ def step(
         floor: smallest noise variance as a share of the group's mean variance; one for all groups or one
             each.
         fixed_noise: noise variances that are given, not estimated, shape (num_groups,); NaN: estimated.
+        e_step: ``e_step(parameters, rows)`` gives the moments.
+        sweep: the M-step and expansion, of rows of another kind (`inference.em.sparse_linear_gaussian`).
     """
+    sweep = _sweep if sweep is None else sweep
     lowest = jnp.broadcast_to(floor, rows.group_variance.shape) * rows.group_variance
     keywords = {
         "center": center,
@@ -137,12 +147,12 @@ def step(
         "lowest": lowest,
         "fixed_noise": fixed_noise,
     }
-    first, at_floor = _sweep(state.parameters, state.moments, rows, prior, **keywords)
-    new = begin(first, rows, prior)._replace(at_floor=at_floor)
+    first, at_floor = sweep(state.parameters, state.moments, rows, prior, **keywords)
+    new = begin(first, rows, prior, e_step=e_step)._replace(at_floor=at_floor)
     if acceleration == "squarem":
-        second, second_at_floor = _sweep(first, new.moments, rows, prior, **keywords)
+        second, second_at_floor = sweep(first, new.moments, rows, prior, **keywords)
         leap = _extrapolated(state.parameters, first, second, lowest, fixed_noise)
-        leapt = begin(leap, rows, prior)._replace(at_floor=second_at_floor)
+        leapt = begin(leap, rows, prior, e_step=e_step)._replace(at_floor=second_at_floor)
         better = leapt.objective >= new.objective  # False where it is not a number
         new = jax.tree.map(lambda yes, no: jnp.where(better, yes, no), leapt, new)
     info = LinearGaussianInfo(new.objective, jnp.mean(new.parameters.noise_variance), jnp.sum(new.at_floor))
@@ -223,6 +233,7 @@ def standardised(
     return Parameters(loadings @ expansion(spread, loadings, rows, prior), loc, noise)
 
 
+@jax.jit
 def _extrapolated(
     start: Parameters, first: Parameters, second: Parameters, lowest: Array, fixed_noise: Array | None
 ) -> Parameters:

@@ -9,6 +9,8 @@ positive.
 Without missing cells PPCA has a closed form (`inference.closed_form.ppca`), which EM agrees with; factor
 analysis, missing cells and priors need EM. Where the spread of the parameters matters, use VB or NUTS.
 
+Sparse rows stay sparse: `inference.em.sparse_linear_gaussian`, whose sweeps run on the host.
+
 Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 5.2 (with (7.12) corrected).
 """
 
@@ -22,14 +24,16 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Method, Outcome
-from inference.em import linear_gaussian
+from inference.em import linear_gaussian, sparse_linear_gaussian
 from inference.em.compressed_rows import CompressedRows, compress, expanded, one_by_one
 from inference.em.linear_gaussian import LinearGaussianInfo, LinearGaussianState
 from inference.em.linear_gaussian_prior import LoadingPrior, expected_precision
 from inference.em.linear_gaussian_starts import given_start, pca_start, random_start
+from inference.em.sparse_rows import SparseRows, runs_on_host, sparse_rows
 from inference.ppca_estimate import canonical, check_noise_floor, point_outcome
-from inference.rows import Rows
+from inference.rows import Rows, unweighted
 from zoo.ppca import PPCA
+from zoo.sparse_matrix import SparseMatrix
 
 __all__ = ["ALGORITHM", "METHOD", "groups_of", "init", "prior_of", "step"]
 
@@ -56,9 +60,13 @@ def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
 
 def prepare(
     model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
-) -> tuple[np.ndarray | Rows, CompressedRows]:
+) -> tuple[np.ndarray | SparseMatrix | Rows, CompressedRows | SparseRows]:
     """The rows as they are, and compressed."""
     groups = groups_of(model, data[0].shape[1])
+    if isinstance(unweighted(data[0]), SparseMatrix):
+        if isinstance(data[0], Rows):
+            raise ValueError("sample_weight goes with dense rows: sparse ones count once")
+        return data[0], sparse_rows(data[0], None, groups)
     return data[0], compress(data[0], groups, rotate=model.loading_prior == "flat")
 
 
@@ -70,6 +78,9 @@ def init(
     key: Array, model: PPCA, x: Array | Rows, rows: CompressedRows | None = None, *, strategy: str = "pca"
 ) -> LinearGaussianState:
     """The state at principal components (``"pca"``) or at drawn loadings (``"random"``)."""
+    if isinstance(rows, SparseRows):
+        start = sparse_linear_gaussian.start_of(strategy, key, rows, model.num_latents)
+        return sparse_linear_gaussian.begin(start, rows)
     rows = _compressed(model, x, rows)
     if strategy == "pca":
         parameters = pca_start(rows, model.num_latents)
@@ -92,6 +103,9 @@ def start(
         raise ValueError(f"init must hold loadings, loc and noise_variance; missing: {', '.join(missing)}")
     rows = _compressed(model, x, rows)
     noise = jnp.broadcast_to(variables["noise_variance"], (rows.num_groups,))
+    if isinstance(rows, SparseRows):
+        given = sparse_linear_gaussian.given_start(variables["loadings"], variables["loc"], noise, rows)
+        return sparse_linear_gaussian.begin(given, rows)
     parameters = given_start(variables["loadings"], variables["loc"], noise, rows)
     return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
 
@@ -107,6 +121,8 @@ def step(
     noise_floor: float = 1e-6,
 ) -> tuple[LinearGaussianState, LinearGaussianInfo]:
     """One sweep of `inference.em.linear_gaussian.step`; deterministic, the key is ignored."""
+    if isinstance(rows, SparseRows):
+        return sparse_linear_gaussian.step(state, rows, acceleration=acceleration, floor=noise_floor)
     rows = _compressed(model, x, rows)
     return linear_gaussian.step(
         state, rows, prior_of(model, rows), acceleration=acceleration, floor=noise_floor
@@ -147,7 +163,11 @@ def conclude(
 ) -> Outcome:
     """The estimate in its canonical rotation as one draw, with the latents of the rows."""
     x, rows = data[0], _compressed(model, *data, *([None] if len(data) == 1 else []))
-    loadings, loc = _expanded(state.parameters.loadings, state.parameters.loc, rows)
+    loadings, loc = state.parameters[:2]
+    if isinstance(rows, SparseRows):
+        loc = loc + rows.original_centre
+    else:
+        loadings, loc = _expanded(loadings, loc, rows)
     noise = state.parameters.noise_variance
     values = {
         "loadings": loadings,
@@ -158,7 +178,10 @@ def conclude(
         values = _canonical(values)
         values["loading_precision"] = expected_precision(values["loadings"], prior_of(model, rows))
     held = np.flatnonzero(np.asarray(state.at_floor))
-    return point_outcome(values, model, x, held=held, noise_floor=noise_floor)
+    known = None
+    if isinstance(rows, SparseRows):
+        known = float(state.objective), sparse_linear_gaussian.latents_of(state.parameters, rows)
+    return point_outcome(values, model, x, held=held, noise_floor=noise_floor, known=known)
 
 
 _expanded = jax.jit(expanded)
@@ -174,4 +197,6 @@ METHOD = Method(
     prepare=prepare,
     check=check,
     takes_weight=True,
+    takes_sparse=True,
+    runs_on_host=runs_on_host,
 )

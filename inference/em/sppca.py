@@ -11,7 +11,8 @@ outputs, which the text plugs in (7.7), is not the maximum: those rows' latents 
 Options: ``acceleration="px"`` (parameter expansion, the default: tens of sweeps where the text's plain EM,
 ``"none"``, takes hundreds), ``"squarem"`` (extrapolation on top of it). Starts: ``"pca"``, principal
 components of x with y regressed on the scores, or ``"random"``. With a Gaussian prior of the loadings the
-objective is the log posterior. With a kernel the same name runs `inference.em.kernel_sppca`.
+objective is the log posterior. With a kernel the same name runs `inference.em.kernel_sppca`. Sparse inputs
+stay sparse: `inference.em.sparse_linear_gaussian`, whose sweeps run on the host.
 
 With unlabelled rows there are local maxima, where a latent serves the labelled outputs alone and its loadings
 there are huge: of eight draws of the toy ``"squarem"`` ended in one from a random start, 402 nats below,
@@ -33,7 +34,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Method, Outcome
-from inference.em import kernel_sppca
+from inference.em import kernel_sppca, sparse_linear_gaussian
 from inference.em.compressed_rows import CompressedRows, compress, expanded
 from inference.em.linear_gaussian import (
     ACCELERATIONS,
@@ -42,9 +43,12 @@ from inference.em.linear_gaussian import (
     begin,
 )
 from inference.em.linear_gaussian import step as sweep
+from inference.em.linear_gaussian_moments import Parameters
 from inference.em.linear_gaussian_prior import LoadingPrior
 from inference.em.linear_gaussian_starts import given_start, pca_start, random_start
+from inference.em.sparse_rows import SparseRows, runs_on_host, sparse_rows
 from inference.sppca_estimate import concluded, log_density
+from zoo.sparse_matrix import SparseMatrix
 from zoo.sppca import SPPCA
 
 __all__ = ["ALGORITHM", "METHOD", "init", "joint_matrix", "noise_groups", "prepare", "prior_of", "step"]
@@ -63,6 +67,8 @@ def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
     """The data and the joint matrix, compressed; in feature space the Gram matrix and the outputs."""
     if model.kernel is not None:
         return kernel_sppca.prepare(model, data)
+    if isinstance(data[0], SparseMatrix):
+        return (*data, sparse_rows(*data, noise_groups(model)))
     return (*data, compress(joint_matrix(data), noise_groups(model), rotate=model.loading_prior == "flat"))
 
 
@@ -76,7 +82,9 @@ def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> Any:
     if model.kernel is not None:
         return kernel_sppca.init(key, model, *data, strategy=strategy)
     rows = data[-1]
-    if strategy == "random":
+    if isinstance(rows, SparseRows):
+        parameters = sparse_linear_gaussian.start_of(strategy, key, rows, model.num_latents)
+    elif strategy == "random":
         parameters = random_start(key, rows, model.num_latents)
     else:
         parameters = pca_start(rows, model.num_latents, primary=(0,))
@@ -86,7 +94,7 @@ def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> Any:
         parameters = parameters._replace(
             noise_variance=jnp.where(estimated, parameters.noise_variance, noise)
         )
-    return begin(parameters, rows, prior_of(model, rows))
+    return _begin(parameters, rows, model)
 
 
 def start(
@@ -99,7 +107,14 @@ def start(
     loadings, loc, _ = model.joint(variables)
     noise_y = jnp.atleast_1d(jnp.asarray(variables["noise_variance_y"]))
     noise = jnp.concatenate([jnp.reshape(variables["noise_variance_x"], 1), noise_y])
-    return begin(given_start(loadings, loc, noise, rows), rows, prior_of(model, rows))
+    given = sparse_linear_gaussian.given_start if isinstance(rows, SparseRows) else given_start
+    return _begin(given(loadings, loc, noise, rows), rows, model)
+
+
+def _begin(parameters: Parameters, rows: CompressedRows | SparseRows, model: SPPCA) -> LinearGaussianState:
+    if isinstance(rows, SparseRows):
+        return sparse_linear_gaussian.begin(parameters, rows)
+    return begin(parameters, rows, prior_of(model, rows))
 
 
 def step(
@@ -110,7 +125,8 @@ def step(
         return kernel_sppca.step(key, state, model, *data, acceleration=acceleration)
     rows = data[-1]
     floor = jnp.asarray(model.noise_floor)
-    return sweep(
+    own = sparse_linear_gaussian.step if isinstance(rows, SparseRows) else sweep
+    return own(
         state,
         rows,
         prior_of(model, rows),
@@ -140,14 +156,14 @@ def check(model: SPPCA, *, acceleration: Any) -> None:
         raise ValueError("center='plugin' is the mean of the observed cells and has no prior: use 'joint'")
 
 
-def _given_noise(model: SPPCA, rows: CompressedRows) -> Array | None:
+def _given_noise(model: SPPCA, rows: CompressedRows | SparseRows) -> Array | None:
     """Noise variances that are given, NaN where they are estimated; None where all are."""
     if model.noise_variance_x is None:
         return None
     return jnp.full(rows.num_groups, jnp.nan).at[0].set(model.noise_variance_x)
 
 
-def prior_of(model: SPPCA, rows: CompressedRows) -> LoadingPrior | None:
+def prior_of(model: SPPCA, rows: CompressedRows | SparseRows) -> LoadingPrior | None:
     """The proper prior of loadings, means and noise; None where the prior is flat."""
     if model.loading_prior == "flat":
         return None
@@ -164,8 +180,11 @@ def prior_of(model: SPPCA, rows: CompressedRows) -> LoadingPrior | None:
 
 def estimate(state: LinearGaussianState, model: SPPCA, rows: CompressedRows) -> dict[str, Array]:
     """The parameters of a state by the names of their sites."""
-    loadings, loc = expanded(state.parameters.loadings, state.parameters.loc, rows)
-    noise, m = state.parameters.noise_variance, model.num_features
+    return _by_site(*expanded(*state.parameters[:2], rows), state.parameters.noise_variance, model)
+
+
+def _by_site(loadings: Array, loc: Array, noise: Array, model: SPPCA) -> dict[str, Array]:
+    m = model.num_features
     return {
         "loadings_x": loadings[:m],
         "loadings_y": loadings[m:],
@@ -188,7 +207,13 @@ def conclude(
     """The estimate as one draw of one chain, beside the posterior of the latents."""
     if model.kernel is not None:
         return kernel_sppca.concluded(state, model, data)
-    return concluded(_estimate(state, model, data[-1]), model, data[:2])
+    rows = data[-1]
+    if isinstance(rows, SparseRows):
+        loadings, loc, noise = state.parameters
+        values = _by_site(loadings, loc + rows.original_centre, noise, model)
+        latents = sparse_linear_gaussian.latents_of(state.parameters, rows)
+        return concluded(values, model, data[:2], latents=latents)
+    return concluded(_estimate(state, model, rows), model, data[:2])
 
 
 _estimate = jax.jit(estimate)
@@ -204,4 +229,6 @@ METHOD = Method(
     log_density=log_density,
     check=check,
     prepare=prepare,
+    takes_sparse=True,
+    runs_on_host=runs_on_host,
 )
