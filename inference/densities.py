@@ -58,7 +58,14 @@ def latent_sites(model: Any, *data: Any) -> tuple[str, ...]:
 
 
 def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any]:
-    return trace(substitute(model, data=dict(values))).get_trace(*data)
+    """The program's sites; local latents that it keeps stand at zero where no values of them are given."""
+
+    def absent(site: Mapping[str, Any]) -> Array | None:
+        name = site["name"]
+        return jnp.zeros(site["fn"].shape()) if name in model.kept_locals and name not in values else None
+
+    program = substitute(model, substitute_fn=absent)
+    return trace(substitute(program, data=dict(values))).get_trace(*data)
 
 
 def _base(distribution: dist.Distribution) -> dist.Distribution:

@@ -30,11 +30,11 @@ CONTENDERS = {  # options of the model, of the fit
 
 
 def rows_of(name):
-    """Standardised rows and class labels as whole numbers."""
+    """Standardised rows and class labels as numbers from 0."""
     from zoo.datasets import load
 
     data = load(name)
-    x, labels = np.asarray(data["x"], float), np.asarray(data["labels"]).astype(int)
+    x, labels = np.asarray(data["x"], float), np.unique(data["labels"], return_inverse=True)[1]
     return (x - x.mean(axis=0)) / x.std(axis=0), labels
 
 
@@ -43,16 +43,16 @@ def scores(x, labels, known, model_options, fit_options):
     import zoo
     from inference import fit, predict
 
-    given = [int(label) if seen else None for label, seen in zip(labels, known, strict=True)]
+    given = [f"class {label}" if seen else None for label, seen in zip(labels, known, strict=True)]
     model = zoo.SPPCA(num_latents=NUM_LATENTS, **model_options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # floors and starts that have not converged count as they are
         tree = fit(model, x, given, progress=False, **fit_options)
     shares = predict(tree, x[~known], what="classes")
-    shares, classes = shares.to_numpy(), shares["class"].to_numpy().astype(int)
     truth = labels[~known]
-    own = shares[np.arange(len(truth)), np.searchsorted(classes, truth)]
-    error = float(np.mean(classes[shares.argmax(axis=1)] != truth))
+    shares = shares.sel({"class": [f"class {c}" for c in range(labels.max() + 1)]}).to_numpy()
+    own = shares[np.arange(len(truth)), truth]
+    error = float(np.mean(shares.argmax(axis=1) != truth))
     return float(np.mean(np.log(np.maximum(own, 1e-300)))), error
 
 

@@ -92,7 +92,21 @@ def test_labels_move_the_probabilities(binary):
     np.testing.assert_array_equal(np.asarray(predict(tree, x, y))[known, 0], y[known, 0])
 
 
-@pytest.mark.parametrize("kind", [pytest.param("binaries", marks=pytest.mark.slow), "classes"])
+def test_class_labels_are_fitted_and_predicted():
+    """The whole way; probabilities of new rows sum to one and follow the labels."""
+    x, y = rows_of("classes", 36)
+    model = SPPCA(num_latents=2, output_likelihood="probit", loading_prior="gaussian")
+    tree = fit(model, x, y, tolerance=1e-3)
+    shares = predict(tree, x, what="classes")
+    labelled = [i for i, label in enumerate(y) if label is not None]
+    guess = shares["class"].to_numpy()[np.asarray(shares).argmax(axis=1)]
+    np.testing.assert_allclose(shares.sum("class"), 1.0)
+    assert np.mean([guess[i] == y[i] for i in labelled]) > 0.6
+    assert tree["variational"]["latents"].shape == (36, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["binaries", "classes"])
 def test_several_outputs_are_close_to_the_integral(kind):
     """The objective less the log prior is within 0.01 nats a labelled row of the integrated likelihood."""
     x, y = rows_of(kind)
