@@ -18,20 +18,22 @@ REAL_CELLS = ("row", "column", "value")
 
 def observed_group(model: Model, data: tuple, labels: Labels) -> xr.Dataset:
     """Matrices by the names of their sites; sparse ones as their cells, over the dim ``nonzero``."""
-    dims = dict(model.variable_dims) | dict.fromkeys(CELLS + REAL_CELLS, ("nonzero",))
+    dims = dict(model.variable_dims) | dict.fromkeys(CELLS, ("nonzero",))
     variables: dict[str, Any] = {}
     attrs: dict[str, int] = {}
+    bare: dict[str, Any] = {}
     for name, part in zip(model.data_names, data, strict=True):
         if isinstance(part, SparseCounts):
             variables |= {cell: np.asarray(getattr(part, cell)) for cell in CELLS}
             attrs = {"num_documents": part.shape[0], "num_words": part.shape[1]}
         elif isinstance(part, SparseMatrix):
-            cells = part.to_scipy().tocoo()
-            variables |= dict(zip(REAL_CELLS, (*cells.coords, cells.data), strict=True))
+            cells = part.to_scipy().tocoo(copy=False)
+            bare = dict(zip(REAL_CELLS, (*cells.coords, cells.data), strict=True))
             attrs = {"num_observations": part.shape[0], "num_features": part.shape[1]}
         else:
             variables[name] = part
-    return dataset(variables, dims, labels, attrs=attrs)
+    group = dataset(variables, dims, labels, attrs=attrs)
+    return group.assign({name: ("nonzero", value) for name, value in bare.items()})  # numbered by themselves
 
 
 def restored_data(group: xr.Dataset, model: Model) -> tuple:

@@ -4,6 +4,7 @@ Cells that are not stored are zeros, values like any other; a missing cell has n
 products are scipy's; compiled code scans over blocks of cells, as it does over `zoo.sparse_counts`.
 """
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import jax
@@ -16,6 +17,8 @@ from zoo.sparse_counts import SparseCounts
 from zoo.validation import as_matrix
 
 __all__ = ["SparseMatrix", "as_rows", "is_sparse"]
+
+BLOCK_CELLS = 2**17
 
 
 def is_sparse(x: Any) -> bool:
@@ -97,7 +100,10 @@ class SparseMatrix:
         """The lowest and the highest cell of each column, those that are not stored being zero."""
         column, value = np.asarray(self.column), np.asarray(self.value)
         lowest, highest = np.zeros(self.shape[1]), np.zeros(self.shape[1])
-        full = np.bincount(column, minlength=self.shape[1]) == self.shape[0]
+        filled = np.zeros(self.shape[1], np.int64)
+        for cells in self._blocks():
+            filled += np.bincount(column[cells], minlength=self.shape[1])
+        full = filled == self.shape[0]
         lowest[full], highest[full] = np.inf, -np.inf
         np.minimum.at(lowest, column, value)
         np.maximum.at(highest, column, value)
@@ -105,9 +111,18 @@ class SparseMatrix:
 
     def column_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of each column."""
-        column, value = np.asarray(self.column), np.asarray(self.value)
-        mean = np.bincount(column, value, self.shape[1]) / self.shape[0]
-        return mean, np.bincount(column, value**2, self.shape[1]) / self.shape[0] - mean**2
+        sums, squares = np.zeros((2, self.shape[1]))
+        for cells in self._blocks():
+            column, value = np.asarray(self.column[cells]), np.asarray(self.value[cells])
+            sums += np.bincount(column, value, self.shape[1])
+            squares += np.bincount(column, value**2, self.shape[1])
+        mean = sums / self.shape[0]
+        return mean, squares / self.shape[0] - mean**2
+
+    def _blocks(self) -> Iterator[slice]:
+        """Some cells at a time, so that what is made of them stays small."""
+        for first in range(0, self.value.shape[0], BLOCK_CELLS):
+            yield slice(first, first + BLOCK_CELLS)
 
     # Compiled
 

@@ -24,6 +24,7 @@ The start has the principal components of x from Lanczos iteration (ARPACK) on t
 operator, started from the same vector every time.
 """
 
+from collections.abc import Iterator
 from functools import partial
 
 import jax
@@ -48,32 +49,27 @@ __all__ = [
     "step",
 ]
 
+BLOCK_ROWS = 4096  # rows whose products with K x K matrices are held at a time
 START_TOLERANCE = 1e-3  # of ARPACK, relative to the singular values: sweeps do the rest
 
 
 def moments_of(parameters: Parameters, rows: SparseRows) -> Moments:
     """The moments at given parameters, on the host."""
-    mean, squares, evidence, inverses = _posterior(parameters, rows)
+    mean, deviance, by_pattern = _posterior(parameters, rows)
     num_inputs, num_latents = rows.x.shape[1], mean.shape[1]
-    bordered = []
-    for inverse, pattern in zip(inverses, rows.patterns, strict=True):
-        own = mean[pattern.members]
-        first = own.sum(axis=0)[:, None]
-        second = pattern.count * inverse + own.T @ own
-        bordered.append(np.block([[second, first], [first.T, np.array([[pattern.count]])]]))
-    by_pattern = np.stack(bordered).astype(mean.dtype)
     everything = by_pattern.sum(axis=0)
     total_first = everything[:-1, -1]
     cross = np.empty((rows.group.shape[0], num_latents), mean.dtype)
-    cross[:num_inputs] = rows.x.T @ mean
-    cross[:num_inputs] -= np.outer(rows.original_centre[:num_inputs], total_first)
+    cross[:num_inputs] = rows.x.T @ mean  # the second product
+    for block in _blocks(num_inputs):
+        cross[block] -= np.outer(rows.original_centre[block], total_first)
     cross[num_inputs:] = rows.y.T @ mean
     return Moments(
         second=np.einsum("pc,pij->cij", rows.class_observed, by_pattern),
         cross=cross,
         total_second=everything[:-1, :-1],
         total_first=total_first,
-        log_likelihood=np.asarray(-0.5 * (squares + evidence), mean.dtype),
+        log_likelihood=np.asarray(-0.5 * deviance, mean.dtype),
     )
 
 
@@ -82,43 +78,50 @@ def latents_of(parameters: Parameters, rows: SparseRows) -> np.ndarray:
     return _posterior(parameters, rows)[0]
 
 
-def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, float, float, list[np.ndarray]]:
-    """Posterior means, the quadratic form and the log determinants over all rows, covariance by pattern."""
+def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, float, np.ndarray]:
+    """Posterior means, minus twice the log likelihood, and by pattern the sums of E[[z, 1] [z, 1]']."""
     loadings, loc, noise = map(np.asarray, parameters)
     num_rows, num_inputs = rows.x.shape
-    w_y, loc_y = loadings[num_inputs:], loc[num_inputs:]
     per_column = noise[rows.group]
-    scaled = loadings / per_column[:, None]
-    scaled_x, scaled_y = scaled[:num_inputs], scaled[num_inputs:]
-    centre = rows.original_centre[:num_inputs] + loc[:num_inputs]
-    right = rows.x @ scaled_x  # the first product
-    right -= centre @ scaled_x
+    psi_x, psi_y = per_column[:num_inputs], per_column[num_inputs:]
+    w_y, loc_y, shift = loadings[num_inputs:], loc[num_inputs:], loc[:num_inputs]
+    scaled_x, scaled_y = loadings[:num_inputs] / psi_x[:, None], w_y / psi_y[:, None]
+    mean = rows.x @ scaled_x  # the first product; W' Psi^-1 (x - mu) until the pattern's turn
+    mean -= (rows.original_centre[:num_inputs] + shift) @ scaled_x
     from_x = scaled_x.T @ loadings[:num_inputs]
-    of_x, psi_y = rows.blocks[0], per_column[num_inputs:]
-    shift = loc[:num_inputs]
-    sums = np.asarray(of_x.squares) + num_rows * shift**2  # x sums to zero about its centre
-    squares = float(sums @ (1 / per_column[:num_inputs]))
-    evidence = num_rows * float(np.log(2 * np.pi * per_column[:num_inputs]).sum())
-    mean = np.empty_like(right) if len(rows.patterns) > 1 else right
-    inverses, explained = [], 0.0
+    squares = np.asarray(rows.blocks[0].squares) + num_rows * shift**2  # x sums to zero about its centre
+    deviance = float((squares / psi_x).sum()) + num_rows * float(np.log(2 * np.pi * psi_x).sum())
+    sums = []
     for pattern in rows.patterns:
-        seen, members = pattern.observed, pattern.members
-        own = right[members]
-        if rows.y.shape[1] and seen.any():
-            residual = rows.y[members] - seen * loc_y
-            own = own + residual @ scaled_y
-            squares += float(((residual**2).sum(axis=0) / psi_y).sum())
-        precision = from_x + (scaled_y * seen[:, None]).T @ w_y + np.eye(len(from_x), dtype=right.dtype)
+        seen, total = pattern.observed, np.zeros((len(from_x) + 1,) * 2, mean.dtype)
+        precision = from_x + (scaled_y * seen[:, None]).T @ w_y + np.eye(len(from_x), dtype=mean.dtype)
         factor = np.linalg.cholesky(precision)
         half = np.linalg.inv(factor)
         inverse = half.T @ half
-        latents = own @ inverse
-        explained += float(np.vdot(own, latents))
+        for block in _blocks(pattern.count):
+            members = block if isinstance(pattern.members, slice) else pattern.members[block]
+            own = mean[members]
+            if seen.any():
+                residual = rows.y[members] - seen * loc_y
+                own = own + residual @ scaled_y
+                deviance += float(((residual**2).sum(axis=0) / psi_y).sum())
+            latents = own @ inverse
+            deviance -= float(np.vdot(own, latents))
+            mean[members] = latents
+            total[:-1, :-1] += latents.T @ latents
+            total[:-1, -1] += latents.sum(axis=0)
+        total[-1] = np.append(total[:-1, -1], pattern.count)
+        total[:-1, :-1] += pattern.count * inverse
         log_det = 2 * float(np.log(np.diag(factor)).sum()) + float(seen @ np.log(2 * np.pi * psi_y))
-        evidence += pattern.count * log_det
-        mean[members] = latents
-        inverses.append(inverse)
-    return mean, squares - explained, evidence, inverses
+        deviance += pattern.count * log_det
+        sums.append(total)
+    return mean, deviance, np.stack(sums)
+
+
+def _blocks(size: int) -> Iterator[slice]:
+    """Some rows or columns at a time, so that what is made of them stays small."""
+    for first in range(0, size, BLOCK_ROWS):
+        yield slice(first, min(first + BLOCK_ROWS, size))
 
 
 def begin(parameters: Parameters, rows: SparseRows) -> LinearGaussianState:
