@@ -27,6 +27,8 @@ With a ``kernel`` x stands for a feature vector phi(x) and W_x = Phi' B (7.17): 
 (N, K) take the place of ``loadings_x``, x is centred in feature space and scored through its Gram matrix
 alone. In an infinite-dimensional space the constant (M/2) log(2 pi sx2) is left out and sx2 must be given.
 
+A scipy sparse x (TF-IDF) stays sparse; its unstored cells are zeros, not missing ones (flat prior, ``em``).
+
 Class labels (`zoo.class_labels`) become one 0/1 column a class.
 
 With ``output_likelihood="probit"`` outputs are 0 or 1: ``utilities`` u_i = W_y z_i + mu_y + Normal(0, I_L),

@@ -1,6 +1,8 @@
 """PPCA and SPPCA of sparse rows: the dense EM's answer, the program's density, what is kept and refused."""
 
+import json
 import tracemalloc
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -264,3 +266,14 @@ def test_a_sparse_matrix_shares_its_memory_and_travels_as_a_pytree():
         )
     lowest, highest = matrix.extremes()
     np.testing.assert_array_equal((lowest, highest), (X.min(axis=0), X.max(axis=0)))
+
+
+def test_the_recorded_benchmark_meets_its_bars():
+    """Sweeps against their two products, a fit against scikit-learn's sparse PCA, what a fit holds."""
+    path = Path(__file__).parents[1] / "reference" / "benchmark_sppca_sparse.json"
+    record = json.loads(path.read_text())
+    ratios, bars, by_size = record["ratios"], record["bars"], record["sweep_by_size"]
+    assert max(ratios["sweep to two products"], ratios["sweep to two products, CPU"]) <= bars["sweep"]
+    assert max(ratios["fit to scikit-learn"], ratios["fit to scikit-learn, CPU"]) <= bars["fit"]
+    assert ratios["arrays to allowance"] <= bars["memory"]
+    assert max(by_size["exponent of rows"], by_size["exponent of columns"]) <= bars["exponents"]
