@@ -10,11 +10,12 @@ A sweep draws, each from its exact conditional (probit outputs: Albert and Chib 
   as ridge: the loadings with the mean integrated out, then the mean given them;
 * the noise variances, inverse gamma (not of utilities: theirs is 1).
 
-Then, unless ``moves=False``, two moves along directions in which the likelihood does not change, where the
+Then, unless ``moves=False``, moves along directions in which the likelihood does not change, where the
 conditionals alone take small steps (Liu and Sabatti 2000, "Generalised Gibbs sampler and multigrid Monte
 Carlo for Bayesian computation"): the latents are shifted, :math:`z \to z + \delta`, the means following by
 :math:`\mu \to \mu - W \delta` (the density of delta is normal: an exact draw), and each latent is rescaled,
-:math:`z_k \to g z_k, w_k \to w_k / g` (a slice-sampling step in log g, with the Jacobian).
+:math:`z_k \to g z_k, w_k \to w_k / g` (a slice-sampling step in log g, with the Jacobian). Of class
+labels a third draws what all classes' utilities have in common, a direction that only the prior holds.
 
 A sweep costs O(N D K^2). The recorded log joint is that of the program, as in NUTS. Needs the proper prior
 ``loading_prior="gaussian"``.
@@ -200,12 +201,28 @@ def rescale_latents(
     return {**values, **moved, "latents": z * scale}
 
 
+def shift_utilities(
+    key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
+) -> dict[str, Array]:
+    """What the classes' utilities have in common, of which no label tells: drawn from its prior."""
+    prior, (loc, w) = in_current_precision(model), (values["loc_y"], values["loadings_y"])
+    first, second = jax.random.split(key)
+    count = w.shape[0]
+    common_loc = jnp.sqrt(prior.loc_variance / count) * jax.random.normal(first, (), loc.dtype)
+    common_w = jnp.sqrt(prior.loading_variance / count) * jax.random.normal(second, w.shape[1:], w.dtype)
+    change_loc, change_w = common_loc - jnp.mean(loc), common_w - jnp.mean(w, axis=0)
+    change = (change_loc + values["latents"] @ change_w)[:, None]
+    utilities = values["utilities"] + jnp.where(jnp.isnan(y), 0.0, change)
+    return {**values, "loc_y": loc + change_loc, "loadings_y": w + change_w, "utilities": utilities}
+
+
 MOVES = (Move(shift_latents), Move(rescale_latents))
 
 
 def blocks_of(model: SPPCA) -> tuple[Callable | Move, ...]:
     """The blocks of a sweep, in order."""
-    return (*plain_blocks_of(model), *MOVES)
+    of_classes = model.output_likelihood == "probit" and model.is_classes
+    return (*plain_blocks_of(model), *MOVES, *((Move(shift_utilities),) if of_classes else ()))
 
 
 def plain_blocks_of(model: SPPCA) -> tuple[Callable, ...]:

@@ -26,6 +26,10 @@ CONTENDERS = {  # options of the model, of the fit
         {"output_likelihood": "probit", "loading_prior": "gaussian"},
         {"method": "ep", "tolerance": 1e-5},
     ),
+    "probit by EP, loading variance 10": (
+        {"output_likelihood": "probit", "loading_prior": "gaussian", "loading_variance": 10.0},
+        {"method": "ep", "tolerance": 1e-5},
+    ),
 }
 
 
@@ -78,12 +82,12 @@ def main():
     probit = results["probit by EP, prior"]
     for name, own in results.items():
         summary[name] = {
-            "log_score": [own[:, 0].mean(), own[:, 0].std(ddof=1)],
-            "error": [own[:, 1].mean(), own[:, 1].std(ddof=1)],
+            "log_score": [float(own[:, 0].mean()), float(own[:, 0].std(ddof=1))],
+            "error": [float(own[:, 1].mean()), float(own[:, 1].std(ddof=1))],
             "cpu_seconds": seconds[name],
         }
         if name != "probit by EP, prior":
-            summary[name]["paired_t_log_score"] = scipy.stats.ttest_rel(probit[:, 0], own[:, 0]).pvalue
+            summary[name]["paired_t_log_score"] = float(scipy.stats.ttest_rel(probit[:, 0], own[:, 0]).pvalue)
             summary[name]["log_score_probit_less_this"] = float((probit[:, 0] - own[:, 0]).mean())
             summary[name]["error_probit_less_this"] = float((probit[:, 1] - own[:, 1]).mean())
         print(f"{name:<26} {summary[name]}")
