@@ -82,7 +82,7 @@ def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
             "this fit is a projection, not generative: it has no densities and no draws of rows; fit the "
             "model by method='em' for those"
         )
-    if model.needs_fitted_rows:
+    if model.needs_fitted_rows and model.scores_rows:
         posterior = tree["posterior"].data_vars.items()
         return {name: jnp.asarray(value.to_numpy()) for name, value in posterior if name != "latents"}
     return {

@@ -256,6 +256,7 @@ def test_elbo_check_with_labels_summed_out(seed):
         assert not elbo_check(model, Guide(q), other, (X,), key=KEY, num_particles=20_000).passed
 
 
+@pytest.mark.slow
 def test_summing_labels_out_gives_the_same_elbo_with_a_smaller_error():
     model, q = ThreeNormals(), random_mean_field(2)
     summed, drawn = (
@@ -401,6 +402,7 @@ def test_geweke_fails_planted_bugs(wrong):
     assert not smoke(wrong).passed
 
 
+@pytest.mark.slow
 def test_geweke_takes_functionals_and_prior_draws():
     class Improper(ThreeNormals):
         prior = "improper"

@@ -188,6 +188,7 @@ def test_slots_double_until_no_cluster_is_refused():
 
 
 @pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
+@pytest.mark.slow
 def test_interrupted_and_resumed_while_slots_grow(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     x = np.concatenate([rng.normal(size=(8, 1)) * 0.1 + 10 * rng.normal() for _ in range(5)])

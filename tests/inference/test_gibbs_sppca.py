@@ -137,6 +137,7 @@ def labelled_rows(kind, num_rows=60, seed_=0):
     return x, y
 
 
+@pytest.mark.slow
 def test_draws_predict_probabilities():
     x, y = labelled_rows("classes", 24)
     model = SPPCA(num_latents=2, output_likelihood="probit", loading_prior="gaussian")

@@ -124,7 +124,7 @@ def geometric(num_rows, count, ratio):
     return (gram + gram.T) / 2, values
 
 
-@pytest.mark.parametrize("sweeps, bar", [(20, 1e-3), (50, 1e-7)])
+@pytest.mark.parametrize("sweeps, bar", [pytest.param(20, 1e-3, marks=pytest.mark.slow), (50, 1e-7)])
 def test_em_and_rayleigh_ritz_have_the_eigenvalues_after_few_sweeps(sweeps, bar):
     """Ten components, gap ratio 0.87, four starts: the bars hold from each; a tenth of the sweeps fails."""
     gram, values = geometric(150, 10, 0.87)

@@ -81,6 +81,7 @@ def test_all_sources_of_the_same_rows_give_the_same_fit(x, model, tmp_path):
     assert list(table["posterior"]["feature"].to_numpy()) == ["length", "width"]
 
 
+@pytest.mark.slow
 def test_default_priors_of_an_array_are_those_of_all_its_rows(x):
     call = {"max_iterations": 2, "tolerance": 0, "num_samples": 5}
     batches, whole = (fit(zoo.Mixture(num_components=3), x, **call, **own) for own in ({"batch_size": 7}, {}))

@@ -12,7 +12,7 @@ from inference.calibration import elbo_check
 from inference.densities import latent_sites
 from inference.symmetry import relabel
 
-TREES = ["vb_tree", "gibbs_tree", "nuts_tree"]
+TREES = ["vb_tree", "gibbs_tree", pytest.param("nuts_tree", marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -135,6 +135,7 @@ def test_the_guide_is_a_program_with_the_sites_of_the_model(vb_tree, small_model
     )  # converged to the tolerance
 
 
+@pytest.mark.slow
 def test_svi_goes_on_from_the_guide(vb_tree, small_model, two_clusters):
     guide, x = inference.guide(vb_tree), jnp.asarray(two_clusters.to_numpy())
     svi = SVI(small_model.explicit, guide, numpyro.optim.Adam(1e-4), TraceGraph_ELBO())
@@ -156,6 +157,7 @@ def test_relabelled_trees_predict_the_same_density(gibbs_tree, two_clusters):
     )
 
 
+@pytest.mark.slow
 def test_new_rows_under_stick_breaking_draws(two_clusters):
     """Aligned draws have their weights in another order than the sticks made them."""
     from zoo import Mixture

@@ -168,7 +168,7 @@ def guide_with_labels(stored, labels, model, x):
 
 
 @pytest.mark.parametrize("form", ["dirichlet", "sticks"])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_the_guide_has_the_bound_of_any_q(form, seed):
     model = mixture(form)
     stored, bound = q_and_bound(model, seed, 2)
@@ -349,6 +349,7 @@ def test_blocks_of_rows_add_up_to_the_whole():
     np.testing.assert_allclose(posterior.responsibilities(state, model, x), r, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_float32_runs_the_same_code_and_agrees_to_its_precision():
     model = mixture("dirichlet")
     r = np.random.default_rng(0).dirichlet(np.ones(4), size=len(X))
@@ -360,6 +361,7 @@ def test_float32_runs_the_same_code_and_agrees_to_its_precision():
     np.testing.assert_allclose(fits[1]["trace"]["objective"], fits[0]["trace"]["objective"], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_kmeans_starts_keep_more_components():
     """The notebook's warning in numbers: hard starts keep what random starts empty."""
     model = mixture("dirichlet", num_components=8, mean_precision=0.01, degrees_of_freedom=2.0)

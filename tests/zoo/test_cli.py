@@ -366,6 +366,7 @@ def test_a_sampler_s_table_has_ess_and_psrf(tmp_path, capsys):
     assert "ess_bulk" in printed and "r_hat" in printed and out.exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_what_there_is(tmp_path):
     """A long run is interrupted once it has written its checkpoint, that is, when it is under way."""
     command = "fit mixture faithful --method gibbs --set num_components=5 --num-chains 2 --num-warmup 10"

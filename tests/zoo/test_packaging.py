@@ -155,4 +155,4 @@ def test_readme_commands_are_one_line_that_makes_its_own_environment(name):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(rf"<!-- command: {name} -->\n```bash\n(.*?)```", text, re.DOTALL)
     assert block.count("\n") == 1 and block.startswith("python3.12 -m venv --clear ")
-    assert block.strip().endswith({"fit": "zoo fit mixture faithful", "test": "--dist loadfile"}[name])
+    assert block.strip().endswith({"fit": "zoo fit mixture faithful", "test": "-m pytest"}[name])
