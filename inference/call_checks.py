@@ -11,9 +11,17 @@ from inference.algorithm import Method
 from inference.driver import CHAIN_METHODS
 from inference.model_fields import model_name
 from zoo.model import Model
+from zoo.sparse_counts import SparseCounts
 from zoo.sparse_matrix import SparseMatrix
 
-__all__ = ["check_options", "check_settings", "check_takes_batches", "check_takes_sparse", "key_of"]
+__all__ = [
+    "check_options",
+    "check_settings",
+    "check_takes_batches",
+    "check_takes_devices",
+    "check_takes_sparse",
+    "key_of",
+]
 
 
 def check_settings(method: Method, **settings: Any) -> dict[str, Any]:
@@ -76,6 +84,38 @@ def check_takes_batches(method: Method, name: str, model: Model, options: Mappin
         raise ValueError(
             "learn does not go with batch_size: give the hyperparameters, or learn them on fewer rows"
         )
+
+
+def check_takes_devices(
+    method: Method,
+    name: str,
+    model: Model,
+    data: tuple,
+    *,
+    num_devices: int,
+    in_batches: bool,
+    variables: bool,
+    checkpoint: bool,
+) -> None:
+    """Raise ValueError if rows are to lie on several devices and something of the call needs them on one."""
+    num_processes = jax.process_count()
+    if num_processes > 1:
+        if "num_devices" not in method.options:
+            raise ValueError(
+                f"method {name!r} of {model_name(model)} runs in one process; this one is one of "
+                f"{num_processes}"
+            )
+        for given, argument, reason in (
+            (in_batches, "batch_size", "the processes would have to pass over as many batches each"),
+            (variables, "init with variables per row", "each process holds rows of its own"),
+            (checkpoint, "checkpoint", "a run that several processes share cannot be resumed from a file"),
+        ):
+            if given:
+                raise ValueError(
+                    f"{argument} goes with one process, and this is one of {num_processes}: {reason}"
+                )
+    if num_devices > 1 and any(isinstance(part, SparseCounts) for part in data):
+        raise ValueError(f"sparse counts lie on one device; got num_devices={num_devices}")
 
 
 def key_of(seed: Any) -> jax.Array:

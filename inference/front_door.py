@@ -21,6 +21,7 @@ from inference.call_checks import (
     check_options,
     check_settings,
     check_takes_batches,
+    check_takes_devices,
     check_takes_sparse,
     key_of,
 )
@@ -161,6 +162,16 @@ def fit(
     if sample_weight is not None and stream is None:
         weight = checked_weight(sample_weight, arrays[0].shape[0])
     strategy, variables = read_init(init, chosen, settings)
+    check_takes_devices(
+        chosen,
+        name,
+        model,
+        arrays,
+        num_devices=num_devices,
+        in_batches=stream is not None,
+        variables=variables is not None and not isinstance(init, xr.DataTree),
+        checkpoint=checkpoint is not None,
+    )
     if checkpoint is not None:
         check_writable(checkpoint)
     with in_precision(dtype):

@@ -148,8 +148,12 @@ class MultinomialDirichlet(ComponentPrior):
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """Uniform on the simplex unless ``concentration`` is given, a number or one per column."""
-        num_features = x.shape[1] if isinstance(x, SparseCounts) else as_matrix(x).shape[1]
+        """Uniform on the simplex unless ``concentration`` is given, a number or one per column.
+
+        ``x`` may be a scipy sparse matrix.
+        """
+        is_sparse = isinstance(x, SparseCounts) or hasattr(x, "tocoo")
+        num_features = x.shape[1] if is_sparse else as_matrix(x).shape[1]
         return cls(**broadcast_fields({"concentration": 1.0} | overrides, ("concentration",), num_features))
 
     def validate(self) -> None:

@@ -32,6 +32,7 @@ from jax import Array
 from jax.scipy.special import entr, xlogy
 
 from inference.row_blocks import sum_over_rows
+from inference.rows import RowShards
 from inference.variational.concentration import mean_of
 from inference.variational.hyperparameters import with_learnt
 from inference.variational.mixture import bound, in_best_order, step, update_responsibilities, updated
@@ -247,6 +248,8 @@ def split(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> Births
 def _draw_seeds(key: Array, state: MixtureVBState, model: Mixture, x: Array, parents: Array) -> Array:
     """Features of two rows of each parent, drawn by responsibility."""
     subset_key, seed_key = jax.random.split(key)
+    if isinstance(x, RowShards):  # what fills the shares up are rows too
+        x = x.x.reshape(x.shape)
     if x.shape[0] > SEED_ROWS and not isinstance(x, SparseCounts):
         x = x[jax.random.randint(subset_key, (SEED_ROWS,), 0, x.shape[0])]
     log_r = jax.nn.log_softmax(log_unnormalised(state, model, x), axis=-1)[:, parents]

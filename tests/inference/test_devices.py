@@ -29,17 +29,26 @@ call = {"max_iterations": 20, "tolerance": 0, "num_samples": 3}
 TWO_DEVICES = """
 import numpyro
 numpyro.set_host_device_count(2)
+import scipy.sparse
 import zoo
 from inference import fit
+from zoo.conjugate import MultinomialDirichlet
 traces = {}
-for name, own in {"all": {"sample_weight": weight}, "batches": {"batch_size": 1001}}.items():
+ways = {"all": {"sample_weight": weight}, "batches": {"batch_size": 1001}}
+for name, own in ways.items():
     for num_devices in (1, 2):
         tree = fit(zoo.Mixture(**model), x, num_devices=num_devices, **own, **call)
         traces[f"{name} {num_devices}"] = tree["trace"]["objective"].to_numpy().tolist()
-try:
-    fit(zoo.Mixture(**model), x, num_devices=3, **call)
-except ValueError as error:
-    traces["error"] = str(error)
+together = {"responsibilities": np.eye(8)[np.zeros(len(x), int)]}  # the clusters are to be found by births
+moved = fit(zoo.Mixture(**model), x, num_devices=2, moves=("merge", "birth"), num_samples=3, init=together)
+traces["clusters found"] = int(moved["variational"]["num_occupied"])
+counts = scipy.sparse.eye(9)
+topics = zoo.Mixture(num_components=2, components=MultinomialDirichlet.from_data(counts))
+for name, refused in {"3": (zoo.Mixture(**model), x), "2": (topics, counts)}.items():
+    try:
+        fit(*refused, num_devices=int(name), **call)
+    except ValueError as error:
+        traces[f"error {name}"] = str(error)
 print(json.dumps(traces))
 """
 
@@ -51,8 +60,22 @@ jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=numb
 import zoo
 from inference import fit
 mine = slice(0, 1800) if number == 0 else slice(1800, None)
-tree = fit(zoo.Mixture(**model), x[mine], sample_weight=weight[mine], **call)
-found = {"objective": tree["trace"]["objective"].to_numpy().tolist()}
+x, weight = x[mine], weight[mine]
+refused = {}
+for name, own in {
+    "gibbs": {"method": "gibbs"},
+    "batch_size": {"batch_size": 100},
+    "checkpoint": {"checkpoint": "run.npz"},
+    "init": {"init": {"responsibilities": np.ones((len(x), 8)) / 8}},
+}.items():
+    try:
+        fit(zoo.Mixture(**model), x, **own)
+    except ValueError as error:
+        refused[name] = str(error)
+moved = fit(zoo.Mixture(**model), x, moves=("merge", "birth"), num_samples=3, max_iterations=100)
+tree = fit(zoo.Mixture(**model), x, sample_weight=weight, **call)
+moved = moved["trace"]["objective"].to_numpy().tolist()
+found = {"refused": refused, "moved": moved, "objective": tree["trace"]["objective"].to_numpy().tolist()}
 found |= {"rows": tree["posterior"].sizes["observation"]}
 print(json.dumps(found | {"num_occupied": int(tree["variational"]["num_occupied"])}))
 """
@@ -78,7 +101,9 @@ def test_two_devices_give_the_bound_of_one():
     traces = answer(run(TWO_DEVICES))
     for name in ("all", "batches"):
         np.testing.assert_allclose(traces[f"{name} 2"], traces[f"{name} 1"], rtol=1e-10)
-    assert "num_devices must be between 1 and 2, the devices that JAX has here; got 3" in traces["error"]
+    assert traces["clusters found"] == 4  # as on one device: two of the five centres lie side by side
+    assert "num_devices must be between 1 and 2, the devices that JAX has here; got 3" in traces["error 3"]
+    assert traces["error 2"] == "sparse counts lie on one device; got num_devices=2"
 
 
 @pytest.mark.slow
@@ -94,6 +119,10 @@ def test_two_processes_give_the_bound_of_one():
     tree = fit(zoo.Mixture(**given["model"]), given["x"], sample_weight=given["weight"], **given["call"])
     np.testing.assert_allclose(first["objective"], tree["trace"]["objective"], rtol=1e-10)
     assert first["objective"] == second["objective"]
+    assert first["moved"] == second["moved"]
+    refused = first["refused"]
+    assert refused["gibbs"] == "method 'gibbs' of mixture runs in one process; this one is one of 2"
+    assert all(f"{name} " in refused[name] for name in ("batch_size", "checkpoint", "init"))
     assert (first["rows"], second["rows"]) == (1800, 3201)
     assert first["num_occupied"] == second["num_occupied"]
 

@@ -23,7 +23,8 @@ def counts():
 
 @pytest.fixture(scope="module")
 def model():
-    return Mixture(components=MultinomialDirichlet(np.full(12, 0.5)), num_components=3)
+    from_sparse = MultinomialDirichlet.from_data(scipy.sparse.csr_matrix((40, 12)), concentration=0.5)
+    return Mixture(components=from_sparse, num_components=3)
 
 
 def test_products_with_sparse_counts_are_the_dense_ones(counts):
