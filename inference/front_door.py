@@ -34,7 +34,7 @@ from inference.precision import in_precision
 from inference.results import model_of, versions
 from inference.rows import Rows, checked_weight
 from inference.starting_points import read_init
-from inference.tables import as_arrays
+from inference.tables import as_arrays, column_dims
 from inference.whole_data import drive_whole, solve, start_of
 from zoo.model import Model, in_current_precision
 
@@ -127,7 +127,7 @@ def fit(
         stream, coords = open_stream(data, batch_size, sample_weight)
         arrays = (rows_to_begin_with(stream),)
     else:
-        arrays, coords = as_arrays(data)
+        arrays, coords = as_arrays(data, column_dims(model))
     shared_by_all = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
     if isinstance(init, xr.DataTree) and init.attrs.get("model") == model_name(model):
         model = model.continuing(model_of(init))

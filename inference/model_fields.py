@@ -15,7 +15,7 @@ import numpyro.distributions as dist
 
 import zoo
 import zoo.conjugate
-from zoo.exponential_family import FAMILIES
+from zoo.exponential_family import FAMILIES, ByColumn
 from zoo.kernels import KERNELS
 from zoo.model import Assumptions, Model
 
@@ -26,7 +26,7 @@ DISTRIBUTIONS = {
     "MultivariateNormal": (dist.MultivariateNormal, ("loc", "scale_tril")),
     "Wishart": (dist.Wishart, ("concentration", "scale_matrix")),
 }
-_TYPES = {kind.__name__: kind for table in (KERNELS, FAMILIES) for kind in table.values()}
+_TYPES = {kind.__name__: kind for kind in (*KERNELS.values(), *FAMILIES.values(), ByColumn)}
 
 
 def model_name(model: Model) -> str:

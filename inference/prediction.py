@@ -89,7 +89,8 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
         tree: a fit.
         *new_data: rows with the columns of the fit; outputs may be left out.
         what: of a supervised projection: ``"outputs"``, ``"classes"`` (probabilities of the class labels it
-            was fitted to, dims (observation, class)) or ``"cells"`` (of x).
+            was fitted to, dims (observation, class)) or ``"cells"`` (of x). Of paired views: ``"y_0"``,
+            ``"y_1"``, ...; left out, the view that is missing, or else the only one with missing cells.
 
     Raises:
         ValueError: something that the model does not predict.
@@ -97,13 +98,14 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
     model = model_of(tree)
     if what is not None and what not in model.completions():
         raise ValueError(f"this fit predicts {', '.join(model.completions()) or 'one thing'}; got {what!r}")
-    chosen = () if what is None else (("what", what),)
-    predicted_dims = model.predicted_dims if what is None else model.completions()[what]
     if len(model.predicted_dims) == 1:
         shares = transform(tree, *new_data)
         dim = model.score_dims[-1]
         return shares[dim][shares.argmax(dim)].drop_vars(dim).rename("assignments")
     model, arrays, coords = _prepared(tree, new_data)
+    what = model.default_completion(*arrays) if what is None else what
+    chosen = () if what is None else (("what", what),)
+    predicted_dims = model.predicted_dims if what is None else model.completions()[what]
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
         variables = _variables(tree, model)
@@ -151,7 +153,7 @@ def _prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[st
     model, given = model.coded(*given)
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
     parts = tuple(matching_columns(part, _columns(tree, dim)) for part, dim in zip(given, dims, strict=True))
-    arrays, coords = as_arrays(parts)
+    arrays, coords = as_arrays(parts, tuple(dims))
     model.check_new(*arrays)
     return model, jax.tree.map(jnp.asarray, arrays), coords
 

@@ -9,17 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from zoo.model import Model
 from zoo.sparse_counts import SparseCounts
 from zoo.sparse_matrix import SparseMatrix
 from zoo.validation import as_matrix
 
-__all__ = ["as_arrays", "matching_columns"]
+__all__ = ["as_arrays", "column_dims", "matching_columns"]
 
 VIEW_DIMS = ("feature", "output")
 
 
-def as_arrays(data: tuple) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
+def as_arrays(
+    data: tuple, dims: tuple[str, ...] = VIEW_DIMS
+) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
     """Each part of the data as a float64 matrix, and coords by dim.
+
+    Args:
+        data: the parts.
+        dims: of the columns of each part.
 
     Raises:
         TypeError: a column is not numeric, or there is no data.
@@ -28,7 +35,7 @@ def as_arrays(data: tuple) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
     if not data:
         raise TypeError("there is no data: call fit(model, x, ...)")
     arrays, coords = [], {}
-    for part, dim in zip(data, VIEW_DIMS, strict=False):
+    for part, dim in zip(data, dims, strict=False):
         if isinstance(part, SparseMatrix):
             arrays.append(part)
             continue
@@ -40,6 +47,11 @@ def as_arrays(data: tuple) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
             coords[dim] = list(part.columns)
             coords.setdefault("observation", list(part.index))
     return tuple(arrays), coords
+
+
+def column_dims(model: Model) -> tuple[str, ...]:
+    """Dims of the columns of each part of a model's data."""
+    return tuple(model.variable_dims[name][-1] for name in model.data_names)
 
 
 def matching_columns(x: Any, features: np.ndarray) -> Any:

@@ -41,6 +41,12 @@ MODELS: dict[str, dict[str, str]] = {
         "title": "Exponential-family PCA, Bayesian, with the joint beta-prior",
         "paper": "Virtanen (2010), chapters 3 and 5; Mohamed, Heller and Ghahramani (2008)",
     },
+    "paired": {
+        "module": "zoo.paired",
+        "class": "Paired",
+        "title": "Exponential-family projections of paired views: supervised EPCA, EPLS, ECCA, SECCA",
+        "paper": "Virtanen (2010), chapters 4 and 6; Guo (2009); Klami and Kaski (2007)",
+    },
 }
 
 #: What the papers call a model to its name here. Models that later versions bring stand here too, so that
@@ -66,6 +72,10 @@ ALIASES: dict[str, str] = {
     "ecca": "paired",
     "secca": "paired",
     "gibecca": "paired",
+    "becca": "paired",
+    "bepls": "paired",
+    "cca": "paired",
+    "pls": "paired",
     "sparse_epca": "depcam",
     "sepca_mm": "depcam",
     "plsa": "plsi",

@@ -47,18 +47,18 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.exponential_family import Bernoulli, Family, Gaussian, Ordinal, as_family
+from zoo.exponential_family import ByColumn, Family, as_family
 from zoo.family_cells import FamilyCells
-from zoo.joint_prior import balanced_variance, check_joint_prior, joint_prior_factor
+from zoo.joint_prior import balanced_variance, check_joint_prior, joint_prior_factor, log_kernel
 from zoo.model import Model, in_current_precision, static
 from zoo.row_latents import RowMode, row_modes
 from zoo.validation import as_matrix, check_some_cells
+from zoo.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
 
 __all__ = ["EPCA"]
 
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
 START_SCALE = 0.3
-CUT_POINT_SCALE = 5.0  # standard deviation of cut points before they are put in order
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +66,14 @@ class EPCA(Model):
     """Exponential-family PCA with Gaussian priors (``beta=0``) or the joint beta-prior.
 
     Attributes:
-        family: a family of `zoo.exponential_family`, or its name.
+        family: a family of `zoo.exponential_family`, its name, or a tuple with one for each column.
         num_latents: K.
         beta: share of the conjugate kernel in the prior, in [0, 1).
         latent_variance: sigma_U^2 > 0.
         loading_variance: sigma_V^2 > 0.
         loc_variance: prior variance of the mean of natural parameters.
         conjugate: (lam, nu) of the kernel; None: lam = 0.1 and nu such that the kernel's mean is that of all
-            cells. Not used with ``beta=0``.
+            cells (in mixed tables a pair for each column, of its family's cells). Not used with ``beta=0``.
         ard: whether each latent has a precision of its loadings, Gamma(ard_concentration, ard_rate), by which
             it can be switched off; with ``beta=0`` only.
         ard_concentration: of the precisions' prior.
@@ -120,7 +120,7 @@ class EPCA(Model):
         """
         num_rows = self._num_rows(x, num_observations)
         prior = in_current_precision(self)
-        size = (self.num_features if x is None else x.shape[1]) * self.family.params_per_cell
+        size = self.family.num_params(self.num_features if x is None else x.shape[1])
         variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
         scale = jnp.sqrt(variance)
         if self.ard:
@@ -128,37 +128,31 @@ class EPCA(Model):
             scale = scale / jnp.sqrt(numpyro.sample("loading_precision", precisions.to_event(1)))
         shape = (size, self.num_latents)
         values = {"loadings": numpyro.sample("loadings", dist.Normal(0.0, scale).expand(shape).to_event(2))}
-        if isinstance(self.family, Ordinal):
-            base = dist.Normal(0.0, CUT_POINT_SCALE).expand([size, self.family.num_levels - 1]).to_event(1)
-            ordered = dist.TransformedDistribution(base, dist.transforms.OrderedTransform())
-            values["cut_points"] = numpyro.sample("cut_points", ordered.to_event(1))
-        else:
-            mean = dist.Normal(0.0, jnp.sqrt(prior.loc_variance)).expand([size]).to_event(1)
-            values["loc"] = numpyro.sample("loc", mean)
-        if isinstance(self.family, Gaussian) and self.family.noise_variance is None:
-            values["noise_variance"] = numpyro.sample("noise_variance", dist.InverseGamma(1.0, 1.0))
+        num_features = self.num_features if x is None else x.shape[1]
+        values |= sample_view_parameters(prior.family, num_features, prior.loc_variance)
         with numpyro.plate("observations", num_rows):
             z = dist.Normal(0.0, jnp.sqrt(variance)).expand([self.num_latents]).to_event(1)
             values["latents"] = numpyro.sample("latents", z)
             cells = self.cells(values)
             if self.has_kernel:
-                joint_prior_factor(self.family, cells.theta, prior.beta, *prior.conjugate)
+                joint_prior_factor(self.family, cells.theta, prior.beta, prior.conjugate)
             return numpyro.sample("x", cells, obs=x)
 
     # Closed-form companions of the program
 
     def natural_params(self, values: Mapping[str, Array]) -> Array:
-        """Theta, shape (num_observations, num_features), with one more axis for `Categorical`."""
-        theta = values["latents"] @ values["loadings"].T + values.get("loc", 0.0)
-        classes = self.family.params_per_cell
-        return theta if classes == 1 else theta.reshape(*theta.shape[:-1], -1, classes)
+        """Theta, shape (num_observations, num_features), with one more axis for `Categorical`.
+
+        Flat in mixed tables.
+        """
+        return self.family.shaped(self._theta(values))
 
     def cells(self, values: Mapping[str, Array]) -> FamilyCells:
         """The distribution of the rows at given values of the sites."""
-        family = in_current_precision(self).family
-        if "noise_variance" in values:
-            family = family.replaced(noise_variance=values["noise_variance"])
-        return FamilyCells(family, self.natural_params(values), values.get("cut_points"))
+        return cells_of(in_current_precision(self).family, self._theta(values), values)
+
+    def _theta(self, values: Mapping[str, Array]) -> Array:
+        return values["latents"] @ values["loadings"].T + values.get("loc", 0.0)
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
         """Log density of each row over its observed cells, in nats.
@@ -200,7 +194,7 @@ class EPCA(Model):
             cells = self.cells(values | {"latents": u[None]})
             total = cells.log_prob(row[None])[0] + jnp.sum(dist.Normal(0.0, jnp.sqrt(variance)).log_prob(u))
             if self.has_kernel:
-                total += prior.beta * jnp.sum(self.family.log_kernel(cells.theta, *prior.conjugate))
+                total += prior.beta * jnp.sum(log_kernel(self.family, cells.theta, prior.conjugate))
             return total
 
         return row_modes(log_joint, x, self.num_latents)
@@ -210,23 +204,16 @@ class EPCA(Model):
 
         Natural parameters lie inside the family's domain, which the prior alone does not see to.
         """
-        prior = in_current_precision(self)
+        family = in_current_precision(self).family
         first, second = jax.random.split(key)
-        size = x.shape[1] * self.family.params_per_cell
-        scale = START_SCALE * (0.1 if self.family.theta_is_negative else 1.0)
+        size = family.num_params(x.shape[1])
+        scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
         values = {
             "loadings": scale * jax.random.normal(first, (size, self.num_latents)),
             "latents": scale * jax.random.normal(second, (x.shape[0], self.num_latents)),
-        }
-        if isinstance(self.family, Ordinal):
-            shares = jnp.arange(1, self.family.num_levels) / self.family.num_levels
-            values["cut_points"] = jnp.tile(jnp.log(shares) - jnp.log1p(-shares), (size, 1))
-        else:
-            values["loc"] = prior.family.natural_of_columns(x)
+        } | starting_view_parameters(family, x)
         if self.ard:
             values["loading_precision"] = jnp.ones(self.num_latents)
-        if isinstance(self.family, Gaussian) and self.family.noise_variance is None:
-            values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), 1e-6)
         return values
 
     # Sizes and checks
@@ -238,11 +225,7 @@ class EPCA(Model):
         read: dict[str, Any] = {"num_features": x.shape[1]}
         family = as_family(overrides.get("family", "bernoulli"))
         if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and family.has_kernel:
-            mean = np.nanmean(x)
-            scale = KERNEL_STRENGTH / abs(mean) if mean else 2 * KERNEL_STRENGTH
-            read["conjugate"] = (np.sign(mean) * KERNEL_STRENGTH, scale)
-            if isinstance(family, Bernoulli) and not 0 < mean < 1:
-                read["conjugate"] = (KERNEL_STRENGTH, 2 * KERNEL_STRENGTH)
+            read["conjugate"] = family.kernel_of(x, KERNEL_STRENGTH)
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
 
     def filled(self, *data: Any) -> Self:
@@ -268,13 +251,19 @@ class EPCA(Model):
                 raise ValueError(f"{name} must be a positive number; got {value}")
         if self.beta.shape != ():
             raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
-        if self.conjugate is not None and (
-            self.conjugate.shape != (2,) or not np.isfinite(self.conjugate).all()
-        ):
-            raise ValueError(f"conjugate must be two finite numbers, lam and nu; got {self.conjugate}")
+        if self.conjugate is not None:
+            columns = (len(self.family.columns), 2) if isinstance(self.family, ByColumn) else (2,)
+            if self.conjugate.shape not in ((2,), columns) or not np.isfinite(self.conjugate).all():
+                raise ValueError(
+                    "conjugate must be two finite numbers, lam and nu (of a mixed table also two for each "
+                    f"column); got {self.conjugate}"
+                )
         if self.conjugate is not None or not 0 <= self.beta < 1 or not self.family.has_kernel:
-            lam, nu = (0.0, 0.0) if self.conjugate is None else self.conjugate
-            check_joint_prior(self.family, float(self.beta), float(lam), float(nu))
+            pairs = [(self.family, 0.0, 0.0)]
+            if self.conjugate is not None:
+                pairs = self.family.kernel_problems(self.conjugate)
+            for family, lam, nu in pairs:
+                check_joint_prior(family, float(self.beta), lam, nu)
         if self.beta == 0:
             object.__setattr__(self, "conjugate", None)
         if self.ard and self.beta > 0:
@@ -312,9 +301,14 @@ class EPCA(Model):
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
         """The dims of all variables; classes stand beside features."""
-        if self.family.params_per_cell == 1:
-            return self.dims
-        return dict(self.dims) | {"loadings": ("feature_class", "latent"), "loc": ("feature_class",)}
+        dims = dict(self.dims)
+        if self.num_features is None:
+            return dims
+        if self.family.num_params(self.num_features) != self.num_features:
+            dims |= {"loadings": ("feature_class", "latent"), "loc": ("feature_class",)}
+        if len(self.family.level_columns(self.num_features)) != self.num_features:
+            dims["cut_points"] = ("level_feature", "cut")
+        return dims
 
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         if x is not None:

@@ -18,7 +18,8 @@ family                x                       g(theta)                theta     
 
 The conjugate kernel is :math:`\exp\{\lambda\theta - \nu g(\theta)\}`; where it is proper,
 :math:`E[g'(\theta)] = \lambda / \nu` under it. `Categorical` and `Ordinal` have several numbers a cell or
-cut points beside them, no such kernel, and stand outside of the joint prior.
+cut points beside them, no such kernel, and stand outside of the joint prior. A tuple of families, one for
+each column of the table, is `ByColumn`.
 
 Corrections of Virtanen (2010), tables 1 and 2: the mean of a Bernoulli is 1 / (1 + e^-theta) (printed
 e^theta); the exponential's theta is minus its rate, so it is negative; the conjugate kernels need the
@@ -30,6 +31,7 @@ Reference: Virtanen (2010), section 2; Barndorff-Nielsen (1978); McCullagh and N
 
 from typing import Any
 
+from zoo.column_families import ByColumn
 from zoo.family import Family
 from zoo.one_parameter_families import (
     Bernoulli,
@@ -46,6 +48,7 @@ __all__ = [
     "FAMILIES",
     "Bernoulli",
     "Binomial",
+    "ByColumn",
     "Categorical",
     "Exponential",
     "Family",
@@ -72,7 +75,7 @@ FAMILIES: dict[str, type[Family]] = {
 
 
 def as_family(family: Any) -> Family:
-    """The family, or the one of that name with its defaults.
+    """The family, the one of that name with its defaults, or `ByColumn` of a tuple with one for each column.
 
     Raises:
         TypeError: neither a family nor a name.
@@ -80,8 +83,13 @@ def as_family(family: Any) -> Family:
     """
     if isinstance(family, Family):
         return family
+    if isinstance(family, tuple | list):
+        return ByColumn.of(tuple(as_family(member) for member in family))
     if not isinstance(family, str):
-        raise TypeError(f"family must be a family or its name; got {type(family).__name__}")
+        raise TypeError(
+            "family must be a family, its name, or a tuple with one for each column; "
+            f"got {type(family).__name__}"
+        )
     if family not in FAMILIES:
         raise ValueError(f"no family is called {family!r}; there are {', '.join(FAMILIES)}")
     return FAMILIES[family]()

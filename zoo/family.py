@@ -1,7 +1,7 @@
 """What every family of `zoo.exponential_family` says about a cell of data."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +32,37 @@ class Family(Assumptions):
     def params_per_cell(self) -> int:
         """Natural parameters of a cell."""
         return 1
+
+    @property
+    def learns_noise(self) -> bool:
+        """Whether there is a noise variance that is not given."""
+        return False
+
+    def with_noise(self, noise_variance: Array) -> Self:
+        """The family with that variance in place of the unknown one."""
+        return self.replaced(noise_variance=noise_variance)
+
+    @property
+    def num_cut_points(self) -> int:
+        """Cut points of a column, which then has no mean; 0 for most families."""
+        return 0
+
+    def num_params(self, num_features: int) -> int:
+        """Natural parameters of a row of ``num_features`` cells."""
+        return num_features * self.params_per_cell
+
+    def param_columns(self, num_features: int) -> tuple[int, ...]:
+        """The column of each natural parameter of a row, those of a column together."""
+        return tuple(i // self.params_per_cell for i in range(self.num_params(num_features)))
+
+    def level_columns(self, num_features: int) -> tuple[int, ...]:
+        """Columns that have cut points instead of a mean."""
+        return tuple(range(num_features)) if self.num_cut_points else ()
+
+    def shaped(self, theta: Array) -> Array:
+        """Flat natural parameters of rows in the shape that `log_density` takes."""
+        many = self.params_per_cell
+        return theta if many == 1 else theta.reshape(*theta.shape[:-1], -1, many)
 
     @property
     def dispersion(self) -> Array | float:
@@ -75,6 +106,16 @@ class Family(Assumptions):
     def log_kernel(self, theta: Array, lam: Array, nu: Array) -> Array:
         """The conjugate kernel's logarithm, lam theta - nu g(theta), elementwise."""
         return lam * theta - nu * self.log_partition(theta)
+
+    def kernel_of(self, x: np.ndarray, strength: float) -> tuple[float, float]:
+        """Lam and nu of a kernel whose mean is that of all cells of ``x``, and lam of size ``strength``."""
+        mean = float(np.nanmean(x))
+        return np.sign(mean) * strength, strength / abs(mean) if mean else 2 * strength
+
+    def kernel_problems(self, conjugate: np.ndarray) -> list[tuple["Family", float, float]]:
+        """The kernels to be checked: family, lam and nu, those that are alike once."""
+        pairs = dict.fromkeys(map(tuple, np.reshape(conjugate, (-1, 2)).tolist()))
+        return [(self, lam, nu) for lam, nu in pairs]
 
     def kernel_is_proper(self, lam: float, nu: float) -> bool:
         """Whether the kernel can be normalised over theta."""

@@ -2,10 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.exponential_family import Categorical, Family, Ordinal
+from zoo.exponential_family import ByColumn, Categorical, Family, Ordinal
 
 __all__ = ["FamilyCells"]
 
@@ -16,8 +17,8 @@ class FamilyCells(dist.Distribution):
     Args:
         family: what a cell is.
         theta: natural parameters, shape (num_observations, num_features), with one more axis for
-            `zoo.exponential_family.Categorical`.
-        cut_points: of `zoo.exponential_family.Ordinal`, shape (num_features, num_levels - 1).
+            `zoo.exponential_family.Categorical`, and flat for `zoo.exponential_family.ByColumn`.
+        cut_points: of `zoo.exponential_family.Ordinal` columns, shape (number of them, num_levels - 1).
     """
 
     support = dist.constraints.real_vector
@@ -25,7 +26,8 @@ class FamilyCells(dist.Distribution):
 
     def __init__(self, family: Family, theta: Array, cut_points: Array | None = None) -> None:
         self.family, self.theta, self.cut_points = family, theta, cut_points
-        super().__init__(batch_shape=theta.shape[:1], event_shape=theta.shape[1:2])
+        size = (len(family.columns),) if isinstance(family, ByColumn) else theta.shape[1:2]
+        super().__init__(batch_shape=theta.shape[:1], event_shape=size)
 
     def log_prob(self, value: Array) -> Array:
         """Log density of each row over its observed cells, in nats; NaN is missing."""
@@ -33,6 +35,8 @@ class FamilyCells(dist.Distribution):
 
     def log_cells(self, value: Array) -> Array:
         """Log density of each cell, zero where it is missing."""
+        if isinstance(self.family, ByColumn):
+            return self.family.by_column([part.log_cells(value[..., own]) for part, own in self._parts()])
         seen = ~jnp.isnan(value)
         filled = jnp.where(seen, value, 1.0)  # a value of every family: no NaN enters a gradient
         if isinstance(self.family, Ordinal):
@@ -41,8 +45,19 @@ class FamilyCells(dist.Distribution):
             cells = self.family.log_density(self.theta, filled)
         return jnp.where(seen, cells, 0.0)
 
+    def _parts(self) -> list[tuple["FamilyCells", np.ndarray]]:
+        """The cells of each family of a mixed table, and their columns."""
+        return [
+            (FamilyCells(family, family.shaped(self.theta[..., params]), self.cut_points), columns)
+            for family, columns, params in self.family.groups
+        ]
+
     def mean_and_variance(self) -> tuple[Array, Array]:
         """Of every cell, as numbers; of a class the most probable one, and p (1 - p) of it."""
+        if isinstance(self.family, ByColumn):
+            both = zip(*(part.mean_and_variance() for part, _ in self._parts()), strict=True)
+            mean, variance = (self.family.by_column(list(parts)) for parts in both)
+            return mean, variance
         if isinstance(self.family, Ordinal):
             probs = self.family.level_probs(self.theta, self.cut_points)
             levels = jnp.arange(1, self.family.num_levels + 1)
@@ -56,6 +71,11 @@ class FamilyCells(dist.Distribution):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Rows drawn cell by cell, as floating-point numbers."""
+        if isinstance(self.family, ByColumn):
+            parts = self._parts()
+            keys = jax.random.split(key, len(parts))
+            drawn = [part.sample(own, sample_shape) for own, (part, _) in zip(keys, parts, strict=True)]
+            return self.family.by_column(drawn)
         if isinstance(self.family, Ordinal):
             probs = self.family.level_probs(self.theta, self.cut_points)
             shape = sample_shape + probs.shape[:-1]

@@ -29,7 +29,7 @@ from jax import Array
 
 from zoo.family import Family
 
-__all__ = ["balanced_variance", "check_joint_prior", "joint_prior_factor"]
+__all__ = ["balanced_variance", "check_joint_prior", "joint_prior_factor", "log_kernel"]
 
 NEARLY_ONE = 0.95
 
@@ -39,9 +39,16 @@ def balanced_variance(latent_variance: Array, loading_variance: Array, beta: Arr
     return jnp.sqrt(latent_variance * loading_variance) / (1.0 - beta)
 
 
-def joint_prior_factor(family: Family, theta: Array, beta: Array, lam: Array, nu: Array) -> None:
-    """The site ``joint_prior``, inside the plate of rows: beta times the kernel's logarithm of each row."""
-    numpyro.factor("joint_prior", beta * jnp.sum(family.log_kernel(theta, lam, nu), axis=-1))
+def log_kernel(family: Family, theta: Array, conjugate: Array) -> Array:
+    """The conjugate kernel's logarithm at each cell; ``conjugate`` is (lam, nu), or both for each column."""
+    return family.log_kernel(theta, conjugate[..., 0], conjugate[..., 1])
+
+
+def joint_prior_factor(
+    family: Family, theta: Array, beta: Array, conjugate: Array, name: str = "joint_prior"
+) -> None:
+    """The factor ``name``, inside the plate of rows: beta times the kernel's logarithm of each row."""
+    numpyro.factor(name, beta * jnp.sum(log_kernel(family, theta, conjugate), axis=-1))
 
 
 def check_joint_prior(family: Family, beta: float, lam: float, nu: float) -> None:

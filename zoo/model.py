@@ -209,6 +209,10 @@ class Model(Assumptions):
         """What `inference.predict` can be asked for by ``what``, and its dims; empty: one thing only."""
         return {}
 
+    def default_completion(self, *data: Any) -> str | None:
+        """Which of `completions` is meant when nothing is said; None: there is one kind only."""
+        return None
+
     def derived(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What is stored of the local latents of a draw, and what follows from them."""
         return {}

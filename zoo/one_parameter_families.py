@@ -40,6 +40,11 @@ class Gaussian(Family):
             _check_positive("noise_variance", self.noise_variance)
 
     @property
+    def learns_noise(self) -> bool:
+        """Whether the variance is unknown."""
+        return self.noise_variance is None
+
+    @property
     def dispersion(self) -> Array:
         """The noise variance."""
         return self.noise_variance
@@ -98,6 +103,11 @@ class Bernoulli(Family):
     def natural(self, mean: Array) -> Array:
         """The log odds."""
         return jnp.log(mean) - jnp.log1p(-mean)
+
+    def kernel_of(self, x: np.ndarray, strength: float) -> tuple[float, float]:
+        """The mean of all cells, or one half where that is 0 or 1."""
+        mean = float(np.nanmean(x))
+        return strength, strength / mean if 0 < mean < 1 else 2 * strength
 
     def log_base_measure(self, x: Array) -> Array:
         """Zero."""

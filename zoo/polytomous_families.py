@@ -85,6 +85,11 @@ class Ordinal(Family):
         """What cells may be."""
         return f"levels from 1 to {self.num_levels}"
 
+    @property
+    def num_cut_points(self) -> int:
+        """C - 1."""
+        return self.num_levels - 1
+
     def log_density_at(self, theta: Array, x: Array, cut_points: Array) -> Array:
         """Log probability of each cell's level, of cut points with shape (num_features, C - 1).
 
