@@ -1,22 +1,19 @@
 """Groups that a fit does not hold until they are asked for."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from numpyro.handlers import seed as seeded
-from numpyro.handlers import substitute, trace
 
 from inference.densities import latent_sites, log_prior
 from inference.draws import over_draws
 from inference.local_latents import draw_locals
 from inference.observed import restored_data
 from inference.precision import double_precision, to_numpy
-from inference.programs import redraw_data
+from inference.prior_draws import prior_by_mcmc, replicate, simulate
 from inference.results import SAMPLE_DIMS, Labels, dataset, model_of
 from zoo.model import Model, in_current_precision
 
@@ -30,9 +27,10 @@ def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 10
     Args:
         tree: a fit.
         *groups: any of ``"prior"``, ``"prior_predictive"`` (as many rows as were fitted, ``num_samples``
-            draws), ``"posterior_predictive"`` (a replicated data set per posterior draw, new labels and
-            all), ``"log_likelihood"``, ``"log_prior"`` and ``"assignments"`` (labels per draw, where they
-            were left out for their size).
+            draws; by NUTS, four chains, where a factor multiplies the prior, as the group's attributes say),
+            ``"posterior_predictive"`` (a replicated data set per posterior draw, new labels and all, but at
+            the drawn latents where the program does not sum them out), ``"log_likelihood"``,
+            ``"log_prior"`` and ``"assignments"`` (labels per draw, where they were left out for their size).
         seed: of the draws.
         num_samples: prior draws.
 
@@ -76,7 +74,7 @@ def _num_rows(tree: xr.DataTree, model: Model) -> int:
 
 
 def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
-    """Draws of everything but rows, unless those are parameters: of a score, of coefficients of rows."""
+    """Draws of everything but rows, unless those are sites: coefficients of rows, latents not summed out."""
     if not tree.attrs.get("generative", 1):
         raise ValueError(
             "this fit is a projection, not generative: it has no densities and no draws of rows; fit the "
@@ -88,28 +86,38 @@ def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
     return {
         name: jnp.asarray(value.to_numpy())
         for name, value in tree["posterior"].data_vars.items()
-        if "observation" not in value.dims or not model.scores_rows
+        if "observation" not in value.dims or not (model.scores_rows and model.sums_out_locals)
     }
 
 
 def _prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
-    values = _prior_draws(tree, model, key, num_samples)
+    values, attrs = _prior_draws(tree, model, key, num_samples)
     kept = {name: value for name, value in values.items() if name not in model.data_names}
-    return {"prior": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS)}
+    return {"prior": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS, attrs)}
 
 
 def _prior_predictive(
     tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
 ) -> dict[str, xr.Dataset]:
-    values = _prior_draws(tree, model, key, num_samples)
+    values, attrs = _prior_draws(tree, model, key, num_samples)
     kept = {name: value for name, value in values.items() if name in model.data_names}
-    return {"prior_predictive": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS)}
+    return {"prior_predictive": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS, attrs)}
 
 
-def _prior_draws(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, np.ndarray]:
-    """The same draws for both groups, so that parameters and data belong together."""
-    values = _simulate(jax.random.split(key, num_samples), {}, model, _num_rows(tree, model))
-    return {name: value[None] for name, value in to_numpy(values).items()}
+def _prior_draws(
+    tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The same draws for both groups, so that parameters and data belong together; how they were drawn."""
+    if model.prior != "unnormalised":
+        values = simulate(jax.random.split(key, num_samples), {}, model, _num_rows(tree, model))
+        return {name: value[None] for name, value in to_numpy(values).items()}, {}
+    data = _data(tree, model)
+    values, attrs = prior_by_mcmc(tree, key, model, data, num_samples)
+    chains, draws = next(iter(values.values())).shape[:2]
+    given = {name: values[name].reshape(-1, *values[name].shape[2:]) for name in latent_sites(model, *data)}
+    drawn = replicate(jax.random.split(key, chains * draws), given, model, data)
+    drawn = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in drawn.items()}
+    return to_numpy(values | drawn), attrs
 
 
 def _posterior_predictive(
@@ -125,44 +133,13 @@ def _posterior_predictive(
     flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in sites}
     keys = jax.random.split(key, chains * num_draws)
     if model.prior == "proper":
-        values = to_numpy(_simulate(keys, flat, model, _num_rows(tree, model)))
+        values = to_numpy(simulate(keys, flat, model, _num_rows(tree, model)))
     else:  # such a program has to be given data, whose values are then drawn anew
-        values = to_numpy(_replicate(keys, flat, model, data))
+        values = to_numpy(replicate(keys, flat, model, data))
     kept = {
         name: values[name].reshape(chains, num_draws, *values[name].shape[1:]) for name in model.data_names
     }
     return {"posterior_predictive": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS)}
-
-
-@partial(jax.jit, static_argnums=3)
-def _simulate(
-    keys: jax.Array, given: Mapping[str, jax.Array], model: Model, num_rows: int
-) -> dict[str, jax.Array]:
-    """Forward runs of the program, one per key, with given values substituted."""
-
-    def one(args: tuple) -> dict[str, jax.Array]:
-        key, values = args
-        sites = trace(seeded(substitute(model, data=values), key)).get_trace(num_observations=num_rows)
-        return {
-            name: site["value"] for name, site in sites.items() if site["type"] in ("sample", "deterministic")
-        }
-
-    return jax.lax.map(one, (keys, given))
-
-
-@jax.jit
-def _replicate(
-    keys: jax.Array, given: Mapping[str, jax.Array], model: Model, data: tuple
-) -> dict[str, jax.Array]:
-    """Data drawn from the program at given values of its latent sites, one set per key."""
-
-    def one(args: tuple) -> dict[str, jax.Array]:
-        key, values = args
-        return dict(
-            zip(model.data_names, redraw_data(key, model, values, data, model.data_names), strict=True)
-        )
-
-    return jax.lax.map(one, (keys, given))
 
 
 def _log_likelihood(
@@ -170,9 +147,10 @@ def _log_likelihood(
 ) -> dict[str, xr.Dataset]:
     rows = over_draws(_rows, _draws(tree, model), model, _data(tree, model))
     dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
+    latents = "integrated out" if model.sums_out_locals else "drawn"
     return {
         "log_likelihood": dataset(
-            {"log_likelihood": rows}, dims, _labels(tree), SAMPLE_DIMS, {"latents": "integrated out"}
+            {"log_likelihood": rows}, dims, _labels(tree), SAMPLE_DIMS, {"latents": latents}
         )
     }
 
