@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _INTERVALS = ("eti", "hdi")
+_MOST_OF_A_VARIABLE = 12  # rows of the printed table
 
 
 def summary(
@@ -119,24 +120,39 @@ def summary_text(tree: xr.DataTree, **options: object) -> str:
         Lines of at most about 110 characters.
     """
     table = summary(tree, **options)
-    return summary_cells(table).to_string() + "\n\n" + textwrap.fill(table.attrs["note"], 110)
+    cells = summary_cells(table)
+    note = f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()
+    return cells.to_string() + "\n\n" + textwrap.fill(note, 110)
 
 
-def summary_cells(table: pd.DataFrame) -> pd.DataFrame:
-    """The table of ``summary`` with its cells as text: ESS in whole numbers, R-hat with three decimals.
+def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.DataFrame:
+    """The table of ``summary`` to be read: cells as text, ESS in whole numbers, R-hat with three decimals.
 
     Args:
         table: what ``summary`` returned.
+        most: rows of one variable that are shown: those with the largest R-hat, or the first ones where there
+            is none.
 
     Returns:
-        A table of the same shape.
+        A table of at most as many rows; its attribute ``not_shown`` says in a sentence what was left out.
     """
+    variable = pd.Series([str(name).partition("[")[0] for name in table.index], index=table.index)
+    worst = (
+        pd.to_numeric(table["r_hat"], errors="coerce") if "r_hat" in table else pd.Series(0.0, table.index)
+    )
+    rank = worst.groupby(variable).rank(method="first", ascending=False, na_option="bottom")
+    left_out = variable[rank > most].value_counts()
+    which = "those with the largest R-hat" if "r_hat" in table else "the first ones"
+    parts = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
+    table = table[(rank <= most).to_numpy()]
     styles = {"ess_bulk": ".0f", "ess_tail": ".0f", "r_hat": ".3f"}
     columns = {
         name: [cell if isinstance(cell, str) else f"{cell:{styles.get(name, '.4g')}}" for cell in table[name]]
         for name in table.columns
     }
-    return pd.DataFrame(columns, index=table.index)
+    cells = pd.DataFrame(columns, index=table.index)
+    cells.attrs["not_shown"] = f"Not shown: {parts} (of each {which} stand here)." if parts else ""
+    return cells
 
 
 def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
@@ -240,10 +256,11 @@ def _note(tree: xr.DataTree, kind: str, several_chains: bool, left_out: list[str
                 f"{_REMEDIES[symmetry]} (summary(tree, var_names=[...]))"
             )
         else:
-            arbitrary = "order of components" if symmetry == "labels" else "latent axes"
+            arbitrary = (
+                "an arbitrary order of components" if symmetry == "labels" else "arbitrary latent axes"
+            )
             sentences.append(
-                f"{names}, which follow an arbitrary {arbitrary}, common to all draws: see them by "
-                f"var_names=[...]"
+                f"{names}, which follow {arbitrary}, common to all draws: see them by var_names=[...]"
             )
     if kind != "sampling":
         why = why_no_psrf(tree)

@@ -41,9 +41,10 @@ def believed(tree: xr.DataTree) -> Section:
         blocks += _divergences(tree)
     else:
         blocks.append(_ascent_verdict(tree, kind))
+    cells = summary_cells(table)
     blocks += [
-        Table("Invariants (nothing in this table depends on labels or axes)", summary_cells(table)),
-        Paragraph(table.attrs["note"]),
+        Table("Invariants (nothing in this table depends on labels or axes)", cells),
+        Paragraph(f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()),
     ]
     if kind == "sampling" and draws_of(tree).sizes["chain"] > 1 and draws_of(tree).sizes["draw"] >= 40:
         alt = f"Line plot of the PSRF against draws per chain. {_extremes(table)}"

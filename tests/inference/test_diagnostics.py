@@ -4,6 +4,7 @@ import warnings
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from planted import (
@@ -28,6 +29,7 @@ from inference.diagnostics import (
     psrf,
     psrf_path,
     summary,
+    summary_cells,
     summary_text,
 )
 
@@ -141,6 +143,17 @@ def test_a_constant_quantity_is_called_constant():
     assert "nan" not in summary_text(tree).lower()
     assert psrf(tree).attrs["constant"] == "num_occupied"
     assert judge(tree)[0]
+
+
+def test_a_long_table_is_printed_with_its_worst_rows(straight):
+    table = summary(straight)
+    long = pd.concat([table.iloc[:1]] * 30 + [table.iloc[1:]])
+    long.index = [f"loc[{i}]" for i in range(30)] + list(table.index[1:])
+    long.loc["loc[21]", "r_hat"] = 9.0
+    cells = summary_cells(long, most=3)
+    assert list(cells.index[:3]) == ["loc[0]", "loc[1]", "loc[21]"]
+    assert cells.attrs["not_shown"].startswith("Not shown: 27 more of loc")
+    assert summary_cells(table).attrs["not_shown"] == ""
 
 
 def test_one_chain_has_no_r_hat_and_says_so():
