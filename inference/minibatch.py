@@ -119,8 +119,9 @@ def drive_in_batches(
             "init: variables per row go with an array; data in chunks start by a strategy's name"
         )
     begin = in_current_precision(stream.sample(stream.batch_size) if variables is None else stream.whole())
-    if variables is not None and stream.sample_weight is not None:
-        begin = Rows(begin, jnp.asarray(stream.sample_weight))
+    if stream.sample_weight is not None:
+        weight = stream.sampled_weight(begin.shape[0])
+        begin = Rows(begin, jnp.asarray(weight))
 
     result = ascend_in_batches(
         method.memoised(**options),

@@ -104,7 +104,7 @@ class RowStream:
         if not self.is_chunked:
             if self.source.shape[0] <= num_rows:
                 return as_matrix(self.source)
-            return as_matrix(self.source[np.linspace(0, self.source.shape[0] - 1, num_rows).astype(int)])
+            return as_matrix(self.source[_evenly_spaced(self.source.shape[0], num_rows)])
         found, count = [], 0
         for batch in self:
             found.append(batch.rows)
@@ -112,6 +112,13 @@ class RowStream:
             if count >= num_rows:
                 break
         return np.concatenate(found)[:num_rows]
+
+    def sampled_weight(self, num_rows: int) -> np.ndarray:
+        """The weights of `sample`'s rows; one each if not one of them counts."""
+        weight = np.ones(self.source.shape[0]) if self.sample_weight is None else self.sample_weight
+        if weight.shape[0] > num_rows:
+            weight = weight[_evenly_spaced(weight.shape[0], num_rows)]
+        return weight if weight.any() else np.ones_like(weight)
 
     def whole(self) -> np.ndarray:
         """All rows at once."""
@@ -153,6 +160,10 @@ class RowStream:
             rows = np.concatenate([rows, np.broadcast_to(rows[:1], (padding, rows.shape[1]))])
             weight = np.pad(weight, (0, padding))
         return Batch(rows, weight, begin, count)
+
+
+def _evenly_spaced(num_rows: int, num_wanted: int) -> np.ndarray:
+    return np.linspace(0, num_rows - 1, num_wanted).astype(int)
 
 
 def _is_iterator(source: Any) -> bool:

@@ -102,6 +102,21 @@ def test_weights_count_rows_in_batches_too(x, model):
     np.testing.assert_array_equal(weighted["constant_data"]["sample_weight"], weight)
 
 
+def test_the_rows_of_a_start_have_their_weights(x, model, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        inference.minibatch,
+        "warmed_up",
+        lambda algorithm, model, rows, keys, states: seen.append(rows) or states,
+    )
+    weight = np.arange(NUM_ROWS) % 3
+    call = {"batch_size": BATCH, "max_iterations": 6, "tolerance": 0, "num_samples": 5}
+    fit(model, x, sample_weight=weight, **call)
+    chosen = [int(np.flatnonzero((x == row).all(axis=1))[0]) for row in np.asarray(seen[0].x)]
+    assert len(set(chosen)) == BATCH
+    np.testing.assert_array_equal(seen[0].weight, weight[chosen])
+
+
 def test_nothing_per_row_is_kept_of_many_rows(x, model, monkeypatch, tmp_path):
     call = {"batch_size": BATCH, "max_iterations": 6, "tolerance": 0, "num_samples": 5}
     small = fit(model, x, **call)
