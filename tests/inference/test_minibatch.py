@@ -47,6 +47,17 @@ def test_one_batch_is_full_batch(x, model):
         assert one["variational"]["num_occupied"] == whole["variational"]["num_occupied"]
 
 
+def test_first_pass_is_one_step_of_full_batch(x, model):
+    """The state is held until the sums are complete: rows may come sorted."""
+    call = {"tolerance": 0, "num_samples": 5}
+    r = {"responsibilities": np.random.default_rng(0).dirichlet(np.ones(8), NUM_ROWS)}
+    whole = fit(model, x, init=r, max_iterations=10, **call)
+    batches = fit(model, x, init=r, batch_size=BATCH, max_iterations=6, **call)
+    first, second = (tree["trace"]["objective"].to_numpy() for tree in (batches, whole))
+    np.testing.assert_allclose(first[0], second[0], rtol=1e-12)
+    assert abs(first[1] - second[1]) > 1e-6 * abs(second[1])  # from then on batches move the state
+
+
 def test_bound_rises_to_a_fixed_point_of_full_batch(x, model):
     tree = fit(model, x, batch_size=BATCH, tolerance=1e-9, num_restarts=3, num_samples=5)
     bounds = tree["trace"]["objective"].to_numpy()
