@@ -110,7 +110,7 @@ class EPCA(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation", "sign")
-    methods = ("map", "nuts", "hmc", "svi")
+    methods = ("map", "gibbs", "nuts", "hmc", "svi")
     sums_out_locals = False
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:

@@ -32,7 +32,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.gibbs.probit_utilities import ClassUtilities, SignedUtilities
-from inference.gibbs.slice_sampling import PositiveSlice
+from inference.gibbs.projection_moves import common_shift, rescaling
 from inference.gibbs.sweep import Move, sweep
 from inference.programs import log_densities
 from zoo.linear_gaussian import LatentsGivenRows
@@ -170,12 +170,7 @@ def shift_latents(
     prior, z = in_current_precision(model), values["latents"]
     w = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
     loc = jnp.concatenate([values["loc_x"], values["loc_y"]])
-    precision = z.shape[0] * jnp.eye(z.shape[1]) + w.T @ w / prior.loc_variance
-    linear = w.T @ loc / prior.loc_variance - jnp.sum(z, axis=0)
-    factor = jnp.linalg.cholesky(precision)
-    standard = jax.random.normal(key, linear.shape, linear.dtype)
-    delta = jax.scipy.linalg.cho_solve((factor, True), linear)
-    delta = delta + jax.scipy.linalg.solve_triangular(factor.T, standard, lower=False)
+    delta = common_shift(key, z, w, loc, 1.0, 1 / prior.loc_variance)
     moved = {f"loc_{b}": values[f"loc_{b}"] - values[f"loadings_{b}"] @ delta for b in "xy"}
     return {**values, **moved, "latents": z + delta}
 
@@ -186,17 +181,7 @@ def rescale_latents(
     """Each latent times g_k, its loadings divided by it."""
     prior, z = in_current_precision(model), values["latents"]
     w = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
-    difference, ridge = z.shape[0] - w.shape[0], prior.loading_variance
-
-    def one(key: Array, z_squares: Array, w_squares: Array) -> Array:
-        def log_density(g: Array) -> Array:  # the measure of a scale group is dg / g
-            prior_part = -0.5 * (g**2 * z_squares + w_squares / (g**2 * ridge))
-            return (difference - 1) * jnp.log(g) + prior_part
-
-        return PositiveSlice(log_density, jnp.ones_like(z_squares), width=0.3).sample(key)
-
-    keys = jax.random.split(key, z.shape[1])
-    scale = jax.vmap(one)(keys, jnp.sum(z**2, axis=0), jnp.sum(w**2, axis=0))
+    scale = rescaling(key, z, w, 1.0, 1 / prior.loading_variance)
     moved = {f"loadings_{b}": values[f"loadings_{b}"] / scale for b in "xy"}
     return {**values, **moved, "latents": z * scale}
 

@@ -1,0 +1,186 @@
+r"""Cells whose log density becomes quadratic in the natural parameter, and the regressions that follow.
+
+Up to constants every cell contributes, with the joint prior's share of it (`zoo.joint_prior`),
+
+.. math:: \kappa\theta - \tfrac12 \tau\theta^2 - b \log\cosh(\theta/2).
+
+Gaussian cells: :math:`\kappa = x/\phi + \beta\lambda`, :math:`\tau = 1/\phi + \beta\nu`, b = 0. Bernoulli and
+binomial cells of n trials: the kernel of the joint prior is itself a binomial pseudo-count of size
+:math:`\beta\nu n`, so :math:`b = n (1 + \beta\nu)`, :math:`\kappa = x + \beta\lambda - b/2`; a missing cell
+keeps what the kernel gives. Polya-Gamma variables (`inference.polya_gamma`) make the rest Gaussian.
+
+The fractional part f of b has no exact draw. Its stand-in omega, a gamma variable given theta, is kept as a
+variable of its own, so the target is :math:`p(u, V)\, q(\omega \mid \theta)`; as q's transform is that of f
+but for `log_remainder_error`, epsilon, a row (or column) drawn as if it were exact is kept with probability
+:math:`\min\{1, e^{-\sum f (\epsilon(\theta') - \epsilon(\theta))}\}`. With that the sweep is exact for
+every beta below 1.
+
+Reference: Polson, Scott and Windle (2013).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.linalg import cho_solve, solve_triangular
+
+from inference import polya_gamma
+from zoo.exponential_family import Bernoulli, Binomial, Family, Gaussian
+
+__all__ = [
+    "CanonicalNormal",
+    "QuadraticCells",
+    "columns_given",
+    "draw_precisions",
+    "is_quadratic",
+    "log_lacking",
+    "quadratic_cells",
+    "rows_given",
+]
+
+
+class QuadraticCells(NamedTuple):
+    """The three coefficients of every cell.
+
+    Attributes:
+        linear: kappa, shape (num_observations, num_features).
+        precision: tau, of the same shape.
+        count: b, of the same shape.
+    """
+
+    linear: Array
+    precision: Array
+    count: Array
+
+
+def is_quadratic(family: Family) -> bool:
+    """Whether the family's cells are quadratic given Polya-Gamma variables."""
+    return isinstance(family, Gaussian | Bernoulli | Binomial)
+
+
+def quadratic_cells(
+    family: Family, x: Array, beta: Array | float = 0.0, conjugate: Array | None = None
+) -> QuadraticCells:
+    """The coefficients of all cells of a matrix.
+
+    Args:
+        family: Gaussian (its variance known), Bernoulli or binomial.
+        x: the cells, NaN where missing.
+        beta: share of the kernel.
+        conjugate: its (lam, nu), or None.
+    """
+    seen = jnp.where(jnp.isnan(x), 0.0, 1.0)
+    lam, nu = (0.0, 0.0) if conjugate is None else conjugate
+    if isinstance(family, Gaussian):
+        scale = 1 / family.noise_variance
+        return QuadraticCells(
+            scale * jnp.nan_to_num(x) + beta * lam, scale * seen + beta * nu, jnp.zeros_like(seen)
+        )
+    total = family.total_count if isinstance(family, Binomial) else 1
+    count = total * (seen + beta * nu)
+    return QuadraticCells(jnp.nan_to_num(x) + beta * lam - count / 2, jnp.zeros_like(seen), count)
+
+
+def draw_precisions(key: Array, cells: QuadraticCells, theta: Array, *, has_fractions: bool) -> Array:
+    """The precision of every cell: tau and a Polya-Gamma variable."""
+    first, second = jax.random.split(key)
+    whole = jnp.floor(cells.count)
+    precisions = cells.precision + polya_gamma.draw_whole(first, whole, theta)
+    if has_fractions:
+        precisions += polya_gamma.draw_fraction(second, cells.count - whole, theta)
+    return precisions
+
+
+def log_lacking(cells: QuadraticCells, theta: Array) -> Array:
+    """What the fractional parts' stand-ins lack of every cell's log density, at most 0."""
+    return -(cells.count - jnp.floor(cells.count)) * polya_gamma.log_remainder_error(theta)
+
+
+class CanonicalNormal(dist.Distribution):
+    """Vectors with log density linear' u - u' precision u / 2, normalised.
+
+    Args:
+        linear: shape (..., size).
+        precision: positive definite, shape (..., size, size).
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("linear", "precision")
+
+    def __init__(self, linear: Array, precision: Array, *, validate_args: bool | None = None) -> None:
+        self.linear, self.precision = linear, precision
+        super().__init__(linear.shape[:-1], linear.shape[-1:], validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats."""
+        factor = jnp.linalg.cholesky(self.precision)
+        away = value - _solve(factor, self.linear)
+        half = jnp.einsum("...ji,...j->...i", factor, away)
+        log_det = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+        return log_det - 0.5 * jnp.sum(half**2 + jnp.log(2 * jnp.pi), axis=-1)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws."""
+        noise = jax.random.normal(key, (*sample_shape, *self.linear.shape), self.linear.dtype)
+        factor = jnp.broadcast_to(jnp.linalg.cholesky(self.precision), (*noise.shape, noise.shape[-1]))
+        half = solve_triangular(factor, jnp.broadcast_to(self.linear, noise.shape)[..., None], lower=True)
+        return solve_triangular(factor, half + noise[..., None], lower=True, trans=1)[..., 0]
+
+
+def rows_given(
+    linear: Array, precision: Array, loadings: Array, loc: Array, prior_precision: Array
+) -> CanonicalNormal:
+    """The latents of every row given all loadings and the precision of every cell.
+
+    Args:
+        linear: kappa, shape (num_observations, num_features).
+        precision: of every cell, of the same shape.
+        loadings: shape (num_features, num_latents).
+        loc: shape (num_features,).
+        prior_precision: of the latents, shape (num_latents,) or ().
+    """
+    size = loadings.shape[1]
+    second = (precision @ _squares(loadings)).reshape(-1, size, size)
+    ridge = jnp.diag(jnp.broadcast_to(prior_precision, (size,)))
+    return CanonicalNormal((linear - precision * loc) @ loadings, second + ridge)
+
+
+def columns_given(
+    linear: Array,
+    precision: Array,
+    latents: Array,
+    prior_precision: Array,
+    loc_precision: Array,
+) -> tuple[CanonicalNormal, Callable[[Array], dist.Distribution]]:
+    """Each column's loadings with its mean integrated out, and its mean given them.
+
+    Args:
+        linear: kappa, shape (num_observations, num_features).
+        precision: of every cell, of the same shape.
+        latents: shape (num_observations, num_latents).
+        prior_precision: of the loadings, shape (num_latents,) or ().
+        loc_precision: prior precision of the mean.
+    """
+    size = latents.shape[1]
+    second = (precision.T @ _squares(latents)).reshape(-1, size, size)
+    ridge = jnp.diag(jnp.broadcast_to(prior_precision, (size,)))
+    first, total = precision.T @ latents, jnp.sum(precision, axis=0) + loc_precision
+    cross, sums = linear.T @ latents, jnp.sum(linear, axis=0)
+    collapsed = second + ridge - first[:, :, None] * first[:, None, :] / total[:, None, None]
+
+    def loc_given(loadings: Array) -> dist.Distribution:
+        return dist.Normal((sums - jnp.sum(first * loadings, axis=1)) / total, 1 / jnp.sqrt(total))
+
+    return CanonicalNormal(cross - first * (sums / total)[:, None], collapsed), loc_given
+
+
+def _squares(vectors: Array) -> Array:
+    """The outer product of each row with itself, flattened."""
+    return (vectors[:, :, None] * vectors[:, None, :]).reshape(vectors.shape[0], -1)
+
+
+def _solve(factor: Array, vector: Array) -> Array:
+    return cho_solve((factor, True), vector[..., None])[..., 0]

@@ -1,0 +1,204 @@
+r"""Polya-Gamma variables PG(b, c): exact draws for whole b, a matched remainder for fractional b, moments.
+
+PG(b, c) is the law of :math:`\omega = \frac{1}{2\pi^2} \sum_{k \ge 1} g_k / \{(k - 1/2)^2 + c^2 / (4\pi^2)\}`
+with :math:`g_k \sim` Gamma(b, 1). It makes logistic likelihoods conditionally Gaussian:
+
+.. math::
+    \frac{e^{a\psi}}{(1 + e^\psi)^b} = 2^{-b} e^{\kappa\psi} \int e^{-\omega\psi^2/2}\,
+    \mathrm{PG}(\omega; b, 0)\, d\omega, \quad \kappa = a - b/2, \qquad
+    E[e^{-s\omega}] = \Big\{\frac{\cosh(c/2)}{\cosh\sqrt{c^2/4 + s/2}}\Big\}^b .
+
+**Whole b**: a sum of b draws of PG(1, c) = J*(1, |c|/2) / 4 by Devroye's rejection method. The density of
+J*(1, z) is proportional to :math:`e^{-z^2x/2} \sum_n (-1)^n a_n(x)`, below and above 0.64 with the two known
+sets of coefficients, both falling in n; the proposal is :math:`a_0`, an exponential above 0.64, below it a Levy
+variable (small z) or an inverse Gaussian one (large z). Partial sums of an alternating series enclose the sum:
+after five terms they agree to 1e-26, so comparing the uniform number with them is comparing it with the whole.
+
+**Fractional b**: a gamma variable with the mean and variance of PG(b, 0), shape 3b/2 and rate 6, tilted
+exactly by c. Its Laplace transform is a power in closed form, and `log_remainder_error` is the logarithm of
+what it lacks (per unit of b 0.002 nats at psi = 2, 0.02 at 3, 0.2 at 6): a sampler that corrects for it by a
+Metropolis-Hastings step is exact for every b.
+
+Rejected elements alone are proposed again, in a buffer of a quarter of the size: a draw costs about one and
+a half proposals. Nothing here knows of models.
+
+References: Polson, Scott and Windle (2013), "Bayesian inference for logistic models using Polya-Gamma latent
+variables"; Devroye (2009), "On exact simulation algorithms for some distributions related to Jacobi theta
+functions".
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import log_ndtr, ndtri
+
+__all__ = [
+    "draw",
+    "draw_fraction",
+    "draw_whole",
+    "log_cosh",
+    "log_laplace",
+    "log_remainder_error",
+    "mean",
+    "variance",
+]
+
+MEETING = 0.64  # where the two series of J* change over
+LEVY_ARGUMENT = -1 / MEETING**0.5
+LOG_LEVY = float(np.log(4) + log_ndtr(LEVY_ARGUMENT))  # of the proposal's mass below the meeting point, z = 0
+LARGE_TILT = float(np.log(2) - LOG_LEVY)  # of z, from where the inverse Gaussian proposal is the smaller one
+NUM_TERMS = 5
+REMAINDER_SHAPE, REMAINDER_RATE = 1.5, 6.0  # mean b / 4 and variance b / 24 at c = 0
+
+
+# Moments and transforms
+
+
+def log_cosh(value: Array) -> Array:
+    """Log cosh, without overflow."""
+    size = jnp.abs(value)
+    return size + jnp.log1p(jnp.exp(-2 * size)) - jnp.log(2.0)
+
+
+def mean(count: Array, tilt: Array) -> Array:
+    """E[omega] of PG(count, tilt), elementwise: b tanh(c/2) / (2c), at c = 0 its limit b / 4."""
+    half = jnp.abs(tilt) / 2
+    small = half < 1e-2
+    safe = jnp.where(small, 1.0, half)
+    series = 1 - half**2 / 3 + 2 * half**4 / 15
+    return count / 4 * jnp.where(small, series, jnp.tanh(safe) / safe)
+
+
+def variance(count: Array, tilt: Array) -> Array:
+    """Var[omega] of PG(count, tilt), elementwise: b (sinh c - c) / (4 c^3 cosh^2(c/2)), at c = 0 b / 24."""
+    size = jnp.abs(tilt)
+    small = size < 0.1
+    safe = jnp.where(small, 1.0, size)
+    closed = (2 * jnp.tanh(safe / 2) - safe / jnp.cosh(jnp.minimum(safe, 80.0) / 2) ** 2) / (4 * safe**3)
+    return count * jnp.where(small, 1 / 24 - size**2 / 120 + 17 * size**4 / 13440, closed)
+
+
+def log_laplace(count: Array, tilt: Array, s: Array) -> Array:
+    """Log E[exp(-s omega)] of PG(count, tilt), s >= 0."""
+    return count * (log_cosh(tilt / 2) - log_cosh(jnp.sqrt(tilt**2 / 4 + s / 2)))
+
+
+def log_remainder_error(psi: Array) -> Array:
+    """By how much log cosh(psi/2) exceeds what `draw_fraction` has in its place, per unit of b, at least 0."""
+    return log_cosh(psi / 2) - REMAINDER_SHAPE * jnp.log1p(psi**2 / (2 * REMAINDER_RATE))
+
+
+# Draws
+
+
+def draw(key: Array, count: Array, tilt: Array) -> Array:
+    """PG(count, tilt), elementwise: whole counts exactly, what a count has beyond a whole one matched.
+
+    Args:
+        key: a JAX key.
+        count: b >= 0, broadcast against ``tilt``.
+        tilt: c, real.
+    """
+    first, second = jax.random.split(key)
+    whole = jnp.floor(count)
+    return draw_whole(first, whole, tilt) + draw_fraction(second, count - whole, tilt)
+
+
+def draw_whole(key: Array, count: Array, tilt: Array, largest: int | None = None) -> Array:
+    """PG(count, tilt) for whole counts, exactly, elementwise.
+
+    Args:
+        key: a JAX key.
+        count: b = 0, 1, 2, ..., broadcast against ``tilt``.
+        tilt: c, real.
+        largest: the largest count, where it is known while tracing.
+    """
+    count, tilt = jnp.broadcast_arrays(count, tilt)
+    z = jnp.abs(tilt).ravel() / 2
+
+    def add(number: Array, total: Array) -> Array:
+        one = _until_accepted(jax.random.fold_in(key, number), _propose_jacobi, (z,))
+        return total + jnp.where(count.ravel() > number, one / 4, 0.0)
+
+    if largest == 1:
+        return add(jnp.zeros((), int), jnp.zeros_like(z)).reshape(tilt.shape)
+    bound = jnp.max(count).astype(int) if largest is None else largest
+    return jax.lax.fori_loop(0, bound, add, jnp.zeros_like(z)).reshape(tilt.shape)
+
+
+def draw_fraction(key: Array, count: Array, tilt: Array) -> Array:
+    """PG(count, tilt) for small counts up to the error of `log_remainder_error`, elementwise; 0 at count 0."""
+    count, tilt = jnp.broadcast_arrays(count, tilt)
+    shape = REMAINDER_SHAPE * count.ravel().astype(tilt.dtype)
+    drawn = _until_accepted(key, _propose_gamma, (shape,)).reshape(tilt.shape)
+    return jnp.where(count > 0, drawn, 0.0) / (REMAINDER_RATE + tilt**2 / 2)
+
+
+def _propose_jacobi(uniforms: tuple[Array, Array, Array], z: Array) -> tuple[Array, Array]:
+    """One proposal of J*(1, z) for each element, and whether it is accepted."""
+    which, place, height = uniforms
+    rate = np.pi**2 / 8 + z**2 / 2
+    is_large = z > LARGE_TILT
+    log_right = jnp.log(np.pi / 2 / rate) - rate * MEETING
+    log_left = jnp.where(is_large, jnp.log(2.0) - z, LOG_LEVY)
+    share = jax.nn.sigmoid(log_right - log_left)
+    is_right = which < share
+    again = (which - share) / (1 - share)  # given that it is not on the right, uniform once more
+    right = MEETING - jnp.log(place) / rate
+    tail = jnp.exp(log_ndtr(jnp.asarray(LEVY_ARGUMENT, z.dtype)))
+    squares = ndtri(jnp.where(is_large, place, place * tail)) ** 2
+    scale = 1 / jnp.where(is_large, z, 1.0)
+    spread = scale * squares
+    small = 2 * scale / (2 + spread + jnp.sqrt(4 * spread + spread**2))
+    gaussian = jnp.where(again * (scale + small) <= scale, small, scale**2 / small)
+    left = jnp.where(is_large, gaussian, 1 / jnp.maximum(squares, 1e-30))
+    x = jnp.where(is_right, right, left)
+    # Sum of the series over its first term
+    base = jnp.where(is_right, np.pi**2 / 2 * x, 2 / x)
+    ratio = 1.0
+    for n in range(1, NUM_TERMS):
+        ratio = ratio + (-1) ** n * (2 * n + 1) * jnp.exp(-n * (n + 1) * base)
+    ratio = ratio * jnp.where(is_right | is_large, 1.0, jnp.exp(-(z**2) * x / 2))
+    return x, (height < ratio) & (is_right | (x < MEETING))
+
+
+def _propose_gamma(uniforms: tuple[Array, Array, Array], shape: Array) -> tuple[Array, Array]:
+    """One proposal of Gamma(shape, 1): Marsaglia and Tsang's at shape + 1, times a power of a uniform."""
+    place, height, power = uniforms
+    normal, d = ndtri(place), shape + 2 / 3
+    v = (1 + normal / jnp.sqrt(9 * d)) ** 3
+    inside = v > 0
+    safe = jnp.where(inside, v, 1.0)
+    log_ratio = normal**2 / 2 + d - d * safe + d * jnp.log(safe)
+    drawn = d * safe * jnp.exp(jnp.log(power) / jnp.where(shape > 0, shape, 1.0))
+    return drawn, inside & (jnp.log(height) < log_ratio)
+
+
+def _uniform(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
+    """In (0, 1), both ends left out."""
+    tiny = jnp.finfo(dtype).tiny
+    return jnp.clip(jax.random.uniform(key, shape, dtype), tiny, 1 - jnp.finfo(dtype).epsneg)
+
+
+def _until_accepted(key: Array, propose: Callable, parameters: tuple[Array, ...]) -> Array:
+    """Proposals for all elements; then, as long as there are any, for those that were rejected."""
+    size, dtype = parameters[0].shape[0], parameters[0].dtype
+    room = max(1, -(-size // 4))
+
+    def round_of(number: Array | int, parameters: tuple[Array, ...]) -> tuple[Array, Array]:
+        shape = (3, parameters[0].shape[0])
+        return propose(tuple(_uniform(jax.random.fold_in(key, number), shape, dtype)), *parameters)
+
+    def again(carry: tuple) -> tuple:
+        number, values, done = carry
+        places = jnp.nonzero(~done, size=room, fill_value=size)[0]
+        chosen = tuple(p.at[places].get(mode="clip") for p in parameters)
+        new, accepted = round_of(number, chosen)
+        values = values.at[places].set(jnp.where(accepted, new, values.at[places].get(mode="clip")), mode="drop")
+        return number + 1, values, done.at[places].set(accepted, mode="drop")
+
+    values, done = round_of(0, parameters)
+    return jax.lax.while_loop(lambda c: ~jnp.all(c[2]), again, (1, values, done))[1]

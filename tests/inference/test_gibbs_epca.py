@@ -1,0 +1,250 @@
+"""Gibbs for EPCA: its conditionals, the augmentation against the program, joint invariance, NUTS, its draws."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+import zoo
+from inference import fit, polya_gamma
+from inference.algorithm import Algorithm
+from inference.calibration import conditional_check, geweke
+from inference.gibbs import epca as gibbs
+from inference.gibbs.quadratic_cells import QuadraticCells
+from inference.precision import in_precision
+from zoo.exponential_family import Binomial, Gaussian
+
+ROWS, FEATURES = 5, 3
+CASES = {
+    "bernoulli": {"family": "bernoulli", "ard": True},
+    "bernoulli, joint prior": {"family": "bernoulli", "beta": 0.4, "conjugate": (0.5, 1.2)},
+    "binomial, joint prior": {"family": Binomial(3), "beta": 0.5, "conjugate": (0.6, 0.9)},
+    "gaussian": {"family": Gaussian(None), "ard": True},
+    "gaussian, joint prior": {"family": Gaussian(0.7), "beta": 0.4, "conjugate": (0.3, 0.8)},
+}
+
+
+def model_of(case, **fields):
+    given = {"num_latents": 2, "num_features": FEATURES, "loc_variance": 1.0, "ard_concentration": 3.0}
+    return zoo.EPCA(**(given | {"ard_rate": 3.0} | CASES[case] | fields))
+
+
+def data_of(model, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(ROWS, FEATURES))
+    if not isinstance(model.family, Gaussian):
+        x = rng.binomial(getattr(model.family, "total_count", 1), 0.4, (ROWS, FEATURES)).astype(float)
+    x[1, 2] = x[4, 0] = np.nan
+    return x
+
+
+def values_of(model, x, seed=0):
+    with in_precision():
+        values = model.starting_point(jax.random.key(seed), jnp.asarray(x))
+        values = {name: 1.5 * value for name, value in values.items()}
+        return jax.tree.map(np.asarray, values)
+
+
+class Augmented:
+    """The program with a precision for every cell, whose density (that of a product of half normals) is known.
+
+    Given the precisions the cells are quadratic; how they come about is for other tests.
+    """
+
+    prior = "unnormalised"
+
+    def __init__(self, model):
+        self.model = model
+
+    def __call__(self, x):
+        precisions = dist.HalfNormal(1.0).expand(x.shape).to_event(2)
+        precisions = numpyro.sample("cell_precisions", precisions)
+        values = {}
+
+        def note(site):
+            values[site["name"]] = site["value"]
+
+        with numpyro.handlers.trace() as trace, numpyro.handlers.block(hide_fn=lambda s: s["name"] in HIDDEN):
+            self.model(jnp.full_like(x, jnp.nan))
+        values = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+        theta = self.model.natural_params(values)
+        linear = gibbs.cells_of(values, self.model, x).linear
+        numpyro.factor("quadratic", jnp.sum(linear * theta - precisions * theta**2 / 2))
+
+
+HIDDEN = ("x", "joint_prior", "observations")
+
+
+@pytest.mark.parametrize("case", ["bernoulli", "binomial, joint prior", "gaussian, joint prior"])
+def test_rows_and_columns_are_drawn_from_their_conditionals(case):
+    model = model_of(case)
+    x = data_of(model)
+    values = values_of(model, x) | {"cell_precisions": np.random.default_rng(2).uniform(0.1, 1, x.shape)}
+    for block in (gibbs.latents, gibbs.columns):
+        verdict = conditional_check(
+            Augmented(model), lambda values, _, x, block=block: block(values, model, x), values, (x,), num_draws=3
+        )
+        assert verdict.passed, (block.__name__, verdict)
+
+
+def test_a_conditional_that_forgets_the_mean_is_found():
+    model = model_of("bernoulli")
+    x = data_of(model)
+    values = values_of(model, x) | {"cell_precisions": np.full(x.shape, 0.3)}
+
+    def wrong(values, _, x):
+        return gibbs.latents(values | {"loc": 0.9 * values["loc"]}, model, x)
+
+    assert not conditional_check(Augmented(model), wrong, values, (x,), num_draws=3).passed
+
+
+def test_relevance_and_noise_are_drawn_from_their_conditionals():
+    model = model_of("gaussian")
+    x = data_of(model)
+    for block in (gibbs.relevance, gibbs.noise):
+        verdict = conditional_check(model, block, values_of(model, x), (x,), num_draws=3)
+        assert verdict.passed, (block.__name__, verdict)
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_coefficients_of_the_cells_are_those_of_the_program(case):
+    """Log joint of the program, likelihood and kernel, against kappa theta - tau theta^2 / 2 - b log cosh."""
+    model = model_of(case)
+    x = data_of(model)
+    difference = []
+    with in_precision():
+        for seed in range(3):
+            values = values_of(model, x, seed)
+            values |= {"noise_variance": np.array(0.8)} if "noise_variance" in values else {}
+            theta = jnp.asarray(model.natural_params(values))
+            cells = gibbs.cells_of(values, model, jnp.asarray(x))
+            quadratic = cells.linear * theta - cells.precision * theta**2 / 2
+            own = jnp.sum(quadratic - cells.count * polya_gamma.log_cosh(theta / 2))
+            found = jnp.sum(model.log_likelihood(values, jnp.asarray(x)))
+            if model.has_kernel:
+                found += model.beta * jnp.sum(model.family.log_kernel(theta, *model.conjugate))
+            difference.append(float(found - own))
+    np.testing.assert_allclose(difference, difference[0], rtol=1e-11)
+
+
+# Joint invariance
+
+
+def prior_draws(model, num_draws, seed):
+    """Joint draws of all sites and data; of an unnormalised prior by rejection, the kernel being bounded."""
+    proper = zoo.EPCA(
+        num_latents=model.num_latents,
+        num_features=model.num_features,
+        family=model.family,
+        latent_variance=model.latent_variance / (1 - model.beta),
+        loading_variance=model.loading_variance / (1 - model.beta),
+        loc_variance=model.loc_variance,
+    )
+    lam, nu = model.conjugate
+    at_best = model.family.log_kernel(model.family.natural(jnp.asarray(lam / nu)), lam, nu)
+
+    @jax.jit
+    def one(key):
+        first, second = jax.random.split(key)
+        trace = numpyro.handlers.trace(numpyro.handlers.seed(proper, first)).get_trace(num_observations=ROWS)
+        values = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+        kernel = model.family.log_kernel(model.natural_params(values), lam, nu) - at_best
+        return values, -jax.random.exponential(second) < model.beta * jnp.sum(kernel)
+
+    draws = []
+    while sum(map(len, (d["x"] for d in draws))) < num_draws:
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), len(draws)), 20_000)
+        values, kept = jax.lax.map(one, keys, batch_size=5000)
+        draws.append({name: np.asarray(value)[np.asarray(kept)] for name, value in values.items()})
+    return {name: np.concatenate([d[name] for d in draws])[:num_draws] for name in draws[0]}
+
+
+def largest_z(verdict):
+    """The p-values as deviates of a normal."""
+    return {name: float(stats.norm.isf(max(p, 1e-300) / 2)) for name, p in verdict.p_values.items()}
+
+
+def joint_test(case, algorithm=gibbs.ALGORITHM, num_draws=20_000):
+    model = model_of(case)
+    given = None
+    if model.has_kernel:
+        with in_precision():
+            given = prior_draws(model, 2 * num_draws, 3)
+    return geweke(
+        model, algorithm, ROWS, key=jax.random.key(5), num_draws=num_draws, num_rounds=5, prior_draws=given
+    )
+
+
+def test_the_sweep_leaves_a_joint_prior_invariant():
+    """Small: 2000 draws; the verdict's false alarm rate is 1 %."""
+    assert joint_test("binomial, joint prior", num_draws=2000).passed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", list(CASES))
+def test_the_sampler_leaves_the_joint_distribution_invariant(case):
+    """Max |z| < 4 over about 60 statistics: false alarm rate about 0.4 %."""
+    deviates = largest_z(joint_test(case))
+    worst = max(deviates, key=deviates.get)
+    print(case, len(deviates), worst, deviates[worst])
+    assert deviates[worst] < 4
+
+
+def _with_fixed_count(key, cells, theta, *, has_fractions):
+    """Planted: every cell has a count of one, seen or not, whatever its trials."""
+    return cells.precision + polya_gamma.draw_whole(key, jnp.ones_like(theta), theta)
+
+
+def _with_one_term(key, cells, theta, *, has_fractions):
+    """Planted: the series of the Polya-Gamma variable is cut off after its first term."""
+    return cells.precision + jax.random.gamma(key, cells.count) / (jnp.pi**2 / 2 + theta**2 / 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", [_with_fixed_count, _with_one_term])
+def test_wrong_polya_gamma_variables_fail(bug, monkeypatch):
+    monkeypatch.setattr(gibbs, "draw_precisions", bug)
+    algorithm = Algorithm(gibbs.init, partial(gibbs._step, moves=False))
+    deviates = largest_z(joint_test("binomial, joint prior", algorithm))
+    print(bug.__name__, max(deviates.values()))
+    assert max(deviates.values()) > 8
+
+
+@pytest.mark.slow
+def test_a_kernel_left_out_fails(monkeypatch):
+    def without(values, model, x):
+        cells = cells_of(values, model, x)
+        seen = ~jnp.isnan(x)
+        total = model.family.total_count
+        return QuadraticCells(jnp.nan_to_num(x) - total * seen / 2, cells.precision, 1.0 * total * seen)
+
+    cells_of = gibbs.cells_of
+    monkeypatch.setattr(gibbs, "cells_of", without)
+    algorithm = Algorithm(gibbs.init, partial(gibbs._step, moves=True))
+    deviates = largest_z(joint_test("binomial, joint prior", algorithm))
+    assert max(deviates.values()) > 8
+
+
+# Fits
+
+
+def test_a_fit_has_its_draws_and_their_statistics():
+    model = model_of("bernoulli, joint prior")
+    with pytest.warns(UserWarning, match="has not converged"):
+        tree = fit(model, data_of(model), method="gibbs", num_chains=2, num_warmup=5, num_samples=10)
+    assert tree["posterior"]["loadings"].dims == ("chain", "draw", "feature", "latent")
+    assert float(tree["sample_stats"]["acceptance_rate"].mean()) > 0.98
+    assert np.isfinite(tree["sample_stats"]["lp"]).all()
+
+
+def test_families_without_the_augmentation_are_refused():
+    x = data_of(model_of("bernoulli"))
+    with pytest.raises(ValueError, match="gibbs needs Gaussian, Bernoulli or binomial cells"):
+        fit(zoo.EPCA(family="poisson"), x, method="gibbs")
+    with pytest.raises(TypeError, match="moves must be True or False"):
+        fit(zoo.EPCA(), x, method="gibbs", moves="all")
