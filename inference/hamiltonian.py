@@ -3,6 +3,12 @@
 The driver runs them, rather than ``numpyro.infer.MCMC``, because a run must be able to stop and resume
 inside warm-up. The kernel's adaptation schedule is part of its state; the key of sweep i is the driver's.
 Local latents that the program sums out are drawn afterwards from their exact conditionals.
+
+With ``random_step=True`` HMC draws the step size of every trajectory from an exponential distribution, about
+the mean that warm-up adapts (to the acceptance averaged over steps): Virtanen (2010), algorithm 1, with ten
+leapfrog steps there (``num_steps=10``) and the gradient of the log density in the place of the printed
+density's. The step does not depend on the state, so each trajectory leaves the posterior invariant; short and
+long ones together reach what one length would return to.
 """
 
 from collections.abc import Mapping
@@ -42,7 +48,8 @@ def program(model: Any, *data: Any) -> Any:
 
 
 def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> HMC:
-    return {"nuts": NUTS, "hmc": HMC}[kind](program, **dict(options))
+    own = {name: value for name, value in options if name != "random_step"}
+    return {"nuts": NUTS, "hmc": HMC}[kind](program, **own)
 
 
 def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int) -> HMCState:
@@ -60,8 +67,17 @@ def _step(
     # The kernel learns its adaptation schedule in init; its result is not used, so that the compiled step
     # does not contain it.
     kernel.init(key, num_warmup, None, (model, *data), {})
-    state = kernel.sample(state._replace(rng_key=key), (model, *data), {})
-    return state, HamiltonianInfo(-state.potential_energy)
+    state = state._replace(rng_key=key)
+    if not dict(options).get("random_step"):
+        state = kernel.sample(state, (model, *data), {})
+        return state, HamiltonianInfo(-state.potential_energy)
+    mean = state.adapt_state.step_size
+    factor = jax.random.exponential(jax.random.fold_in(key, 1), mean.shape, mean.dtype)
+    drawn = state._replace(adapt_state=state.adapt_state._replace(step_size=mean * factor))
+    moved = kernel.sample(drawn, (model, *data), {})
+    adapted = jnp.where(state.i < num_warmup, moved.adapt_state.step_size, mean)
+    moved = moved._replace(adapt_state=moved.adapt_state._replace(step_size=adapted))
+    return moved, HamiltonianInfo(-moved.potential_energy)
 
 
 @cache
@@ -120,6 +136,14 @@ def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Ar
     return jax.vmap(jax.vmap(lambda z: constrain_fn(program, (model, *data), {}, z)))(draws)
 
 
+def _check_hmc(model: Any, **options: Any) -> None:
+    """Raise TypeError or ValueError for options of HMC that do not go together."""
+    if not isinstance(options["random_step"], bool):
+        raise TypeError(f"random_step must be True or False; got {options['random_step']!r}")
+    if options["random_step"] and options["trajectory_length"] is not None:
+        raise ValueError("random_step=True draws the step size, so trajectory_length must be None")
+
+
 def _method(kind: str, **own: Any) -> Method:
     shared = {"target_accept_prob": 0.8, "dense_mass": False}
     return Method(
@@ -135,5 +159,5 @@ def _method(kind: str, **own: Any) -> Method:
 
 METHODS = {
     "nuts": _method("nuts", max_tree_depth=10),
-    "hmc": _method("hmc", num_steps=16, trajectory_length=None),
+    "hmc": _method("hmc", num_steps=16, trajectory_length=None, random_step=False)._replace(check=_check_hmc),
 }

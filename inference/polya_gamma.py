@@ -9,10 +9,11 @@ with :math:`g_k \sim` Gamma(b, 1). It makes logistic likelihoods conditionally G
     E[e^{-s\omega}] = \Big\{\frac{\cosh(c/2)}{\cosh\sqrt{c^2/4 + s/2}}\Big\}^b .
 
 **Whole b**: a sum of b draws of PG(1, c) = J*(1, |c|/2) / 4 by Devroye's rejection method. The density of
-J*(1, z) is proportional to :math:`e^{-z^2x/2} \sum_n (-1)^n a_n(x)`, below and above 0.64 with the two known
-sets of coefficients, both falling in n; the proposal is :math:`a_0`, an exponential above 0.64, below it a Levy
-variable (small z) or an inverse Gaussian one (large z). Partial sums of an alternating series enclose the sum:
-after five terms they agree to 1e-26, so comparing the uniform number with them is comparing it with the whole.
+J*(1, z) is proportional to :math:`e^{-z^2x/2} \sum_n (-1)^n a_n(x)`, below and above 0.64 with the two
+known sets of coefficients, both falling in n; the proposal is :math:`a_0`, an exponential above 0.64, below
+it a Levy variable (small z) or an inverse Gaussian one (large z). Partial sums of an alternating series
+enclose the sum: after five terms they agree to 1e-26, so comparing the uniform number with them is comparing
+it with the whole.
 
 **Fractional b**: a gamma variable with the mean and variance of PG(b, 0), shape 3b/2 and rate 6, tilted
 exactly by c. Its Laplace transform is a power in closed form, and `log_remainder_error` is the logarithm of
@@ -87,7 +88,7 @@ def log_laplace(count: Array, tilt: Array, s: Array) -> Array:
 
 
 def log_remainder_error(psi: Array) -> Array:
-    """By how much log cosh(psi/2) exceeds what `draw_fraction` has in its place, per unit of b, at least 0."""
+    """What log cosh(psi/2) has more than `draw_fraction` has in its place, per unit of b, at least 0."""
     return log_cosh(psi / 2) - REMAINDER_SHAPE * jnp.log1p(psi**2 / (2 * REMAINDER_RATE))
 
 
@@ -130,7 +131,7 @@ def draw_whole(key: Array, count: Array, tilt: Array, largest: int | None = None
 
 
 def draw_fraction(key: Array, count: Array, tilt: Array) -> Array:
-    """PG(count, tilt) for small counts up to the error of `log_remainder_error`, elementwise; 0 at count 0."""
+    """PG(count, tilt) but for the error of `log_remainder_error`, elementwise; 0 where the count is."""
     count, tilt = jnp.broadcast_arrays(count, tilt)
     shape = REMAINDER_SHAPE * count.ravel().astype(tilt.dtype)
     drawn = _until_accepted(key, _propose_gamma, (shape,)).reshape(tilt.shape)
@@ -197,7 +198,9 @@ def _until_accepted(key: Array, propose: Callable, parameters: tuple[Array, ...]
         places = jnp.nonzero(~done, size=room, fill_value=size)[0]
         chosen = tuple(p.at[places].get(mode="clip") for p in parameters)
         new, accepted = round_of(number, chosen)
-        values = values.at[places].set(jnp.where(accepted, new, values.at[places].get(mode="clip")), mode="drop")
+        values = values.at[places].set(
+            jnp.where(accepted, new, values.at[places].get(mode="clip")), mode="drop"
+        )
         return number + 1, values, done.at[places].set(accepted, mode="drop")
 
     values, done = round_of(0, parameters)

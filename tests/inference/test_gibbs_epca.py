@@ -1,4 +1,4 @@
-"""Gibbs for EPCA: its conditionals, the augmentation against the program, joint invariance, NUTS, its draws."""
+"""Gibbs for EPCA: its conditionals, the augmentation against the program, joint invariance, its draws."""
 
 from functools import partial
 
@@ -23,9 +23,9 @@ ROWS, FEATURES = 5, 3
 CASES = {
     "bernoulli": {"family": "bernoulli", "ard": True},
     "bernoulli, joint prior": {"family": "bernoulli", "beta": 0.4, "conjugate": (0.5, 1.2)},
-    "binomial, joint prior": {"family": Binomial(3), "beta": 0.5, "conjugate": (0.6, 0.9)},
+    "binomial, joint prior": {"family": Binomial(3), "beta": 0.3, "conjugate": (0.6, 0.5)},
     "gaussian": {"family": Gaussian(None), "ard": True},
-    "gaussian, joint prior": {"family": Gaussian(0.7), "beta": 0.4, "conjugate": (0.3, 0.8)},
+    "gaussian, joint prior": {"family": Gaussian(0.7), "beta": 0.4, "conjugate": (0.1, 0.2)},
 }
 
 
@@ -51,7 +51,7 @@ def values_of(model, x, seed=0):
 
 
 class Augmented:
-    """The program with a precision for every cell, whose density (that of a product of half normals) is known.
+    """The program with a precision for every cell, half normal.
 
     Given the precisions the cells are quadratic; how they come about is for other tests.
     """
@@ -64,11 +64,6 @@ class Augmented:
     def __call__(self, x):
         precisions = dist.HalfNormal(1.0).expand(x.shape).to_event(2)
         precisions = numpyro.sample("cell_precisions", precisions)
-        values = {}
-
-        def note(site):
-            values[site["name"]] = site["value"]
-
         with numpyro.handlers.trace() as trace, numpyro.handlers.block(hide_fn=lambda s: s["name"] in HIDDEN):
             self.model(jnp.full_like(x, jnp.nan))
         values = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
@@ -87,7 +82,11 @@ def test_rows_and_columns_are_drawn_from_their_conditionals(case):
     values = values_of(model, x) | {"cell_precisions": np.random.default_rng(2).uniform(0.1, 1, x.shape)}
     for block in (gibbs.latents, gibbs.columns):
         verdict = conditional_check(
-            Augmented(model), lambda values, _, x, block=block: block(values, model, x), values, (x,), num_draws=3
+            Augmented(model),
+            lambda values, _, x, block=block: block(values, model, x),
+            values,
+            (x,),
+            num_draws=3,
         )
         assert verdict.passed, (block.__name__, verdict)
 
@@ -148,7 +147,6 @@ def prior_draws(model, num_draws, seed):
     lam, nu = model.conjugate
     at_best = model.family.log_kernel(model.family.natural(jnp.asarray(lam / nu)), lam, nu)
 
-    @jax.jit
     def one(key):
         first, second = jax.random.split(key)
         trace = numpyro.handlers.trace(numpyro.handlers.seed(proper, first)).get_trace(num_observations=ROWS)
@@ -156,10 +154,11 @@ def prior_draws(model, num_draws, seed):
         kernel = model.family.log_kernel(model.natural_params(values), lam, nu) - at_best
         return values, -jax.random.exponential(second) < model.beta * jnp.sum(kernel)
 
+    batch = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=5000))
     draws = []
     while sum(map(len, (d["x"] for d in draws))) < num_draws:
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), len(draws)), 20_000)
-        values, kept = jax.lax.map(one, keys, batch_size=5000)
+        values, kept = batch(keys)
         draws.append({name: np.asarray(value)[np.asarray(kept)] for name, value in values.items()})
     return {name: np.concatenate([d[name] for d in draws])[:num_draws] for name in draws[0]}
 
@@ -178,11 +177,6 @@ def joint_test(case, algorithm=gibbs.ALGORITHM, num_draws=20_000):
     return geweke(
         model, algorithm, ROWS, key=jax.random.key(5), num_draws=num_draws, num_rounds=5, prior_draws=given
     )
-
-
-def test_the_sweep_leaves_a_joint_prior_invariant():
-    """Small: 2000 draws; the verdict's false alarm rate is 1 %."""
-    assert joint_test("binomial, joint prior", num_draws=2000).passed
 
 
 @pytest.mark.slow

@@ -1,0 +1,115 @@
+"""Polya-Gamma draws: moments, Laplace transforms in both precisions, the remainder's error, planted bugs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, special
+
+from inference import polya_gamma
+from inference.precision import in_precision
+
+DRAWS = 40_000
+TILTS = np.array([0.0, 0.7, 3.1, 3.2, 12.0])  # 3.1 and 3.2: the two proposals
+RATES = np.array([0.3, 3.0, 30.0])  # where the Laplace transform is compared
+LIMIT = 4.6  # 15 to 30 comparisons of |z|: false alarm rate below 1.3e-4 for each test
+
+
+def deviates(draws, expected):
+    """Z of mean exp(-s omega) for every tilt and rate; draws have shape (DRAWS, num_tilts)."""
+    powers = np.exp(-RATES * draws[:, :, None])
+    return (powers.mean(0) - expected) / (powers.std(0) / np.sqrt(len(draws)))
+
+
+def drawn(function, count, dtype="float64", seed=0):
+    with in_precision(dtype):
+        tilts = jnp.tile(jnp.asarray(TILTS), (DRAWS, 1))
+        return np.asarray(jax.jit(function)(jax.random.key(seed), jnp.full(tilts.shape, count), tilts), float)
+
+
+def transform(count):
+    with in_precision():
+        return np.exp(polya_gamma.log_laplace(count, jnp.asarray(TILTS)[:, None], jnp.asarray(RATES)))
+
+
+@pytest.mark.parametrize(("count", "dtype"), [(1.0, "float64"), (1.0, "float32"), (3.0, "float64")])
+def test_whole_counts_have_the_laplace_transform(count, dtype):
+    draws = drawn(polya_gamma.draw_whole, count, dtype)
+    assert np.isfinite(draws).all() and (draws > 0).all()
+    assert np.abs(deviates(draws, transform(count))).max() < LIMIT
+
+
+def test_a_count_in_two_parts_has_the_laplace_transform():
+    """2.3 = 2 + 0.3, up to the remainder's known error."""
+    draws = drawn(polya_gamma.draw, 2.3)
+    reached = np.sqrt(TILTS[:, None] ** 2 + 2 * RATES)
+    with in_precision():
+        error = polya_gamma.log_remainder_error(jnp.asarray(reached))
+        error = np.asarray(error - polya_gamma.log_remainder_error(jnp.asarray(TILTS))[:, None])
+    assert np.abs(deviates(draws, transform(2.3) * np.exp(0.3 * error))).max() < LIMIT
+    assert np.abs(deviates(draws[:, :1], transform(2.3)[:1]))[0, 0] < LIMIT  # no need of it where it is small
+
+
+def test_a_truncated_series_is_found():
+    """Planted: 20 terms of the infinite sum, which lack a hundredth of the mean."""
+
+    def truncated(key, count, tilt):
+        k = jnp.arange(1, 21) - 0.5
+        gammas = jax.random.exponential(key, (*tilt.shape, 20))
+        return jnp.sum(gammas / (k**2 + (tilt[..., None] / (2 * jnp.pi)) ** 2), -1) / (2 * jnp.pi**2)
+
+    assert np.abs(deviates(drawn(truncated, 1.0), transform(1.0))).max() > 8
+
+
+def test_a_proposal_taken_as_it_is_is_found(monkeypatch):
+    """Planted: the alternating series is not looked at."""
+    accept = polya_gamma._propose_jacobi
+
+    def careless(uniforms, z):
+        x, _ = accept(uniforms, z)
+        return x, x > 0
+
+    monkeypatch.setattr(polya_gamma, "_propose_jacobi", careless)
+    draws = drawn(lambda *args: polya_gamma.draw_whole(*args), 1.0)
+    assert np.abs(deviates(draws, transform(1.0))).max() > 8
+
+
+def test_moments_are_derivatives_of_the_transform():
+    with in_precision():
+        tilts = jnp.array([0.0, 1e-3, 0.05, 0.11, 0.7, 3.0, 60.0])
+
+        def log_transform(s, tilt):
+            return polya_gamma.log_laplace(2.5, tilt, s)
+
+        def at(s, tilt):  # away from the branch point of the square root at s = tilt = 0
+            return jax.grad(log_transform)(s, tilt), jax.grad(jax.grad(log_transform))(s, tilt)
+
+        first, second = jax.vmap(at, (None, 0))(jnp.asarray(1e-9), jnp.maximum(tilts, 0.05))
+        moments = polya_gamma.mean(2.5, tilts), polya_gamma.variance(2.5, tilts)
+        np.testing.assert_allclose(moments[0][2:], -first[2:], rtol=1e-6)
+        np.testing.assert_allclose(moments[1][3:], second[3:], rtol=1e-5)
+        np.testing.assert_allclose(moments[0][:2], 2.5 / 4, rtol=1e-6)
+        np.testing.assert_allclose(
+            moments[1][:3], 2.5 * (1 / 24 - np.array([0, 1e-6, 2.5e-3]) / 120), rtol=1e-5
+        )
+
+
+def test_the_augmentation_gives_the_logistic_likelihood():
+    """The gamma remainder by quadrature over omega, with its error put back: cosh^-b."""
+    shape, rate = polya_gamma.REMAINDER_SHAPE * 0.4, polya_gamma.REMAINDER_RATE
+    for psi in (0.5, 2.0, 5.0):
+        value = integrate.quad(
+            lambda t, psi=psi: np.exp(-(t ** (1 / shape)) * (rate + psi**2 / 2)), 0, np.inf, epsabs=1e-13
+        )[0]
+        value *= rate**shape / (shape * special.gamma(shape))
+        with in_precision():
+            error = float(polya_gamma.log_remainder_error(jnp.asarray(psi)))
+        np.testing.assert_allclose(value * np.exp(-0.4 * error), np.cosh(psi / 2) ** -0.4, rtol=1e-7)
+        assert 0 < error < 0.14
+
+
+def test_counts_of_zero_and_arrays_of_any_shape():
+    with in_precision():
+        counts = jnp.array([[0.0, 1.0, 2.5], [0.0, 0.4, 0.0]])
+        found = np.asarray(polya_gamma.draw(jax.random.key(0), counts, jnp.asarray(1.0)))
+    np.testing.assert_array_equal(found == 0, np.asarray(counts) == 0)

@@ -1,0 +1,65 @@
+"""HMC with a random step size (Virtanen 2010, algorithm 1): its draws, its steps, what it refuses."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import zoo
+from inference import fit
+
+
+def rows(num_rows=20):
+    rng = np.random.default_rng(0)
+    return (rng.random((num_rows, 6)) < 1 / (1 + np.exp(-2 * rng.normal(size=(num_rows, 1))))).astype(float)
+
+
+MODEL = {"num_latents": 1, "beta": 0.4}
+
+
+def draws(method, x, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a few draws are enough here
+        return fit(zoo.EPCA.from_data(x, **MODEL), x, method=method, **settings)
+
+
+def test_steps_vary_about_an_adapted_mean():
+    """A fixed step gives one trajectory length, a random one many: the distances moved spread far more."""
+    settings = {"num_chains": 1, "num_warmup": 100, "num_samples": 150, "num_steps": 2, "seed": 1}
+    x = rows(8)
+    tree = draws("hmc", x, random_step=True, **settings)
+    stats = tree["sample_stats"]
+    assert np.ptp(stats["step_size"].to_numpy()) == 0.0  # the mean, no longer adapted
+    assert np.all(stats["n_steps"] == 2)
+    assert 0.5 < float(stats["acceptance_rate"].mean()) < 0.98
+    quantiles = np.quantile(stats["acceptance_rate"], [0.1, 0.9])
+    assert quantiles[1] > 0.99 and quantiles[0] < 0.9  # tiny steps are kept, long ones often not
+
+
+@pytest.mark.slow
+def test_agrees_with_nuts_on_natural_parameters():
+    """E[Theta] of 20 cells within 4 standard errors: false alarm rate about 0.1 %."""
+    x = rows()
+    found = []
+    for method, own in (("hmc", {"random_step": True, "num_steps": 10}), ("nuts", {})):
+        tree = draws(method, x, num_chains=4, num_warmup=500, num_samples=4000, seed=3, **own)
+        posterior = tree["posterior"]
+        theta = (posterior["latents"] @ posterior["loadings"] + posterior["loc"]).transpose(
+            "chain", "draw", "observation", "feature"
+        )
+        theta = theta.to_numpy().reshape(4, 4000, -1)[:, :, :20]
+        batches = theta.reshape(4, 20, 200, -1).mean(2).reshape(80, -1)  # batch means
+        found.append((batches.mean(0), batches.std(0, ddof=1) / np.sqrt(80)))
+    (first, first_error), (second, second_error) = found
+    z = np.abs(first - second) / np.hypot(first_error, second_error)
+    print(z.max())
+    assert z.max() < 4
+
+
+def test_what_does_not_go_together_is_refused():
+    with pytest.raises(ValueError, match="random_step=True draws the step size"):
+        draws("hmc", rows(), random_step=True, trajectory_length=1.0)
+    with pytest.raises(TypeError, match="random_step must be True or False; got 'exponential'"):
+        draws("hmc", rows(), random_step="exponential")
+    with pytest.raises(TypeError, match="random_step"):
+        draws("nuts", rows(), random_step=True)
