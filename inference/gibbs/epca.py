@@ -36,7 +36,9 @@ from inference.gibbs.projection_moves import common_shift, rescaling
 from inference.gibbs.quadratic_cells import (
     QuadraticCells,
     columns_given,
+    columns_with_noise,
     draw_precisions,
+    is_logistic,
     is_quadratic,
     log_lacking,
     quadratic_cells,
@@ -44,7 +46,6 @@ from inference.gibbs.quadratic_cells import (
 )
 from inference.programs import log_densities
 from zoo.epca import EPCA
-from zoo.exponential_family import Bernoulli, Binomial
 from zoo.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 
@@ -81,7 +82,7 @@ def cells_of(values: Mapping[str, Array], model: EPCA, x: Array) -> QuadraticCel
     prior = in_current_precision(model)
     family = prior.family
     if "noise_variance" in values:
-        family = family.replaced(noise_variance=values["noise_variance"])
+        family = family.with_noise(values["noise_variance"])
     return quadratic_cells(family, x, prior.beta, prior.conjugate)
 
 
@@ -109,8 +110,9 @@ def relevance(values: Mapping[str, Array], model: EPCA, x: Array) -> dict[str, d
 
 def noise(values: Mapping[str, Array], model: EPCA, x: Array) -> dict[str, dist.Distribution]:
     """The noise variance of Gaussian cells."""
-    away = x - model.natural_params(values)
-    count, squares = jnp.sum(~jnp.isnan(x)), jnp.nansum(away**2)
+    columns = jnp.asarray(columns_with_noise(model.family, x.shape[1]))
+    away = (x - model.natural_params(values))[:, columns]
+    count, squares = jnp.sum(~jnp.isnan(away)), jnp.nansum(away**2)
     return {"noise_variance": dist.InverseGamma(1.0 + count / 2, 1.0 + squares / 2)}
 
 
@@ -150,7 +152,7 @@ def _step(
     keys = jax.random.split(key, 7)
     cells, theta = cells_of(state.values, model, x), model.natural_params(state.values)
     precisions = cells.precision
-    if _is_logistic(model):
+    if is_logistic(model.family):
         precisions = draw_precisions(keys[0], cells, theta, has_fractions=_has_fractions(model))
     lacking = log_lacking(cells, theta) if _has_fractions(model) else None
     values, rest = dict(state.values) | {"cell_precisions": precisions}, (cells, model, x)
@@ -209,12 +211,8 @@ def _move(keys: Array, values: dict[str, Array], model: EPCA) -> dict[str, Array
     return values | {"latents": z * scale, "loadings": w / scale, "loc": loc}
 
 
-def _is_logistic(model: EPCA) -> bool:
-    return isinstance(model.family, Bernoulli | Binomial)
-
-
 def _has_fractions(model: EPCA) -> bool:
-    return _is_logistic(model) and model.has_kernel
+    return is_logistic(model.family) and model.has_kernel
 
 
 @cache

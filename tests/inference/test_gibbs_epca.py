@@ -17,7 +17,7 @@ from inference.calibration import conditional_check, geweke
 from inference.gibbs import epca as gibbs
 from inference.gibbs.quadratic_cells import QuadraticCells
 from inference.precision import in_precision
-from zoo.exponential_family import Binomial, Gaussian
+from zoo.exponential_family import Binomial, ByColumn, Gaussian
 
 ROWS, FEATURES = 5, 3
 CASES = {
@@ -25,6 +25,7 @@ CASES = {
     "bernoulli, joint prior": {"family": "bernoulli", "beta": 0.4, "conjugate": (0.5, 1.2)},
     "binomial, joint prior": {"family": Binomial(3), "beta": 0.3, "conjugate": (0.6, 0.5)},
     "gaussian": {"family": Gaussian(None), "ard": True},
+    "mixed": {"family": ("bernoulli", Gaussian(None), Binomial(2))},
     "gaussian, joint prior": {"family": Gaussian(0.7), "beta": 0.4, "conjugate": (0.1, 0.2)},
 }
 
@@ -37,7 +38,9 @@ def model_of(case, **fields):
 def data_of(model, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(ROWS, FEATURES))
-    if not isinstance(model.family, Gaussian):
+    if isinstance(model.family, ByColumn):
+        x[:, [0, 2]] = rng.integers(0, 2, (ROWS, 2))
+    elif not isinstance(model.family, Gaussian):
         x = rng.binomial(getattr(model.family, "total_count", 1), 0.4, (ROWS, FEATURES)).astype(float)
     x[1, 2] = x[4, 0] = np.nan
     return x
@@ -103,9 +106,9 @@ def test_a_conditional_that_forgets_the_mean_is_found():
 
 
 def test_relevance_and_noise_are_drawn_from_their_conditionals():
-    model = model_of("gaussian")
-    x = data_of(model)
-    for block in (gibbs.relevance, gibbs.noise):
+    for case, block in (("gaussian", gibbs.relevance), ("gaussian", gibbs.noise), ("mixed", gibbs.noise)):
+        model = model_of(case)
+        x = data_of(model)
         verdict = conditional_check(model, block, values_of(model, x), (x,), num_draws=3)
         assert verdict.passed, (block.__name__, verdict)
 
@@ -144,7 +147,7 @@ def prior_draws(model, num_draws, seed):
         loading_variance=model.loading_variance / (1 - model.beta),
         loc_variance=model.loc_variance,
     )
-    lam, nu = model.conjugate
+    lam, nu = model.conjugate  # the same for all columns
     at_best = model.family.log_kernel(model.family.natural(jnp.asarray(lam / nu)), lam, nu)
 
     def one(key):

@@ -43,11 +43,8 @@ def test_agrees_with_nuts_on_natural_parameters():
     found = []
     for method, own in (("hmc", {"random_step": True, "num_steps": 10}), ("nuts", {})):
         tree = draws(method, x, num_chains=4, num_warmup=500, num_samples=4000, seed=3, **own)
-        posterior = tree["posterior"]
-        theta = (posterior["latents"] @ posterior["loadings"] + posterior["loc"]).transpose(
-            "chain", "draw", "observation", "feature"
-        )
-        theta = theta.to_numpy().reshape(4, 4000, -1)[:, :, :20]
+        u, v, loc = (tree["posterior"][name].to_numpy() for name in ("latents", "loadings", "loc"))
+        theta = (u @ np.swapaxes(v, -1, -2) + loc[:, :, None]).reshape(4, 4000, -1)[:, :, :20]
         batches = theta.reshape(4, 20, 200, -1).mean(2).reshape(80, -1)  # batch means
         found.append((batches.mean(0), batches.std(0, ddof=1) / np.sqrt(80)))
     (first, first_error), (second, second_error) = found
