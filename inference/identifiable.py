@@ -10,12 +10,13 @@ convergence:
 * labels: number of occupied components, log joint, concentration, weights in descending order, the
   probability that two rows share a component, the predictive log density of the rows;
 * rotation and sign: the marginal covariance :math:`W W^T + \Sigma`, the singular values of :math:`W`, the
-  predictive log density.
+  predictive log density; where latents are drawn too, natural parameters (`inference.natural_invariants`).
 """
 
 import numpy as np
 import xarray as xr
 
+from inference.natural_invariants import natural_invariants
 from inference.partitions import cluster_sizes
 
 __all__ = [
@@ -37,7 +38,6 @@ _SMALLEST_WEIGHT = (
 _RARE = (
     0.05  # an indicator rarer than this carries next to no information on mixing and has a heavy-tailed ESS
 )
-_FIXED_CELLS = 3  # rows and columns of natural parameters that are summarised
 _LARGEST_COVARIANCE = 10  # features; above it the covariance is summarised by singular values alone
 
 
@@ -48,6 +48,13 @@ def symmetries_of(tree: xr.DataTree) -> tuple[str, ...]:
     )
 
     return tuple(model_of(tree).symmetries)
+
+
+def _draws_latents(tree: xr.DataTree) -> bool:
+    """Whether the program has its latents as sites, so that draws of Theta follow from those of both."""
+    from inference import model_of
+
+    return not model_of(tree).sums_out_locals and "latents" in draws_of(tree)
 
 
 def kind_of(tree: xr.DataTree) -> str:
@@ -110,8 +117,9 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         at random from the data, share a component) and ``pair_together`` (pair: whether two given rows do,
         for a few fixed pairs along the first principal component of the data whose answer is uncertain).
         Models with "rotation" or "sign": ``singular_values`` of the loadings and, up to 10 features,
-        ``marginal_covariance`` = W W' + noise, and between views ``cross_covariance`` = W_1 W_2'. Models
-        without a symmetry: every variable.
+        ``marginal_covariance`` = W W' + noise, and between views ``cross_covariance`` = W_1 W_2'; where the
+        latents are sites of the program, instead ``theta_singular_values`` and ``natural_params``
+        (`inference.natural_invariants`). Models without a symmetry: every variable.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
@@ -134,7 +142,7 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
     if "labels" in symmetries:
         found |= _label_free(tree, posterior)
     if {"rotation", "sign"} & set(symmetries):
-        found |= _rotation_free(posterior) | _natural_parameters(posterior)
+        found |= natural_invariants(posterior) if _draws_latents(tree) else _rotation_free(posterior)
     return xr.Dataset({name: variable.reset_coords(drop=True) for name, variable in found.items()})
 
 
@@ -216,30 +224,6 @@ def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
     ]
     pairs = np.stack([chosen[:-1], chosen[1:]], axis=1)
     return pairs if len(pairs) else None
-
-
-def _natural_parameters(posterior: xr.Dataset) -> dict[str, xr.DataArray]:
-    """What latents and loadings say together, where both are drawn: Theta at few cells, and its spectrum."""
-    if "latents" not in posterior or "loadings" not in posterior:
-        return {}
-    u = posterior["latents"].transpose("chain", "draw", "observation", "latent").values
-    v = posterior["loadings"].transpose("chain", "draw", ..., "latent").values
-    if v.ndim != 4 or u.shape[2] < u.shape[3] or v.shape[2] < v.shape[3]:
-        return {}
-    products = np.linalg.qr(u, mode="r") @ np.swapaxes(np.linalg.qr(v, mode="r"), -1, -2)
-    spectrum = np.linalg.svd(products, compute_uv=False)
-    rows, columns = (np.unique(np.linspace(0, w.shape[2] - 1, _FIXED_CELLS).astype(int)) for w in (u, v))
-    cells = u[..., rows, :] @ np.swapaxes(v[..., columns, :], -1, -2)
-    if "loc" in posterior:
-        cells = cells + posterior["loc"].values[..., None, columns]
-    return {
-        "theta_singular_values": xr.DataArray(spectrum, dims=("chain", "draw", "rank")),
-        "natural_params": xr.DataArray(
-            cells,
-            dims=("chain", "draw", "row", "column"),
-            coords={"row": rows, "column": columns},
-        ),
-    }
 
 
 def _rotation_free(posterior: xr.Dataset) -> dict[str, xr.DataArray]:

@@ -141,7 +141,7 @@ class Paired(PairedRows, Model):
         "y_*": ("observation", "feature_*"),
     }
     symmetries = ("rotation", "sign")
-    methods = ("map", "nuts", "hmc", "svi")
+    methods = ("map", "nuts", "hmc", "svi", "closed_form")
     sums_out_locals = False
     num_needed = 1
 

@@ -1,0 +1,73 @@
+r"""What latents and loadings say together: natural parameters and their spectrum.
+
+:math:`\Theta = U V^T + 1\mu^T` is what the data see; U and V alone turn, swap and change signs from draw to
+draw. Reported are a few fixed cells of every table, means included, and the singular values of
+:math:`U V^T`, of shared latents also by themselves, :math:`\Theta_S = U_S V_S^T` with the loadings of all
+views one above the other (Virtanen 2010, section 6.2.2; the singular values themselves, not their squares,
+belong to orthonormal factors, and only as many as there are latents are not zero).
+"""
+
+import numpy as np
+import xarray as xr
+
+__all__ = ["factors_of", "natural_invariants", "shared_latents"]
+
+_FIXED_CELLS = 3  # rows and columns of each table that are summarised
+
+
+def factors_of(posterior: xr.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Draws of the latents (chain, draw, observation, latent), and of each table's loadings by suffix."""
+    u = posterior["latents"].transpose("chain", "draw", "observation", "latent").values
+    loadings = {
+        str(name).removeprefix("loadings"): value.transpose("chain", "draw", ..., "latent").values
+        for name, value in posterior.data_vars.items()
+        if str(name).startswith("loadings") and value.ndim == 4
+    }
+    return u, loadings
+
+
+def shared_latents(loadings: dict[str, np.ndarray]) -> np.ndarray:
+    """Places of the latents that no table has zero loadings for."""
+    seen = [~(value == 0).all((0, 1, 2)) for value in loadings.values()]
+    return np.flatnonzero(np.all(seen, axis=0))
+
+
+def natural_invariants(posterior: xr.Dataset) -> dict[str, xr.DataArray]:
+    """The quantities above, draw by draw."""
+    u, loadings = factors_of(posterior)
+    found = {"theta_singular_values": _spectrum(u, np.concatenate(list(loadings.values()), axis=2))}
+    shared = shared_latents(loadings)
+    if 0 < len(shared) < u.shape[-1]:
+        tall = np.concatenate([value[..., shared] for value in loadings.values()], axis=2)
+        found["theta_shared_singular_values"] = _spectrum(u[..., shared], tall).rename(rank="shared_rank")
+    rows = _spread(u.shape[2])
+    for suffix, value in loadings.items():
+        columns = _spread(value.shape[2])
+        if f"natural_params{suffix}" in posterior:  # noisy ones, drawn
+            cells = posterior[f"natural_params{suffix}"].values[:, :, rows[:, None], columns]
+            found[f"natural_params{suffix}"] = _cells(cells, suffix, rows, columns)
+            continue
+        cells = u[..., rows, :] @ np.swapaxes(value[..., columns, :], -1, -2)
+        if f"loc{suffix}" in posterior:
+            cells = cells + posterior[f"loc{suffix}"].values[..., None, columns]
+        found[f"natural_params{suffix}"] = _cells(cells, suffix, rows, columns)
+    return found
+
+
+def _cells(values: np.ndarray, suffix: str, rows: np.ndarray, columns: np.ndarray) -> xr.DataArray:
+    coords = {"row": rows, f"column{suffix}": columns}
+    return xr.DataArray(values, dims=("chain", "draw", "row", f"column{suffix}"), coords=coords)
+
+
+def _spectrum(u: np.ndarray, v: np.ndarray) -> xr.DataArray:
+    """Singular values of U V' of every draw, largest first."""
+    if u.shape[2] > u.shape[3]:
+        u = np.linalg.qr(u, mode="r")
+    if v.shape[2] > v.shape[3]:
+        v = np.linalg.qr(v, mode="r")
+    spectrum = np.linalg.svd(u @ np.swapaxes(v, -1, -2), compute_uv=False)
+    return xr.DataArray(spectrum, dims=("chain", "draw", "rank"))
+
+
+def _spread(size: int) -> np.ndarray:
+    return np.unique(np.linspace(0, size - 1, _FIXED_CELLS).astype(int))
