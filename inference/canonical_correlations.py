@@ -2,9 +2,9 @@ r"""Canonical correlations that a fit of two views implies, draw by draw.
 
 Given the loadings, natural parameters (or Gaussian cells) of the views have the covariances
 :math:`\Sigma_{vv} = \sigma^2 V_v V_v^T + \Psi_v` and :math:`\Sigma_{01} = \sigma^2 V_0 V_1^T`. Their
-canonical correlations and directions depend on nothing that a rotation of latents changes. They take the place of the
-loadings themselves, which by maximum likelihood span the same space as the directions but are turned and
-scaled in it (Bach and Jordan 2005; Archambeau, Delannay and Verleysen 2006).
+canonical correlations and directions depend on nothing that a rotation of latents changes. They take the
+place of the loadings themselves, which by maximum likelihood span the same space as the directions but are
+turned and scaled in it (Bach and Jordan 2005; Archambeau, Delannay and Verleysen 2006).
 
 Psi_v is the covariance of the full-covariance model, the noise variance of Gaussian cells, and nothing for
 other cells: the correlations are then those of natural parameters, and equal to one where views have no

@@ -54,7 +54,7 @@ def _draws_latents(tree: xr.DataTree) -> bool:
     """Whether the program has its latents as sites, so that draws of Theta follow from those of both."""
     from inference import model_of
 
-    return not model_of(tree).sums_out_locals and "latents" in draws_of(tree)
+    return not getattr(model_of(tree), "sums_out_locals", True) and "latents" in draws_of(tree)
 
 
 def kind_of(tree: xr.DataTree) -> str:

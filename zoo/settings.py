@@ -1,7 +1,7 @@
 """``--set key=value`` as Python values, without evaluating anything.
 
-A value is a Python literal (``20``, ``1e-3``, ``(1, 2)``, ``true``), a call from a fixed table (``Gamma(2,
-1)``), or else the text itself (``stick_breaking``).
+A value is a Python literal (``20``, ``1e-3``, ``true``), a call from a fixed table (``Gamma(2, 1)``), a tuple
+of these (``(bernoulli, Ordinal(6))``), or else the text itself (``stick_breaking``).
 """
 
 import ast
@@ -90,7 +90,13 @@ def parse_settings(texts: Iterable[str], known: Sequence[str], what: str) -> dic
 
 def resolve(settings: Mapping[str, Any], data: Sequence[Any]) -> dict[str, Any]:
     """The settings with each `Call` made; priors that follow the data are built from them."""
-    return {key: _build(value, data) if isinstance(value, Call) else value for key, value in settings.items()}
+    return {key: _resolved(value, data) for key, value in settings.items()}
+
+
+def _resolved(value: Any, data: Sequence[Any]) -> Any:
+    if isinstance(value, tuple) and not isinstance(value, Call):
+        return tuple(_resolved(member, data) for member in value)
+    return _build(value, data) if isinstance(value, Call) else value
 
 
 def _parse_value(text: str) -> Any:
@@ -102,6 +108,8 @@ def _parse_value(text: str) -> Any:
         return text
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
         return _parse_call(tree.func.id, tree)
+    if isinstance(tree, ast.Tuple | ast.List):
+        return tuple(_parse_value(ast.unparse(member)) for member in tree.elts)
     try:
         return ast.literal_eval(tree)
     except ValueError:  # a name or an expression

@@ -280,9 +280,11 @@ def test_settings_are_literals_words_or_calls_from_a_table():
         "g=Gamma(2, 1)",
         "h=-x",
         "i='20'",
+        "j=(bernoulli, 2, Gamma(1, 3))",
     ]
-    settings = resolve(parse_settings(texts, "abcdefghi", "the model"), ())
-    prior = settings.pop("g")
+    settings = resolve(parse_settings(texts, "abcdefghij", "the model"), ())
+    prior, (word, number, nested) = settings.pop("g"), settings.pop("j")
+    assert (word, number, nested.rate) == ("bernoulli", 2, 3)
     assert settings == {
         "a": 20,
         "b": 1e-3,

@@ -68,6 +68,7 @@ def test_one_family_for_all_columns_is_that_family(table):
     np.testing.assert_allclose(mixed.conjugate, np.broadcast_to(plain.conjugate, (2, 2)))
 
 
+@pytest.mark.slow
 def test_a_mixed_table_is_fitted_kept_and_completed(table, tmp_path):
     tree = fit(zoo.EPCA(family=KINDS, num_latents=1), table, method="map", max_iterations=60, tolerance=1e-4)
     assert tree["posterior"]["loc"].dims == ("chain", "draw", "feature_class")

@@ -1,0 +1,187 @@
+"""Gaussian paired views in closed form: CCA, PLS, and their densities, against other ways to them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+from scipy import stats
+from sklearn.cross_decomposition import CCA
+
+import zoo
+from inference import fit, log_density, predict, transform
+from inference.canonical_correlations import canonical_correlations
+from inference.precision import in_precision
+from zoo.exponential_family import Gaussian
+
+UNKNOWN = (Gaussian(None), Gaussian(None))
+
+
+@pytest.fixture(scope="module")
+def views():
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(200, 2))
+    first = u @ rng.normal(size=(2, 4)) + rng.normal(size=(200, 4)) @ rng.normal(size=(4, 4))
+    second = 3 + u @ rng.normal(size=(2, 3)) + rng.normal(size=(200, 3)) @ rng.normal(size=(3, 3))
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def cca(views):
+    model = zoo.Paired(families=UNKNOWN, num_shared=2, specific="full_covariance", latent_variance=4.0)
+    return fit(model, *views, method="closed_form")
+
+
+def classical(first, second):
+    """Correlations and directions from the generalised eigenvalue problem of section 4.3.1."""
+    joint = np.cov(np.hstack([first, second]), rowvar=False, bias=True)
+    d = first.shape[1]
+    inside = joint.copy()
+    inside[:d, d:] = inside[d:, :d] = 0
+    values, vectors = scipy.linalg.eigh(joint - inside, inside)
+    top = vectors[:, ::-1] * 2**0.5
+    return values[::-1], top[:d], top[d:]
+
+
+def test_canonical_correlations_and_directions_are_recovered(views, cca):
+    """Against the eigenvalue problem to 1e-10, and scikit-learn's iteration to its tolerance."""
+    correlations, *directions = classical(*views)
+    found = canonical_correlations(cca)
+    np.testing.assert_allclose(found["correlations"][0, 0], correlations[:2], rtol=1e-8)
+    for v in (0, 1):
+        own, other = found[f"directions_{v}"][0, 0].to_numpy(), directions[v][:, :2]
+        cosines = np.abs(np.sum(own * other, 0) / np.linalg.norm(own, axis=0) / np.linalg.norm(other, axis=0))
+        np.testing.assert_allclose(cosines, 1, atol=1e-8)
+    scores = CCA(n_components=2, max_iter=2000, tol=1e-12).fit_transform(*views)
+    peer = [np.corrcoef(a, b)[0, 1] for a, b in zip(scores[0].T, scores[1].T, strict=True)]
+    np.testing.assert_allclose(found["correlations"][0, 0], peer, atol=1e-6)
+
+
+def test_likelihood_is_that_of_a_dense_normal_and_at_its_maximum(views, cca):
+    """The objective is the density of the estimate; moving any parameter lowers it."""
+    values = {name: value.to_numpy() for name, value in cca["variational"].data_vars.items()}
+
+    def density(values):
+        unit = 2**0.5  # standard deviation of the latents in the balanced scale
+        loadings = unit * np.concatenate([values["loadings_0"], values["loadings_1"]])
+        noise = scipy.linalg.block_diag(*(np.linalg.inv(values[f"specific_precision_{v}"]) for v in (0, 1)))
+        loc = np.concatenate([values["loc_0"], values["loc_1"]])
+        return stats.multivariate_normal(loc, loadings @ loadings.T + noise).logpdf(np.hstack(views)).sum()
+
+    top = float(cca["trace"]["objective"][-1])
+    np.testing.assert_allclose(density(values), top, rtol=1e-10)
+    np.testing.assert_allclose(log_density(cca, *views).sum(), top, rtol=1e-8)
+    rng = np.random.default_rng(1)
+    for name in ("loadings_0", "loadings_1", "loc_1", "specific_precision_0"):
+        step = 1e-3 * rng.normal(size=values[name].shape)
+        step = step + step.T if name.startswith("specific") else step
+        assert density(values | {name: values[name] + step}) < top
+        assert density(values | {name: values[name] - step}) < top
+
+
+def test_one_view_from_another_is_reduced_rank_regression(views, cca):
+    """E[y_1 | y_0] by the joint normal of the estimate; latents of y_0 alone are the canonical variates."""
+    first, second = views
+    filled = predict(cca, first)
+    values = {name: value.to_numpy() for name, value in cca["variational"].data_vars.items()}
+    loadings = [values[f"loadings_{v}"] * 2**0.5 for v in (0, 1)]
+    square = loadings[0] @ loadings[0].T + np.linalg.inv(values["specific_precision_0"])
+    expected = second.mean(0) + (first - first.mean(0)) @ np.linalg.solve(square, loadings[0] @ loadings[1].T)
+    np.testing.assert_allclose(filled, expected, rtol=1e-6, atol=1e-8)
+    variates = (first - first.mean(0)) @ canonical_correlations(cca)["directions_0"][0, 0].to_numpy()
+    scores = transform(cca, first).to_numpy()
+    assert np.abs(np.corrcoef(variates.T, scores.T)[:2, 2:]).max(0) == pytest.approx(1, abs=1e-8)
+
+
+def test_supervised_pca_and_pls_are_ppca_of_the_views_side_by_side(views):
+    """SEPCA(3) is PPCA; EPLS with one target column and 1 + 2 latents has its density, and its zeros."""
+    first, second = views[0][:, :1], views[1]
+    families = (Gaussian(0.7), Gaussian(0.7))
+    sepca = fit(zoo.Paired.sepca(families, 3), first, second, method="closed_form")
+    epls = fit(zoo.Paired.epls(families, 1, 2), first, second, method="closed_form")
+    np.testing.assert_allclose(epls["trace"]["objective"], sepca["trace"]["objective"], rtol=1e-12)
+    np.testing.assert_allclose(log_density(epls, first, second), log_density(sepca, first, second), rtol=1e-9)
+    assert (epls["posterior"]["loadings_0"][0, 0, :, 1:] == 0).all()
+    assert (epls["posterior"]["loadings_0"][0, 0, :, 0] != 0).all()
+    np.testing.assert_allclose(predict(epls, None, second), predict(sepca, None, second), rtol=1e-8)
+    np.testing.assert_allclose(
+        log_density(sepca, first, second).sum(), sepca["trace"]["objective"][-1], rtol=1e-9
+    )
+
+
+def test_the_cross_covariance_has_the_directions_of_pls(views):
+    """With all pairs V_0 V_1' is the sample's cross-covariance, whose singular vectors PLS takes."""
+    first, second = views
+    model = zoo.Paired(families=UNKNOWN, num_shared=3, specific="full_covariance")
+    values = fit(model, first, second, method="closed_form")["variational"]
+    product = values["loadings_0"].to_numpy() @ values["loadings_1"].to_numpy().T
+    sample = (first - first.mean(0)).T @ (second - second.mean(0)) / len(first)
+    np.testing.assert_allclose(product, sample, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (zoo.Paired.ecca(("gaussian", "gaussian"), 1, (1, 1)), "closed_form is for targets y_0"),
+        (zoo.Paired.sepca(UNKNOWN, 1), "Gaussian views of given noise variance"),
+        (zoo.Paired.sepca(("gaussian", Gaussian(2.0)), 1), "the same noise variance in all views"),
+        (zoo.Paired.sepca(("gaussian",) * 2, 1, view_weights=(1.0, 2.0)), "view_weights of one"),
+        (zoo.Paired(families=("gaussian", "gaussian"), specific="full_covariance"), "is probabilistic CCA"),
+        (zoo.Paired(families=UNKNOWN, num_shared=4, specific="full_covariance"), "at most 3 canonical"),
+    ],
+)
+def test_what_has_no_closed_form_is_refused(views, model, message):
+    with pytest.raises(ValueError, match=message):
+        fit(model, *views, method="closed_form")
+
+
+def test_data_without_a_maximum_are_refused(views):
+    model = zoo.Paired(families=UNKNOWN, num_shared=1, specific="full_covariance")
+    first, second = views
+    holes = first.copy()
+    holes[3, 1] = np.nan
+    with pytest.raises(ValueError, match="row 3, column 1 of y_0 is missing"):
+        fit(model, holes, second, method="closed_form")
+    with pytest.raises(ValueError, match="a canonical correlation is 1"):
+        fit(model, first, np.hstack([second, first[:, :1]]), method="closed_form")
+    with pytest.raises(ValueError, match="the covariance of y_1 is singular"):
+        fit(model, first, np.hstack([second, np.ones((200, 1))]), method="closed_form")
+
+
+@pytest.mark.slow
+def test_bayesian_cca_has_classical_cca_as_its_limit():
+    """Posterior means of canonical correlations and the classical ones approach each other as rows are added.
+
+    The prior's pull is of order 1 / N and the posterior's width of order N^-1/2: at 1600 rows the distance is
+    at most 3 posterior deviations (false alarm below 1e-3) and less than half of that at 50 rows.
+    """
+    rng = np.random.default_rng(2)
+    u = rng.normal(size=(1600, 1))
+    first = u @ np.array([[1.0, -0.5]]) + rng.normal(size=(1600, 2))
+    second = u @ np.array([[0.8, 0.6]]) + rng.normal(size=(1600, 2))
+    model = zoo.Paired(families=UNKNOWN, num_shared=1, specific="full_covariance")
+    distances = {}
+    for size in (50, 1600):
+        data = first[:size], second[:size]
+        start = fit(model, *data, method="closed_form")
+        tree = fit(model, *data, method="nuts", num_chains=2, num_warmup=400, num_samples=400, init=start)
+        draws = canonical_correlations(tree)["correlations"][..., 0]
+        exact = classical(*data)[0][0]
+        distances[size] = abs(float(draws.mean()) - exact)
+        assert distances[size] < 3 * float(draws.std())
+    assert distances[1600] < distances[50] / 2
+
+
+def test_the_program_at_the_estimate_has_the_latents_posterior(views, cca):
+    """The stored latents are E[u | y]: the gradient of the program's joint in them is zero."""
+    from numpyro.infer.util import log_density as program_log_density
+
+    from inference.results import model_of
+
+    with in_precision():
+        model, data = model_of(cca), tuple(map(jnp.asarray, views))
+        values = {name: jnp.asarray(v.to_numpy()) for name, v in cca["variational"].data_vars.items()}
+        slope = jax.grad(lambda u: program_log_density(model, data, {}, values | {"latents": u})[0])(
+            values["latents"]
+        )
+    np.testing.assert_allclose(slope, 0, atol=1e-8)
