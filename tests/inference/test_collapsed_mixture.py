@@ -15,6 +15,7 @@ from inference import fit, log_density, predict
 from inference.algorithm import Algorithm
 from inference.calibration import geweke
 from inference.gibbs import collapsed_mixture as urn
+from inference.gibbs import mixture as blocked
 from inference.gibbs.split_merge import split_or_merge
 from inference.gibbs.urn_statistics import EvidenceStatistics, StudentStatistics, statistics_for
 from zoo import GaussianWishart, Mixture
@@ -245,7 +246,10 @@ def completed(split_merge):
         values = urn._complete(complete_key[None], draw, model, x)
         return _Values({name: values[name][0].astype(v.dtype) for name, v in state.values.items()}), info
 
-    return Algorithm(lambda key, model, x: None, step)
+    def init(key, model, x):
+        return _Values(dict(blocked.ALGORITHM.init(key, model, x).values))
+
+    return Algorithm(init, step)
 
 
 @pytest.mark.slow
@@ -255,3 +259,17 @@ def test_sampler_leaves_the_joint_of_the_finite_program_invariant(name):
     model = Mixture(components=priors()[name], num_components=3, concentration=dist.Gamma(2.0, 1.0))
     check = geweke(model, completed(2), 5, key=jax.random.key(4), num_draws=2000)
     assert check.passed, check
+
+
+@pytest.mark.slow
+def test_a_prior_that_is_off_by_one_is_found():
+    """Planted: the sweep takes the concentration for Gamma(3, 1), the program has Gamma(2, 1)."""
+    components = priors()["GaussianKnownCovariance"]
+    model = Mixture(components=components, num_components=3, concentration=dist.Gamma(2.0, 1.0))
+    right = completed(2)
+
+    def step(key, state, model, x):
+        return right.step(key, state, model.replaced(concentration=dist.Gamma(3.0, 1.0)), x)
+
+    wrong = Algorithm(right.init, step)
+    assert geweke(model, wrong, 5, key=jax.random.key(4), num_draws=2000).statistic < 1e-6
