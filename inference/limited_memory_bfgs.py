@@ -1,0 +1,164 @@
+r"""Limited-memory BFGS that costs one evaluation of value and gradient for each trial point.
+
+A direction is :math:`-H g` by the two-loop recursion over the last m pairs :math:`s = x_+ - x`,
+:math:`y = g_+ - g` (Nocedal and Wright 2006, algorithm 7.4), H scaled by :math:`s^T y / y^T y` of the last
+pair. A step length t is looked for by bisection and doubling (Lewis and Overton 2013, algorithm 2.6) until
+
+.. math::
+    f(x + t d) \le f(x) + c_1 t\, g^T d, \qquad g(x + t d)^T d \ge c_2\, g^T d ,
+
+which makes :math:`s^T y > 0`. Where no such length is found within the trials, the longest that satisfied the
+first condition is taken, and its pair is left out if :math:`s^T y` is not positive. A value that is not
+finite fails the first condition, so a step never leaves the domain and the value never rises by more than
+rounding.
+
+Side by side under ``vmap`` every trial is one evaluation for all; there is no branch that would be computed
+on both sides.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+__all__ = ["LBFGSState", "lbfgs_init", "lbfgs_step"]
+
+DECREASE, CURVATURE = 1e-4, 0.9  # c_1 and c_2
+MAX_TRIALS = 25
+
+
+class LBFGSState(NamedTuple):
+    """The point and what is remembered.
+
+    Attributes:
+        point: pytree of arrays.
+        value: f there.
+        gradient: raveled, shape (size,).
+        steps: the last s, newest last, shape (memory_size, size).
+        changes: the last y, likewise.
+        inverse_products: 1 / s'y of each pair, 0 where there is none yet, shape (memory_size,).
+    """
+
+    point: Any
+    value: Array
+    gradient: Array
+    steps: Array
+    changes: Array
+    inverse_products: Array
+
+
+class _Search(NamedTuple):
+    """A search along the direction.
+
+    The bracket, the trial, the best point so far, and whether the search is over.
+    """
+
+    low: Array
+    high: Array
+    trial: Array
+    length: Array
+    value: Array
+    gradient: Array
+    count: Array
+    done: Array
+
+
+def lbfgs_init(point: Any, loss: Callable[[Any], Array], memory_size: int) -> LBFGSState:
+    """The state at a point."""
+    flat, unravel = ravel_pytree(point)
+    value, gradient = jax.value_and_grad(lambda x: loss(unravel(x)))(flat)
+    pairs = jnp.zeros((memory_size, flat.size), flat.dtype)
+    return LBFGSState(point, value, gradient, pairs, pairs, jnp.zeros(memory_size, flat.dtype))
+
+
+def lbfgs_step(state: LBFGSState, loss: Callable[[Any], Array]) -> LBFGSState:
+    """One iteration towards a minimum of ``loss``."""
+    flat, unravel = ravel_pytree(state.point)
+    evaluate = jax.value_and_grad(lambda x: loss(unravel(x)))
+    value, gradient = state.value, state.gradient
+    direction = -_inverse_hessian_times(gradient, state)
+    slope = gradient @ direction
+    steepest = ~(slope < 0)
+    direction = jnp.where(steepest, -gradient, direction)
+    slope = jnp.where(steepest, -gradient @ gradient, slope)
+    fresh = jnp.all(state.inverse_products == 0) | steepest
+    length = jnp.where(fresh, jnp.minimum(1.0, 1.0 / jnp.maximum(jnp.linalg.norm(gradient), 1e-30)), 1.0)
+    found = _search(evaluate, flat, direction, value, gradient, slope, length)
+    step, change = found.length * direction, found.gradient - gradient
+    product = step @ change
+    useful = product > jnp.finfo(flat.dtype).eps * jnp.maximum(change @ change, 1e-30)
+
+    def pushed(old: Array, new: Array) -> Array:
+        return jnp.where(useful, jnp.concatenate([old[1:], new[None]]), old)
+
+    return LBFGSState(
+        unravel(flat + step),
+        found.value,
+        found.gradient,
+        pushed(state.steps, step),
+        pushed(state.changes, change),
+        pushed(state.inverse_products, 1.0 / jnp.where(useful, product, 1.0)),
+    )
+
+
+def _inverse_hessian_times(gradient: Array, state: LBFGSState) -> Array:
+    """H g by the two-loop recursion; pairs that are not there yet do nothing."""
+
+    def newest_first(q: Array, pair: tuple) -> tuple[Array, Array]:
+        step, change, rho = pair
+        alpha = rho * (step @ q)
+        return q - alpha * change, alpha
+
+    pairs = (state.steps, state.changes, state.inverse_products)
+    q, alphas = jax.lax.scan(newest_first, gradient, pairs, reverse=True)
+    last = state.changes[-1]
+    rho = state.inverse_products[-1]
+    scale = jnp.where(rho > 0, 1.0 / jnp.maximum(rho * (last @ last), 1e-30), 1.0)
+
+    def oldest_first(r: Array, pair: tuple) -> tuple[Array, None]:
+        step, change, rho, alpha = pair
+        return r + step * (alpha - rho * (change @ r)), None
+
+    return jax.lax.scan(oldest_first, scale * q, (*pairs, alphas))[0]
+
+
+def _search(
+    evaluate: Callable,
+    flat: Array,
+    direction: Array,
+    value: Array,
+    gradient: Array,
+    slope: Array,
+    length: Array,
+) -> _Search:
+    """A step length, with value and gradient there; length 0 where none lowers the value."""
+    slack = 4 * jnp.finfo(flat.dtype).eps * jnp.abs(value)
+
+    def trial(search: _Search) -> _Search:
+        t = search.trial
+        new_value, new_gradient = evaluate(flat + t * direction)
+        lower = new_value <= value + DECREASE * t * slope + slack
+        lower &= jnp.all(jnp.isfinite(new_gradient))
+        flat_enough = new_gradient @ direction >= CURVATURE * slope
+        low, high = jnp.where(lower, t, search.low), jnp.where(lower, search.high, t)
+        following = jnp.where(jnp.isinf(high), 2.0 * t, 0.5 * (low + high))
+        count = search.count + 1
+        return _Search(
+            low,
+            high,
+            following,
+            jnp.where(lower, t, search.length),
+            jnp.where(lower, new_value, search.value),
+            jnp.where(lower, new_gradient, search.gradient),
+            count,
+            (lower & flat_enough) | (count >= MAX_TRIALS),
+        )
+
+    zero = jnp.zeros_like(value)
+    begin = _Search(
+        zero, zero + jnp.inf, length, zero, value, gradient, jnp.zeros((), int), jnp.asarray(False)
+    )
+    return jax.lax.while_loop(lambda search: ~search.done, trial, begin)
