@@ -105,6 +105,7 @@ class Method(NamedTuple):
             averaged over draws.
         resize: sampling only: ``resize(states, model, full)``, the states of all chains with another number
             of slots, see `inference.driver.sample`.
+        may_fall: ascent only: whether its objective may fall on the way, so that a fall is no error.
         takes_weight: whether its data may be `inference.rows.Rows`.
         takes_sparse: whether they may be `zoo.sparse_matrix.SparseMatrix`.
         runs_on_host: ascent only: ``runs_on_host(data)``, whether its steps on these (prepared) data run on
@@ -136,6 +137,7 @@ class Method(NamedTuple):
     solve: Callable | None = None
     check: Callable | None = None
     resize: Callable | None = None
+    may_fall: bool = False
     takes_weight: bool = False
     takes_sparse: bool = False
     runs_on_host: Callable | None = None

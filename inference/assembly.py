@@ -54,10 +54,14 @@ def assemble(
     groups, left_out = {}, ["assignments"] if has_labels and "assignments" not in draws else []
     num_draws = first.shape[0] * first.shape[1]
     rows_fit = holds_rows and row_limit(num_draws * data[0].shape[0] * 8, "log_likelihood", keep)
+    absent = [name for name in model.local_sites if name not in draws] if outcome.is_generative else []
+    left_out += absent
     if not model.scores_rows:
         if not outcome.is_point:
             stats["lp"] = np.asarray(over_draws(log_prior, draws, model, data))  # with the program's factors
-    elif rows_fit and not outcome.is_point:  # a point estimate has no posterior to weigh the rows by
+    elif (
+        rows_fit and not outcome.is_point and not absent
+    ):  # a point estimate has no posterior to weigh the rows by
         rows = np.asarray(over_draws(_log_likelihood, draws, model, data))
         stats["lp"] = rows.sum(axis=-1) + np.asarray(over_draws(log_prior, draws, model, data))
         latents = "integrated out" if model.sums_out_locals else "drawn"

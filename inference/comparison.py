@@ -22,7 +22,7 @@ from inference.identifiable import draws_of, kind_of
 
 __all__ = ["compare", "heldout", "leave_one_out"]
 
-_TEXT_PROTOCOLS = ("bound", "likelihood", "completion")
+_TEXT_MODELS = ("lda", "plsi", "pcp")
 
 
 def leave_one_out(tree: xr.DataTree) -> ELPDData:
@@ -104,16 +104,19 @@ def compare(trees: Mapping[str, xr.DataTree], method: str = "stacking") -> pd.Da
     return table
 
 
-def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None) -> xr.Dataset:
+def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed: int = 0) -> xr.Dataset:
     """Mean log density of new rows under a fit, with its standard error.
 
     Args:
         tree: a fit.
         data: new data, the sites in the model's order, as for ``inference.log_density``.
-        protocol: None for rows. ``"bound"``, ``"likelihood"`` and ``"completion"`` are ways to score text.
+        protocol: None for rows. ``"bound"``, ``"likelihood"`` and ``"completion"`` are ways to score text
+            (`inference.text_heldout` says what each means).
+        seed: of the split of tokens (completion).
 
     Returns:
-        Dataset of scalars ``mean`` and ``standard_error`` (over the rows; nats per row) and ``num_rows``.
+        Dataset of scalars ``mean`` and ``standard_error`` (over the rows; nats per row) and ``num_rows``; of
+        text nats per token, with ``perplexity`` and ``num_tokens``.
 
     Raises:
         ValueError: a text protocol for a model whose data are rows, an unknown protocol, or no rows.
@@ -121,11 +124,14 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None) -> xr
     from inference import (
         log_density,  # here, because inference/__init__ may import this module while it is being built
     )
+    from inference.text_heldout import PROTOCOLS, heldout_text
 
     if protocol is not None:
-        known = f"one of {list(_TEXT_PROTOCOLS)} (text) or None (rows)"
-        if protocol not in _TEXT_PROTOCOLS:
+        known = f"one of {list(PROTOCOLS)} (text) or None (rows)"
+        if protocol not in PROTOCOLS:
             raise ValueError(f"protocol must be {known}; got {protocol!r}")
+        if tree.attrs.get("model") in _TEXT_MODELS:
+            return heldout_text(tree, *data, protocol=protocol, seed=seed)
         raise ValueError(
             f"protocol {protocol!r} scores text, and the data of {tree.attrs.get('model', 'this model')!r} "
             "are rows: leave protocol out"

@@ -62,7 +62,9 @@ def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any
 
     def absent(site: Mapping[str, Any]) -> Array | None:
         name = site["name"]
-        return jnp.zeros(site["fn"].shape()) if name in model.kept_locals and name not in values else None
+        if name in values or name not in (*model.kept_locals, *model.local_sites):
+            return None
+        return jnp.zeros(site["fn"].shape())
 
     program = substitute(model, substitute_fn=absent)
     return trace(substitute(program, data=dict(values))).get_trace(*data)

@@ -86,7 +86,8 @@ def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
     return {
         name: jnp.asarray(value.to_numpy())
         for name, value in tree["posterior"].data_vars.items()
-        if "observation" not in value.dims or not (model.scores_rows and model.sums_out_locals)
+        if not {"observation", "document"} & set(value.dims)
+        or not (model.scores_rows and model.sums_out_locals)
     }
 
 

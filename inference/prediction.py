@@ -15,9 +15,11 @@ from inference.precision import double_precision
 from inference.results import Labels, model_of
 from inference.symmetry import align_rotation, relabel
 from inference.tables import as_arrays, matching_columns
+from inference.text_input import matching_words
+from zoo.documents import totals_of
 from zoo.model import Model
 
-__all__ = ["log_density", "predict", "transform"]
+__all__ = ["draws_without_rows", "log_density", "predict", "prepared", "stored_variables", "transform"]
 
 
 @double_precision
@@ -48,13 +50,13 @@ def transform(
         raise ValueError(f"scores must be one of {', '.join(_SCORES)}; got {scores!r}")
     if covariance and scores != "latent":
         raise ValueError(f"covariance=True goes with scores='latent'; got scores={scores!r}")
-    model, arrays, coords = _prepared(tree, new_data)
+    model, arrays, coords = prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
         wanted = () if scores == "latent" else (("kind", scores),)
-        values = _apply(method.transform or _scores, _variables(tree, model), model, arrays, wanted)
+        values = _apply(method.transform or _scores, stored_variables(tree, model), model, arrays, wanted)
     else:
-        values = _mean_over_draws(_SCORES[scores], _draws(_aligned(tree, model)), model, arrays)
+        values = _mean_over_draws(_SCORES[scores], draws_without_rows(_aligned(tree, model)), model, arrays)
     dim = model.score_dims[-1]
     labels = Labels({**coords, dim: _columns(tree, dim)})
     means = _labelled(values, model.score_dims, labels)
@@ -70,8 +72,10 @@ def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
     """The posterior covariance of the latents; from draws the mean covariance plus that of the means."""
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
-        return _apply(method.covariance or _scores_covariance, _variables(tree, model), model, arrays, ())
-    draws = _draws(_aligned(tree, model))
+        return _apply(
+            method.covariance or _scores_covariance, stored_variables(tree, model), model, arrays, ()
+        )
+    draws = draws_without_rows(_aligned(tree, model))
     mean = _mean_over_draws(_SCORES["latent"], draws, model, arrays)
     return _mean_over_draws(_covariance_about, draws, model, (mean, *arrays))
 
@@ -102,16 +106,16 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
         shares = transform(tree, *new_data)
         dim = model.score_dims[-1]
         return shares[dim][shares.argmax(dim)].drop_vars(dim).rename("assignments")
-    model, arrays, coords = _prepared(tree, new_data)
+    model, arrays, coords = prepared(tree, new_data)
     what = model.default_completion(*arrays) if what is None else what
     chosen = () if what is None else (("what", what),)
     predicted_dims = model.predicted_dims if what is None else model.completions()[what]
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
-        variables = _variables(tree, model)
+        variables = stored_variables(tree, model)
         mean, variance = _apply(method.predict or _predicted, variables, model, arrays, chosen)
     else:
-        draws, functions = _draws(tree), _predictions(chosen)
+        draws, functions = draws_without_rows(tree), _predictions(chosen)
         first = {name: value[0] for name, value in draws.items()}
         reference = _apply(_predicted, first, model, arrays, chosen)[0]  # so that what is known stays exact
         mean = reference + _mean_over_draws(functions[0], draws, model, (reference, *arrays))
@@ -127,7 +131,7 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
 def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
     """Log posterior predictive density of each new row, in nats, local latents integrated out.
 
-    Dims (observation,).
+    Dims (observation,); of text (document,) with the coordinate ``num_tokens``.
 
     From VB exact under q; from draws the log of the mean density over draws.
 
@@ -135,16 +139,20 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
         tree: a fit.
         *new_data: rows with the columns of the fit.
     """
-    model, arrays, coords = _prepared(tree, new_data)
+    model, arrays, coords = prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
     if method.log_density is not None:
-        values = _apply(method.log_density, _variables(tree, model), model, arrays, ())
+        values = _apply(method.log_density, stored_variables(tree, model), model, arrays, ())
     else:
-        values = _log_mean_density(_draws(tree), model, arrays)
-    return _labelled(values, ("observation",), Labels(coords)).rename("log_density")
+        values = _log_mean_density(draws_without_rows(tree), model, arrays)
+    scores = _labelled(values, (model.score_dims[0],), Labels(coords)).rename("log_density")
+    if not model.takes_documents:
+        return scores
+    return scores.assign_coords(num_tokens=(scores.dims, np.asarray(totals_of(arrays[0]))))
 
 
-def _prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str, Any]]:
+def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str, Any]]:
+    """The fitted model, new data as it takes them, and their coords."""
     model = model_of(tree)
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
     most = len(model.data_names)
@@ -152,7 +160,8 @@ def _prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[st
         raise TypeError(f"this model takes {', '.join(model.data_names)}; got {len(given)} parts of data")
     model, given = model.coded(*given)
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
-    parts = tuple(matching_columns(part, _columns(tree, dim)) for part, dim in zip(given, dims, strict=True))
+    match = matching_words if model.takes_documents else matching_columns
+    parts = tuple(match(part, _columns(tree, dim)) for part, dim in zip(given, dims, strict=True))
     arrays, coords = as_arrays(parts, tuple(dims))
     model.check_new(*arrays)
     return model, jax.tree.map(jnp.asarray, arrays), coords
@@ -162,12 +171,12 @@ def _columns(tree: xr.DataTree, dim: str) -> np.ndarray:
     return next(group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
 
 
-def _variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
+def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
     """The stored estimate or q; what is per row only where new rows are judged by the fitted ones."""
     stored = {
         name: jnp.asarray(value.to_numpy())
         for name, value in tree["variational"].data_vars.items()
-        if model.needs_fitted_rows or "observation" not in value.dims
+        if model.needs_fitted_rows or not {"observation", "document"} & set(value.dims)
     }
     if not model.needs_fitted_rows:
         return stored
@@ -180,11 +189,18 @@ def _variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
     return stored | {f"fitted_{name}": jnp.asarray(tree["observed_data"][name].to_numpy())}
 
 
-def _draws(tree: xr.DataTree) -> dict[str, jax.Array]:
-    """Draws of everything but rows, chains laid end to end."""
+def draws_without_rows(tree: xr.DataTree, most: int | None = None) -> dict[str, jax.Array]:
+    """Draws of everything but rows, chains laid end to end; at most so many, evenly spread."""
     posterior = tree["posterior"].to_dataset()
-    kept = {name: value for name, value in posterior.data_vars.items() if "observation" not in value.dims}
-    return {name: jnp.asarray(value.to_numpy().reshape(-1, *value.shape[2:])) for name, value in kept.items()}
+    kept = {
+        name: value
+        for name, value in posterior.data_vars.items()
+        if not {"observation", "document"} & set(value.dims)
+    }
+    size = posterior.sizes["chain"] * posterior.sizes["draw"]
+    chosen = np.linspace(0, size - 1, size if most is None else min(most, size)).round().astype(int)
+    flat = {name: value.to_numpy().reshape(-1, *value.shape[2:]) for name, value in kept.items()}
+    return {name: jnp.asarray(value if most is None else value[chosen]) for name, value in flat.items()}
 
 
 def _labelled(values: jax.Array, dims: tuple[str, ...], labels: Labels) -> xr.DataArray:

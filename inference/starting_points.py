@@ -59,7 +59,7 @@ def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
     posterior = tree["posterior"].to_dataset()
     chain, draw = 0, -1
     if "log_likelihood" in tree.children:
-        density = tree["log_likelihood"]["log_likelihood"].sum("observation").to_numpy()
+        density = tree["log_likelihood"]["log_likelihood"].to_numpy().sum(-1)
         chain, draw = np.unravel_index(density.argmax(), density.shape)
     return {name: value.to_numpy()[chain, draw] for name, value in posterior.data_vars.items()}
 

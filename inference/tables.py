@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from inference.text_input import read_documents
 from zoo.model import Model
 from zoo.sparse_counts import SparseCounts
 from zoo.sparse_matrix import SparseMatrix
@@ -22,7 +23,7 @@ VIEW_DIMS = ("feature", "output")
 def as_arrays(
     data: tuple, dims: tuple[str, ...] = VIEW_DIMS
 ) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
-    """Each part of the data as a float64 matrix, and coords by dim.
+    """Each part of the data as a float64 matrix, and coords by dim; documents as sparse counts.
 
     Args:
         data: the parts.
@@ -34,6 +35,8 @@ def as_arrays(
     """
     if not data:
         raise TypeError("there is no data: call fit(model, x, ...)")
+    if dims == ("word",):
+        return read_documents(*data)
     arrays, coords = [], {}
     for part, dim in zip(data, dims, strict=False):
         if isinstance(part, SparseMatrix):

@@ -83,7 +83,7 @@ def drive_whole(
             num_restarts=settings["num_restarts"],
             max_iterations=settings["max_iterations"],
             tolerance=settings["tolerance"] if rising else 0.0,
-            must_rise=rising,
+            must_rise=rising and not method.may_fall,
             improve=algorithm.improve,
             on_host=method.runs_on_host is not None and method.runs_on_host(data),
             **shared,

@@ -47,6 +47,24 @@ MODELS: dict[str, dict[str, str]] = {
         "title": "Exponential-family projections of paired views: supervised EPCA, EPLS, ECCA, SECCA",
         "paper": "Virtanen (2010), chapters 4 and 6; Guo (2009); Klami and Kaski (2007)",
     },
+    "lda": {
+        "module": "zoo.lda",
+        "class": "LDA",
+        "title": "Latent Dirichlet allocation",
+        "paper": "Blei, Ng and Jordan (2003); Yu (2006), section 4.2.2",
+    },
+    "plsi": {
+        "module": "zoo.plsi",
+        "class": "PLSI",
+        "title": "Probabilistic latent semantic indexing",
+        "paper": "Hofmann (1999); Yu (2006), section 4.2.1",
+    },
+    "pcp": {
+        "module": "zoo.pcp",
+        "class": "PCP",
+        "title": "Probabilistic clustering-projection of documents",
+        "paper": "Yu (2006), chapter 9",
+    },
 }
 
 #: What the papers call a model to its name here. Models that later versions bring stand here too, so that
@@ -79,6 +97,8 @@ ALIASES: dict[str, str] = {
     "sparse_epca": "depcam",
     "sepca_mm": "depcam",
     "plsa": "plsi",
+    "latent_dirichlet_allocation": "lda",
+    "clustering_projection": "pcp",
 }
 
 _PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {

@@ -186,6 +186,24 @@ def _toy_gaussians(seed: int = 0) -> dict[str, "np.ndarray"]:
     return {"x": np.concatenate(rows), "labels": np.repeat(np.arange(5), 50)}
 
 
+def _pcp_corpus(seed: int = 0) -> dict[str, Any]:
+    """Documents of the probabilistic clustering-projection model (Yu 2006, section 9.1), settings ours.
+
+    Six topics ~ Dirichlet(0.05) over 200 words, five clusters ~ Dirichlet(0.1) over the topics, 300 documents
+    of uniformly drawn clusters and Poisson(60) + 5 words.
+    """
+    import numpy as np
+    from scipy.sparse import csr_matrix
+
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(200, 0.05), size=6)
+    clusters = rng.dirichlet(np.full(6, 0.1), size=5)
+    labels = rng.integers(5, size=300)
+    lengths = rng.poisson(60, size=300) + 5
+    counts = rng.multinomial(lengths, (clusters @ topics)[labels]).astype(np.float64)
+    return {"counts": csr_matrix(counts), "labels": labels}
+
+
 def _from_scikit_learn(name: str, entry: Mapping[str, Any]) -> dict[str, "np.ndarray"]:
     """Inputs and class numbers of a set that is bundled with scikit-learn."""
     import numpy as np
@@ -200,4 +218,4 @@ def _from_scikit_learn(name: str, entry: Mapping[str, Any]) -> dict[str, "np.nda
     return {"x": bunch.data.astype(np.float64), "labels": bunch.target.astype(np.int64)}
 
 
-_GENERATORS = {"toy_gaussians": _toy_gaussians}
+_GENERATORS = {"pcp_corpus": _pcp_corpus, "toy_gaussians": _toy_gaussians}

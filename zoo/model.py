@@ -129,6 +129,8 @@ class Model(Assumptions):
         kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
             `log_likelihood` has them integrated out.
         needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
+        local_sites: latents of single rows that the program draws and a fit may leave out for their size.
+        takes_documents: whether its data are documents: counts, or strings whose words are counted.
     """
 
     data_names: ClassVar[tuple[str, ...]] = ("x",)
@@ -143,6 +145,8 @@ class Model(Assumptions):
     needs_fitted_rows: ClassVar[bool] = False
 
     kept_locals: ClassVar[tuple[str, ...]] = ()
+    local_sites: ClassVar[tuple[str, ...]] = ()
+    takes_documents: ClassVar[bool] = False
 
     draw_locals: bool = static(default=False, init=False, repr=False)
 

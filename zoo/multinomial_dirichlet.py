@@ -67,18 +67,14 @@ class CountFeatures(NamedTuple):
     def __matmul__(self, by_statistic: Array) -> Array:
         """Features times a matrix of shape (num_statistics, K): (num_observations, K)."""
         constant, by_word, by_coefficient = by_statistic[0], by_statistic[1:-1], by_statistic[-1]
-        coefficient = self._log_coefficient()[:, None] * by_coefficient
+        coefficient = self.counts.log_coefficients[:, None] * by_coefficient
         return constant + self.counts.times(by_word) + coefficient
 
     def __rmatmul__(self, by_row: Array) -> Array:
         """A matrix of shape (K, num_observations) times the features: (K, num_statistics)."""
-        ends = jnp.stack([jnp.sum(by_row, axis=1), by_row @ self._log_coefficient()], axis=1)
+        ends = jnp.stack([jnp.sum(by_row, axis=1), by_row @ self.counts.log_coefficients], axis=1)
         words = self.counts.transposed_times(by_row.T).T
         return jnp.concatenate([ends[:, :1], words, ends[:, 1:]], axis=1)
-
-    def _log_coefficient(self) -> Array:
-        factorials = self.counts.sum_cells(lambda word, count: gammaln(count + 1)[:, None], 1)[:, 0]
-        return gammaln(self.counts.totals + 1) - factorials
 
 
 class SparseRows(dist.Distribution):

@@ -11,10 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.scipy.special import gammaln
 
 __all__ = ["CellBlock", "SparseCounts"]
 
 BLOCK_CELLS = 8192
+CACHED_NUMBERS = 2**18  # of a block's temporary array
 
 
 class CellBlock(NamedTuple):
@@ -106,6 +108,10 @@ class SparseCounts:
 
         return CellBlock(cut(self.document), cut(self.word), cut(self.count))
 
+    def _blocks_for(self, width: int) -> CellBlock:
+        """Blocks whose cells x ``width`` arrays stay in the processor's cache."""
+        return self.blocks(int(np.clip(CACHED_NUMBERS // max(width, 1), 256, BLOCK_CELLS)))
+
     def times(self, by_word: Array) -> Array:
         """The matrix times a dense one.
 
@@ -121,7 +127,7 @@ class SparseCounts:
             return total.at[block.document].add(block.count[:, None] * by_word[block.word]), None
 
         start = jnp.zeros((self.shape[0], by_word.shape[1]), by_word.dtype)
-        return jax.lax.scan(add, start, self.blocks())[0]
+        return jax.lax.scan(add, start, self._blocks_for(by_word.shape[1]))[0]
 
     def transposed_times(self, by_document: Array) -> Array:
         """The transposed matrix times a dense one.
@@ -138,7 +144,7 @@ class SparseCounts:
             return total.at[block.word].add(block.count[:, None] * by_document[block.document]), None
 
         start = jnp.zeros((self.shape[1], by_document.shape[1]), by_document.dtype)
-        return jax.lax.scan(add, start, self.blocks())[0]
+        return jax.lax.scan(add, start, self._blocks_for(by_document.shape[1]))[0]
 
     def sum_cells(self, function: Callable[[Array, Array], Array], width: int) -> Array:
         """Sums over the cells of each document of a function of them.
@@ -160,10 +166,58 @@ class SparseCounts:
         start = jnp.zeros((self.shape[0], width), jnp.asarray(self.count).dtype)
         return jax.lax.scan(add, start, self.blocks())[0]
 
+    def sum_by_document(self, function: Callable[[Array, Array, Array], Array]) -> Array:
+        """Sums over the cells of each document of a function that may depend on the document.
+
+        Args:
+            function: ``function(document, word, count)`` of a block of cells, shape (block_cells,).
+
+        Returns:
+            Shape (num_documents,).
+        """
+
+        def add(total: Array, block: CellBlock) -> tuple[Array, None]:
+            value = jnp.where(block.count > 0, function(*block), 0.0)
+            return total.at[block.document].add(value), None
+
+        start = jnp.zeros(self.shape[0], jnp.asarray(self.count).dtype)
+        return jax.lax.scan(add, start, self.blocks())[0]
+
     @property
     def totals(self) -> Array:
         """Sum of the counts of each document, shape (num_documents,)."""
-        return self.sum_cells(lambda word, count: count[:, None], 1)[:, 0]
+        return self.sum_by_document(lambda document, word, count: count)
+
+    @property
+    def log_coefficients(self) -> Array:
+        """Log multinomial coefficient of each document, in nats, shape (num_documents,)."""
+        factorials = self.sum_by_document(lambda document, word, count: gammaln(count + 1))
+        return gammaln(self.totals + 1) - factorials
+
+    def without_empty(self) -> Self:
+        """The documents that have at least one word."""
+        held = np.flatnonzero(np.bincount(self.document, self.count, self.shape[0]) > 0)
+        return self.rows(held)
+
+    def rows(self, chosen: Any) -> Self:
+        """Some of the documents, in the order given.
+
+        Args:
+            chosen: their numbers, shape (num_chosen,).
+        """
+        chosen = np.asarray(chosen)
+        begin = np.searchsorted(self.document, chosen)
+        length = np.searchsorted(self.document, chosen, side="right") - begin
+        first = np.repeat(begin - np.concatenate([[0], np.cumsum(length)[:-1]]), length)
+        cells = first + np.arange(length.sum())
+        document = np.repeat(np.arange(chosen.size), length)
+        return type(self)(document, self.word[cells], self.count[cells], (chosen.size, self.shape[1]))
+
+    def to_scipy(self) -> Any:
+        """A scipy matrix in compressed rows."""
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix((self.count, (self.document, self.word)), shape=self.shape)
 
     def __len__(self) -> int:
         """Number of documents."""

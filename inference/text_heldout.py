@@ -1,0 +1,203 @@
+r"""Held-out scores of topic models, by three protocols that do not mean the same.
+
+* ``"bound"``: the documents' terms of the evidence lower bound with the global factors held at q (the
+  thesis's 9.3.2). A bound, not a likelihood: how far it lies below differs between models, so it does not
+  compare them.
+* ``"likelihood"``: PCP: the exact mixture at the expected parameters (plug-in). LDA: topics at their mean,
+  topic shares integrated out by importance sampling, on average too low. pLSI: the mixture over the fitted
+  documents' shares (Blei, Ng and Jordan 2003, section 7.1). Draws: the mean density over draws.
+* ``"completion"``: half of each document's tokens are given, the other half scored one by one under the word
+  probabilities expected from them. Fair to models that infer a document's own shares and to those that
+  cannot.
+
+Scores are of the tokens in their order: the multinomial coefficients are left out.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import xarray as xr
+from jax import Array
+from jax.scipy.special import gammaln
+
+from inference.precision import double_precision
+from inference.prediction import draws_without_rows, log_density, prepared, stored_variables
+from inference.variational.dirichlet_factors import expected_log
+from zoo.documents import ClusteredBags, log_coefficients
+from zoo.model import Model, in_current_precision
+from zoo.sparse_counts import SparseCounts
+from zoo.topic_shares import cell_sums, fold_in
+
+__all__ = ["PROTOCOLS", "heldout_text", "split_tokens"]
+
+PROTOCOLS = ("bound", "likelihood", "completion")
+MOST_DRAWS = 50  # of a sampler, over which word probabilities are averaged
+
+
+def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, SparseCounts]:
+    """Each document's tokens dealt out at random into two halves; of an odd number the first has one more.
+
+    Args:
+        counts: the documents.
+        seed: of the deal.
+    """
+    document = np.repeat(counts.document, counts.count.astype(int))
+    cell = np.repeat(np.arange(counts.num_nonzeros), counts.count.astype(int))
+    order = np.lexsort((np.random.default_rng(seed).random(cell.size), document))
+    length = np.bincount(document, minlength=counts.shape[0])
+    place = np.arange(cell.size) - np.repeat(np.cumsum(length) - length, length)
+    first = np.bincount(cell[order[place % 2 == 0]], minlength=counts.num_nonzeros).astype(float)
+    return tuple(
+        SparseCounts(counts.document[half > 0], counts.word[half > 0], half[half > 0], counts.shape)
+        for half in (first, counts.count - first)
+    )
+
+
+@double_precision
+def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -> xr.Dataset:
+    """The score of documents under a fit of a topic model.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+        counts: new documents.
+        protocol: ``"bound"``, ``"likelihood"`` or ``"completion"``.
+        seed: of the split of tokens (completion).
+
+    Returns:
+        Dataset of scalars ``mean`` (nats per token scored), ``standard_error`` (over documents),
+        ``perplexity`` (exp of minus the mean), ``num_tokens`` scored and ``num_rows``; attributes
+        ``protocol`` and ``is_bound``.
+
+    Raises:
+        ValueError: an unknown protocol, or a bound of a fit that has none.
+    """
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}")
+    model, (documents,), _ = prepared(tree, (counts,))
+    documents = jax.tree.map(np.asarray, documents)
+    scored = documents
+    if protocol == "bound":
+        scores = _bounds(tree, model, documents)
+    elif protocol == "likelihood":
+        scores = _likelihoods(tree, model, documents)
+    else:
+        given, scored = split_tokens(documents, seed)
+        scores = _completions(tree, model, given, scored)
+    scores = np.asarray(scores)
+    tokens = np.bincount(scored.document, scored.count, scored.shape[0])
+    if not tokens.sum():
+        raise ValueError("there are no tokens to score")
+    mean = scores.sum() / tokens.sum()
+    residual = scores - mean * tokens
+    error = np.sqrt(residual.var(ddof=1) * residual.size) / tokens.sum() if residual.size > 1 else np.nan
+    return xr.Dataset(
+        {
+            "mean": float(mean),
+            "standard_error": float(error),
+            "perplexity": float(np.exp(-mean)),
+            "num_tokens": int(tokens.sum()),
+            "num_rows": int(tokens.size),
+        },
+        attrs={"units": "nats per token", "protocol": protocol, "is_bound": int(protocol == "bound")},
+    )
+
+
+def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
+    stored = stored_variables(tree, model) if "variational" in tree.children else {}
+    if "topic_word_concentration" not in stored:
+        raise ValueError(
+            f"a fit by {tree.attrs['method']!r} has no bound: score it by 'likelihood' or 'completion'"
+        )
+    return _document_bounds(stored, model, documents, tree.attrs["model"])
+
+
+@partial(jax.jit, static_argnums=3)
+def _document_bounds(stored: Mapping[str, Array], model: Model, documents: SparseCounts, name: str) -> Array:
+    log_topics = expected_log(stored["topic_word_concentration"])
+    if name == "lda":
+        prior = in_current_precision(model)._topic_prior()
+        gamma = fold_in(documents, jnp.exp(log_topics).T, prior)
+        expected = expected_log(gamma)
+        words = cell_sums(documents, jnp.exp(expected), jnp.exp(log_topics).T).log_sums
+        return words - _row_divergences(gamma, prior)
+    shares = jnp.exp(expected_log(stored["cluster_topic_concentration"]))
+    log_centres = jnp.log(jnp.maximum(shares @ jnp.exp(log_topics), jnp.finfo(shares.dtype).tiny))
+    if "cluster_weights_concentration" in stored:
+        log_weights = expected_log(stored["cluster_weights_concentration"])
+    else:
+        parts = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
+        log_weights = model.weights.expected_log_weights(dist.Beta(*parts))
+    return jax.nn.logsumexp(documents.times(log_centres.T) + log_weights, axis=-1)
+
+
+def _row_divergences(gamma: Array, prior: Array) -> Array:
+    """KL of each row's Dirichlet from the prior, in nats."""
+    total = gammaln(jnp.sum(gamma, axis=-1)) - jnp.sum(gammaln(gamma), axis=-1)
+    total -= gammaln(jnp.sum(prior)) - jnp.sum(gammaln(prior))
+    return total + jnp.sum((gamma - prior) * expected_log(gamma), axis=-1)
+
+
+def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
+    if tree.attrs["model"] == "plsi":
+        stored = {name: value.to_numpy()[-1, -1] for name, value in tree["posterior"].data_vars.items()}
+        if "doc_topic_probs" not in stored:
+            raise ValueError("this fit does not hold its documents' topic shares, which pLSI is scored by")
+        return _over_fitted_documents(stored, documents)
+    return log_density(tree, documents).to_numpy() - np.asarray(log_coefficients(documents))
+
+
+@jax.jit
+def _over_fitted_documents(stored: Mapping[str, Array], documents: SparseCounts) -> Array:
+    shares = stored["doc_topic_probs"]
+    equal = jnp.full(shares.shape[0], -jnp.log(shares.shape[0]))
+    mixture = ClusteredBags(equal, shares, stored["topic_word_probs"], documents.shape[0])
+    return mixture.log_prob(documents) - log_coefficients(documents)
+
+
+def _completions(tree: xr.DataTree, model: Model, given: SparseCounts, scored: SparseCounts) -> Array:
+    draws = draws_without_rows(tree, MOST_DRAWS)
+    if "variational" in tree.children and tree["posterior"].sizes["chain"] == 1:
+        draws = {name: value[None] for name, value in _expected(stored_variables(tree, model)).items()}
+    return _completed(draws, model, given, scored)
+
+
+def _expected(stored: Mapping[str, Array]) -> dict[str, Array]:
+    """Parameters at their mean under q, or the point estimate."""
+
+    def mean(concentration: Array) -> Array:
+        return concentration / jnp.sum(concentration, axis=-1, keepdims=True)
+
+    values = {name: value for name, value in stored.items() if name.endswith("_probs")}
+    for name in ("topic_word", "cluster_topic"):
+        if f"{name}_concentration" in stored:
+            values[f"{name}_probs"] = mean(stored[f"{name}_concentration"])
+    if "cluster_weights_concentration" in stored:
+        values["cluster_weights"] = mean(stored["cluster_weights_concentration"])
+    if "stick_fractions_concentration1" in stored:
+        a, b = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
+        values["stick_fractions"] = a / (a + b)
+    return values
+
+
+@jax.jit
+def _completed(draws: Mapping[str, Array], model: Model, given: SparseCounts, scored: SparseCounts) -> Array:
+    """Log of the word probabilities of the scored tokens, averaged over draws, summed by document."""
+
+    def add(total: Array, values: dict[str, Array]) -> tuple[Array, None]:
+        shares, by_word = model.scores(values, given), values["topic_word_probs"].T
+
+        def block(cells: tuple) -> Array:
+            return jnp.sum(shares[cells[0]] * by_word[cells[1]], axis=-1)
+
+        probs = jax.lax.map(block, scored.blocks()[:2])
+        return total + probs.reshape(-1)[: scored.num_nonzeros], None
+
+    count = jax.tree.leaves(draws)[0].shape[0]
+    total = jax.lax.scan(add, jnp.zeros(scored.num_nonzeros), draws)[0] / count
+    logs = scored.count * jnp.log(jnp.maximum(total, jnp.finfo(total.dtype).tiny))
+    return jnp.zeros(scored.shape[0], logs.dtype).at[scored.document].add(logs)

@@ -1,0 +1,268 @@
+r"""Variational Bayes for latent Dirichlet allocation.
+
+The posterior is approximated by :math:`\prod_k q(\beta_k) \prod_d q(\theta_d) \prod_{dn} q(z_{dn})`. With
+:math:`q(\theta_d) = \mathrm{Dirichlet}(\gamma_d)`, :math:`q(\beta_k) = \mathrm{Dirichlet}(\mu_k)`,
+:math:`E_{dk} = e^{E \log \theta_{dk}}` and :math:`B_{kw} = e^{E \log \beta_{kw}}` the updates are (Yu 2006,
+4.14-4.17; Blei, Ng and Jordan 2003)
+
+.. math::
+    \phi_{dwk} = E_{dk} B_{kw} / s_{dw}, \quad s_{dw} = \textstyle\sum_k E_{dk} B_{kw}, \qquad
+    \gamma_{dk} = \lambda_k + \textstyle\sum_w n_{dw} \phi_{dwk}, \qquad
+    \mu_{kw} = \epsilon + \textstyle\sum_d n_{dw} \phi_{dwk}.
+
+A step makes ``inner_steps`` passes of the first two over every document, block by block
+(`inference.document_blocks`), then the third. phi is never stored. Cost O(inner_steps x nonzeros x K).
+
+**Documents are restarted** at every step, from :math:`\gamma_d = \lambda + N_d/K`, by default: posteriors
+that are carried over from step to step stay where the first, poor topics put them, and the fit is worse by
+some per cent of perplexity. A careless comparison with such an LDA is easily won. The price is that the bound
+may fall a little when a document finds another optimum; ``documents="continue"`` carries over and never
+falls.
+
+The objective is the whole evidence lower bound, the documents' multinomial coefficients included, at the phi
+of the last pass. ``learn`` fits the symmetric priors, ``"word_smoothing"`` and ``"topic_prior"``, by maximum
+of the bound (`inference.variational.dirichlet_factors`).
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.algorithm import Algorithm, Method
+from inference.document_blocks import DocumentBlock, DocumentBlocks, block_sums, cut
+from inference.variational.dirichlet_factors import dirichlet_kl, expected_log, symmetric_prior
+from inference.variational.lda_posterior import LDAVBState, conclude, guide, log_density, transform
+from zoo.lda import LDA
+
+__all__ = ["ALGORITHM", "METHOD", "LDAVBInfo", "bound", "init", "local_step", "step"]
+
+LEARNABLE = ("word_smoothing", "topic_prior")
+DOCUMENTS = ("restart", "continue")
+INNER_STEPS = 8
+
+
+class LDAVBInfo(NamedTuple):
+    """What is recorded of a step.
+
+    Attributes:
+        objective: the evidence lower bound, in nats.
+        word_smoothing: eps.
+        topic_prior: mean of lambda.
+    """
+
+    objective: Array
+    word_smoothing: Array
+    topic_prior: Array
+
+
+class LocalSums(NamedTuple):
+    """What the documents leave behind.
+
+    Attributes:
+        doc_concentration: gamma, shape (num_documents, num_topics).
+        by_word: expected tokens, shape (num_words, num_topics).
+        score: the documents' part of the bound but for their topics' divergence, in nats.
+    """
+
+    doc_concentration: Array
+    by_word: Array
+    score: Array
+
+
+def local_step(
+    documents: DocumentBlocks,
+    by_word: Array,
+    topic_prior: Array,
+    inner_steps: int,
+    doc_concentration: Array | None = None,
+) -> LocalSums:
+    """Passes over every document with the topics fixed.
+
+    Args:
+        documents: in blocks.
+        by_word: B, shape (num_words, num_topics).
+        topic_prior: lambda, shape (num_topics,).
+        inner_steps: passes.
+        doc_concentration: gamma to start from; None: restarted at lambda + N_d / K.
+    """
+    num_topics = by_word.shape[1]
+
+    def visit(total: LocalSums, block: DocumentBlock) -> tuple[LocalSums, None]:
+        own = by_word[block.word]
+        if doc_concentration is None:
+            tokens = jnp.zeros(block.owner.shape, own.dtype).at[block.place].add(block.count)
+            gamma = topic_prior + tokens[:, None] / num_topics
+        else:
+            gamma = doc_concentration.at[block.owner].get(mode="fill", fill_value=1.0)
+
+        def once(gamma: Array, _: None) -> tuple[Array, None]:
+            shares = jnp.exp(expected_log(gamma))
+            return topic_prior + shares * block_sums(block, shares, own)[1], None
+
+        gamma = jax.lax.scan(once, gamma, None, inner_steps - 1)[0]
+        before = expected_log(gamma)
+        shares = jnp.exp(before)
+        ratio, sums, log_sums = block_sums(block, shares, own)
+        tokens = shares * sums
+        gamma = topic_prior + tokens
+        held = (block.owner < documents.shape[0])[:, None]
+        gap = jnp.sum(jnp.where(held, tokens * (expected_log(gamma) - before), 0.0))
+        return LocalSums(
+            total.doc_concentration.at[block.owner].set(gamma, mode="drop"),
+            total.by_word.at[block.word].add(ratio[:, None] * shares[block.place]),
+            total.score + log_sums + gap,
+        ), None
+
+    zeros = LocalSums(
+        jnp.zeros((documents.shape[0], num_topics), by_word.dtype),
+        jnp.zeros_like(by_word),
+        jnp.zeros((), by_word.dtype),
+    )
+    sums = jax.lax.scan(visit, zeros, documents.blocks)[0]
+    return sums._replace(
+        by_word=sums.by_word * by_word,
+        score=sums.score - dirichlet_kl(sums.doc_concentration, topic_prior),
+    )
+
+
+def bound(state: LDAVBState, documents: DocumentBlocks) -> Array:
+    """The evidence lower bound of any q(theta), q(beta), the words' topics optimal, in nats."""
+    by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
+    shares = jnp.exp(expected_log(state.doc_concentration))
+
+    def add(total: Array, block: DocumentBlock) -> tuple[Array, None]:
+        own_shares = shares.at[block.owner].get(mode="fill", fill_value=0.0)
+        return total + block_sums(block, own_shares, by_word[block.word])[2], None
+
+    words = jax.lax.scan(add, jnp.zeros((), by_word.dtype), documents.blocks)[0]
+    divergence = dirichlet_kl(state.doc_concentration, state.topic_prior)
+    divergence += dirichlet_kl(state.word_concentration, state.word_smoothing, axis=0)
+    return words - divergence + documents.log_coefficient
+
+
+# The algorithm
+
+
+def init(key: Array, model: LDA, documents: DocumentBlocks) -> LDAVBState:
+    """Topics all but flat: Gamma draws of mean 1 and variance 1/100, as Hoffman, Blei and Bach (2010) start.
+
+    Starts nearer to the data (word frequencies with noise, a few documents a topic) end lower: on 3581
+    newsgroup posts, 20 topics, the bound after 100 steps by 1.5 and 2.5 per cent, the perplexity of completed
+    documents by 6 and 11 per cent.
+    """
+    shape, dtype = (documents.shape[1], model.num_topics), documents.blocks.count.dtype
+    return _with_topics(jax.random.gamma(key, 100.0, shape, dtype) / 100.0, model, documents)
+
+
+def _with_topics(word_concentration: Array, model: LDA, documents: DocumentBlocks) -> LDAVBState:
+    dtype = word_concentration.dtype
+    prior = jnp.asarray(model._topic_prior(), dtype)
+    equal = jnp.broadcast_to(prior, (documents.shape[0], model.num_topics))
+    return LDAVBState(word_concentration, equal, prior, jnp.asarray(model.word_smoothing, dtype))
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: LDA, corpus: DocumentBlocks, **options: Any
+) -> LDAVBState:
+    """The state with given ``topic_word_concentration``, or topics near given ``topic_word_probs``.
+
+    Raises:
+        ValueError: neither is given, or of another shape.
+    """
+    shape = (model.num_topics, corpus.shape[1])
+    if "topic_word_concentration" in variables:
+        words = jnp.asarray(variables["topic_word_concentration"])
+    elif "topic_word_probs" in variables:
+        tokens = jnp.sum(corpus.blocks.count) / model.num_topics
+        words = model.word_smoothing + tokens * jnp.asarray(variables["topic_word_probs"])
+    else:
+        raise ValueError(
+            "init must hold 'topic_word_concentration' or 'topic_word_probs'; got "
+            f"{', '.join(variables) or 'nothing'}"
+        )
+    if words.shape != shape:
+        raise ValueError(f"init: topics must have shape {shape}; got {words.shape}")
+    state = _with_topics(words.T, model, corpus)
+    given = variables.get("doc_topic_concentration")
+    return state if given is None else state._replace(doc_concentration=jnp.asarray(given))
+
+
+def step(
+    key: Array,
+    state: LDAVBState,
+    model: LDA,
+    documents: DocumentBlocks,
+    *,
+    inner_steps: int = INNER_STEPS,
+    restarted: bool = True,
+    learn: tuple[str, ...] = ("word_smoothing",),
+) -> tuple[LDAVBState, LDAVBInfo]:
+    """Documents, hyperparameters, topics, bound; the key is ignored."""
+    before = expected_log(state.word_concentration, axis=0)
+    given = None if restarted else state.doc_concentration
+    local = local_step(documents, jnp.exp(before), state.topic_prior, inner_steps, given)
+    prior, smoothing, score = state.topic_prior, state.word_smoothing, local.score
+    num_words, num_topics = before.shape
+    if "topic_prior" in learn:
+        logs = jnp.sum(expected_log(local.doc_concentration))
+        learnt = symmetric_prior(logs, documents.shape[0], num_topics, prior[0])
+        old = dirichlet_kl(local.doc_concentration, prior)
+        prior = jnp.full_like(prior, learnt)
+        score += old - dirichlet_kl(local.doc_concentration, prior)
+    words = smoothing + local.by_word
+    if "word_smoothing" in learn:
+        logs = jnp.sum(expected_log(words, axis=0))
+        smoothing = symmetric_prior(logs, num_topics, num_words, smoothing)
+        words = smoothing + local.by_word
+    gap = jnp.sum(local.by_word * (expected_log(words, axis=0) - before))
+    objective = score + gap - dirichlet_kl(words, smoothing, axis=0) + documents.log_coefficient
+    new = LDAVBState(words, local.doc_concentration, prior, smoothing)
+    return new, LDAVBInfo(objective, smoothing, jnp.mean(prior))
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(init: str, documents: str, inner_steps: int, learn: tuple[str, ...]) -> Algorithm:
+    """The algorithm with its options."""
+    options = {"inner_steps": inner_steps, "restarted": documents == "restart", "learn": learn}
+    return Algorithm(globals()["init"], partial(step, **options))
+
+
+def prepare(model: LDA, data: tuple, init: Any, **options: Any) -> tuple[DocumentBlocks]:
+    """The documents in blocks."""
+    return (cut(data[0]),)
+
+
+def check(model: LDA, *, documents: Any, inner_steps: Any, learn: Any) -> None:
+    """Raise ValueError if an option does not suit."""
+    if documents not in DOCUMENTS:
+        raise ValueError(f"documents must be one of {', '.join(DOCUMENTS)}; got {documents!r}")
+    if isinstance(inner_steps, bool) or not isinstance(inner_steps, int | np.integer) or inner_steps < 1:
+        raise ValueError(f"inner_steps must be a whole number of at least 1; got {inner_steps!r}")
+    if not isinstance(learn, tuple) or not set(learn) <= set(LEARNABLE):
+        raise ValueError(f"learn must be a tuple of some of {', '.join(LEARNABLE)}; got {learn!r}")
+    if "topic_prior" in learn and np.ndim(model.topic_prior):
+        raise ValueError("learn: topic_prior is learnt as one number; this model has one for each topic")
+
+
+METHOD = Method(
+    kind="ascent",
+    options={"documents": "restart", "inner_steps": INNER_STEPS, "learn": ("word_smoothing",)},
+    strategies=("random",),
+    build=build,
+    start=start,
+    conclude=conclude,
+    guide=guide,
+    transform=transform,
+    log_density=log_density,
+    prepare=prepare,
+    check=check,
+    may_fall=True,
+)

@@ -1,0 +1,366 @@
+r"""Variational Bayes for the probabilistic clustering-projection model.
+
+``family="structured"`` (the default) approximates the posterior by :math:`q(\pi) \prod_m q(\theta_m) \prod_k
+q(\beta_k) \prod_d q(c_d) \prod_n q(z_{dn} \mid c_d)`: the topics of words know the cluster. With
+:math:`T_{mk} = e^{E \log \theta_{mk}}`, :math:`B_{kw} = e^{E \log \beta_{kw}}` the updates are
+
+.. math::
+    \psi_{dm} &\propto \exp\{E \log \pi_m + \textstyle\sum_w n_{dw} \log (T B)_{mw}\}, \qquad
+    C_{mw} = \textstyle\sum_d \psi_{dm} n_{dw}, \quad R = C / (T B), \\
+    \gamma_{mk} &= \lambda_k + T_{mk} (R B')_{mk}, \qquad
+    \mu_{kw} = \epsilon + B_{kw} (T' R)_{kw}, \qquad \eta_m = \alpha/M + \textstyle\sum_d \psi_{dm}.
+
+Nothing is done per nonzero and topic: a step costs O(nonzeros x M + inner_steps x M W K). It is never below
+the mean-field bound at the same global factors, and equal where psi is certain.
+
+``family="mean_field"`` is Algorithm 9.1 of Yu (2006), q(c) q(z) independent (`inference.variational.
+pcp_mean_field`). From a random start it collapses to one cluster; it is here to show that, and warns.
+
+The objective is the whole evidence lower bound, multinomial coefficients included; it never falls.
+``topics``: ``"posterior"`` (a Dirichlet factor) or ``"point"`` (the thesis's: the maximum, ``word_smoothing -
+1`` being its additive constant, 9.9). ``learn`` fits hyperparameters by maximum of the bound. A cluster
+without documents is at its prior: `prune` drops such and leaves the bound as it is.
+"""
+
+import warnings
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+from inference.algorithm import Algorithm, Method
+from inference.document_blocks import DocumentBlocks, cut, log_coefficient
+from inference.em import plsi as plsi_em
+from inference.variational import pcp_mean_field
+from inference.variational.dirichlet_factors import expected_log
+from inference.variational.pcp_posterior import (
+    OCCUPIED,
+    PCPVBState,
+    centre_log_probs,
+    conclude,
+    expected_log_topics,
+    expected_log_weights,
+    globals_bound,
+    guide,
+    learnt_concentration,
+    learnt_factors,
+    log_density,
+    transform,
+)
+from zoo.pcp import PCP
+from zoo.plsi import PLSI
+from zoo.sparse_counts import SparseCounts
+
+__all__ = ["ALGORITHM", "METHOD", "Corpus", "PCPVBInfo", "bound", "init", "prune", "step"]
+
+FAMILIES = ("structured", "mean_field")
+LEARNABLE = ("concentration", "topic_prior", "word_smoothing")
+PLSI_STEPS = 30  # of the start that projects first
+
+
+class Corpus(NamedTuple):
+    """The documents as the steps take them.
+
+    Attributes:
+        counts: sparse.
+        log_coefficient: sum of their log multinomial coefficients, in nats.
+        blocks: the same in blocks, where the family or the start passes over cells and topics; else None.
+    """
+
+    counts: SparseCounts
+    log_coefficient: Array
+    blocks: DocumentBlocks | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Documents and words."""
+        return self.counts.shape
+
+
+class PCPVBInfo(NamedTuple):
+    """What is recorded of a step.
+
+    Attributes:
+        objective: the evidence lower bound, in nats.
+        num_occupied: clusters that are expected to hold more than half a document.
+        word_smoothing: eps.
+        concentration: alpha.
+    """
+
+    objective: Array
+    num_occupied: Array
+    word_smoothing: Array
+    concentration: Array
+
+
+def step(
+    key: Array,
+    state: PCPVBState,
+    model: PCP,
+    corpus: Corpus,
+    *,
+    inner_steps: int = 5,
+    learn: tuple[str, ...] = ("word_smoothing",),
+    point: bool = False,
+) -> tuple[PCPVBState, PCPVBInfo]:
+    """Clusters of documents, then centres, topics and hyperparameters in turn, then the bound."""
+    log_weights = expected_log_weights(state, model)
+    log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
+    scores = corpus.counts.times(log_centres.T) + log_weights
+    log_normaliser = jax.nn.logsumexp(scores, axis=-1, keepdims=True)
+    responsibilities = jnp.exp(scores - log_normaliser)
+    by_cluster = corpus.counts.transposed_times(responsibilities).T
+    sizes = jnp.sum(responsibilities, axis=0)
+    entropy = jnp.sum(log_normaliser) - jnp.sum(by_cluster * log_centres) - sizes @ log_weights
+    state = update_globals(state, by_cluster, sizes, model, inner_steps, learn, point)
+    words = jnp.sum(by_cluster * centre_log_probs(state.clusters, expected_log_topics(state.words, point)))
+    objective = words + entropy + globals_bound(state, model, point) + corpus.log_coefficient
+    occupied = jnp.sum(sizes > OCCUPIED)
+    return state, PCPVBInfo(objective, occupied, state.word_smoothing, state.concentration)
+
+
+def update_globals(
+    state: PCPVBState,
+    by_cluster: Array,
+    sizes: Array,
+    model: PCP,
+    inner_steps: int,
+    learn: tuple[str, ...],
+    point: bool,
+) -> PCPVBState:
+    """Everything but the documents' clusters; none of it passes over the documents.
+
+    Args:
+        state: q.
+        by_cluster: C, expected tokens of each word in each cluster, shape (num_clusters, num_words).
+        sizes: expected documents of each cluster, shape (num_clusters,).
+        model: the model as given.
+        inner_steps: updates of centres and topics in turn.
+        learn: hyperparameters to learn.
+        point: whether topics are point estimates.
+    """
+
+    def alternate(state: PCPVBState, _: None) -> tuple[PCPVBState, None]:
+        shares = jnp.exp(expected_log(state.clusters))
+        topics = jnp.exp(expected_log_topics(state.words, point))
+        centres = shares @ topics
+        ratio = by_cluster / jnp.maximum(centres, jnp.finfo(centres.dtype).tiny)
+        clusters = state.topic_prior + shares * (ratio @ topics.T)
+        tokens = topics * (shares.T @ ratio)
+        return learnt_factors(state, clusters, tokens, learn, point), None
+
+    state = jax.lax.scan(alternate, state, None, inner_steps)[0]
+    weights = model.weights.posterior(sizes, state.concentration)
+    if "concentration" in learn:
+        state = state._replace(concentration=learnt_concentration(state._replace(weights=weights), model))
+        weights = model.weights.posterior(sizes, state.concentration)
+    return state._replace(weights=weights)
+
+
+def bound(state: PCPVBState, model: PCP, corpus: Corpus, point: bool = False) -> Array:
+    """The structured bound of given global factors, the documents' factors optimal, in nats.
+
+    The expected log weights are those of q(weights), which need not be optimal.
+    """
+    log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
+    log_weights = expected_log_weights(state, model)
+    documents = jnp.sum(jax.nn.logsumexp(corpus.counts.times(log_centres.T) + log_weights, axis=-1))
+    if isinstance(state.weights, dist.Beta):
+        a, b = state.weights.concentration1, state.weights.concentration0
+        counted = jnp.sum((a - 1) * (jax.scipy.special.digamma(a) - jax.scipy.special.digamma(a + b)))
+        counted += jnp.sum(
+            (b - state.concentration) * (jax.scipy.special.digamma(b) - jax.scipy.special.digamma(a + b))
+        )
+    else:
+        sizes = state.weights.concentration - state.concentration / model.num_clusters
+        counted = jnp.sum(sizes * log_weights)
+    return documents - counted + globals_bound(state, model, point) + corpus.log_coefficient
+
+
+def prune(state: PCPVBState, sizes: Array, least: float = 1e-6) -> PCPVBState:
+    """The state without the clusters that hold less than ``least`` documents (finite weights only).
+
+    alpha / M stays what it was, so the model's M must too: its bound is that of the whole state.
+
+    Args:
+        state: q under Dirichlet weights.
+        sizes: expected documents of each cluster, shape (num_clusters,).
+        least: documents.
+    """
+    held = np.flatnonzero(np.asarray(sizes) >= least)
+    r = state.responsibilities
+    return state._replace(
+        weights=dist.Dirichlet(state.weights.concentration[held]),
+        clusters=state.clusters[held],
+        responsibilities=None if r is None else r[:, held],
+    )
+
+
+# The algorithm
+
+
+def init(
+    key: Array,
+    model: PCP,
+    corpus: Corpus,
+    *,
+    strategy: str = "random",
+    family: str = "structured",
+    point: bool = False,
+) -> PCPVBState:
+    """A start.
+
+    ``"random"``: topics near the corpus's word frequencies, each word's share of a topic times an exponential
+    draw, and clusters with shares uniform on the simplex (mean field: the topics of all tokens drawn at
+    random, as line 1 of Algorithm 9.1). ``"plsi"``: topics of pLSI, clusters at the shares of documents drawn
+    at random.
+    """
+    word_key, cluster_key, share_key = jax.random.split(key, 3)
+    counts, dtype = corpus.counts, corpus.counts.count.dtype
+    num_documents, num_words = counts.shape
+    tokens = jnp.sum(counts.count)
+    prior = jnp.asarray(model._topic_prior(), dtype)
+    if strategy == "plsi":
+        fitted = _plsi(word_key, model, corpus)
+        by_topic = tokens / model.num_topics * fitted.by_word.T
+        order = jax.random.permutation(cluster_key, num_documents)
+        shares = fitted.shares[order[jnp.arange(model.num_clusters) % num_documents]]
+    else:
+        frequency = jnp.zeros(num_words, dtype).at[counts.word].add(counts.count)
+        noise = jax.random.exponential(word_key, (model.num_topics, num_words), dtype)
+        by_topic = frequency / model.num_topics * noise
+        shares = jax.random.dirichlet(cluster_key, jnp.ones(model.num_topics, dtype), (model.num_clusters,))
+    clusters = prior + tokens / model.num_clusters * shares
+    state = _state(clusters, by_topic, model, num_documents, dtype, point)
+    if family == "mean_field":
+        return pcp_mean_field.begin(share_key, state, model, corpus, strategy, point)
+    return state
+
+
+def _state(
+    clusters: Array, tokens: Array, model: PCP, num_documents: int, dtype: Any, point: bool
+) -> PCPVBState:
+    sizes = jnp.full(model.num_clusters, num_documents / model.num_clusters, dtype)
+    alpha = jnp.asarray(model.concentration, dtype)
+    smoothing = jnp.asarray(model.word_smoothing, dtype)
+    prior = jnp.asarray(model._topic_prior(), dtype)
+    words = tokens / jnp.sum(tokens, axis=-1, keepdims=True) if point else smoothing + tokens
+    return PCPVBState(model.weights.posterior(sizes, alpha), clusters, words, alpha, prior, smoothing)
+
+
+def _plsi(key: Array, model: PCP, corpus: Corpus) -> plsi_em.PLSIEMState:
+    projection = PLSI(num_topics=model.num_topics)
+    state = plsi_em.init(key, projection, corpus.blocks)
+
+    def once(state: plsi_em.PLSIEMState, _: None) -> tuple[plsi_em.PLSIEMState, None]:
+        return plsi_em.step(None, state, projection, corpus.blocks)[0], None
+
+    return jax.lax.scan(once, state, None, PLSI_STEPS)[0]
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: PCP, corpus: Corpus, **options: Any
+) -> PCPVBState:
+    """The state with the factors of a former fit, or after updates from given ``responsibilities``.
+
+    Raises:
+        ValueError: neither is given, or of other shapes.
+    """
+    point, family = options["topics"] == "point", options["family"]
+    state = init(key, model, corpus, family=family, point=point)
+    names = ("cluster_topic_concentration", "topic_word_probs" if point else "topic_word_concentration")
+    if all(name in variables for name in names):
+        clusters, words = (jnp.asarray(variables[name]) for name in names)
+        if clusters.shape != state.clusters.shape or words.shape != state.words.shape:
+            raise ValueError(
+                f"init: clusters and topics must have shapes {state.clusters.shape} and {state.words.shape}; "
+                f"got {clusters.shape} and {words.shape}"
+            )
+        state = state._replace(clusters=clusters, words=words)
+        if "cluster_weights_concentration" in variables and isinstance(state.weights, dist.Dirichlet):
+            state = state._replace(weights=dist.Dirichlet(variables["cluster_weights_concentration"]))
+        if family == "mean_field" and "responsibilities" in variables:
+            state = state._replace(responsibilities=jnp.asarray(variables["responsibilities"]))
+        return state
+    if "responsibilities" not in variables:
+        raise ValueError(
+            f"init must hold 'responsibilities', or {' and '.join(names)}; got "
+            f"{', '.join(variables) or 'nothing'}"
+        )
+    r = jnp.asarray(variables["responsibilities"])
+    if r.shape != (corpus.shape[0], model.num_clusters):
+        raise ValueError(
+            f"init: responsibilities must have shape {(corpus.shape[0], model.num_clusters)}; got {r.shape}"
+        )
+    by_cluster = corpus.counts.transposed_times(r).T
+    state = update_globals(state, by_cluster, jnp.sum(r, axis=0), model, options["inner_steps"], (), point)
+    return state._replace(responsibilities=r) if family == "mean_field" else state
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(init: str, family: str, topics: str, inner_steps: int, learn: tuple[str, ...]) -> Algorithm:
+    """The algorithm with its options."""
+    point = topics == "point"
+    begin = partial(globals()["init"], strategy=init, family=family, point=point)
+    if family == "mean_field":
+        return Algorithm(begin, partial(pcp_mean_field.step, learn=learn, point=point))
+    return Algorithm(begin, partial(step, inner_steps=inner_steps, learn=learn, point=point))
+
+
+def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[Corpus]:
+    """The documents, in blocks too where those are passed over."""
+    blocks = cut(data[0]) if family == "mean_field" or init == "plsi" else None
+    return (Corpus(data[0], log_coefficient(data[0]), blocks),)
+
+
+def check(model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any) -> None:
+    """Raise ValueError if an option does not suit the model; warn of the mean-field family."""
+    if family not in FAMILIES:
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}; got {family!r}")
+    if topics not in ("posterior", "point"):
+        raise ValueError(f"topics must be 'posterior' or 'point'; got {topics!r}")
+    if topics == "point" and model.word_smoothing < 1:
+        raise ValueError(
+            "topics='point' maximises over topics under Dirichlet(word_smoothing), which has no maximum "
+            f"below 1: give the additive constant plus one; got {model.word_smoothing}"
+        )
+    if isinstance(inner_steps, bool) or not isinstance(inner_steps, int | np.integer) or inner_steps < 1:
+        raise ValueError(f"inner_steps must be a whole number of at least 1; got {inner_steps!r}")
+    if not isinstance(learn, tuple) or not set(learn) <= set(LEARNABLE):
+        raise ValueError(f"learn must be a tuple of some of {', '.join(LEARNABLE)}; got {learn!r}")
+    if "topic_prior" in learn and np.ndim(model.topic_prior):
+        raise ValueError("learn: topic_prior is learnt as one number; this model has one for each topic")
+    if family == "mean_field":
+        warnings.warn(
+            "family='mean_field' is the thesis's Algorithm 9.1, which from a random start collapses to one "
+            "cluster; the default family='structured' does not, and is cheaper",
+            stacklevel=4,
+        )
+
+
+METHOD = Method(
+    kind="ascent",
+    options={
+        "family": "structured",
+        "topics": "posterior",
+        "inner_steps": 5,
+        "learn": ("word_smoothing",),
+    },
+    strategies=("random", "plsi"),
+    build=build,
+    start=start,
+    conclude=conclude,
+    guide=guide,
+    transform=transform,
+    log_density=log_density,
+    prepare=prepare,
+    check=check,
+)

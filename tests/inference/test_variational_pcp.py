@@ -1,0 +1,255 @@
+"""VB for PCP: its bound token by token, never falling, at or above mean field; limits; the collapse.
+
+The bars of the model's acceptance are named in the tests. Statistical tests compare at 4 standard errors:
+6e-5 false alarms each, on fixed seeds.
+"""
+
+import warnings
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy import special
+from text_cases import COUNTS, WORDS, pcp_bound, sparse
+
+import zoo
+from inference import fit, guide, log_density, model_of, transform
+from inference.calibration import elbo_check
+from inference.document_blocks import cut
+from inference.topic_quality import normalised_mutual_information
+from inference.variational import pcp as vb
+from inference.variational import pcp_mean_field as mean_field
+from inference.variational.pcp_posterior import PCPVBState
+from zoo.datasets import load
+
+LEARN = ("word_smoothing", "concentration", "topic_prior")
+
+
+@pytest.fixture(autouse=True)
+def in_double():
+    with jax.enable_x64(True):
+        yield
+
+
+def corpus(counts=COUNTS):
+    documents = sparse(counts)
+    return jax.tree.map(
+        jnp.asarray, vb.Corpus(documents, vb.log_coefficient(documents), cut(documents, block_cells=40))
+    )
+
+
+def model_for(num_topics=3, num_clusters=4, **fields):
+    return zoo.PCP.from_data(COUNTS, num_topics=num_topics, num_clusters=num_clusters, **fields)
+
+
+def random_state(model, seed=0, num_documents=20):
+    """Global factors that are nowhere near an optimum."""
+    rng = np.random.default_rng(seed)
+    k, m = model.num_topics, model.num_clusters
+    return PCPVBState(
+        dist.Dirichlet(jnp.asarray(rng.gamma(2.0, 2.0, m))),
+        jnp.asarray(rng.gamma(2.0, 1.0, (m, k))),
+        jnp.asarray(rng.gamma(2.0, 1.0, (k, 6))),
+        jnp.asarray(model.concentration),
+        jnp.broadcast_to(jnp.asarray(model.topic_prior), (k,)),
+        jnp.asarray(model.word_smoothing),
+        jnp.asarray(rng.dirichlet(np.ones(m), num_documents)),
+    )
+
+
+@partial(jax.jit, static_argnames=("function", "steps"))
+def climb(function, state, model, data, steps):
+    """The state after some steps, and the objective of each."""
+
+    def once(state, _):
+        state, info = function(None, state, model, data)
+        return state, info.objective
+
+    return jax.lax.scan(once, state, None, length=steps)
+
+
+STRUCTURED = partial(vb.step, learn=())
+LEARNING = partial(vb.step, learn=LEARN)
+MEAN_FIELD = partial(mean_field.step, learn=(), point=False)
+LEARNING_MEAN_FIELD = partial(mean_field.step, learn=LEARN, point=False)
+
+
+def numbers(state):
+    parts = state.weights.concentration, state.clusters, state.words
+    return tuple(np.asarray(part) for part in parts)
+
+
+def by_hand(state, r, **options):
+    priors = state.concentration, state.topic_prior, state.word_smoothing
+    return pcp_bound(COUNTS, *numbers(state), np.asarray(r), *map(np.asarray, priors), **options)
+
+
+def best_clusters(state):
+    """The structured family's q(c), by NumPy."""
+    weights, clusters, words = numbers(state)
+    centres = np.exp(special.digamma(clusters) - special.digamma(clusters.sum(1, keepdims=True)))
+    centres = centres @ np.exp(special.digamma(words) - special.digamma(words.sum(1, keepdims=True)))
+    return special.softmax(COUNTS @ np.log(centres).T + special.digamma(weights), axis=1)
+
+
+def test_the_bound_is_the_sum_over_tokens_and_at_least_mean_field():
+    """Bar 2: 1e-10 against a brute-force sum, and the better of the two families at equal global factors."""
+    model = model_for(concentration=1.7)
+    state = random_state(model)
+    r = best_clusters(state)
+    structured = float(vb.bound(state, model, corpus()))
+    np.testing.assert_allclose(structured, by_hand(state, r), rtol=1e-10)
+    for other in (r, state.responsibilities):
+        factorised = by_hand(state, other, structured=False)
+        assert factorised <= by_hand(state, other) + 1e-9 and factorised < structured
+    certain = np.eye(4)[r.argmax(1)]  # equal where clusters are certain
+    np.testing.assert_allclose(by_hand(state, certain), by_hand(state, certain, structured=False), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("step", "structured"), [(STRUCTURED, True), (MEAN_FIELD, False)])
+def test_a_step_reports_the_bound_that_it_reaches(step, structured):
+    """At a fixed point the factors belong together: the reported bound is the brute-force one there."""
+    model = model_for(concentration=1.7)
+    state, trace = climb(step, random_state(model), model, corpus(), 1200)
+    r = best_clusters(state) if structured else state.responsibilities
+    np.testing.assert_allclose(trace[-1], by_hand(state, r, structured=structured), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("step", "slack"),
+    [(STRUCTURED, 1e-10), (MEAN_FIELD, 1e-10), (LEARNING, 1e-8), (LEARNING_MEAN_FIELD, 1e-8)],
+)
+def test_the_bound_never_falls(step, slack):
+    """Bar 1: 1e-10 relative, 1e-8 with learnt hyperparameters; both families, from far off."""
+    model, data = model_for(concentration=1.7), corpus()
+    for seed in range(3):
+        trace = np.asarray(climb(step, random_state(model, seed), model, data, 1200)[1])
+        assert (np.diff(trace) >= -slack * np.abs(trace[1:])).all() and np.isfinite(trace).all()
+
+
+def test_a_hyperparameter_changed_in_silence_shows():
+    """Negative control: a smoothing that drifts from step to step makes the bound fall by more than that."""
+
+    def drifting(key, state, model, data):
+        new, info = STRUCTURED(key, state, model, data)
+        return new._replace(word_smoothing=1.02 * new.word_smoothing), info
+
+    model = model_for(concentration=1.7)
+    trace = np.asarray(climb(drifting, random_state(model), model, corpus(), 1200)[1])
+    assert (np.diff(trace) < -1e-8 * np.abs(trace[1:])).any()
+
+
+def test_one_topic_and_one_cluster_are_the_unigram_distribution():
+    """Bar 3: K = M = 1 and no additive constant (a flat prior, its maximum)."""
+    model = model_for(1, 1, word_smoothing=1.0)
+    step = partial(vb.step, learn=(), point=True)
+    state = climb(step, random_state(model), model, corpus(), 2)[0]
+    unigram = COUNTS.sum(0) / COUNTS.sum()
+    np.testing.assert_allclose(state.words[0], unigram, rtol=1e-12)
+
+
+def test_pruning_leaves_the_bound_as_it_is():
+    """Bar 3: a cluster without documents is at its prior; 1e-9."""
+    model, data = model_for(2, 12, concentration=0.2), corpus()
+    state, _ = climb(STRUCTURED, random_state(model)._replace(responsibilities=None), model, data, 1200)
+    sizes = best_clusters(state).sum(0)
+    small = vb.prune(state, sizes, least=1e-4)
+    assert small.clusters.shape[0] < 12
+    whole, pruned = (float(vb.bound(each, model, data)) for each in (state, small))
+    np.testing.assert_allclose(pruned, whole, rtol=1e-9 + 1e-4 / abs(whole))
+
+
+@pytest.fixture(scope="module")
+def tree():
+    """PCP by VB on the small corpus, its columns named."""
+    import pandas as pd
+
+    return fit(model_for(), pd.DataFrame(COUNTS, columns=WORDS), num_samples=40, progress=False)
+
+
+def test_the_guide_has_the_bound(tree):
+    """Closed form against the Monte Carlo ELBO of (explicit program, guide), error at most 0.05 nats."""
+    model, documents = model_of(tree), sparse()
+    stored = {name: jnp.asarray(value.values) for name, value in tree["variational"].data_vars.items()}
+    state = random_state(model)._replace(
+        weights=dist.Dirichlet(stored["cluster_weights_concentration"]),
+        clusters=stored["cluster_topic_concentration"],
+        words=stored["topic_word_concentration"],
+    )
+    bound = vb.bound(state, model, corpus())
+    arguments = {"key": jax.random.key(0), "num_particles": 3000}
+    verdict = elbo_check(model, guide(tree), bound, (documents,), **arguments)
+    assert verdict.passed and verdict.standard_error <= 0.05, verdict
+    np.testing.assert_allclose(tree["trace"].objective.values[-1], bound, rtol=1e-6)
+    assert not elbo_check(model, guide(tree), bound + 0.5, (documents,), **arguments).passed
+
+
+def test_new_documents(tree):
+    """Shares sum to one; densities are those of the mixture; words are matched by name."""
+    import pandas as pd
+
+    shuffled = pd.DataFrame(COUNTS[:5], columns=WORDS)[WORDS[::-1]]
+    shares = transform(tree, shuffled)
+    assert shares.dims == ("document", "topic")
+    np.testing.assert_allclose(shares.values, transform(tree, COUNTS[:5]).values, rtol=1e-12)
+    density = log_density(tree, COUNTS[:5])
+    np.testing.assert_array_equal(density.num_tokens, COUNTS[:5].sum(1))
+    assert tree["log_likelihood"]["log_likelihood"].dims == ("chain", "draw", "document")
+    assert abs(density.values - tree["log_likelihood"].log_likelihood.values.mean((0, 1))[:5]).max() < 1
+
+
+def simulated(seed, num_clusters=5, **options):
+    data = load("pcp_corpus", seed=seed)
+    model = zoo.PCP(num_topics=6, num_clusters=num_clusters)
+    with warnings.catch_warnings():  # some restarts take their time
+        warnings.filterwarnings("ignore", message="pcp by vb has not converged")
+        found = fit(model, data["counts"], num_samples=1, progress=False, **options)
+    return found, data["labels"]
+
+
+def test_mean_field_warns_and_collapses_from_a_random_start():
+    """Bar 8: one cluster is left, NMI below 0.05, where the structured family finds the clusters."""
+    with pytest.warns(UserWarning, match="collapses to one cluster"):
+        collapsed, labels = simulated(0, family="mean_field", max_iterations=200)
+    r = collapsed["variational"].responsibilities.values
+    assert normalised_mutual_information(labels, r.argmax(1)) < 0.05
+    assert int(collapsed["variational"].num_occupied) == 1
+
+
+@pytest.mark.slow
+def test_the_best_of_eight_starts_finds_the_clusters():
+    """Bar 4: median over five corpora of the NMI of the best bound at least 0.75."""
+    found = [simulated(seed, num_restarts=8, max_iterations=300) for seed in range(5)]
+    scores = [
+        normalised_mutual_information(labels, tree["variational"].responsibilities.values.argmax(1))
+        for tree, labels in found
+    ]
+    assert np.median(scores) >= 0.75, scores
+
+
+@pytest.mark.slow
+def test_a_cluster_for_each_document_leaves_five_to_nine():
+    """Bar 4: clusters that survive from M = D on five corpora, the median."""
+    survivors = [
+        int(simulated(seed, 300, max_iterations=500)[0]["variational"].num_occupied) for seed in range(5)
+    ]
+    assert 5 <= np.median(survivors) <= 9, survivors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"family": "none"}, "family must be one of structured, mean_field"),
+        ({"topics": "map"}, "topics must be 'posterior' or 'point'"),
+        ({"topics": "point"}, "has no maximum below 1"),
+        ({"inner_steps": 0}, "inner_steps must be a whole number of at least 1"),
+        ({"learn": ("beta",)}, "learn must be a tuple of some of concentration, topic_prior"),
+        ({"init": {"weights": np.ones(2)}}, "init must hold 'responsibilities'"),
+    ],
+)
+def test_options_that_do_not_suit_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        fit(model_for(), COUNTS, progress=False, **options)

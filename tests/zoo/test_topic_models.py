@@ -1,0 +1,245 @@
+"""The programs of LDA, pLSI and PCP: densities by hand and by enumeration, limits, bad input."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro import handlers
+from numpyro.infer.util import log_density
+from scipy import sparse as scipy_sparse
+from scipy import stats
+from text_cases import COUNTS, WORDS, small_models, sparse
+
+import zoo
+from inference.precision import in_precision
+from inference.text_input import WordCounts, matching_words, read_documents, to_vocabulary
+from zoo.documents import as_counts, log_coefficients
+from zoo.topic_shares import fold_in, likely_shares, log_integrals
+
+TINY = np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
+
+
+def draw(program, seed=0, rows=2):
+    """Latent values and data of one run of a program without data."""
+    with in_precision():
+        sites = handlers.trace(handlers.seed(program, seed)).get_trace(num_observations=rows).items()
+    return {name: np.asarray(site["value"]) for name, site in sites if site["type"] == "sample"}
+
+
+def joint(program, counts, values):
+    with in_precision():
+        return float(log_density(program, (counts,), {}, jax.tree.map(jnp.asarray, values))[0])
+
+
+def tiny(kind, **fields):
+    sizes = {"num_words": 3, "num_tokens": (3, 3), "num_topics": 2}
+    return {"lda": zoo.LDA, "pcp": zoo.PCP}[kind](**(sizes | fields))
+
+
+def without(values, *names):
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def test_lda_is_dirichlets_and_multinomials():
+    model = tiny("lda", topic_prior=[0.3, 0.8], word_smoothing=0.5)
+    values = without(draw(model), "counts")
+    expected = sum(stats.dirichlet.logpdf(topic, [0.5] * 3) for topic in values["topic_word_probs"])
+    for row, shares in zip(TINY, values["doc_topic_probs"], strict=True):
+        expected += stats.dirichlet.logpdf(shares, [0.3, 0.8])
+        expected += stats.multinomial.logpmf(row, 3, shares @ values["topic_word_probs"])
+    for counts in (TINY, sparse(TINY)):
+        np.testing.assert_allclose(joint(model, counts, values), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["lda", "pcp"])
+def test_the_topics_of_words_sum_out(kind):
+    """All ways to share the tokens of every cell out over two topics, and all clusters: 36 x 4 terms."""
+    model = tiny(kind, **({"num_clusters": 2, "concentration": 1.3} if kind == "pcp" else {}))
+    values = without(draw(model), "counts", "doc_clusters")
+    cells = [range(int(count) + 1) for count in TINY.ravel()]
+    clusters = itertools.product(range(2), repeat=2) if kind == "pcp" else [None]
+    terms = []
+    for chosen in clusters:
+        own = {} if chosen is None else {"doc_clusters": np.array(chosen)}
+        for first in itertools.product(*cells):
+            one = np.array(first, float).reshape(2, 3)
+            topics = np.stack([one, TINY - one], axis=1)
+            terms.append(joint_by_hand(kind, values | own, topics))
+    np.testing.assert_allclose(joint(model, sparse(TINY), values), np.logaddexp.reduce(terms), rtol=1e-12)
+    explicit = values | ({"doc_clusters": np.array([0, 1])} if kind == "pcp" else {})
+    topics = np.stack([TINY, 0 * TINY], axis=1)
+    found = joint(model.explicit, TINY, explicit | {"word_topics": topics})
+    np.testing.assert_allclose(found, joint_by_hand(kind, explicit, topics), rtol=1e-12)
+    impossible = joint(model.explicit, TINY, explicit | {"word_topics": topics[::-1]})
+    assert impossible == -np.inf
+
+
+def joint_by_hand(kind, values, topics):
+    """Log joint of the explicit program with eps = 0.1 and lambda = 1/2, by SciPy's densities."""
+    total = sum(stats.dirichlet.logpdf(topic, [0.1] * 3) for topic in values["topic_word_probs"])
+    if kind == "pcp":
+        weights, centres = values["cluster_weights"], values["cluster_topic_probs"]
+        total += stats.dirichlet.logpdf(weights, [0.65, 0.65]) + np.log(weights[values["doc_clusters"]]).sum()
+        total += sum(stats.dirichlet.logpdf(centre, [0.5, 0.5]) for centre in centres)
+        shares = centres[values["doc_clusters"]]
+    else:
+        shares = values["doc_topic_probs"]
+        total += sum(stats.dirichlet.logpdf(share, [0.5, 0.5]) for share in shares)
+    for row, share in zip(topics, shares, strict=True):
+        probs = (share[:, None] * values["topic_word_probs"]).ravel()
+        total += stats.multinomial.logpmf(row.ravel(), 3, probs)
+    return total
+
+
+def test_one_cluster_for_each_document_is_lda_and_one_cluster_a_multinomial():
+    """PCP whose clusters are certain has LDA's document density; with one cluster all share one centre."""
+    lda, pcp = tiny("lda"), tiny("pcp", num_clusters=2)
+    values = draw(lda)
+    weights = np.array([1.0 - 1e-300, 1e-300])
+    own = {"cluster_weights": weights, "cluster_topic_probs": values["doc_topic_probs"]}
+    with in_precision():
+        documents = np.asarray(lda.log_likelihood(jax.tree.map(jnp.asarray, values), sparse(TINY)))
+        clusters = pcp.log_likelihood(
+            jax.tree.map(jnp.asarray, own | {"topic_word_probs": values["topic_word_probs"]}), sparse(TINY)
+        )
+    centre = values["doc_topic_probs"][0] @ values["topic_word_probs"]
+    np.testing.assert_allclose(clusters[0], documents[0], rtol=1e-10)
+    np.testing.assert_allclose(clusters, stats.multinomial.logpmf(TINY, 3, centre), rtol=1e-10)
+
+
+def test_draws_have_the_lengths_that_were_asked_for():
+    for model in small_models():
+        values = draw(model, rows=len(COUNTS))
+        np.testing.assert_array_equal(values["counts"].sum(1), COUNTS.sum(1))
+        explicit = draw(model.explicit, rows=len(COUNTS))
+        np.testing.assert_array_equal(explicit["word_topics"].sum(1), explicit["counts"])
+    with pytest.raises(ValueError, match="num_tokens is of 20 documents; 3 are to be drawn"):
+        draw(small_models()[0], rows=3)
+    with pytest.raises(ValueError, match="nothing to draw documents from"):
+        zoo.PLSI.from_data(COUNTS)(num_observations=3)
+    with pytest.raises(ValueError, match="num_words is not set"):
+        zoo.LDA()(num_observations=3)
+
+
+def test_stick_breaking_clusters_have_the_weights_of_their_sticks():
+    model = tiny("pcp", num_clusters=3, weight_prior="stick_breaking", concentration=2.0)
+    values = without(draw(model), "counts", "doc_clusters")
+    fractions = values["stick_fractions"]
+    weights = np.r_[fractions, 1] * np.r_[1, np.cumprod(1 - fractions)]
+    finite = without(values, "stick_fractions") | {"cluster_weights": weights}
+    with in_precision():
+        by_sticks, by_weights = (
+            np.asarray(model.log_likelihood(jax.tree.map(jnp.asarray, given), sparse(TINY)))
+            for given in (values, finite)
+        )
+    np.testing.assert_allclose(by_sticks, by_weights, rtol=1e-10)
+    expected = stats.beta.logpdf(fractions, 1, 2).sum() + by_sticks.sum()
+    expected += sum(stats.dirichlet.logpdf(topic, [0.1] * 3) for topic in values["topic_word_probs"])
+    expected += sum(stats.dirichlet.logpdf(centre, [0.5] * 2) for centre in values["cluster_topic_probs"])
+    np.testing.assert_allclose(joint(model, TINY, values), expected, rtol=1e-12)
+
+
+def test_integrals_over_topic_shares_match_quadrature():
+    """Two topics: the integral over one share by Gauss-Jacobi nodes; importance sampling to 3 per cent."""
+    topics, prior = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), np.array([0.6, 0.9])
+    nodes = stats.beta(0.6, 0.9).ppf((np.arange(20_000) + 0.5) / 20_000)
+    shares = np.stack([nodes, 1 - nodes], axis=1)
+    exact = np.log(np.mean(np.exp(TINY @ np.log(shares @ topics).T), axis=1))
+    with in_precision():
+        parts = sparse(TINY), jnp.asarray(topics.T), jnp.asarray(prior)
+        found = np.asarray(log_integrals(jax.random.key(1), *parts, num_draws=20_000))
+        gamma, likely = np.asarray(fold_in(*parts)), np.asarray(likely_shares(*parts[:2], steps=2000))
+    np.testing.assert_allclose(found, exact, atol=0.03)
+    assert (gamma.sum(1) == pytest.approx(1.5 + 3)) and gamma[0, 0] > gamma[0, 1]
+    best = [shares[np.argmax(row @ np.log(shares @ topics).T)] for row in TINY]
+    np.testing.assert_allclose(likely, best, atol=2e-3)
+
+
+def test_rows_of_sparse_counts():
+    counts = sparse(np.vstack([COUNTS[:3], np.zeros(6), COUNTS[3:5]]))
+    np.testing.assert_array_equal(counts.rows([4, 3, 0]).to_dense(), counts.to_dense()[[4, 3, 0]])
+    assert counts.without_empty().shape == (5, 6)
+    with in_precision():
+        np.testing.assert_allclose(log_coefficients(counts), log_coefficients(counts.to_dense()), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("counts", "error", "message"),
+    [
+        (-COUNTS, ValueError, "whole numbers of at least 0; row 0, column 0 is"),
+        (COUNTS / 2 + 0.25, ValueError, "whole numbers"),
+        (np.where(COUNTS > 2, np.nan, COUNTS), ValueError, "is nan"),
+        (COUNTS[0], ValueError, r"shape \(num_documents, num_words\); got \(6,\)"),
+        (np.broadcast_to(1.0, (60_000, 40_000)), ValueError, "60000 documents x 40000 words takes 19.2 GB"),
+        (np.array([["a", "b"]]), TypeError, "whole numbers"),
+    ],
+)
+def test_what_is_no_counts_is_refused(counts, error, message):
+    with pytest.raises(error, match=message):
+        as_counts(counts)
+
+
+def test_documents_that_do_not_suit_are_refused():
+    model = small_models()[0]
+    with pytest.raises(ValueError, match="must have 6 words, as the model has; got 5"):
+        model.check(sparse(COUNTS[:, :5]))
+    with pytest.raises(ValueError, match="vocabulary of one word"):
+        zoo.LDA(num_topics=2).check(sparse(COUNTS[:, :1] + 1))
+    with pytest.warns(UserWarning, match=r"1 of 2 documents have no words \(rows 1\)"):
+        model.check(sparse(np.vstack([COUNTS[0], np.zeros(6)])))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: zoo.LDA(num_topics=0), ValueError, "num_topics must be at least 1; got 0"),
+        (lambda: zoo.PCP(num_clusters=0), ValueError, "num_clusters must be at least 1; got 0"),
+        (lambda: zoo.PLSI(num_topics=2.5), TypeError, "num_topics must be a whole number"),
+        (lambda: zoo.LDA(topic_prior=[1.0, 2.0]), ValueError, "topic_prior must have shape"),
+        (lambda: zoo.PCP(word_smoothing=0.0), ValueError, "word_smoothing must be positive"),
+        (lambda: zoo.PCP(concentration=-1.0), ValueError, "concentration must be positive"),
+        (lambda: zoo.PCP(weight_prior="even"), ValueError, "weight_prior must be one of dirichlet"),
+        (lambda: zoo.LDA(num_tokens=(3, -1)), ValueError, "num_tokens must be whole numbers"),
+    ],
+)
+def test_fields_outside_their_domain_are_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_documents_come_in_as_people_hold_them():
+    import pandas as pd
+
+    frame = pd.DataFrame(COUNTS.astype(int), columns=WORDS, index=[f"d{i}" for i in range(20)])
+    (counts,), coords = read_documents(frame)
+    assert coords["word"] == WORDS and coords["document"][3] == "d3"
+    for other in (COUNTS, scipy_sparse.csr_matrix(COUNTS), scipy_sparse.coo_array(COUNTS), counts):
+        np.testing.assert_array_equal(read_documents(other)[0][0].to_dense(), COUNTS)
+    with pytest.raises(TypeError, match="takes counts alone; got 2 parts"):
+        read_documents(COUNTS, COUNTS)
+
+
+def test_words_that_a_fit_has_not_seen_are_dropped_and_counted():
+    import pandas as pd
+
+    new = pd.DataFrame([[1, 2, 3], [0, 1, 0]], columns=["road", "yacht", "ball"])
+    counts, dropped = to_vocabulary(new, WORDS)
+    assert dropped == 3
+    np.testing.assert_array_equal(counts.to_dense(), [[3, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0]])
+    with pytest.raises(ValueError, match="3 tokens are of words that the fit has not seen: yacht"):
+        to_vocabulary(new, WORDS, unseen="error")
+    with pytest.warns(UserWarning, match="3 tokens of new documents"):
+        matched = matching_words(new, np.array(WORDS))
+    assert isinstance(matched, WordCounts) and matched.shape == (2, 6)
+    assert matching_words(COUNTS, np.array(WORDS)) is COUNTS
+
+
+def test_texts_are_counted_by_scikit_learn():
+    pytest.importorskip("sklearn")
+    texts = ["The team scored a goal, a goal!", "A road for the wheel"]
+    (counts,), coords = read_documents(texts)
+    assert counts.to_dense()[0, coords["word"].index("goal")] == 2
+    counts, dropped = to_vocabulary(texts, WORDS)
+    assert counts.to_dense()[0].tolist() == [0, 2, 1, 0, 0, 0] and dropped == 4

@@ -1,0 +1,201 @@
+r"""The probabilistic clustering-projection model: documents are clustered, clusters are mixtures of topics.
+
+Generative process, in the letters of Yu (2006, section 9.1)::
+
+    pi          ~ Dirichlet(alpha/M, ..., alpha/M)                 weight_prior="dirichlet"
+    V_j         ~ Beta(1, alpha), j < M;  V_M = 1                  weight_prior="stick_breaking"
+    beta_k      ~ Dirichlet(eps, ..., eps), k = 1..K               topics over the W words
+    theta_m     ~ Dirichlet(lambda_1, ..., lambda_K), m = 1..M     topic shares of a cluster
+    c_d         ~ Categorical(pi), d = 1..D
+    z_dn        ~ Categorical(theta_{c_d}), n = 1..N_d
+    w_dn        ~ Categorical(beta_{z_dn})
+
+======================  =======================  ===============  ============================================
+letter                  site                     shape            support
+======================  =======================  ===============  ============================================
+V                       ``stick_fractions``      (M - 1,)         (0, 1); only with ``"stick_breaking"``
+pi                      ``cluster_weights``      (M,)             simplex
+beta                    ``topic_word_probs``     (K, W)           simplex, row by row
+theta                   ``cluster_topic_probs``  (M, K)           simplex, row by row
+c                       ``doc_clusters``         (D,)             0..M-1; summed out unless ``explicit``
+z                       ``word_topics``          (D, K, W)        counts: tokens of each word by topic; summed
+                                                                  out unless ``explicit``
+w                       ``counts``               (D, W)           data: tokens of each word
+======================  =======================  ===============  ============================================
+
+Given the parameters a document's density is exact: a mixture of M multinomials whose centres are the product
+theta beta of rank K. Symmetries: clusters may be permuted (under Dirichlet weights), and topics.
+
+Departures from the source. Topics are parameters there, smoothed by an additive constant (section 9.1.3);
+here they have a Dirichlet prior, of which that constant plus one gives the same estimate. Section 9.1.1
+counts the parameters as 1 + M + K(V - 1); lambda has K entries, so it is 1 + K + K(V - 1).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.dirichlet_process import DirichletAllocation, StickBreaking, log_stick_weights
+from zoo.documents import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
+from zoo.model import in_current_precision, static
+from zoo.topic_model import TopicModel, check_positive, check_size
+
+__all__ = ["PCP"]
+
+WEIGHT_PRIORS = ("dirichlet", "stick_breaking")
+
+
+@dataclass(frozen=True, eq=False)
+class PCP(TopicModel):
+    """The probabilistic clustering-projection model.
+
+    Attributes:
+        num_topics: K.
+        num_clusters: M, the number of clusters or the truncation of the Dirichlet process.
+        concentration: alpha > 0.
+        topic_prior: lambda > 0, one number or one for each topic; None: 1 / K.
+        word_smoothing: eps > 0, prior pseudo-count of each word in each topic.
+        weight_prior: ``"dirichlet"`` (finite clusters, alpha / M each) or ``"stick_breaking"`` (truncated
+            Dirichlet process).
+        num_words: W; read off the data.
+        num_tokens: length of every document that the program draws without data, or one for each; read off
+            the data.
+
+    Example:
+        >>> import numpy as np, zoo
+        >>> counts = np.random.default_rng(0).poisson(1.0, size=(20, 8))
+        >>> zoo.PCP.from_data(counts, num_topics=3, num_clusters=4).num_words
+        8
+    """
+
+    num_topics: int = static(default=10)
+    num_clusters: int = static(default=20)
+    concentration: Array = 1.0
+    topic_prior: Array | None = None
+    word_smoothing: Array = 0.1
+    weight_prior: str = static(default="dirichlet")
+    num_words: int | None = static(default=None)
+    num_tokens: int | tuple[int, ...] | None = static(default=None)
+
+    dims = {
+        "stick_fractions": ("stick",),
+        "stick_fractions_*": ("stick",),
+        "cluster_weights": ("cluster",),
+        "cluster_weights_concentration": ("cluster",),
+        "topic_word_probs": ("topic", "word"),
+        "cluster_topic_probs": ("cluster", "topic"),
+        "doc_clusters": ("document",),
+        "word_topics": ("document", "topic", "word"),
+        "topic_word_concentration": ("topic", "word"),
+        "cluster_topic_concentration": ("cluster", "topic"),
+        "responsibilities": ("document", "cluster"),
+        "num_occupied": (),
+        "counts": ("document", "word"),
+    }
+    symmetries = ("labels",)
+    methods = ("vb", "nuts", "hmc", "svi")
+
+    def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
+        """The program: with ``counts`` of shape (num_documents, num_words) it conditions.
+
+        Without them it draws ``num_observations`` documents.
+        """
+        num_documents, num_words = self._sizes(counts, num_observations)
+        prior = in_current_precision(self)
+        log_weights = self._sample_weights(prior.concentration)
+        with numpyro.plate("topics", self.num_topics):
+            smoothing = jnp.full(num_words, prior.word_smoothing)
+            topics = numpyro.sample("topic_word_probs", dist.Dirichlet(smoothing))
+        with numpyro.plate("clusters", self.num_clusters):
+            centres = numpyro.sample("cluster_topic_probs", dist.Dirichlet(prior._topic_prior()))
+        with numpyro.plate("documents", num_documents):
+            if counts is not None and not self.draw_locals:
+                documents = ClusteredBags(log_weights, centres, topics, num_documents)
+                return numpyro.sample("counts", documents, obs=counts)
+            clusters = numpyro.sample("doc_clusters", dist.Categorical(logits=log_weights))
+            shares = centres[clusters]
+            if not self.draw_locals:
+                return numpyro.sample("counts", BagsOfWords(shares, topics, self.num_tokens))
+            word_topics = numpyro.sample("word_topics", TopicCounts(shares, topics, self.num_tokens))
+            return numpyro.sample("counts", TopicTotals(word_topics), obs=counts)
+
+    def _sample_weights(self, concentration: Array) -> Array:
+        """The clusters' log weights, as NumPyro statements, shape (num_clusters,)."""
+        weights = self.weights
+        if isinstance(weights, DirichletAllocation):
+            share = concentration / self.num_clusters * jnp.ones(self.num_clusters)
+            return jnp.log(numpyro.sample("cluster_weights", dist.Dirichlet(share)))
+        with numpyro.plate("sticks", weights.num_sticks):
+            fractions = numpyro.sample("stick_fractions", dist.Beta(1.0, concentration))
+        log_weights = log_stick_weights(fractions, self.num_clusters)
+        numpyro.deterministic("cluster_weights", jnp.exp(log_weights))
+        return log_weights
+
+    # Closed-form companions of the program
+
+    @property
+    def weights(self) -> DirichletAllocation | StickBreaking:
+        """The prior of the weights (one cluster has no sticks: its weight is 1 under either prior)."""
+        if self.weight_prior == "dirichlet" or self.num_clusters == 1:
+            return DirichletAllocation(self.num_clusters)
+        return StickBreaking(self.num_clusters)
+
+    def log_weights(self, values: Mapping[str, Array]) -> Array:
+        """The clusters' log weights at given values of the sites."""
+        if "stick_fractions" in values:
+            return log_stick_weights(values["stick_fractions"], self.num_clusters)
+        tiny = jnp.finfo(values["cluster_weights"].dtype).tiny
+        return jnp.log(jnp.maximum(values["cluster_weights"], tiny))
+
+    def log_joint_documents(self, values: Mapping[str, Array], counts: Any) -> Array:
+        """Log weight plus log density under each cluster, shape (num_documents, num_clusters)."""
+        parts = values["cluster_topic_probs"], values["topic_word_probs"]
+        return ClusteredBags(self.log_weights(values), *parts, counts.shape[0]).by_cluster(counts)
+
+    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
+        """Log density of each document in nats, its cluster and the topics of its words summed out."""
+        return jax.nn.logsumexp(self.log_joint_documents(values, counts), axis=-1)
+
+    def local_conditionals(self, values: Mapping[str, Array], counts: Any) -> dict[str, dist.Distribution]:
+        """The documents' clusters given everything else but the topics of their words."""
+        return {"doc_clusters": dist.Categorical(logits=self.log_joint_documents(values, counts))}
+
+    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
+        """Expected topic shares of documents: those of their clusters, by how likely these are."""
+        if kind != "latent":
+            raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
+        return (
+            jax.nn.softmax(self.log_joint_documents(values, counts), axis=-1) @ values["cluster_topic_probs"]
+        )
+
+    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Clusters in the smallest type that holds them, and how many have at least one document."""
+        clusters = values["doc_clusters"]
+        occupied = jnp.sum(jnp.bincount(clusters, length=self.num_clusters) > 0)
+        kind = np.min_scalar_type(self.num_clusters - 1)
+        return {"doc_clusters": clusters.astype(kind), "num_occupied": occupied}
+
+    def __post_init__(self) -> None:
+        """Equal topic shares by default; then as every model."""
+        if self.topic_prior is None and isinstance(self.num_topics, int) and self.num_topics > 0:
+            object.__setattr__(self, "topic_prior", 1.0 / self.num_topics)
+        super().__post_init__()
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+        self._check_sizes()
+        check_size("num_clusters", self.num_clusters, 1)
+        check_positive("concentration", self.concentration, ((),))
+        check_positive("topic_prior", self.topic_prior, ((), (self.num_topics,)))
+        check_positive("word_smoothing", self.word_smoothing, ((),))
+        if self.weight_prior not in WEIGHT_PRIORS:
+            raise ValueError(
+                f"weight_prior must be one of {', '.join(WEIGHT_PRIORS)}; got {self.weight_prior!r}"
+            )

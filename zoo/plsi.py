@@ -1,0 +1,107 @@
+r"""Probabilistic latent semantic indexing.
+
+Generative process, in the letters of Yu (2006, section 4.2.1; Hofmann 1999), documents given::
+
+    beta_k      a parameter: word probabilities of topic k = 1..K
+    theta_d     a parameter: topic shares of document d = 1..D
+    z_dn        ~ Categorical(theta_d), n = 1..N_d
+    w_dn        ~ Categorical(beta_{z_dn})
+
+======================  ====================  ==================  ============================================
+letter                  site                  shape               support
+======================  ====================  ==================  ============================================
+beta                    ``topic_word_probs``  (K, W)              simplex, row by row
+theta                   ``doc_topic_probs``   (D, K)              simplex, row by row
+z                       ``word_topics``       (D, K, W)           counts: tokens of each word by topic; summed
+                                                                  out unless ``explicit``
+w                       ``counts``            (D, W)              data: tokens of each word
+======================  ====================  ==================  ============================================
+
+Nothing is assumed of the parameters: their "prior" is flat over the simplexes and the program draws no new
+documents. With the total of each document given the likelihood is that of a factorisation of the counts under
+the I-divergence (Gaussier and Goutte 2005). Symmetries: topics may be permuted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.documents import BagsOfWords, TopicCounts, TopicTotals
+from zoo.model import static
+from zoo.topic_model import TopicModel
+from zoo.topic_shares import likely_shares
+
+__all__ = ["PLSI"]
+
+
+@dataclass(frozen=True, eq=False)
+class PLSI(TopicModel):
+    """Probabilistic latent semantic indexing.
+
+    Attributes:
+        num_topics: K.
+        num_words: W; read off the data.
+        num_tokens: length of each document; read off the data.
+
+    Example:
+        >>> import numpy as np, zoo
+        >>> zoo.PLSI.from_data(np.eye(4) + 1, num_topics=2).num_words
+        4
+    """
+
+    num_topics: int = static(default=10)
+    num_words: int | None = static(default=None)
+    num_tokens: int | tuple[int, ...] | None = static(default=None)
+
+    dims = {
+        "topic_word_probs": ("topic", "word"),
+        "doc_topic_probs": ("document", "topic"),
+        "word_topics": ("document", "topic", "word"),
+        "counts": ("document", "word"),
+    }
+    symmetries = ("labels",)
+    methods = ("em", "nuts", "hmc", "svi")
+    sums_out_locals = False
+    local_sites = ("doc_topic_probs",)
+
+    def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
+        """The program; it needs ``counts``, since its parameters have no prior to draw from."""
+        if counts is None:
+            raise ValueError("PLSI has parameters without a prior: there is nothing to draw documents from")
+        simplex = dist.constraints.simplex
+        with numpyro.plate("topics", self.num_topics):
+            flat = dist.ImproperUniform(simplex, (), (counts.shape[1],))
+            topics = numpyro.sample("topic_word_probs", flat)
+        with numpyro.plate("documents", counts.shape[0]):
+            flat = dist.ImproperUniform(simplex, (), (self.num_topics,))
+            shares = numpyro.sample("doc_topic_probs", flat)
+            if not self.draw_locals:
+                return numpyro.sample("counts", BagsOfWords(shares, topics, self.num_tokens), obs=counts)
+            word_topics = numpyro.sample("word_topics", TopicCounts(shares, topics, self.num_tokens))
+            return numpyro.sample("counts", TopicTotals(word_topics), obs=counts)
+
+    @property
+    def prior(self) -> str:
+        """``"improper"``: topics and shares are parameters."""
+        return "improper"
+
+    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
+        """Log density of each document in nats, at its topic shares, or else at its most likely ones."""
+        shares = values.get("doc_topic_probs")
+        if shares is None:
+            shares = likely_shares(counts, values["topic_word_probs"].T)
+        return BagsOfWords(shares, values["topic_word_probs"]).log_prob(counts)
+
+    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
+        """Most likely topic shares of documents given the topics (folding-in)."""
+        if kind != "latent":
+            raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
+        return likely_shares(counts, values["topic_word_probs"].T)
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+        self._check_sizes()

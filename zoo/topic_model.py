@@ -1,0 +1,83 @@
+"""What the topic models share: their data, sizes, and the checks of these."""
+
+from typing import Any, ClassVar, Self
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from zoo.documents import as_counts, check_documents
+from zoo.model import Model
+from zoo.sparse_counts import SparseCounts
+
+__all__ = ["TopicModel", "check_positive", "check_size"]
+
+
+class TopicModel(Model):
+    """A model of a document-term matrix; subclasses have ``num_topics``, ``num_words`` and ``num_tokens``."""
+
+    data_names: ClassVar[tuple[str, ...]] = ("counts",)
+    score_dims: ClassVar[tuple[str, ...]] = ("document", "topic")
+    takes_documents: ClassVar[bool] = True
+
+    @classmethod
+    def from_data(cls, counts: Any, **overrides: Any) -> Self:
+        """The model with the vocabulary's size and the documents' lengths read off; ``overrides``: fields."""
+        counts = as_counts(counts)
+        lengths = np.bincount(counts.document, counts.count, counts.shape[0])
+        read = {"num_words": counts.shape[1], "num_tokens": tuple(int(length) for length in lengths)}
+        return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
+
+    def check(self, counts: SparseCounts) -> None:
+        """Raise ValueError if the documents do not suit the model."""
+        self.check_new(counts)
+
+    def check_new(self, counts: SparseCounts) -> None:
+        """Raise ValueError if new documents do not suit the (fitted) model."""
+        check_documents(as_counts(counts), self.num_words)
+
+    def _sizes(self, counts: Any, num_observations: int | None) -> tuple[int, int]:
+        """Documents and words of a run of the program.
+
+        Raises:
+            ValueError: without data: a size that is not set.
+        """
+        if counts is not None:
+            return counts.shape
+        if self.num_words is None:
+            raise ValueError(
+                "num_words is not set: give it, or make the model with "
+                f"{type(self).__name__}.from_data(counts)"
+            )
+        if num_observations is None:
+            raise ValueError("give counts to condition on, or num_observations to draw")
+        return num_observations, self.num_words
+
+    def _topic_prior(self) -> Array:
+        """Dirichlet parameters over topics, shape (num_topics,)."""
+        return jnp.broadcast_to(self.topic_prior, (self.num_topics,))
+
+    def _check_sizes(self) -> None:
+        """Raise TypeError or ValueError if a size is none."""
+        check_size("num_topics", self.num_topics, 1)
+        if self.num_words is not None:
+            check_size("num_words", self.num_words, 2)
+        for length in () if self.num_tokens is None else np.atleast_1d(self.num_tokens):
+            if int(length) != length or length < 0:
+                raise ValueError(f"num_tokens must be whole numbers of at least 0; got {length}")
+
+
+def check_size(name: str, value: Any, least: int) -> None:
+    """Raise TypeError or ValueError unless a size is a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be a whole number; got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}; got {value}")
+
+
+def check_positive(name: str, value: Any, shapes: tuple[tuple[int, ...], ...]) -> None:
+    """Raise ValueError unless a hyperparameter is positive, finite and of one of the shapes."""
+    if np.shape(value) not in shapes:
+        raise ValueError(f"{name} must have shape {' or '.join(map(str, shapes))}; got {np.shape(value)}")
+    if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
+        raise ValueError(f"{name} must be positive; got {value}")
