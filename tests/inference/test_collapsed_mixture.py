@@ -255,9 +255,14 @@ def completed(split_merge):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "SharedGaussianWishart"])
 def test_sampler_leaves_the_joint_of_the_finite_program_invariant(name):
-    """2000 replicates, false alarm rate 1% a family, over every family and with split-merge moves."""
+    """2000 replicates with split-merge moves; false alarm rate 1% over the families together.
+
+    At 1% each one in nine runs of all would fail: the spherical family did, at p = 1.2e-4 against 1.3e-4, and
+    6000 other replicates gave 0.07.
+    """
     model = Mixture(components=priors()[name], num_components=3, concentration=dist.Gamma(2.0, 1.0))
-    check = geweke(model, completed(2), 5, key=jax.random.key(4), num_draws=2000)
+    rate = {"false_alarm_rate": 0.01 / len(FAMILIES)}
+    check = geweke(model, completed(2), 5, key=jax.random.key(4), num_draws=2000, **rate)
     assert check.passed, check
 
 
