@@ -65,6 +65,12 @@ MODELS: dict[str, dict[str, str]] = {
         "title": "Probabilistic clustering-projection of documents",
         "paper": "Yu (2006), chapter 9",
     },
+    "depcam": {
+        "module": "zoo.depcam",
+        "class": "DEPCAM",
+        "title": "Repulsive mixtures of exponential-family PCAs, and mixtures of probabilistic PCAs",
+        "paper": "Qiao, Liu, Yu, Bian and Tao; Tipping and Bishop (1999)",
+    },
 }
 
 #: What the papers call a model to its name here. Models that later versions bring stand here too, so that
@@ -96,6 +102,8 @@ ALIASES: dict[str, str] = {
     "pls": "paired",
     "sparse_epca": "depcam",
     "sepca_mm": "depcam",
+    "mppca": "depcam",
+    "mixture_of_ppca": "depcam",
     "plsa": "plsi",
     "latent_dirichlet_allocation": "lda",
     "clustering_projection": "pcp",

@@ -110,10 +110,6 @@ def test_a_reader_that_has_had_enough_is_no_error():
         (["show", "nothing"], "no model is called 'nothing'; the zoo has: mixture"),
         (["fit", "nothing", "faithful"], "no model is called 'nothing'"),
         (
-            ["fit", "sparse_epca", "faithful"],
-            "sparse_epca is an alias of depcam, which is not in this version",
-        ),
-        (
             ["fit", "mixture", "no-such-data"],
             "no data set is called 'no-such-data'.*the catalogue has: faithful, toy",
         ),

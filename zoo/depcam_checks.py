@@ -1,0 +1,123 @@
+"""What is wrong with the fields or the data of `zoo.depcam.DEPCAM`, in one message each."""
+
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from zoo.column_families import ByColumn
+from zoo.dpp import SIMILARITIES
+from zoo.polytomous_families import Categorical, Ordinal
+from zoo.validation import as_matrix, check_some_cells
+
+__all__ = ["check_fields", "check_new_rows", "check_table", "is_zero", "rows_to_draw", "warn_of_drift"]
+
+CHOICES = {
+    "kernel": tuple(SIMILARITIES),
+    "latents": ("component", "shared"),
+    "scale_prior": ("laplace", "ard"),
+    "weight_prior": ("dirichlet", "stick_breaking"),
+}
+POSITIVE = ("similarity_scale", "concentration", "offset_variance", "ard_concentration", "ard_rate")
+
+
+def is_zero(value: Any) -> bool:
+    """Whether a hyperparameter is known to be zero; a traced one is not."""
+    return not isinstance(value, jax.core.Tracer) and bool(np.all(np.asarray(value) == 0))
+
+
+def check_fields(model: Any) -> None:
+    """Raise TypeError or ValueError if a field is outside its domain."""
+    for name in ("num_components", "num_latents"):
+        value = getattr(model, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise TypeError(f"{name} must be a whole number; got {value!r}")
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}")
+    for name in ("repulsion", "sparsity"):
+        value = getattr(model, name)
+        if value.shape != () or not 0 <= value < np.inf:
+            raise ValueError(f"{name} must be a number of at least 0; got {value}")
+    for name in POSITIVE:
+        value = getattr(model, name)
+        if value.shape != () or not 0 < value < np.inf:
+            raise ValueError(f"{name} must be a positive number; got {value}")
+    for name, choices in CHOICES.items():
+        value = getattr(model, name)
+        if value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+    if not isinstance(model.offset, bool):
+        raise TypeError(f"offset must be True or False; got {model.offset!r}")
+    if isinstance(model.family, ByColumn | Categorical | Ordinal):
+        raise ValueError(
+            "family must have one natural parameter a cell and be the same for all columns; "
+            f"got {type(model.family).__name__}"
+        )
+    if model.family.theta_is_negative and not model.offset:
+        raise ValueError(
+            f"the natural parameters of {type(model.family).__name__} are negative, which a component "
+            "without an offset cannot keep to: leave offset=True"
+        )
+    if model.num_features is not None:
+        _check_num_latents(model, model.num_features)
+
+
+def check_table(model: Any, x: np.ndarray) -> None:
+    """Raise ValueError if rows cannot be fitted."""
+    check_some_cells(x)
+    _check_num_latents(model, x.shape[1])
+    if x.shape[0] < model.num_components:
+        raise ValueError(
+            f"num_components must be at most the number of rows, {x.shape[0]}; got {model.num_components}"
+        )
+    if model.num_components > 1 and len(x) > 1 and (x == x[0]).all():
+        raise ValueError("all rows are the same: there is nothing to cluster")
+
+
+def check_new_rows(model: Any, x: np.ndarray) -> None:
+    """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
+    x = as_matrix(x)
+    if model.num_features is not None and x.shape[1] != model.num_features:
+        raise ValueError(f"x must have {model.num_features} columns, as the model has; got {x.shape[1]}")
+    model.family.check(x)
+
+
+def rows_to_draw(model: Any, num_observations: int | None) -> int:
+    """The number of rows of a draw from the prior; ValueError if there is nothing to draw from."""
+    if model.num_features is None:
+        raise ValueError("num_features is not set: give it, or make the model with DEPCAM.from_data(x)")
+    if model.prior == "improper":
+        raise ValueError("sparsity=0 has a flat prior of the scales, which nothing can be drawn from")
+    if model.prior == "unnormalised":
+        raise ValueError(
+            "repulsion > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
+            "inference.extend(tree, 'prior') samples it"
+        )
+    if num_observations is None:
+        raise ValueError("give x to condition on, or num_observations to draw")
+    return num_observations
+
+
+def warn_of_drift(model: Any, method: str) -> None:
+    """Refuse samplers of an improper posterior, and warn of point estimates that have no optimum."""
+    if model.scale_prior != "laplace" or not is_zero(model.sparsity) or model.integrates_latents:
+        return
+    if method in ("nuts", "hmc", "svi"):
+        raise ValueError(
+            f"{method} needs a proper posterior, and at sparsity=0 it is improper: the likelihood tends to a "
+            "positive constant as the scales grow; give sparsity > 0 or scale_prior='ard'"
+        )
+    warnings.warn(
+        "sparsity=0 has no optimum: scales grow and latents shrink for ever, and the result depends on when "
+        "the run stops; give sparsity > 0 or scale_prior='ard'",
+        stacklevel=3,
+    )
+
+
+def _check_num_latents(model: Any, num_features: int) -> None:
+    if model.num_latents > num_features:
+        raise ValueError(
+            f"num_latents must be at most the number of features, {num_features}: bases have orthonormal "
+            f"columns; got {model.num_latents}"
+        )
