@@ -91,7 +91,9 @@ def code_labels(y: Any, classes: Sequence[Label], coding: str = "one_of_c") -> p
 def _series(y: Any) -> pd.Series:
     if hasattr(y, "columns"):
         return y.iloc[:, 0]
-    return y if isinstance(y, pd.Series) else pd.Series(y)
+    if isinstance(y, pd.Series):
+        return y
+    return pd.Series(y, dtype=object if isinstance(y, Sequence) else None)  # [0, 1, None] stays whole numbers
 
 
 def _kind(column: pd.Series) -> str:

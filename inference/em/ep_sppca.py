@@ -40,7 +40,7 @@ from inference.algorithm import Algorithm, Method, Outcome
 from inference.em.compressed_rows import CompressedRows, compress, expanded
 from inference.em.linear_gaussian_moments import Parameters
 from inference.em.linear_gaussian_prior import LoadingPrior, expansion, expansion_mean, log_prior
-from inference.em.linear_gaussian_starts import pca_start, random_start
+from inference.em.linear_gaussian_starts import check_given, pca_start, random_start
 from inference.em.probit_propagation import propagate
 from inference.sppca_estimate import concluded, log_density
 from zoo.linear_gaussian import log_density as linear_gaussian_log_density
@@ -136,6 +136,7 @@ def start(
     **options: Any,
 ) -> EPState:
     """The state at given loadings, means and noise variance."""
+    check_given(variables, ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x"))
     loadings, loc, _ = model.joint(variables)
     noise = jnp.reshape(jnp.asarray(variables["noise_variance_x"]), 1)
     return _begin(Parameters(loadings, loc, noise), model, x, y, rows)

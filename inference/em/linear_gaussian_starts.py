@@ -8,6 +8,8 @@ half their variance. A random start draws the loadings with the columns' own spr
 whatever the scale of the data, plain EM needs hundreds of sweeps to forget it.
 """
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -16,7 +18,15 @@ from inference.em.compressed_rows import CompressedRows
 from inference.em.linear_gaussian import m_step
 from inference.em.linear_gaussian_moments import Parameters, moments_of
 
-__all__ = ["given_start", "pca_start", "random_start"]
+__all__ = ["check_given", "given_start", "pca_start", "random_start"]
+
+
+def check_given(variables: Mapping[str, Array], names: tuple[str, ...]) -> None:
+    """Raise ValueError if variables to start at lack some of these."""
+    missing = [name for name in names if name not in variables]
+    if missing:
+        told = f"{', '.join(names[:-1])} and {names[-1]}"
+        raise ValueError(f"init must hold {told}; missing: {', '.join(missing)}")
 
 
 def random_start(key: Array, rows: CompressedRows, num_latents: int) -> Parameters:

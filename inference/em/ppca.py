@@ -28,7 +28,7 @@ from inference.em import linear_gaussian, sparse_linear_gaussian
 from inference.em.compressed_rows import CompressedRows, compress, expanded, one_by_one
 from inference.em.linear_gaussian import LinearGaussianInfo, LinearGaussianState
 from inference.em.linear_gaussian_prior import LoadingPrior, expected_precision
-from inference.em.linear_gaussian_starts import given_start, pca_start, random_start
+from inference.em.linear_gaussian_starts import check_given, given_start, pca_start, random_start
 from inference.em.sparse_rows import SparseRows, runs_on_host, sparse_rows
 from inference.ppca_estimate import canonical, check_noise_floor, point_outcome
 from inference.rows import Rows, unweighted
@@ -98,9 +98,7 @@ def start(
     **options: Any,
 ) -> LinearGaussianState:
     """The state at given ``loadings``, ``loc`` and ``noise_variance``; deterministic."""
-    missing = [name for name in ("loadings", "loc", "noise_variance") if name not in variables]
-    if missing:
-        raise ValueError(f"init must hold loadings, loc and noise_variance; missing: {', '.join(missing)}")
+    check_given(variables, ("loadings", "loc", "noise_variance"))
     rows = _compressed(model, x, rows)
     noise = jnp.broadcast_to(variables["noise_variance"], (rows.num_groups,))
     if isinstance(rows, SparseRows):

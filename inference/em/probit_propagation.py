@@ -12,35 +12,19 @@ References: Minka (2001), "Expectation propagation for approximate Bayesian infe
 (2006), "Gaussian processes for machine learning", section 3.6.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from zoo.orthants import positive_normal_moments
+from zoo.orthants import Orthant, positive_normal_moments
 
-__all__ = ["CutGaussian", "propagate"]
+__all__ = ["propagate"]
 
 MOST_SWEEPS = 60
 PRECISION = 1e-9  # of the sites
 
 
-class CutGaussian(NamedTuple):
-    """What expectation propagation says of a cut off Gaussian.
-
-    Attributes:
-        log_probability: of the orthant before the cut, nats, shape ().
-        mean: after the cut, shape (J,).
-        covariance: after the cut, shape (J, J).
-    """
-
-    log_probability: Array
-    mean: Array
-    covariance: Array
-
-
-def propagate(mean: Array, covariance: Array) -> CutGaussian:
+def propagate(mean: Array, covariance: Array) -> Orthant:
     """The approximation for one row.
 
     Args:
@@ -50,7 +34,7 @@ def propagate(mean: Array, covariance: Array) -> CutGaussian:
     size = mean.shape[0]
     if size == 1:
         log_probability, first, second = positive_normal_moments(mean, jnp.sqrt(covariance[0]))
-        return CutGaussian(log_probability[0], first, second[:, None])
+        return Orthant(log_probability[0], first, second[:, None])
     natural = jnp.linalg.solve(covariance, mean)
 
     def cavity(j: Array, carry: tuple) -> tuple[Array, Array]:
@@ -90,4 +74,4 @@ def propagate(mean: Array, covariance: Array) -> CutGaussian:
     whole = whole - 0.5 * jnp.linalg.slogdet(jnp.eye(size) + covariance * precisions[None, :])[1]
     sites_alone = 0.5 * (centres / variances + shifts) ** 2 / (1 / variances + precisions)
     sites_alone = sites_alone - 0.5 * centres**2 / variances - 0.5 * jnp.log1p(precisions * variances)
-    return CutGaussian(whole + jnp.sum(log_parts - sites_alone), centre, spread)
+    return Orthant(whole + jnp.sum(log_parts - sites_alone), centre, spread)

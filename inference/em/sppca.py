@@ -45,15 +45,26 @@ from inference.em.linear_gaussian import (
 from inference.em.linear_gaussian import step as sweep
 from inference.em.linear_gaussian_moments import Parameters
 from inference.em.linear_gaussian_prior import LoadingPrior
-from inference.em.linear_gaussian_starts import given_start, pca_start, random_start
+from inference.em.linear_gaussian_starts import check_given, given_start, pca_start, random_start
 from inference.em.sparse_rows import SparseRows, runs_on_host, sparse_rows
 from inference.sppca_estimate import concluded, log_density
 from zoo.sparse_matrix import SparseMatrix
 from zoo.sppca import SPPCA
 
-__all__ = ["ALGORITHM", "METHOD", "init", "joint_matrix", "noise_groups", "prepare", "prior_of", "step"]
+__all__ = [
+    "ALGORITHM",
+    "GIVEN",
+    "METHOD",
+    "init",
+    "joint_matrix",
+    "noise_groups",
+    "prepare",
+    "prior_of",
+    "step",
+]
 
 STRATEGIES = ("pca", "random")
+GIVEN = ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x", "noise_variance_y")
 
 
 def noise_groups(model: SPPCA) -> np.ndarray:
@@ -103,6 +114,7 @@ def start(
     """The state at given loadings, means and noise variances."""
     if model.kernel is not None:
         return kernel_sppca.start(key, variables, model, *data)
+    check_given(variables, GIVEN)
     rows = data[-1]
     loadings, loc, _ = model.joint(variables)
     noise_y = jnp.atleast_1d(jnp.asarray(variables["noise_variance_y"]))

@@ -26,7 +26,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.em.compressed_rows import CompressedRows, compress, one_by_one
 from inference.em.linear_gaussian_moments import Parameters
-from inference.em.linear_gaussian_starts import pca_start, random_start
+from inference.em.linear_gaussian_starts import check_given, pca_start, random_start
 from inference.em.ppca import groups_of, prior_of
 from inference.results import row_limit
 from inference.rows import Rows, unweighted
@@ -89,9 +89,7 @@ def start(
     rows = _compressed(model, x, rows)
     if "loadings_mean" in variables:
         return _from_stored(variables, model, rows)
-    missing = [name for name in ("loadings", "loc", "noise_variance") if name not in variables]
-    if missing:
-        raise ValueError(f"init must hold loadings, loc and noise_variance; missing: {', '.join(missing)}")
+    check_given(variables, ("loadings", "loc", "noise_variance"))
     noise = jnp.broadcast_to(variables["noise_variance"], (rows.num_groups,))
     parameters = Parameters(variables["loadings"], variables["loc"] - rows.centre, noise)
     return linear_gaussian.begin(parameters, rows, prior_of(model, rows))

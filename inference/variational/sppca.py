@@ -27,8 +27,8 @@ from jax import Array
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.em.compressed_rows import CompressedRows, compress
 from inference.em.linear_gaussian_moments import Parameters
-from inference.em.linear_gaussian_starts import pca_start, random_start
-from inference.em.sppca import joint_matrix, noise_groups, prior_of
+from inference.em.linear_gaussian_starts import check_given, pca_start, random_start
+from inference.em.sppca import GIVEN, joint_matrix, noise_groups, prior_of
 from inference.results import row_limit
 from inference.variational import linear_gaussian, ppca
 from inference.variational.linear_gaussian import LinearGaussianPosterior, LinearGaussianVBInfo
@@ -86,6 +86,7 @@ def start(
 ) -> LinearGaussianPosterior:
     """Q around given loadings, means and noise variances, or around the means of a former q."""
     values = means_of(variables) if "loadings_x_mean" in variables else variables
+    check_given(values, GIVEN)
     loadings, loc, _ = model.joint(values)
     noise_y = jnp.atleast_1d(jnp.asarray(values["noise_variance_y"]))
     noise = jnp.concatenate([jnp.reshape(values["noise_variance_x"], 1), noise_y])

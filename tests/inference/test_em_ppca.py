@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ppca_cases import projected_rows, with_holes
 from scipy.linalg import subspace_angles
 from scipy.optimize import approx_fprime
 
@@ -16,24 +17,16 @@ from inference.em import ppca as em_ppca
 CLOSE = 1e-9
 
 
-def _rows(num_rows=60, d=5, k=2, seed=0, noise=0.3):
-    rng = np.random.default_rng(seed)
-    z = rng.normal(size=(num_rows, k))
-    return z @ rng.normal(size=(k, d)) * 2 + noise * rng.normal(size=(num_rows, d)) + 4.0
-
-
 @pytest.fixture(scope="module")
 def x():
     """Sixty rows of five columns."""
-    return _rows()
+    return projected_rows()
 
 
 @pytest.fixture(scope="module")
 def holes(x):
     """The same with a fifth of the cells missing."""
-    spoilt = np.where(np.random.default_rng(1).uniform(size=x.shape) < 0.2, np.nan, x)
-    spoilt[np.isnan(spoilt).all(axis=1), 0] = 4.0
-    return spoilt
+    return with_holes(x)
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +98,12 @@ def test_missing_value_em_without_missing_values_is_the_closed_form(trees, x):
 @pytest.mark.slow
 def test_wide_data_and_weights():
     """More columns than rows; rows that count several times are copies."""
-    wide = _rows(20, 40)
+    wide = projected_rows(20, 40)
     closed, em = (inference.fit(zoo.PPCA(), wide, method=m) for m in ("closed_form", "em"))
     assert em.attrs["log_likelihood"] == pytest.approx(closed.attrs["log_likelihood"], rel=CLOSE)
     assert subspace_angles(_values(em)["loadings"], _values(closed)["loadings"]).max() < 1e-6
     weight = np.arange(60) % 3
-    x = _rows()
+    x = projected_rows()
     weighed = inference.fit(zoo.PPCA(), x, method="em", sample_weight=weight)
     copied = inference.fit(zoo.PPCA(), np.repeat(x, weight, axis=0), method="closed_form")
     assert weighed.attrs["log_likelihood"] == pytest.approx(copied.attrs["log_likelihood"], rel=CLOSE)
@@ -154,7 +147,7 @@ def test_scores_latent_and_orthonormal(trees, x):
     assert inference.transform(tree, x[:1]).shape == (1, 2)
 
 
-def test_predict_completes_rows(holes_tree, holes, x):
+def test_predict_completesprojected_rows(holes_tree, holes, x):
     """Missing cells at the conditional normal's mean with its deviation, others untouched; truth is covered.
 
     All 58 standardised errors below 4.5 where the parameters are nearly known: false alarm rate 4e-4.
@@ -208,7 +201,7 @@ def test_methods_say_what_they_cannot(x, holes):
 
 def test_rank_deficient_data_are_held_at_the_floor_and_said():
     """Two latents explain rank-two data whole: both methods stop at the floor and warn."""
-    x = _rows(noise=0.0)
+    x = projected_rows(noise=0.0)
     lowest = 1e-6 * x.var(0).mean()
     for method in ("closed_form", "em"):
         with pytest.warns(UserWarning, match="held at noise_floor=1e-06"):
@@ -220,7 +213,7 @@ def test_rank_deficient_data_are_held_at_the_floor_and_said():
 @pytest.mark.slow
 def test_factor_analysis_does_not_mind_the_columns_units():
     """Rescaling a column rescales its loadings and noise; the likelihood moves by the Jacobian alone."""
-    holes = _rows(80, 8, noise=0.7)
+    holes = projected_rows(80, 8, noise=0.7)
     holes[::3, 2] = holes[1::4, 5] = np.nan
     model = zoo.PPCA(num_latents=2, noise="diagonal")
     tree = inference.fit(model, holes, tolerance=1e-10)
@@ -244,7 +237,7 @@ def test_saved_fits_predict(holes_tree, holes, tmp_path):
 def test_tipping_bishop_agrees_with_the_svd_and_survives_small_noise():
     """Also where the squares of singular values have lost the noise: relative noise 1e-16 of the signal."""
     for noise in (0.3, 1e-8):
-        x = _rows(200, 8, 3, noise=noise)
+        x = projected_rows(200, 8, 3, noise=noise)
         found = tipping_bishop(x, 3, noise_floor=1e-300)
         lengths = np.linalg.svd(x - x.mean(0), compute_uv=False) ** 2 / len(x)
         strengths = (found.loadings**2).sum(0) + found.noise_variance

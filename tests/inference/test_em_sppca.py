@@ -279,3 +279,8 @@ def test_closed_form_and_options_that_do_not_go():
         fit(SPPCA(num_latents=3, kernel="linear"), x, y, acceleration="squarem")
     with pytest.raises(ValueError, match="use 'joint'"):
         fit(SPPCA(num_latents=3, loading_prior="gaussian", center="plugin"), x, y)
+    for method, model in (("em", MODEL), ("vb", SPPCA(num_latents=3, loading_prior="gaussian"))):
+        with pytest.raises(
+            ValueError, match="missing: loadings_y, loc_y, noise_variance_x, noise_variance_y"
+        ):
+            fit(model, x, y, method=method, init={"loadings_x": np.ones((12, 3)), "loc_x": np.ones(12)})

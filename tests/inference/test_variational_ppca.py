@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from ppca_cases import projected_rows, with_holes
 from scipy.linalg import subspace_angles
 
 import inference
@@ -14,24 +15,16 @@ from inference.diagnostics import summary
 ROUNDING = 1e-12  # of the bound, relative
 
 
-def _rows(num_rows=60, d=5, k=2, seed=0, noise=0.3):
-    rng = np.random.default_rng(seed)
-    z = rng.normal(size=(num_rows, k))
-    return z @ rng.normal(size=(k, d)) * 2 + noise * rng.normal(size=(num_rows, d)) + 4.0
-
-
 @pytest.fixture(scope="module")
 def x():
     """Sixty rows of five columns, two latents."""
-    return _rows()
+    return projected_rows()
 
 
 @pytest.fixture(scope="module")
 def holes(x):
     """The same with a fifth of the cells missing."""
-    spoilt = np.where(np.random.default_rng(1).uniform(size=x.shape) < 0.2, np.nan, x)
-    spoilt[np.isnan(spoilt).all(axis=1), 0] = 4.0
-    return spoilt
+    return with_holes(x)
 
 
 @pytest.fixture(scope="module")
