@@ -7,10 +7,10 @@ pair. A step length t is looked for by bisection and doubling (Lewis and Overton
 .. math::
     f(x + t d) \le f(x) + c_1 t\, g^T d, \qquad g(x + t d)^T d \ge c_2\, g^T d ,
 
-which makes :math:`s^T y > 0`. Where no such length is found within the trials, the longest that satisfied the
-first condition is taken, and its pair is left out if :math:`s^T y` is not positive. A value that is not
-finite fails the first condition, so a step never leaves the domain and the value never rises by more than
-rounding.
+which makes :math:`s^T y > 0`. Where no such length is found within the trials, or after a few doublings, the
+longest that satisfied the first condition is taken, and its pair is left out if :math:`s^T y` is not
+positive. A value that is not finite fails the first condition, so a step never leaves the domain and the
+value never rises by more than rounding.
 
 Side by side under ``vmap`` every trial is one evaluation for all; there is no branch that would be computed
 on both sides.
@@ -28,6 +28,7 @@ __all__ = ["LBFGSState", "lbfgs_init", "lbfgs_step"]
 
 DECREASE, CURVATURE = 1e-4, 0.9  # c_1 and c_2
 MAX_TRIALS = 25
+MAX_DOUBLING = 3  # trials without a fall of the step length's upper end; the next direction does better
 
 
 class LBFGSState(NamedTuple):
@@ -86,7 +87,7 @@ def lbfgs_step(state: LBFGSState, loss: Callable[[Any], Array]) -> LBFGSState:
     slope = jnp.where(steepest, -gradient @ gradient, slope)
     fresh = jnp.all(state.inverse_products == 0) | steepest
     length = jnp.where(fresh, jnp.minimum(1.0, 1.0 / jnp.maximum(jnp.linalg.norm(gradient), 1e-30)), 1.0)
-    found = _search(evaluate, flat, direction, value, gradient, slope, length)
+    found = _search(evaluate, flat, direction, value, gradient, slope, length, fresh)
     step, change = found.length * direction, found.gradient - gradient
     product = step @ change
     useful = product > jnp.finfo(flat.dtype).eps * jnp.maximum(change @ change, 1e-30)
@@ -133,8 +134,12 @@ def _search(
     gradient: Array,
     slope: Array,
     length: Array,
+    fresh: Array,
 ) -> _Search:
-    """A step length, with value and gradient there; length 0 where none lowers the value."""
+    """A step length, with value and gradient there; length 0 where none lowers the value.
+
+    Without pairs (``fresh``) the length's scale is unknown, and the first decrease is taken: its pair tells.
+    """
     slack = 4 * jnp.finfo(flat.dtype).eps * jnp.abs(value)
 
     def trial(search: _Search) -> _Search:
@@ -142,7 +147,7 @@ def _search(
         new_value, new_gradient = evaluate(flat + t * direction)
         lower = new_value <= value + DECREASE * t * slope + slack
         lower &= jnp.all(jnp.isfinite(new_gradient))
-        flat_enough = new_gradient @ direction >= CURVATURE * slope
+        flat_enough = fresh | (new_gradient @ direction >= CURVATURE * slope)
         low, high = jnp.where(lower, t, search.low), jnp.where(lower, search.high, t)
         following = jnp.where(jnp.isinf(high), 2.0 * t, 0.5 * (low + high))
         count = search.count + 1
@@ -154,7 +159,7 @@ def _search(
             jnp.where(lower, new_value, search.value),
             jnp.where(lower, new_gradient, search.gradient),
             count,
-            (lower & flat_enough) | (count >= MAX_TRIALS),
+            (lower & (flat_enough | (jnp.isinf(high) & (count >= MAX_DOUBLING)))) | (count >= MAX_TRIALS),
         )
 
     zero = jnp.zeros_like(value)

@@ -2,9 +2,8 @@ r"""Maximum a posteriori of any zoo model whose program has continuous sites, by
 
 The objective is the log joint density in nats of all sites at their own scale (no Jacobian of a
 transformation), climbed in unconstrained coordinates, whatever the program sums out summed out. A step is one
-iteration of limited-memory BFGS with a zoom line search (Liu and Nocedal 1989; Nocedal and Wright 2006,
-algorithm 3.6), so it never lowers the objective by more than rounding. It costs a few evaluations of the
-program's gradient.
+iteration of limited-memory BFGS (`inference.limited_memory_bfgs`), so it never lowers the objective by more
+than rounding. It costs one evaluation of the program's gradient, or a few where the step length is searched.
 
 A point is not a posterior: where many latents have few data each, the maximum lies far from the mass. It is a
 good start for NUTS (``init=tree``), and by held-out density often as good a predictor.
@@ -17,29 +16,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpyro
-import optax
 from jax import Array
 from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
 
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.densities import latent_sites
 from inference.hamiltonian import program
+from inference.limited_memory_bfgs import LBFGSState, lbfgs_init, lbfgs_step
 
-__all__ = ["METHOD", "MAPInfo", "MAPState", "log_joint"]
-
-MAX_LINE_SEARCH_STEPS = 20
-
-
-class MAPState(NamedTuple):
-    """The point, and what L-BFGS remembers.
-
-    Attributes:
-        unconstrained: site name to coordinates.
-        memory: of the optimiser.
-    """
-
-    unconstrained: dict[str, Array]
-    memory: Any
+__all__ = ["METHOD", "MAPInfo", "log_joint"]
 
 
 class MAPInfo(NamedTuple):
@@ -62,17 +47,12 @@ def _loss(unconstrained: dict[str, Array], model: Any, data: tuple) -> Array:
     return -log_joint(unconstrained, model, *data)
 
 
-def _optimiser(memory_size: int) -> optax.GradientTransformationExtraArgs:
-    search = optax.scale_by_zoom_linesearch(MAX_LINE_SEARCH_STEPS, initial_guess_strategy="one")
-    return optax.lbfgs(memory_size=memory_size, linesearch=search)
+def _state(values: Mapping[str, Array], model: Any, data: tuple, memory_size: int) -> LBFGSState:
+    point = unconstrain_fn(program, (model, *data), {}, dict(values))
+    return lbfgs_init(point, partial(_loss, model=model, data=data), memory_size)
 
 
-def _state(values: Mapping[str, Array], model: Any, data: tuple, memory_size: int) -> MAPState:
-    unconstrained = unconstrain_fn(program, (model, *data), {}, dict(values))
-    return MAPState(unconstrained, _optimiser(memory_size).init(unconstrained))
-
-
-def _init(key: Array, model: Any, *data: Any, memory_size: int) -> MAPState:
+def _init(key: Array, model: Any, *data: Any, memory_size: int) -> LBFGSState:
     values = model.starting_point(key, *data)
     if values is None:
         drawn = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(model, *data)
@@ -80,15 +60,12 @@ def _init(key: Array, model: Any, *data: Any, memory_size: int) -> MAPState:
     return _state(values, model, data, memory_size)
 
 
-def _step(key: Array, state: MAPState, model: Any, *data: Any, memory_size: int) -> tuple[MAPState, MAPInfo]:
+def _step(
+    key: Array, state: LBFGSState, model: Any, *data: Any, memory_size: int
+) -> tuple[LBFGSState, MAPInfo]:
     """One iteration; the key is ignored."""
-    optimiser, loss = _optimiser(memory_size), partial(_loss, model=model, data=data)
-    value, gradient = optax.value_and_grad_from_state(loss)(state.unconstrained, state=state.memory)
-    updates, memory = optimiser.update(
-        gradient, state.memory, state.unconstrained, value=value, grad=gradient, value_fn=loss
-    )
-    unconstrained = optax.apply_updates(state.unconstrained, updates)
-    return MAPState(unconstrained, memory), MAPInfo(-optax.tree.get(memory, "value"))
+    state = lbfgs_step(state, partial(_loss, model=model, data=data))
+    return state, MAPInfo(-state.value)
 
 
 @cache
@@ -97,7 +74,7 @@ def build(init: str, memory_size: int) -> Algorithm:
     return Algorithm(partial(_init, memory_size=memory_size), partial(_step, memory_size=memory_size))
 
 
-def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, memory_size: int) -> MAPState:
+def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, memory_size: int) -> LBFGSState:
     """A fresh state at given values of the program's sites."""
     sites = latent_sites(model, *data)
     missing = [name for name in sites if name not in variables]
@@ -108,7 +85,7 @@ def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, me
 
 def conclude(
     key: Array,
-    state: MAPState,
+    state: LBFGSState,
     model: Any,
     data: tuple,
     num_samples: int,
@@ -116,7 +93,7 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """The point as one draw of one chain."""
-    values = _constrain(state.unconstrained, model, data)
+    values = _constrain(state.point, model, data)
     return Outcome(
         posterior=jax.tree.map(lambda leaf: leaf[None, None], values), variational=values, is_point=True
     )

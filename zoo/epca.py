@@ -50,6 +50,7 @@ from jax import Array
 from zoo.exponential_family import ByColumn, Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.joint_prior import balanced_variance, check_joint_prior, joint_prior_factor, log_kernel
+from zoo.low_rank import LowRank
 from zoo.model import Model, in_current_precision, static
 from zoo.row_latents import RowMode, row_modes
 from zoo.validation import as_matrix, check_some_cells
@@ -135,7 +136,7 @@ class EPCA(Model):
             values["latents"] = numpyro.sample("latents", z)
             cells = self.cells(values)
             if self.has_kernel:
-                joint_prior_factor(self.family, cells.theta, prior.beta, prior.conjugate)
+                joint_prior_factor(prior.family, self._theta(values), prior.beta, prior.conjugate)
             return numpyro.sample("x", cells, obs=x)
 
     # Closed-form companions of the program
@@ -145,14 +146,14 @@ class EPCA(Model):
 
         Flat in mixed tables.
         """
-        return self.family.shaped(self._theta(values))
+        return self.family.shaped(self._theta(values).whole())
 
     def cells(self, values: Mapping[str, Array]) -> FamilyCells:
         """The distribution of the rows at given values of the sites."""
         return cells_of(in_current_precision(self).family, self._theta(values), values)
 
-    def _theta(self, values: Mapping[str, Array]) -> Array:
-        return values["latents"] @ values["loadings"].T + values.get("loc", 0.0)
+    def _theta(self, values: Mapping[str, Array]) -> LowRank:
+        return LowRank(values["latents"], values["loadings"], values.get("loc", 0.0))
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
         """Log density of each row over its observed cells, in nats.
@@ -283,7 +284,6 @@ class EPCA(Model):
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
-        x = as_matrix(x)
         if self.num_features is not None and x.shape[1] != self.num_features:
             raise ValueError(f"x must have {self.num_features} columns, as the model has; got {x.shape[1]}")
         self.family.check(x)

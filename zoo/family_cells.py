@@ -1,14 +1,36 @@
 """A matrix of cells of one exponential family as a NumPyro distribution over rows, missing cells left out."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.exponential_family import ByColumn, Categorical, Family, Ordinal
+from zoo.exponential_family import Bernoulli, Binomial, ByColumn, Categorical, Family, Ordinal, Poisson
+from zoo.low_rank import LowRank
 
 __all__ = ["FamilyCells"]
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _canonical_rows(family: Family, theta: Array, value: Array) -> Array:
+    """Rows of a family with one natural parameter a cell and none of its own; data are taken as constants.
+
+    Its derivative, x - E[x], is written down, so that value and gradient are computed in one pass and one
+    table is remembered between them.
+    """
+    seen = ~jnp.isnan(value)
+    return jnp.sum(jnp.where(seen, family.log_density(theta, jnp.where(seen, value, 1.0)), 0.0), axis=-1)
+
+
+@_canonical_rows.defjvp
+def _canonical_rows_jvp(family: Family, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    (theta, value), (change, _) = primals, tangents
+    seen = ~jnp.isnan(value)
+    residual = jnp.where(seen, jnp.where(seen, value, 1.0) - family.mean(theta), 0.0)
+    return _canonical_rows(family, theta, value), jnp.sum(residual * change, axis=-1)
 
 
 class FamilyCells(dist.Distribution):
@@ -17,20 +39,32 @@ class FamilyCells(dist.Distribution):
     Args:
         family: what a cell is.
         theta: natural parameters, shape (num_observations, num_features), with one more axis for
-            `zoo.exponential_family.Categorical`, and flat for `zoo.exponential_family.ByColumn`.
+            `zoo.exponential_family.Categorical`, and flat for `zoo.exponential_family.ByColumn`. A
+            `zoo.low_rank.LowRank` stands for them where each cell has one.
         cut_points: of `zoo.exponential_family.Ordinal` columns, shape (number of them, num_levels - 1).
     """
 
     support = dist.constraints.real_vector
-    pytree_data_fields = ("family", "theta", "cut_points")
+    pytree_data_fields = ("family", "given_theta", "cut_points")
 
-    def __init__(self, family: Family, theta: Array, cut_points: Array | None = None) -> None:
-        self.family, self.theta, self.cut_points = family, theta, cut_points
-        size = (len(family.columns),) if isinstance(family, ByColumn) else theta.shape[1:2]
-        super().__init__(batch_shape=theta.shape[:1], event_shape=size)
+    def __init__(self, family: Family, theta: Array | LowRank, cut_points: Array | None = None) -> None:
+        self.family, self.given_theta, self.cut_points = family, theta, cut_points
+        shape = jax.eval_shape(lambda: self.theta).shape
+        size = (len(family.columns),) if isinstance(family, ByColumn) else shape[1:2]
+        super().__init__(batch_shape=shape[:1], event_shape=size)
+
+    @property
+    def theta(self) -> Array:
+        """Natural parameters, made whole."""
+        return self.given_theta.whole() if isinstance(self.given_theta, LowRank) else self.given_theta
 
     def log_prob(self, value: Array) -> Array:
         """Log density of each row over its observed cells, in nats; NaN is missing."""
+        if isinstance(self.family, Bernoulli | Binomial | Poisson):
+            rows = partial(_canonical_rows, self.family)
+            if isinstance(self.given_theta, LowRank):
+                return self.given_theta.row_sums(rows, value)
+            return rows(self.theta, value)
         return jnp.sum(self.log_cells(value), axis=-1)
 
     def log_cells(self, value: Array) -> Array:

@@ -28,6 +28,7 @@ import numpyro
 from jax import Array
 
 from zoo.family import Family
+from zoo.low_rank import LowRank
 
 __all__ = ["balanced_variance", "check_joint_prior", "joint_prior_factor", "log_kernel"]
 
@@ -45,10 +46,11 @@ def log_kernel(family: Family, theta: Array, conjugate: Array) -> Array:
 
 
 def joint_prior_factor(
-    family: Family, theta: Array, beta: Array, conjugate: Array, name: str = "joint_prior"
+    family: Family, theta: LowRank, beta: Array, conjugate: Array, name: str = "joint_prior"
 ) -> None:
     """The factor ``name``, inside the plate of rows: beta times the kernel's logarithm of each row."""
-    numpyro.factor(name, beta * jnp.sum(log_kernel(family, theta, conjugate), axis=-1))
+    rows = theta.row_sums(lambda cells: jnp.sum(log_kernel(family, cells, conjugate), axis=-1))
+    numpyro.factor(name, beta * rows)
 
 
 def check_joint_prior(family: Family, beta: float, lam: float, nu: float) -> None:

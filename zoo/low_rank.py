@@ -2,8 +2,8 @@ r"""Natural parameters :math:`\Theta = U V^T + 1\mu^T` that are not made whole.
 
 A table of N rows and D columns has N D of them and they follow from (N + D) K + D numbers. What is asked of
 them here is one number for each row, a sum over its columns. Large tables are passed through in blocks of
-rows that fit into a processor's cache; the derivative passes through them again (`jax.checkpoint`), so beside
-the data no array of their size is made, forward or backward.
+rows that fit into a processor's cache: what a block computes on its way does not go through memory, and one
+array of the table's size, the derivative in Theta, is all that is kept for the way back.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,6 @@ class LowRank(NamedTuple):
         size = max(1, BLOCK_CELLS // num_columns)
         count = num_rows // size
 
-        @jax.checkpoint
         def block(start: Array, latents: Array) -> Array:
             theta = latents @ self.loadings.T + self.loc
             own = (jax.lax.dynamic_slice_in_dim(table, start, latents.shape[0]) for table in tables)

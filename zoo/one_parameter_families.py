@@ -90,11 +90,12 @@ class Bernoulli(Family):
 
     def log_partition(self, theta: Array) -> Array:
         """Log(1 + e^theta)."""
-        return jax.nn.softplus(theta)
+        return jnp.where(theta >= 0, theta, 0.0) + jnp.log1p(_small_odds(theta))
 
     def mean(self, theta: Array) -> Array:
         """1 / (1 + e^-theta)."""
-        return jax.nn.sigmoid(theta)
+        odds = _small_odds(theta)  # shared with `log_partition`, where both are computed
+        return jnp.where(theta >= 0, 1.0, odds) / (1.0 + odds)
 
     def variance(self, theta: Array) -> Array:
         """P (1 - p)."""
@@ -349,6 +350,11 @@ class NegativeBinomial(Family):
     def is_cell(self, x: np.ndarray) -> np.ndarray:
         """Whole and not negative."""
         return (x >= 0) & (x == np.floor(x)) & np.isfinite(x)
+
+
+def _small_odds(theta: Array) -> Array:
+    """E^-|theta|, at zero with the derivative from above, so that what is made of it is smooth there."""
+    return jnp.exp(jnp.where(theta >= 0, -theta, theta))
 
 
 def _check_positive(name: str, value: np.ndarray) -> None:

@@ -69,6 +69,7 @@ from zoo.dense_rows import DenseRows
 from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.joint_prior import balanced_variance, joint_prior_factor
+from zoo.low_rank import LowRank
 from zoo.model import Model, in_current_precision, static
 from zoo.paired_checks import check_fields, check_views, read_views
 from zoo.paired_rows import PairedRows
@@ -182,7 +183,7 @@ class Paired(PairedRows, Model):
         prior, theta = in_current_precision(self), self.mean_theta(v, values)
         if self.specific == "full_covariance" and not self.has_dense_rows(v):
             factor = jnp.linalg.cholesky(self.specific_covariance(v, values))
-            noisy = dist.MultivariateNormal(theta, scale_tril=factor)
+            noisy = dist.MultivariateNormal(theta.whole(), scale_tril=factor)
             values[f"natural_params_{v}"] = numpyro.sample(f"natural_params_{v}", noisy)
         rows = self.rows_of(v, values)
         if self.has_kernel:
@@ -207,14 +208,14 @@ class Paired(PairedRows, Model):
         before = self.num_shared + sum(self.num_specific[:v])
         return (*range(self.num_shared), *range(before, before + self.num_specific[v]))
 
-    def mean_theta(self, v: int, values: Mapping[str, Array]) -> Array:
-        """V_v u + mu_v, flat, shape (num_observations, num_params)."""
-        return values["latents"] @ values[f"loadings_{v}"].T + values.get(f"loc_{v}", 0.0)
+    def mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
+        """V_v u + mu_v by its factors; flat, shape (num_observations, num_params), when made whole."""
+        return LowRank(values["latents"], values[f"loadings_{v}"], values.get(f"loc_{v}", 0.0))
 
     def natural_params(self, v: int, values: Mapping[str, Array]) -> Array:
         """Theta_v, flat: drawn where the view has noisy ones, else its mean."""
         drawn = values.get(f"natural_params_{v}")
-        return self.mean_theta(v, values) if drawn is None else drawn
+        return self.mean_theta(v, values).whole() if drawn is None else drawn
 
     def specific_covariance(self, v: int, values: Mapping[str, Array]) -> Array:
         """Psi_v."""
@@ -226,11 +227,11 @@ class Paired(PairedRows, Model):
 
     def rows_of(self, v: int, values: Mapping[str, Array]) -> FamilyCells | DenseRows:
         """The distribution of the rows of a view at given values of the sites."""
+        mean = self.mean_theta(v, values)
         if self.has_dense_rows(v):
-            return DenseRows(self.mean_theta(v, values), self.specific_covariance(v, values))
-        return cells_of(
-            in_current_precision(self).families[v], self.natural_params(v, values), values, f"_{v}"
-        )
+            return DenseRows(mean.whole(), self.specific_covariance(v, values))
+        theta = values.get(f"natural_params_{v}", mean)
+        return cells_of(in_current_precision(self).families[v], theta, values, f"_{v}")
 
     @property
     def has_kernel(self) -> bool:

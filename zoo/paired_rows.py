@@ -119,7 +119,7 @@ class PairedRows:
             if is_full:
                 values[f"specific_precision_{v}"] = jnp.eye(size) / model.covariance_scale
             if is_full and not self.has_dense_rows(v):
-                values[f"natural_params_{v}"] = self.mean_theta(v, values)
+                values[f"natural_params_{v}"] = self.mean_theta(v, values).whole()
         if self.ard:
             values["loading_precision"] = jnp.ones(self.num_latents)
         return values
@@ -136,7 +136,9 @@ class PairedRows:
         for v in self._noisy_views():
             size = values[f"loadings_{v}"].shape[0]
             factor = jnp.linalg.cholesky(self.specific_covariance(v, values))
-            new[f"natural_params_{v}"] = self.mean_theta(v, new) + local[:, start : start + size] @ factor.T
+            new[f"natural_params_{v}"] = (
+                self.mean_theta(v, new).whole() + local[:, start : start + size] @ factor.T
+            )
             start += size
         return new
 
@@ -156,7 +158,7 @@ class PairedRows:
             total = self._log_cells(at, tuple(jnp.split(row[None], ends, axis=1)))[0]
             total += jnp.sum(dist.Normal(0.0, scales).log_prob(local))
             for v, family in enumerate(prior.families if self.has_kernel else ()):
-                kernel = log_kernel(family, self.mean_theta(v, at), self.kernel_of(v))
+                kernel = log_kernel(family, self.mean_theta(v, at).whole(), self.kernel_of(v))
                 total += prior.beta * jnp.sum(kernel)
             return total
 

@@ -12,8 +12,9 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.exponential_family import Family
+from zoo.exponential_family import ByColumn, Family
 from zoo.family_cells import FamilyCells
+from zoo.low_rank import LowRank
 from zoo.zero_padding import padded
 
 __all__ = ["cells_of", "params_with_mean", "sample_view_parameters", "starting_view_parameters"]
@@ -70,8 +71,13 @@ def starting_view_parameters(
     return {f"{name}{suffix}": value for name, value in values.items()}
 
 
-def cells_of(family: Family, theta: Array, values: Mapping[str, Array], suffix: str = "") -> FamilyCells:
+def cells_of(
+    family: Family, theta: Array | LowRank, values: Mapping[str, Array], suffix: str = ""
+) -> FamilyCells:
     """The distribution of rows at flat natural parameters and given values of the sites."""
+    if isinstance(theta, LowRank) and (isinstance(family, ByColumn) or family.params_per_cell > 1):
+        theta = theta.whole()
     if f"noise_variance{suffix}" in values:
         family = family.with_noise(values[f"noise_variance{suffix}"])
-    return FamilyCells(family, family.shaped(theta), values.get(f"cut_points{suffix}"))
+    shaped = theta if isinstance(theta, LowRank) else family.shaped(theta)
+    return FamilyCells(family, shaped, values.get(f"cut_points{suffix}"))

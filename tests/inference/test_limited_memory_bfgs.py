@@ -1,0 +1,49 @@
+"""L-BFGS: a quadratic in few steps, a valley, the edge of a domain, lanes side by side."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from inference.limited_memory_bfgs import lbfgs_init, lbfgs_step
+from inference.precision import in_precision
+
+
+def minimised(loss, point, steps):
+    state = lbfgs_init(point, loss, 8)
+    values = [float(state.value)]
+    step = jax.jit(lambda state: lbfgs_step(state, loss))
+    for _ in range(steps):
+        state = step(state)
+        values.append(float(state.value))
+    return state, np.array(values)
+
+
+def test_quadratics_and_the_valley_of_rosenbrock():
+    scales = np.array([1.0, 3.0, 10.0, 50.0])
+    with in_precision():
+        state, values = minimised(
+            lambda p: jnp.sum(jnp.asarray(scales) * (p["a"] - 2) ** 2), {"a": jnp.zeros(4)}, 25
+        )
+        np.testing.assert_allclose(state.point["a"], 2, atol=1e-7)
+        assert (np.diff(values) <= 1e-12).all()
+        valley = lambda p: 100 * (p[1] - p[0] ** 2) ** 2 + (1 - p[0]) ** 2  # noqa: E731
+        state, values = minimised(valley, jnp.array([-1.2, 1.0]), 60)
+        np.testing.assert_allclose(state.point, 1, atol=1e-6)
+        assert (np.diff(values) <= 1e-12).all()
+
+
+def test_steps_stay_inside_a_domain_and_lanes_are_alone():
+    """x - log x ends at 1 from either side, never beyond the wall at 0; two lanes as each by itself."""
+
+    def loss(x):
+        return jnp.sum(x - jnp.log(x))
+
+    with in_precision():
+        starts = jnp.array([[0.01, 3.0], [50.0, 1e-4]])
+        alone = [minimised(loss, start, 40)[0] for start in starts]
+        lanes = jax.vmap(lambda s: lbfgs_init(s, loss, 8))(starts)
+        step = jax.jit(jax.vmap(lambda state: lbfgs_step(state, loss)))
+        for _ in range(40):
+            lanes = step(lanes)
+        np.testing.assert_allclose(lanes.point, 1, atol=1e-6)
+        np.testing.assert_allclose(lanes.point, [state.point for state in alone], atol=1e-8)

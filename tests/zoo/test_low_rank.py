@@ -1,0 +1,45 @@
+"""Natural parameters by their factors: large tables in blocks give what the whole gives, derivatives too."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import zoo.low_rank
+from inference.precision import in_precision
+from zoo.exponential_family import Bernoulli
+from zoo.family_cells import FamilyCells
+from zoo.low_rank import LowRank
+
+
+def test_blocks_change_nothing(monkeypatch):
+    """23 rows in blocks of 5 and a rest, a hidden cell among them: values, gradients and Hessians."""
+    rng = np.random.default_rng(0)
+    x = (rng.uniform(size=(23, 4)) < 0.5).astype(float)
+    x[7, 2] = np.nan
+    with in_precision():
+        theta = LowRank(*(jnp.asarray(rng.normal(size=shape)) for shape in ((23, 2), (4, 2), 4)))
+
+        def total(theta):
+            return jnp.sum(FamilyCells(Bernoulli(), theta).log_prob(jnp.asarray(x)) ** 2)
+
+        whole = total(theta), jax.grad(total)(theta), jax.hessian(total)(theta)
+        monkeypatch.setattr(zoo.low_rank, "BLOCK_CELLS", 20)
+        monkeypatch.setattr(zoo.low_rank, "LARGE_TABLE", 50)
+        blocks = total(theta), jax.grad(total)(theta), jax.hessian(total)(theta)
+        dense = total(theta.whole())
+    np.testing.assert_allclose(whole[0], dense, rtol=1e-14)
+    for one, other in zip(jax.tree.leaves(blocks), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_the_written_derivative_is_that_of_the_density():
+    """At zero too, where the two sides of |theta| meet: gradient and curvature of a Bernoulli cell."""
+    with in_precision():
+        cells = jnp.array([[1.0, 0.0, np.nan]])
+        for theta in (-30.0, -1.0, 0.0, 0.5, 40.0):
+            at = jnp.full((1, 3), theta)
+            gradient = jax.grad(lambda t: FamilyCells(Bernoulli(), t).log_prob(cells)[0])(at)[0]
+            curvature = jax.hessian(lambda t: FamilyCells(Bernoulli(), t).log_prob(cells)[0])(at)[0, :, 0]
+            p = 1 / (1 + np.exp(-theta))
+            np.testing.assert_allclose(gradient, [1 - p, -p, 0], rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(np.diag(curvature), [-p * (1 - p)] * 2 + [0], rtol=1e-12, atol=1e-14)
