@@ -17,7 +17,7 @@ from inference.rows import Rows, unweighted, weight_of
 from zoo.mixture import Mixture
 from zoo.sparse_counts import SparseCounts
 
-__all__ = ["KMEANS_STEPS", "STARTS", "statistics_given"]
+__all__ = ["KMEANS_STEPS", "STARTS", "kmeans_labels", "statistics_given"]
 
 KMEANS_STEPS = 10
 
@@ -57,7 +57,17 @@ def kmeans(key: Array, model: Mixture, x: Array) -> Array:
 
     Fast to converge, but keeps too many components.
     """
-    z = _standardised(x)
+    return _labelled(kmeans_labels(key, _standardised(x), model.num_components), model, x)
+
+
+def kmeans_labels(key: Array, z: Array, num_clusters: int) -> Array:
+    """The nearest centre of each row, shape (num_observations,), after k-means from k-means++ seeds.
+
+    Args:
+        key: random key.
+        z: rows without missing cells.
+        num_clusters: how many centres.
+    """
 
     def seed(distance: Array, key: Array) -> tuple[Array, Array]:
         index = jax.random.categorical(key, jnp.log(distance))
@@ -69,13 +79,12 @@ def kmeans(key: Array, model: Mixture, x: Array) -> Array:
 
     def move(_: int, centres: Array) -> Array:
         labels = nearest(centres)
-        count = jnp.bincount(labels, length=model.num_components)[:, None]
-        sums = jax.ops.segment_sum(z, labels, num_segments=model.num_components)
+        count = jnp.bincount(labels, length=num_clusters)[:, None]
+        sums = jax.ops.segment_sum(z, labels, num_segments=num_clusters)
         return jnp.where(count > 0, sums / jnp.maximum(count, 1), centres)
 
-    _, seeds = jax.lax.scan(seed, jnp.ones(z.shape[0]), jax.random.split(key, model.num_components))
-    centres = jax.lax.fori_loop(0, KMEANS_STEPS, move, seeds)
-    return _labelled(nearest(centres), model, x)
+    _, seeds = jax.lax.scan(seed, jnp.ones(z.shape[0]), jax.random.split(key, num_clusters))
+    return nearest(jax.lax.fori_loop(0, KMEANS_STEPS, move, seeds))
 
 
 def _statistics(r: Array, model: Mixture, x: Array | Rows) -> Array:

@@ -1,0 +1,296 @@
+"""EM of repulsive mixtures of PCAs: objective, gradients, monotone sweeps, simpler models inside."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro.infer.util import compute_log_probs
+from numpyro.infer.util import log_density as program_log_density
+from scipy import stats
+
+import inference
+import zoo
+from inference import fit
+from inference.em.depcam_blocks import evaluate, repulsion_gradient, stiefel_gradient, update_latents
+from inference.precision import in_precision
+from zoo.depcam import orthonormal
+from zoo.exponential_family import Binomial, Gaussian, NegativeBinomial
+
+SIZES = dict(num_components=3, num_latents=2)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Three groups of 20 binary rows about prototypes, one cell in ten turned, one in fifty missing."""
+    rng = np.random.default_rng(0)
+    prototypes = np.repeat([rng.uniform(size=8) < share for share in (0.9, 0.5, 0.1)], 20, axis=0)
+    turned = rng.uniform(size=prototypes.shape) < 0.1
+    x = np.where(turned, ~prototypes, prototypes).astype(float)
+    return np.where(rng.uniform(size=x.shape) < 0.02, np.nan, x)
+
+
+def values_of(model, x, seed=0):
+    """Everything at random, bases in the place of carriers; latents of Gaussian cells integrated."""
+    rng = np.random.default_rng(seed)
+    values = model.starting_point(jax.random.key(seed), jnp.asarray(x))
+    values["bases"] = values.pop("carriers")
+    values["scales"] = jnp.asarray(rng.normal(size=values["scales"].shape))
+    values["weights"] = jnp.asarray(rng.dirichlet(np.ones(model.num_components)))
+    return values
+
+
+def log_joint(model, values, x):
+    sites = {name: value for name, value in values.items() if name != "bases"}
+    return program_log_density(model, (jnp.asarray(x),), {}, sites | {"carriers": values["bases"]})[0]
+
+
+@pytest.mark.parametrize(
+    ("family", "latents"), [("bernoulli", "shared"), ("bernoulli", "component"), ("gaussian", "component")]
+)
+def test_objective_is_the_program_s_density(table, family, latents):
+    """Up to the carriers' normal density, which is the same for all bases.
+
+    With latents of each component: labels summed over the program that draws them, the latents of the
+    components not taken integrated out (their prior divided away).
+    """
+    model = zoo.DEPCAM.from_data(table, family=family, latents=latents, repulsion=2.0, **SIZES)
+    with in_precision():
+        values, x = values_of(model, table), jnp.asarray(table)
+        objective = evaluate(values, model, x, jnp.zeros((1, 1))).objective
+        carriers = stats.norm.logpdf(values["bases"]).sum()
+        if latents == "shared" or family == "gaussian":
+            expected = log_joint(model, values, x)
+        else:
+            rows = []
+            for k in range(3):
+                sites = values | {"carriers": values["bases"], "assignments": np.full(len(table), k)}
+                terms, _ = compute_log_probs(model.explicit, (x,), {}, sites, sum_log_prob=False)
+                own = sum(terms.pop(name) for name in ("x", "assignments", "latents"))
+                rows.append(own - stats.norm.logpdf(np.delete(values["latents"], k, axis=1)).sum((1, 2)))
+            expected = sum(jnp.sum(term) for term in terms.values())
+            expected += jnp.sum(jax.nn.logsumexp(jnp.stack(rows), axis=0))
+        np.testing.assert_allclose(objective + carriers, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("family", "latents", "kernel"),
+    [
+        ("bernoulli", "component", "angular"),
+        ("poisson", "shared", "subspace"),
+        ("gaussian", "component", "angular"),
+    ],
+)
+def test_gradients_by_hand_are_those_of_autodiff(table, family, latents, kernel):
+    """In loadings and offsets of the likelihood, and of the repulsion along the manifold."""
+    model = zoo.DEPCAM.from_data(
+        table, family=family, latents=latents, kernel=kernel, repulsion=5.0, sparsity=0.0, **SIZES
+    )
+    with in_precision():
+        values, x, zero = values_of(model, table), jnp.asarray(table), jnp.zeros((1, 1))
+        sums = evaluate(values, model, x, zero).sums
+
+        def objective(name, value):
+            return evaluate(values | {name: value}, model, x, zero).objective
+
+        by_offsets = jax.grad(lambda b: objective("offsets", b))(values["offsets"])
+        np.testing.assert_allclose(
+            sums.offsets - values["offsets"] / 100.0, by_offsets, rtol=1e-9, atol=1e-10
+        )
+        by_scales = jax.grad(lambda s: objective("scales", s))(values["scales"])
+        own = jnp.einsum("kfi,kfi->ki", values["bases"], sums.loadings)
+        np.testing.assert_allclose(own, by_scales, rtol=1e-9, atol=1e-10)
+        by_bases = jax.grad(lambda u: objective("bases", u))(values["bases"])
+        own = sums.loadings * values["scales"][:, None, :] + repulsion_gradient(values, model)
+        np.testing.assert_allclose(
+            stiefel_gradient(values["bases"], own),
+            stiefel_gradient(values["bases"], by_bases),
+            rtol=1e-9,
+            atol=1e-10,
+        )
+
+
+def climbs(tree):
+    objective = tree["trace"]["objective"].to_numpy()
+    gains = np.diff(objective, axis=-1)
+    return np.nanmin(gains) > -1e-8 * np.nanmax(np.abs(objective))
+
+
+@pytest.mark.parametrize("latents", ["component", pytest.param("shared", marks=pytest.mark.slow)])
+def test_no_sweep_lowers_the_objective(table, latents):
+    """And bases stay orthonormal; at most 8 visits to the rows a sweep, in the median."""
+    for repulsion in (0.0, 1.0, 10.0, 100.0):
+        model = zoo.DEPCAM(latents=latents, repulsion=repulsion, sparsity=0.5, **SIZES)
+        tree = fit(model, table, method="em", max_iterations=80, tolerance=0, num_restarts=2)
+        assert climbs(tree)
+        bases = tree["variational"]["bases"].to_numpy()
+        inner = np.swapaxes(bases, -1, -2) @ bases
+        np.testing.assert_allclose(inner, np.broadcast_to(np.eye(2), inner.shape), atol=1e-8)
+        assert np.nanmedian(tree["trace"]["num_evaluations"]) <= 8
+
+
+def test_a_fit_is_kept_continued_and_used(table, tmp_path):
+    with pytest.warns(UserWarning, match="has not converged"):
+        tree = fit(zoo.DEPCAM(sparsity=0.5, **SIZES), table, max_iterations=80, num_restarts=2)
+    assert tree.attrs["method"] == "em" and "log_likelihood" not in tree.children
+    inference.save(tree, tmp_path / "depcam.nc")
+    back = inference.load(tmp_path / "depcam.nc")
+    again = fit(inference.model_of(back), table, init=back, max_iterations=80, tolerance=0, num_restarts=2)
+    best = np.nanmax(tree["trace"]["objective"].to_numpy())
+    assert again["trace"]["objective"].to_numpy().min() > best - 1e-8 * abs(best)
+    shares = inference.transform(back, table)
+    assert shares.dims == ("observation", "component")
+    np.testing.assert_allclose(shares.sum("component"), 1.0)
+    filled = inference.predict(back, table)
+    seen = ~np.isnan(table)
+    np.testing.assert_array_equal(filled.to_numpy()[seen], table[seen])
+    assert ((filled >= 0) & (filled <= 1)).all()
+    whole = inference.predict(back, table, what="reconstruction").to_numpy()
+    assert (np.abs(whole[seen] - table[seen]) < 0.5).mean() > 0.85
+    assert inference.log_density(back, table[:4]).shape == (4,)
+
+
+def test_laplace_density_against_quadrature(table):
+    """One latent: log density of rows by the trapezoidal rule; Laplace is within a tenth of a nat a row."""
+    model = zoo.DEPCAM.from_data(table, num_components=2, num_latents=1)
+    grid = np.linspace(-9.0, 9.0, 2001)
+    with in_precision():
+        values = values_of(model, table)
+        del values["latents"]
+        local = model.local(values)
+        theta = grid[:, None, None] * local.loadings[None, :, :, 0] + local.offsets
+        seen = ~np.isnan(table)
+        cells = model.family.log_density(theta[None], np.nan_to_num(table)[:, None, None])
+        rows = jnp.sum(jnp.where(seen[:, None, None], cells, 0.0), -1)
+        rows += stats.norm.logpdf(grid)[None, :, None] + np.log(grid[1] - grid[0])
+        exact = jax.nn.logsumexp(jax.nn.logsumexp(rows, axis=1) + jnp.log(values["weights"]), axis=-1)
+        np.testing.assert_allclose(model.log_likelihood(values, jnp.asarray(table)), exact, atol=0.1)
+
+
+def closed_form_mixture_of_ppca(x, labels, num_latents, variance, num_steps=3000):
+    """Tipping and Bishop (1999), appendix C, with the noise variance given."""
+    shares = np.eye(labels.max() + 1)[labels]
+    for _ in range(num_steps):
+        weights, log_rows, products = shares.mean(0), np.empty(shares.shape), []
+        for k, r in enumerate(shares.T):
+            mean = r @ x / r.sum()
+            away = x - mean
+            values, vectors = np.linalg.eigh((r[:, None] * away).T @ away / r.sum())
+            kept = np.maximum(values[-num_latents:] - variance, 0.0)
+            products.append(vectors[:, -num_latents:] * kept @ vectors[:, -num_latents:].T)
+            covariance = products[-1] + variance * np.eye(x.shape[1])
+            log_rows[:, k] = np.log(weights[k]) + stats.multivariate_normal.logpdf(x, mean, covariance)
+        total = np.logaddexp.reduce(log_rows, axis=1)
+        shares = np.exp(log_rows - total[:, None])
+    return total.sum(), np.array(products), weights
+
+
+@pytest.mark.slow
+def test_gaussian_cells_are_the_mixture_of_ppcas():
+    """Overlapping clusters; EM with eigenvectors in closed form ends at the same likelihood and products."""
+    rng = np.random.default_rng(3)
+    labels = np.repeat([0, 1], 60)
+    loadings = rng.normal(size=(2, 5, 2)) * [2.0, 1.0]
+    centres = 1.5 * rng.normal(size=(2, 5))
+    x = np.einsum("nfi,ni->nf", loadings[labels], rng.normal(size=(120, 2))) + centres[labels]
+    x += 0.7 * rng.normal(size=x.shape)
+    expected, products, weights = closed_form_mixture_of_ppca(x, labels, 2, 0.5)
+    model = zoo.DEPCAM(
+        family=Gaussian(noise_variance=0.5),
+        num_components=2,
+        num_latents=2,
+        repulsion=0.0,
+        sparsity=0.0,
+        offset_variance=1e12,
+    )
+    tree = fit(model, x, method="em", init={"assignments": labels}, max_iterations=4000, tolerance=1e-13)
+    objective = tree["trace"]["objective"].to_numpy()
+    assert np.diff(objective).min() > -1e-8 * np.abs(objective).max()
+    found = tree["variational"]["bases"] * tree["variational"]["scales"]
+    found = found.transpose("component", "feature", "latent").to_numpy()
+    density = float(inference.log_density(tree, x).sum())
+    np.testing.assert_allclose(density, expected, rtol=1e-8)
+    np.testing.assert_allclose(found @ np.swapaxes(found, -1, -2), products, atol=1e-3)
+    np.testing.assert_allclose(tree["variational"]["weights"], weights, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_one_component_is_epca(table):
+    """With scales of precision one the penalty is EPCA's: half the squares of both factors of Theta."""
+    x = np.nan_to_num(table[:30])
+    pca = fit(zoo.EPCA(num_latents=2), x, method="map", tolerance=1e-12, num_restarts=2)
+    theta = pca["variational"]["latents"].to_numpy() @ pca["variational"]["loadings"].to_numpy().T
+    theta += pca["variational"]["loc"].to_numpy()
+    precise = dict(scale_prior="ard", ard_concentration=1e7, ard_rate=1e7)
+    model = zoo.DEPCAM(num_components=1, num_latents=2, **precise)
+    tree = fit(model, x, method="em", tolerance=1e-12, max_iterations=3000, num_restarts=2)
+    q = {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
+    own = q["latents"][:, 0] @ (q["bases"][0] * q["scales"][0]).T + q["offsets"][0]
+    np.testing.assert_allclose(own, theta, atol=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("latents", ["component", "shared"])
+@pytest.mark.parametrize(
+    "family",
+    ["gaussian", Gaussian(noise_variance=None), Binomial(3), "poisson", "exponential", NegativeBinomial(2.0)],
+    ids=lambda family: family if isinstance(family, str) else type(family).__name__,
+)
+def test_no_sweep_lowers_the_objective_of_any_family(family, latents):
+    rng = np.random.default_rng(1)
+    rates = np.exp(rng.normal(size=(3, 6)))[np.repeat([0, 1, 2], 15)]
+    x = {"exponential": lambda: rng.exponential(1 / rates)}.get(family, lambda: rng.poisson(rates))()
+    x = np.minimum(x, 3.0) if isinstance(family, Binomial) else x.astype(float)
+    x[4, 2] = np.nan
+    for repulsion, prior in (
+        (0.0, "dirichlet"),
+        (1.0, "dirichlet"),
+        (10.0, "dirichlet"),
+        (100.0, "stick_breaking"),
+    ):
+        model = zoo.DEPCAM(
+            family=family,
+            latents=latents,
+            repulsion=repulsion,
+            kernel="subspace",
+            weight_prior=prior,
+            concentration=3.0,
+            **SIZES,
+        )
+        assert climbs(fit(model, x, method="em", max_iterations=60, tolerance=0, num_restarts=2))
+
+
+def test_latents_never_lower_the_objective_and_overshot_ones_do(table):
+    """At random values; eight times the bounded step must fall somewhere, or the test sees nothing."""
+    model = zoo.DEPCAM.from_data(table, sparsity=0.5, **SIZES)
+    with in_precision():
+        x, zero, gains = jnp.asarray(table), jnp.zeros((1, 1)), []
+        for seed in range(5):
+            values = values_of(model, table, seed)
+            moved = update_latents(values, model, x, zero)
+            far = values["latents"] + 8.0 * (moved["latents"] - values["latents"])
+            before, after, overshot = (
+                float(evaluate(v, model, x, zero).objective)
+                for v in (values, moved, moved | {"latents": far})
+            )
+            gains.append((after - before, overshot - before))
+    true, planted = np.min(gains, axis=0)
+    assert true > 0 > planted
+
+
+def test_bad_options_are_refused(table):
+    with pytest.raises(ValueError, match="clamped_sweeps must be at least 0; got -1"):
+        fit(zoo.DEPCAM(**SIZES), table, method="em", clamped_sweeps=-1)
+    with pytest.raises(TypeError, match="clamped_sweeps must be a whole number; got 1.5"):
+        fit(zoo.DEPCAM(**SIZES), table, method="em", clamped_sweeps=1.5)
+    with pytest.raises(ValueError, match="border of the simplex with concentration below 3; got 1.0"):
+        fit(zoo.DEPCAM(concentration=1.0, **SIZES), table, method="em")
+    with pytest.raises(ValueError, match="ard_concentration of at most 0.5; got 0.5"):
+        fit(zoo.DEPCAM(scale_prior="ard", ard_concentration=0.5, **SIZES), table, method="em")
+    with pytest.raises(ValueError, match="init must hold responsibilities, assignments, or all of"):
+        fit(zoo.DEPCAM(**SIZES), table, method="em", init={"scales": np.ones((3, 2))})
+
+
+def test_a_basis_of_its_own_stays():
+    with in_precision():
+        bases = orthonormal(jax.random.normal(jax.random.key(1), (2, 4, 3)))
+        assert np.abs(stiefel_gradient(bases, bases)).max() < 1e-12  # scaling is not along the manifold
