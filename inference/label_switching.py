@@ -22,6 +22,7 @@ from scipy.optimize import linear_sum_assignment
 from inference.convergence import is_constant, psrf_of
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.partitions import cluster_sizes
+from inference.topic_alignment import align_topics
 
 __all__ = ["relabel"]
 
@@ -34,7 +35,8 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with its components numbered alike in all draws, the largest first.
 
     Args:
-        tree: a fit of a model with the symmetry "labels", its assignments kept.
+        tree: a fit of a model with the symmetry "labels", its assignments kept; of a topic model topics are
+            matched by their words (`inference.topic_alignment`).
 
     Returns:
         A new tree; the argument is not changed. Every variable of ``posterior`` with the dim ``component`` is
@@ -56,6 +58,8 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
             f"a fit of {tree.attrs.get('model', 'this model')!r} has no labels that could switch: there "
             f"is nothing to relabel"
         )
+    if "topic_word_probs" in posterior:
+        return align_topics(tree)
     if "component" not in posterior.dims:
         raise ValueError(
             "relabel needs variables of the posterior with the dim 'component'; this fit has none"

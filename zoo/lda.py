@@ -82,7 +82,7 @@ class LDA(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
-    methods = ("vb", "nuts", "hmc", "svi")
+    methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     sums_out_locals = False
     local_sites = ("doc_topic_probs",)
 

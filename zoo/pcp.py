@@ -100,7 +100,7 @@ class PCP(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
-    methods = ("vb", "nuts", "hmc", "svi")
+    methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
         """The program: with ``counts`` of shape (num_documents, num_words) it conditions.

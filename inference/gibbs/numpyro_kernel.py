@@ -51,8 +51,11 @@ class GibbsKernel(MCMCKernel):
 
     @property
     def model(self) -> Model:
-        """The explicit program, from which ArviZ's converter reads dims and data."""
-        return self._zoo_model.explicit
+        """The program whose sites are drawn, from which ArviZ's converter reads dims and data.
+
+        The explicit one; of documents the one with the topics of words summed out.
+        """
+        return self._zoo_model if self._zoo_model.takes_documents else self._zoo_model.explicit
 
     @property
     def default_fields(self) -> tuple[str, ...]:
@@ -81,7 +84,7 @@ class GibbsKernel(MCMCKernel):
 
     def postprocess_fn(self, model_args: tuple, model_kwargs: dict) -> Any:
         """Adds the deterministic sites of the program to the draws."""
-        return lambda values: values | deterministics(self._zoo_model.explicit, values, *model_args)
+        return lambda values: values | deterministics(self.model, values, *model_args)
 
     def get_diagnostics_str(self, state: KernelState) -> str:
         """What the progress bar shows."""
