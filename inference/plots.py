@@ -20,8 +20,10 @@ from inference.identifiable import draws_of, kind_of, scalars
 from inference.mixture_picture import draw_mixture
 from inference.palette import COLOURS, LINES
 from inference.partitions import co_clustering, point_partition
+from inference.topic_picture import plot_clusters
 
 __all__ = [
+    "plot_clusters",
     "plot_co_clustering",
     "plot_dirichlet_process",
     "plot_em",

@@ -199,9 +199,11 @@ class ClusteredBags(_Documents):
         cluster_topic_probs: shape (num_clusters, num_topics).
         topic_word_probs: shape (num_topics, num_words).
         num_documents: D.
+        num_tokens: of the documents to be drawn.
     """
 
     pytree_data_fields = ("log_weights", "cluster_topic_probs", "topic_word_probs")
+    pytree_aux_fields = ("num_tokens",)
 
     def __init__(
         self,
@@ -209,11 +211,12 @@ class ClusteredBags(_Documents):
         cluster_topic_probs: Array,
         topic_word_probs: Array,
         num_documents: int,
+        num_tokens: int | tuple[int, ...] | None = None,
         *,
         validate_args: bool | None = None,
     ) -> None:
         self.log_weights, self.cluster_topic_probs = log_weights, cluster_topic_probs
-        self.topic_word_probs = topic_word_probs
+        self.topic_word_probs, self.num_tokens = topic_word_probs, num_tokens
         super().__init__((num_documents,), topic_word_probs.shape[1:], validate_args=validate_args)
 
     def by_cluster(self, value: Any) -> Array:
@@ -225,6 +228,12 @@ class ClusteredBags(_Documents):
     def log_prob(self, value: Any) -> Array:
         """In nats, shape (num_documents,)."""
         return logsumexp(self.by_cluster(value), axis=-1)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Counts, as floats."""
+        cluster_key, key = jax.random.split(key)
+        chosen = jax.random.categorical(cluster_key, self.log_weights, shape=self.batch_shape)
+        return self._drawn(key, word_log_probs(self.cluster_topic_probs, self.topic_word_probs)[chosen])
 
 
 class TopicCounts(_Documents):

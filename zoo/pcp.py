@@ -117,7 +117,7 @@ class PCP(TopicModel):
             centres = numpyro.sample("cluster_topic_probs", dist.Dirichlet(prior._topic_prior()))
         with numpyro.plate("documents", num_documents):
             if counts is not None and not self.draw_locals:
-                documents = ClusteredBags(log_weights, centres, topics, num_documents)
+                documents = ClusteredBags(log_weights, centres, topics, num_documents, self.num_tokens)
                 return numpyro.sample("counts", documents, obs=counts)
             clusters = numpyro.sample("doc_clusters", dist.Categorical(logits=log_weights))
             shares = centres[clusters]

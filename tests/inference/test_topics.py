@@ -1,0 +1,207 @@
+"""Tables, scores and pictures of topic models, against simple formulas and peers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy import special
+from text_cases import COUNTS, WORDS, sparse
+
+import zoo
+from inference import extend, fit, load, save, topics
+from inference.diagnostics import heldout
+from inference.plots import plot_clusters
+from inference.text_heldout import split_tokens
+from inference.topic_quality import NORMALISERS, coherence, normalised_mutual_information
+
+FRAME = pd.DataFrame(COUNTS, columns=WORDS, index=[f"d{i}" for i in range(20)])
+OPTIONS = {"num_samples": 40, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def trees():
+    """The small corpus by VB of LDA, by the best of eight starts of VB of PCP, and by EM of pLSI."""
+    return {
+        "lda": fit(zoo.LDA(num_topics=2), FRAME, inner_steps=30, **OPTIONS),
+        "pcp": fit(zoo.PCP(num_topics=2, num_clusters=3), FRAME, num_restarts=8, **OPTIONS),
+        "plsi": fit(zoo.PLSI(num_topics=2), FRAME, max_iterations=300, tolerance=0, **OPTIONS),
+    }
+
+
+def test_top_words_are_the_two_kinds_of_words(trees):
+    for tree in trees.values():
+        table = topics.top_words(tree, 3)
+        assert list(table.columns) == [1, 2, 3]
+        kinds = {frozenset(row) for row in table.to_numpy().tolist()}
+        assert kinds == {frozenset(WORDS[:3]), frozenset(WORDS[3:])}
+    assert topics.top_words(trees["lda"]).shape == (2, 6)
+    with pytest.raises(ValueError, match="num_words must be at least 1; got 0"):
+        topics.top_words(trees["lda"], 0)
+
+
+def test_shares_and_clusters_as_tables(trees):
+    for tree in trees.values():
+        shares = topics.topic_shares(tree)
+        assert list(shares.index) == list(FRAME.index)
+        np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-9)
+    clusters = topics.cluster_topics(trees["pcp"])
+    np.testing.assert_allclose(clusters.drop(columns="weight").sum(axis=1), 1, rtol=1e-12)
+    assert clusters["weight"].sum() == pytest.approx(1, abs=1e-9)
+    assert topics.cluster_shares(trees["pcp"]).shape == (20, 3)
+    with pytest.raises(ValueError, match="'lda' has no clusters"):
+        topics.cluster_topics(trees["lda"])
+
+
+def test_nearest_documents_have_the_smallest_divergence(trees):
+    tree = trees["pcp"]
+    shares = topics.cluster_shares(tree)
+    cluster = int(shares.sum().idxmax())
+    table = topics.nearest_documents(tree, cluster, 4)
+    assert (shares.loc[table.index].to_numpy().argmax(1) == cluster).all()
+    clusters, words = topics.cluster_topics(tree).drop(columns="weight"), topics.topic_words(tree)
+    centre = clusters.loc[cluster].to_numpy() @ words.to_numpy()
+    for name, row in table.iterrows():
+        p = FRAME.loc[name].to_numpy() / FRAME.loc[name].sum()
+        assert row["divergence"] == pytest.approx(special.rel_entr(p, centre).sum())
+    assert table["divergence"].is_monotonic_increasing
+    with pytest.raises(ValueError, match="no cluster 9"):
+        topics.nearest_documents(tree, 9)
+
+
+def test_topics_of_two_models_are_matched(trees):
+    one, other = (topics.topic_words(trees[name]) for name in ("lda", "plsi"))
+    matching = topics.match_topics(one, other)
+    assert (matching.similarity > 0.9).all()
+    backwards = topics.match_topics(one.iloc[::-1], other)
+    np.testing.assert_array_equal(backwards.order, 1 - matching.order)
+    with pytest.raises(ValueError, match="over one vocabulary"):
+        topics.match_topics(one, other.iloc[:, :5])
+
+
+def test_draws_are_brought_to_one_numbering():
+    """Topics and clusters shuffled draw by draw come back in one order, documents' clusters with them."""
+    rng = np.random.default_rng(0)
+    words = rng.dirichlet(np.ones(6), 3)
+    shares = np.array([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]])
+    topic_orders = [rng.permutation(3) for _ in range(8)]
+    cluster_orders = [rng.permutation(2) for _ in range(8)]
+    pairs = list(zip(topic_orders, cluster_orders, strict=True))
+    clusters = np.array([0, 1, 1])
+    posterior = xr.Dataset(
+        {
+            "topic_word_probs": (
+                ("chain", "draw", "topic", "word"),
+                np.array([[words[t] for t, _ in pairs]]),
+            ),
+            "cluster_topic_probs": (
+                ("chain", "draw", "cluster", "topic"),
+                np.array([[shares[c][:, t] for t, c in pairs]]),
+            ),
+            "doc_clusters": (
+                ("chain", "draw", "document"),
+                np.array([[np.argsort(c)[clusters] for _, c in pairs]]),
+            ),
+        }
+    )
+    tree = xr.DataTree.from_dict({"posterior": posterior})
+    aligned = topics.align_topics(tree)["posterior"]
+    for name, variable in aligned.data_vars.items():
+        assert np.ptp(variable.values, axis=1).max() < 1e-12, name
+    last = aligned.isel(chain=0, draw=0)
+    centres = last.cluster_topic_probs.values @ last.topic_word_probs.values
+    expected = (shares @ words)[clusters]
+    np.testing.assert_allclose(centres[last.doc_clusters.values], expected, rtol=1e-12)
+
+
+def test_arrays_for_pyldavis_add_up(trees):
+    arrays = topics.pyldavis_arrays(trees["pcp"])
+    assert arrays["doc_topic_dists"].shape == (20, 2) and arrays["vocab"] == WORDS
+    np.testing.assert_allclose(arrays["topic_term_dists"].sum(1), 1, rtol=1e-9)
+    assert arrays["doc_lengths"].sum() == arrays["term_frequency"].sum() == COUNTS.sum()
+
+
+def test_mutual_information_by_its_four_normalisers():
+    """Against scikit-learn, which has the same four; equal and unrelated labels at the ends."""
+    sklearn_metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(0)
+    labels, others = rng.integers(0, 3, 60), rng.integers(0, 4, 60)
+    others[:30] = labels[:30]
+    for name in NORMALISERS:
+        expected = sklearn_metrics.normalized_mutual_info_score(labels, others, average_method=name)
+        found = normalised_mutual_information(labels, others, normaliser=name)
+        assert found == pytest.approx(expected, rel=1e-10)
+    assert normalised_mutual_information(labels, 5 - labels) == pytest.approx(1)
+    assert normalised_mutual_information(labels, np.zeros(60)) == 0
+    with pytest.raises(ValueError, match="normaliser must be one of max"):
+        normalised_mutual_information(labels, others, normaliser="sum")
+    with pytest.raises(ValueError, match="of the same rows; got 60 and 59"):
+        normalised_mutual_information(labels, others[1:])
+
+
+def test_coherence_by_hand():
+    """Words that always come together: 1; never: -1; independent: 0."""
+    documents = np.array([[1, 1, 0, 1], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0]])
+    pairs = np.array([[0.5, 0.4, 0.05, 0.05], [0.5, 0.0, 0.4, 0.1], [0.5, 0.0, 0.1, 0.4]])
+    np.testing.assert_allclose(coherence(pairs, documents, num_words=2), [1, -1, 0], atol=1e-12)
+    with pytest.raises(ValueError, match="corpus's 4 words"):
+        coherence(pairs[:, :3], documents)
+
+
+def test_tokens_are_split_into_halves():
+    given, scored = split_tokens(sparse(), seed=1)
+    np.testing.assert_array_equal(given.to_dense() + scored.to_dense(), COUNTS)
+    sizes = given.to_dense().sum(1) - scored.to_dense().sum(1)
+    np.testing.assert_array_equal(sizes, COUNTS.sum(1) % 2)
+
+
+def test_the_three_protocols_mean_what_they_say(trees):
+    """Bounds lie below likelihoods; perplexity is exp of minus the mean; a point estimate has no bound."""
+    new = COUNTS[:6]
+    for name in ("lda", "pcp"):
+        bound, likelihood, completion = (
+            heldout(trees[name], new, protocol=protocol) for protocol in ("bound", "likelihood", "completion")
+        )
+        assert bound.attrs["is_bound"] == 1 and likelihood.attrs["is_bound"] == 0
+        assert float(bound["mean"]) < float(likelihood["mean"])
+        assert int(bound["num_tokens"]) == new.sum() and int(completion["num_tokens"]) < new.sum() / 2 + 1
+        assert float(completion["perplexity"]) == pytest.approx(np.exp(-float(completion["mean"])))
+        assert 2 < float(completion["perplexity"]) < 6
+    tree = trees["plsi"]
+    with pytest.raises(ValueError, match="has no bound"):
+        heldout(tree, new, protocol="bound")
+    point = tree["posterior"].isel(chain=0, draw=0)
+    words = np.maximum(point.doc_topic_probs.values @ point.topic_word_probs.values, 1e-300)
+    exact = special.logsumexp(new @ np.log(words).T, axis=1, b=1 / 20).sum() / new.sum()
+    assert float(heldout(tree, new, protocol="likelihood")["mean"]) == pytest.approx(exact, rel=1e-8)
+    with pytest.raises(ValueError, match="protocol must be one of"):
+        heldout(tree, new, protocol="perplexity")
+
+
+def test_pcp_completion_by_hand(trees):
+    tree = trees["pcp"]
+    given, scored = (part.to_dense() for part in split_tokens(sparse(COUNTS[:6])))
+    words, table = topics.topic_words(tree).to_numpy(), topics.cluster_topics(tree)
+    concentration = tree["variational"].cluster_weights_concentration.values
+    centres = table.drop(columns="weight").to_numpy()
+    logits = given @ np.log(centres @ words).T + np.log(concentration / concentration.sum())
+    probs = special.softmax(logits, axis=1) @ centres @ words
+    exact = (scored * np.log(probs)).sum() / scored.sum()
+    assert float(heldout(tree, COUNTS[:6], protocol="completion")["mean"]) == pytest.approx(exact, rel=1e-9)
+
+
+def test_the_picture_has_a_row_for_each_cluster(trees):
+    figure = plot_clusters(trees["pcp"], num_words=2)
+    axes = figure.axes[0]
+    assert len(axes.get_yticks()) == 3 and len(axes.get_xticks()) == 2
+    assert any("ball" in label.get_text() for label in axes.get_xticklabels())
+    with pytest.raises(ValueError, match="no cluster has an expected weight"):
+        plot_clusters(trees["pcp"], least_weight=1.0)
+
+
+def test_a_saved_fit_says_the_same_and_replicates_documents(trees, tmp_path):
+    save(trees["pcp"], tmp_path / "fit.nc")
+    again = load(tmp_path / "fit.nc")
+    pd.testing.assert_frame_equal(topics.top_words(again), topics.top_words(trees["pcp"]))
+    replicated = extend(again, "posterior_predictive")["posterior_predictive"].counts
+    assert replicated.dims == ("chain", "draw", "document", "word")
+    np.testing.assert_array_equal(replicated.sum("word")[0, 0], COUNTS.sum(1))
