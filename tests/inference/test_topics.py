@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from scipy import special
-from text_cases import COUNTS, WORDS, sparse
+from text_cases import WORDS, sparse
 
 import zoo
 from inference import extend, fit, load, save, topics
@@ -14,6 +14,10 @@ from inference.plots import plot_clusters
 from inference.text_heldout import split_tokens
 from inference.topic_quality import NORMALISERS, coherence, normalised_mutual_information
 
+KINDS = np.repeat(
+    np.array([[0.3, 0.3, 0.3, 0.04, 0.03, 0.03], [0.03, 0.03, 0.04, 0.3, 0.3, 0.3]]), 10, axis=0
+)
+COUNTS = np.random.default_rng(5).multinomial(12, KINDS).astype(float)  # ten documents on each subject
 FRAME = pd.DataFrame(COUNTS, columns=WORDS, index=[f"d{i}" for i in range(20)])
 OPTIONS = {"num_samples": 40, "progress": False}
 
@@ -148,7 +152,7 @@ def test_coherence_by_hand():
 
 
 def test_tokens_are_split_into_halves():
-    given, scored = split_tokens(sparse(), seed=1)
+    given, scored = split_tokens(sparse(COUNTS), seed=1)
     np.testing.assert_array_equal(given.to_dense() + scored.to_dense(), COUNTS)
     sizes = given.to_dense().sum(1) - scored.to_dense().sum(1)
     np.testing.assert_array_equal(sizes, COUNTS.sum(1) % 2)
