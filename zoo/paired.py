@@ -142,7 +142,7 @@ class Paired(PairedRows, Model):
         "y_*": ("observation", "feature_*"),
     }
     symmetries = ("rotation", "sign")
-    methods = ("map", "nuts", "hmc", "svi", "closed_form")
+    methods = ("map", "gibbs", "nuts", "hmc", "svi", "closed_form")
     sums_out_locals = False
     num_needed = 1
 

@@ -37,7 +37,12 @@ def common_shift(
 
 
 def rescaling(
-    key: Array, latents: Array, loadings: Array, latent_precision: Array, loading_precision: Array
+    key: Array,
+    latents: Array,
+    loadings: Array,
+    latent_precision: Array,
+    loading_precision: Array,
+    num_columns: Array | int | None = None,
 ) -> Array:
     """G of latents g, loadings / g: a slice-sampling step for each latent, shape (num_latents,).
 
@@ -47,10 +52,11 @@ def rescaling(
         loadings: shape (num_features, num_latents).
         latent_precision: prior precision of the latents, about zero.
         loading_precision: of the loadings, shape () or (num_latents,).
+        num_columns: how many loadings of each latent are free, shape (num_latents,); None: all of them.
     """
-    difference = latents.shape[0] - loadings.shape[0]
+    columns = jnp.broadcast_to(loadings.shape[0] if num_columns is None else num_columns, latents.shape[1:])
 
-    def one(key: Array, z_squares: Array, w_squares: Array) -> Array:
+    def one(key: Array, z_squares: Array, w_squares: Array, difference: Array) -> Array:
         def log_density(g: Array) -> Array:  # the measure of a scale group is dg / g
             return (difference - 1) * jnp.log(g) - 0.5 * (g**2 * z_squares + w_squares / g**2)
 
@@ -58,4 +64,5 @@ def rescaling(
 
     keys = jax.random.split(key, latents.shape[1])
     z_squares = latent_precision * jnp.sum(latents**2, axis=0)
-    return jax.vmap(one)(keys, z_squares, loading_precision * jnp.sum(loadings**2, axis=0))
+    w_squares = loading_precision * jnp.sum(loadings**2, axis=0)
+    return jax.vmap(one)(keys, z_squares, w_squares, latents.shape[0] - columns)

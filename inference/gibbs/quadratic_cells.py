@@ -41,6 +41,7 @@ __all__ = [
     "log_lacking",
     "quadratic_cells",
     "rows_given",
+    "side_by_side",
 ]
 
 
@@ -75,6 +76,11 @@ def columns_with_noise(family: Family, num_features: int) -> list[int]:
     if not isinstance(family, ByColumn):
         return list(range(num_features)) if family.learns_noise else []
     return [int(c) for one, columns, _ in family.groups if one.learns_noise for c in columns]
+
+
+def side_by_side(parts: list[QuadraticCells]) -> QuadraticCells:
+    """The cells of several views with the same rows."""
+    return QuadraticCells(*(jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True)))
 
 
 def quadratic_cells(
@@ -113,19 +119,27 @@ def quadratic_cells(
     return QuadraticCells(known + beta * lam - count / 2, jnp.zeros_like(seen), count)
 
 
-def draw_precisions(key: Array, cells: QuadraticCells, theta: Array, *, has_fractions: bool) -> Array:
+def draw_precisions(key: Array, cells: QuadraticCells, theta: Array) -> Array:
     """The precision of every cell: tau and a Polya-Gamma variable."""
     first, second = jax.random.split(key)
     whole = jnp.floor(cells.count)
-    precisions = cells.precision + polya_gamma.draw_whole(first, whole, theta)
-    if has_fractions:
-        precisions += polya_gamma.draw_fraction(second, cells.count - whole, theta)
-    return precisions
+    fraction = cells.count - whole
+    own = jax.lax.cond(
+        jnp.any(fraction > 0),
+        lambda: polya_gamma.draw_fraction(second, fraction, theta),
+        lambda: jnp.zeros_like(theta),
+    )
+    return cells.precision + polya_gamma.draw_whole(first, whole, theta) + own
 
 
 def log_lacking(cells: QuadraticCells, theta: Array) -> Array:
     """What the fractional parts' stand-ins lack of every cell's log density, at most 0."""
-    return -(cells.count - jnp.floor(cells.count)) * polya_gamma.log_remainder_error(theta)
+    fraction = cells.count - jnp.floor(cells.count)
+    return jax.lax.cond(
+        jnp.any(fraction > 0),
+        lambda: -fraction * polya_gamma.log_remainder_error(theta),
+        lambda: jnp.zeros_like(theta),
+    )
 
 
 class CanonicalNormal(dist.Distribution):

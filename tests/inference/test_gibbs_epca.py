@@ -14,7 +14,8 @@ import zoo
 from inference import fit, polya_gamma
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, geweke
-from inference.gibbs import epca as gibbs
+from inference.gibbs import projections as gibbs
+from inference.gibbs.epca import ALGORITHM
 from inference.gibbs.quadratic_cells import QuadraticCells
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, ByColumn, Gaussian
@@ -171,7 +172,7 @@ def largest_z(verdict):
     return {name: float(stats.norm.isf(max(p, 1e-300) / 2)) for name, p in verdict.p_values.items()}
 
 
-def joint_test(case, algorithm=gibbs.ALGORITHM, num_draws=20_000):
+def joint_test(case, algorithm=ALGORITHM, num_draws=20_000):
     model = model_of(case)
     given = None
     if model.has_kernel:
@@ -192,12 +193,12 @@ def test_the_sampler_leaves_the_joint_distribution_invariant(case):
     assert deviates[worst] < 4
 
 
-def _with_fixed_count(key, cells, theta, *, has_fractions):
+def _with_fixed_count(key, cells, theta):
     """Planted: every cell has a count of one, seen or not, whatever its trials."""
     return cells.precision + polya_gamma.draw_whole(key, jnp.ones_like(theta), theta)
 
 
-def _with_one_term(key, cells, theta, *, has_fractions):
+def _with_one_term(key, cells, theta):
     """Planted: the series of the Polya-Gamma variable is cut off after its first term."""
     return cells.precision + jax.random.gamma(key, cells.count) / (jnp.pi**2 / 2 + theta**2 / 2)
 

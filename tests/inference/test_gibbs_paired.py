@@ -1,0 +1,236 @@
+"""Gibbs for Paired: conditionals, joint invariance of both programs, the source's errors as planted bugs."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro.handlers import seed, trace
+from scipy import stats
+
+import zoo
+from inference import fit
+from inference.algorithm import Algorithm
+from inference.calibration import conditional_check, geweke
+from inference.gibbs import full_covariance as full
+from inference.gibbs import paired, projections
+from inference.precision import in_precision
+from zoo.exponential_family import Gaussian, Ordinal
+
+ROWS = 3
+PRIOR = {"loc_variance": 1.0, "ard_concentration": 3.0, "ard_rate": 3.0, "num_features": (2, 2)}
+FULL = PRIOR | {"specific": "full_covariance", "num_shared": 1, "ard": True, "covariance_degrees": 4.0}
+LOW = PRIOR | {"num_shared": 1, "num_specific": (0, 1)}
+MODELS = {
+    "full, bernoulli": {"families": ("bernoulli", "bernoulli")} | FULL,
+    "full, poisson": {"families": ("poisson", "poisson"), "latent_variance": 0.3} | FULL,
+    "full, gaussian and bernoulli": {"families": (Gaussian(None), "bernoulli")} | FULL,
+    | LOW,
+    "low rank, relevance": {"families": ("bernoulli", ("bernoulli", Gaussian(None))), "ard": True} | LOW,
+}
+
+
+def model_of(case):
+    return zoo.Paired(**MODELS[case])
+
+
+def draw_of(model, num_rows=6):
+    """Values of all sites and data that agree with them."""
+    with in_precision():
+        sites = trace(seed(model, 3)).get_trace(num_observations=num_rows)
+        values = {name: np.asarray(site["value"]) for name, site in sites.items() if site["type"] == "sample"}
+    return values, (np.array(values.pop("y_0")), np.array(values.pop("y_1")))
+
+
+@pytest.mark.parametrize("case", ["full, bernoulli", "full, gaussian and bernoulli"])
+def test_conditionals_are_those_of_the_program(case):
+    model = model_of(case)
+    values, data = draw_of(model)
+    for block in (full.columns, full.precisions, full.latents, full.relevance):
+        verdict = conditional_check(model, block, values, data, num_draws=3)
+        assert verdict.passed, (block.__name__, verdict)
+
+
+def test_the_printed_covariance_of_loadings_is_found():
+    """Planted: the printed Sigma of algorithm 2, a precision, taken for a covariance."""
+    model = model_of("full, bernoulli")
+    values, data = draw_of(model)
+
+    def printed(values, model, *data):
+        found = full.columns(values, model, *data)
+        base = found["loadings_0"].base
+        inverse = jnp.linalg.inv(base.precision)
+        found["loadings_0"].base = type(base)((inverse @ inverse @ base.linear[..., None])[..., 0], inverse)
+        return found
+
+    assert not conditional_check(model, printed, values, data, num_draws=3).passed
+
+
+def test_relevance_and_noise_of_views_are_drawn_from_their_conditionals():
+    model = model_of("low rank, relevance")
+    values, data = draw_of(model)
+    for block in (projections.relevance, projections.noise):
+        verdict = conditional_check(model, block, values, data, num_draws=3)
+        assert verdict.passed, (block.__name__, verdict)
+
+
+# Joint invariance
+
+
+def deviates(case, algorithm=paired.ALGORITHM, num_rounds=8):
+    """|z| of every statistic, from 20 000 draws."""
+    verdict = geweke(
+        model_of(case), algorithm, ROWS, key=jax.random.key(5), num_draws=20_000, num_rounds=num_rounds
+    )
+    return {name: float(stats.norm.isf(max(p, 1e-300) / 2)) for name, p in verdict.p_values.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", list(MODELS))
+def test_the_samplers_leave_the_joint_distribution_invariant(case):
+    """Max |z| < 4 over some hundred statistics: false alarm rate about 0.7 %."""
+    found = deviates(case)
+    worst = max(found, key=found.get)
+    print(case, len(found), worst, found[worst])
+    assert found[worst] < 4
+
+
+class _State(NamedTuple):
+    values: dict
+
+
+class _Info(NamedTuple):
+    objective: jax.Array
+
+
+def _planted(sweep):
+    def init(key, model, *data):
+        return _State(model.starting_point(key, *data))
+
+    def step(key, state, model, *data):
+        return _State(sweep(key, state.values, model, *data)), _Info(jnp.zeros(()))
+
+    return Algorithm(init, step)
+
+
+def _elementwise(key, values, model, *data):
+    """Planted: rows proposed from the whole of Psi, each entry accepted by itself."""
+    moved = dict(values)
+    for v, y in enumerate(data):
+        draw, accept = jax.random.split(jax.random.fold_in(key, v))
+        name, mean = f"natural_params_{v}", model.mean_theta(v, values)
+        factor = jnp.linalg.cholesky(model.specific_covariance(v, values))
+        proposed = mean + jax.random.normal(draw, mean.shape) @ factor.T
+
+        def height(theta, family=model.families[v], y=y):
+            return family.log_density(theta, y)
+
+        gain = height(proposed) - height(values[name])
+        kept = gain > -jax.random.exponential(accept, gain.shape)
+        moved[name] = jnp.where(kept, proposed, values[name])
+    return moved
+
+
+def _elementwise_sweep(key, values, model, *data):
+    own, rest = jax.random.split(key)
+    keys = jax.random.split(rest, 4)
+    values = _elementwise(own, values, model, *data)
+    for block, block_key in zip(
+        (full.columns, full.precisions, full.latents, full.relevance), keys, strict=True
+    ):
+        values = _drawn(block_key, block, values, model, *data)
+    return values
+
+
+def _drawn(key, block, values, model, *data):
+    values = dict(values)
+    for place, name in enumerate(block(values, model, *data)):
+        values[name] = block(values, model, *data)[name].sample(jax.random.fold_in(key, place))
+    return values
+
+
+def _printed_order_sweep(key, values, model, *data):
+    """Planted: the mean with the latents integrated out, then loadings given the old latents, then latents."""
+    keys = jax.random.split(key, 6)
+    values = full.move_theta(keys[0], values, model, *data)
+    means = {}
+    for v in range(len(data)):
+        w, size = values[f"loadings_{v}"], values[f"loadings_{v}"].shape[0]
+        marginal = model.specific_covariance(v, values) + w @ w.T * full._variance(model)
+        theta = values[f"natural_params_{v}"]
+        precision = len(theta) * jnp.linalg.inv(marginal) + jnp.eye(size) / model.loc_variance
+        linear = jnp.linalg.solve(marginal, jnp.sum(theta, axis=0))
+        own = full.CanonicalNormal(linear, precision)
+        means[f"loc_{v}"] = own.sample(jax.random.fold_in(keys[1], v))
+    values = dict(values) | means
+    ridge = values["loading_precision"] / full._variance(model)
+    for v in range(len(data)):  # loadings given the means just drawn and the old latents
+        eigenvalues, rotation = jnp.linalg.eigh(values[f"specific_precision_{v}"])
+        theta = (values[f"natural_params_{v}"] - values[f"loc_{v}"]) @ rotation
+        u = values["latents"]
+        precision = eigenvalues[:, None, None] * (u.T @ u) + jnp.diag(ridge)
+        own = full.CanonicalNormal((eigenvalues * theta).T @ u, precision)
+        values[f"loadings_{v}"] = rotation @ own.sample(jax.random.fold_in(keys[2], v))
+    for block, block_key in zip((full.latents, full.precisions, full.relevance), keys[3:], strict=True):
+        values = _drawn(block_key, block, values, model, *data)
+    return values
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["full, bernoulli", "full, poisson"])
+@pytest.mark.parametrize("bug", [_elementwise_sweep, _printed_order_sweep])
+def test_the_printed_algorithm_fails(bug, case):
+    found = deviates(case, _planted(bug))
+    worst = max(found, key=found.get)
+    print(bug.__name__, case, worst, found[worst])
+    assert found[worst] > 8
+
+
+# Fits
+
+
+def test_a_row_moves_as_a_whole_given_a_full_covariance():
+    """Against quadrature: mean and correlation of two natural parameters given cells (1, 1); |z| < 4.5."""
+    psi = np.array([[4.0, 3.2], [3.2, 4.0]])
+    model = zoo.Paired(families=("bernoulli",) * 2, **(FULL | {"ard": False}))
+    with in_precision():
+        y = jnp.ones((4000, 2))
+        values = model.starting_point(jax.random.key(0), y, y)
+        values |= {f"specific_precision_{v}": jnp.asarray(np.linalg.inv(psi)) for v in (0, 1)}
+        values |= {f"loadings_{v}": jnp.zeros((2, 1)) for v in (0, 1)}
+        values |= {f"loc_{v}": jnp.zeros(2) for v in (0, 1)}
+        values |= {f"natural_params_{v}": jnp.zeros((4000, 2)) for v in (0, 1)}
+        move = jax.jit(lambda key, values: full.move_theta(key, values, model, y, y))
+        for sweep in range(40):
+            values = move(jax.random.key(sweep), values)
+        theta = np.concatenate([np.asarray(values[f"natural_params_{v}"]) for v in (0, 1)])
+    grid = np.linspace(-12, 14, 521)
+    a, b = np.meshgrid(grid, grid, indexing="ij")
+    weight = (
+        stats.multivariate_normal([0, 0], psi).pdf(np.stack([a, b], -1)) / (1 + np.exp(-a)) / (1 + np.exp(-b))
+    )
+    weight /= weight.sum()
+    for function in (lambda s, t: s, lambda s, t: s * t):
+        draws, expected = function(*theta.T), (weight * function(a, b)).sum()
+        assert abs(draws.mean() - expected) < 4.5 * draws.std() / np.sqrt(len(draws))
+
+
+def test_a_fit_of_either_program_has_its_draws():
+    for case in ("low rank, relevance", "full, gaussian and bernoulli"):
+        model = model_of(case)
+        _, data = draw_of(model)
+        data[0][1, 1] = data[1][2] = np.nan
+        with pytest.warns(UserWarning, match="has not converged"):
+            tree = fit(model, *data, method="gibbs", num_chains=2, num_warmup=2, num_samples=5)
+        assert tree["posterior"]["loadings_1"].dims == ("chain", "draw", "feature_1", "latent")
+        assert np.isfinite(tree["sample_stats"]["lp"]).all()
+
+
+def test_what_gibbs_cannot_do_is_said():
+    _, data = draw_of(model_of("full, bernoulli"))
+    with pytest.raises(ValueError, match="gibbs needs Gaussian, Bernoulli or binomial cells"):
+        fit(zoo.Paired(("poisson", "bernoulli")), *data, method="gibbs")
+    with pytest.raises(ValueError, match="gibbs has no draw of the cut points of Ordinal cells"):
+        families = (Ordinal(2), "bernoulli")
+        fit(zoo.Paired(families, specific="full_covariance"), data[0] + 1, data[1], method="gibbs")
