@@ -111,7 +111,7 @@ class EPCA(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation", "sign")
-    methods = ("map", "gibbs", "nuts", "hmc", "svi")
+    methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi")
     sums_out_locals = False
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:

@@ -13,10 +13,9 @@ variables of logistic cells (`inference.gibbs.quadratic_cells`; Gaussian cells n
 Then, unless ``moves=False``, latents and means are shifted and every latent rescaled along directions in
 which no natural parameter changes (`inference.gibbs.projection_moves`).
 
-The joint prior's kernel is a binomial pseudo-count, and a view's weight makes a fraction of a count: neither
-needs more than a Polya-Gamma variable with a fractional count. What that lacks of being exact is taken care
-of by an acceptance step for every row and column (``acceptance_rate``, hardly ever below 0.99), so the draws
-are exact for every beta below 1.
+The joint prior's kernel is a binomial pseudo-count, and a view's weight makes a fraction of a count. For a
+fractional count there is no exact draw of its variable; an acceptance step for every row and column
+(``acceptance_rate``, mostly above 0.9) makes the draws exact for every beta below 1.
 
 A sweep costs O(N D K^2), all rows at once and then all columns.
 

@@ -9,11 +9,12 @@ binomial cells of n trials: the kernel of the joint prior is itself a binomial p
 :math:`\beta\nu n`, so :math:`b = n (1 + \beta\nu)`, :math:`\kappa = x + \beta\lambda - b/2`; a missing cell
 keeps what the kernel gives. Polya-Gamma variables (`inference.polya_gamma`) make the rest Gaussian.
 
-The fractional part f of b has no exact draw. Its stand-in omega, a gamma variable given theta, is kept as a
-variable of its own, so the target is :math:`p(u, V)\, q(\omega \mid \theta)`; as q's transform is that of f
-but for `log_remainder_error`, epsilon, a row (or column) drawn as if it were exact is kept with probability
-:math:`\min\{1, e^{-\sum f (\epsilon(\theta') - \epsilon(\theta))}\}`. With that the sweep is exact for
-every beta below 1.
+The fractional part f of b has no exact draw. In its place a fraction up to a quarter has a fixed precision,
+that of a Polya-Gamma variable at theta = 2, and a larger one a gamma variable omega given theta, kept as a
+variable of its own: the target is :math:`p(u, V)\, q(\omega \mid \theta)`. Both make the density normal but
+for a known :math:`\epsilon(\theta)`, and a row (or column) drawn as if it were exact is kept with probability
+:math:`\min\{1, e^{\sum \epsilon(\theta') - \epsilon(\theta)}\}`. With that the sweep is exact for every beta
+below 1.
 
 Reference: Polson, Scott and Windle (2013).
 """
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
@@ -43,6 +45,10 @@ __all__ = [
     "rows_given",
     "side_by_side",
 ]
+
+
+SMALL_FRACTION = 0.25
+FIXED_PRECISION = float(np.tanh(1.0) / 4)  # E[omega] of PG(1, 2)
 
 
 class QuadraticCells(NamedTuple):
@@ -120,26 +126,38 @@ def quadratic_cells(
 
 
 def draw_precisions(key: Array, cells: QuadraticCells, theta: Array) -> Array:
-    """The precision of every cell: tau and a Polya-Gamma variable."""
+    """The precision of every cell: tau, a Polya-Gamma variable, and what stands for a fractional count."""
     first, second = jax.random.split(key)
     whole = jnp.floor(cells.count)
-    fraction = cells.count - whole
+    small, large = _fractions(cells)
     own = jax.lax.cond(
-        jnp.any(fraction > 0),
-        lambda: polya_gamma.draw_fraction(second, fraction, theta),
+        jnp.any(large > 0),
+        lambda: polya_gamma.draw_fraction(second, large, theta),
         lambda: jnp.zeros_like(theta),
     )
-    return cells.precision + polya_gamma.draw_whole(first, whole, theta) + own
+    return cells.precision + polya_gamma.draw_whole(first, whole, theta) + own + FIXED_PRECISION * small
 
 
 def log_lacking(cells: QuadraticCells, theta: Array) -> Array:
-    """What the fractional parts' stand-ins lack of every cell's log density, at most 0."""
-    fraction = cells.count - jnp.floor(cells.count)
-    return jax.lax.cond(
-        jnp.any(fraction > 0),
-        lambda: -fraction * polya_gamma.log_remainder_error(theta),
+    """What the stand-ins of fractional counts lack of every cell's log density."""
+    small, large = _fractions(cells)
+    of_large = jax.lax.cond(
+        jnp.any(large > 0),
+        lambda: -large * polya_gamma.log_remainder_error(theta),
         lambda: jnp.zeros_like(theta),
     )
+    return of_large + jax.lax.cond(
+        jnp.any(small > 0),
+        lambda: small * (FIXED_PRECISION * theta**2 / 2 - polya_gamma.log_cosh(theta / 2)),
+        lambda: jnp.zeros_like(theta),
+    )
+
+
+def _fractions(cells: QuadraticCells) -> tuple[Array, Array]:
+    """Fractional parts of the counts up to a quarter, and larger ones, zero elsewhere."""
+    fraction = cells.count - jnp.floor(cells.count)
+    is_small = fraction <= SMALL_FRACTION
+    return jnp.where(is_small, fraction, 0.0), jnp.where(is_small, 0.0, fraction)
 
 
 class CanonicalNormal(dist.Distribution):

@@ -24,6 +24,7 @@ ROWS, FEATURES = 5, 3
 CASES = {
     "bernoulli": {"family": "bernoulli", "ard": True},
     "bernoulli, joint prior": {"family": "bernoulli", "beta": 0.4, "conjugate": (0.5, 1.2)},
+    "bernoulli, weak joint prior": {"family": "bernoulli", "beta": 0.5, "conjugate": (0.1, 0.4)},
     "binomial, joint prior": {"family": Binomial(3), "beta": 0.3, "conjugate": (0.6, 0.5)},
     "gaussian": {"family": Gaussian(None), "ard": True},
     "mixed": {"family": ("bernoulli", Gaussian(None), Binomial(2))},

@@ -1,0 +1,194 @@
+"""VB for EPCA: the bound against the programs, its rise, expectations by quadrature, what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import zoo
+from inference import fit, guide, polya_gamma, predict, transform
+from inference.calibration import elbo_check
+from inference.precision import in_precision
+from inference.variational.natural_cells import expected_exponential
+from zoo.exponential_family import Binomial, Gaussian
+
+ROWS, FEATURES = 12, 4
+CASES = {
+    "gaussian": {"family": Gaussian(None), "ard": True},
+    "gaussian, joint prior": {"family": Gaussian(0.5), "beta": 0.4, "conjugate": (0.1, 0.4)},
+    "bernoulli": {"family": "bernoulli", "ard": True},
+    "binomial, joint prior": {"family": Binomial(2), "beta": 0.5, "conjugate": (0.7, 1.0)},
+    "poisson": {"family": "poisson", "latent_variance": 0.3},
+    "poisson, joint prior": {"family": "poisson", "beta": 0.3, "conjugate": (0.4, 0.5)},
+}
+
+
+def data_of(case, seed=0):
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=(ROWS, 1)) * rng.normal(size=FEATURES)
+    if "gaussian" in case:
+        x = theta + 0.5 * rng.normal(size=theta.shape)
+    elif "poisson" in case:
+        x = rng.poisson(np.exp(0.5 * theta)).astype(float)
+    else:
+        x = rng.binomial(2 if "binomial" in case else 1, 1 / (1 + np.exp(-theta))).astype(float)
+    x[1, 2] = x[4, 0] = np.nan
+    return x
+
+
+@pytest.fixture(scope="session")
+def epca_vb_fits():
+    """Made once for each case, when it is first asked for."""
+    made = {}
+
+    def get(case):
+        if case not in made:
+            model = zoo.EPCA(num_latents=1, **CASES[case])
+            made[case] = fit(
+                model, data_of(case), method="vb", max_iterations=150, tolerance=0, num_samples=50
+            )
+        return made[case]
+
+    return get
+
+
+class _RelativeTo0(dist.Distribution):
+    """PG(count, tilt), with its density relative to PG(count, 0): what is known of it in closed form."""
+
+    support = dist.constraints.real_matrix
+    pytree_data_fields = ("count", "tilt")
+
+    def __init__(self, count, tilt):
+        self.count, self.tilt = jnp.broadcast_arrays(count, tilt)
+        super().__init__((), self.count.shape)
+
+    def log_prob(self, value):
+        return jnp.sum(self.count * polya_gamma.log_cosh(self.tilt / 2) - value * self.tilt**2 / 2)
+
+    def sample(self, key, sample_shape=()):
+        return polya_gamma.draw(key, self.count, self.tilt)
+
+
+def augmented(tree, x):
+    """Program and guide with a Polya-Gamma variable for every cell; counts are whole."""
+    model = zoo.EPCA(num_latents=1, num_features=FEATURES, **CASES["binomial, joint prior"])
+    own = guide(tree)
+    lam, nu = model.conjugate
+    seen = ~jnp.isnan(x)
+    count = 2 * (seen + model.beta * nu)  # 3 where seen, 1 where missing
+    linear = jnp.nan_to_num(x) + model.beta * lam - count / 2
+    base = jnp.sum(jnp.where(seen, model.family.log_base_measure(jnp.where(seen, x, 1.0)), 0.0))
+
+    def program(x):
+        inside = numpyro.handlers.block(model, hide_fn=lambda site: site["name"] in ("x", "joint_prior"))
+        with numpyro.handlers.trace() as trace:
+            inside(jnp.full_like(x, jnp.nan))
+        theta = model.natural_params({name: site["value"] for name, site in trace.items()})
+        omega = numpyro.sample("omega", _RelativeTo0(count, 0.0))
+        numpyro.factor("cells", base + jnp.sum(linear * theta - omega * theta**2 / 2 - count * jnp.log(2.0)))
+
+    stored = {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
+
+    def posterior(x):
+        own(x)
+        from inference.variational.epca import _from_stored
+        from inference.variational.natural_cells import expected_moments
+
+        second = expected_moments(*_from_stored({k: jnp.asarray(v) for k, v in stored.items()}, model)[:4])[1]
+        numpyro.sample("omega", _RelativeTo0(count, jnp.sqrt(second)))
+
+    return program, posterior
+
+
+def bound_of(tree):
+    return float(tree["trace"]["objective"][-1])
+
+
+SLOW = pytest.mark.slow
+QUICK = ("gaussian", "bernoulli", "poisson")
+
+
+@pytest.mark.parametrize("case", [c if c in QUICK else pytest.param(c, marks=SLOW) for c in CASES])
+def test_the_bound_never_falls(case, epca_vb_fits):
+    objective = epca_vb_fits(case)["trace"]["objective"].to_numpy()
+    assert np.diff(objective).min() > -1e-8 * np.abs(objective).max()
+    assert objective[-1] > objective[0] + 0.1
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "gaussian",
+        "poisson",
+        pytest.param("gaussian, joint prior", marks=SLOW),
+        pytest.param("poisson, joint prior", marks=SLOW),
+    ],
+)
+def test_the_bound_is_that_of_program_and_guide(case, epca_vb_fits):
+    """4 standard errors of 4000 particles: false alarm rate 6e-5."""
+    tree, x = epca_vb_fits(case), data_of(case)
+    model = zoo.EPCA(num_latents=1, num_features=FEATURES, **CASES[case])
+    checked = {"key": jax.random.key(1), "num_particles": 4000}
+    verdict = elbo_check(model, guide(tree), bound_of(tree), (x,), **checked)
+    assert verdict.passed, verdict
+    wrong = bound_of(tree) + 8 * verdict.standard_error  # planted: an offset of the bound
+    assert not elbo_check(model, guide(tree), wrong, (x,), **checked).passed
+
+
+@SLOW
+def test_the_bound_of_logistic_cells_is_that_of_the_augmented_program(epca_vb_fits):
+    tree, x = epca_vb_fits("binomial, joint prior"), data_of("binomial, joint prior")
+    program, posterior = augmented(tree, jnp.asarray(x))
+    verdict = elbo_check(program, posterior, bound_of(tree), (x,), key=jax.random.key(2), num_particles=4000)
+    assert verdict.passed, verdict
+
+
+def test_the_bound_of_logistic_cells_is_below_the_guides_elbo(epca_vb_fits):
+    tree, x = epca_vb_fits("bernoulli"), data_of("bernoulli")
+    model = zoo.EPCA(num_latents=1, num_features=FEATURES, **CASES["bernoulli"])
+    found = elbo_check(model, guide(tree), bound_of(tree), (x,), key=jax.random.key(3), num_particles=4000)
+    gap = found.estimate - bound_of(tree)
+    assert -4 * found.standard_error < gap < 0.1 * x.size
+
+
+def test_expected_exponential_by_quadrature_and_where_it_does_not_exist():
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    grid = np.stack(np.meshgrid(nodes, nodes, nodes, indexing="ij"), -1).reshape(-1, 3)
+    weight = np.prod(np.stack(np.meshgrid(weights, weights, weights, indexing="ij"), -1), -1).ravel()
+    spread = np.array([[0.2, 0.05], [0.05, 0.1]])
+    mean, variance, column = 0.4, 0.3, np.array([0.5, -0.2])
+    u = mean + np.sqrt(variance) * grid[:, 0]
+    v = column + grid[:, 1:] @ np.linalg.cholesky(spread).T
+    expected = (weight * np.exp(u * v[:, 0] + v[:, 1])).sum() / weight.sum()
+    with in_precision():
+
+        def value(scale):
+            arguments = jnp.array([mean]), jnp.array([[scale]]), jnp.asarray(column), jnp.asarray(spread)
+            return float(expected_exponential(*arguments))
+
+        np.testing.assert_allclose(value(variance), expected, rtol=1e-9)
+        assert np.isfinite(value(4.99)) and value(5.01) == np.inf  # 1 - S A = 0 at 5
+
+
+def test_new_rows_and_draws(epca_vb_fits):
+    tree, x = epca_vb_fits("bernoulli"), data_of("bernoulli")
+    assert tree["posterior"]["latents"].dims == ("chain", "draw", "observation", "latent")
+    assert transform(tree, x[:3]).shape == (3, 1)
+    assert float(predict(tree, x)[1, 2]) == pytest.approx(0.5, abs=0.5)
+
+
+def test_a_former_fit_goes_on(epca_vb_fits):
+    tree, x = epca_vb_fits("bernoulli"), data_of("bernoulli")
+    model = zoo.EPCA(num_latents=1, **CASES["bernoulli"])
+    more = fit(model, x, method="vb", init=tree, max_iterations=1, tolerance=0, num_samples=2)
+    assert bound_of(tree) - 1e-9 < bound_of(more) < bound_of(tree) + 0.5
+
+
+def test_families_without_a_bound_say_why():
+    x = np.ones((6, 4))
+    with pytest.raises(ValueError, match="natural parameters are negative, and a normal q puts mass"):
+        fit(zoo.EPCA(family="exponential"), x, method="vb")
+    with pytest.raises(ValueError, match="vb has no closed bound for Categorical cells"):
+        fit(zoo.EPCA(family="categorical"), np.arange(24).reshape(6, 4) % 2, method="vb")
