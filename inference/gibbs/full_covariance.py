@@ -107,7 +107,7 @@ def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> dict
     """The inverse covariance of every view."""
     prior, conditionals = in_current_precision(model), {}
     for v in range(len(data)):
-        away = _theta(values, model, data, v) - model.mean_theta(v, values)
+        away = _theta(values, model, data, v) - model.mean_theta(v, values).whole()
         rate = prior.covariance_scale * jnp.eye(away.shape[1]) + away.T @ away
         degrees = away.shape[1] + prior.covariance_degrees + away.shape[0]
         conditionals[f"specific_precision_{v}"] = dist.Wishart(degrees, rate_matrix=rate)
@@ -152,7 +152,7 @@ def move_theta(key: Array, values: dict[str, Array], model: Paired, *data: Array
             return weights[v] * model.rows_of(v, at).log_prob(row[None])[0]
 
         keys = jax.random.split(jax.random.fold_in(key, v), len(y))
-        mean = model.mean_theta(v, values)
+        mean = model.mean_theta(v, values).whole()
         moved[name] = jax.vmap(_elliptical_slice, (0, 0, 0, None, None, 0))(
             keys, values[name], mean, factor, height, y
         )
@@ -191,7 +191,7 @@ def completed_views(key: Array, values: Mapping[str, Array], model: Paired, *dat
         if not model.has_dense_rows(v):
             continue
         precision, size = values[f"specific_precision_{v}"], y.shape[1]
-        mean = model.mean_theta(v, values)
+        mean = model.mean_theta(v, values).whole()
         missing = jnp.isnan(y)
         away = jnp.where(missing, 0.0, y - mean)
         both = missing[:, :, None] & missing[:, None, :]

@@ -4,8 +4,8 @@
 two views of 20 columns, one shared latent and two of each view, loadings of deviation 1.5, and fits them with
 the joint prior of that figure (beta 0.5, lam 0.1, nu 0.2). Compilation is excluded, warm-up included (the
 figures without it stand beside them). NUTS runs its chains one after another, which was the faster way (side
-by side each waits for the longest tree), Gibbs side by side. The score is the median bulk ESS over 60 cells of
-Theta_S per CPU second: both use one core, and the machine was shared. It records what it finds in
+by side each waits for the longest tree), Gibbs side by side. The score is the median bulk ESS over 60 cells
+of Theta_S per CPU second: both use one core, and the machine was shared. It records what it finds in
 ``tests/reference/paired_mixing.json``.
 """
 
@@ -39,7 +39,7 @@ def figure_10_data(seed, family="bernoulli", scale=1.5):
 
 
 def samplers(lengths):
-    """Of each sampler: ``run(key, views)``, which gives draws of the cells, all seconds and those of draws."""
+    """Of each sampler ``run(key, views)``: draws of the cells, all seconds and those of draws."""
     import jax
     import jax.numpy as jnp
     from numpyro.infer.util import constrain_fn

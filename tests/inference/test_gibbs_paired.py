@@ -153,7 +153,7 @@ def _elementwise(key, values, model, *data):
     moved = dict(values)
     for v, y in enumerate(data):
         draw, accept = jax.random.split(jax.random.fold_in(key, v))
-        name, mean = f"natural_params_{v}", model.mean_theta(v, values)
+        name, mean = f"natural_params_{v}", model.mean_theta(v, values).whole()
         factor = jnp.linalg.cholesky(model.specific_covariance(v, values))
         proposed = mean + jax.random.normal(draw, mean.shape) @ factor.T
 
@@ -250,6 +250,7 @@ def test_a_row_moves_as_a_whole_given_a_full_covariance():
         assert abs(draws.mean() - expected) < 4.5 * draws.std() / np.sqrt(len(draws))
 
 
+@pytest.mark.slow
 def test_a_fit_of_either_program_has_its_draws():
     for case in ("low rank", "full, gaussian and bernoulli"):
         model = model_of(case)
