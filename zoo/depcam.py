@@ -157,7 +157,7 @@ class DEPCAM(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels", "sign")
-    methods = ("em", "map", "nuts", "hmc", "svi")
+    methods = ("em", "vb", "map", "nuts", "hmc", "svi")
     score_dims = ("observation", "component")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:

@@ -101,7 +101,8 @@ def rows_to_draw(model: Any, num_observations: int | None) -> int:
 
 def warn_of_drift(model: Any, method: str) -> None:
     """Refuse samplers of an improper posterior, and warn of point estimates that have no optimum."""
-    if model.scale_prior != "laplace" or not is_zero(model.sparsity) or model.integrates_latents:
+    proper = model.integrates_latents or method == "vb"
+    if model.scale_prior != "laplace" or not is_zero(model.sparsity) or proper:
         return
     if method in ("nuts", "hmc", "svi"):
         raise ValueError(
