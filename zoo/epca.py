@@ -30,8 +30,8 @@ variances only the product matters for Theta: both sites are drawn with variance
 
 The latents cannot be integrated out, so they are sites whether or not the program is ``explicit``.
 
-Departures from the source. beta = 1, which has no integral, is refused. The conjugate kernel sees the whole
-Theta, mean included.
+Departures from the source. beta = 1, which has no integral, is for point estimates only. The conjugate kernel
+sees the whole Theta, mean included.
 
 References: Virtanen (2010), chapters 3 and 5; Mohamed et al. (2008); Collins, Dasgupta and Schapire (2001).
 """
@@ -49,7 +49,13 @@ from jax import Array
 
 from zoo.exponential_family import ByColumn, Family, as_family
 from zoo.family_cells import FamilyCells
-from zoo.joint_prior import balanced_variance, check_joint_prior, joint_prior_factor, log_kernel
+from zoo.joint_prior import (
+    balanced_variance,
+    check_joint_prior,
+    joint_prior_factor,
+    log_kernel,
+    refuse_improper,
+)
 from zoo.low_rank import LowRank
 from zoo.model import Model, in_current_precision, static
 from zoo.row_latents import RowMode, row_modes
@@ -69,7 +75,7 @@ class EPCA(Model):
     Attributes:
         family: a family of `zoo.exponential_family`, its name, or a tuple with one for each column.
         num_latents: K.
-        beta: share of the conjugate kernel in the prior, in [0, 1).
+        beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
         latent_variance: sigma_U^2 > 0.
         loading_variance: sigma_V^2 > 0.
         loc_variance: prior variance of the mean of natural parameters.
@@ -259,7 +265,7 @@ class EPCA(Model):
                     "conjugate must be two finite numbers, lam and nu (of a mixed table also two for each "
                     f"column); got {self.conjugate}"
                 )
-        if self.conjugate is not None or not 0 <= self.beta < 1 or not self.family.has_kernel:
+        if self.conjugate is not None or not 0 <= self.beta <= 1 or not self.family.has_kernel:
             pairs = [(self.family, 0.0, 0.0)]
             if self.conjugate is not None:
                 pairs = self.family.kernel_problems(self.conjugate)
@@ -295,8 +301,14 @@ class EPCA(Model):
 
     @property
     def prior(self) -> str:
-        """``"unnormalised"`` with beta > 0, else ``"proper"``."""
-        return "unnormalised" if self.has_kernel else "proper"
+        """``"unnormalised"`` with beta > 0 (``"improper"`` with beta = 1), else ``"proper"``."""
+        if not self.has_kernel:
+            return "proper"
+        return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
+
+    def caution(self, method: str) -> None:
+        """Refuse what would integrate where there is no integral (beta = 1)."""
+        refuse_improper(float(self.beta), method)
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ chosen by held-out density, not inferred.
 Linear rescaling of U against V leaves Theta alone, so for Theta only the product of the two variances matters
 (exactly so for beta < 1): both sites are drawn in the balanced scale, with variance
 :math:`\sigma_U \sigma_V / (1-\beta)` each. At beta = 1 the density is constant along (c U, V / c) and has no
-integral: beta stays below 1 here.
+integral: only a point estimate of Theta is left then.
 
 Corrections of the source: the exponent of the kernel is a sum over cells (section 7.2 prints a product of log
 terms), and the normaliser integrates over U and V.
@@ -30,14 +30,37 @@ from jax import Array
 from zoo.family import Family
 from zoo.low_rank import LowRank
 
-__all__ = ["balanced_variance", "check_joint_prior", "joint_prior_factor", "log_kernel"]
+__all__ = ["balanced_variance", "check_joint_prior", "joint_prior_factor", "log_kernel", "refuse_improper"]
 
 NEARLY_ONE = 0.95
+LEAST_SHARE = 1e-6  # of the Gaussian part in a point estimate with beta = 1
 
 
 def balanced_variance(latent_variance: Array, loading_variance: Array, beta: Array) -> Array:
-    """The prior variance of every entry of U and of V in the balanced scale."""
-    return jnp.sqrt(latent_variance * loading_variance) / (1.0 - beta)
+    """The prior variance of every entry of U and of V in the balanced scale.
+
+    At beta = 1, where there is no Gaussian part, one so wide that it decides nothing about Theta.
+    """
+    return jnp.sqrt(latent_variance * loading_variance) / jnp.maximum(1.0 - beta, LEAST_SHARE)
+
+
+def refuse_improper(beta: float, method: str) -> None:
+    """Warn of a point estimate with beta = 1, and refuse every other method.
+
+    Raises:
+        ValueError: beta = 1 and a method that would sample or integrate latents and loadings.
+    """
+    if beta == 1 and method != "map":
+        raise ValueError(
+            f"beta=1 makes prior and posterior of (U, V) improper, and method {method!r} would sample or "
+            "integrate them; use beta < 1, or a point estimate of Theta (method='map')"
+        )
+    if beta == 1:
+        warnings.warn(
+            "beta=1 makes prior and posterior of (U, V) improper: their product Theta alone is estimated "
+            "(inference.symmetry.components decomposes it)",
+            stacklevel=4,
+        )
 
 
 def log_kernel(family: Family, theta: Array, conjugate: Array) -> Array:
@@ -57,16 +80,11 @@ def check_joint_prior(family: Family, beta: float, lam: float, nu: float) -> Non
     """Warn of, or refuse, a joint prior that cannot be used.
 
     Raises:
-        ValueError: beta outside [0, 1), a family without a kernel, or a kernel that is not bounded.
+        ValueError: beta outside [0, 1], a family without a kernel, or a kernel that is not bounded.
     """
     name = type(family).__name__
     if not 0 <= beta <= 1:
-        raise ValueError(f"beta must lie in [0, 1); got {beta}")
-    if beta == 1:
-        raise ValueError(
-            "beta=1 makes prior and posterior of latents and loadings improper: their product alone is then "
-            "known, and its scale runs off; use beta < 1"
-        )
+        raise ValueError(f"beta must lie in [0, 1]; got {beta}")
     if beta == 0:
         return
     if not family.has_kernel:
@@ -82,7 +100,7 @@ def check_joint_prior(family: Family, beta: float, lam: float, nu: float) -> Non
             f"parameters towards infinity, and only the Gaussian part holds them",
             stacklevel=3,
         )
-    if beta > NEARLY_ONE:
+    if NEARLY_ONE < beta < 1:
         warnings.warn(
             f"beta={beta:g} is nearly 1, where latents and loadings lose their scale: R-hat of natural "
             f"parameters does not show it",

@@ -48,8 +48,9 @@ Symmetry: rotation of the shared latents, and of those of each view, among thems
 only the product matters for Theta: all sites are drawn in the balanced scale. EPLS with one target column is
 the same model as SEPCA with as many latents in all: rotate until the target lies on the first axis.
 
-Departures from the source. beta = 1 is refused. The kernel sees the whole Theta, mean included. The source's
-Gibbs sampler for the full-covariance model does not target its posterior; this program is what is meant.
+Departures from the source. beta = 1 is for point estimates only. The kernel sees the whole Theta, mean
+included. The source's Gibbs sampler for the full-covariance model does not target its posterior; this program
+is what is meant.
 
 References: Virtanen (2010), chapters 4 and 6; Guo (2009), SEPCA; Rish et al. (2008), view weights; Bach and
 Jordan (2005), probabilistic CCA; Klami and Kaski (2007), Bayesian CCA.
@@ -68,7 +69,7 @@ from jax import Array
 from zoo.dense_rows import DenseRows
 from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
-from zoo.joint_prior import balanced_variance, joint_prior_factor
+from zoo.joint_prior import balanced_variance, joint_prior_factor, refuse_improper
 from zoo.low_rank import LowRank
 from zoo.model import Model, in_current_precision, static
 from zoo.paired_checks import check_fields, check_views, read_views
@@ -90,7 +91,7 @@ class Paired(PairedRows, Model):
         num_specific: K_v of each view, 0 where it has none of its own; None: none at all.
         specific: ``"low_rank"``: the latents above. ``"full_covariance"``: a covariance for each view.
         view_weights: alpha_v > 0 of each view; one number serves all.
-        beta: share of the conjugate kernel in the prior, in [0, 1).
+        beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
         latent_variance: sigma_U^2 > 0.
         loading_variance: sigma_V^2 > 0.
         loc_variance: prior variance of the means of natural parameters.
@@ -246,8 +247,14 @@ class Paired(PairedRows, Model):
 
     @property
     def prior(self) -> str:
-        """``"unnormalised"`` with beta > 0, else ``"proper"``."""
-        return "unnormalised" if self.has_kernel else "proper"
+        """``"unnormalised"`` with beta > 0 (``"improper"`` with beta = 1), else ``"proper"``."""
+        if not self.has_kernel:
+            return "proper"
+        return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
+
+    def caution(self, method: str) -> None:
+        """Refuse what would integrate where there is no integral (beta = 1)."""
+        refuse_improper(float(self.beta), method)
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:

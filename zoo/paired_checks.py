@@ -127,7 +127,7 @@ def _check_sizes(name: str, sizes: Any, num_views: int, least: int) -> None:
 def _check_kernels(model: Any) -> None:
     beta, conjugate = float(model.beta), model.conjugate
     if conjugate is None:
-        for family in model.families if not 0 <= beta < 1 else _without_kernel(model.families):
+        for family in model.families if not 0 <= beta <= 1 else _without_kernel(model.families):
             check_joint_prior(family, beta, 0.0, 0.0)
         return
     total = None if model.num_features is None else sum(model.num_features)

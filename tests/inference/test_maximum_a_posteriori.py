@@ -71,6 +71,27 @@ def test_negative_natural_parameters_are_kept_inside():
     assert (theta < 0).all() and np.isfinite(tree["trace"]["objective"]).all()
 
 
+def test_beta_of_one_gives_theta_alone(gaussian):
+    """A point estimate warns and has the Theta of kernel and likelihood; what samples or draws is refused."""
+    model = zoo.EPCA(family="gaussian", num_latents=2, beta=1.0, conjugate=(0.0, 0.5))
+    with pytest.warns(UserWarning, match="beta=1 makes prior and posterior of .U, V. improper"):
+        tree = fit(model, gaussian, method="map", tolerance=1e-12)
+    u, v = (tree["variational"][name].to_numpy() for name in ("latents", "loadings"))
+    # kernel and likelihood together are Normal cells with mean x / 1.5 and precision 1.5: the best of rank 2
+    theta = u @ v.T + tree["variational"]["loc"].to_numpy()
+    centred = gaussian / 1.5 - gaussian.mean(0) / 1.5
+    left, singular, right = np.linalg.svd(centred, full_matrices=False)
+    best = (left[:, :2] * singular[:2]) @ right[:2] + gaussian.mean(0) / 1.5
+    np.testing.assert_allclose(theta, best, atol=0.02)
+    with pytest.raises(
+        ValueError, match="beta=1 makes prior and posterior of .U, V. improper, and method 'nuts'"
+    ):
+        fit(model, gaussian, method="nuts")
+    assert inference.model_of(tree).prior == "improper"
+    with pytest.raises(ValueError, match="drawing from the program would ignore"):
+        inference.model_of(tree)(num_observations=3)
+
+
 @pytest.mark.slow
 def test_nuts_from_the_maximum_has_invariants_that_mix():
     rng = np.random.default_rng(3)
