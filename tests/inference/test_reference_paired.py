@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegressionCV
+from sklearn.linear_model import LogisticRegression
 
 import zoo
 from inference import fit, predict
@@ -30,7 +30,7 @@ def record(name, figures):
 
 
 def figure_8(seed):
-    """50 rows to learn from and 950 to be judged by: one shared latent (loading 4 on the target), five own."""
+    """50 rows to learn from, 950 to be judged by: one shared latent (loading 4 on the target), five own."""
     rng = np.random.default_rng(seed)
     loadings = np.zeros((21, 6))
     loadings[0, 0] = 4.0
@@ -41,7 +41,7 @@ def figure_8(seed):
 
 
 def test_figure_8_over_replicates():
-    """SEPCA(1) errs at least 0.08 more than EPLS(1 + 5), whose error is at most 0.27 and that of a ridge + 0.02."""
+    """SEPCA(1) errs at least 0.08 more than EPLS(1 + 5), which errs at most 0.27, and a ridge's 0.02 more."""
     errors = {"SEPCA(1)": [], "EPLS(1 + 5)": [], "ridge logistic": []}
     for replicate in range(REPLICATES):
         train, test = figure_8(replicate)
@@ -53,9 +53,7 @@ def test_figure_8_over_replicates():
             tree = fit(model, train[:, :1], train[:, 1:], method="map", num_restarts=2, max_iterations=3000)
             guess = predict(tree, None, test[:, 1:]).to_numpy()[:, 0] > 0.5
             errors[name].append(float(np.mean(guess != truth)))
-        ridge = LogisticRegressionCV(Cs=10, l1_ratios=(0.0,), use_legacy_attributes=False).fit(
-            train[:, 1:], train[:, 0]
-        )
+        ridge = LogisticRegression(C=0.3).fit(train[:, 1:], train[:, 0])
         errors["ridge logistic"].append(float(np.mean((ridge.predict(test[:, 1:]) == 1) != truth)))
     means = {name: float(np.mean(values)) for name, values in errors.items()}
     difference = np.array(errors["SEPCA(1)"]) - np.array(errors["EPLS(1 + 5)"])
