@@ -1,4 +1,4 @@
-"""What all tests share: one persistent compile cache, and the data sets that ship with the zoo."""
+"""What all tests share: one persistent compile cache, quick compilation, and a few data sets and fits."""
 
 import os
 
@@ -10,7 +10,14 @@ def pytest_configure(config):
 
     The settings are environment variables, read when JAX is first imported, which no test module has done
     yet.
+
+    Most of the default run is compilation, of programs that run for milliseconds: there the compiler's last
+    stage leaves its optimisations out, which saves a quarter of the time. Slow tests sample long enough to
+    be worth them, and some write down how long they took.
     """
+    quick = "--xla_backend_optimization_level=0"
+    if config.option.markexpr.startswith("not slow") and quick not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir("jax")))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
