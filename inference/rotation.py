@@ -8,9 +8,12 @@ draw to draw. Two remedies:
   :math:`R_s = U V^T` from :math:`W_s^T M = U D V^T` (Schoenemann 1966), and M recomputed until it rests; then
   all draws are turned together so that the columns of M are orthogonal and in descending length. Best where
   axes are close in strength: no draw can swap two of them.
-* ``identify``: every draw on its own is turned to :math:`W_s V`, :math:`W_s = U D V^T`: orthogonal columns in
-  descending length. Each draw then has a meaning by itself, but two axes of nearly equal strength swap or
-  mix.
+* ``identify``: every draw on its own is turned to :math:`W_s V` with
+  :math:`\Phi_s^{-1/2} W_s = U D V^T`, :math:`\Phi_s` the noise variances of the columns that the draw has (1
+  where there are none): :math:`W^T \Phi^{-1} W` is diagonal and descending, the axes of the closed form of
+  SPPCA (Yu 2006, theorem 7.3.1) and of factor analysis. With one noise variance for all columns these are
+  orthogonal loadings, longest first. Each draw then has a meaning by itself, but two axes of nearly equal
+  strength swap or mix.
 
 Signs are frozen by one rule for all draws: in each column the feature that is largest in root mean square
 over the draws is positive (for ``align_rotation``, in M). Latents turn along, covariances on both sides.
@@ -51,7 +54,7 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
         TypeError: ``tree`` is not a DataTree.
         ValueError: the model has no rotation symmetry, or the fit no loadings.
     """
-    loadings, blocks = _loadings(tree)
+    loadings, _, blocks = _loadings(tree)
     rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
     for block in blocks:
         rotations[..., block[:, None], block] = _procrustes(loadings[..., block])
@@ -59,7 +62,9 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
 
 
 def identify(tree: xr.DataTree) -> xr.DataTree:
-    """The same fit with every draw in its canonical orientation: orthogonal loadings, longest first.
+    """The same fit with every draw in its canonical orientation: orthogonal loadings, strongest first.
+
+    Orthogonal and strong in units of the noise, where the draws have noise variances.
 
     Args:
         tree: as for ``align_rotation``.
@@ -71,36 +76,50 @@ def identify(tree: xr.DataTree) -> xr.DataTree:
         TypeError: ``tree`` is not a DataTree.
         ValueError: the model has no rotation symmetry, or the fit no loadings.
     """
-    loadings, blocks = _loadings(tree)
+    loadings, scale, blocks = _loadings(tree)
     rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
     for block in blocks:
-        rotations[..., block[:, None], block] = _canonical(loadings[..., block])
-    return _turned(tree, rotations, "singular vectors of the loadings of each draw")
+        rotations[..., block[:, None], block] = _canonical(loadings[..., block], scale)
+    return _turned(tree, rotations, "singular vectors of the loadings of each draw, in units of its noise")
 
 
-def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, list[np.ndarray]]:
-    """All loadings, stacked (chain, draw, features, latent), and which latents may be turned together."""
+def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """All loadings, stacked (chain, draw, features, latent), and which latents may be turned together.
+
+    Between them the standard deviation of each feature's noise, (chain, draw, features, 1), where the draws
+    have it, else 1.
+    """
     posterior = draws_of(tree)
     if "rotation" not in symmetries_of(tree):
         raise ValueError(
             f"a fit of {tree.attrs.get('model', 'this model')!r} has no rotation symmetry: there is "
             f"nothing to turn"
         )
-    views = [posterior[name].transpose("chain", "draw", ..., "latent").values for name in _turning(posterior)]
+    names = _turning(posterior)
+    views = [posterior[name].transpose("chain", "draw", ..., "latent").values for name in names]
+    scales = [_noise_scale(posterior, name, view) for name, view in zip(names, views, strict=True)]
     if not views:
         raise ValueError(
             "expected variables 'loadings*' with the dims (feature, latent) in the posterior, or 'latents'; "
             f"got {sorted(posterior.data_vars)}"
         )
     if kind_of(tree) != "sampling":
-        views = [
-            view.mean((0, 1), keepdims=True) for view in views
-        ]  # one q has one orientation: that of its mean
+        views, scales = (  # one q has one orientation: that of its mean
+            [part.mean((0, 1), keepdims=True) for part in parts] for parts in (views, scales)
+        )
     zeros = np.stack([(view == 0).all((0, 1, 2)) for view in views])  # views x latents
     patterns, block_of = np.unique(zeros, axis=1, return_inverse=True)
-    return np.concatenate(views, axis=2), [
-        np.flatnonzero(block_of.ravel() == b) for b in range(patterns.shape[1])
-    ]
+    blocks = [np.flatnonzero(block_of.ravel() == b) for b in range(patterns.shape[1])]
+    return np.concatenate(views, axis=2), np.concatenate(scales, axis=2), blocks
+
+
+def _noise_scale(posterior: xr.Dataset, name: str, view: np.ndarray) -> np.ndarray:
+    """Standard deviation of the noise of a view's features, (chain, draw, features, 1); 1 without any."""
+    noise = posterior.get(name.replace("loadings", "noise_variance", 1)) if "loadings" in name else None
+    if noise is None:
+        return np.ones((*view.shape[:3], 1))
+    variance = noise.transpose("chain", "draw", ...).values.reshape(*view.shape[:2], -1, 1)
+    return np.sqrt(np.broadcast_to(variance, (*view.shape[:3], 1)))
 
 
 def _turning(posterior: xr.Dataset) -> list[str]:
@@ -127,10 +146,10 @@ def _procrustes(w: np.ndarray) -> np.ndarray:
     return rotations @ _canonical(mean[None, None])[0, 0]
 
 
-def _canonical(w: np.ndarray) -> np.ndarray:
-    """V of w = U D V', its columns signed by one rule for all draws; shape (chain, draw, latent, latent)."""
+def _canonical(w: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
+    """V of w / scale = U D V', columns signed by one rule for all draws; (chain, draw, latent, latent)."""
     # eigenvectors of W'W instead of the SVD: full even with fewer features than latents
-    strengths, v = np.linalg.eigh(np.swapaxes(w, -1, -2) @ w)
+    _, v = np.linalg.eigh(np.swapaxes(w / scale, -1, -2) @ (w / scale))
     v = v[..., ::-1]
     turned = w @ v
     judge = np.sqrt((turned**2).mean((0, 1))).argmax(0)  # per column, the feature that decides its sign

@@ -9,6 +9,7 @@ from supervised_toys import angle, best, scaled_loadings, toy
 from inference import fit, log_density, predict, transform
 from inference.closed_form.sppca import dual_scores, loadings_given_noise
 from inference.precision import in_precision
+from inference.symmetry import identify
 from zoo import SPPCA
 
 MODEL = SPPCA(num_latents=3)
@@ -204,6 +205,9 @@ def test_holes_anywhere_and_a_noise_for_each_output():
     assert noise.dims == ("output",) and len(set(noise.to_numpy())) == 3
     np.testing.assert_allclose(log_density(tree, x, y).sum(), best(tree), rtol=1e-11)
     assert max(slopes_at(tree, x, y, output_noise="per_output").values()) < 0.05
+    same = identify(tree)["posterior"]  # the estimate stands in the theorem's axes, and identify finds them
+    for name in ("loadings_x", "loadings_y"):
+        np.testing.assert_allclose(np.abs(same[name]), np.abs(tree["posterior"][name]), atol=1e-9)
 
 
 @pytest.mark.slow

@@ -143,6 +143,20 @@ def test_turned_loadings_agree_across_chains(turn):
     assert (found[np.abs(found).argmax(0), [0, 1]] > 0).all()  # the frozen rule for signs
 
 
+def test_identified_loadings_are_orthogonal_in_units_of_the_noise():
+    """W' Phi^-1 W is diagonal and descending in every draw, also with a noise each; W'W is not."""
+    tree, _ = planted_projection(views=("", "_y"))
+    posterior = tree["posterior"].to_dataset()
+    posterior["noise_variance_y"] = posterior["noise_variance"].expand_dims(output=2, axis=-1) * [0.01, 4.0]
+    after = identify(replaced(tree, posterior=posterior))["posterior"]
+    noise = [after["noise_variance"].values[..., None] * np.ones(4), after["noise_variance_y"].values]
+    w = np.concatenate([after["loadings"].values, after["loadings_y"].values], axis=2)
+    strengths = np.swapaxes(w, -1, -2) @ (w / np.concatenate(noise, axis=-1)[..., None])
+    size = strengths[..., 0, 0]
+    assert np.abs(strengths[..., 0, 1] / size).max() < 1e-12 and (size > strengths[..., 1, 1]).all()
+    assert np.abs((np.swapaxes(w, -1, -2) @ w)[..., 0, 1]).min() > 0.1
+
+
 @pytest.mark.parametrize("turn", [align_rotation, identify])
 def test_r_hat_before_shows_turned_chains(turn):
     tree, straight = planted_projection()
