@@ -33,7 +33,7 @@ Class labels (`zoo.class_labels`) become one 0/1 column a class.
 
 With ``output_likelihood="probit"`` outputs are 0 or 1: ``utilities`` u_i = W_y z_i + mu_y + Normal(0, I_L),
 (N, L), take the place of y_i above, an output is 1 where its utility is positive, and the class with the
-largest utility is the one (`zoo.probit_rows`).
+largest utility is the one (`zoo.probit_rows`). They go with the primal model; with a kernel they are refused.
 
 Symmetry: W_x R and W_y R with R orthogonal give the same density (rotation). The program leaves W free.
 

@@ -18,7 +18,10 @@ of the fit are integrated afresh, see `zoo.orthants`), and since the approximati
 would lower it is shortened until it does not.
 
 With ``loading_prior="flat"`` the likelihood has no maximum where a hyperplane of the latents separates the
-outputs: the loadings then grow slowly for ever, which is warned of; the Gaussian prior cures it.
+outputs: the loadings then grow slowly for ever, which is warned of; the Gaussian prior cures it. An output
+has probability :math:`\Phi\{(w^T m + \mu) / (1 + w^T S w)^{1/2}\}` given x, above one half exactly if m lies
+on its side of the hyperplane. If every labelled row has more than that, w and mu times any c > 1 raise all of
+these: no such point is a maximum. If there is a maximum, some row has less.
 
 A step costs O(N (D K^2 + J^3)), J the number of outputs. Gibbs and NUTS give the spread of the parameters.
 
@@ -53,7 +56,7 @@ ACCELERATIONS = ("px", "none")
 STRATEGIES = ("pca", "random")
 MOST_TRIALS = 10
 BLOCK_ROWS = 256
-CERTAINTY = 0.9  # of every label: a hyperplane of the latents separates the outputs
+CERTAINTY = 0.5  # of every row's outputs: all on their side of the hyperplanes, see above
 
 
 class RowMoments(NamedTuple):

@@ -56,17 +56,15 @@ START_TOLERANCE = 1e-3  # of ARPACK, relative to the singular values: sweeps do 
 def moments_of(parameters: Parameters, rows: SparseRows) -> Moments:
     """The moments at given parameters, on the host."""
     mean, deviance, by_pattern = _posterior(parameters, rows)
-    num_inputs, num_latents = rows.x.shape[1], mean.shape[1]
+    num_inputs = rows.x.shape[1]
     everything = by_pattern.sum(axis=0)
     total_first = everything[:-1, -1]
-    cross = np.empty((rows.group.shape[0], num_latents), mean.dtype)
-    cross[:num_inputs] = rows.x.T @ mean  # the second product
+    cross = rows.x.T @ mean  # the second product
     for block in _blocks(num_inputs):
         cross[block] -= np.outer(rows.original_centre[block], total_first)
-    cross[num_inputs:] = rows.y.T @ mean
     return Moments(
         second=np.einsum("pc,pij->cij", rows.class_observed, by_pattern),
-        cross=cross,
+        cross=(cross, rows.y.T @ mean),  # by block of columns: copying them together costs memory
         total_second=everything[:-1, :-1],
         total_first=total_first,
         log_likelihood=np.asarray(-0.5 * deviance, mean.dtype),
@@ -142,7 +140,7 @@ def _swept(
 ) -> tuple[Parameters, Array]:
     """M-step of each block of columns, then expansion."""
     parts, held, column, group, kind = [], [], 0, 0, 0
-    for block in blocks:
+    for block, cross in zip(blocks, moments.cross, strict=False):
         columns = slice(column, column + block.sums.shape[0])
         groups = slice(group, group + block.num_groups)
         kinds = slice(kind, kind + block.class_member.shape[0])
@@ -150,7 +148,7 @@ def _swept(
         noise = parameters.noise_variance[groups]
         new, at_floor = m_step(
             Parameters(parameters.loadings[columns], parameters.loc[columns], noise),
-            moments._replace(second=moments.second[kinds], cross=moments.cross[columns]),
+            moments._replace(second=moments.second[kinds], cross=cross),
             block,
             None,
             center=center,

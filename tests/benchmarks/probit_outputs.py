@@ -19,6 +19,7 @@ import scipy.stats
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "probit_outputs.json"
 NUM_LATENTS, NUM_LABELLED = 2, 45
+DRAWS = {"num_chains": 2, "num_warmup": 200, "num_samples": 40, "thinning": 5}
 CONTENDERS = {  # options of the model, of the fit
     "Gaussian coding, flat": ({}, {"method": "em"}),
     "Gaussian coding, prior": ({"loading_prior": "gaussian"}, {"method": "em"}),
@@ -29,6 +30,14 @@ CONTENDERS = {  # options of the model, of the fit
     "probit by EP, loading variance 10": (
         {"output_likelihood": "probit", "loading_prior": "gaussian", "loading_variance": 10.0},
         {"method": "ep", "tolerance": 1e-5},
+    ),
+    "probit by Gibbs, prior": (
+        {"output_likelihood": "probit", "loading_prior": "gaussian"},
+        {"method": "gibbs", **DRAWS},
+    ),
+    "probit by Gibbs, loading variance 10": (
+        {"output_likelihood": "probit", "loading_prior": "gaussian", "loading_variance": 10.0},
+        {"method": "gibbs", **DRAWS},
     ),
 }
 
@@ -65,33 +74,43 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--data", default="wine")
+    parser.add_argument("--only", default="", help="contenders whose name has this; added to the record")
     arguments = parser.parse_args()
     x, labels = rows_of(arguments.data)
-    found = {name: [] for name in CONTENDERS}
-    seconds = dict.fromkeys(CONTENDERS, 0.0)
+    contenders = {name: options for name, options in CONTENDERS.items() if arguments.only in name}
+    judge = next(name for name in contenders if "by EP" in name)
+    found = {name: [] for name in contenders}
+    seconds = dict.fromkeys(contenders, 0.0)
     for split in range(arguments.splits):
         known = np.zeros(len(x), bool)
         known[np.random.default_rng(split).permutation(len(x))[:NUM_LABELLED]] = True
-        for name, options in CONTENDERS.items():
+        for name, options in contenders.items():
             begin = time.process_time()
             found[name].append(scores(x, labels, known, *options))
             seconds[name] += time.process_time() - begin
         print(split, {name: np.round(own[-1], 4).tolist() for name, own in found.items()}, flush=True)
     results = {name: np.array(own) for name, own in found.items()}
     summary = {}
-    probit = results["probit by EP, prior"]
+    probit = results[judge]
     for name, own in results.items():
         summary[name] = {
             "log_score": [float(own[:, 0].mean()), float(own[:, 0].std(ddof=1))],
             "error": [float(own[:, 1].mean()), float(own[:, 1].std(ddof=1))],
             "cpu_seconds": seconds[name],
         }
-        if name != "probit by EP, prior":
+        if name != judge:
+            away = probit - own
+            summary[name] |= {"compared_with": judge, "log_score_it_less_this": float(away[:, 0].mean())}
             summary[name]["paired_t_log_score"] = float(scipy.stats.ttest_rel(probit[:, 0], own[:, 0]).pvalue)
-            summary[name]["log_score_probit_less_this"] = float((probit[:, 0] - own[:, 0]).mean())
-            summary[name]["error_probit_less_this"] = float((probit[:, 1] - own[:, 1]).mean())
-        print(f"{name:<26} {summary[name]}")
+            summary[name]["error_it_less_this"] = float(away[:, 1].mean())
+        print(f"{name:<36} {summary[name]}")
     flags = f"--splits {arguments.splits} --data {arguments.data}"
+    if arguments.only:
+        kept = json.loads(REFERENCE.read_text())
+        more = f"python -m tests.benchmarks.probit_outputs {flags} --only {arguments.only!r}"
+        kept[f"only {arguments.only}"] = {"command": more, "draws": DRAWS} | summary
+        REFERENCE.write_text(json.dumps(kept, indent=2) + "\n")
+        return
     record = {
         "command": f"python -m tests.benchmarks.probit_outputs {flags}",
         "rows": list(x.shape),
