@@ -166,8 +166,8 @@ def test_gibbs_and_nuts_agree_on_invariants(kind):
     many = {"num_chains": 4, "num_warmup": 500}
     num_rows, gibbs_run, nuts_run = 60, many | {"num_samples": 10_000}, many | {"num_samples": 3000}
     if kind == "classes":
-        few = {"num_chains": 2, "num_warmup": 300}
-        num_rows, gibbs_run, nuts_run = 24, few | {"num_samples": 4000}, few | {"num_samples": 400}
+        few = {"num_chains": 2, "num_warmup": 500}
+        num_rows, gibbs_run, nuts_run = 24, few | {"num_samples": 4000}, few | {"num_samples": 1500}
     x, y = labelled_rows(kind, num_rows)
     likelihood = "gaussian" if kind == "gaussian" else "probit"
     model = SPPCA(
