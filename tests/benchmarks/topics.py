@@ -1,0 +1,134 @@
+"""Topic models on four newsgroups and five Reuters topics: CPU time per step, agreement with the classes.
+
+Run from the root on one core, ``ZOO_DATA`` naming the folder of the sets:
+``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false python -m
+tests.benchmarks.topics OUT.json``.
+Times are process CPU seconds of the second call at the same shapes, so without compilation, divided by the
+steps; what a fit does besides steps is taken away by the difference of a long and a short run.
+"""
+
+import json
+import sys
+import time
+import warnings
+
+import numpy as np
+
+import zoo
+from inference import fit
+from inference.diagnostics import heldout
+from inference.results import versions
+from inference.text_heldout import split_tokens
+from inference.topics import normalised_mutual_information
+from zoo.datasets import load
+from zoo.sparse_counts import SparseCounts
+
+OPTIONS = {"num_samples": 1, "tolerance": 0, "progress": False}
+SETS = {"news4_stemmed": 4, "reuters5_stemmed": 5}
+
+
+def seconds_per_step(run, short, long):
+    """CPU seconds of a step: the difference of two runs, after both have been compiled."""
+    run(short)
+    taken = []
+    for steps in (short, long):
+        begin = time.process_time()
+        run(steps)
+        taken.append(time.process_time() - begin)
+    return (taken[1] - taken[0]) / (long - short)
+
+
+def times(counts):
+    """CPU seconds of one step at K = 50, in one run."""
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    def peer(steps):
+        LatentDirichletAllocation(50, max_iter=steps, evaluate_every=-1, random_state=0).fit(counts)
+
+    def ours(model, **options):
+        return lambda steps: fit(model, counts, max_iterations=steps, **OPTIONS, **options)
+
+    found = {"scikit-learn batch LDA": seconds_per_step(peer, 2, 8)}
+    for dtype in ("float64", "float32"):
+        found[f"LDA VB, {dtype}"] = seconds_per_step(ours(zoo.LDA(num_topics=50), dtype=dtype), 2, 8)
+    for size in (20, 200):
+        model = zoo.PCP(num_topics=50, num_clusters=size)
+        found[f"structured PCP, M = {size}"] = seconds_per_step(ours(model), 2, 8)
+    for method in ("gibbs", "collapsed_gibbs"):
+
+        def sweeps(number, method=method):
+            sampling = {"num_chains": 1, "num_warmup": number, "num_samples": 1}
+            fit(zoo.LDA(num_topics=50), counts, method=method, progress=False, **sampling)
+
+        found[f"LDA {method}"] = seconds_per_step(sweeps, 1, 9)
+    ratio = {name: value / found["scikit-learn batch LDA"] for name, value in found.items()}
+    return {"seconds": found, "ratio to scikit-learn": ratio}
+
+
+def agreement(counts, labels, num_clusters, num_topics):
+    """NMI of PCP with the classes: the best bound of ten starts, and their mean."""
+    model = zoo.PCP(num_topics=num_topics, num_clusters=num_clusters)
+    fits = [fit(model, counts, max_iterations=150, seed=s, num_samples=1, progress=False) for s in range(10)]
+    scores = [
+        normalised_mutual_information(labels, tree["variational"].responsibilities.values.argmax(1))
+        for tree in fits
+    ]
+    bounds = [float(tree["trace"].objective.values[-1]) for tree in fits]
+    return {"best bound": scores[int(np.argmax(bounds))], "mean": float(np.mean(scores)), "all": scores}
+
+
+def completion(counts, seed=0):
+    """Perplexity of completed held-out documents, K = 20: ours and scikit-learn's, and PCP's with M = 200."""
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    order = np.random.default_rng(seed).permutation(counts.shape[0])
+    held = counts.shape[0] // 10
+    test, train = counts[order[:held]], counts[order[held:]]
+    given, scored = split_tokens(SparseCounts.from_matrix(test))
+    peer = LatentDirichletAllocation(20, max_iter=40, random_state=seed).fit(train)
+    shares = peer.transform(given.to_scipy())
+    topics = peer.components_ / peer.components_.sum(1, keepdims=True)
+    logs = np.log((shares[scored.document] * topics.T[scored.word]).sum(1))
+    found = {"scikit-learn": {"completion": float(np.exp(-(scored.count @ logs) / scored.count.sum()))}}
+    learn = {"learn": ("word_smoothing", "topic_prior")}
+    for name, model, options in (
+        ("LDA", zoo.LDA(num_topics=20), learn),
+        ("PCP, M = 200", zoo.PCP(num_topics=20, num_clusters=200), {}),
+    ):
+        tree = fit(model, train, max_iterations=100, seed=seed, **OPTIONS, **options)
+        found[name] = {
+            protocol: float(heldout(tree, test, protocol=protocol).perplexity)
+            for protocol in ("bound", "likelihood", "completion")
+        }
+    return found
+
+
+def main(path):
+    """All figures, as JSON, written as they come."""
+    warnings.filterwarnings("ignore", category=UserWarning)
+    record = {"command": "python -m tests.benchmarks.topics", "versions": versions()}
+
+    def note(name, value):
+        record[name] = value
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(record, file, indent=1)
+
+    sets = {name: load(name) for name in SETS}
+    note("times, news4_stemmed, K = 50", times(sets["news4_stemmed"]["counts"]))
+    for name, size in SETS.items():
+        counts, labels = one_label(sets[name])
+        for num_topics in (10, 20):
+            note(f"NMI, {name}, K = {num_topics}", agreement(counts, labels, size, num_topics))
+    note("held out, news4_stemmed, K = 20", completion(sets["news4_stemmed"]["counts"]))
+
+
+def one_label(data):
+    """Documents of one class, and it."""
+    if "labels" in data:
+        return data["counts"], data["labels"]
+    chosen = data["y"].sum(1) == 1
+    return data["counts"][np.flatnonzero(chosen)], data["y"][chosen].argmax(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
