@@ -1,4 +1,4 @@
-"""What was measured of the topic models on newsgroups (``python -m tests.benchmarks.topics``) against its bars."""
+"""What ``python -m tests.benchmarks.topics`` measured of the topic models on newsgroups, against its bars."""
 
 import json
 from pathlib import Path
