@@ -42,7 +42,9 @@ def draw_of(model, num_rows=6):
     return values, (np.array(values.pop("y_0")), np.array(values.pop("y_1")))
 
 
-@pytest.mark.parametrize("case", ["full, bernoulli", "full, gaussian and bernoulli"])
+@pytest.mark.parametrize(
+    "case", ["full, gaussian and bernoulli", pytest.param("full, bernoulli", marks=pytest.mark.slow)]
+)
 def test_conditionals_are_those_of_the_program(case):
     model = model_of(case)
     values, data = draw_of(model)
