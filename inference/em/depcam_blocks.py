@@ -180,6 +180,7 @@ def _moved_latents(
     if y.ndim == 2:
         inner, slope = jnp.einsum("nk,nkij->nij", r, inner), jnp.einsum("nk,nki->ni", r, slope)
     step = jnp.linalg.solve(inner + jnp.eye(y.shape[-1]), (slope - y)[..., None])[..., 0]
+    step = jnp.where(jnp.isfinite(step), step, 0.0)
     if curvature_bound(model.family) is not None:
         return y + step
 
@@ -212,7 +213,7 @@ def update_weights(
         new["weights"] = jnp.exp(log_stick_weights(new["stick_fractions"], model.num_components))
     else:
         total = counts + model.concentration / model.num_components - 1.0
-        total = jnp.maximum(total, jnp.finfo(counts.dtype).tiny)
+        total = jnp.maximum(total, jnp.finfo(counts.dtype).eps)  # the prior's density is none at zero
         new = {"weights": total / jnp.sum(total)}
     values = values | new
     objective, r = _objective(before.log_rows, values, model, clamp)

@@ -89,10 +89,11 @@ def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> 
     filled = jnp.where(seen, jnp.nan_to_num(x, nan=1.0)[:, None], 1.0)
     theta = local.natural_params(y)
     log_density = jnp.sum(jnp.where(seen, family.log_density(theta, filled), 0.0), axis=-1)
-    residual = jnp.where(seen, (filled - family.mean(theta)) / family.dispersion, 0.0)
+    inside = seen & jnp.isfinite(log_density)[..., None]  # a row may lie outside of a component's domain
+    residual = jnp.where(inside, (filled - family.mean(theta)) / family.dispersion, 0.0)
     bound = curvature_bound(family)
     curvature = family.variance(theta) / family.dispersion**2 if bound is None else bound
-    curvature = jnp.where(seen, curvature, 0.0) * jnp.ones_like(theta)
+    curvature = jnp.where(inside, curvature, 0.0) * jnp.ones_like(theta)
     if y.ndim == 3:
         log_density += log_standard_normal(y)
     else:

@@ -11,7 +11,13 @@ from scipy import stats
 import inference
 import zoo
 from inference import fit
-from inference.em.depcam_blocks import evaluate, repulsion_gradient, stiefel_gradient, update_latents
+from inference.em.depcam_blocks import (
+    evaluate,
+    repulsion_gradient,
+    stiefel_gradient,
+    update_latents,
+    update_weights,
+)
 from inference.precision import in_precision
 from zoo.depcam import orthonormal
 from zoo.exponential_family import Binomial, Gaussian, NegativeBinomial
@@ -241,22 +247,30 @@ def test_no_sweep_lowers_the_objective_of_any_family(family, latents):
     x = {"exponential": lambda: rng.exponential(1 / rates)}.get(family, lambda: rng.poisson(rates))()
     x = np.minimum(x, 3.0) if isinstance(family, Binomial) else x.astype(float)
     x[4, 2] = np.nan
-    for repulsion, prior in (
-        (0.0, "dirichlet"),
-        (1.0, "dirichlet"),
-        (10.0, "dirichlet"),
-        (100.0, "stick_breaking"),
-    ):
-        model = zoo.DEPCAM(
-            family=family,
-            latents=latents,
-            repulsion=repulsion,
-            kernel="subspace",
-            weight_prior=prior,
-            concentration=3.0,
-            **SIZES,
-        )
+    for repulsion in (0.0, 1.0, 10.0, 100.0):
+        model = zoo.DEPCAM(family=family, latents=latents, repulsion=repulsion, kernel="subspace", **SIZES)
         assert climbs(fit(model, x, method="em", max_iterations=60, tolerance=0, num_restarts=2))
+
+
+@pytest.mark.slow
+def test_dirichlet_process_weights_and_learnt_precisions_climb(table):
+    model = zoo.DEPCAM(weight_prior="stick_breaking", concentration=2.0, scale_prior="ard", **SIZES)
+    tree = fit(model, table, method="em", max_iterations=60, tolerance=0, num_restarts=2)
+    assert climbs(tree)
+    np.testing.assert_allclose(tree["posterior"]["weights"].sum(), 1.0)
+
+
+def test_a_component_without_rows_keeps_the_objective_finite(table):
+    """Its weight underflowed, and zero times minus infinity made the objective not a number."""
+    model = zoo.DEPCAM.from_data(table, **SIZES)
+    with in_precision():
+        values, zero = values_of(model, table), jnp.zeros((1, 1))
+        now = evaluate(values, model, jnp.asarray(table), zero)
+        r = now.responsibilities.at[:, 0].set(0.0)
+        now = now._replace(responsibilities=r / jnp.sum(r, axis=1, keepdims=True))
+        values, now = update_weights(values, model, now, zero)
+        objective, weight = float(now.objective), float(values["weights"][0])
+    assert np.isfinite(objective) and weight < 1e-15
 
 
 def test_latents_never_lower_the_objective_and_overshot_ones_do(table):
