@@ -148,30 +148,6 @@ def test_data_without_a_maximum_are_refused(views):
         fit(model, first, np.hstack([second, np.ones((200, 1))]), method="closed_form")
 
 
-@pytest.mark.slow
-def test_bayesian_cca_has_classical_cca_as_its_limit():
-    """Posterior means of canonical correlations and the classical ones approach each other as rows are added.
-
-    The prior's pull is of order 1 / N and the posterior's width of order N^-1/2: at 1600 rows the distance is
-    at most 3 posterior deviations (false alarm below 1e-3) and less than half of that at 50 rows.
-    """
-    rng = np.random.default_rng(2)
-    u = rng.normal(size=(1600, 1))
-    first = u @ np.array([[1.0, -0.5]]) + rng.normal(size=(1600, 2))
-    second = u @ np.array([[0.8, 0.6]]) + rng.normal(size=(1600, 2))
-    model = zoo.Paired(families=UNKNOWN, num_shared=1, specific="full_covariance")
-    distances = {}
-    for size in (50, 1600):
-        data = first[:size], second[:size]
-        start = fit(model, *data, method="closed_form")
-        tree = fit(model, *data, method="nuts", num_chains=2, num_warmup=400, num_samples=400, init=start)
-        draws = canonical_correlations(tree)["correlations"][..., 0]
-        exact = classical(*data)[0][0]
-        distances[size] = abs(float(draws.mean()) - exact)
-        assert distances[size] < 3 * float(draws.std())
-    assert distances[1600] < distances[50] / 2
-
-
 def test_the_program_at_the_estimate_has_the_latents_posterior(views, cca):
     """The stored latents are E[u | y]: the gradient of the program's joint in them is zero."""
     from numpyro.infer.util import log_density as program_log_density
