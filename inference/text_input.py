@@ -6,6 +6,7 @@ remembers its vocabulary. New documents with named words are brought to it: word
 are dropped and counted, words they lack count zero.
 """
 
+import importlib
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -125,11 +126,10 @@ def _named(data: Any) -> WordCounts | None:
 
 def _counted(texts: Sequence[str]) -> WordCounts:
     try:
-        from sklearn.feature_extraction.text import CountVectorizer
+        vectoriser = importlib.import_module("sklearn.feature_extraction.text").CountVectorizer()
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             "counting the words of texts needs scikit-learn, which is not installed: pip install scikit-learn"
         ) from None
-    vectoriser = CountVectorizer()
     matrix = vectoriser.fit_transform(texts)
     return WordCounts(SparseCounts.from_matrix(matrix), list(vectoriser.get_feature_names_out()))
