@@ -236,8 +236,8 @@ def test_words_that_a_fit_has_not_seen_are_dropped_and_counted():
     assert matching_words(COUNTS, np.array(WORDS)) is COUNTS
 
 
+@pytest.mark.needs_peer
 def test_texts_are_counted_by_scikit_learn():
-    pytest.importorskip("sklearn")
     texts = ["The team scored a goal, a goal!", "A road for the wheel"]
     (counts,), coords = read_documents(texts)
     assert counts.to_dense()[0, coords["word"].index("goal")] == 2
