@@ -54,7 +54,9 @@ def _draws_latents(tree: xr.DataTree) -> bool:
     """Whether the program has its latents as sites, so that draws of Theta follow from those of both."""
     from inference import model_of
 
-    return not getattr(model_of(tree), "sums_out_locals", True) and "latents" in draws_of(tree)
+    posterior = draws_of(tree)
+    has_both = "latents" in posterior and any(str(name).startswith("loadings") for name in posterior)
+    return has_both and not getattr(model_of(tree), "sums_out_locals", True)
 
 
 def kind_of(tree: xr.DataTree) -> str:

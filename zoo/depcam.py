@@ -149,7 +149,7 @@ class DEPCAM(Model):
         "weights": ("component",),
         "stick_fractions": ("stick",),
         "noise_variance": (),
-        "loading_norms": ("rank",),
+        "loading_norms": ("norm_rank",),
         "assignments": ("observation",),
         "responsibilities": ("observation", "component"),
         "num_occupied": (),
