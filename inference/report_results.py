@@ -218,12 +218,14 @@ def _provisional(tree: xr.DataTree) -> list[Paragraph]:
 
 
 def _leave_one_out(tree: xr.DataTree) -> list:
-    if kind_of(tree) == "point" or "log_likelihood" not in tree.children:
-        why = (
-            "a point estimate has no posterior to leave a row out of"
-            if kind_of(tree) == "point"
-            else "the fit holds no pointwise log likelihood"
-        )
+    why = None
+    if kind_of(tree) == "point":
+        why = "a point estimate has no posterior to leave a row out of"
+    elif "log_likelihood" not in tree.children:
+        why = "the fit holds no pointwise log likelihood"
+    elif float(np.ptp(tree["log_likelihood"]["log_likelihood"].to_numpy(), axis=(0, 1)).min()) == 0:
+        why = "a row has the same density under every draw: what it depends on was estimated as a point"
+    if why is not None:
         return [
             Verdict(
                 None,

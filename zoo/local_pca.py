@@ -21,6 +21,7 @@ from jax import Array
 from numpyro.distributions.util import validate_sample
 
 from zoo.family import Family
+from zoo.family_cells import FamilyCells
 from zoo.row_latents import RowMode, row_modes
 
 __all__ = ["ComponentRows", "LocalPCA", "SparseScales", "gaussian_latents", "laplace_latents", "log_cells"]
@@ -125,6 +126,21 @@ class ComponentRows(dist.Distribution):
     def log_prob(self, value: Array) -> Array:
         """Log density of each row over its observed cells, in nats; NaN is missing."""
         return jax.nn.logsumexp(self.log_weights + self.model.log_rows(self.values, value), axis=-1)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Rows with their labels drawn, and their latents where those are integrated out."""
+        if sample_shape:
+            keys = jax.random.split(key, sample_shape)
+            return jax.vmap(self.sample)(keys.reshape(-1)).reshape(*sample_shape, *self.shape())
+        label_key, latent_key, cell_key = jax.random.split(key, 3)
+        local, num_rows = self.model.local(self.values), self.batch_shape[0]
+        labels = jax.random.categorical(label_key, self.log_weights, shape=(num_rows,))
+        latents = self.values.get("latents")
+        if latents is None:
+            latents = jax.random.normal(latent_key, self.model.latents_shape(num_rows))
+        theta = local.natural_params(latents)
+        own = jnp.take_along_axis(theta, labels[:, None, None], axis=1)[:, 0]
+        return FamilyCells(local.family, own).sample(cell_key)
 
 
 class SparseScales(dist.Distribution):
