@@ -22,6 +22,7 @@ from inference.identifiable import draws_of, kind_of
 
 __all__ = ["compare", "heldout", "leave_one_out"]
 
+_FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
 _TEXT_MODELS = ("lda", "plsi", "pcp")
 
 
@@ -36,8 +37,8 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
         result.good_k).sum()`` rows are not to be trusted.
 
     Raises:
-        ValueError: no pointwise log likelihood, or a point estimate, which has no posterior to leave a row
-            out of.
+        ValueError: no pointwise log likelihood; a point estimate, which has no posterior to leave a row out
+            of; a row with one density under every draw; or too few draws.
     """
     draws_of(tree)
     if kind_of(tree) == "point":
@@ -53,6 +54,16 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
     pointwise = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
     if not np.isfinite(pointwise.values).all():
         raise ValueError("the pointwise log likelihood has entries that are not finite")
+    num_draws = pointwise.sizes["chain"] * pointwise.sizes["draw"]
+    if num_draws < _FEWEST_DRAWS:
+        raise ValueError(
+            f"LOO needs {_FEWEST_DRAWS} draws or more to fit their tail; this fit holds {num_draws}"
+        )
+    if float(np.ptp(pointwise.values, axis=(0, 1)).min()) == 0:
+        raise ValueError(
+            "LOO needs draws that differ: a row has the same density under every draw, since what it depends "
+            "on was estimated as a point"
+        )
     with warnings.catch_warnings():  # high Pareto k: counted and reported by the callers
         warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto")
         return loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))

@@ -145,6 +145,9 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         found |= _label_free(tree, posterior)
     if {"rotation", "sign"} & set(symmetries):
         found |= natural_invariants(posterior) if _draws_latents(tree) else _rotation_free(posterior)
+    if not found and "trace" in tree.children:  # a point estimate of labelled parameters alone
+        reached = float(tree["trace"]["objective"].max())
+        found["objective"] = xr.DataArray([[reached]], dims=("chain", "draw"))
     return xr.Dataset({name: variable.reset_coords(drop=True) for name, variable in found.items()})
 
 

@@ -14,6 +14,7 @@ from inference.partitions import point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.predictive_checks import check_features
 from inference.symmetry import relabel
+from inference.topics import top_words
 
 __all__ = ["believed", "fits", "found"]
 
@@ -125,6 +126,11 @@ def found(tree: xr.DataTree) -> Section:
             "Found", [Paragraph("The invariants above are what was found: this model has no clusters.")]
         )
     blocks = _provisional(tree)
+    if "topic_word_probs" in draws_of(tree):
+        words = top_words(tree)
+        blocks.append(Table("The most probable words of each topic, topics in the order of the fit", words))
+        if not any(name.startswith("cluster_") for name in draws_of(tree).data_vars):
+            return Section("Found", blocks)
     counts = occupied(tree)
     frame = pd.DataFrame(
         {"probability": counts.values, "mcse": counts["mcse"].values}, index=counts["num_occupied"].values
@@ -218,23 +224,17 @@ def _provisional(tree: xr.DataTree) -> list[Paragraph]:
 
 
 def _leave_one_out(tree: xr.DataTree) -> list:
-    why = None
-    if kind_of(tree) == "point":
-        why = "a point estimate has no posterior to leave a row out of"
-    elif "log_likelihood" not in tree.children:
-        why = "the fit holds no pointwise log likelihood"
-    elif float(np.ptp(tree["log_likelihood"]["log_likelihood"].to_numpy(), axis=(0, 1)).min()) == 0:
-        why = "a row has the same density under every draw: what it depends on was estimated as a point"
-    if why is not None:
+    try:
+        score = leave_one_out(tree)
+    except ValueError as why_not:
         return [
             Verdict(
                 None,
                 "No leave-one-out score",
-                why,
+                str(why_not),
                 "score rows that were not fitted: inference.diagnostics.heldout(tree, x)",
             )
         ]
-    score = leave_one_out(tree)
     bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
     frame = pd.DataFrame(
         {

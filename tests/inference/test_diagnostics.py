@@ -472,6 +472,19 @@ def test_loo_is_near_exact_leave_one_out_for_a_normal_mean():
     assert float(leave_one_out(tree).elpd) == pytest.approx(exact, abs=0.1)
 
 
+def test_loo_refuses_draws_too_few_or_all_alike(straight):
+    from inference.comparison import leave_one_out
+
+    pointwise = straight["log_likelihood"].to_dataset()
+    few = replaced(straight, log_likelihood=pointwise.isel(chain=[0, 1], draw=slice(12)))
+    with pytest.raises(ValueError, match="LOO needs 25 draws or more to fit their tail; this fit holds 24"):
+        leave_one_out(few)
+    alike = pointwise.copy(deep=True)
+    alike["log_likelihood"][..., 3] = -1.0
+    with pytest.raises(ValueError, match="a row has the same density under every draw"):
+        leave_one_out(replaced(straight, log_likelihood=alike))
+
+
 def test_compare_refuses_other_data_and_point_estimates(straight):
     x = straight["observed_data"].to_dataset() + 1.0
     with pytest.raises(ValueError, match="x has other values"):

@@ -9,8 +9,9 @@ from text_cases import WORDS, sparse
 
 import zoo
 from inference import extend, fit, load, save, topics
-from inference.diagnostics import heldout
+from inference.diagnostics import heldout, summary
 from inference.plots import plot_clusters
+from inference.report import report
 from inference.text_heldout import split_tokens
 from inference.topic_quality import NORMALISERS, coherence, normalised_mutual_information
 
@@ -236,3 +237,17 @@ def test_a_saved_fit_says_the_same_and_replicates_documents(trees, tmp_path):
     replicated = extend(again, "posterior_predictive")["posterior_predictive"].counts
     assert replicated.dims == ("chain", "draw", "document", "word")
     np.testing.assert_array_equal(replicated.sum("word")[0, 0], COUNTS.sum(1))
+
+
+@pytest.mark.parametrize("name", ["lda", "plsi", "pcp"])
+def test_a_report_shows_the_topics(name, tmp_path):
+    models = {
+        "lda": (zoo.LDA(num_topics=2), "vb"),
+        "plsi": (zoo.PLSI(num_topics=2), "em"),
+        "pcp": (zoo.PCP(num_topics=2, num_clusters=2), "vb"),
+    }
+    model, method = models[name]
+    tree = fit(model, pd.DataFrame(COUNTS, columns=WORDS), method=method, num_samples=20)
+    page = report(tree, tmp_path / "fit.html").read_text()
+    assert "most probable words of each topic" in page and WORDS[0] in page
+    assert len(summary(tree))
