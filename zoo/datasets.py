@@ -204,6 +204,28 @@ def _pcp_corpus(seed: int = 0) -> dict[str, Any]:
     return {"counts": csr_matrix(counts), "labels": labels}
 
 
+def _binary_prototypes(seed: int = 0) -> dict[str, "np.ndarray"]:
+    """Noisy copies of binary prototypes in three categories (Qiao et al., section VI-A).
+
+    Each category has a mean of 0.9, 0.5 or 0.1 and three prototypes of 16 bits drawn with it; each prototype
+    has 50 copies, of which every bit is flipped with probability 0.1.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    means = np.repeat([0.9, 0.5, 0.1], 3)
+    prototypes = rng.random((9, 16)) < means[:, None]
+    clean = np.repeat(prototypes, 50, axis=0)
+    x = clean ^ (rng.random(clean.shape) < 0.1)
+    number = np.repeat(np.arange(9), 50)
+    return {
+        "x": x.astype(np.float64),
+        "labels": number // 3,
+        "prototype": number,
+        "prototypes": prototypes.astype(np.float64),
+    }
+
+
 def _from_scikit_learn(name: str, entry: Mapping[str, Any]) -> dict[str, "np.ndarray"]:
     """Inputs and class numbers of a set that is bundled with scikit-learn."""
     import numpy as np
@@ -218,4 +240,8 @@ def _from_scikit_learn(name: str, entry: Mapping[str, Any]) -> dict[str, "np.nda
     return {"x": bunch.data.astype(np.float64), "labels": bunch.target.astype(np.int64)}
 
 
-_GENERATORS = {"pcp_corpus": _pcp_corpus, "toy_gaussians": _toy_gaussians}
+_GENERATORS = {
+    "binary_prototypes": _binary_prototypes,
+    "pcp_corpus": _pcp_corpus,
+    "toy_gaussians": _toy_gaussians,
+}

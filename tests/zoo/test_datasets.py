@@ -145,6 +145,25 @@ def test_toy_gaussians_follow_the_seed_and_the_printed_parameters():
         np.testing.assert_allclose(np.cov(pooled[k].T), [[xx, xy], [xy, yy]], atol=0.07)
 
 
+def test_binary_prototypes_follow_the_seed_and_the_printed_recipe():
+    first, again = load("binary_prototypes", seed=3), load("binary_prototypes", seed=3)
+    assert np.array_equal(first["x"], again["x"])
+    assert not np.array_equal(first["x"], load("binary_prototypes", seed=4)["x"])
+    assert np.array_equal(load("binary_prototypes")["x"], load("binary_prototypes", seed=0)["x"])
+    assert set(np.unique(first["x"])) == {0.0, 1.0}
+    assert np.array_equal(np.bincount(first["prototype"]), [50] * 9)
+    assert np.array_equal(first["labels"], first["prototype"] // 3)
+    draws = [load("binary_prototypes", seed=seed) for seed in range(200)]
+    flipped = np.stack([d["x"] != d["prototypes"][d["prototype"]] for d in draws])
+    # 1 440 000 bits, of which each column has 90 000: five standard errors
+    assert abs(flipped.mean() - 0.1) < 5 * 0.3 / 1200
+    np.testing.assert_allclose(flipped.mean(axis=(0, 1)), 0.1, atol=5 * 0.001)
+    bits = np.stack([d["prototypes"] for d in draws]).reshape(200, 3, 48)
+    # 9600 bits of each category, standard errors at most 0.0051
+    np.testing.assert_allclose(bits.mean(axis=(0, 2)), [0.9, 0.5, 0.1], atol=0.0256)
+    assert abs(np.corrcoef(bits[:, 1].T)[np.triu_indices(48, 1)]).max() < 0.4  # drawn one by one
+
+
 def test_unknown_names_are_answered_with_what_there_is():
     with pytest.raises(
         ValueError, match=r"no data set is called 'old_faithful'; the catalogue has: faithful, toy_gaussians"
