@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["Algorithm", "Memoised", "Method", "Outcome"]
+__all__ = ["Algorithm", "Memoised", "Method", "Outcome", "conclude_draws"]
 
 
 class Algorithm(NamedTuple):
@@ -142,3 +142,8 @@ class Method(NamedTuple):
     takes_sparse: bool = False
     runs_on_host: Callable | None = None
     memoised: Callable | None = None
+
+
+def conclude_draws(key: Any, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:
+    """The ``conclude`` of a sampler whose draws are the posterior as they are."""
+    return Outcome(posterior=draws)

@@ -30,6 +30,7 @@ from inference.algorithm import Algorithm, Method, Outcome
 from inference.densities import latent_sites
 from inference.hamiltonian import program
 from inference.local_latents import draw_locals, sample_locals
+from zoo.argument_checks import check_choice
 from zoo.model import in_current_precision
 
 __all__ = ["METHOD", "SVIInfo", "guide"]
@@ -79,8 +80,7 @@ def build(init: str, **options: Any) -> Algorithm:
 
 
 def _checked(guide: str, step_size: float, num_particles: int) -> tuple[str, float, int]:
-    if guide not in GUIDES:
-        raise ValueError(f"guide must be one of {', '.join(GUIDES)}; got {guide!r}")
+    check_choice("guide", guide, GUIDES)
     if not step_size > 0 or num_particles < 1:
         raise ValueError(
             f"step_size must be positive and num_particles at least 1; got {step_size} and {num_particles}"

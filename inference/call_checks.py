@@ -10,6 +10,7 @@ import numpy as np
 from inference.algorithm import Method
 from inference.driver import CHAIN_METHODS
 from inference.model_fields import model_name
+from zoo.argument_checks import check_choice
 from zoo.model import Model
 from zoo.sparse_counts import SparseCounts
 from zoo.sparse_matrix import SparseMatrix
@@ -45,10 +46,7 @@ def check_settings(method: Method, **settings: Any) -> dict[str, Any]:
         raise ValueError(
             f"tolerance must be a number of at least 0 (nats per row); got {settings['tolerance']!r}"
         )
-    if settings["chain_method"] not in CHAIN_METHODS:
-        raise ValueError(
-            f"chain_method must be one of {', '.join(CHAIN_METHODS)}; got {settings['chain_method']!r}"
-        )
+    check_choice("chain_method", settings["chain_method"], CHAIN_METHODS)
     if method.kind == "direct":
         return {"num_restarts": 1}
     sampling = ("num_chains", "num_warmup", "num_samples", "thinning", "chain_method")

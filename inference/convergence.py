@@ -16,6 +16,7 @@ import xarray as xr
 from arviz_stats.base import array_stats
 
 from inference.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
+from zoo.argument_checks import check_choice
 
 __all__ = ["effective_sample_size", "is_constant", "judge", "psrf", "psrf_of", "psrf_path", "why_no_psrf"]
 
@@ -193,8 +194,7 @@ def is_constant(draws: np.ndarray) -> bool:
 
 
 def _check(tree: xr.DataTree, method: str) -> None:
-    if method not in _METHODS:
-        raise ValueError(f"method must be one of {list(_METHODS)}; got {method!r}")
+    check_choice("method", method, _METHODS)
     sizes = draws_of(tree).sizes
     if kind_of(tree) != "sampling":
         raise ValueError(why_no_psrf(tree))

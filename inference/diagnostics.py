@@ -27,6 +27,7 @@ from inference.convergence import (
 from inference.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
 from inference.partition_posterior import top_partitions
 from inference.partitions import cluster_sizes, co_clustering, point_partition
+from zoo.argument_checks import check_choice
 
 __all__ = [
     "co_clustering",
@@ -78,8 +79,7 @@ def summary(
         ValueError: an unknown interval, probability, method or name, or a parameter whose labels or rotation
             are not aligned.
     """
-    if interval not in _INTERVALS:
-        raise ValueError(f"interval must be one of {list(_INTERVALS)}; got {interval!r}")
+    check_choice("interval", interval, _INTERVALS)
     if not 0 < probability < 1:
         raise ValueError(f"probability must lie between 0 and 1; got {probability}")
     if method not in ("rank", "identity", "split", "folded", "z_scale"):

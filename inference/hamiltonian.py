@@ -25,6 +25,7 @@ from numpyro.infer.util import constrain_fn, unconstrain_fn
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.densities import latent_sites
 from inference.local_latents import draw_locals
+from zoo.argument_checks import check_flag
 
 __all__ = ["METHODS", "HamiltonianInfo", "program"]
 
@@ -138,8 +139,7 @@ def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Ar
 
 def _check_hmc(model: Any, **options: Any) -> None:
     """Raise TypeError or ValueError for options of HMC that do not go together."""
-    if not isinstance(options["random_step"], bool):
-        raise TypeError(f"random_step must be True or False; got {options['random_step']!r}")
+    check_flag("random_step", options["random_step"])
     if options["random_step"] and options["trajectory_length"] is not None:
         raise ValueError("random_step=True draws the step size, so trajectory_length must be None")
 

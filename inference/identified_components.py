@@ -23,6 +23,7 @@ from scipy.optimize import linear_sum_assignment
 from inference.convergence import effective_sample_size, is_constant, psrf_of
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.natural_invariants import factors_of, shared_latents
+from zoo.argument_checks import check_choice
 
 __all__ = ["component_intervals", "components"]
 
@@ -48,8 +49,7 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
         TypeError: ``tree`` is not a DataTree.
         ValueError: the fit has no latents and loadings, or no shared latents.
     """
-    if part not in _PARTS:
-        raise ValueError(f"part must be one of {', '.join(_PARTS)}; got {part!r}")
+    check_choice("part", part, _PARTS)
     posterior = draws_of(tree)
     if "rotation" not in symmetries_of(tree) or "latents" not in posterior:
         raise ValueError(

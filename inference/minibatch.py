@@ -18,6 +18,7 @@ from inference.results import row_limit
 from inference.row_stream import Batch, RowStream, is_chunked
 from inference.rows import Rows, checked_weight
 from inference.tables import as_arrays
+from zoo.argument_checks import check_size
 from zoo.model import Model, in_current_precision
 from zoo.sparse_counts import SparseCounts
 
@@ -45,10 +46,7 @@ def open_stream(data: tuple, batch_size: int, sample_weight: Any) -> tuple[RowSt
         TypeError: a batch size that is no whole number, sparse rows, or data in several parts.
         ValueError: a batch size below 1, weights that do not go with the rows, no rows.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer):
-        raise TypeError(f"batch_size must be a whole number of rows; got {batch_size!r}")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
+    check_size("batch_size", batch_size)
     if len(data) != 1:
         raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
     (source,) = data

@@ -22,6 +22,8 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
+from zoo.argument_checks import check_choice
+
 __all__ = ["cluster_sizes", "co_clustering", "point_partition"]
 
 _LARGEST_MATRIX = 512 * 2**20  # bytes
@@ -112,8 +114,7 @@ def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | 
     Raises:
         ValueError: ``loss`` is neither, or the fit has no clusters, or as for ``co_clustering``.
     """
-    if loss not in _LOSSES:
-        raise ValueError(f"loss must be one of {sorted(_LOSSES)}; got {loss!r}")
+    check_choice("loss", loss, _LOSSES)
     matrix = co_clustering(tree, rows)
     together, names = matrix.values, matrix["observation"].values
     labels, soft, _ = _clusters(tree)

@@ -16,6 +16,7 @@ from inference.results import Labels, model_of
 from inference.symmetry import align_rotation, relabel
 from inference.tables import as_arrays, matching_columns
 from inference.text_input import matching_words
+from zoo.argument_checks import check_choice
 from zoo.documents import totals_of
 from zoo.model import Model
 
@@ -46,8 +47,7 @@ def transform(
     Raises:
         ValueError: other columns, cells that the model cannot miss, or scores that it does not have.
     """
-    if scores not in _SCORES:
-        raise ValueError(f"scores must be one of {', '.join(_SCORES)}; got {scores!r}")
+    check_choice("scores", scores, _SCORES)
     if covariance and scores != "latent":
         raise ValueError(f"covariance=True goes with scores='latent'; got scores={scores!r}")
     model, arrays, coords = prepared(tree, new_data)

@@ -28,6 +28,7 @@ from jax.scipy.special import gammaln
 from inference.precision import double_precision
 from inference.prediction import draws_without_rows, log_density, prepared, stored_variables
 from inference.variational.dirichlet_factors import expected_log
+from zoo.argument_checks import check_choice
 from zoo.documents import ClusteredBags, log_coefficients
 from zoo.model import Model, in_current_precision
 from zoo.sparse_counts import SparseCounts
@@ -76,8 +77,7 @@ def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -
     Raises:
         ValueError: an unknown protocol, or a bound of a fit that has none.
     """
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}")
+    check_choice("protocol", protocol, PROTOCOLS)
     model, (documents,), _ = prepared(tree, (counts,))
     documents = jax.tree.map(np.asarray, documents)
     scored = documents

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from zoo.argument_checks import check_choice
 from zoo.documents import as_counts
 
 __all__ = ["coherence", "normalised_mutual_information"]
@@ -34,8 +35,7 @@ def normalised_mutual_information(labels: Any, others: Any, *, normaliser: str =
     Raises:
         ValueError: another number of labels, none, or an unknown normaliser.
     """
-    if normaliser not in NORMALISERS:
-        raise ValueError(f"normaliser must be one of {', '.join(NORMALISERS)}; got {normaliser!r}")
+    check_choice("normaliser", normaliser, NORMALISERS)
     first, second = (np.unique(np.asarray(part), return_inverse=True)[1] for part in (labels, others))
     if first.shape != second.shape or not first.size:
         raise ValueError(f"labels must be of the same rows; got {first.size} and {second.size}")

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from zoo.argument_checks import check_choice, check_flag, check_positive, check_size
 from zoo.column_families import ByColumn
 from zoo.dpp import SIMILARITIES
 from zoo.polytomous_families import Categorical, Ordinal
@@ -30,25 +31,16 @@ def is_zero(value: Any) -> bool:
 def check_fields(model: Any) -> None:
     """Raise TypeError or ValueError if a field is outside its domain."""
     for name in ("num_components", "num_latents"):
-        value = getattr(model, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise TypeError(f"{name} must be a whole number; got {value!r}")
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}")
+        check_size(name, getattr(model, name))
     for name in ("repulsion", "sparsity"):
         value = getattr(model, name)
         if value.shape != () or not 0 <= value < np.inf:
             raise ValueError(f"{name} must be a number of at least 0; got {value}")
     for name in POSITIVE:
-        value = getattr(model, name)
-        if value.shape != () or not 0 < value < np.inf:
-            raise ValueError(f"{name} must be a positive number; got {value}")
+        check_positive(name, getattr(model, name))
     for name, choices in CHOICES.items():
-        value = getattr(model, name)
-        if value not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-    if not isinstance(model.offset, bool):
-        raise TypeError(f"offset must be True or False; got {model.offset!r}")
+        check_choice(name, getattr(model, name), choices)
+    check_flag("offset", model.offset)
     if isinstance(model.family, ByColumn | Categorical | Ordinal):
         raise ValueError(
             "family must have one natural parameter a cell and be the same for all columns; "

@@ -35,6 +35,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions.util import validate_sample
 
+from zoo.argument_checks import check_choice, check_size
 from zoo.gram_matrices import check_gram
 
 __all__ = [
@@ -157,8 +158,7 @@ class KDPP(dist.Distribution):
     def __init__(self, likelihood_kernel: Any, size: int, *, validate_args: bool | None = None) -> None:
         """Check and keep the kernel and the size."""
         is_known = _check_kernel(likelihood_kernel)
-        if isinstance(size, bool) or not isinstance(size, int | np.integer):
-            raise TypeError(f"size must be a whole number; got {size!r}")
+        check_size("size", size)
         self.likelihood_kernel = jnp.asarray(likelihood_kernel, float)
         num_items = self.likelihood_kernel.shape[-1]
         if not 1 <= size <= num_items:
@@ -248,8 +248,7 @@ def angular_similarity(bases: Array, scale: Array, form: str = "normalised") -> 
     Raises:
         ValueError: an unknown form.
     """
-    if form not in ANGULAR_FORMS:
-        raise ValueError(f"form must be one of {', '.join(ANGULAR_FORMS)}; got {form!r}")
+    check_choice("form", form, ANGULAR_FORMS)
     sums, num_columns = jnp.sum(bases, axis=-1), bases.shape[-1]
     exponent = {
         "normalised": 0.0,

@@ -47,6 +47,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.argument_checks import check_positive, check_size
 from zoo.exponential_family import ByColumn, Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.joint_prior import (
@@ -248,14 +249,9 @@ class EPCA(Model):
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        if isinstance(self.num_latents, bool) or not isinstance(self.num_latents, int | np.integer):
-            raise TypeError(f"num_latents must be a whole number; got {self.num_latents!r}")
-        if self.num_latents < 1:
-            raise ValueError(f"num_latents must be at least 1; got {self.num_latents}")
+        check_size("num_latents", self.num_latents)
         for name in ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate"):
-            value = getattr(self, name)
-            if value.shape != () or not 0 < value < np.inf:
-                raise ValueError(f"{name} must be a positive number; got {value}")
+            check_positive(name, getattr(self, name))
         if self.beta.shape != ():
             raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
         if self.conjugate is not None:

@@ -53,6 +53,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.argument_checks import check_positive
 from zoo.gram_matrices import Centring, announce_cost, centring_of, check_gram
 from zoo.kernels import RBF, Kernel, Precomputed, as_kernel
 from zoo.model import Model, in_current_precision, static
@@ -190,9 +191,8 @@ class KernelPCA(Model):
         ):
             raise ValueError(f"num_latents must be a whole number of at least 1; got {self.num_latents!r}")
         for name in ("noise_variance", "degrees_of_freedom", "latent_variance"):
-            value = getattr(self, name)
-            if value is not None and (value.shape != () or not 0 < value < np.inf):
-                raise ValueError(f"{name} must be a positive number; got {value}")
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
         if self.noise_variance is None and self.kernel.feature_dimension(1) in (math.inf, None):
             reason = (
                 "does not say how many dimensions its feature space has"

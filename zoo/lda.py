@@ -38,9 +38,10 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.argument_checks import check_positive
 from zoo.documents import BagsOfWords, TopicCounts, TopicTotals, log_coefficients
 from zoo.model import in_current_precision, static
-from zoo.topic_model import TopicModel, check_positive
+from zoo.topic_model import TopicModel
 from zoo.topic_shares import fold_in, log_integrals
 
 __all__ = ["LDA"]
@@ -134,5 +135,5 @@ class LDA(TopicModel):
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
         self._check_sizes()
-        check_positive("topic_prior", self.topic_prior, ((), (self.num_topics,)))
-        check_positive("word_smoothing", self.word_smoothing, ((),))
+        self._check_topic_prior()
+        check_positive("word_smoothing", self.word_smoothing)

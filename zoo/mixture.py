@@ -51,6 +51,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.argument_checks import check_choice
 from zoo.component_prior import ComponentPrior
 from zoo.conjugate import GaussianWishart, MultinomialDirichlet
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
@@ -164,10 +165,7 @@ class Mixture(Model):
             raise ValueError(
                 f"num_components must be a whole number of at least 1; got {self.num_components!r}"
             )
-        if self.weight_prior not in WEIGHT_PRIORS:
-            raise ValueError(
-                f"weight_prior must be one of {', '.join(WEIGHT_PRIORS)}; got {self.weight_prior!r}"
-            )
+        check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)
         if self.free_last_stick and self.weight_prior != "stick_breaking":
             raise ValueError('free_last_stick goes with weight_prior="stick_breaking" only')
         if self.has_random_concentration:

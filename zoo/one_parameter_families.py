@@ -9,6 +9,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
+from zoo.argument_checks import check_positive
 from zoo.family import Family
 from zoo.model import static
 
@@ -37,7 +38,7 @@ class Gaussian(Family):
     def validate(self) -> None:
         """Raise ValueError if the variance is not positive."""
         if self.noise_variance is not None:
-            _check_positive("noise_variance", self.noise_variance)
+            check_positive("noise_variance", self.noise_variance)
 
     @property
     def learns_noise(self) -> bool:
@@ -245,7 +246,7 @@ class GammaWithShape(Family):
 
     def validate(self) -> None:
         """Raise ValueError if the shape is not positive."""
-        _check_positive("shape", self.shape)
+        check_positive("shape", self.shape)
 
     def log_partition(self, theta: Array) -> Array:
         """Minus a log(-theta); infinite where theta is not negative."""
@@ -309,7 +310,7 @@ class NegativeBinomial(Family):
 
     def validate(self) -> None:
         """Raise ValueError if r is not positive."""
-        _check_positive("dispersion_count", self.dispersion_count)
+        check_positive("dispersion_count", self.dispersion_count)
 
     def log_partition(self, theta: Array) -> Array:
         """Minus r log(1 - e^theta); infinite where theta is not negative."""
@@ -355,8 +356,3 @@ class NegativeBinomial(Family):
 def _small_odds(theta: Array) -> Array:
     """E^-|theta|, at zero with the derivative from above, so that what is made of it is smooth there."""
     return jnp.exp(jnp.where(theta >= 0, -theta, theta))
-
-
-def _check_positive(name: str, value: np.ndarray) -> None:
-    if value is None or value.shape != () or not 0 < value < np.inf:
-        raise ValueError(f"{name} must be a positive number; got {value}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.argument_checks import check_choice, check_size
 from zoo.exponential_family import as_family
 from zoo.family import Family
 from zoo.joint_prior import balanced_variance, check_joint_prior
@@ -40,15 +41,11 @@ def check_fields(model: Any) -> None:
     num_views = len(model.families)
     if num_views < 1:
         raise ValueError("families must name at least one family")
-    if isinstance(model.num_shared, bool) or not isinstance(model.num_shared, int | np.integer):
-        raise TypeError(f"num_shared must be a whole number; got {model.num_shared!r}")
-    if model.num_shared < 1:
-        raise ValueError(f"num_shared must be at least 1; got {model.num_shared}")
+    check_size("num_shared", model.num_shared)
     _check_sizes("num_specific", model.num_specific, num_views, 0)
     if model.num_features is not None:
         _check_sizes("num_features", model.num_features, num_views, 1)
-    if model.specific not in SPECIFICS:
-        raise ValueError(f"specific must be one of {', '.join(SPECIFICS)}; got {model.specific!r}")
+    check_choice("specific", model.specific, SPECIFICS)
     positive = ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate")
     for name in (*positive, "covariance_scale"):
         value = getattr(model, name)

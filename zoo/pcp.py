@@ -42,10 +42,11 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.argument_checks import check_choice, check_positive, check_size
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking, log_stick_weights
 from zoo.documents import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
 from zoo.model import in_current_precision, static
-from zoo.topic_model import TopicModel, check_positive, check_size
+from zoo.topic_model import TopicModel
 
 __all__ = ["PCP"]
 
@@ -191,11 +192,8 @@ class PCP(TopicModel):
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
         self._check_sizes()
-        check_size("num_clusters", self.num_clusters, 1)
-        check_positive("concentration", self.concentration, ((),))
-        check_positive("topic_prior", self.topic_prior, ((), (self.num_topics,)))
-        check_positive("word_smoothing", self.word_smoothing, ((),))
-        if self.weight_prior not in WEIGHT_PRIORS:
-            raise ValueError(
-                f"weight_prior must be one of {', '.join(WEIGHT_PRIORS)}; got {self.weight_prior!r}"
-            )
+        check_size("num_clusters", self.num_clusters)
+        check_positive("concentration", self.concentration)
+        self._check_topic_prior()
+        check_positive("word_smoothing", self.word_smoothing)
+        check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)

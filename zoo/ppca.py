@@ -46,6 +46,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.argument_checks import check_choice, check_positive, check_size
 from zoo.cellwise_components import ObservedCells
 from zoo.linear_gaussian import (
     LatentsGivenRows,
@@ -214,18 +215,13 @@ class PPCA(Model):
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        if isinstance(self.num_latents, bool) or not isinstance(self.num_latents, int | np.integer):
-            raise TypeError(f"num_latents must be a whole number; got {self.num_latents!r}")
-        if self.num_latents < 1:
-            raise ValueError(f"num_latents must be at least 1; got {self.num_latents}")
+        check_size("num_latents", self.num_latents)
         for name, allowed in (("loading_prior", LOADING_PRIORS), ("noise", NOISES)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), allowed)
         positive = ("loading_variance", "ard_concentration", "ard_rate", "loc_variance")
         for name in (*positive, "noise_concentration", "noise_rate"):
-            value = getattr(self, name)
-            if value is not None and (value.shape != () or not 0 < value < np.inf):
-                raise ValueError(f"{name} must be a positive number; got {value}")
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
         if self.loc_mean is not None and self.loc_mean.shape != (self.num_features or self.loc_mean.size,):
             raise ValueError(
                 f"loc_mean must have one number for each feature; got shape {self.loc_mean.shape}"

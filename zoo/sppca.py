@@ -58,6 +58,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.argument_checks import check_choice, check_positive, check_size
 from zoo.class_labels import CODINGS, Label, are_labels, class_names, code_labels
 from zoo.conditional_rows import RowsGivenOthers, ShiftedRows
 from zoo.feature_space import centred, given_latents, scored_dimension
@@ -273,10 +274,7 @@ class SPPCA(SupervisedRows, Model):
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        if isinstance(self.num_latents, bool) or not isinstance(self.num_latents, int | np.integer):
-            raise TypeError(f"num_latents must be a whole number; got {self.num_latents!r}")
-        if self.num_latents < 1:
-            raise ValueError(f"num_latents must be at least 1; got {self.num_latents}")
+        check_size("num_latents", self.num_latents)
         choices = {
             "output_likelihood": OUTPUT_LIKELIHOODS,
             "output_noise": OUTPUT_NOISES,
@@ -285,10 +283,9 @@ class SPPCA(SupervisedRows, Model):
             "label_coding": CODINGS,
         }
         for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), allowed)
         for name in ("loading_variance", "loc_variance", "noise_concentration", "noise_rate"):
-            _check_positive(name, getattr(self, name))
+            check_positive(name, getattr(self, name))
         floors = np.broadcast_to(self.noise_floor, (2,)) if self.noise_floor.shape in ((), (2,)) else None
         if floors is None or not ((floors >= 0) & (floors < 1)).all():
             raise ValueError(
@@ -297,7 +294,7 @@ class SPPCA(SupervisedRows, Model):
             )
         object.__setattr__(self, "noise_floor", np.array(floors))
         if self.noise_variance_x is not None:
-            _check_positive("noise_variance_x", self.noise_variance_x)
+            check_positive("noise_variance_x", self.noise_variance_x)
         if self.classes is not None:
             object.__setattr__(self, "classes", tuple(self.classes))
         if self.kernel is not None:
@@ -385,8 +382,3 @@ class SPPCA(SupervisedRows, Model):
 def _improper(shape: tuple[int, ...], support: Any = dist.constraints.real) -> dist.Distribution:
     """A flat density over arrays of that shape."""
     return dist.ImproperUniform(dist.constraints.independent(support, len(shape)), (), shape)
-
-
-def _check_positive(name: str, value: np.ndarray) -> None:
-    if value is None or value.shape != () or not 0 < value < np.inf:
-        raise ValueError(f"{name} must be a positive number; got {value}")

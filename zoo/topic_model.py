@@ -6,11 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from zoo.argument_checks import check_size
 from zoo.documents import as_counts, check_documents
 from zoo.model import Model
 from zoo.sparse_counts import SparseCounts
 
-__all__ = ["TopicModel", "check_positive", "check_size"]
+__all__ = ["TopicModel"]
 
 
 class TopicModel(Model):
@@ -59,25 +60,17 @@ class TopicModel(Model):
 
     def _check_sizes(self) -> None:
         """Raise TypeError or ValueError if a size is none."""
-        check_size("num_topics", self.num_topics, 1)
+        check_size("num_topics", self.num_topics)
         if self.num_words is not None:
             check_size("num_words", self.num_words, 2)
         for length in () if self.num_tokens is None else np.atleast_1d(self.num_tokens):
             if int(length) != length or length < 0:
                 raise ValueError(f"num_tokens must be whole numbers of at least 0; got {length}")
 
-
-def check_size(name: str, value: Any, least: int) -> None:
-    """Raise TypeError or ValueError unless a size is a whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be a whole number; got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}; got {value}")
-
-
-def check_positive(name: str, value: Any, shapes: tuple[tuple[int, ...], ...]) -> None:
-    """Raise ValueError unless a hyperparameter is positive, finite and of one of the shapes."""
-    if np.shape(value) not in shapes:
-        raise ValueError(f"{name} must have shape {' or '.join(map(str, shapes))}; got {np.shape(value)}")
-    if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
-        raise ValueError(f"{name} must be positive; got {value}")
+    def _check_topic_prior(self) -> None:
+        """Raise ValueError unless the Dirichlet parameters are positive, one or one for each topic."""
+        prior, shapes = self.topic_prior, ((), (self.num_topics,))
+        if np.shape(prior) not in shapes:
+            raise ValueError(f"topic_prior must have shape {shapes[0]} or {shapes[1]}; got {np.shape(prior)}")
+        if not (np.isfinite(prior) & (np.asarray(prior) > 0)).all():
+            raise ValueError(f"topic_prior must be positive; got {prior}")

@@ -24,6 +24,7 @@ from inference.closed_form.projection_estimate import (
     transform,
 )
 from inference.closed_form.projections import kernel_cca
+from zoo.argument_checks import check_choice
 from zoo.sppca import SPPCA
 
 __all__ = ["METHOD", "check", "solve"]
@@ -48,8 +49,7 @@ def check(model: SPPCA, *, ridge: Any, output_kernel: Any) -> None:
     """Raise ValueError if an option is outside its domain."""
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 < ridge < np.inf:
         raise ValueError(f"ridge must be a positive number; got {ridge!r}")
-    if output_kernel not in OUTPUT_KERNELS:
-        raise ValueError(f"output_kernel must be one of {', '.join(OUTPUT_KERNELS)}; got {output_kernel!r}")
+    check_choice("output_kernel", output_kernel, OUTPUT_KERNELS)
 
 
 METHOD = Method(

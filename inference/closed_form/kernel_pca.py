@@ -29,6 +29,7 @@ from inference.kernel_components import (
     score_at,
     to_outcome,
 )
+from zoo.argument_checks import check_choice
 from zoo.kernel_pca import KernelPCA
 
 __all__ = ["METHOD", "leading_eigenpairs", "solve"]
@@ -79,8 +80,7 @@ def solve(key: Any, model: KernelPCA, data: tuple, *, solver: str = "auto") -> t
 
 def check(model: KernelPCA, *, solver: Any) -> None:
     """Raise ValueError if the solver is unknown, or there is no closed form."""
-    if solver not in SOLVERS:
-        raise ValueError(f"solver must be one of {', '.join(SOLVERS)}; got {solver!r}")
+    check_choice("solver", solver, SOLVERS)
     if model.noise_variance is None and model.latent_variance is not None:
         raise ValueError(
             "closed_form knows the maximum for a given noise_variance with any latent_variance, or for an "

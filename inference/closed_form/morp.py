@@ -34,6 +34,7 @@ from inference.closed_form.projection_estimate import (
     transform,
 )
 from inference.closed_form.projections import blended_gram, morp_dual, morp_primal, morp_simplified
+from zoo.argument_checks import check_choice, check_flag
 from zoo.sppca import SPPCA
 
 __all__ = ["METHOD", "check", "output_gram", "solve"]
@@ -101,18 +102,15 @@ def check(
         raise ValueError(f"weight must lie in [0, 1], also in sum over output sets; got {weight!r}")
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < np.inf:
         raise ValueError(f"ridge must be a number of at least 0; got {ridge!r}")
-    if form not in FORMS:
-        raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}")
+    check_choice("form", form, FORMS)
     if form == "primal" and model.kernel is not None:
         raise ValueError("form='primal' has weights of columns; with a kernel use form='dual'")
     if form == "simplified" and ridge:
         raise ValueError("form='simplified' has no ridge: use form='dual'")
     names = (output_kernel,) if isinstance(output_kernel, str) else tuple(output_kernel)
-    unknown = [name for name in names if name not in OUTPUT_KERNELS]
-    if unknown:
-        raise ValueError(f"output_kernel must be one of {', '.join(OUTPUT_KERNELS)}; got {unknown[0]!r}")
-    if not isinstance(balance, bool):
-        raise TypeError(f"balance must be True or False; got {balance!r}")
+    for name in names:
+        check_choice("output_kernel", name, OUTPUT_KERNELS)
+    check_flag("balance", balance)
 
 
 def _sets(output_sets: Any, num_outputs: int) -> tuple[tuple[int, ...], ...]:

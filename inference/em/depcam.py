@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Method, Outcome
@@ -41,6 +40,7 @@ from inference.em.depcam_blocks import (
     update_weights,
 )
 from inference.mixture_starts import kmeans_labels
+from zoo.argument_checks import check_size
 from zoo.depcam import DEPCAM, orthonormal
 
 __all__ = ["METHOD", "DEPCAMInfo", "DEPCAMState", "check", "conclude", "init", "start", "step", "sweep"]
@@ -201,10 +201,7 @@ def build(init: str, clamped_sweeps: int) -> Algorithm:
 
 def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:
     """Raise TypeError or ValueError if an option or a field does not suit a point estimate."""
-    if isinstance(clamped_sweeps, bool) or not isinstance(clamped_sweeps, int | np.integer):
-        raise TypeError(f"clamped_sweeps must be a whole number; got {clamped_sweeps!r}")
-    if clamped_sweeps < 0:
-        raise ValueError(f"clamped_sweeps must be at least 0; got {clamped_sweeps}")
+    check_size("clamped_sweeps", clamped_sweeps, 0)
     least = model.num_components if model.weights.site == "weights" else 1
     if model.num_components > 1 and model.concentration < least:
         raise ValueError(

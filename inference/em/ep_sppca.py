@@ -43,9 +43,10 @@ from inference.algorithm import Algorithm, Method, Outcome
 from inference.em.compressed_rows import CompressedRows, compress, expanded
 from inference.em.linear_gaussian_moments import Parameters
 from inference.em.linear_gaussian_prior import LoadingPrior, expansion, expansion_mean, log_prior
-from inference.em.linear_gaussian_starts import check_given, pca_start, random_start
+from inference.em.linear_gaussian_starts import check_given, start_of
 from inference.em.probit_propagation import propagate
 from inference.sppca_estimate import concluded, log_density
+from zoo.argument_checks import check_choice
 from zoo.linear_gaussian import log_density as linear_gaussian_log_density
 from zoo.probit_outputs import decisions
 from zoo.sppca import SPPCA
@@ -118,10 +119,7 @@ def init(
     key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
 ) -> EPState:
     """The state at principal components of x with 2 y - 1 regressed on the scores, or at random loadings."""
-    if strategy == "random":
-        parameters = random_start(key, rows, model.num_latents)
-    else:
-        parameters = pca_start(rows, model.num_latents, primary=(0,))
+    parameters = start_of(strategy, key, rows, model.num_latents, primary=(0,))
     loadings, loc = expanded(parameters.loadings, parameters.loc, rows)
     noise = parameters.noise_variance[:1]
     if model.noise_variance_x is not None:
@@ -288,8 +286,7 @@ def build(init: str, acceleration: str) -> Algorithm:
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
     """Raise ValueError if an option is unknown, or does not go with the model."""
-    if acceleration not in ACCELERATIONS:
-        raise ValueError(f"acceleration must be one of {', '.join(ACCELERATIONS)}; got {acceleration!r}")
+    check_choice("acceleration", acceleration, ACCELERATIONS)
     if model.center == "plugin":
         raise ValueError("utilities have no observed mean to plug in: center='joint'")
 

@@ -49,6 +49,7 @@ from jax.scipy.linalg import cho_factor, cho_solve
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.kernel_components import to_outcome
 from inference.kernel_rows import KernelRows, prepare, restricted_eigenpairs, ritz_components
+from zoo.argument_checks import check_choice
 from zoo.kernel_pca import KernelPCA
 
 __all__ = ["ALGORITHM", "METHOD", "KernelPCAInfo", "KernelPCAState", "init", "step"]
@@ -195,8 +196,7 @@ def check(model: KernelPCA, *, acceleration: Any, memory: Any, new_rows: Any) ->
         ("memory", memory, MEMORIES),
         ("new_rows", new_rows, NEW_ROWS),
     ):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}")
+        check_choice(name, value, known)
     if model.latent_variance is not None:
         raise ValueError(
             "em maximises the score under a flat prior of the latents: leave latent_variance out, or use "

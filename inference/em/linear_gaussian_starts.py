@@ -17,8 +17,9 @@ from jax import Array
 from inference.em.compressed_rows import CompressedRows
 from inference.em.linear_gaussian import m_step
 from inference.em.linear_gaussian_moments import Parameters, moments_of
+from inference.em.sparse_rows import SparseRows
 
-__all__ = ["check_given", "given_start", "pca_start", "random_start"]
+__all__ = ["check_given", "given_start", "pca_start", "random_start", "start_of"]
 
 
 def check_given(variables: Mapping[str, Array], names: tuple[str, ...]) -> None:
@@ -29,11 +30,21 @@ def check_given(variables: Mapping[str, Array], names: tuple[str, ...]) -> None:
         raise ValueError(f"init must hold {told}; missing: {', '.join(missing)}")
 
 
-def random_start(key: Array, rows: CompressedRows, num_latents: int) -> Parameters:
+def start_of(
+    strategy: str, key: Array, rows: CompressedRows, num_latents: int, primary: tuple[int, ...] | None = None
+) -> Parameters:
+    """The start of that name, ``"pca"`` (of the primary groups; the key is ignored) or ``"random"``."""
+    if strategy == "pca":
+        return pca_start(rows, num_latents, primary)
+    return random_start(key, rows, num_latents)
+
+
+def random_start(key: Array, rows: CompressedRows | SparseRows, num_latents: int) -> Parameters:
     """Normal loadings with half the variance of each group, the other half noise; the mean of the cells."""
-    scale = jnp.sqrt(rows.group_variance[rows.group] / (2 * num_latents))
-    draws = jax.random.normal(key, (rows.sums.shape[0], num_latents))
-    return Parameters(scale[:, None] * draws, jnp.zeros(rows.sums.shape[0]), rows.group_variance / 2)
+    variance, num_columns = rows.group_variance, rows.group.shape[0]
+    scale = jnp.sqrt(variance[rows.group] / (2 * num_latents))
+    draws = jax.random.normal(key, (num_columns, num_latents))
+    return Parameters(scale[:, None] * draws, jnp.zeros(num_columns), variance / 2)
 
 
 def pca_start(rows: CompressedRows, num_latents: int, primary: tuple[int, ...] | None = None) -> Parameters:

@@ -28,10 +28,11 @@ from inference.em import linear_gaussian, sparse_linear_gaussian
 from inference.em.compressed_rows import CompressedRows, compress, expanded, one_by_one
 from inference.em.linear_gaussian import LinearGaussianInfo, LinearGaussianState
 from inference.em.linear_gaussian_prior import LoadingPrior, expected_precision
-from inference.em.linear_gaussian_starts import check_given, given_start, pca_start, random_start
+from inference.em.linear_gaussian_starts import check_given, given_start, start_of
 from inference.em.sparse_rows import SparseRows, runs_on_host, sparse_rows
 from inference.ppca_estimate import canonical, check_noise_floor, point_outcome
 from inference.rows import Rows, unweighted
+from zoo.argument_checks import check_choice
 from zoo.ppca import PPCA
 from zoo.sparse_matrix import SparseMatrix
 
@@ -82,10 +83,7 @@ def init(
         start = sparse_linear_gaussian.start_of(strategy, key, rows, model.num_latents)
         return sparse_linear_gaussian.begin(start, rows)
     rows = _compressed(model, x, rows)
-    if strategy == "pca":
-        parameters = pca_start(rows, model.num_latents)
-    else:
-        parameters = random_start(key, rows, model.num_latents)
+    parameters = start_of(strategy, key, rows, model.num_latents)
     return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
 
 
@@ -141,10 +139,7 @@ def build(init: str, acceleration: str, noise_floor: float) -> Algorithm:
 
 def check(model: PPCA, *, acceleration: Any, noise_floor: Any) -> None:
     """Raise ValueError or TypeError if an option is outside its domain."""
-    if acceleration not in linear_gaussian.ACCELERATIONS:
-        raise ValueError(
-            f"acceleration must be one of {', '.join(linear_gaussian.ACCELERATIONS)}; got {acceleration!r}"
-        )
+    check_choice("acceleration", acceleration, linear_gaussian.ACCELERATIONS)
     check_noise_floor(noise_floor)
 
 

@@ -36,6 +36,7 @@ from scipy.sparse.linalg import LinearOperator, svds
 from inference.em import linear_gaussian
 from inference.em.linear_gaussian import LinearGaussianState, m_step, standardised
 from inference.em.linear_gaussian_moments import Moments, Parameters
+from inference.em.linear_gaussian_starts import random_start
 from inference.em.sparse_rows import SparseRows
 
 __all__ = [
@@ -44,7 +45,6 @@ __all__ = [
     "latents_of",
     "moments_of",
     "pca_start",
-    "random_start",
     "start_of",
     "step",
 ]
@@ -178,14 +178,6 @@ step = partial(linear_gaussian.step, e_step=moments_of, sweep=_sweep)
 def given_start(loadings: Array, loc: Array, noise_variance: Array, rows: SparseRows) -> Parameters:
     """Given parameters, their mean about the centre."""
     return Parameters(loadings, loc - rows.original_centre, noise_variance)
-
-
-def random_start(key: Array, rows: SparseRows, num_latents: int) -> Parameters:
-    """Normal loadings with half the variance of each group, the other half noise; the mean of the cells."""
-    variance, num_columns = rows.group_variance, rows.shape[1]
-    scale = jnp.sqrt(variance[rows.group] / (2 * num_latents))
-    draws = jax.random.normal(key, (num_columns, num_latents))
-    return Parameters(scale[:, None] * draws, jnp.zeros(num_columns), variance / 2)
 
 
 def start_of(strategy: str, key: Array, rows: SparseRows, num_latents: int) -> Parameters:

@@ -45,9 +45,10 @@ from inference.em.linear_gaussian import (
 from inference.em.linear_gaussian import step as sweep
 from inference.em.linear_gaussian_moments import Parameters
 from inference.em.linear_gaussian_prior import LoadingPrior
-from inference.em.linear_gaussian_starts import check_given, given_start, pca_start, random_start
+from inference.em.linear_gaussian_starts import check_given, given_start, start_of
 from inference.em.sparse_rows import SparseRows, runs_on_host, sparse_rows
 from inference.sppca_estimate import concluded, log_density
+from zoo.argument_checks import check_choice
 from zoo.sparse_matrix import SparseMatrix
 from zoo.sppca import SPPCA
 
@@ -95,10 +96,8 @@ def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> Any:
     rows = data[-1]
     if isinstance(rows, SparseRows):
         parameters = sparse_linear_gaussian.start_of(strategy, key, rows, model.num_latents)
-    elif strategy == "random":
-        parameters = random_start(key, rows, model.num_latents)
     else:
-        parameters = pca_start(rows, model.num_latents, primary=(0,))
+        parameters = start_of(strategy, key, rows, model.num_latents, primary=(0,))
     noise = _given_noise(model, rows)
     if noise is not None:
         estimated = jnp.isnan(noise)
@@ -160,8 +159,7 @@ def build(init: str, acceleration: str) -> Algorithm:
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
     """Raise ValueError if an option is unknown, or does not go with the model."""
-    if acceleration not in ACCELERATIONS:
-        raise ValueError(f"acceleration must be one of {', '.join(ACCELERATIONS)}; got {acceleration!r}")
+    check_choice("acceleration", acceleration, ACCELERATIONS)
     if model.kernel is not None and acceleration == "squarem":
         raise ValueError("with a kernel acceleration is 'px' or 'none'; got 'squarem'")
     if model.loading_prior != "flat" and model.center == "plugin":

@@ -38,12 +38,13 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Method, conclude_draws
 from inference.densities import log_prior
 from inference.gibbs.hyperparameters import expected_hyperparameters, hyperparameter_blocks
 from inference.gibbs.label_moves import reorder_components
 from inference.gibbs.slice_sampling import PositiveSlice
 from inference.gibbs.sweep import Move, conditionals_among, sweep
+from zoo.argument_checks import check_flag
 from zoo.dirichlet_process import StickBreaking
 from zoo.mixture import Mixture
 
@@ -266,8 +267,7 @@ def build(init: str, num_warmup: int, label_moves: bool) -> Algorithm:
     Raises:
         TypeError: ``label_moves`` is not a boolean.
     """
-    if not isinstance(label_moves, bool):
-        raise TypeError(f"label_moves must be True or False; got {label_moves!r}")
+    check_flag("label_moves", label_moves)
     return algorithm_of(blocks_of if label_moves else plain_blocks_of, init)
 
 
@@ -284,17 +284,12 @@ def position_without_rows(state: MixtureGibbsState, model: Mixture) -> dict[str,
     return {name: value for name, value in position(state, model).items() if name != "assignments"}
 
 
-def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, keep_rows: bool) -> Outcome:
-    """The draws as they are."""
-    return Outcome(posterior=draws)
-
-
 METHOD = Method(
     kind="sampling",
     options={"label_moves": True},
     strategies=tuple(STARTS),
     build=build,
     start=start,
-    conclude=conclude,
+    conclude=conclude_draws,
     position={True: position, False: position_without_rows}.get,
 )

@@ -15,6 +15,7 @@ from inference.algorithm import Algorithm
 from inference.gibbs import projections
 from inference.gibbs.full_covariance import sweep_once
 from inference.gibbs.projections import GibbsInfo, GibbsState
+from zoo.argument_checks import check_flag
 from zoo.paired import Paired
 
 __all__ = ["ALGORITHM", "METHOD", "algorithm_of", "check"]
@@ -48,8 +49,7 @@ def check(model: Paired, *, moves: Any) -> None:
     """Raise ValueError if the program has no such sampler, TypeError if ``moves`` is not a boolean."""
     if model.specific == "low_rank":
         return projections.check(model, moves=moves)
-    if not isinstance(moves, bool):
-        raise TypeError(f"moves must be True or False; got {moves!r}")
+    check_flag("moves", moves)
     for family in model.families:
         if family.num_cut_points:
             raise ValueError(

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Method, conclude_draws
 from inference.gibbs.lda import TopicGibbsInfo
 from inference.gibbs.topic_tokens import Tokens, draw_topics, tokens_of, topic_posterior
 from inference.gibbs.topic_tokens import prepare as prepare_tokens
@@ -184,18 +184,13 @@ def position_without_rows(state: PCPGibbsState, model: PCP) -> dict[str, Array]:
     return {name: value for name, value in position(state, model).items() if name != "doc_clusters"}
 
 
-def conclude(key: Array, draws: dict[str, Array], model: PCP, data: tuple, keep_rows: bool) -> Outcome:
-    """The draws as they are."""
-    return Outcome(posterior=draws)
-
-
 METHOD = Method(
     kind="sampling",
     options={},
     strategies=("random",),
     build=build,
     start=start,
-    conclude=conclude,
+    conclude=conclude_draws,
     position={True: position, False: position_without_rows}.get,
     prepare=prepare,
 )

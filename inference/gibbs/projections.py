@@ -46,6 +46,7 @@ from inference.gibbs.quadratic_cells import (
     side_by_side,
 )
 from inference.programs import log_densities
+from zoo.argument_checks import check_flag
 from zoo.epca import EPCA
 from zoo.exponential_family import Family
 from zoo.joint_prior import balanced_variance
@@ -355,8 +356,7 @@ def build(init: str, num_warmup: int, moves: bool) -> Algorithm:
 
 def check(model: EPCA | Paired, *, moves: Any) -> None:
     """Raise ValueError if a family has no conjugate sweep, TypeError if ``moves`` is not a boolean."""
-    if not isinstance(moves, bool):
-        raise TypeError(f"moves must be True or False; got {moves!r}")
+    check_flag("moves", moves)
     for view in _views_of(model):
         if not is_quadratic(view.family):
             raise ValueError(

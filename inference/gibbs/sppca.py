@@ -30,11 +30,12 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Method, conclude_draws
 from inference.gibbs.probit_utilities import ClassUtilities, SignedUtilities
 from inference.gibbs.projection_moves import common_shift, rescaling
 from inference.gibbs.sweep import Move, sweep
 from inference.programs import log_densities
+from zoo.argument_checks import check_flag
 from zoo.linear_gaussian import LatentsGivenRows
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
@@ -293,8 +294,7 @@ def build(init: str, num_warmup: int, moves: bool) -> Algorithm:
     Raises:
         TypeError: ``moves`` is not a boolean.
     """
-    if not isinstance(moves, bool):
-        raise TypeError(f"moves must be True or False; got {moves!r}")
+    check_flag("moves", moves)
     return algorithm_of(blocks_of if moves else plain_blocks_of)
 
 
@@ -308,17 +308,12 @@ def position_without_rows(state: SPPCAGibbsState, model: SPPCA) -> dict[str, Arr
     return {name: value for name, value in position(state, model).items() if name != "latents"}
 
 
-def conclude(key: Array, draws: dict[str, Array], model: SPPCA, data: tuple, keep_rows: bool) -> Outcome:
-    """The draws as they are."""
-    return Outcome(posterior=draws)
-
-
 METHOD = Method(
     kind="sampling",
     options={"moves": True},
     strategies=("random",),
     build=build,
     start=start,
-    conclude=conclude,
+    conclude=conclude_draws,
     position={True: position, False: position_without_rows}.get,
 )

@@ -37,6 +37,7 @@ from inference.algorithm import Algorithm, Method
 from inference.document_blocks import DocumentBlock, DocumentBlocks, block_sums, cut
 from inference.variational.dirichlet_factors import dirichlet_kl, expected_log, symmetric_prior
 from inference.variational.lda_posterior import LDAVBState, conclude, guide, log_density, transform
+from zoo.argument_checks import check_choice
 from zoo.lda import LDA
 
 __all__ = ["ALGORITHM", "METHOD", "LDAVBInfo", "bound", "init", "local_step", "step"]
@@ -242,8 +243,7 @@ def prepare(model: LDA, data: tuple, init: Any, **options: Any) -> tuple[Documen
 
 def check(model: LDA, *, documents: Any, inner_steps: Any, learn: Any) -> None:
     """Raise ValueError if an option does not suit."""
-    if documents not in DOCUMENTS:
-        raise ValueError(f"documents must be one of {', '.join(DOCUMENTS)}; got {documents!r}")
+    check_choice("documents", documents, DOCUMENTS)
     if isinstance(inner_steps, bool) or not isinstance(inner_steps, int | np.integer) or inner_steps < 1:
         raise ValueError(f"inner_steps must be a whole number of at least 1; got {inner_steps!r}")
     if not isinstance(learn, tuple) or not set(learn) <= set(LEARNABLE):

@@ -65,6 +65,7 @@ from inference.variational.mixture_posterior import (
     transform,
 )
 from inference.variational.mixture_starts import begin, init, start
+from zoo.argument_checks import check_flag
 from zoo.mixture import Mixture
 
 __all__ = [
@@ -278,8 +279,7 @@ def _order_of_sums(sort_sticks: bool, state: MixtureVBState, sums: RowSums, mode
 
 def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any) -> None:
     """Raise TypeError or ValueError if an option does not suit the model."""
-    if not isinstance(sort_sticks, bool):
-        raise TypeError(f"sort_sticks must be True or False; got {sort_sticks!r}")
+    check_flag("sort_sticks", sort_sticks)
     if not isinstance(moves, tuple) or not set(moves) <= set(MOVES):
         raise ValueError(f"moves must be a tuple of some of {', '.join(MOVES)}; got {moves!r}")
     if moves and model.num_components < 2:

@@ -52,6 +52,7 @@ from inference.variational.pcp_posterior import (
     log_density,
     transform,
 )
+from zoo.argument_checks import check_choice
 from zoo.pcp import PCP
 from zoo.plsi import PLSI
 from zoo.sparse_counts import SparseCounts
@@ -323,8 +324,7 @@ def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) 
 
 def check(model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any) -> None:
     """Raise ValueError if an option does not suit the model; warn of the mean-field family."""
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {', '.join(FAMILIES)}; got {family!r}")
+    check_choice("family", family, FAMILIES)
     if topics not in ("posterior", "point"):
         raise ValueError(f"topics must be 'posterior' or 'point'; got {topics!r}")
     if topics == "point" and model.word_smoothing < 1:

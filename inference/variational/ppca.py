@@ -26,13 +26,14 @@ from jax import Array
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.em.compressed_rows import CompressedRows, compress, one_by_one
 from inference.em.linear_gaussian_moments import Parameters
-from inference.em.linear_gaussian_starts import check_given, pca_start, random_start
+from inference.em.linear_gaussian_starts import check_given, start_of
 from inference.em.ppca import groups_of, prior_of
 from inference.results import row_limit
 from inference.rows import Rows, unweighted
 from inference.variational import linear_gaussian
 from inference.variational.linear_gaussian import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.variational.linear_gaussian_latents import latents_of
+from zoo.argument_checks import check_choice
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
 
@@ -70,10 +71,7 @@ def init(
 ) -> LinearGaussianPosterior:
     """Q around principal components (``"pca"``) or around drawn loadings (``"random"``)."""
     rows = _compressed(model, x, rows)
-    if strategy == "pca":
-        parameters = pca_start(rows, model.num_latents)
-    else:
-        parameters = random_start(key, rows, model.num_latents)
+    parameters = start_of(strategy, key, rows, model.num_latents)
     return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
 
 
@@ -124,8 +122,7 @@ def check(model: PPCA, *, acceleration: Any) -> None:
         raise ValueError(
             "vb needs a proper prior: give the model loading_prior='ard' or 'gaussian', not 'flat'"
         )
-    if acceleration not in ACCELERATIONS:
-        raise ValueError(f"acceleration must be one of {', '.join(ACCELERATIONS)}; got {acceleration!r}")
+    check_choice("acceleration", acceleration, ACCELERATIONS)
 
 
 # The posterior in a fit

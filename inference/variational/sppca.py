@@ -27,11 +27,12 @@ from jax import Array
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.em.compressed_rows import CompressedRows, compress
 from inference.em.linear_gaussian_moments import Parameters
-from inference.em.linear_gaussian_starts import check_given, pca_start, random_start
+from inference.em.linear_gaussian_starts import check_given, start_of
 from inference.em.sppca import GIVEN, joint_matrix, noise_groups, prior_of
 from inference.results import row_limit
 from inference.variational import linear_gaussian, ppca
 from inference.variational.linear_gaussian import LinearGaussianPosterior, LinearGaussianVBInfo
+from zoo.argument_checks import check_choice
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
@@ -68,10 +69,7 @@ def init(
     key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
 ) -> LinearGaussianPosterior:
     """Q around principal components of x with y regressed on them, or around drawn loadings."""
-    if strategy == "pca":
-        parameters = pca_start(rows, model.num_latents, primary=(0,))
-    else:
-        parameters = random_start(key, rows, model.num_latents)
+    parameters = start_of(strategy, key, rows, model.num_latents, primary=(0,))
     return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
 
 
@@ -126,8 +124,7 @@ def check(model: SPPCA, *, acceleration: Any) -> None:
         raise ValueError(
             "vb estimates means and noise with the loadings: center='joint', no noise_variance_x"
         )
-    if acceleration not in ACCELERATIONS:
-        raise ValueError(f"acceleration must be one of {', '.join(ACCELERATIONS)}; got {acceleration!r}")
+    check_choice("acceleration", acceleration, ACCELERATIONS)
 
 
 # The posterior in a fit

@@ -204,7 +204,7 @@ def uneven():
     ("data", "options", "error", "message"),
     [
         (np.eye(9), {"batch_size": 0}, ValueError, "batch_size must be at least 1; got 0"),
-        (np.eye(9), {"batch_size": 2.5}, TypeError, "batch_size must be a whole number of rows; got 2.5"),
+        (np.eye(9), {"batch_size": 2.5}, TypeError, "batch_size must be a whole number; got 2.5"),
         (
             np.eye(9),
             {"batch_size": 3, "method": "gibbs"},

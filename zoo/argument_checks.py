@@ -1,0 +1,34 @@
+"""Checks of single arguments, and what their messages say."""
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check_choice", "check_flag", "check_positive", "check_size"]
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raise ValueError unless ``value`` is one of the names in ``choices``."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise TypeError unless ``value`` is a boolean."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False; got {value!r}")
+
+
+def check_size(name: str, value: Any, least: int = 1) -> None:
+    """Raise TypeError unless ``value`` is a whole number, ValueError if it is below ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be a whole number; got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}; got {value}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raise ValueError unless ``value`` is one positive, finite number."""
+    if value is None or np.shape(value) != () or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive number; got {value}")
