@@ -7,17 +7,14 @@ to one core, on which a thread never waits for another. The angle between the su
 printed and written to tests/reference/benchmark_kernel_pca.json.
 """
 
-import json
 import os
-import platform
 import time
-from importlib.metadata import version
-from pathlib import Path
+
+from tests.recording import write_record
 
 SIZE = {"num_rows": 2000, "num_features": 64, "num_latents": 10}
 BAR, ANGLE_BAR = 1.5, 1e-6
 REPEATS = 7
-REFERENCE = Path(__file__).parents[1] / "reference" / "benchmark_kernel_pca.json"
 
 
 def pin():
@@ -97,7 +94,6 @@ def main():
     print(f"ratio to {rival}: {ratio:.2f} (bar {BAR}), of CPU time {cpu_ratio:.2f}")
     print(f"largest angle between the subspaces: {angle:.1e} rad (bar {ANGLE_BAR})")
     record = {
-        "command": "python -m tests.benchmarks.kernel_pca",
         "size": SIZE,
         "seconds": {
             name: {"first": cold[name], "later": best[name][0], "cpu": best[name][1]} for name in best
@@ -106,11 +102,9 @@ def main():
         "ratio": ratio,
         "ratio_of_cpu_time": cpu_ratio,
         "largest_angle": angle,
-        "load": os.getloadavg()[0],
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-        "versions": {name: version(name) for name in ("numpy", "scipy", "jax", "scikit-learn")},
     }
-    REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
+    command = "python -m tests.benchmarks.kernel_pca"
+    write_record("benchmark_kernel_pca", command, "scipy", "scikit-learn", **record)
 
 
 if __name__ == "__main__":

@@ -13,15 +13,15 @@ parameters, bound. Memory is that of a second call: the peak is reset after the 
 import argparse
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from importlib.metadata import version
 from pathlib import Path
+
+from tests.recording import write_record
 
 SIZES = {"large": (100_000, 10, 50, 8), "small": (272, 2, 20, 400)}  # rows, columns, components, iterations
 BARS = {("large", 1): 10, ("large", 2): 15, ("small", 1): 4, ("small", 2): 4}
@@ -170,15 +170,6 @@ def command_line():
     return figures
 
 
-def processor():
-    found = (
-        re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-        if Path("/proc/cpuinfo").exists()
-        else None
-    )
-    return found[1] if found else platform.processor()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inside", nargs=2, metavar=("SIZE", "CORES"), help=argparse.SUPPRESS)
@@ -204,16 +195,12 @@ def main():
     cli = command_line()
     print(", ".join(f"{name} {value:.2f}" for name, value in cli.items()))
     record = {
-        "command": "python -m tests.benchmarks.mixture",
-        "processor": processor(),
         "load_average_before": load,
-        "versions": {p: version(p) for p in ("jax", "numpyro", "numpy", "scikit-learn")},
         "sizes_N_d_K": {name: size[:3] for name, size in SIZES.items()},
         "results": results,
         "command_line": cli,
     }
-    path = ROOT / "tests" / "reference" / "benchmark_mixture.json"
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_record("benchmark_mixture", "python -m tests.benchmarks.mixture", "scikit-learn", **record)
 
 
 if __name__ == "__main__":

@@ -23,15 +23,14 @@ dropped).
 """
 
 import argparse
-import json
 import os
-import sys
 import time
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+
+from tests.recording import write_record
 
 ROOT = Path(__file__).parents[2]
 SIZES = {
@@ -242,9 +241,6 @@ def main():
     if arguments.splits < 20 or set(arguments.data) != set(SIZES):
         return
     record = {
-        "command": "python -m tests.benchmarks.mixture_heldout",
-        "versions": {p: version(p) for p in ("jax", "numpyro", "numpy", "scikit-learn")}
-        | {"python": sys.version.split()[0]},
         "load_average_before": load,
         "splits": arguments.splits,
         "bar_in_standard_errors": BAR,
@@ -257,8 +253,7 @@ def main():
         ],
         "results": results,
     }
-    path = ROOT / "tests" / "reference" / "mixture_heldout.json"
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_record("mixture_heldout", "python -m tests.benchmarks.mixture_heldout", "scikit-learn", **record)
 
 
 if __name__ == "__main__":

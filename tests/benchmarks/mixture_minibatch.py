@@ -13,7 +13,6 @@ times.
 import argparse
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -22,11 +21,11 @@ import threading
 import time
 import warnings
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
+from tests.recording import add_to_record
+
 ROOT = Path(__file__).parents[2]
-RECORD = ROOT / "tests/reference/mixture_minibatch.json"
 NUM_ROWS, NUM_FEATURES, NUM_COMPONENTS, BATCH_ROWS = 1_000_000, 10, 50, 10_000
 FILE_ROWS, FILE_PASSES = 10_000_000, 5
 STARTS = 5
@@ -272,7 +271,7 @@ def main():
         return result
 
     every = not (asked.cost or asked.batches or asked.file)
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    record = {}
     if every or asked.cost:
         record["cost"] = inside("cost")
     if every or asked.file:
@@ -286,10 +285,6 @@ def main():
             record["batches"][f"share_of_time_{name}"] = [str(share) for share in shares]
             record["batches"][f"median_share_{name}"] = str(shares[STARTS // 2])
     record |= {
-        "command": "python -m tests.benchmarks.mixture_minibatch",
-        "versions": {name: version(name) for name in ("jax", "numpy")}
-        | {"python": platform.python_version()},
-        "load_at_the_end": os.getloadavg()[0],
         "bars": {
             "nats_per_row": NATS_PER_ROW,
             "share_of_time": SHARE_OF_TIME,
@@ -297,7 +292,7 @@ def main():
             "slope": [0.8, 1.1],
         },
     }
-    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    add_to_record("mixture_minibatch", "python -m tests.benchmarks.mixture_minibatch", **record)
 
 
 if __name__ == "__main__":

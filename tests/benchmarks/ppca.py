@@ -9,19 +9,13 @@ beside them. The angle between the subspaces and the ratios are printed and writ
 tests/reference/benchmark_ppca.json.
 """
 
-import json
-import os
-import platform
-from importlib.metadata import version
-from pathlib import Path
-
 from tests.benchmarks.kernel_pca import pin, seconds
+from tests.recording import write_record
 
 SIZE = {"num_rows": 2000, "num_features": 64, "num_latents": 10}
 BAR, ANGLE_BAR = 1.5, 1e-6
 REPEATS = 60
 SOLVERS = ("full", "covariance_eigh", "arpack", "randomized")
-REFERENCE = Path(__file__).parents[1] / "reference" / "benchmark_ppca.json"
 
 
 def data():
@@ -79,7 +73,6 @@ def main():
         print(f"{name} to {rival}: {ratio:.2f}" + (f" (bar {BAR})" if name == "ours" else ""))
     print(f"largest angle between the subspaces: {angle:.1e} rad (bar {ANGLE_BAR})")
     record = {
-        "command": "python -m tests.benchmarks.ppca",
         "size": SIZE,
         "milliseconds": {
             name: {"first": 1e3 * cold[name], "later": 1e3 * best[name][0], "cpu": 1e3 * best[name][1]}
@@ -89,11 +82,9 @@ def main():
         "ratio": ratios["ours"],
         "ratio_of_whole_fit": ratios["ours, whole fit"],
         "largest_angle": angle,
-        "load": os.getloadavg()[0],
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-        "versions": {name: version(name) for name in ("numpy", "scipy", "jax", "scikit-learn")},
     }
-    REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
+    command = "python -m tests.benchmarks.ppca"
+    write_record("benchmark_ppca", command, "scipy", "scikit-learn", **record)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,14 @@ rows and labels. It records what it finds in ``tests/reference/probit_outputs.js
 """
 
 import argparse
-import json
-import os
 import time
 import warnings
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import scipy.stats
 
-REFERENCE = Path(__file__).parents[1] / "reference" / "probit_outputs.json"
+from tests.recording import add_to_record, write_record
+
 NUM_LATENTS, NUM_LABELLED = 2, 45
 DRAWS = {"num_chains": 2, "num_warmup": 200, "num_samples": 40, "thinning": 5}
 CONTENDERS = {  # options of the model, of the fit
@@ -104,23 +101,19 @@ def main():
             summary[name]["paired_t_log_score"] = float(scipy.stats.ttest_rel(probit[:, 0], own[:, 0]).pvalue)
             summary[name]["error_it_less_this"] = float(away[:, 1].mean())
         print(f"{name:<36} {summary[name]}")
-    flags = f"--splits {arguments.splits} --data {arguments.data}"
+    command = f"python -m tests.benchmarks.probit_outputs --splits {arguments.splits} --data {arguments.data}"
     if arguments.only:
-        kept = json.loads(REFERENCE.read_text())
-        more = f"python -m tests.benchmarks.probit_outputs {flags} --only {arguments.only!r}"
-        kept[f"only {arguments.only}"] = {"command": more, "draws": DRAWS} | summary
-        REFERENCE.write_text(json.dumps(kept, indent=2) + "\n")
+        more = f"{command} --only {arguments.only!r}"
+        figures = {f"only {arguments.only}": {"command": more, "draws": DRAWS} | summary}
+        add_to_record("probit_outputs", command, "scikit-learn", **figures)
         return
     record = {
-        "command": f"python -m tests.benchmarks.probit_outputs {flags}",
         "rows": list(x.shape),
         "num_latents": NUM_LATENTS,
         "num_labelled": NUM_LABELLED,
         "mean_and_standard_deviation_over_splits": summary,
-        "load": os.getloadavg()[0],
-        "versions": {name: version(name) for name in ("numpy", "jax", "numpyro", "scikit-learn")},
     }
-    REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
+    write_record("probit_outputs", command, "scikit-learn", **record)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,16 @@ tests/reference/benchmark_sppca_sparse.json.
 """
 
 import ctypes
-import json
-import os
-import platform
 import time
 import tracemalloc
-from importlib.metadata import version
 from pathlib import Path
+
+from tests.recording import write_record
 
 SIZE = {"num_rows": 20_000, "num_features": 25_000, "num_latents": 20, "num_outputs": 20}
 WORDS_PER_ROW, TOPICS = 75, 21
 SWEEP_BAR, FIT_BAR, LINEAR_BAR = 2.0, 3.0, 1.15
 REPEATS, FITS = 25, 3
-REFERENCE = Path(__file__).parents[1] / "reference" / "benchmark_sppca_sparse.json"
 
 
 def data():
@@ -185,7 +182,6 @@ def main():
     print(f"bars: sweep {SWEEP_BAR}, fit {FIT_BAR}, memory 1, exponents {LINEAR_BAR}")
     print({name: value for name, value in linear.items() if name.startswith("exponent")})
     record = {
-        "command": "OPENBLAS_NUM_THREADS=1 python -m tests.benchmarks.sppca_sparse",
         "size": SIZE | {"share_non_zero": share},
         "seconds_wall_and_cpu": sweeps | fits,
         "num_sweeps_of_fit": iterations,
@@ -193,11 +189,9 @@ def main():
         "extra_bytes": memory | {"allowed": limit},
         "ratios": ratios,
         "bars": {"sweep": SWEEP_BAR, "fit": FIT_BAR, "memory": 1.0, "exponents": LINEAR_BAR},
-        "load": os.getloadavg()[0],
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-        "versions": {name: version(name) for name in ("numpy", "scipy", "jax", "scikit-learn")},
     }
-    REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
+    command = "OPENBLAS_NUM_THREADS=1 python -m tests.benchmarks.sppca_sparse"
+    write_record("benchmark_sppca_sparse", command, "scipy", "scikit-learn", **record)
 
 
 if __name__ == "__main__":

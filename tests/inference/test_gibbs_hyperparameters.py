@@ -6,11 +6,9 @@ of false alarms a run, recorded in tests/reference/geweke_hyperparameters.json. 
 """
 
 import json
-import platform
 import time
 import warnings
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 import arviz
@@ -19,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from recording import write_record
 
 from inference import fit
 from inference.calibration import conditional_check, geweke
@@ -207,13 +206,11 @@ def record():
             "what": "joint-invariance (Geweke) tests of the blocked Gibbs samplers with a prior on every "
             "hyperparameter: the smallest p-value, which must be at least the threshold (Bonferroni at 1 %), "
             "and must not be with a planted bug",
-            "command": "python -m pytest -m slow tests/inference/test_gibbs_hyperparameters.py",
-            "versions": {name: version(name) for name in ("jax", "numpyro", "numpy", "scipy")}
-            | {"python": platform.python_version()},
             "setting": {"num_draws": NUM_DRAWS, "num_rounds": 6, "num_observations": NUM_OBSERVATIONS},
             "runs": dict(sorted((known | runs).items())),
         }
-        RECORD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        command = "python -m pytest -m slow tests/inference/test_gibbs_hyperparameters.py"
+        write_record("geweke_hyperparameters", command, "scipy", **content)
 
 
 def timed_run(model, algorithm, seed):
@@ -339,11 +336,9 @@ def test_a_long_truncation_does_not_slow_the_hyperparameters_down(monkeypatch):
     content = {
         "what": "effective draws of hyperparameters, of 4 x 2000, given the parameters of components with "
         "rows or of all 100; truncated-DP mixture on the toy of Yu (2006, section 2.2.4), data seed 0",
-        "command": "python -m pytest -m slow tests/inference/test_gibbs_hyperparameters.py",
-        "versions": {name: version(name) for name in ("jax", "numpyro", "numpy", "arviz")}
-        | {"python": platform.python_version()},
         **figures,
     }
-    (RECORD.parent / "mixture_hyperparameter_mixing.json").write_text(json.dumps(content, indent=1) + "\n")
+    command = "python -m pytest -m slow tests/inference/test_gibbs_hyperparameters.py"
+    write_record("mixture_hyperparameter_mixing", command, "arviz", **content)
     ours, theirs = figures.values()
     assert all(ours[name]["ess"] > 2 * theirs[name]["ess"] for name in ours), figures

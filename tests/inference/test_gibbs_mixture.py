@@ -6,9 +6,7 @@ in tests/reference/geweke_mixture.json, which the slow tests of this file rewrit
 """
 
 import json
-import platform
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import jax
@@ -16,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from recording import write_record
 
 from inference.calibration import conditional_check, geweke, sbc
 from inference.gibbs import mixture as gibbs
@@ -194,9 +193,6 @@ def record():
             "what": "joint-invariance (Geweke) tests of the blocked Gibbs samplers of zoo.Mixture: the "
             "smallest p-value, which must be at least the threshold (Bonferroni at 1 %), "
             "and must not be with a planted bug",
-            "command": "python -m pytest -m slow tests/inference/test_gibbs_mixture.py",
-            "versions": {name: version(name) for name in ("jax", "numpyro", "numpy", "scipy")}
-            | {"python": platform.python_version()},
             "setting": {
                 "num_draws": NUM_DRAWS,
                 "num_rounds": 6,
@@ -207,7 +203,8 @@ def record():
             },
             "runs": dict(sorted((known | runs).items())),
         }
-        RECORD.write_text(json.dumps(content, indent=1) + "\n")
+        command = "python -m pytest -m slow tests/inference/test_gibbs_mixture.py"
+        write_record("geweke_mixture", command, "scipy", **content)
 
 
 def timed_run(model, algorithm, seed):

@@ -6,12 +6,8 @@ the move is a slow run, recorded in tests/reference/mixture_label_moves.json.
 """
 
 import itertools
-import json
-import platform
 import warnings
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 
 import arviz
 import jax
@@ -20,6 +16,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import xarray as xr
+from recording import write_record
 from scipy.special import betaln
 from scipy.stats import chisquare
 
@@ -36,7 +33,6 @@ from zoo.mixture import Mixture
 
 SIZES = np.array([3.0, 2.0, 0.0, 0.0])
 ALPHA, NUM_MOVES, LEVEL = 1.3, 20_000, 1e-3
-RECORD = Path(__file__).parents[1] / "reference" / "mixture_label_moves.json"
 
 
 def mixture(free_last_stick=False, concentration=ALPHA):
@@ -326,15 +322,13 @@ def test_the_moves_make_the_chain_mix():
     content = {
         "what": "truncated-DP Gibbs on the toy of Yu (2006, section 2.2.4) with and without the move that "
         "reorders the components; 4 chains, two from one cluster, two from rows spread over all components",
-        "command": "python -m pytest -m slow tests/inference/test_label_moves.py",
-        "versions": {name: version(name) for name in ("jax", "numpyro", "numpy", "arviz")}
-        | {"python": platform.python_version()},
         "setting": "1000 + 5000 sweeps, K = 30, concentration ~ Gamma(1, 1), default Gaussian-Wishart prior; "
         "PSRF rank-normalised, split and folded",
         **figures,
         "psrf with moves, four further seeds": further,
     }
-    RECORD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    command = "python -m pytest -m slow tests/inference/test_label_moves.py"
+    write_record("mixture_label_moves", command, "arviz", **content)
     worst = max(run[q]["psrf"] for run in figures["with moves"].values() for q in quantities)
     again = max(value for run in further.values() for values in run.values() for value in values)
     assert worst < 1.05 and again < 1.05, (worst, again)

@@ -6,17 +6,13 @@ last) and ten (0.771): eigenvalues after 20 and 50 sweeps from five starts of ea
 sweeps beside that of the leading eigenpairs by a dense solver.
 """
 
-import json
-import os
-import platform
 import time
-from importlib.metadata import version
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from recording import write_record
 
 import zoo
 from inference import fit
@@ -24,7 +20,6 @@ from inference.closed_form.kernel_pca import leading_eigenpairs
 from inference.em.kernel_pca import init, step
 from inference.kernel_rows import prepare, restricted_eigenpairs
 
-RECORD = Path(__file__).parents[1] / "reference" / "kernel_pca_digits.json"
 BARS = {20: 1e-3, 50: 1e-7}
 SEEDS = range(5)
 
@@ -87,20 +82,15 @@ def test_eigenvalues_of_the_digits_after_few_sweeps():
             for sweeps, bar in BARS.items()
         }
     timed = solver_seconds(x)
-    RECORD.write_text(
-        json.dumps(
-            {
-                "what": "largest relative error of an eigenvalue, by seed; seconds to ten eigenpairs",
-                "command": "python -m pytest -m needs_peer tests/inference/test_reference_kernel_pca.py",
-                "versions": {name: version(name) for name in ("jax", "numpy", "scipy", "scikit-learn")},
-                "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
-                "errors": record,
-                "seconds": timed,
-                "dense over em": timed["dense"] / timed["em, 20 sweeps"],
-            },
-            indent=1,
-        )
-        + "\n"
+    write_record(
+        "kernel_pca_digits",
+        "python -m pytest -m needs_peer tests/inference/test_reference_kernel_pca.py",
+        "scipy",
+        "scikit-learn",
+        what="largest relative error of an eigenvalue, by seed; seconds to ten eigenpairs",
+        errors=record,
+        seconds=timed,
+        dense_over_em=timed["dense"] / timed["em, 20 sweeps"],
     )
     for figures in record.values():
         for sweeps, bar in BARS.items():

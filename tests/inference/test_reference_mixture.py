@@ -8,8 +8,6 @@ own sample and seeds are not published, so bars are on averages over our draws, 
 difference wide.
 """
 
-import json
-import platform
 import warnings
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +16,7 @@ import arviz
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from recording import write_record
 from scipy.special import gammaln
 
 from inference import fit, log_density
@@ -37,14 +36,8 @@ THESIS = {  # Table 3.1: rows alpha, columns K; the last, K = 250, is left out
 
 
 def record(name, **figures):
-    stamp = {
-        "command": "pytest -m 'slow or needs_peer' tests/inference/test_reference_mixture.py",
-        "versions": {p: version(p) for p in ("jax", "numpyro", "numpy")}
-        | {"python": platform.python_version()},
-    }
-    (REFERENCE / f"mixture_{name}.json").write_text(
-        json.dumps(stamp | figures, indent=1) + "\n", encoding="utf-8"
-    )
+    command = "python -m pytest -m 'slow or needs_peer' tests/inference/test_reference_mixture.py"
+    write_record(f"mixture_{name}", command, **figures)
 
 
 def toy(seed):

@@ -6,15 +6,14 @@ Recorded in tests/reference/mixture_moves.json and mixture_learnt.json. Run with
 """
 
 import json
-import platform
 import time
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from recording import write_record
 
 from inference import fit, model_of
 from inference.ascent import ascend
@@ -30,13 +29,8 @@ MOVES = ("merge", "birth")
 
 
 def record(name, **figures):
-    stamp = {
-        "command": "pytest -m slow tests/inference/test_reference_mixture_moves.py",
-        "versions": {p: version(p) for p in ("jax", "numpyro", "numpy")}
-        | {"python": platform.python_version()},
-    }
-    text = json.dumps(stamp | figures, indent=1) + "\n"
-    (REFERENCE / f"mixture_{name}.json").write_text(text, encoding="utf-8")
+    command = "python -m pytest -m slow tests/inference/test_reference_mixture_moves.py"
+    write_record(f"mixture_{name}", command, **figures)
 
 
 def summary(gains):

@@ -3,29 +3,22 @@
 The figures are recorded in tests/reference/paired.json; run with ``pytest -m slow``.
 """
 
-import json
-from importlib.metadata import version
-from pathlib import Path
-
 import numpy as np
 import pytest
+from recording import add_to_record
 
 import zoo
 from inference import fit, predict
 from inference.convergence import psrf_of
 
 pytestmark = pytest.mark.slow
-RECORD = Path(__file__).parents[1] / "reference" / "paired.json"
 BINARY = ("bernoulli", "bernoulli")
 REPLICATES = 20
 
 
 def record(name, figures):
-    known = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
-    known[name] = figures
-    known["versions"] = {package: version(package) for package in ("jax", "numpyro", "numpy", "scikit-learn")}
-    known["command"] = "pytest -m slow tests/inference/test_reference_paired.py"
-    RECORD.write_text(json.dumps(known, indent=2) + "\n")
+    command = "python -m pytest -m slow tests/inference/test_reference_paired.py"
+    add_to_record("paired", command, "scikit-learn", **{name: figures})
 
 
 def figure_8(seed):

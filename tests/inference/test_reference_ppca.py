@@ -1,10 +1,8 @@
 """PPCA by NUTS and HMC against the maximum of the likelihood, with the figures recorded."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
+from recording import write_record
 
 import inference
 import zoo
@@ -13,7 +11,6 @@ from inference.ppca_estimate import num_free_parameters
 from inference.symmetry import align_rotation, identify
 
 pytestmark = pytest.mark.slow
-RECORD = Path(__file__).parents[1] / "reference" / "ppca_nuts.json"
 
 
 def _rows():
@@ -53,7 +50,6 @@ def test_nuts_agrees_with_the_maximum_on_what_no_rotation_changes(maximum, draws
     away = np.abs(table["mean"][entries] - estimate[entries]) / table["sd"][entries]
     aligned = {name: turn(draws).attrs for name, turn in (("align", align_rotation), ("identify", identify))}
     record = {
-        "command": "python -m pytest -m slow tests/inference/test_reference_ppca.py",
         "largest_r_hat_of_invariants": r_hat,
         "smallest_bulk_ess": ess,
         "mean_deficit_of_log_likelihood": float(best - likelihood.mean()),
@@ -63,9 +59,9 @@ def test_nuts_agrees_with_the_maximum_on_what_no_rotation_changes(maximum, draws
             name: [attrs["rotation_rhat_before"], attrs["rotation_rhat_after"]]
             for name, attrs in aligned.items()
         },
-        "versions": {name: value for name, value in draws.attrs.items() if name.startswith("version")},
     }
-    RECORD.write_text(json.dumps(record, indent=2) + "\n")
+    command = "python -m pytest -m slow tests/inference/test_reference_ppca.py"
+    write_record("ppca_nuts", command, **record)
     assert r_hat < 1.01 and ess > 400
     assert likelihood.max() < best
     assert abs(best - likelihood.mean() - half) < 0.25 * half

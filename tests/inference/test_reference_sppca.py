@@ -4,36 +4,25 @@ Run with ``python -m pytest -m "slow or needs_peer" tests/inference/test_referen
 with the extra ``bench``.
 """
 
-import json
-import platform
 import warnings
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.stats
+from recording import add_to_record
 from supervised_toys import best, sweeps_to, toy
 
 from inference import fit, predict
 from inference.diagnostics import invariants, summary
 from zoo import SPPCA
 
-RECORD = Path(__file__).parents[1] / "reference" / "sppca.json"
 MODEL = SPPCA(num_latents=3)
 
 
 def record(name, **figures):
     """Put the figures of one test beside those of the others."""
-    kept = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
-    packages = ("jax", "numpyro", "numpy")
-    kept |= {
-        "command": 'python -m pytest -m "slow or needs_peer" tests/inference/test_reference_sppca.py',
-        "versions": {package: version(package) for package in packages},
-        "machine": platform.machine(),
-        name: figures,
-    }
-    RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+    command = 'python -m pytest -m "slow or needs_peer" tests/inference/test_reference_sppca.py'
+    add_to_record("sppca", command, **{name: figures})
 
 
 @pytest.mark.slow

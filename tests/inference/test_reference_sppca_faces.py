@@ -3,37 +3,28 @@
 Run with ``ZOO_DATA=... python -m pytest -m "slow and needs_data"`` and the name of this file.
 """
 
-import json
-import platform
 import warnings
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.stats
+from recording import add_to_record
 from scipy.spatial.distance import cdist
 
 from inference import fit, transform
 from zoo import SPPCA
 from zoo.datasets import load
 
-RECORD = Path(__file__).parents[1] / "reference" / "sppca_faces.json"
 NUM_LATENTS = 20
 NUM_SPLITS = 50
 
 
 def record(name, **figures):
     """Put the figures of one set beside those of the other."""
-    kept = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
-    kept |= {
-        "command": 'ZOO_DATA=... python -m pytest -m "slow and needs_data" '
-        "tests/inference/test_reference_sppca_faces.py",
-        "versions": {package: version(package) for package in ("jax", "numpyro", "numpy")},
-        "machine": platform.machine(),
-        name: figures,
-    }
-    RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+    command = (
+        'ZOO_DATA=... python -m pytest -m "slow and needs_data" tests/inference/test_reference_sppca_faces.py'
+    )
+    add_to_record("sppca_faces", command, **{name: figures})
 
 
 def nearest(scores, y, labelled):

@@ -4,13 +4,9 @@ Run with ``python -m pytest -m slow tests/inference/test_reference_urn.py``. Cha
 singletons must meet; split-merge moves must earn their time; the cost of a row is measured and written down.
 """
 
-import json
-import platform
 import time
 import warnings
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 
 import arviz
 import jax
@@ -18,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from recording import write_record
 
 from inference import fit
 from inference.gibbs import collapsed_mixture as urn
 from zoo.datasets import load
 from zoo.mixture import Mixture
 
-RECORD = Path(__file__).parents[1] / "reference" / "mixture_urn.json"
 WARMUP, SAMPLES = 1000, 5000
 PROPOSALS = (0, 5)
 
@@ -108,23 +104,15 @@ def test_chains_from_one_cluster_and_from_singletons_meet():
         f"N={n}, K={k}, d={d}": round(1e6 * seconds_per_sweep(n, k, d, 0, 40) / n, 2)
         for n, k, d in ((1000, 10, 2), (4000, 10, 2), (1000, 40, 2), (1000, 10, 10))
     }
-    RECORD.write_text(
-        json.dumps(
-            {
-                "what": "Polya urn on the toy; 4 chains, two from one cluster, two from singletons",
-                "command": "python -m pytest -m slow tests/inference/test_reference_urn.py",
-                "versions": {name: version(name) for name in ("jax", "numpyro", "numpy", "arviz")}
-                | {"python": platform.python_version()},
-                "setting": f"{WARMUP} + {SAMPLES} sweeps, concentration ~ Gamma(1, 1), default prior",
-                "psrf at the default number of split-merge proposals": psrf,
-                "ess of the log joint by number of proposals, three data draws": ess,
-                "processor seconds per sweep (N=250, 16 slots, d=2)": sweep,
-                "median gain in ess per processor second over no proposals": gain,
-                "microseconds per row without split-merge, one chain": row,
-            },
-            indent=1,
-        )
-        + "\n",
-        encoding="utf-8",
-    )
+    figures = {
+        "what": "Polya urn on the toy; 4 chains, two from one cluster, two from singletons",
+        "setting": f"{WARMUP} + {SAMPLES} sweeps, concentration ~ Gamma(1, 1), default prior",
+        "psrf at the default number of split-merge proposals": psrf,
+        "ess of the log joint by number of proposals, three data draws": ess,
+        "processor seconds per sweep (N=250, 16 slots, d=2)": sweep,
+        "median gain in ess per processor second over no proposals": gain,
+        "microseconds per row without split-merge, one chain": row,
+    }
+    command = "python -m pytest -m slow tests/inference/test_reference_urn.py"
+    write_record("mixture_urn", command, "arviz", **figures)
     assert max(max(values.values()) for values in psrf.values()) < 1.05
