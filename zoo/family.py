@@ -86,10 +86,14 @@ class Family(Assumptions):
         raise NotImplementedError(f"{type(self).__name__} defines no inverse mean map")
 
     def natural_of_columns(self, x: Array) -> Array:
-        """Theta of every column's mean, smoothed towards the mean of all cells, shape (num_features,)."""
+        """Theta of every column's mean, smoothed towards the mean of all cells, shape (num_features,).
+
+        Finite also where all cells are at the end of the mean's range, such as a table of zeros.
+        """
         overall = jnp.nanmean(x)
         seen = jnp.sum(~jnp.isnan(x), axis=0)
-        return self.natural((jnp.nansum(x, axis=0) + overall) / (seen + 1))
+        theta = self.natural((jnp.nansum(x, axis=0) + overall) / (seen + 1))
+        return jnp.where(jnp.isfinite(theta), theta, -1.0 if self.theta_is_negative else 0.0)
 
     def log_base_measure(self, x: Array) -> Array:
         """Log h, elementwise."""

@@ -131,6 +131,15 @@ def test_improper_kernels_are_known(family, lam, nu):
     assert not family.kernel_is_proper(lam, nu)
 
 
+@pytest.mark.parametrize("cell", [0.0, 1.0])
+def test_a_table_of_one_value_has_finite_natural_parameters_to_start_from(cell):
+    """Guards against a start at infinity, from which no optimiser comes back."""
+    for family in (Bernoulli(), Poisson(), NegativeBinomial(2.0), Binomial(1)):
+        theta = np.asarray(family.natural_of_columns(np.full((4, 3), cell)))
+        assert theta.shape == (3,) and np.isfinite(theta).all()
+        assert not family.theta_is_negative or (theta < 0).all()
+
+
 def test_probabilities_of_classes_and_levels_add_up():
     categorical, ordinal = Categorical(4), Ordinal(5)
     with in_precision():
