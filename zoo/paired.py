@@ -143,7 +143,7 @@ class Paired(PairedRows, Model):
         "y_*": ("observation", "feature_*"),
     }
     symmetries = ("rotation", "sign")
-    methods = ("map", "gibbs", "nuts", "hmc", "svi", "closed_form")
+    methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi", "closed_form")
     sums_out_locals = False
     num_needed = 1
 

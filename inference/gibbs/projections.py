@@ -46,9 +46,9 @@ from inference.gibbs.quadratic_cells import (
     side_by_side,
 )
 from inference.programs import log_densities
+from inference.projection_views import View, views_of
 from zoo.argument_checks import check_flag
 from zoo.epca import EPCA
-from zoo.exponential_family import Family
 from zoo.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
@@ -94,38 +94,9 @@ class GibbsInfo(NamedTuple):
     objective: Array
 
 
-class _View(NamedTuple):
-    """A table of cells.
-
-    Attributes:
-        suffix: of its sites' names.
-        family: of its cells.
-        places: of the latents that it sees.
-        conjugate: (lam, nu) of the joint prior, or None.
-        weight: of its log likelihood.
-    """
-
-    suffix: str
-    family: Family
-    places: tuple[int, ...]
-    conjugate: Array | None
-    weight: Array | float
-
-
-def _views_of(model: EPCA | Paired) -> tuple[_View, ...]:
-    prior = in_current_precision(model)
-    if isinstance(model, EPCA):
-        return (_View("", prior.family, tuple(range(model.num_latents)), prior.conjugate, 1.0),)
-    weights = jnp.broadcast_to(prior.view_weights, (len(model.families),))
-    return tuple(
-        _View(f"_{v}", family, model.latents_of(v), prior.kernel_of(v) if model.has_kernel else None, weight)
-        for v, (family, weight) in enumerate(zip(prior.families, weights, strict=True))
-    )
-
-
 def _joined(values: Mapping[str, Array], model: EPCA | Paired) -> tuple[Array, Array]:
     """Loadings and means of all views."""
-    suffixes = [view.suffix for view in _views_of(model)]
+    suffixes = [view.suffix for view in views_of(model)]
     loadings = [values[f"loadings{suffix}"] for suffix in suffixes]
     return jnp.concatenate(loadings), jnp.concatenate([values[f"loc{suffix}"] for suffix in suffixes])
 
@@ -142,7 +113,7 @@ def theta_of(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
 def cells_of(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> QuadraticCells:
     """The coefficients of every cell of all views at the current noise variances."""
     beta, parts = in_current_precision(model).beta, []
-    for view, x in zip(_views_of(model), data, strict=True):
+    for view, x in zip(views_of(model), data, strict=True):
         family = view.family
         if f"noise_variance{view.suffix}" in values:
             family = family.with_noise(values[f"noise_variance{view.suffix}"])
@@ -168,12 +139,12 @@ def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> 
 
 def _columns_of(
     values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array, ...]
-) -> list[tuple[_View, dist.Distribution, Callable]]:
+) -> list[tuple[View, dist.Distribution, Callable]]:
     """Of every view the loadings, and the mean as a function of them."""
     linear, found, first = cells_of(values, model, *data).linear, [], 0
     ridge = jnp.broadcast_to(_loading_precision(values, model), (model.num_latents,))
     loc_precision = 1 / in_current_precision(model).loc_variance
-    for view, x in zip(_views_of(model), data, strict=True):
+    for view, x in zip(views_of(model), data, strict=True):
         own, places = slice(first, first + x.shape[1]), list(view.places)
         loadings, loc_given = columns_given(
             linear[:, own],
@@ -220,7 +191,7 @@ def relevance(
 def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
     """The unknown noise variances of Gaussian cells."""
     conditionals = {}
-    for view, x in zip(_views_of(model), data, strict=True):
+    for view, x in zip(views_of(model), data, strict=True):
         if not view.family.learns_noise:
             continue
         chosen = jnp.asarray(columns_with_noise(view.family, x.shape[1]))
@@ -244,7 +215,7 @@ def _loading_precision(values: Mapping[str, Array], model: EPCA | Paired) -> Arr
 def _num_columns(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
     """How many columns see each latent."""
     counts = jnp.zeros(model.num_latents)
-    for view in _views_of(model):
+    for view in views_of(model):
         counts = counts.at[jnp.asarray(view.places)].add(values[f"loadings{view.suffix}"].shape[0])
     return counts
 
@@ -276,7 +247,7 @@ def _step(
     keys = jax.random.split(key, 7)
     cells, theta = cells_of(state.values, model, *data), theta_of(state.values, model)
     precisions, lacking = cells.precision, None
-    if any(is_logistic(view.family) for view in _views_of(model)):
+    if any(is_logistic(view.family) for view in views_of(model)):
         precisions, lacking = draw_precisions(keys[0], cells, theta), log_lacking(cells, theta)
     values, rest = dict(state.values) | {"cell_precisions": precisions}, (cells, model, data)
     values, lacking, rows = _draw_block(keys[1], _draw_latents, values, lacking, *rest, axis=1)
@@ -336,7 +307,7 @@ def _move(keys: Array, values: dict[str, Array], model: EPCA | Paired) -> dict[s
         keys[1], z + delta, w, own, _loading_precision(values, model), _num_columns(values, model)
     )
     moved = {"latents": (z + delta) * scale}
-    for view in _views_of(model):
+    for view in views_of(model):
         loadings = values[f"loadings{view.suffix}"]
         moved[f"loadings{view.suffix}"] = loadings / scale
         moved[f"loc{view.suffix}"] = values[f"loc{view.suffix}"] - loadings @ delta
@@ -357,7 +328,7 @@ def build(init: str, num_warmup: int, moves: bool) -> Algorithm:
 def check(model: EPCA | Paired, *, moves: Any) -> None:
     """Raise ValueError if a family has no conjugate sweep, TypeError if ``moves`` is not a boolean."""
     check_flag("moves", moves)
-    for view in _views_of(model):
+    for view in views_of(model):
         if not is_quadratic(view.family):
             raise ValueError(
                 f"gibbs needs Gaussian, Bernoulli or binomial cells, whose conditionals are normal given "

@@ -10,13 +10,126 @@ With :math:`\theta = u^T v + \mu`, :math:`u \sim N(m, S)` and :math:`[v, \mu] \s
   :math:`h = M_v + b`, :math:`R = I - L^T A L` and :math:`g = L^T (h + A m)` it is
   :math:`|R|^{-1/2} \exp\{m^T h + m^T A m / 2 + M_\mu + c/2 + g^T R^{-1} g / 2\}` where R is positive
   definite, and infinite elsewhere.
+
+Exponential, gamma and negative binomial cells need :math:`\theta < 0`, which no normal q gives, and the
+log-partition functions of categorical and ordinal cells have no expectation in closed form.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-__all__ = ["expected_exponential", "expected_moments"]
+from inference import polya_gamma
+from inference.gibbs.quadratic_cells import quadratic_cells
+from inference.projection_views import View, groups_of
+from zoo.exponential_family import Bernoulli, Binomial, Family, Gaussian, Poisson
+
+__all__ = [
+    "NaturalCells",
+    "check_has_bound",
+    "expected_base_measure",
+    "expected_cells",
+    "expected_exponential",
+    "expected_moments",
+    "natural_cells",
+]
+
+WITH_BOUND = (Gaussian, Bernoulli, Binomial, Poisson)
+
+
+class NaturalCells(NamedTuple):
+    r"""Of every cell :math:`\kappa\theta - \tau\theta^2/2 - b\log 2\cosh(\theta/2) - r e^\theta`.
+
+    Attributes:
+        linear: kappa, shape (num_observations, num_features).
+        precision: tau, of the same shape.
+        count: b, of the same shape.
+        rate: r, of the same shape.
+    """
+
+    linear: Array
+    precision: Array
+    count: Array
+    rate: Array
+
+
+def check_has_bound(family: Family) -> None:
+    """Raise ValueError unless the expectation of every cell is bounded in closed form."""
+    for one, _ in groups_of(family, 1):
+        name = type(one).__name__
+        if one.theta_is_negative:
+            raise ValueError(
+                f"vb has no bound for {name} cells: their natural parameters are negative, and a normal q "
+                f"puts mass where the density is zero, so the bound is minus infinity; use nuts or map"
+            )
+        if not isinstance(one, WITH_BOUND):
+            raise ValueError(f"vb has no closed bound for {name} cells; use nuts or svi")
+
+
+def natural_cells(view: View, x: Array, beta: Array | float, noise_variance: Array | None) -> NaturalCells:
+    """The coefficients of all cells of a view, the joint prior's share among them.
+
+    Args:
+        view: the view.
+        x: its cells, NaN where missing.
+        beta: share of the kernel.
+        noise_variance: 1 / E[1 / phi] where a Gaussian has an unknown one.
+    """
+    groups, parts = groups_of(view.family, x.shape[1]), []
+    pairs = None if view.conjugate is None else jnp.broadcast_to(view.conjugate, (x.shape[1], 2))
+    for family, columns in groups:
+        own = family.with_noise(noise_variance) if family.learns_noise else family
+        parts.append(_cells(own, x[:, columns], beta, None if pairs is None else pairs[columns], view.weight))
+    if len(parts) == 1:
+        return parts[0]
+    order = np.argsort(np.concatenate([columns for _, columns in groups]), kind="stable")
+    return NaturalCells(*(jnp.concatenate(part, axis=1)[:, order] for part in zip(*parts, strict=True)))
+
+
+def _cells(
+    family: Family, x: Array, beta: Array | float, pairs: Array | None, weight: Array | float
+) -> NaturalCells:
+    if not isinstance(family, Poisson):
+        return NaturalCells(*quadratic_cells(family, x, beta, pairs, weight), jnp.zeros_like(x))
+    lam, nu = (0.0, 0.0) if pairs is None else (pairs[:, 0], pairs[:, 1])
+    seen = jnp.where(jnp.isnan(x), 0.0, weight)
+    nothing = jnp.zeros_like(seen)
+    return NaturalCells(weight * jnp.nan_to_num(x) + beta * lam, nothing, nothing, seen + beta * nu)
+
+
+def expected_cells(cells: NaturalCells, mean: Array, second: Array) -> Array:
+    """Sum of what all cells expect, given E[theta] and E[theta^2], but for the exponentials; in nats.
+
+    Logistic cells by their bound.
+    """
+    total = jnp.sum(cells.linear * mean - cells.precision * second / 2)
+    return total - jnp.sum(cells.count * (polya_gamma.log_cosh(jnp.sqrt(second) / 2) + jnp.log(2.0)))
+
+
+def expected_base_measure(view: View, x: Array, noise: tuple[Array, Array] = (jnp.nan, jnp.nan)) -> Array:
+    """What does not depend on theta of the (weighted) log density of a view, in nats.
+
+    Args:
+        view: the view.
+        x: its cells.
+        noise: E[1 / phi] and E[log phi] where a Gaussian has an unknown phi.
+    """
+    total = 0.0
+    for family, columns in groups_of(view.family, x.shape[1]):
+        own = x[:, columns]
+        seen = ~jnp.isnan(own)
+        if isinstance(family, Gaussian):
+            inverse, log_noise = noise
+            if not family.learns_noise:
+                inverse, log_noise = 1 / family.noise_variance, jnp.log(family.noise_variance)
+            total -= 0.5 * (jnp.sum(seen) * (jnp.log(2 * jnp.pi) + log_noise) + inverse * jnp.nansum(own**2))
+        else:
+            base = family.log_base_measure(jnp.where(seen, own, 1.0))
+            total += jnp.sum(jnp.where(seen, base, 0.0))
+    return view.weight * total
 
 
 def expected_moments(

@@ -93,8 +93,8 @@ def augmented(tree, x):
 
     def posterior(x):
         own(x)
-        from inference.variational.epca import _from_stored
         from inference.variational.natural_cells import expected_moments
+        from inference.variational.projections import _from_stored
 
         second = expected_moments(*_from_stored({k: jnp.asarray(v) for k, v in stored.items()}, model)[:4])[1]
         numpyro.sample("omega", _RelativeTo0(count, jnp.sqrt(second)))
