@@ -86,6 +86,9 @@ def sample(
         resize: ``resize(states, model, full)``, for a sampler whose state has slots: the states of all chains
             with more of them when a sweep has said ``info.full`` (it is then made again from where it began),
             or with no more than they need, at the end of warm-up.
+
+    Raises:
+        FloatingPointError: the log joint is not finite, and no chunk of draws was finished before.
     """
     keys = lane_keys(key, num_chains)
     states, stored = resume(checkpoint, partial(_start_chains, start), keys, variables, model, data)

@@ -34,6 +34,9 @@ def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 10
         seed: of the draws.
         num_samples: prior draws.
 
+    Returns:
+        A tree with the groups of the old one and the new ones.
+
     Raises:
         ValueError: an unknown group, a prior that cannot be drawn from, or a fit that lacks what the group
             needs.

@@ -114,6 +114,13 @@ def fit(
     Raises:
         TypeError: an option that the method does not have, or data that are not numeric.
         ValueError: anything else that is wrong with the call; always before anything is compiled.
+
+    Example:
+        >>> import numpy as np, inference, zoo
+        >>> x = np.random.default_rng(0).normal(size=(20, 3))
+        >>> tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
+        >>> tree.attrs["method"], tree["variational"]["loadings"].dims
+        ('closed_form', ('feature', 'latent'))
     """
     begin = time.perf_counter()
     if not isinstance(model, Model):

@@ -92,6 +92,9 @@ def component_intervals(tree: xr.DataTree, part: str = "all", prob: float = 0.9)
 
     Returns:
         One row for each quantity: ``mean``, ``low``, ``high`` and, from chains, ``r_hat`` and ``ess_bulk``.
+
+    Raises:
+        ValueError: ``prob`` is not between 0 and 1.
     """
     if not 0 < prob < 1:
         raise ValueError(f"prob must lie between 0 and 1; got {prob}")

@@ -102,6 +102,9 @@ def components_from(
         trace: of the centred Gram matrix.
         products: K times the vectors, shape (num_observations, num_latents). None: they are eigenvectors to
             all digits.
+
+    Raises:
+        ValueError: the components explain the Gram matrix whole.
     """
     smallest = 10 * vectors.shape[0] * np.finfo(float).eps * values.max()
     lengths = np.sqrt(np.where(values > smallest, values, 0.0))

@@ -92,6 +92,10 @@ def drive_in_batches(
 
     Returns:
         What the driver returns, the outcome, and all rows if the fit is to hold them.
+
+    Raises:
+        ValueError: variables per row to start from, of rows that come in chunks; or rows that do not suit
+            the model.
     """
     run_key, conclude_key = jax.random.split(key)
 

@@ -31,7 +31,11 @@ _DPI = 130
 
 
 class Paragraph(NamedTuple):
-    """A paragraph of plain text."""
+    """A paragraph of plain text.
+
+    Attributes:
+        text: the words.
+    """
 
     text: str
 
@@ -53,7 +57,11 @@ class Verdict(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Lines to be shown as they are."""
+    """Lines to be shown as they are.
+
+    Attributes:
+        text: the lines.
+    """
 
     text: str
 
@@ -87,7 +95,12 @@ class Picture(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A titled list of blocks."""
+    """A titled list of blocks.
+
+    Attributes:
+        title: its heading.
+        blocks: what it shows, in order.
+    """
 
     title: str
     blocks: Sequence[Paragraph | Verdict | Code | Table | Picture]

@@ -25,6 +25,9 @@ def guide(tree: xr.DataTree) -> Callable:
     Args:
         tree: a fit by a variational method.
 
+    Returns:
+        A program that takes the fitted data.
+
     Raises:
         ValueError: the fit has no variational posterior.
     """

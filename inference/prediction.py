@@ -46,6 +46,13 @@ def transform(
 
     Raises:
         ValueError: other columns, cells that the model cannot miss, or scores that it does not have.
+
+    Example:
+        >>> import numpy as np, inference, zoo
+        >>> x = np.random.default_rng(0).normal(size=(20, 3))
+        >>> tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
+        >>> inference.transform(tree, x[:2]).dims
+        ('observation', 'latent')
     """
     check_choice("scores", scores, _SCORES)
     if covariance and scores != "latent":
@@ -96,8 +103,20 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
             was fitted to, dims (observation, class)) or ``"cells"`` (of x). Of paired views: ``"y_0"``,
             ``"y_1"``, ...; left out, the view that is missing, or else the only one with missing cells.
 
+    Returns:
+        Dims (observation,), (observation, feature) or (observation, output), as above.
+
     Raises:
         ValueError: something that the model does not predict.
+
+    Example:
+        >>> import numpy as np, inference, zoo
+        >>> x = np.random.default_rng(0).normal(size=(20, 3))
+        >>> tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
+        >>> gap = np.where(np.eye(3) > 0, np.nan, x[:3])
+        >>> filled = inference.predict(tree, gap)
+        >>> bool((filled.standard_deviation > 0).values.sum() == 3)
+        True
     """
     model = model_of(tree)
     if what is not None and what not in model.completions():
@@ -138,6 +157,16 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
     Args:
         tree: a fit.
         *new_data: rows with the columns of the fit.
+
+    Returns:
+        Shape (num_observations,).
+
+    Example:
+        >>> import numpy as np, inference, zoo
+        >>> x = np.random.default_rng(0).normal(size=(20, 3))
+        >>> tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
+        >>> inference.log_density(tree, x[:2]).shape
+        (2,)
     """
     model, arrays, coords = prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
@@ -152,7 +181,11 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
 
 
 def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str, Any]]:
-    """The fitted model, new data as it takes them, and their coords."""
+    """The fitted model, new data as it takes them, and their coords.
+
+    Raises:
+        TypeError: too few or too many parts of data.
+    """
     model = model_of(tree)
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
     most = len(model.data_names)
@@ -172,7 +205,11 @@ def _columns(tree: xr.DataTree, dim: str) -> np.ndarray:
 
 
 def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
-    """The stored estimate or q; what is per row only where new rows are judged by the fitted ones."""
+    """The stored estimate or q; what is per row only where new rows are judged by the fitted ones.
+
+    Raises:
+        ValueError: the fit does not hold the rows that new ones are judged by.
+    """
     stored = {
         name: jnp.asarray(value.to_numpy())
         for name, value in tree["variational"].data_vars.items()

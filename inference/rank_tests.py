@@ -64,7 +64,11 @@ def rank_uniformity(
 
 
 def bonferroni(p_values: Mapping[str, float], false_alarm_rate: float) -> tuple[float, float]:
-    """The smallest p-value (nan if one is nan) and the threshold it must reach."""
+    """The smallest p-value (nan if one is nan) and the threshold it must reach.
+
+    Raises:
+        ValueError: there are no p-values.
+    """
     if not p_values:
         raise ValueError("no functional varies: there is nothing to compare")
     return float(np.min(list(p_values.values()))), false_alarm_rate / len(p_values)

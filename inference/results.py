@@ -126,9 +126,23 @@ def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
 def load(path: str | os.PathLike) -> xr.DataTree:
     """Read a saved fit whole and close the file.
 
+    Args:
+        path: a file that `save` wrote.
+
+    Returns:
+        The fit, as `fit` returned it.
+
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is not a fit of this library, or is damaged.
+
+    Example:
+        >>> import numpy as np, inference, zoo
+        >>> x = np.random.default_rng(0).normal(size=(20, 3))
+        >>> tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
+        >>> inference.save(tree, "fit.nc")
+        >>> inference.load("fit.nc").attrs["model"]
+        'ppca'
     """
     path = Path(path)
     if not path.is_file():
@@ -153,8 +167,21 @@ def load(path: str | os.PathLike) -> xr.DataTree:
 def model_of(tree: xr.DataTree) -> Model:
     """The (filled) model that a tree is a fit of.
 
+    Args:
+        tree: a fit.
+
+    Returns:
+        The model; nothing of it is imported by a name in the file.
+
     Raises:
         ValueError: the tree is not a fit of this library.
+
+    Example:
+        >>> import numpy as np, inference, zoo
+        >>> x = np.random.default_rng(0).normal(size=(20, 3))
+        >>> tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
+        >>> inference.model_of(tree).num_features
+        3
     """
     if "model" not in tree.attrs or "model_fields" not in tree.attrs:
         raise ValueError(

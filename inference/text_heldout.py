@@ -46,6 +46,9 @@ def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, Spa
     Args:
         counts: the documents.
         seed: of the deal.
+
+    Returns:
+        The two halves, each with all documents in their order.
     """
     document = np.repeat(counts.document, counts.count.astype(int))
     cell = np.repeat(np.arange(counts.num_nonzeros), counts.count.astype(int))

@@ -40,6 +40,9 @@ def match_topics(topic_word_probs: Any, reference: Any) -> Matching:
         topic_word_probs: shape (num_topics, num_words).
         reference: shape (num_reference, num_words); of different numbers the smaller is matched.
 
+    Returns:
+        Which topic goes with which, and how far apart they are.
+
     Raises:
         ValueError: other vocabularies.
     """

@@ -32,8 +32,15 @@ def normalised_mutual_information(labels: Any, others: Any, *, normaliser: str =
         others: of each row.
         normaliser: ``"max"`` (the thesis's), ``"min"``, ``"arithmetic"`` or ``"geometric"``.
 
+    Returns:
+        A number in [0, 1].
+
     Raises:
         ValueError: another number of labels, none, or an unknown normaliser.
+
+    Example:
+        >>> normalised_mutual_information([0, 0, 1, 1], ["b", "b", "a", "a"])
+        1.0
     """
     check_choice("normaliser", normaliser, NORMALISERS)
     first, second = (np.unique(np.asarray(part), return_inverse=True)[1] for part in (labels, others))
@@ -61,6 +68,9 @@ def coherence(topic_word_probs: Any, counts: Any, *, num_words: int = 10) -> pd.
         topic_word_probs: shape (num_topics, num_words of the vocabulary).
         counts: documents to count words in, of the same vocabulary.
         num_words: top words of a topic, at least 2.
+
+    Returns:
+        One number a topic.
 
     Raises:
         ValueError: another vocabulary, or too few words.

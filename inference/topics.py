@@ -41,6 +41,12 @@ __all__ = [
 def topic_words(tree: xr.DataTree) -> pd.DataFrame:
     """Word probabilities of each topic: a row a topic, a column a word.
 
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+
+    Returns:
+        num_topics rows that sum to one, num_words columns.
+
     Raises:
         ValueError: the fit is of no topic model.
     """
@@ -53,6 +59,9 @@ def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
     Args:
         tree: a fit of LDA, pLSI or PCP.
         num_words: words per topic, or all there are.
+
+    Returns:
+        num_topics rows, columns 1 to ``num_words``, words as entries.
 
     Raises:
         ValueError: the fit is of no topic model, or less than one word is asked for.
@@ -69,6 +78,12 @@ def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
 def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
     """Expected topic shares of the fitted documents: a row a document, a column a topic.
 
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+
+    Returns:
+        num_documents rows that sum to one, num_topics columns.
+
     Raises:
         ValueError: the fit is of no topic model, or does not hold its documents.
     """
@@ -80,6 +95,12 @@ def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
 def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
     """Clusters as mixtures of topics: a row a cluster, a column a topic, and ``weight``, its expected weight.
 
+    Args:
+        tree: a fit of PCP.
+
+    Returns:
+        num_clusters rows, num_topics columns that sum to one, and ``weight``.
+
     Raises:
         ValueError: the fit has no clusters.
     """
@@ -90,6 +111,12 @@ def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
 
 def cluster_shares(tree: xr.DataTree) -> pd.DataFrame:
     """Probability of each cluster for the fitted documents: a row a document, a column a cluster.
+
+    Args:
+        tree: a fit of PCP.
+
+    Returns:
+        num_documents rows that sum to one, num_clusters columns.
 
     Raises:
         ValueError: the fit has no clusters, or does not hold its documents.
@@ -143,6 +170,12 @@ def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) 
 
 def pyldavis_arrays(tree: xr.DataTree) -> dict[str, Any]:
     """The arguments of ``pyLDAvis.prepare(**arrays)``.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+
+    Returns:
+        Five arrays by the names of ``pyLDAvis.prepare``'s arguments.
 
     Raises:
         ValueError: the fit is of no topic model, or does not hold its documents.

@@ -1,6 +1,10 @@
-"""The Python of the README runs as it stands there."""
+"""The Python of the README runs as it stands there, and its commands are ones that the command line knows.
+
+``.ci/run`` runs the commands themselves.
+"""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -21,3 +25,22 @@ def test_python_blocks_run_in_order(tmp_path, monkeypatch, capsys):
         names["from_file"].attrs["num_observations"] == names["from_chunks"].attrs["num_observations"] == 5000
     )
     assert "num_occupied" in capsys.readouterr().out
+
+
+def test_commands_are_words_of_the_command_line():
+    from zoo.arguments import parse
+
+    text = README.read_text(encoding="utf-8")
+    (block,) = re.findall(r"<!-- commands: session -->\n```bash\n(.*?)```", text, re.DOTALL)
+    lines = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert {parse(words[1:]).command for words in lines} == {"list", "show", "fit", "report", "compare"}
+    assert all(words[0] == "zoo" for words in lines)
+
+
+def test_every_shell_block_is_run_by_the_check():
+    """A block without a marker would be one that ``.ci/run`` passes over."""
+    text = README.read_text(encoding="utf-8")
+    marked = set(re.findall(r"<!-- commands: (\w+) -->\n```bash\n", text))
+    assert len(marked) + text.count("<!-- command: ") == text.count("```bash\n")
+    check = (README.parent / ".ci" / "run").read_text(encoding="utf-8")
+    assert set(re.findall(r'readme_block "commands: (\w+)"', check)) == marked

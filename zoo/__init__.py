@@ -122,8 +122,18 @@ __all__ = ["ALIASES", "MODELS", "canonical_name", *sorted(_PUBLIC)]
 def canonical_name(name: str) -> str:
     """The key of `MODELS` that a name or an alias of a paper means; case and hyphens do not matter.
 
+    Args:
+        name: a key of `MODELS` or `ALIASES`.
+
+    Returns:
+        A key of `MODELS`.
+
     Raises:
         ValueError: no such model, or one that this version does not have.
+
+    Example:
+        >>> canonical_name("S2PPCA")
+        'sppca'
     """
     plain = name.strip().lower().replace("-", "_")
     if plain in MODELS:

@@ -87,6 +87,9 @@ def catalogue() -> dict[str, dict[str, Any]]:
 
     Kinds: ``shipped`` (a file of this package), ``generated`` (from a seed), ``package`` (comes with another
     package), ``user`` (a file that the user holds in the folder that ``ZOO_DATA`` names).
+
+    Returns:
+        Name to entry.
     """
     return json.loads((_shipped_folder() / "catalogue.json").read_text(encoding="utf-8"))
 
@@ -98,6 +101,9 @@ def load(name: str, **options: Any) -> Dataset:
         name: see `catalogue`.
         **options: generated sets take ``seed``, an int (default 0); sets that the user holds take ``verify``,
             whether the file must have the SHA-256 of the catalogue (default True).
+
+    Returns:
+        The arrays by item access, with ``description`` and ``citation``.
 
     Raises:
         ValueError: no such data set, or a file that is not the one described.

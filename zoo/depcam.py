@@ -258,7 +258,11 @@ class DEPCAM(Model):
         return {"assignments": assignments.astype(kind), "num_occupied": occupied}
 
     def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
-        """Responsibilities with the latents integrated out, shape (num_observations, num_components)."""
+        """Responsibilities with the latents integrated out, shape (num_observations, num_components).
+
+        Raises:
+            ValueError: another kind than ``"latent"``.
+        """
         if kind != "latent":
             raise ValueError(f"a mixture has one kind of scores, the shares of components; got {kind!r}")
         return jax.nn.softmax(self.log_joint_rows(_of_all(values), x), axis=-1)

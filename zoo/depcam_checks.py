@@ -92,7 +92,11 @@ def rows_to_draw(model: Any, num_observations: int | None) -> int:
 
 
 def warn_of_drift(model: Any, method: str) -> None:
-    """Refuse samplers of an improper posterior, and warn of point estimates that have no optimum."""
+    """Refuse samplers of an improper posterior, and warn of point estimates that have no optimum.
+
+    Raises:
+        ValueError: a sampler, and the posterior is improper.
+    """
     proper = model.integrates_latents or method == "vb"
     if model.scale_prior != "laplace" or not is_zero(model.sparsity) or proper:
         return

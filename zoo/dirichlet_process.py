@@ -36,7 +36,12 @@ __all__ = [
 
 
 class DirichletAllocation(NamedTuple):
-    """Symmetric Dirichlet weights over ``num_components`` components."""
+    """Symmetric Dirichlet weights over ``num_components`` components.
+
+    Attributes:
+        num_components: K.
+        site: name of the weights in the program.
+    """
 
     num_components: int
     site: str = "weights"
@@ -82,6 +87,11 @@ class StickBreaking(NamedTuple):
     """Stick-breaking weights truncated at ``num_components``.
 
     The last stick is 1 unless ``free_last_stick``.
+
+    Attributes:
+        num_components: the truncation.
+        free_last_stick: whether the last stick is random too.
+        site: name of the sticks in the program.
     """
 
     num_components: int
@@ -196,6 +206,14 @@ def generalised_dirichlet_mean(
         concentration1: a, shape (num_components - 1,).
         concentration0: b, same shape.
         num_components: by default one more than there are sticks; as many: the last stick is free.
+
+    Returns:
+        Weights that sum to one (to less if the last stick is free), shape (num_components,).
+
+    Example:
+        >>> import numpy as np
+        >>> print(generalised_dirichlet_mean(np.ones(2), np.ones(2)))
+        [0.5  0.25 0.25]
     """
     total = jnp.log(concentration1 + concentration0)
     count = concentration1.shape[-1] + 1 if num_components is None else num_components
@@ -218,6 +236,9 @@ def generalised_dirichlet_log_density(weights: Array, concentration1: Array, con
         weights: on the simplex, shape (..., M).
         concentration1: a, shape (M - 1,).
         concentration0: b, same shape.
+
+    Returns:
+        The shape of ``weights`` without its last axis.
     """
     a, b = concentration1, concentration0
     left = 1.0 - jnp.cumsum(weights[..., :-2], axis=-1)
@@ -258,6 +279,9 @@ def log_stick_weights(stick_fractions: Array, num_components: int) -> Array:
         stick_fractions: shape (num_components - 1,), or (num_components,) if the last stick is free; each in
             (0, 1).
         num_components: the truncation.
+
+    Returns:
+        Shape (num_components,).
     """
     tiny = jnp.finfo(
         stick_fractions.dtype

@@ -100,7 +100,11 @@ class BinomialBeta(BernoulliBeta):
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """Uniform on every probability; ``total_count`` must be given."""
+        """Uniform on every probability; ``total_count`` must be given.
+
+        Raises:
+            ValueError: ``total_count`` is not given.
+        """
         if "total_count" not in overrides:
             raise ValueError("BinomialBeta needs total_count=, the number of trials of each column")
         return super().from_data(x, **overrides)

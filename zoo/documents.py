@@ -305,7 +305,11 @@ class CellTopics(dist.Distribution):
         return jnp.where(inside, jnp.sum(chosen, axis=(1, 2)) + choices, -jnp.inf)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Counts by topic, as floats."""
+        """Counts by topic, as floats.
+
+        Raises:
+            ValueError: ``num_tokens`` is not set.
+        """
         if self.num_tokens is None:
             raise ValueError("num_tokens is not set: the longest document bounds the loops of a draw")
         probs = jnp.moveaxis(jnp.exp(self.logits), 1, -1)

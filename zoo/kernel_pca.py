@@ -166,6 +166,9 @@ class KernelPCA(Model):
         """The model with the kernel's parameters read off the rows where they are None.
 
         ``noise_variance`` and ``degrees_of_freedom`` stay None: estimated, and N - 1.
+
+        Raises:
+            TypeError: sparse rows.
         """
         if isinstance(x, SparseCounts):
             raise TypeError(
@@ -251,6 +254,9 @@ class KernelPCA(Model):
 
         Returns:
             Shape (num_observations, num_latents).
+
+        Raises:
+            ValueError: draws without coefficients, or other columns.
         """
         if "coefficients" not in values:
             raise ValueError(
@@ -274,7 +280,11 @@ class KernelPCA(Model):
         return jnp.broadcast_to(jnp.diag(shares), (x.shape[0], shares.size, shares.size))
 
     def caution(self, method: str) -> None:
-        """Refuse a sampler where there is no posterior to sample."""
+        """Refuse a sampler where there is no posterior to sample.
+
+        Raises:
+            ValueError: a sampler, and a flat prior of the latents.
+        """
         if method in SAMPLERS and self.latent_variance is None and self.degrees_of_freedom is None:
             raise ValueError(
                 f"{method} needs a prior of the latents: with a flat one the posterior of N rows has no "

@@ -116,7 +116,11 @@ class RBF(Kernel):
         return math.inf
 
     def filled(self, x: Any) -> Self:
-        """With the length scale read off the rows, if it is None."""
+        """With the length scale read off the rows, if it is None.
+
+        Raises:
+            ValueError: the rows are all equal.
+        """
         if self.length_scale is not None:
             return self
         if hasattr(x, "toarray"):
@@ -179,7 +183,11 @@ class Precomputed(Kernel):
     """
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
-        """The values themselves; ``y`` is only the Gram matrix that they belong to."""
+        """The values themselves; ``y`` is only the Gram matrix that they belong to.
+
+        Raises:
+            ValueError: ``x`` has not a column for each fitted row.
+        """
         if x.shape[1] != y.shape[0]:
             raise ValueError(
                 f"kernel values with {y.shape[0]} fitted rows must have shape (new rows, {y.shape[0]}); "
@@ -208,9 +216,19 @@ KERNELS: dict[str, type[Kernel]] = {
 def as_kernel(kernel: Any) -> Kernel:
     """The kernel itself, or that of a registered name with its default parameters.
 
+    Args:
+        kernel: a kernel, or one of the registered names.
+
+    Returns:
+        A kernel; parameters that its data decide are still None.
+
     Raises:
         TypeError: neither a kernel nor a string.
         ValueError: no kernel has that name.
+
+    Example:
+        >>> as_kernel("rbf").length_scale is None
+        True
     """
     if isinstance(kernel, Kernel):
         return kernel

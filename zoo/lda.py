@@ -119,7 +119,11 @@ class LDA(TopicModel):
         return log_integrals(key, counts, by_word, prior._topic_prior()) + log_coefficients(counts)
 
     def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
-        """Expected topic shares of documents given the topics, by mean field."""
+        """Expected topic shares of documents given the topics, by mean field.
+
+        Raises:
+            ValueError: another kind than ``"latent"``.
+        """
         if kind != "latent":
             raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
         prior = in_current_precision(self)

@@ -281,7 +281,11 @@ class Mixture(Model):
         return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
 
     def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
-        """Shares of the rows in the components, shape (num_observations, num_components)."""
+        """Shares of the rows in the components, shape (num_observations, num_components).
+
+        Raises:
+            ValueError: another kind than ``"latent"``.
+        """
         if kind != "latent":
             raise ValueError(
                 f"a mixture has one kind of scores, the shares of rows in components; got {kind!r}"

@@ -81,6 +81,9 @@ class Assumptions:
         """A copy with some fields replaced and nothing checked.
 
         For values that were computed (posteriors) or traced.
+
+        Raises:
+            TypeError: no such field.
         """
         new = copy.copy(self)
         for name, value in fields.items():
@@ -228,15 +231,26 @@ class Model(Assumptions):
             values: of the parameters.
             *data: rows.
             kind: ``"latent"``, or ``"orthonormal"`` where the model has loadings.
+
+        Raises:
+            ValueError: a kind of scores that the model does not have.
         """
         raise ValueError(f"{type(self).__name__} has no scores")
 
     def scores_covariance(self, values: Mapping[str, Any], *data: Any) -> Any:
-        """Posterior covariance of the ``"latent"`` scores of each row, a second latent dim appended."""
+        """Posterior covariance of the ``"latent"`` scores of each row, a second latent dim appended.
+
+        Raises:
+            ValueError: the scores have no covariance.
+        """
         raise ValueError(f"the scores of {type(self).__name__} have no covariance")
 
     def predicted(self, values: Mapping[str, Any], *data: Any) -> tuple[Any, Any]:
-        """Mean and variance of what is missing of rows, given values of the rest; dims ``predicted_dims``."""
+        """Mean and variance of what is missing of rows, given values of the rest; dims ``predicted_dims``.
+
+        Raises:
+            ValueError: the model predicts nothing but its scores.
+        """
         raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
 
     def check_new(self, *data: Any) -> None:

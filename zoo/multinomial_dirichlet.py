@@ -47,7 +47,11 @@ class CountRow(dist.Distribution):
         return jnp.sum(value * _safe_log(self.probs), axis=-1) + _log_coefficient(value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Counts, as floats."""
+        """Counts, as floats.
+
+        Raises:
+            ValueError: ``num_tokens`` is not set.
+        """
         if self.total_count is None:
             raise ValueError("num_tokens is not set: the program needs the total count of each row it draws")
         most = int(np.max(self.total_count))

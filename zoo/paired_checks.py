@@ -19,7 +19,11 @@ SPECIFICS = ("low_rank", "full_covariance")
 
 
 def read_views(views: Sequence[Any], families: Sequence[Any], beta: Any) -> dict[str, Any]:
-    """Sizes of the views, and with beta > 0 the kernel of each column."""
+    """Sizes of the views, and with beta > 0 the kernel of each column.
+
+    Raises:
+        ValueError: another number of views than of families.
+    """
     arrays = [as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
     if len(arrays) != len(families):
         raise ValueError(

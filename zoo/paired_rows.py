@@ -82,7 +82,11 @@ class PairedRows:
         raise ValueError(f"say which view to predict: what= one of {names}")
 
     def coded(self, *views: Any) -> tuple[Self, tuple]:
-        """Views that are None or left out at the end become tables of missing cells."""
+        """Views that are None or left out at the end become tables of missing cells.
+
+        Raises:
+            ValueError: a view that must be there is missing as a whole.
+        """
         known = [len(view) for view in views if view is not None]
         if self.num_features is None or not known:
             missing = [f"y_{v}" for v, view in enumerate(views) if view is None]

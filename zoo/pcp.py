@@ -169,7 +169,11 @@ class PCP(TopicModel):
         return {"doc_clusters": dist.Categorical(logits=self.log_joint_documents(values, counts))}
 
     def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
-        """Expected topic shares of documents: those of their clusters, by how likely these are."""
+        """Expected topic shares of documents: those of their clusters, by how likely these are.
+
+        Raises:
+            ValueError: another kind than ``"latent"``.
+        """
         if kind != "latent":
             raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
         return (

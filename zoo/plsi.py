@@ -97,7 +97,11 @@ class PLSI(TopicModel):
         return BagsOfWords(shares, values["topic_word_probs"]).log_prob(counts)
 
     def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
-        """Most likely topic shares of documents given the topics (folding-in)."""
+        """Most likely topic shares of documents given the topics (folding-in).
+
+        Raises:
+            ValueError: another kind than ``"latent"``.
+        """
         if kind != "latent":
             raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
         return likely_shares(counts, values["topic_word_probs"].T)

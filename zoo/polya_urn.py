@@ -91,6 +91,9 @@ def stick_breaking_draw(
         num_draws: how many values.
         base: the base measure.
         leftover: expected mass beyond the sticks that are broken.
+
+    Raises:
+        ValueError: ``leftover`` is not between 0 and 1.
     """
     base = _checked(concentration, num_draws, base)
     if not 0 < leftover < 1:

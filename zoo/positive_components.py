@@ -44,7 +44,11 @@ class ExponentialGamma(Cellwise):
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """A prior worth one cell with the mean of the column, unless fields are given."""
+        """A prior worth one cell with the mean of the column, unless fields are given.
+
+        Raises:
+            ValueError: a column whose mean is not positive, and no rate.
+        """
         x, means = column_means(x)
         if "rate" not in overrides and not np.all(means > 0):
             raise ValueError(f"column {int(np.argmin(means))} of x has mean {means.min():g}; give rate")
@@ -94,7 +98,11 @@ class GammaKnownShape(ExponentialGamma):
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """The rate is such that a cell has the mean of its column; ``known_shape`` must be given."""
+        """The rate is such that a cell has the mean of its column; ``known_shape`` must be given.
+
+        Raises:
+            ValueError: ``known_shape`` is not given.
+        """
         if "known_shape" not in overrides:
             raise ValueError("GammaKnownShape needs known_shape=, a number or one per column")
         if "rate" not in overrides:

@@ -197,6 +197,9 @@ class PPCA(Model):
         """The model with its size, and under a proper prior its location and scale, read off the data.
 
         ``overrides`` are fields.
+
+        Raises:
+            ValueError: sparse rows, and a prior of the loadings.
         """
         x = as_rows(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}

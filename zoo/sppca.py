@@ -253,6 +253,9 @@ class SPPCA(SupervisedRows, Model):
         """The model that knows its classes, and the data with labels as columns (`zoo.class_labels`).
 
         A sparse x becomes a `zoo.sparse_matrix.SparseMatrix`.
+
+        Raises:
+            TypeError: sparse outputs.
         """
         if data and is_sparse(data[0]):
             data = (sparse_inputs(self, data[0]), *data[1:])
@@ -318,7 +321,11 @@ class SPPCA(SupervisedRows, Model):
         check_latents_fit(self.num_latents, x.shape[0], x.shape[1] if self.kernel is None else None)
 
     def caution(self, method: str) -> None:
-        """Refuse noise that cannot be estimated, and to sample what nothing but a flat prior holds."""
+        """Refuse noise that cannot be estimated, and to sample what nothing but a flat prior holds.
+
+        Raises:
+            ValueError: a sampler, and a kernel.
+        """
         if self.kernel is not None and method == "em":
             self._check_noise()
         if self.kernel is not None and method in ("nuts", "hmc", "svi"):

@@ -46,7 +46,11 @@ class SupervisedRows(ProbitRows):
         return jnp.broadcast_to(values["noise_variance_y"], values["loc_y"].shape)
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array, y: Array | None = None) -> Array:
-        """Log density of each row over its observed cells, latents integrated out, in nats."""
+        """Log density of each row over its observed cells, latents integrated out, in nats.
+
+        Raises:
+            ValueError: a precomputed kernel, which does not say a new row's inner product with itself.
+        """
         if self.output_likelihood == "probit":
             return self.probit_log_likelihood(values, x, y)
         if self.kernel is None:
@@ -133,6 +137,9 @@ class SupervisedRows(ProbitRows):
             y: outputs; observed ones are used and stay what they are.
             what: ``"outputs"``, ``"cells"`` (of x), or ``"classes"``: the density of each class's code given
                 what is observed, normalised over the classes, whose variance is that of the indicator.
+
+        Raises:
+            ValueError: cells of x, which are not known with a kernel.
         """
         if what == "classes":
             shares = self._class_probabilities(values, x, y)

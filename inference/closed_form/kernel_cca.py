@@ -31,7 +31,11 @@ __all__ = ["METHOD", "check", "solve"]
 
 
 def solve(key: Any, model: SPPCA, data: tuple, *, ridge: float, output_kernel: str) -> tuple[Outcome, float]:
-    """The projection and the sum of its correlations; the key is ignored, nothing is random."""
+    """The projection and the sum of its correlations; the key is ignored, nothing is random.
+
+    Raises:
+        ValueError: more directions than the outputs have rank.
+    """
     x, y = data
     check_complete("kernel_cca", x, y)
     own, outputs = centred_gram(model.kernel or "linear", x), output_gram(y, output_kernel)

@@ -55,7 +55,11 @@ def solve(
     output_sets: Any,
     balance: bool,
 ) -> tuple[Outcome, float]:
-    """The projection and the sum of its eigenvalues; the key is ignored, nothing is random."""
+    """The projection and the sum of its eigenvalues; the key is ignored, nothing is random.
+
+    Raises:
+        ValueError: weights or kernels that are not one for each set of outputs.
+    """
     x, y = data
     check_complete("morp", x, y)
     sets = _sets(output_sets, y.shape[1])

@@ -101,7 +101,11 @@ def principal(y: np.ndarray, num_latents: int, noise_variance: float) -> tuple[n
 
 
 def solve(key: Array, model: Paired, data: tuple) -> tuple[Outcome, float]:
-    """The estimate, and the log likelihood there in nats; the key is ignored."""
+    """The estimate, and the log likelihood there in nats; the key is ignored.
+
+    Raises:
+        ValueError: a cell is missing.
+    """
     for v, y in enumerate(data):
         if np.isnan(y).any():
             row, column = np.argwhere(np.isnan(y))[0]

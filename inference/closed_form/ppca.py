@@ -95,7 +95,11 @@ def _leading(centred: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, f
 
 
 def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = 1e-6) -> tuple[Outcome, float]:
-    """The estimate, and the log likelihood there in nats; the key is ignored."""
+    """The estimate, and the log likelihood there in nats; the key is ignored.
+
+    Raises:
+        ValueError: a cell is missing.
+    """
     (x,) = data
     if np.isnan(x).any():
         row, column = np.argwhere(np.isnan(x))[0]

@@ -82,7 +82,11 @@ def stored(
 def transform(
     values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None, *, kind: str = "latent"
 ) -> Array:
-    """Scores of new rows; outputs are not used."""
+    """Scores of new rows; outputs are not used.
+
+    Raises:
+        ValueError: other scores than ``"latent"``.
+    """
     if kind != "latent":
         raise ValueError("this projection has one kind of scores; leave scores out")
     if "projection" in values:

@@ -167,7 +167,11 @@ def start(
     clamped_sweeps: int,
     integrated: bool = False,
 ) -> DEPCAMState:
-    """The state at given values of all sites, or after clamped sweeps from responsibilities or labels."""
+    """The state at given values of all sites, or after clamped sweeps from responsibilities or labels.
+
+    Raises:
+        ValueError: too few variables to start from.
+    """
     values = _random_values(key, model, x, integrated)
     given = dict(variables)
     if "bases" not in given and "carriers" in given:

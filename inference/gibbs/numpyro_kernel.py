@@ -108,6 +108,9 @@ def kernel(model: Model) -> GibbsKernel:
     Args:
         model: a (filled) zoo model with the method ``"gibbs"``.
 
+    Returns:
+        A kernel for ``numpyro.infer.MCMC``, of which each draw is one sweep.
+
     Raises:
         ValueError: the model has no Gibbs sampler.
     """

@@ -231,7 +231,11 @@ def init(key: Array, model: EPCA | Paired, *data: Array) -> GibbsState:
 def start(
     key: Array, variables: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
 ) -> GibbsState:
-    """The state at given values of sites; those that are not given are as in a fresh start."""
+    """The state at given values of sites; those that are not given are as in a fresh start.
+
+    Raises:
+        ValueError: a given variable of another shape.
+    """
     fresh = init(key, model, *data)
     values = {name: jnp.asarray(variables.get(name, old), old.dtype) for name, old in fresh.values.items()}
     for name, old in fresh.values.items():

@@ -37,7 +37,11 @@ class PositiveSlice(dist.Distribution):
         return self.log_density(value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """One move from the current value."""
+        """One move from the current value.
+
+        Raises:
+            ValueError: ``sample_shape`` is not ().
+        """
         if sample_shape:
             raise ValueError("a slice-sampling move gives one value; sample_shape must be ()")
         height_key, place_key, shrink_key = jax.random.split(key, 3)
@@ -100,7 +104,11 @@ class PositiveSlices(dist.Distribution):
         return terms if self.log_density_of_sum is None else terms + self.log_density_of_sum(jnp.sum(value))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """One move of every element from the current values."""
+        """One move of every element from the current values.
+
+        Raises:
+            ValueError: ``sample_shape`` is not ().
+        """
         if sample_shape:
             raise ValueError("slice-sampling moves give one vector; sample_shape must be ()")
 

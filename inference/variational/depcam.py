@@ -139,6 +139,9 @@ def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) ->
         stored: group `variational` of the fit.
         model: the model.
         x: the fitted rows.
+
+    Raises:
+        ValueError: other rows than the fitted ones.
     """
     stored, model = in_current_precision((dict(stored), model))
     r = stored["responsibilities"]

@@ -100,7 +100,12 @@ class MixtureVBInfo(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """What the local step leaves behind of the responsibilities."""
+    """What the local step leaves behind of the responsibilities.
+
+    Attributes:
+        statistics: sums of the rows' features by component, shape (num_components, num_statistics).
+        entropy: of the responsibilities, in nats.
+    """
 
     statistics: Array  # (num_components, num_statistics), sums of responsibility times feature
     entropy: Array  # of the labels, nats

@@ -43,7 +43,14 @@ CLUSTERING_STEPS = 3
 
 
 class PCPMeanFieldInfo(NamedTuple):
-    """What is recorded of a step; see `inference.variational.pcp.PCPVBInfo`."""
+    """What is recorded of a step; see `inference.variational.pcp.PCPVBInfo`.
+
+    Attributes:
+        objective: the bound, in nats.
+        num_occupied: clusters with a document or more.
+        word_smoothing: eps at this step.
+        concentration: alpha at this step.
+    """
 
     objective: Array
     num_occupied: Array

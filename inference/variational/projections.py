@@ -202,6 +202,9 @@ def guide(
         model: the model.
         *data: the rows that were fitted; only their number matters.
         num_observations: without data: draw the latents of so many new rows from their Gaussian prior.
+
+    Raises:
+        ValueError: other rows than the fitted ones.
     """
     stored = in_current_precision(dict(stored))
     given = {name: numpyro.param(name, stored[name]) for name in dims_of(model) if name in stored}
