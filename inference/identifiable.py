@@ -16,7 +16,7 @@ convergence:
 import numpy as np
 import xarray as xr
 
-from inference.natural_invariants import natural_invariants
+from inference.natural_invariants import natural_invariants, word_probs
 from inference.partitions import cluster_sizes
 
 __all__ = [
@@ -117,7 +117,8 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         (nats per row), every unlabelled parameter (``concentration``), ``sorted_weights`` (rank: descending,
         posterior mean share at least 0.01), ``same_cluster`` (the probability that two different rows, drawn
         at random from the data, share a component) and ``pair_together`` (pair: whether two given rows do,
-        for a few fixed pairs along the first principal component of the data whose answer is uncertain).
+        for a few fixed pairs along the first principal component of the data whose answer is uncertain);
+        of topics ``word_probs``, a few cells of the documents' word probabilities.
         Models with "rotation" or "sign": ``singular_values`` of the loadings and, up to 10 features,
         ``marginal_covariance`` = W W' + noise, and between views ``cross_covariance`` = W_1 W_2'; where the
         latents are sites of the program, instead ``theta_singular_values`` and ``natural_params``
@@ -142,7 +143,7 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         if name not in hidden and not (symmetries and _plain(variable.dims) & _ROW_DIMS):
             found.setdefault(name, variable)
     if "labels" in symmetries:
-        found |= _label_free(tree, posterior)
+        found |= word_probs(posterior) | _label_free(tree, posterior)
     if {"rotation", "sign"} & set(symmetries):
         found |= natural_invariants(posterior) if _draws_latents(tree) else _rotation_free(posterior)
     if not found and "trace" in tree.children:  # a point estimate of labelled parameters alone
@@ -187,13 +188,14 @@ def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataAr
         found["sorted_weights"] = xr.DataArray(
             kept, dims=("chain", "draw", "rank"), coords={"rank": np.arange(1, kept.shape[-1] + 1)}
         )
-    if "assignments" not in posterior:
+    clusters = next((name for name in ("assignments", "doc_clusters") if name in posterior), None)
+    if clusters is None:
         return found
-    assignments = posterior["assignments"].transpose("chain", "draw", "observation")
+    assignments = posterior[clusters].transpose("chain", "draw", ...)
     sizes = cluster_sizes(assignments.values)
     if "num_occupied" not in posterior:
         found["num_occupied"] = xr.DataArray((sizes > 0).sum(-1), dims=("chain", "draw"))
-    num_rows = assignments.sizes["observation"]
+    num_rows = assignments.shape[2]
     if (
         num_rows > 1
     ):  # sum_k n_k (n_k - 1) / (N (N - 1)): the mean of the off-diagonal co-clustering indicators

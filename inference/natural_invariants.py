@@ -5,12 +5,16 @@ draw. Reported are a few fixed cells of every table, means included, and the sin
 :math:`U V^T`, of shared latents also by themselves, :math:`\Theta_S = U_S V_S^T` with the loadings of all
 views one above the other (Virtanen 2010, section 6.2.2; the singular values themselves, not their squares,
 belong to orthonormal factors, and only as many as there are latents are not zero).
+
+Topics are known only up to their order; what the documents see are their word probabilities
+:math:`\theta_d^T \beta`, of which a few fixed cells are reported too: of documents that have shares of their
+own, else (clusters of documents) of a document whose cluster is not known.
 """
 
 import numpy as np
 import xarray as xr
 
-__all__ = ["factors_of", "natural_invariants", "shared_latents"]
+__all__ = ["factors_of", "natural_invariants", "shared_latents", "word_probs"]
 
 _FIXED_CELLS = 3  # rows and columns of each table that are summarised
 
@@ -52,6 +56,25 @@ def natural_invariants(posterior: xr.Dataset) -> dict[str, xr.DataArray]:
             cells = cells + posterior[f"loc{suffix}"].values[..., None, columns]
         found[f"natural_params{suffix}"] = _cells(cells, suffix, rows, columns)
     return found
+
+
+def word_probs(posterior: xr.Dataset) -> dict[str, xr.DataArray]:
+    """A few cells of the word probabilities of documents, draw by draw; empty without topics."""
+    if "topic_word_probs" not in posterior:
+        return {}
+    topics = posterior["topic_word_probs"].transpose("chain", "draw", "topic", "word").values
+    columns = _spread(topics.shape[3])
+    if "doc_topic_probs" in posterior:
+        shares = posterior["doc_topic_probs"].transpose("chain", "draw", "document", "topic").values
+        rows = _spread(shares.shape[2])
+        cells = shares[:, :, rows] @ topics[..., columns]
+        return {"word_probs": _cells(cells, "", rows, columns).rename(row="document", column="word")}
+    if "cluster_topic_probs" not in posterior:
+        return {}
+    centres = posterior["cluster_topic_probs"].transpose("chain", "draw", "cluster", "topic").values
+    weights = posterior["cluster_weights"].transpose("chain", "draw", "cluster").values
+    cells = np.einsum("cdm,cdmk,cdkw->cdw", weights, centres, topics[..., columns], optimize=True)
+    return {"word_probs": xr.DataArray(cells, dims=("chain", "draw", "word"), coords={"word": columns})}
 
 
 def _cells(values: np.ndarray, suffix: str, rows: np.ndarray, columns: np.ndarray) -> xr.DataArray:

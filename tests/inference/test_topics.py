@@ -9,7 +9,7 @@ from text_cases import WORDS, sparse
 
 import zoo
 from inference import extend, fit, load, save, topics
-from inference.diagnostics import heldout, summary
+from inference.diagnostics import heldout, invariants, summary
 from inference.plots import plot_clusters
 from inference.report import report
 from inference.text_heldout import split_tokens
@@ -42,6 +42,24 @@ def test_top_words_are_the_two_kinds_of_words(trees):
     assert topics.top_words(trees["lda"]).shape == (2, 6)
     with pytest.raises(ValueError, match="num_words must be at least 1; got 0"):
         topics.top_words(trees["lda"], 0)
+
+
+def test_invariants_of_topics_do_not_know_their_order(trees):
+    """Word probabilities by hand, and the same to the last digit when topics and clusters change places."""
+    for name, tree in trees.items():
+        draws = tree["posterior"].to_dataset()
+        found = invariants(tree)["word_probs"]
+        topics = draws["topic_word_probs"]
+        if name == "pcp":
+            shares = (draws["cluster_weights"] * draws["cluster_topic_probs"]).sum("cluster")
+        else:
+            shares = draws["doc_topic_probs"][:, :, [0, 9, 19]]
+        expected = (shares * topics[..., [0, 2, 5]]).sum("topic").transpose("chain", "draw", ...)
+        np.testing.assert_allclose(found.to_numpy(), expected.to_numpy(), rtol=1e-12)
+        turned = {dim: slice(None, None, -1) for dim in ("topic", "cluster") if dim in draws.dims}
+        other = tree.copy()
+        other["posterior"] = xr.DataTree(draws.isel(turned))
+        np.testing.assert_allclose(invariants(other)["word_probs"], found, rtol=1e-12)
 
 
 def test_shares_and_clusters_as_tables(trees):
