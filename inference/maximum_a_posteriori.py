@@ -92,11 +92,24 @@ def conclude(
     keep_rows: bool,
     **options: Any,
 ) -> Outcome:
-    """The point as one draw of one chain."""
+    """The point as one draw of one chain, with the most probable labels where the program sums them out."""
     values = _constrain(state.point, model, data)
+    shares = _shares(values, model, data)
+    labels = model.derived({"assignments": jnp.argmax(shares, axis=-1)}) if shares is not None else {}
+    if not keep_rows:
+        labels.pop("assignments", None)
     return Outcome(
-        posterior=jax.tree.map(lambda leaf: leaf[None, None], values), variational=values, is_point=True
+        posterior=jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], values | labels),
+        variational=values | ({} if shares is None else {"responsibilities": shares}),
+        is_point=True,
     )
+
+
+@jax.jit
+def _shares(values: dict[str, Array], model: Any, data: tuple) -> Array | None:
+    """Probabilities of the summed-out labels at the point, shape (rows, components), or None."""
+    labels = model.local_conditionals(values, *data).get("assignments")
+    return None if labels is None else jax.nn.softmax(labels.logits, axis=-1)
 
 
 @jax.jit

@@ -17,7 +17,14 @@ from inference.rows import Rows, unweighted, weight_of
 from zoo.mixture import Mixture
 from zoo.sparse_counts import SparseCounts
 
-__all__ = ["KMEANS_STEPS", "STARTS", "kmeans_labels", "statistics_given"]
+__all__ = [
+    "KMEANS_STEPS",
+    "STARTS",
+    "hierarchical_labels",
+    "kmeans_labels",
+    "principal_labels",
+    "statistics_given",
+]
 
 KMEANS_STEPS = 10
 
@@ -113,10 +120,13 @@ def pca(key: Array, model: Mixture, x: Array) -> Array:
 
     Columns are standardised.
     """
-    z = _standardised(x)
+    return _labelled(principal_labels(_standardised(x), model.num_components), model, x)
+
+
+def principal_labels(z: Array, num_clusters: int) -> Array:
+    """Slices of equal size along the first principal direction, shape (num_observations,)."""
     ranks = jnp.argsort(jnp.argsort(z @ _principal_direction(z, jnp.ones(z.shape[0], z.dtype))))
-    labels = ranks * model.num_components // z.shape[0]
-    return _labelled(labels, model, x)
+    return ranks * num_clusters // z.shape[0]
 
 
 def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
@@ -124,10 +134,14 @@ def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
 
     Deterministic (Boley 1998, on standardised columns).
     """
-    z = _standardised(x)
+    return _labelled(hierarchical_labels(_standardised(x), model.num_components), model, x)
+
+
+def hierarchical_labels(z: Array, num_clusters: int) -> Array:
+    """Clusters halved again and again, shape (num_observations,); z is centred."""
 
     def halve(new: Array, labels: Array) -> Array:
-        members = jax.nn.one_hot(labels, model.num_components, dtype=z.dtype)
+        members = jax.nn.one_hot(labels, num_clusters, dtype=z.dtype)
         counts = jnp.maximum(jnp.sum(members, axis=0), 1.0)
         means = (members.T @ z) / counts[:, None]
         scatter = members.T @ jnp.sum(z**2, axis=-1) - counts * jnp.sum(means**2, axis=-1)
@@ -136,8 +150,7 @@ def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
         side = (z - means[widest]) @ _principal_direction(z - means[widest], weight) > 0
         return jnp.where((weight > 0) & side, new, labels)
 
-    labels = jax.lax.fori_loop(1, model.num_components, halve, jnp.zeros(z.shape[0], int))
-    return _labelled(labels, model, x)
+    return jax.lax.fori_loop(1, num_clusters, halve, jnp.zeros(z.shape[0], int))
 
 
 def _principal_direction(z: Array, weight: Array) -> Array:

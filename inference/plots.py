@@ -13,6 +13,12 @@ from matplotlib.ticker import MaxNLocator
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from inference.component_picture import (
+    plot_component_similarity,
+    plot_hinton,
+    plot_loading_products,
+    plot_overlap,
+)
 from inference.convergence import psrf_path
 from inference.dirichlet_process_picture import plot_dirichlet_process
 from inference.em_picture import plot_em
@@ -25,10 +31,14 @@ from inference.topic_picture import plot_clusters
 __all__ = [
     "plot_clusters",
     "plot_co_clustering",
+    "plot_component_similarity",
     "plot_dirichlet_process",
     "plot_em",
+    "plot_hinton",
+    "plot_loading_products",
     "plot_mixture",
     "plot_objective",
+    "plot_overlap",
     "plot_psrf_path",
 ]
 

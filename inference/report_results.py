@@ -13,6 +13,7 @@ from inference.page import Paragraph, Picture, Section, Table, Verdict
 from inference.partitions import point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.predictive_checks import check_features
+from inference.report_components import local_pca_blocks
 from inference.symmetry import relabel
 from inference.topics import top_words
 
@@ -87,7 +88,7 @@ def _divergences(tree: xr.DataTree) -> list[Verdict]:
             False,
             f"{count} of {total} transitions diverged",
             reason,
-            "raise target_accept_prob to 0.95, or compare with gibbs",
+            "raise target_accept_prob to 0.95, or compare with another method",
         )
     ]
 
@@ -111,10 +112,13 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
         reason = (
             f"{stopped}; the best of {restarts} restarts is {finals.max() - second:.2f} nats above the second"
         )
+    from inference import model_of
+
+    referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
     advice = (
         "num_restarts=10: the ascent finds the optimum nearest to its start"
         if restarts < 5
-        else "compare with method='gibbs': an approximation is usually too sure of itself"
+        else f"compare with method='{referee}': an approximation is usually too sure of itself"
     )
     return Verdict(True, f"The objective has come to rest: {what} is final for its start", reason, advice)
 
@@ -153,6 +157,8 @@ def found(tree: xr.DataTree) -> Section:
     names = draws_of(tree)
     if {"weights", "locs", "covariances"} <= set(names.data_vars) and "feature" in names["locs"].dims:
         blocks += _components(tree)
+    if {"bases", "scales"} <= set(names.data_vars):
+        blocks += local_pca_blocks(tree)
     per_row = names["assignments"] if "assignments" in names else tree.get("variational/responsibilities")
     num_rows = 0 if per_row is None else per_row.sizes["observation"]
     if 0 < num_rows <= _MOST_ROWS and ("assignments" in names or kind_of(tree) != "sampling"):

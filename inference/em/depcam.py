@@ -13,9 +13,10 @@ its density stands before the sum. That, and not the expected log density which 
 trace; it never falls. Gaussian cells have their latents integrated out: a mixture of PPCAs.
 
 A sweep visits the rows 5 times if every step is taken at once (``num_evaluations`` in the trace), O(N K D d)
-each. Starts: ``"kmeans"`` (k-means on the cells, then ``clamped_sweeps`` sweeps with labels held) or
-``"random"``, which mostly ends in one or two components: a component that owns rows fits their latents, and
-the others are judged with latents that nobody fitted.
+each. Starts, as of `zoo.Mixture`: ``"kmeans"`` (on the cells, then ``clamped_sweeps`` sweeps with labels
+held), ``"spectral"`` (groups that hang together, `inference.spectral_labels`), ``"pca"``, ``"hierarchical"``
+(labels the same at every restart, bases not), and ``"random"``, which mostly ends in one or two components: a
+component that owns rows fits their latents, and the others are judged with latents that nobody fitted.
 
 When to use what: a maximum over y has no Occam factor, so components with more directions win rows; new rows
 are judged with the latents integrated out by Laplace's approximation. NUTS on tables that it can afford.
@@ -39,13 +40,32 @@ from inference.em.depcam_blocks import (
     update_scales,
     update_weights,
 )
-from inference.mixture_starts import kmeans_labels
+from inference.mixture_starts import hierarchical_labels, kmeans_labels, principal_labels
+from inference.spectral_labels import spectral_labels
 from zoo.argument_checks import check_size
 from zoo.depcam import DEPCAM, orthonormal
 
-__all__ = ["METHOD", "DEPCAMInfo", "DEPCAMState", "check", "conclude", "init", "start", "step", "sweep"]
+__all__ = [
+    "METHOD",
+    "STRATEGIES",
+    "DEPCAMInfo",
+    "DEPCAMState",
+    "check",
+    "conclude",
+    "init",
+    "start",
+    "step",
+    "sweep",
+]
 
 LARGEST_STEP = 8.0  # of the bases, in units of one over their curvature
+LABELS = {
+    "kmeans": kmeans_labels,
+    "spectral": spectral_labels,
+    "pca": lambda key, z, count: principal_labels(z, count),
+    "hierarchical": lambda key, z, count: hierarchical_labels(z, count),
+}
+STRATEGIES = (*LABELS, "random")
 SITES = (
     "bases",
     "scales",
@@ -121,12 +141,14 @@ def _judge(values: dict[str, Array], *, model: DEPCAM, x: Array, clamp: Array) -
 def init(
     key: Array, model: DEPCAM, x: Array, *, strategy: str, clamped_sweeps: int, integrated: bool
 ) -> DEPCAMState:
-    """The state after clamped sweeps from k-means, or at random values."""
+    """The state after clamped sweeps from labels, or at random values."""
     if strategy == "random":
         values = {name: value for name, value in _random_values(key, model, x, integrated).items()}
         return DEPCAMState(values, jnp.array(1.0))
-    centred = jnp.where(jnp.isnan(x), jnp.nanmean(x, axis=0), x)
-    labels = kmeans_labels(jax.random.fold_in(key, 1), centred, model.num_components)
+    means = jnp.nanmean(x, axis=0)
+    centred = jnp.where(jnp.isnan(x), 0.0, x - means)
+    centred /= 4.0 * jnp.sqrt(jnp.max(jnp.sum(centred**2, axis=-1)))  # k-means++ caps distances at one
+    labels = LABELS[strategy](jax.random.fold_in(key, 1), centred, model.num_components)
     return _from_labels(key, labels, model, x, clamped_sweeps, integrated)
 
 
@@ -256,7 +278,7 @@ def log_density(stored: Mapping[str, Array], model: DEPCAM, x: Array) -> Array:
 METHOD = Method(
     kind="ascent",
     options={"clamped_sweeps": 50},
-    strategies=("kmeans", "random"),
+    strategies=STRATEGIES,
     build=build,
     start=start,
     conclude=conclude,

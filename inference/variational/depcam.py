@@ -162,7 +162,7 @@ def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) ->
 METHOD = Method(
     kind="ascent",
     options={"clamped_sweeps": 50},
-    strategies=("kmeans", "random"),
+    strategies=em.STRATEGIES,
     build=build,
     start=partial(em.start, integrated=True),
     conclude=conclude,

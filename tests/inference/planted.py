@@ -19,6 +19,7 @@ SHARES = np.array([0.5, 0.3, 0.2])
 class PlantedModel:
     symmetries: tuple[str, ...]
     num_components: int = 5
+    methods: tuple[str, ...] = ("vb", "gibbs", "nuts")
 
 
 MODELS = {

@@ -1,0 +1,264 @@
+r"""What the components of a repulsive mixture of PCAs (`zoo.DEPCAM`) are, in quantities that mean something.
+
+Component k is :math:`W_k = U_k\,\mathrm{diag}(\phi_k)` and an offset.
+
+Identified, once components are numbered alike: :math:`W_k W_k'`, offsets, weights, responsibilities; the
+sizes :math:`|\phi_{kj}|` as a sorted list; of sizes that differ the axes :math:`u_{kj}` up to sign; where no
+scale is zero, the similarity of subspaces.
+
+Not identified: the number of a component; the order of its columns; which sign is where, for (U, phi),
+(-U, -phi) and (-U, phi) are one component; axes within a group of equal sizes; columns whose scale is zero,
+which the likelihood does not see, though both kernels of the prior do.
+
+The paper's kernel (``angular``) changes with signs that change nothing else, so its value stands beside the
+range that it takes over all signs of the same two components. Its repulsion, and that of ``subspace``, can
+also be met by turning columns of scale zero. What two components have in common as far as data can tell is
+the correlation of their products,
+:math:`\langle W_k W_k', W_l W_l'\rangle / (\|W_k W_k'\| \|W_l W_l'\|)` (the RV coefficient of Robert and
+Escoufier 1976), ``products``: 1 for proportional ones, 0 for orthogonal ones.
+
+Components of draws are numbered by `inference.symmetry.relabel`, everywhere the largest share of rows first.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from inference.identifiable import draws_of, kind_of
+from inference.symmetry import relabel
+
+__all__ = [
+    "component_shares",
+    "component_similarity",
+    "effective_directions",
+    "loading_products",
+    "responsibility_overlap",
+]
+
+_MOST_DRAWS = 500  # evenly spaced
+_MOST_SIGNS = 12  # latents; the range over signs costs 2^d
+
+
+class _Components(NamedTuple):
+    """Components numbered alike in all draws, the largest share of rows first.
+
+    Attributes:
+        bases: shape (draws, components, features, latents).
+        scales: shape (draws, components, latents).
+        shares: responsibilities, shape (rows, components), averaged over draws.
+        features: names of the columns.
+    """
+
+    bases: np.ndarray
+    scales: np.ndarray
+    shares: np.ndarray
+    features: np.ndarray
+
+
+def loading_products(tree: xr.DataTree) -> xr.DataArray:
+    """W_k W_k' of every component, averaged over draws.
+
+    Args:
+        tree: a fit of DEPCAM.
+
+    Returns:
+        Dims (component, feature, feature_2), in squared units of the natural parameter; coordinate ``share``
+        of the rows.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: a fit of another model, or without the labels that its draws are numbered by.
+    """
+    components = _components(tree)
+    w = components.bases * components.scales[:, :, None, :]
+    stacked = np.moveaxis(w, 0, -2).reshape(*w.shape[1:3], -1)  # component, feature, draws x latents
+    return xr.DataArray(
+        stacked @ np.swapaxes(stacked, -1, -2) / len(w),
+        dims=("component", "feature", "feature_2"),
+        coords={
+            "component": np.arange(w.shape[1]),
+            "feature": components.features,
+            "feature_2": components.features,
+            "share": ("component", components.shares.mean(0)),
+        },
+        name="loading_products",
+    )
+
+
+def effective_directions(tree: xr.DataTree) -> pd.DataFrame:
+    """How many directions each component uses, and how far it reaches along each.
+
+    Args:
+        tree: a fit of DEPCAM.
+
+    Returns:
+        One row a component: ``share`` of the rows; ``num_active``, scales that are not zero (of a sampler all
+        are); ``effective``, the participation ratio (sum phi^2)^2 / sum phi^4, between 1 and d, 0 without any
+        direction; ``direction_1``, ..., the sizes of the scales, largest first. All averaged over draws.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: as `loading_products`.
+    """
+    components = _components(tree)
+    squares = components.scales**2
+    total, fourth = squares.sum(-1), (squares**2).sum(-1)
+    table = pd.DataFrame(
+        {
+            "share": components.shares.mean(0),
+            "num_active": (squares > 0).sum(-1).mean(0),
+            "effective": np.divide(total**2, fourth, where=fourth > 0, out=np.zeros_like(fourth)).mean(0),
+        }
+    )
+    sizes = np.sort(np.abs(components.scales), axis=-1)[..., ::-1].mean(0)
+    for j, column in enumerate(sizes.T, start=1):
+        table[f"direction_{j}"] = column
+    return table.rename_axis("component")
+
+
+def component_similarity(tree: xr.DataTree) -> xr.Dataset:
+    """How alike any two components are, by both kernels of the prior and by their products.
+
+    Args:
+        tree: a fit of DEPCAM.
+
+    Returns:
+        Dims (component, component_2), averaged over draws, all with a unit diagonal: ``angular`` and
+        ``subspace``, the kernels at the model's similarity scale, ``products`` as in the head of this file
+        (NaN where all scales of a component are zero), and, up to 12 latents, ``angular_least`` and
+        ``angular_most``, the ends of what the angular kernel can be made to say of the same components by
+        turning signs of columns. Coordinate ``share`` of the rows.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: as `loading_products`.
+    """
+    from inference import model_of
+
+    components = _components(tree)
+    rho, bases, scales = float(model_of(tree).similarity_scale), components.bases, components.scales
+    d = bases.shape[-1]
+    cosines = np.einsum("skfi,slfj->sklij", bases, bases)
+    found = {
+        "angular": np.exp(rho * (cosines.sum((-2, -1)) - d)),
+        "subspace": np.exp(rho * ((cosines**2).sum((-2, -1)) - d)),
+    }
+    squares = scales**2
+    inner = np.einsum("ski,sklij,slj->skl", squares, cosines**2, squares)
+    sizes = np.sqrt(np.einsum("skk->sk", inner))
+    with np.errstate(invalid="ignore"):
+        found["products"] = inner / (sizes[:, :, None] * sizes[:, None, :])
+    if d <= _MOST_SIGNS:
+        farthest = _largest_signed_sum(cosines)
+        same = np.eye(bases.shape[1], dtype=bool)
+        found["angular_least"] = np.where(same, 1.0, np.exp(rho * (-farthest - d)))
+        found["angular_most"] = np.where(same, 1.0, np.exp(rho * (farthest - d)))
+    numbers = np.arange(bases.shape[1])
+    return xr.Dataset(
+        {name: (("component", "component_2"), values.mean(0)) for name, values in found.items()},
+        coords={
+            "component": numbers,
+            "component_2": numbers,
+            "share": ("component", components.shares.mean(0)),
+        },
+        attrs={"similarity_scale": rho},
+    )
+
+
+def responsibility_overlap(tree: xr.DataTree) -> pd.DataFrame:
+    """To which components the rows of a component also belong.
+
+    Args:
+        tree: a fit of DEPCAM.
+
+    Returns:
+        Entry (k, l): sum_n r_nk r_nl / sum_n r_nk, the probability that a row of component k would be given
+        to l if its label were drawn again. Rows sum to one (NaN for a component without rows); the identity
+        means that every row is sure.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: as `loading_products`.
+    """
+    r = _components(tree).shares
+    counts = r.sum(0)[:, None]
+    overlap = np.divide(r.T @ r, counts, where=counts > 0, out=np.full((r.shape[1],) * 2, np.nan))
+    return pd.DataFrame(overlap).rename_axis(index="component", columns="given to")
+
+
+def component_shares(tree: xr.DataTree) -> xr.DataArray:
+    """Responsibilities of the fitted rows, components in the order of the other tables of this file.
+
+    Args:
+        tree: a fit of DEPCAM.
+
+    Returns:
+        Dims (observation, component), each row summing to one; of draws the share of draws.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: as `loading_products`.
+    """
+    return xr.DataArray(_components(tree).shares, dims=("observation", "component"))
+
+
+def _components(tree: xr.DataTree) -> _Components:
+    posterior = draws_of(tree)
+    if not {"bases", "scales"} <= set(posterior.data_vars):
+        raise ValueError(
+            "expected a fit of DEPCAM, whose components have bases and scales; got one of "
+            f"{tree.attrs.get('model', 'no model')!r}"
+        )
+    if kind_of(tree) == "sampling":
+        tree = tree if "relabelled" in tree.attrs else relabel(tree)
+        posterior = draws_of(tree)
+        order = slice(None)
+        shares = _frequencies(posterior)
+    else:
+        shares = _responsibilities(tree)
+        order = np.argsort(-shares.sum(0), kind="stable")
+    names = posterior["feature"].values if "feature" in posterior.coords else None
+    bases, scales = (_draws(posterior[name])[:, order] for name in ("bases", "scales"))
+    names = np.arange(bases.shape[2]) if names is None else names
+    return _Components(bases, scales, shares[:, order], names)
+
+
+def _draws(variable: xr.DataArray) -> np.ndarray:
+    dims = [dim for dim in ("component", "feature", "latent") if dim in variable.dims]
+    values = variable.transpose("chain", "draw", *dims).values
+    values = values.reshape(-1, *values.shape[2:])
+    return values[np.linspace(0, len(values) - 1, min(len(values), _MOST_DRAWS)).round().astype(int)]
+
+
+def _frequencies(posterior: xr.Dataset) -> np.ndarray:
+    labels = posterior["assignments"].transpose("chain", "draw", "observation").values
+    labels = labels.reshape(-1, labels.shape[-1])
+    return np.stack([(labels == k).mean(0) for k in range(posterior.sizes["component"])], axis=1)
+
+
+def _responsibilities(tree: xr.DataTree) -> np.ndarray:
+    """Of the fitted rows under an estimate or q, whose labels are the same in all draws."""
+    from inference import transform
+
+    if "responsibilities" in tree["variational"]:
+        return tree["variational"]["responsibilities"].transpose("observation", "component").values
+    if "assignments" in draws_of(tree):
+        return _frequencies(draws_of(tree))
+    if "observed_data" not in tree.children:
+        raise ValueError(
+            "this fit holds neither responsibilities, labels nor its rows, by which components are ordered: "
+            "fit with keep=('observed_data',)"
+        )
+    return transform(tree, tree["observed_data"]["x"].values).values
+
+
+def _largest_signed_sum(cosines: np.ndarray) -> np.ndarray:
+    """The largest of sum_ij a_i c_ij b_j over signs a and b, for matrices on the last two axes."""
+    d = cosines.shape[-1]
+    largest = np.full(cosines.shape[:-2], -np.inf)
+    for number in range(2 ** (d - 1)):  # a and -a give the same
+        signs = 1.0 - 2.0 * ((number >> np.arange(d)) & 1)
+        largest = np.maximum(largest, np.abs(np.einsum("i,...ij->...j", signs, cosines)).sum(-1))
+    return largest

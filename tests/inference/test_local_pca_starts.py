@@ -1,0 +1,94 @@
+"""Starts of mixtures of PCAs: labels by k-means, by spectral clustering, along principal directions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import zoo
+from inference import fit
+from inference.em.depcam import STRATEGIES, init
+from inference.mixture_starts import hierarchical_labels, kmeans_labels, principal_labels
+from inference.precision import in_precision
+from inference.spectral_labels import LANDMARKS, spectral_labels
+
+
+def rings(num_rows, seed=0):
+    """Two rings about the same centre, radii 1 and 3, with noise .1: clusters that are not round."""
+    rng = np.random.default_rng(seed)
+    truth = np.arange(num_rows) % 2
+    angle = rng.uniform(0, 2 * np.pi, num_rows)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return circle * np.where(truth, 3.0, 1.0)[:, None] + 0.1 * rng.normal(size=(num_rows, 2)), truth
+
+
+def agreement(labels, truth):
+    same = np.mean(np.asarray(labels) == truth)
+    return max(same, 1 - same)
+
+
+@pytest.mark.parametrize("num_rows", [200, LANDMARKS + 300])
+def test_spectral_labels_find_rings_that_k_means_cuts(num_rows):
+    x, truth = rings(num_rows)
+    with in_precision():
+        x = jnp.asarray(x)
+        for seed in range(3):
+            key = jax.random.key(seed)
+            assert agreement(spectral_labels(key, x, 2), truth) == 1.0
+            assert agreement(kmeans_labels(key, x, 2), truth) < 0.8
+
+
+def test_leading_singular_vectors_are_those_of_the_dense_affinity(monkeypatch):
+    """Rows of the embedding that k-means is given, against NumPy on the N x N matrix of all rows."""
+    x = np.random.default_rng(1).normal(size=(40, 3))
+    distance = np.linalg.norm(x[:, None] - x[None], axis=-1)
+    width = np.sort(distance, axis=1)[:, 7]
+    z = np.exp(-(distance**2) / np.outer(width, width))
+    degree = z.sum(1)
+    between = z / np.sqrt(np.outer(degree, degree))
+    expected = np.linalg.eigh(between @ between.T)[1][:, -3:]
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    seen = []
+
+    def keep(key, rows, count):
+        seen.append(rows)
+        return kmeans_labels(key, rows, count)
+
+    monkeypatch.setattr("inference.spectral_labels.kmeans_labels", keep)
+    with in_precision():
+        spectral_labels(jax.random.key(0), jnp.asarray(x), 3)
+        own = np.asarray(seen[0])
+    np.testing.assert_allclose(own @ own.T, expected @ expected.T, atol=1e-9)  # signs are free
+
+
+def test_labels_along_principal_directions():
+    rng = np.random.default_rng(2)
+    x = np.concatenate([rng.normal(size=(10, 3)) + 8.0 * k for k in range(4)])
+    x -= x.mean(0)
+    with in_precision():
+        x = jnp.asarray(x)
+        halved = np.asarray(hierarchical_labels(x, 4)).reshape(4, 10)
+        sliced = np.asarray(principal_labels(x, 4)).reshape(4, 10)
+    for labels in (halved, sliced):
+        assert (labels == labels[:, :1]).all() and len(set(labels[:, 0])) == 4
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[:-1])
+def test_every_start_finds_two_groups_apart(strategy):
+    """A missing cell among them; offsets begin at the groups' means, shrunk by one row of the grand mean."""
+    rng = np.random.default_rng(3)
+    x = np.repeat([[4.0] * 3, [-4.0] * 3], 12, axis=0) + rng.normal(size=(24, 3))
+    x[0, 1] = np.nan
+    model = zoo.DEPCAM(family="gaussian", num_components=2, num_latents=1)
+    with in_precision():
+        options = dict(strategy=strategy, clamped_sweeps=0, integrated=False)
+        state = init(jax.random.key(0), model, jnp.asarray(x), **options)
+        offsets = np.asarray(state.values["offsets"])
+    groups = x.reshape(2, 12, 3)
+    means = (np.nansum(groups, axis=1) + np.nanmean(x)) / (np.sum(~np.isnan(groups), axis=1) + 1.0)
+    np.testing.assert_allclose(offsets[np.argsort(-offsets[:, 0])], means, rtol=1e-12)
+
+
+def test_an_unknown_start_is_refused():
+    with pytest.raises(ValueError, match="kmeans, spectral, pca, hierarchical, random"):
+        fit(zoo.DEPCAM(), np.eye(5), method="em", init="dbscan")
