@@ -15,6 +15,7 @@ _PUBLIC = {
     "guide": "posterior_guide",
     "save": "results",
     "load": "results",
+    "choose_components_and_latents": "num_components_and_latents",
     "choose_num_latents": "num_latents",
     "cross_validate": "cross_validation",
     "model_of": "results",

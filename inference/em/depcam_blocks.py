@@ -146,8 +146,9 @@ def climb(
         new = propose(state[2] / 2)
         return new, judge(new), state[2] / 2, state[3] + 1
 
-    first = propose(step)
-    new, after, step, count = jax.lax.while_loop(goes_on, halve, (first, judge(first), step, jnp.array(1)))
+    nowhere = before._replace(objective=jnp.full_like(before.objective, jnp.nan))
+    begin = (values, nowhere, 2.0 * step, jnp.array(0))  # so that evaluation is compiled once
+    new, after, step, count = jax.lax.while_loop(goes_on, halve, begin)
     good = after.objective >= floor
     chosen = jax.tree.map(lambda a, b: jnp.where(good, a, b), (new, after), (values, before))
     return *chosen, step, count

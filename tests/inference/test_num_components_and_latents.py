@@ -1,0 +1,82 @@
+"""Sizes of mixtures of PCAs: the bound, the parameters it pays for, and the answer where sizes are known."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+import inference
+import zoo
+from inference.num_components_and_latents import _bound, num_parameters
+from zoo.exponential_family import Gaussian
+
+
+def planted(num_rows, seed=0):
+    """Two groups in five columns, each with one strong direction, noise variance a quarter."""
+    rng = np.random.default_rng(seed)
+    label = np.arange(num_rows) % 2
+    direction = np.array([[3.0, 3.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0, -3.0]])
+    centre = np.array([[4.0, 0.0, 0.0, 0.0, 0.0], [-4.0, 0.0, 0.0, 0.0, 0.0]])
+    x = centre[label] + rng.normal(size=(num_rows, 1)) * direction[label]
+    return x + 0.5 * rng.normal(size=x.shape)
+
+
+FIELDS = dict(family=Gaussian(noise_variance=0.25), repulsion=0.0)
+
+
+def test_free_parameters_are_the_dimension_of_the_manifolds():
+    """Of W W' + offset: rank-d symmetric matrices of size D have D d - d (d - 1) / 2 dimensions."""
+    for features, latents in ((5, 1), (5, 2), (7, 7)):
+        model = zoo.DEPCAM(num_components=3, num_latents=latents)
+        own = features * latents - latents * (latents - 1) // 2 + features
+        assert num_parameters(model, features) == 3 * own + 2
+    learnt = zoo.DEPCAM(family=Gaussian(noise_variance=None), num_components=1, num_latents=1, offset=True)
+    assert num_parameters(learnt, 4) == 4 + 4 + 1
+
+
+def test_bound_of_gaussian_cells_is_the_log_likelihood():
+    """Dense normals at the estimate, the prior left out."""
+    x = planted(40)
+    model = zoo.DEPCAM.from_data(x, num_components=2, num_latents=1, **FIELDS)
+    tree = inference.fit(model, x, method="vb", num_samples=1, tolerance=1e-7)
+    q = {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
+    w = q["bases"] * q["scales"][:, None]
+    rows = [
+        stats.multivariate_normal.logpdf(x, q["offsets"][k], w[k] @ w[k].T + 0.25 * np.eye(5))
+        + np.log(q["weights"][k])
+        for k in range(2)
+    ]
+    np.testing.assert_allclose(_bound(tree), logsumexp(rows, axis=0).sum(), rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_planted_sizes_are_chosen():
+    """Two components of one direction, by both criteria; one component or two directions cost many nats."""
+    table = inference.choose_components_and_latents(
+        planted(200), (1, 2, 3), (1, 2), fields=FIELDS, num_restarts=2, tolerance=1e-6
+    )
+    assert table.attrs["by_bound"] == (2, 1)
+    criterion = table["criterion"]
+    assert (criterion.drop((2, 1)) < criterion[(2, 1)] - 5.0).all()
+    assert table.attrs["by_heldout"][0] in (2, 3)
+    assert table["heldout"][(2, 1)] > table["heldout"][(1, 1)] + 5 * table["standard_error"][(2, 1)]
+    assert table.attrs["note"].startswith("bound: 2 components of 1 latents; held-out density:")
+    by_em = inference.choose_components_and_latents(
+        planted(60), (1, 2), (1,), method="em", folds=2, fields=FIELDS, max_iterations=2000
+    )
+    assert by_em.attrs["by_heldout"] == (2, 1) and "criterion" not in by_em
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (dict(num_components=()), "num_components is empty"),
+        (dict(num_latents=(1, 9)), "num_latents must be whole numbers from 1 to 5; got 9"),
+        (dict(num_components=(0,)), "num_components must be whole numbers from 1 to 12; got 0"),
+        (dict(num_components=(True,)), "got True"),
+        (dict(method="nuts"), "method must be vb or em; got 'nuts'"),
+    ],
+)
+def test_bad_candidates_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        inference.choose_components_and_latents(planted(12), **given)
