@@ -34,6 +34,7 @@ def test_free_parameters_are_the_dimension_of_the_manifolds():
     assert num_parameters(learnt, 4) == 4 + 4 + 1
 
 
+@pytest.mark.slow
 def test_bound_of_gaussian_cells_is_the_log_likelihood():
     """Dense normals at the estimate, the prior left out."""
     x = planted(40)
