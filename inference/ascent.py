@@ -252,7 +252,10 @@ def _start_lanes_on_host(start: Callable, keys: Array, variables: Any, model: An
 
 def _new_lanes(state: Any, count: int) -> _Lanes:
     zeros = jnp.zeros(count, int)
-    return _Lanes(state, jnp.full(count, -jnp.inf), zeros, zeros, zeros, zeros)
+    lowest = jnp.full(
+        count, -jnp.inf, float
+    )  # a dtype: the next chunk, whose type is no weak one, is compiled as this
+    return _Lanes(state, lowest, zeros, zeros, zeros, zeros)
 
 
 def _verdict(

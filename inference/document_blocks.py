@@ -13,20 +13,19 @@ import numpy as np
 from jax import Array
 from scipy.special import gammaln
 
+from inference.count_segments import CACHED_NUMBERS, segment_width, segments_of
 from zoo.sparse_counts import SparseCounts
 
-__all__ = ["DocumentBlock", "DocumentBlocks", "PassSums", "block_sums", "cut", "topic_pass"]
-
-BLOCK_CELLS = 4096  # unless a document has more
+__all__ = ["DocumentBlock", "DocumentBlocks", "PassSums", "block_sums", "cut", "topic_pass", "word_tokens"]
 
 
 class DocumentBlock(NamedTuple):
-    """Whole documents; cells that fill the block up have count zero.
+    """Whole documents in segments (`inference.count_segments`); cells that fill up have count zero.
 
     Attributes:
-        place: which of the block's documents each cell is of, shape (block_cells,).
-        word: shape (block_cells,).
-        count: shape (block_cells,).
+        place: which of the block's documents each segment is of, shape (block_segments,).
+        word: shape (block_segments, width).
+        count: shape (block_segments, width).
         owner: number of each document, shape (block_documents,); D for places that are not taken.
     """
 
@@ -59,33 +58,36 @@ class DocumentBlocks:
         return cls(*parts, shape)
 
 
-def cut(counts: SparseCounts, block_cells: int = BLOCK_CELLS) -> DocumentBlocks:
+def cut(counts: SparseCounts, num_topics: int, *, block_cells: int | None = None) -> DocumentBlocks:
     """The documents in blocks, on the host.
 
     Args:
         counts: the documents.
-        block_cells: cells per block; more, if a single document has more.
+        num_topics: columns of what a pass gathers: cells x topics of a block stay in the cache.
+        block_cells: cells per block instead; more, if a single document has more.
     """
-    num_documents = counts.shape[0]
-    length = np.bincount(counts.document, minlength=num_documents)
-    ends = np.cumsum(length)
-    size = int(max(min(block_cells, max(ends[-1], 1)), length.max(), 1))
-    most = max(8, int(1.5 * size / max(length.mean(), 1.0)))  # documents: so that short ones leave no waste
+    num_documents, width = counts.shape[0], segment_width(counts)
+    segments = segments_of(counts, width)
+    number = np.bincount(segments.document, minlength=num_documents)  # segments of each document
+    ends = np.cumsum(number)
+    wanted = (CACHED_NUMBERS // num_topics if block_cells is None else block_cells) // width
+    size = int(max(min(wanted, max(ends[-1], 1)), number.max(), 1))
+    most = max(8, int(1.5 * size / max(number.mean(), 1.0)))  # documents: so that short ones leave no waste
     borders = [0]
     while borders[-1] < num_documents:
         begin = borders[-1]
-        before = ends[begin] - length[begin]
+        before = ends[begin] - number[begin]
         fits = int(np.searchsorted(ends, before + size, side="right"))
         borders.append(min(max(fits, begin + 1), begin + most))
     first, last = np.array(borders[:-1]), np.array(borders[1:])
     of_document = np.repeat(np.arange(first.size), last - first)
-    block = of_document[counts.document]
-    begins = (ends - length)[first]
-    slot = np.arange(counts.num_nonzeros) - begins[block]
-    cells = (first.size, size)
-    place, word, count = np.zeros(cells, np.int32), np.zeros(cells, np.int32), np.zeros(cells)
-    place[block, slot] = counts.document - first[block]
-    word[block, slot], count[block, slot] = counts.word, counts.count
+    block = of_document[segments.document]
+    slot = np.arange(block.size) - (ends - number)[first][block]
+    shape = (first.size, size)
+    place = np.full(shape, (last - first - 1)[:, None], np.int32)  # in order, those that fill up too
+    word, count = np.zeros((*shape, width), np.int32), np.zeros((*shape, width))
+    place[block, slot] = segments.document - first[block]
+    word[block, slot], count[block, slot] = segments.word, segments.count
     owner = np.full((first.size, int((last - first).max())), num_documents, np.int32)
     owner[of_document, np.arange(num_documents) - first[of_document]] = np.arange(num_documents)
     return DocumentBlocks(DocumentBlock(place, word, count, owner), log_coefficient(counts), counts.shape)
@@ -117,13 +119,19 @@ def block_sums(block: DocumentBlock, shares: Array, own: Array) -> tuple[Array, 
     Args:
         block: of documents.
         shares: unnormalised topic shares of the block's documents, (block_documents, num_topics).
-        own: word weights of the cells, shape (block_cells, num_topics).
+        own: word weights of the cells, shape (block_segments, width, num_topics).
     """
-    s = jnp.sum(shares[block.place] * own, axis=-1)
+    s = jnp.einsum("swk,sk->sw", own, shares[block.place])
     s = jnp.where(block.count > 0, jnp.maximum(s, jnp.finfo(s.dtype).tiny), 1.0)
     ratio = block.count / s
-    by_document = jnp.zeros_like(shares).at[block.place].add(ratio[:, None] * own)
+    by_segment = jnp.einsum("swk,sw->sk", own, ratio)
+    by_document = jnp.zeros_like(shares).at[block.place].add(by_segment)
     return ratio, by_document, jnp.sum(block.count * jnp.log(s))
+
+
+def word_tokens(total: Array, block: DocumentBlock, ratio: Array, shares: Array) -> Array:
+    """``total`` (num_words, num_topics) plus the block's ratios times the shares of their documents."""
+    return total.at[block.word].add(ratio[..., None] * shares[block.place][:, None])
 
 
 def topic_pass(documents: DocumentBlocks, shares: Array, by_word: Array) -> PassSums:
@@ -140,7 +148,7 @@ def topic_pass(documents: DocumentBlocks, shares: Array, by_word: Array) -> Pass
         ratio, by_document, log_sums = block_sums(block, own_shares, by_word[block.word])
         return PassSums(
             total.by_document.at[block.owner].set(own_shares * by_document, mode="drop"),
-            total.by_word.at[block.word].add(ratio[:, None] * own_shares[block.place]),
+            word_tokens(total.by_word, block, ratio, own_shares),
             total.log_sums + log_sums,
         ), None
 

@@ -113,7 +113,7 @@ def build(init: str, inverse_temperature: float, smoothing: float) -> Algorithm:
 
 def prepare(model: PLSI, data: tuple, init: Any, **options: Any) -> tuple[DocumentBlocks]:
     """The documents in blocks."""
-    return (cut(data[0]),)
+    return (cut(data[0], model.num_topics),)
 
 
 def check(model: PLSI, *, inverse_temperature: Any, smoothing: Any) -> None:

@@ -9,9 +9,17 @@ an end of the bracket the objective still rises from any value inside it.
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import digamma, gammaln
 
-__all__ = ["dirichlet_kl", "expected_log", "symmetric_prior"]
+from zoo.gamma_functions import digamma, gammaln
+
+__all__ = [
+    "dirichlet_kl",
+    "expected_log",
+    "log_normaliser",
+    "symmetric_log_density",
+    "symmetric_log_normaliser",
+    "symmetric_prior",
+]
 
 LEAST, MOST = 1e-6, 1e4  # a learnt parameter stays between
 HALVINGS = 60
@@ -30,13 +38,39 @@ def dirichlet_kl(concentration: Array, prior: Array, axis: int = -1) -> Array:
         prior: of the prior, a number or something that broadcasts.
         axis: of the entries of one vector.
     """
-    prior = jnp.broadcast_to(prior, concentration.shape)
-
-    def log_normaliser(parameters: Array) -> Array:
-        return jnp.sum(gammaln(parameters)) - jnp.sum(gammaln(jnp.sum(parameters, axis=axis)))
-
+    prior = jnp.asarray(prior, concentration.dtype)
     gap = jnp.sum((concentration - prior) * expected_log(concentration, axis))
-    return log_normaliser(prior) - log_normaliser(concentration) + gap
+    if prior.ndim:
+        return (
+            log_normaliser(jnp.broadcast_to(prior, concentration.shape), axis)
+            - log_normaliser(concentration, axis)
+            + gap
+        )
+    size = concentration.shape[axis]
+    of_prior = concentration.size // size * symmetric_log_normaliser(prior, size)
+    return of_prior - log_normaliser(concentration, axis) + gap
+
+
+def log_normaliser(concentration: Array, axis: int = -1) -> Array:
+    """Sum of the log normalisers of Dirichlets along an axis: log of the integral of prod p^(a - 1)."""
+    return jnp.sum(gammaln(concentration)) - jnp.sum(gammaln(jnp.sum(concentration, axis=axis)))
+
+
+def symmetric_log_normaliser(parameter: Array, size: int) -> Array:
+    """`log_normaliser` of one symmetric Dirichlet of so many entries."""
+    return size * gammaln(parameter) - gammaln(size * parameter)
+
+
+def symmetric_log_density(total_log: Array, num_vectors: int, size: int, parameter: Array) -> Array:
+    """Expected log density of vectors under a symmetric Dirichlet, summed, in nats.
+
+    Args:
+        total_log: sum of the expected logs over all vectors and entries.
+        num_vectors: n.
+        size: S, entries of a vector.
+        parameter: of the Dirichlet.
+    """
+    return (parameter - 1) * total_log - num_vectors * symmetric_log_normaliser(parameter, size)
 
 
 def symmetric_prior(total_log: Array, num_vectors: int, size: int, current: Array) -> Array:
@@ -52,7 +86,7 @@ def symmetric_prior(total_log: Array, num_vectors: int, size: int, current: Arra
         return current
 
     def height(a: Array) -> Array:
-        return num_vectors * (gammaln(size * a) - size * gammaln(a)) + (a - 1) * total_log
+        return symmetric_log_density(total_log, num_vectors, size, a)
 
     def halve(ends: tuple, _: None) -> tuple:
         low, high = ends

@@ -34,10 +34,18 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Method
-from inference.document_blocks import DocumentBlock, DocumentBlocks, block_sums, cut
-from inference.variational.dirichlet_factors import dirichlet_kl, expected_log, symmetric_prior
+from inference.document_blocks import DocumentBlock, DocumentBlocks, block_sums, cut, word_tokens
+from inference.variational.dirichlet_factors import (
+    dirichlet_kl,
+    expected_log,
+    log_normaliser,
+    symmetric_log_density,
+    symmetric_log_normaliser,
+    symmetric_prior,
+)
 from inference.variational.lda_posterior import LDAVBState, conclude, guide, log_density, transform
 from zoo.argument_checks import check_choice
+from zoo.gamma_functions import digamma, exp_digamma, gammaln
 from zoo.lda import LDA
 
 __all__ = ["ALGORITHM", "METHOD", "LDAVBInfo", "bound", "init", "local_step", "step"]
@@ -67,7 +75,8 @@ class LocalSums(NamedTuple):
     Attributes:
         doc_concentration: gamma, shape (num_documents, num_topics).
         by_word: expected tokens, shape (num_words, num_topics).
-        score: the documents' part of the bound but for their topics' divergence, in nats.
+        score: the documents' part of the bound, in nats: with phi of the last pass and gamma after it
+            E[log p(w, z, theta) - log q(z, theta)], in which the terms with E[log theta] under gamma cancel.
     """
 
     doc_concentration: Array
@@ -96,39 +105,38 @@ def local_step(
     def visit(total: LocalSums, block: DocumentBlock) -> tuple[LocalSums, None]:
         own = by_word[block.word]
         if doc_concentration is None:
-            tokens = jnp.zeros(block.owner.shape, own.dtype).at[block.place].add(block.count)
+            tokens = jnp.zeros(block.owner.shape, own.dtype).at[block.place].add(jnp.sum(block.count, -1))
             gamma = topic_prior + tokens[:, None] / num_topics
         else:
             gamma = doc_concentration.at[block.owner].get(mode="fill", fill_value=1.0)
 
         def once(gamma: Array, _: None) -> tuple[Array, None]:
-            shares = jnp.exp(expected_log(gamma))
+            shares = exp_digamma(gamma)  # phi is the same without the factor that makes them normalised
             return topic_prior + shares * block_sums(block, shares, own)[1], None
 
         gamma = jax.lax.scan(once, gamma, None, inner_steps - 1)[0]
-        before = expected_log(gamma)
-        shares = jnp.exp(before)
+        log_shares = digamma(gamma)
+        shares = jnp.exp(log_shares)
         ratio, sums, log_sums = block_sums(block, shares, own)
         tokens = shares * sums
         gamma = topic_prior + tokens
-        held = (block.owner < documents.shape[0])[:, None]
-        gap = jnp.sum(jnp.where(held, tokens * (expected_log(gamma) - before), 0.0))
+        held = block.owner < documents.shape[0]
+        normaliser = jnp.sum(gammaln(gamma), axis=-1) - gammaln(jnp.sum(gamma, axis=-1)) - prior_normaliser
+        gap = normaliser - jnp.sum(tokens * log_shares, axis=-1)
         return LocalSums(
             total.doc_concentration.at[block.owner].set(gamma, mode="drop"),
-            total.by_word.at[block.word].add(ratio[:, None] * shares[block.place]),
-            total.score + log_sums + gap,
+            word_tokens(total.by_word, block, ratio, shares),
+            total.score + log_sums + jnp.sum(jnp.where(held, gap, 0.0)),
         ), None
 
+    prior_normaliser = jnp.sum(gammaln(topic_prior)) - gammaln(jnp.sum(topic_prior))
     zeros = LocalSums(
         jnp.zeros((documents.shape[0], num_topics), by_word.dtype),
         jnp.zeros_like(by_word),
         jnp.zeros((), by_word.dtype),
     )
     sums = jax.lax.scan(visit, zeros, documents.blocks)[0]
-    return sums._replace(
-        by_word=sums.by_word * by_word,
-        score=sums.score - dirichlet_kl(sums.doc_concentration, topic_prior),
-    )
+    return sums._replace(by_word=sums.by_word * by_word)
 
 
 def bound(state: LDAVBState, documents: DocumentBlocks) -> Array:
@@ -211,17 +219,18 @@ def step(
     num_words, num_topics = before.shape
     if "topic_prior" in learn:
         logs = jnp.sum(expected_log(local.doc_concentration))
+        density = partial(symmetric_log_density, logs, documents.shape[0], num_topics)
         learnt = symmetric_prior(logs, documents.shape[0], num_topics, prior[0])
-        old = dirichlet_kl(local.doc_concentration, prior)
+        score += density(learnt) - density(prior[0])
         prior = jnp.full_like(prior, learnt)
-        score += old - dirichlet_kl(local.doc_concentration, prior)
     words = smoothing + local.by_word
     if "word_smoothing" in learn:
         logs = jnp.sum(expected_log(words, axis=0))
         smoothing = symmetric_prior(logs, num_topics, num_words, smoothing)
         words = smoothing + local.by_word
-    gap = jnp.sum(local.by_word * (expected_log(words, axis=0) - before))
-    objective = score + gap - dirichlet_kl(words, smoothing, axis=0) + documents.log_coefficient
+    gap = log_normaliser(words, axis=0) - num_topics * symmetric_log_normaliser(smoothing, num_words)
+    gap -= jnp.sum(local.by_word * before)  # E[log beta] under the new factors cancels
+    objective = score + gap + documents.log_coefficient
     new = LDAVBState(words, local.doc_concentration, prior, smoothing)
     return new, LDAVBInfo(objective, smoothing, jnp.mean(prior))
 
@@ -238,7 +247,7 @@ def build(init: str, documents: str, inner_steps: int, learn: tuple[str, ...]) -
 
 def prepare(model: LDA, data: tuple, init: Any, **options: Any) -> tuple[DocumentBlocks]:
     """The documents in blocks."""
-    return (cut(data[0]),)
+    return (cut(data[0], model.num_topics),)
 
 
 def check(model: LDA, *, documents: Any, inner_steps: Any, learn: Any) -> None:

@@ -34,6 +34,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Method
+from inference.count_segments import CountSegments
 from inference.document_blocks import DocumentBlocks, cut, log_coefficient
 from inference.em import plsi as plsi_em
 from inference.variational import pcp_mean_field
@@ -53,9 +54,9 @@ from inference.variational.pcp_posterior import (
     transform,
 )
 from zoo.argument_checks import check_choice
+from zoo.gamma_functions import digamma
 from zoo.pcp import PCP
 from zoo.plsi import PLSI
-from zoo.sparse_counts import SparseCounts
 
 __all__ = ["ALGORITHM", "METHOD", "Corpus", "PCPVBInfo", "bound", "init", "prune", "step"]
 
@@ -68,12 +69,12 @@ class Corpus(NamedTuple):
     """The documents as the steps take them.
 
     Attributes:
-        counts: sparse.
+        counts: in segments.
         log_coefficient: sum of their log multinomial coefficients, in nats.
         blocks: the same in blocks, where the family or the start passes over cells and topics; else None.
     """
 
-    counts: SparseCounts
+    counts: CountSegments
     log_coefficient: Array
     blocks: DocumentBlocks | None = None
 
@@ -173,10 +174,8 @@ def bound(state: PCPVBState, model: PCP, corpus: Corpus, point: bool = False) ->
     documents = jnp.sum(jax.nn.logsumexp(corpus.counts.times(log_centres.T) + log_weights, axis=-1))
     if isinstance(state.weights, dist.Beta):
         a, b = state.weights.concentration1, state.weights.concentration0
-        counted = jnp.sum((a - 1) * (jax.scipy.special.digamma(a) - jax.scipy.special.digamma(a + b)))
-        counted += jnp.sum(
-            (b - state.concentration) * (jax.scipy.special.digamma(b) - jax.scipy.special.digamma(a + b))
-        )
+        counted = jnp.sum((a - 1) * (digamma(a) - digamma(a + b)))
+        counted += jnp.sum((b - state.concentration) * (digamma(b) - digamma(a + b)))
     else:
         sizes = state.weights.concentration - state.concentration / model.num_clusters
         counted = jnp.sum(sizes * log_weights)
@@ -222,9 +221,8 @@ def init(
     at random.
     """
     word_key, cluster_key, share_key = jax.random.split(key, 3)
-    counts, dtype = corpus.counts, corpus.counts.count.dtype
-    num_documents, num_words = counts.shape
-    tokens = jnp.sum(counts.count)
+    cells, (num_documents, num_words) = corpus.counts.blocks, corpus.shape
+    dtype, tokens = cells.count.dtype, jnp.sum(cells.count)
     prior = jnp.asarray(model._topic_prior(), dtype)
     if strategy == "plsi":
         fitted = _plsi(word_key, model, corpus)
@@ -232,7 +230,7 @@ def init(
         order = jax.random.permutation(cluster_key, num_documents)
         shares = fitted.shares[order[jnp.arange(model.num_clusters) % num_documents]]
     else:
-        frequency = jnp.zeros(num_words, dtype).at[counts.word].add(counts.count)
+        frequency = jnp.zeros(num_words, dtype).at[cells.word].add(cells.count)
         noise = jax.random.exponential(word_key, (model.num_topics, num_words), dtype)
         by_topic = frequency / model.num_topics * noise
         shares = jax.random.dirichlet(cluster_key, jnp.ones(model.num_topics, dtype), (model.num_clusters,))
@@ -318,8 +316,10 @@ def build(init: str, family: str, topics: str, inner_steps: int, learn: tuple[st
 
 def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[Corpus]:
     """The documents, in blocks too where those are passed over."""
-    blocks = cut(data[0]) if family == "mean_field" or init == "plsi" else None
-    return (Corpus(data[0], log_coefficient(data[0]), blocks),)
+    (counts,) = data
+    blocks = cut(counts, model.num_topics) if family == "mean_field" or init == "plsi" else None
+    segments = CountSegments.cut(counts, model.num_clusters)
+    return (Corpus(segments, log_coefficient(counts), blocks),)
 
 
 def check(model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any) -> None:

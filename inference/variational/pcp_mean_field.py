@@ -122,9 +122,10 @@ def _random_topics(key: Array, documents: DocumentBlocks, num_topics: int) -> Pa
         key, total = carry
         key, own = jax.random.split(key)
         spread = (jnp.maximum(block.count, 1.0) * (num_topics + 1) - 1) / num_topics
-        draws = jax.random.gamma(own, spread[:, None], (*block.count.shape, num_topics), count.dtype)
-        tokens = block.count[:, None] * draws / jnp.sum(draws, axis=-1, keepdims=True)
-        rows = jnp.zeros((block.owner.shape[0], num_topics), count.dtype).at[block.place].add(tokens)
+        draws = jax.random.gamma(own, spread[..., None], (*block.count.shape, num_topics), count.dtype)
+        tokens = block.count[..., None] * draws / jnp.sum(draws, axis=-1, keepdims=True)
+        rows = jnp.zeros((block.owner.shape[0], num_topics), count.dtype)
+        rows = rows.at[block.place].add(jnp.sum(tokens, axis=1))
         by_document = total.by_document.at[block.owner].set(rows, mode="drop")
         by_word = total.by_word.at[block.word].add(tokens)
         return (key, total._replace(by_document=by_document, by_word=by_word)), None

@@ -15,12 +15,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import digamma, gammaln
 
 from inference.algorithm import Outcome
 from inference.variational.dirichlet_factors import dirichlet_kl, expected_log, symmetric_prior
 from inference.variational.lda_posterior import affordable
 from zoo.documents import CellTopics, dense_counts
+from zoo.gamma_functions import digamma, gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
 

@@ -9,10 +9,13 @@ import threading
 import time
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from inference import fit
+from inference.ascent import _new_lanes
 from zoo.mixture import Mixture
 
 ROOT = Path(__file__).parents[2]
@@ -274,3 +277,9 @@ def test_progress_is_silent_when_told_and_shown_when_told(small_model, two_clust
 def test_the_fit_says_how_to_repeat_it(vb_tree):
     options = json.loads(vb_tree.attrs["options"])
     assert options["num_restarts"] == 3 and options["tolerance"] == 1e-6
+
+
+def test_the_second_chunk_is_compiled_as_the_first():
+    """Lanes start with the types that a chunk leaves them: a weak one cost every fit a compilation."""
+    lanes = _new_lanes(jnp.zeros(2), 2)
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(lanes))

@@ -41,7 +41,7 @@ def climb(state, data, b=1.0, steps=200):
 
 
 def blocks():
-    return jax.tree.map(jnp.asarray, cut(sparse(), block_cells=40))
+    return jax.tree.map(jnp.asarray, cut(sparse(), 3, block_cells=40))
 
 
 @pytest.mark.parametrize("b", [1.0, 0.6])

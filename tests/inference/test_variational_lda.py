@@ -29,7 +29,7 @@ def in_double():
 
 
 def blocks(counts=COUNTS, block_cells=40):
-    return jax.tree.map(jnp.asarray, cut(sparse(counts), block_cells=block_cells))
+    return jax.tree.map(jnp.asarray, cut(sparse(counts), 3, block_cells=block_cells))
 
 
 def model_for(num_topics=3, **fields):
@@ -127,10 +127,11 @@ def test_blocks_hold_whole_documents_once():
     """Empty documents and ones longer than a block among them."""
     counts = np.vstack([np.zeros(6), random_corpus(17, seed=3), np.zeros(6), 9 * np.ones(6)])
     for size in (1, 7, 50, 4096):
-        cutting = cut(sparse(counts), block_cells=size)
+        cutting = cut(sparse(counts), 3, block_cells=size)
         rebuilt = np.zeros(counts.shape)
         owner = np.take_along_axis(cutting.blocks.owner, cutting.blocks.place, axis=1)
         held = cutting.blocks.count > 0
+        owner = np.broadcast_to(owner[..., None], held.shape)
         np.add.at(rebuilt, (owner[held], cutting.blocks.word[held]), cutting.blocks.count[held])
         np.testing.assert_array_equal(rebuilt, counts)
         owners = cutting.blocks.owner[cutting.blocks.owner < len(counts)]

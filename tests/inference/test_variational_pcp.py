@@ -18,6 +18,7 @@ from text_cases import COUNTS, WORDS, pcp_bound, sparse
 import zoo
 from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
+from inference.count_segments import CountSegments
 from inference.document_blocks import cut
 from inference.topic_quality import normalised_mutual_information
 from inference.variational import pcp as vb
@@ -36,9 +37,9 @@ def in_double():
 
 def corpus(counts=COUNTS):
     documents = sparse(counts)
-    return jax.tree.map(
-        jnp.asarray, vb.Corpus(documents, vb.log_coefficient(documents), cut(documents, block_cells=40))
-    )
+    blocks = cut(documents, 3, block_cells=40)
+    held = vb.Corpus(CountSegments.cut(documents, 4), vb.log_coefficient(documents), blocks)
+    return jax.tree.map(jnp.asarray, held)
 
 
 def model_for(num_topics=3, num_clusters=4, **fields):
