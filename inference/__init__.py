@@ -20,7 +20,7 @@ _PUBLIC = {
     "cross_validate": "cross_validation",
     "model_of": "results",
 }
-_MODULES = ("calibration", "diagnostics", "gibbs", "plots", "report", "symmetry", "topics")
+_MODULES = ("calibration", "diagnostics", "estimators", "gibbs", "plots", "report", "symmetry", "topics")
 
 __all__ = [*_PUBLIC]
 

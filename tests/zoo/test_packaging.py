@@ -58,8 +58,32 @@ def third_party(*folders):
     return {DISTRIBUTIONS.get(name, name) for name in found}
 
 
+OPTIONAL = {  # an extra, and the files that may import what it installs
+    "sklearn": {"inference/estimator.py", "inference/output_estimators.py", "inference/row_estimators.py"}
+}
+
+
 def test_every_import_is_declared():
-    assert third_party("zoo", "inference") <= declared(PROJECT["dependencies"])
+    extras = {name: declared(PROJECT["optional-dependencies"][name]) for name in OPTIONAL}
+    assert third_party("zoo", "inference") <= declared(PROJECT["dependencies"]).union(*extras.values())
+
+
+@pytest.mark.parametrize("extra", OPTIONAL)
+def test_what_an_extra_installs_is_imported_by_its_files_alone(extra):
+    wanted = declared(PROJECT["optional-dependencies"][extra]) - declared(PROJECT["dependencies"])
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for path, tree in sources("zoo", "inference")
+        if wanted & {DISTRIBUTIONS.get(name, name) for name in imports(tree)}
+    }
+    assert wanted and users <= OPTIONAL[extra]
+    importers = {
+        path.relative_to(ROOT).as_posix()
+        for path, tree in sources("zoo", "inference")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and f"{node.module}".replace(".", "/") + ".py" in OPTIONAL[extra]
+    }
+    assert importers <= OPTIONAL[extra] | {"inference/estimators.py"}  # nothing else needs them
 
 
 def named(*folders):
