@@ -45,8 +45,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     command = commands.add_parser("list", help="the models, their methods and papers, and the data sets")
     command.set_defaults(command="list")
 
-    command = commands.add_parser("show", help="what a model assumes: symbols, shapes, symmetries, program")
+    command = commands.add_parser(
+        "show", help="a model's card: what is assumed, methods and their cost, the paper's claims"
+    )
     command.add_argument("model", metavar="MODEL")
+    command.add_argument("--out", metavar="FILE", help="write it as a page, a .md file")
     command.set_defaults(command="show")
 
     command = commands.add_parser("fit", help="fit a model to a data set and save the fit")

@@ -19,6 +19,7 @@ from typing import Any
 
 from zoo import MODELS, canonical_name
 from zoo.arguments import COMPARE_OPTIONS, FIT_OPTIONS, parse
+from zoo.card_page import as_markdown, as_text
 from zoo.datasets import catalogue
 from zoo.model_card import ModelCard, read_card
 
@@ -77,16 +78,17 @@ def list_models(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print what a model assumes: docstring, fields, shapes, symmetries, methods, program."""
+    """Print what a model assumes, what its methods cost and what came of its paper, or write it as a page."""
     card = read_card(options.model)
-    print(f"{card.name}: {card.title}\n{card.paper}\n\n{card.module_docstring}\n\nFields\n")
-    print(textwrap.indent("\n".join(f"{name}: {declared}" for name, declared in card.fields.items()), "    "))
-    print(f"\n{textwrap.indent(card.class_docstring, '    ')}\n\nShapes\n")
-    for name, dims in card.dims.items():
-        print(f"    {name:<18} ({', '.join(dims)})")
-    print(f"\nSymmetries  {', '.join(card.symmetries) or 'none'}")
-    print(f"Methods     {', '.join(card.methods)} (auto = {card.methods[0]})")
-    print(f"Aliases     {', '.join(card.aliases)}\n\nProgram\n\n{textwrap.indent(card.program, '    ')}")
+    if options.out is None:
+        print(as_text(card))
+        return 0
+    out = Path(options.out)
+    if out.suffix != ".md":
+        raise ValueError(f"a card is written as Markdown, to a file ending in .md; got {options.out}")
+    _check_writable(out)
+    out.write_text(as_markdown(card), encoding="utf-8")
+    print(f"saved to {out}")
     return 0
 
 
