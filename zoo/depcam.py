@@ -44,7 +44,7 @@ Departures from the source. The offset (without it a pattern and its complement 
 single lambda weighs both the determinant and the l1 norm of phi: here they are apart, ``repulsion`` and
 ``sparsity``; its lambda, xi, rho are ``DEPCAM.with_single_weight``. The kernel has a unit diagonal, which
 changes the objective by a constant. SePCA's Gaussian columns with a precision each are represented by the
-precisions of their scales, with a Gamma prior (``"ard"``).
+precisions of their scales, with a Gamma prior (``"ard"``, `DEPCAM.sparse_epca`).
 
 Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -> y / c raises log p(y) for
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
@@ -329,6 +329,31 @@ class DEPCAM(Model):
         (det L)^lambda = det(S)^lambda exp(-lambda xi sum |phi|): repulsion lambda, sparsity lambda xi.
         """
         return cls(repulsion=weight, sparsity=weight * quality, **fields)
+
+    @classmethod
+    def sparse_epca(cls, x: Any, num_latents: int, **fields: Any) -> Self:
+        """SePCA: one PCA whose columns are N(0, I / alpha_j), alpha by type-II maximum likelihood.
+
+        With orthonormal bases a column is w_j = phi_j u_j, and normal columns of D features with precision
+        alpha_j have, up to a constant, the density of normal scales with a Gamma((D + 1) / 2, 0) precision:
+        the most probable precision is Bishop's (1999) estimate D / |w_j|^2. That columns are orthogonal costs
+        nothing: for given W W' such columns make the product of |w_j| least (Hadamard's inequality). The
+        Gamma's rate, 1e-3 unless ``ard_rate`` says else, keeps the density of a column that vanishes finite.
+
+        Args:
+            x: rows, from which the number of features is read.
+            num_latents: d.
+            **fields: of the model.
+
+        Returns:
+            The model.
+
+        Raises:
+            ValueError: as for a model whose fields are outside their domain.
+        """
+        features = as_matrix(x).shape[1]
+        given = {"ard_concentration": (features + 1) / 2, "ard_rate": 1e-3, "repulsion": 0.0} | fields
+        return cls.from_data(x, num_components=1, num_latents=num_latents, scale_prior="ard", **given)
 
     def __post_init__(self) -> None:
         """A family's name is the family, and the weights' prior flat if nothing is said."""

@@ -33,17 +33,18 @@ from jax import Array
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.em.depcam_blocks import (
     evaluate,
-    rescale,
     update_bases,
-    update_latents,
     update_offsets,
     update_scales,
     update_weights,
 )
+from inference.em.depcam_latents import rescale, update_latents
+from inference.em.poisson_latents import prior_latents
 from inference.mixture_starts import hierarchical_labels, kmeans_labels, principal_labels
 from inference.spectral_labels import spectral_labels
 from zoo.argument_checks import check_size
 from zoo.depcam import DEPCAM, orthonormal
+from zoo.exponential_family import Poisson
 
 __all__ = [
     "METHOD",
@@ -65,6 +66,7 @@ LABELS = {
     "pca": lambda key, z, count: principal_labels(z, count),
     "hierarchical": lambda key, z, count: hierarchical_labels(z, count),
 }
+OF_BOUND = ("curves", "latents_loc", "latents_covariance")  # made afresh where a start has none
 STRATEGIES = (*LABELS, "random")
 SITES = (
     "bases",
@@ -83,7 +85,7 @@ class DEPCAMState(NamedTuple):
     """Values of everything, and how far the bases went.
 
     Attributes:
-        values: site name to value; with the bound of integrated latents also its ``curves``.
+        values: site name to value; with the bound of integrated latents also its ``curves``, or q of them.
         step_size: of the bases, in units of one over their curvature.
     """
 
@@ -110,10 +112,10 @@ class DEPCAMInfo(NamedTuple):
 def sweep(state: DEPCAMState, model: DEPCAM, x: Array, clamp: Array) -> tuple[DEPCAMState, DEPCAMInfo]:
     """All blocks once. ``clamp`` (broadcasts to rows x components) is added to rows' log densities."""
     judge = partial(_judge, model=model, x=x, clamp=clamp)
-    values = update_latents(state.values, model, x, clamp)
+    values, count = update_latents(state.values, model, x, clamp)
     now = judge(values)
     values, now = update_weights(values, model, now, clamp)
-    count = jnp.array(2)
+    count += 1
     if model.offset:
         values, now, _, tries = update_offsets(values, model, now, judge)
         count += tries
@@ -122,7 +124,7 @@ def sweep(state: DEPCAMState, model: DEPCAM, x: Array, clamp: Array) -> tuple[DE
     values, now, size, tries = update_bases(values, model, now, state.step_size, judge)
     count += tries
     objective = now.objective
-    if "latents" in values:
+    if "latents" in values or "latents_loc" in values:
         values, objective = rescale(values, model, now, clamp)
     step_size = jnp.clip(jnp.where(tries == 1, 1.5 * size, size), 1e-6, LARGEST_STEP)
     info = DEPCAMInfo(
@@ -159,6 +161,8 @@ def _random_values(key: Array, model: DEPCAM, x: Array, integrated: bool) -> dic
         values["weights"] = jnp.exp(model.weights.log_weights(values))
     if integrated and "latents" in values:
         del values["latents"]
+        if isinstance(model.family, Poisson):
+            return values | prior_latents(model, x.shape[0])
         values["curves"] = jnp.ones((x.shape[0], model.num_components, x.shape[1]))
     return values
 
@@ -198,7 +202,7 @@ def start(
     given = dict(variables)
     if "bases" not in given and "carriers" in given:
         given["bases"] = orthonormal(given["carriers"])
-    if all(name in given for name in values if name != "curves"):
+    if all(name in given for name in values if name not in OF_BOUND):
         values = {name: jnp.asarray(given.get(name, values[name]), float) for name in values}
         return DEPCAMState(values, jnp.array(1.0))
     if "responsibilities" in given:
@@ -206,7 +210,7 @@ def start(
     elif "assignments" in given:
         labels = given["assignments"].astype(int)
     else:
-        needed = ", ".join(name for name in values if name != "curves")
+        needed = ", ".join(name for name in values if name not in OF_BOUND)
         raise ValueError(f"init must hold responsibilities, assignments, or all of {needed}")
     return _from_labels(key, labels, model, x, clamped_sweeps, integrated)
 

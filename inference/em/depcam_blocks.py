@@ -14,9 +14,7 @@ step whose size follows a curvature; it is taken if the objective does not fall,
 * bases: along the Stiefel gradient :math:`G - U\,\mathrm{sym}(U'G)`, drawn back by QR. The paper's Grassmann
   gradient never turns a basis inside its span, though the likelihood and its kernel change with that, and its
   (22) goes downhill as printed;
-* latents: with the bound 1/4 on the curvature of binary cells (Boehning), else Newton's method with halving;
-* rescaling :math:`\phi_j \to c\phi_j,\ y_j \to y_j/c`, which leaves the likelihood as it is: free, and the
-  optimal c is :math:`(B/A)^{1/3}` with :math:`A = s|\phi_j|,\ B = \sum_n r y_{nj}^2`.
+* latents and the rescaling: `inference.em.depcam_latents`.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,17 +28,15 @@ from jax import Array
 from inference.em.local_pca_rows import (
     Rows,
     Sums,
-    curvature_bound,
     log_standard_normal,
     quadratic_rows,
     rows_given_latents,
     sums_of,
-    tight_curves,
 )
+from inference.em.poisson_latents import poisson_rows
 from zoo.depcam import DEPCAM, orthonormal
 from zoo.dirichlet_process import log_stick_weights
 from zoo.dpp import log_determinant
-from zoo.exponential_family import Gaussian
 from zoo.local_pca import SparseScales
 
 __all__ = [
@@ -48,18 +44,17 @@ __all__ = [
     "climb",
     "evaluate",
     "log_prior",
+    "objective_of",
     "repulsion_gradient",
-    "rescale",
+    "rows_of",
     "stiefel_gradient",
     "update_bases",
-    "update_latents",
     "update_offsets",
     "update_scales",
     "update_weights",
 ]
 
 HALVINGS = 25
-LATENT_HALVINGS = 8
 ROUNDING = 50  # units of rounding of the objective that are no fall
 
 
@@ -102,7 +97,10 @@ def log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
     return total
 
 
-def _objective(log_rows: Array, values: Mapping[str, Array], model: DEPCAM, clamp: Array) -> tuple:
+def objective_of(
+    log_rows: Array, values: Mapping[str, Array], model: DEPCAM, clamp: Array
+) -> tuple[Array, Array]:
+    """The objective given rows' log densities under components, and their responsibilities."""
     log_joint = log_rows + model.weights.log_weights(values) + clamp
     total = jnp.sum(jax.nn.logsumexp(log_joint, axis=-1)) + log_prior(values, model)
     if "latents" in values and values["latents"].ndim == 2:
@@ -112,13 +110,15 @@ def _objective(log_rows: Array, values: Mapping[str, Array], model: DEPCAM, clam
 
 def rows_of(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows:
     """Given the latents if they have values, else integrated."""
+    if "latents_loc" in values:
+        return poisson_rows(values, model, x)
     return (rows_given_latents if "latents" in values else quadratic_rows)(values, model, x)
 
 
 def evaluate(values: Mapping[str, Array], model: DEPCAM, x: Array, clamp: Array) -> Evaluation:
     """Objective and gradients; ``clamp`` is added to rows' log densities (0, or minus infinity)."""
     rows = rows_of(values, model, x)
-    objective, r = _objective(rows.log_density, values, model, clamp)
+    objective, r = objective_of(rows.log_density, values, model, clamp)
     return Evaluation(objective, rows.log_density, r, sums_of(rows, r, model.local(values).loadings))
 
 
@@ -154,51 +154,6 @@ def climb(
     return *chosen, step, count
 
 
-def update_latents(values: dict[str, Array], model: DEPCAM, x: Array, clamp: Array) -> dict[str, Array]:
-    """Latents (25), or the bound's curves, or the noise variance of Gaussian cells."""
-    rows = rows_of(values, model, x)
-    _, r = _objective(rows.log_density, values, model, clamp)
-    if "latents" in values:
-        return values | {"latents": _moved_latents(values, model, x, rows, r, clamp)}
-    if not isinstance(model.family, Gaussian):
-        return values | {"curves": tight_curves(values, model, rows)}
-    if "noise_variance" not in values:
-        return values
-    loadings, variance = model.local(values).loadings, values["noise_variance"]
-    spread = jnp.einsum("kfi,nkij,kfj->nkf", loadings, rows.covariance, loadings)
-    seen = ~jnp.isnan(x)[:, None]
-    squares = jnp.where(seen, (rows.residual * variance) ** 2 + spread, 0.0)
-    total = jnp.sum(r[..., None] * squares)
-    return values | {"noise_variance": (total + 2.0) / (jnp.sum(seen) + 4.0)}
-
-
-def _moved_latents(
-    values: dict[str, Array], model: DEPCAM, x: Array, rows: Rows, r: Array, clamp: Array
-) -> Array:
-    y, loadings = values["latents"], model.local(values).loadings
-    inner = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings)
-    slope = jnp.einsum("nkf,kfi->nki", rows.residual, loadings)
-    if y.ndim == 2:
-        inner, slope = jnp.einsum("nk,nkij->nij", r, inner), jnp.einsum("nk,nki->ni", r, slope)
-    step = jnp.linalg.solve(inner + jnp.eye(y.shape[-1]), (slope - y)[..., None])[..., 0]
-    step = jnp.where(jnp.isfinite(step), step, 0.0)
-    if curvature_bound(model.family) is not None:
-        return y + step
-
-    def height(size: Array) -> Array:
-        moved = values | {"latents": y + size * step}
-        own = rows_given_latents(moved, model, x).log_density
-        if y.ndim == 3:
-            return own
-        log_joint = own + model.weights.log_weights(values) + clamp
-        return jax.nn.logsumexp(log_joint, axis=-1) + log_standard_normal(moved["latents"])
-
-    sizes = jnp.append(0.5 ** jnp.arange(LATENT_HALVINGS), 0.0)
-    heights = jax.lax.map(height, sizes)
-    best = jnp.argmax(jnp.where(jnp.isnan(heights), -jnp.inf, heights), axis=0)
-    return y + sizes[best][..., None] * step
-
-
 def update_weights(
     values: dict[str, Array], model: DEPCAM, before: Evaluation, clamp: Array
 ) -> tuple[dict[str, Array], Evaluation]:
@@ -217,7 +172,7 @@ def update_weights(
         total = jnp.maximum(total, jnp.finfo(counts.dtype).eps)  # the prior's density is none at zero
         new = {"weights": total / jnp.sum(total)}
     values = values | new
-    objective, r = _objective(before.log_rows, values, model, clamp)
+    objective, r = objective_of(before.log_rows, values, model, clamp)
     return values, before._replace(objective=objective, responsibilities=r)
 
 
@@ -285,25 +240,3 @@ def update_bases(
     return climb(
         lambda size: values | {"bases": orthonormal(bases + size * direction)}, values, now, step, judge
     )
-
-
-def rescale(values: dict[str, Array], model: DEPCAM, now: Evaluation, clamp: Array) -> tuple:
-    """Scales times c and latents over c, c optimal given responsibilities; values and objective."""
-    y, scales = values["latents"], values["scales"]
-    shared = y.ndim == 2
-    r = now.responsibilities
-    squares = jnp.sum(y**2, axis=0) if shared else jnp.einsum("nk,nkj->kj", r, y**2)
-    if model.scale_prior == "laplace":
-        cost, root = model.sparsity * jnp.abs(scales), 3.0
-    else:
-        cost, root = values["scales_precision"] * scales**2, 4.0
-    cost = jnp.sum(cost, axis=0) if shared else cost
-    usable = (cost > 0) & (squares > 0)
-    c = jnp.where(usable, (jnp.where(usable, squares, 1.0) / jnp.where(usable, cost, 1.0)) ** (1 / root), 1.0)
-    new = values | {"scales": scales * c, "latents": y / c}
-    log_rows = now.log_rows
-    if not shared:
-        log_rows = log_rows + log_standard_normal(new["latents"]) - log_standard_normal(y)
-    objective, _ = _objective(log_rows, new, model, clamp)
-    better = objective >= now.objective
-    return jax.tree.map(lambda a, b: jnp.where(better, a, b), (new, objective), (values, now.objective))

@@ -8,10 +8,12 @@ and a point for bases, scales, offsets and weights. The objective,
     b_{nk} \le \log \int p(x_n \mid y, k)\, N(y; 0, I)\, dy,
 
 has in b the exact integral for Gaussian cells (then it is that of ``em``, and the ELBO up to the carriers'
-constant) and the bound of Jaakkola and Jordan (2000) for Bernoulli and binomial ones, with an xi per row,
-component and cell. Against ``em`` it has an Occam factor: a component pays for its directions, so that
-components can be compared, and with zero sparsity the scales do not drift. Both kinds of latents are the same
-model here, and the same bound.
+constant), the bound of Jaakkola and Jordan (2000) for Bernoulli and binomial ones, with an xi per row,
+component and cell, and for Poisson ones that of a Gaussian q, E[exp theta] exactly
+(`inference.em.poisson_latents`; the objective again is the ELBO). Against ``em`` it has an Occam factor: a
+component pays for its directions, so that components can be compared, and with zero sparsity the scales do
+not drift. Scales of zero stay zero: no latent moves there. Both kinds of latents are the same model here, and
+the same bound.
 
 The updates are those of ``em`` (`inference.em.depcam_blocks`) with second moments of the latents in them; the
 xi are the root of E[theta^2]. None lowers the objective. A sweep costs O(N K D d^2) five times, and holds
@@ -32,7 +34,7 @@ from inference.algorithm import Algorithm, Method, Outcome
 from inference.em import depcam as em
 from inference.em.depcam_blocks import evaluate, rows_of
 from zoo.depcam import DEPCAM
-from zoo.exponential_family import Bernoulli, Binomial, Gaussian
+from zoo.exponential_family import Bernoulli, Binomial, Gaussian, Poisson
 from zoo.model import in_current_precision
 
 __all__ = ["METHOD", "guide"]
@@ -59,9 +61,9 @@ def build(init: str, clamped_sweeps: int) -> Algorithm:
 def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:
     """Raise TypeError or ValueError if an option or a field does not suit."""
     em.check(model, clamped_sweeps=clamped_sweeps)
-    if not isinstance(model.family, Gaussian | Bernoulli | Binomial):
+    if not isinstance(model.family, Gaussian | Bernoulli | Binomial | Poisson):
         raise ValueError(
-            "vb integrates the latents of Gaussian, Bernoulli and binomial cells; for "
+            "vb integrates the latents of Gaussian, Bernoulli, binomial and Poisson cells; for "
             f"{type(model.family).__name__} use em"
         )
 

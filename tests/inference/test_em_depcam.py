@@ -15,9 +15,9 @@ from inference.em.depcam_blocks import (
     evaluate,
     repulsion_gradient,
     stiefel_gradient,
-    update_latents,
     update_weights,
 )
+from inference.em.depcam_latents import update_latents
 from inference.precision import in_precision
 from zoo.depcam import orthonormal
 from zoo.exponential_family import Binomial, Gaussian, NegativeBinomial
@@ -172,11 +172,17 @@ def test_laplace_density_against_quadrature(table):
         np.testing.assert_allclose(model.log_likelihood(values, jnp.asarray(table)), exact, atol=0.1)
 
 
-def closed_form_mixture_of_ppca(x, labels, num_latents, variance, num_steps=3000):
-    """Tipping and Bishop (1999), appendix C, with the noise variance given."""
+def closed_form_mixture_of_ppca(x, labels, num_latents, variance, concentration=None, num_steps=3000):
+    """Tipping and Bishop (1999), appendix C, with the noise variance given.
+
+    With a concentration the two weights are the most probable ones of a stick-breaking prior, Beta(1, alpha).
+    """
     shares = np.eye(labels.max() + 1)[labels]
     for _ in range(num_steps):
         weights, log_rows, products = shares.mean(0), np.empty(shares.shape), []
+        if concentration is not None:
+            first = shares[:, 0].sum() / (len(x) + concentration - 1.0)
+            weights = np.array([first, 1.0 - first])
         for k, r in enumerate(shares.T):
             mean = r @ x / r.sum()
             away = x - mean
@@ -191,7 +197,8 @@ def closed_form_mixture_of_ppca(x, labels, num_latents, variance, num_steps=3000
 
 
 @pytest.mark.slow
-def test_gaussian_cells_are_the_mixture_of_ppcas():
+@pytest.mark.parametrize("concentration", [None, 5.0], ids=["dirichlet", "dirichlet process"])
+def test_gaussian_cells_are_the_mixture_of_ppcas(concentration):
     """Overlapping clusters; EM with eigenvectors in closed form ends at the same likelihood and products."""
     rng = np.random.default_rng(3)
     labels = np.repeat([0, 1], 60)
@@ -199,7 +206,7 @@ def test_gaussian_cells_are_the_mixture_of_ppcas():
     centres = 1.5 * rng.normal(size=(2, 5))
     x = np.einsum("nfi,ni->nf", loadings[labels], rng.normal(size=(120, 2))) + centres[labels]
     x += 0.7 * rng.normal(size=x.shape)
-    expected, products, weights = closed_form_mixture_of_ppca(x, labels, 2, 0.5)
+    expected, products, weights = closed_form_mixture_of_ppca(x, labels, 2, 0.5, concentration)
     model = zoo.DEPCAM(
         family=Gaussian(noise_variance=0.5),
         num_components=2,
@@ -207,6 +214,8 @@ def test_gaussian_cells_are_the_mixture_of_ppcas():
         repulsion=0.0,
         sparsity=0.0,
         offset_variance=1e12,
+        concentration=concentration,
+        weight_prior="dirichlet" if concentration is None else "stick_breaking",
     )
     tree = fit(model, x, method="em", init={"assignments": labels}, max_iterations=4000, tolerance=1e-13)
     objective = tree["trace"]["objective"].to_numpy()
@@ -280,7 +289,7 @@ def test_latents_never_lower_the_objective_and_overshot_ones_do(table):
         x, zero, gains = jnp.asarray(table), jnp.zeros((1, 1)), []
         for seed in range(5):
             values = values_of(model, table, seed)
-            moved = update_latents(values, model, x, zero)
+            moved, _ = update_latents(values, model, x, zero)
             far = values["latents"] + 8.0 * (moved["latents"] - values["latents"])
             before, after, overshot = (
                 float(evaluate(v, model, x, zero).objective)
