@@ -54,6 +54,25 @@ class Memoised(NamedTuple):
     reorder: Callable
 
 
+class Stochastic(NamedTuple):
+    """An ascent by noisy natural gradients, one batch of rows each (Hoffman, Blei, Wang and Paisley 2013).
+
+    Attributes:
+        step: ``step(state, model, rows, share, time) -> (state, score)``: the rows are this share of all, the
+            batch is number ``time`` (from 1); the rows' part of the bound before the step.
+        evaluate: ``evaluate(state, model, rows) -> (parameters of the rows, score)``.
+        total: ``total(state, model) -> info``, the objective without the rows' part.
+        with_rows: ``with_rows(state, parameters)``, the state that ``conclude`` takes.
+        without_rows: ``without_rows(state)``, a start's state as batches pass it on.
+    """
+
+    step: Callable
+    evaluate: Callable
+    total: Callable
+    with_rows: Callable
+    without_rows: Callable
+
+
 class Outcome(NamedTuple):
     """What a method concludes from its final state (or its draws), before names of dims are attached.
 
@@ -117,6 +136,8 @@ class Method(NamedTuple):
             in and out.
         memoised: ``memoised(**options) -> Memoised``, for data that pass in batches; without it the method
             does not take ``batch_size``.
+        stochastic: ``stochastic(**options) -> Stochastic``, for documents that pass in batches.
+        learnt_in_batches: hyperparameters that may be learnt with ``batch_size``.
         check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
             model, before anything is compiled.
     """
@@ -142,6 +163,8 @@ class Method(NamedTuple):
     takes_sparse: bool = False
     runs_on_host: Callable | None = None
     memoised: Callable | None = None
+    stochastic: Callable | None = None
+    learnt_in_batches: tuple[str, ...] = ()
 
 
 def conclude_draws(key: Any, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:

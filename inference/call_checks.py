@@ -74,13 +74,27 @@ def check_takes_sparse(method: Method, name: str, model: Model, data: tuple) -> 
         raise ValueError(f"method {name!r} of {model_name(model)} takes dense x; sparse x goes with 'em'")
 
 
-def check_takes_batches(method: Method, name: str, model: Model, options: Mapping[str, Any]) -> None:
+def check_takes_batches(
+    method: Method, name: str, model: Model, options: Mapping[str, Any], num_restarts: int
+) -> None:
     """Raise ValueError if the method, or one of its options, needs all rows at once."""
-    if method.memoised is None:
+    if method.memoised is None and method.stochastic is None:
         raise ValueError(f"method {name!r} of {model_name(model)} does not take batch_size")
-    if options.get("learn"):
+    learnt = options.get("learn") or ()
+    if not set(learnt) <= set(method.learnt_in_batches):
+        but = f" but for {', '.join(method.learnt_in_batches)}" if method.learnt_in_batches else ""
         raise ValueError(
-            "learn does not go with batch_size: give the hyperparameters, or learn them on fewer rows"
+            f"learn does not go with batch_size{but}: give the hyperparameters, or learn them on fewer rows"
+        )
+    if method.stochastic is None:
+        return
+    if options.get("documents") == "continue":
+        raise ValueError(
+            "documents='continue' needs all documents at once: with batch_size they are restarted"
+        )
+    if num_restarts != 1:
+        raise ValueError(
+            f"batch_size goes with one start for {model_name(model)}; got num_restarts={num_restarts}"
         )
 
 

@@ -34,10 +34,13 @@ class Segments(NamedTuple):
     count: Array
 
 
-def segment_width(counts: SparseCounts) -> int:
-    """The widest segment that fills up at most about an eighth of the cells of documents of usual length."""
-    length = np.bincount(counts.document, minlength=1)
-    usual = counts.num_nonzeros / max(np.count_nonzero(length), 1)
+def segment_width(num_cells: np.ndarray) -> int:
+    """The widest segment that fills up at most about an eighth of the cells of documents of usual length.
+
+    Args:
+        num_cells: of each document, shape (num_documents,).
+    """
+    usual = num_cells.sum() / max(np.count_nonzero(num_cells), 1)
     return max((width for width in WIDTHS if width <= usual / 4), default=WIDTHS[0])
 
 
@@ -69,7 +72,7 @@ class CountSegments:
     @classmethod
     def cut(cls, counts: SparseCounts, num_columns: int) -> Self:
         """On the host; blocks of such a size that cells x ``num_columns`` arrays stay in the cache."""
-        width = segment_width(counts)
+        width = segment_width(np.bincount(counts.document, minlength=1))
         segments = segments_of(counts, width)
         most = max(segments.document.size, 1)
         size = int(np.clip(CACHED_NUMBERS // (num_columns * width), 16, most))

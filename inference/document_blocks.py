@@ -16,7 +16,16 @@ from scipy.special import gammaln
 from inference.count_segments import CACHED_NUMBERS, segment_width, segments_of
 from zoo.sparse_counts import SparseCounts
 
-__all__ = ["DocumentBlock", "DocumentBlocks", "PassSums", "block_sums", "cut", "topic_pass", "word_tokens"]
+__all__ = [
+    "DocumentBlock",
+    "DocumentBlocks",
+    "Layout",
+    "PassSums",
+    "block_sums",
+    "cut",
+    "topic_pass",
+    "word_tokens",
+]
 
 
 class DocumentBlock(NamedTuple):
@@ -58,39 +67,83 @@ class DocumentBlocks:
         return cls(*parts, shape)
 
 
-def cut(counts: SparseCounts, num_topics: int, *, block_cells: int | None = None) -> DocumentBlocks:
+class Layout(NamedTuple):
+    """The sizes of blocks.
+
+    Attributes:
+        width: cells of a segment.
+        segments: of a block; a document has at most so many.
+        documents: of a block, at most.
+    """
+
+    width: int
+    segments: int
+    documents: int
+
+    @classmethod
+    def of(cls, num_cells: np.ndarray, num_topics: int, block_cells: int | None = None) -> Self:
+        """Blocks whose cells x topics stay in the cache, unless a single document has more.
+
+        Args:
+            num_cells: of each document, shape (num_documents,).
+            num_topics: columns of what a pass gathers.
+            block_cells: cells per block instead.
+        """
+        width = segment_width(num_cells)
+        number = -(-num_cells // width)
+        wanted = (CACHED_NUMBERS // num_topics if block_cells is None else block_cells) // width
+        size = int(max(min(wanted, max(number.sum(), 1)), number.max(), 1))
+        most = max(8, int(1.5 * size / max(number.mean(), 1.0)))  # so that short documents leave no waste
+        return cls(width, size, most)
+
+
+def cut(
+    counts: SparseCounts,
+    num_topics: int = 1,
+    *,
+    block_cells: int | None = None,
+    layout: Layout | None = None,
+    num_documents: int | None = None,
+    num_blocks: int = 0,
+) -> DocumentBlocks:
     """The documents in blocks, on the host.
 
     Args:
         counts: the documents.
-        num_topics: columns of what a pass gathers: cells x topics of a block stay in the cache.
-        block_cells: cells per block instead; more, if a single document has more.
+        num_topics: columns of what a pass gathers, see `Layout.of`.
+        block_cells: see `Layout.of`.
+        layout: the sizes of blocks, where they are not to be made for these documents.
+        num_documents: that the blocks are to pass for, at least as many as there are.
+        num_blocks: at least so many; those that fill up hold nothing.
     """
-    num_documents, width = counts.shape[0], segment_width(counts)
-    segments = segments_of(counts, width)
-    number = np.bincount(segments.document, minlength=num_documents)  # segments of each document
+    if layout is None:
+        layout = Layout.of(np.bincount(counts.document, minlength=counts.shape[0]), num_topics, block_cells)
+    held, absent = counts.shape[0], counts.shape[0] if num_documents is None else num_documents
+    segments = segments_of(counts, layout.width)
+    number = np.bincount(segments.document, minlength=held)  # segments of each document
     ends = np.cumsum(number)
-    wanted = (CACHED_NUMBERS // num_topics if block_cells is None else block_cells) // width
-    size = int(max(min(wanted, max(ends[-1], 1)), number.max(), 1))
-    most = max(8, int(1.5 * size / max(number.mean(), 1.0)))  # documents: so that short ones leave no waste
     borders = [0]
-    while borders[-1] < num_documents:
+    while borders[-1] < held:
         begin = borders[-1]
         before = ends[begin] - number[begin]
-        fits = int(np.searchsorted(ends, before + size, side="right"))
-        borders.append(min(max(fits, begin + 1), begin + most))
+        fits = int(np.searchsorted(ends, before + layout.segments, side="right"))
+        borders.append(min(max(fits, begin + 1), begin + layout.documents))
     first, last = np.array(borders[:-1]), np.array(borders[1:])
     of_document = np.repeat(np.arange(first.size), last - first)
     block = of_document[segments.document]
     slot = np.arange(block.size) - (ends - number)[first][block]
-    shape = (first.size, size)
-    place = np.full(shape, (last - first - 1)[:, None], np.int32)  # in order, those that fill up too
-    word, count = np.zeros((*shape, width), np.int32), np.zeros((*shape, width))
+    blocks = max(first.size, num_blocks)
+    most = layout.documents if num_blocks else int((last - first).max())
+    place = np.zeros((blocks, layout.segments), np.int32)
+    place[: first.size] = (last - first - 1)[:, None]  # in order, those that fill up too
+    shape = (*place.shape, layout.width)
+    word, count = np.zeros(shape, np.int32), np.zeros(shape)
     place[block, slot] = segments.document - first[block]
     word[block, slot], count[block, slot] = segments.word, segments.count
-    owner = np.full((first.size, int((last - first).max())), num_documents, np.int32)
-    owner[of_document, np.arange(num_documents) - first[of_document]] = np.arange(num_documents)
-    return DocumentBlocks(DocumentBlock(place, word, count, owner), log_coefficient(counts), counts.shape)
+    owner = np.full((blocks, most), absent, np.int32)
+    owner[of_document, np.arange(held) - first[of_document]] = np.arange(held)
+    whole = DocumentBlock(place, word, count, owner)
+    return DocumentBlocks(whole, log_coefficient(counts), (absent, counts.shape[1]))
 
 
 def log_coefficient(counts: SparseCounts) -> np.ndarray:

@@ -28,12 +28,19 @@ from inference.call_checks import (
 from inference.checkpoint import Checkpoint, fingerprint
 from inference.convergence_of_runs import has_converged
 from inference.devices import exchanged, resolved_num_devices
-from inference.minibatch import drive_in_batches, open_stream, passes_in_batches, rows_to_begin_with
+from inference.minibatch import (
+    drive_in_batches,
+    open_documents,
+    open_stream,
+    passes_in_batches,
+    rows_to_begin_with,
+)
 from inference.model_fields import model_name
 from inference.precision import in_precision
 from inference.results import model_of, versions
 from inference.rows import Rows, checked_weight
 from inference.starting_points import read_init
+from inference.stochastic_batches import drive_stochastically, with_lengths
 from inference.tables import as_arrays, column_dims
 from inference.whole_data import drive_whole, solve, start_of
 from zoo.model import Model, in_current_precision
@@ -101,7 +108,10 @@ def fit(
             whole, and an iteration is one pass over all of them (memoised variational inference, Hughes and
             Sudderth 2013). A start sees ``batch_size`` rows, evenly spaced ones or the first ones of chunks,
             and VB climbs to the top of their bound (with ``moves``, if asked) before the first pass;
-            data-dependent default priors are read off at most 100 000 rows of a file or of chunks.
+            data-dependent default priors are read off at most 100 000 rows of a file or of chunks. For ``vb``
+            of `zoo.LDA`: documents per batch, from anything that holds counts or from chunks of such, by
+            noisy natural gradients (`inference.variational.lda_stochastic`); the last value of the trace is
+            the bound of all documents.
         dtype: ``"float64"`` or ``"float32"``.
         keep: names of variables to store whatever their size (``"assignments"``, ``"log_likelihood"``).
         progress: whether to show a bar; None: on a terminal or in a notebook.
@@ -130,9 +140,13 @@ def fit(
     stream = None
     model, data = model.coded(*data)
     if passes_in_batches(data, batch_size):
-        check_takes_batches(chosen, name, model, options)
-        stream, coords = open_stream(data, batch_size, sample_weight)
-        arrays = (rows_to_begin_with(stream),)
+        check_takes_batches(chosen, name, model, options, num_restarts)
+        if chosen.stochastic is None:
+            stream, coords = open_stream(data, batch_size, sample_weight)
+            arrays = (rows_to_begin_with(stream),)
+        else:
+            stream, coords = open_documents(data, batch_size, sample_weight, model)
+            arrays, model = (stream.first,), with_lengths(model, stream.lengths)
     else:
         arrays, coords = as_arrays(data, column_dims(model))
     shared_by_all = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
@@ -220,10 +234,15 @@ def fit(
             result, outcome = drive_whole(chosen, *run, strategy=strategy, **shared)
         else:
             algorithm = chosen.build(init=strategy, **options)
-            shared |= {"algorithm": algorithm, "start": start_of(chosen, algorithm, variables, options)}
-            run = (in_current_precision(model), model, stream)
-            result, outcome, whole = drive_in_batches(chosen, *run, **shared)
-            weight = stream.sample_weight if whole is not None else None
+            shared |= {"start": start_of(chosen, algorithm, variables, options)}
+            if chosen.stochastic is None:
+                run = (in_current_precision(model), model, stream)
+                result, outcome, whole = drive_in_batches(chosen, *run, algorithm=algorithm, **shared)
+                weight = stream.sample_weight if whole is not None else None
+            else:
+                del shared["num_devices"]
+                run = (in_current_precision(model), stream)
+                result, outcome, whole = drive_stochastically(chosen, *run, **shared)
         learnt = model if outcome.model is None else outcome.model
         trace = trace_group(chosen, result, settings)
         held = arrays if whole is None else whole

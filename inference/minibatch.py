@@ -11,6 +11,7 @@ import numpy as np
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.ascent import Ascent, ascend, last_of
 from inference.checkpoint import Checkpoint
+from inference.count_stream import CountStream
 from inference.devices import deal_out, on_all_devices, on_one_device
 from inference.memoised import ascend_in_batches
 from inference.precision import to_numpy
@@ -22,7 +23,14 @@ from zoo.argument_checks import check_size
 from zoo.model import Model, in_current_precision
 from zoo.sparse_counts import SparseCounts
 
-__all__ = ["drive_in_batches", "open_stream", "passes_in_batches", "rows_to_begin_with", "warmed_up"]
+__all__ = [
+    "drive_in_batches",
+    "open_documents",
+    "open_stream",
+    "passes_in_batches",
+    "rows_to_begin_with",
+    "warmed_up",
+]
 
 WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
 SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
@@ -37,6 +45,32 @@ def passes_in_batches(data: tuple, batch_size: int | None) -> bool:
     if batch_size is None and any(is_chunked(part) for part in data):
         raise ValueError("data that come in chunks are fitted in batches: give batch_size, such as 10_000")
     return batch_size is not None
+
+
+def open_documents(
+    data: tuple, batch_size: int, sample_weight: Any, model: Model
+) -> tuple[CountStream, dict[str, Any]]:
+    """The documents of a fit as batches, and the names of words and documents.
+
+    Raises:
+        TypeError: a batch size that is no whole number, data in several parts, or no counts.
+        ValueError: a batch size below 1, weights, or documents that do not suit.
+    """
+    _check_batches(data, batch_size)
+    if sample_weight is not None:
+        raise ValueError("documents in batches do not take sample_weight")
+    stream = CountStream(data[0], int(batch_size), model.num_topics)
+    return stream, stream.coords
+
+
+def _check_batches(data: tuple, batch_size: Any) -> None:
+    """Raise TypeError or ValueError unless the batch size suits, and the data are of one part."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer):
+        raise TypeError(f"batch_size must be a whole number of rows; got {batch_size!r}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
+    if len(data) != 1:
+        raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
 
 
 def open_stream(data: tuple, batch_size: int, sample_weight: Any) -> tuple[RowStream, dict[str, Any]]:

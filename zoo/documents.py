@@ -32,6 +32,7 @@ __all__ = [
     "dense_counts",
     "log_coefficients",
     "totals_of",
+    "warn_of_empty",
     "word_log_probs",
 ]
 
@@ -75,13 +76,22 @@ def check_documents(counts: SparseCounts, num_words: int | None) -> None:
         raise ValueError("a vocabulary of one word has no topics: counts must have at least 2 columns")
     if counts.shape[0] < 1:
         raise ValueError("there are no documents")
-    empty = np.flatnonzero(np.bincount(counts.document, counts.count, counts.shape[0]) == 0)
+    warn_of_empty(np.bincount(counts.document, counts.count, counts.shape[0]))
+
+
+def warn_of_empty(lengths: np.ndarray) -> None:
+    """Warn of documents without words.
+
+    Args:
+        lengths: tokens of each document, shape (num_documents,).
+    """
+    empty = np.flatnonzero(lengths == 0)
     if empty.size:
         named = ", ".join(map(str, empty[:5])) + (", ..." if empty.size > 5 else "")
         warnings.warn(
-            f"{empty.size} of {counts.shape[0]} documents have no words (rows {named}): they keep the prior; "
+            f"{empty.size} of {lengths.size} documents have no words (rows {named}): they keep the prior; "
             "drop them with counts.without_empty()",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

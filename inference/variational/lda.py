@@ -19,6 +19,8 @@ some per cent of perplexity. A careless comparison with such an LDA is easily wo
 may fall a little when a document finds another optimum; ``documents="continue"`` carries over and never
 falls.
 
+With ``batch_size`` documents pass in batches (`inference.variational.lda_stochastic`).
+
 The objective is the whole evidence lower bound, the documents' multinomial coefficients included, at the phi
 of the last pass. ``learn`` fits the symmetric priors, ``"word_smoothing"`` and ``"topic_prior"``, by maximum
 of the bound (`inference.variational.dirichlet_factors`).
@@ -33,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Method
+from inference.algorithm import Algorithm, Method, Stochastic
 from inference.document_blocks import DocumentBlock, DocumentBlocks, block_sums, cut, word_tokens
 from inference.variational.dirichlet_factors import (
     dirichlet_kl,
@@ -44,7 +46,7 @@ from inference.variational.dirichlet_factors import (
     symmetric_prior,
 )
 from inference.variational.lda_posterior import LDAVBState, conclude, guide, log_density, transform
-from zoo.argument_checks import check_choice
+from zoo.argument_checks import check_choice, check_positive
 from zoo.gamma_functions import digamma, exp_digamma, gammaln
 from zoo.lda import LDA
 
@@ -239,10 +241,20 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, documents: str, inner_steps: int, learn: tuple[str, ...]) -> Algorithm:
-    """The algorithm with its options."""
+def build(
+    init: str, documents: str, inner_steps: int, learn: tuple[str, ...], **of_batches: Any
+) -> Algorithm:
+    """The algorithm with its options; those of batches do not matter to it."""
     options = {"inner_steps": inner_steps, "restarted": documents == "restart", "learn": learn}
     return Algorithm(globals()["init"], partial(step, **options))
+
+
+@cache
+def in_batches(**options: Any) -> Stochastic:
+    """The step by noisy natural gradients."""
+    from inference.variational.lda_stochastic import stochastic  # which imports this module's updates
+
+    return stochastic(**options)
 
 
 def prepare(model: LDA, data: tuple, init: Any, **options: Any) -> tuple[DocumentBlocks]:
@@ -250,8 +262,22 @@ def prepare(model: LDA, data: tuple, init: Any, **options: Any) -> tuple[Documen
     return (cut(data[0], model.num_topics),)
 
 
-def check(model: LDA, *, documents: Any, inner_steps: Any, learn: Any) -> None:
+def check(
+    model: LDA,
+    *,
+    documents: Any,
+    inner_steps: Any,
+    learn: Any,
+    learning_offset: Any,
+    learning_decay: Any,
+    num_devices: Any = None,
+) -> None:
     """Raise ValueError if an option does not suit."""
+    check_positive("learning_offset", learning_offset)
+    if isinstance(learning_decay, bool) or not isinstance(learning_decay, int | float):
+        raise TypeError(f"learning_decay must be a number; got {learning_decay!r}")
+    if not 0.5 < learning_decay <= 1:
+        raise ValueError(f"learning_decay must lie in (0.5, 1], so that steps settle; got {learning_decay}")
     check_choice("documents", documents, DOCUMENTS)
     if isinstance(inner_steps, bool) or not isinstance(inner_steps, int | np.integer) or inner_steps < 1:
         raise ValueError(f"inner_steps must be a whole number of at least 1; got {inner_steps!r}")
@@ -263,7 +289,13 @@ def check(model: LDA, *, documents: Any, inner_steps: Any, learn: Any) -> None:
 
 METHOD = Method(
     kind="ascent",
-    options={"documents": "restart", "inner_steps": INNER_STEPS, "learn": ("word_smoothing",)},
+    options={
+        "documents": "restart",
+        "inner_steps": INNER_STEPS,
+        "learn": ("word_smoothing",),
+        "learning_offset": 10.0,
+        "learning_decay": 0.7,
+    },
     strategies=("random",),
     build=build,
     start=start,
@@ -274,4 +306,6 @@ METHOD = Method(
     prepare=prepare,
     check=check,
     may_fall=True,
+    stochastic=in_batches,
+    learnt_in_batches=("word_smoothing",),
 )

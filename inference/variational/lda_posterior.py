@@ -72,10 +72,9 @@ def conclude(
     keys = jax.random.split(key, num_samples)
     keep_rows = keep_rows and num_samples * state.doc_concentration.size * 8 < ROW_BYTES
     draws = _draw(keys, state, keep_rows)
-    stored = {
-        "topic_word_concentration": state.word_concentration.T,
-        "doc_topic_concentration": state.doc_concentration,
-    }
+    stored = {"topic_word_concentration": state.word_concentration.T}
+    if state.doc_concentration.shape[0]:  # documents in chunks keep nothing
+        stored["doc_topic_concentration"] = state.doc_concentration
     learnt = model.replaced(
         word_smoothing=np.asarray(state.word_smoothing, np.float64),
         topic_prior=np.asarray(
