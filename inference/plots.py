@@ -23,6 +23,7 @@ from inference.convergence import psrf_path
 from inference.dirichlet_process_picture import plot_dirichlet_process
 from inference.em_picture import plot_em
 from inference.identifiable import draws_of, kind_of, scalars
+from inference.method_picture import plot_methods
 from inference.mixture_picture import draw_mixture
 from inference.palette import COLOURS, LINES
 from inference.partitions import co_clustering, point_partition
@@ -36,6 +37,7 @@ __all__ = [
     "plot_em",
     "plot_hinton",
     "plot_loading_products",
+    "plot_methods",
     "plot_mixture",
     "plot_objective",
     "plot_overlap",

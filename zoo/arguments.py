@@ -95,6 +95,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             default=default,
             help=f"as in zoo fit (default {default})",
         )
+    command.add_argument("--out", metavar="FILE", help="also draw the table: a .png, .svg or .pdf file")
     command.set_defaults(command="compare")
     return parser.parse_args(arguments)
 

@@ -10,7 +10,6 @@ import os
 import sys
 import tempfile
 import textwrap
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,8 @@ from zoo.model_card import ModelCard, read_card
 __all__ = ["main"]
 
 _INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
+_COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "MiB more")
+_PICTURES = (".png", ".svg", ".pdf")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -158,6 +159,7 @@ def report(options: argparse.Namespace) -> int:
 def compare(options: argparse.Namespace) -> int:
     """Fit every model by every method that accepts the data, and score rows that were held out."""
     from zoo.selection import select
+    from zoo.suitable_fields import suitable_fields
 
     wanted = [canonical_name(name) for name in options.models] if options.models else list(MODELS)
     cards = [read_card(name) for name in wanted]
@@ -165,13 +167,13 @@ def compare(options: argparse.Namespace) -> int:
     for method in options.methods or ():
         if method not in methods:
             raise ValueError(f"no model has the method {method!r}; there are: {', '.join(methods)}")
+    if options.out is not None:
+        _check_picture(Path(options.out))
     name, data = select(options.dataset, options.x, options.y, options.views)
 
     import numpy as np
 
-    from inference import fit as run
-    from inference import log_density
-    from inference.diagnostics import summary
+    from inference.method_comparison import Refusal, score_methods
 
     order = np.random.default_rng(options.seed).permutation(data[0].shape[0])
     num_held_out = max(1, len(order) // 5)
@@ -179,44 +181,38 @@ def compare(options: argparse.Namespace) -> int:
     print(
         f"{name}: fitted to {len(order) - num_held_out} rows, scored on {num_held_out}; seed {options.seed}\n"
     )
-    keywords = {key: getattr(options, key) for key in COMPARE_OPTIONS}
-    heading = ("model", "method", "nats/row", "seconds", "converged", "max PSRF", "MiB more")
-    layout = "{:<12} {:<16} {:>10} {:>8} {:>9} {:>8} {:>8}"
-    print(layout.format(*heading))
-    refused = []
+    models, refused, scores = {}, [], []
     for card in cards:
         try:
-            model = _model_class(card).from_data(*train)
+            model = _model_class(card)
+            models[card.name] = model.from_data(*train, **suitable_fields(model, train))
         except (ValueError, TypeError) as error:
-            refused.append(f"{card.name}: {_one_line(error)}")
+            refused.append(Refusal(card.name, "", _one_line(error)))
+    keywords = {key: getattr(options, key) for key in (*COMPARE_OPTIONS, "seed", "progress")}
+    layout = "{:<12} {:<16} {:>10} {:>8} {:>8} {:>9} {:>8} {:>8}"
+    print(layout.format(*_COMPARED))
+    for score in score_methods(models, train, test, methods=options.methods, **keywords):
+        if isinstance(score, Refusal):
+            refused.append(score)
             continue
-        for method in (m for m in card.methods if not options.methods or m in options.methods):
-            before, start = _peak_memory(), time.perf_counter()
-            try:
-                with _collected_warnings():
-                    tree = run(
-                        model, *train, method=method, seed=options.seed, progress=options.progress, **keywords
-                    )
-                    seconds = time.perf_counter() - start
-                    score = float(log_density(tree, *test).mean())
-                    table = summary(tree)
-            except (ValueError, TypeError) as error:
-                refused.append(f"{card.name} by {method}: {_one_line(error)}")
-                continue
-            psrf = f"{np.nanmax(_numbers(table['r_hat'])):.3f}" if "r_hat" in table else "-"
-            converged = "yes" if tree.attrs["converged"] else "NO"
-            more = f"{_peak_memory() - before:.0f}"
-            print(
-                layout.format(card.name, method, f"{score:.4f}", f"{seconds:.1f}", converged, psrf, more),
-                flush=True,
-            )
-            if _was_interrupted(tree):
-                print("interrupted: the last fit above stopped early, and no other was made")
-                return _INTERRUPTED
-    print("\nnats/row: mean log density of the rows held out, higher is better")
-    print("seconds: of the fit, with compilation; MiB more: rise of this process's peak memory")
-    for line in refused:
-        print(f"not fitted: {line}")
+        scores.append(score)
+        psrf = "-" if np.isnan(score.max_psrf) else f"{score.max_psrf:.3f}"
+        numbers = f"{score.nats_per_row:.4f}", f"{score.standard_error:.4f}", f"{score.seconds:.1f}"
+        converged = "yes" if score.converged else "NO"
+        line = (score.model, score.method, *numbers, converged, psrf, f"{score.mebibytes:.0f}")
+        print(layout.format(*line), flush=True)
+        if score.interrupted:
+            print("interrupted: the last fit above stopped early, and no other was made")
+            return _INTERRUPTED
+    print("\nnats/row: mean log density of the rows held out, higher is better; +-: its standard error")
+    print("seconds: of the fit, with compilation; MiB more: what it added to this process's memory")
+    for model, method, reason in refused:
+        print(f"not fitted: {model}{' by ' + method if method else ''}: {reason}")
+    if options.out is not None:
+        from inference.method_picture import plot_methods
+
+        plot_methods(scores).savefig(options.out, dpi=150)
+        print(f"saved to {options.out}")
     return 0
 
 
@@ -242,6 +238,12 @@ def _check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise OSError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _check_picture(path: Path) -> None:
+    if path.suffix not in _PICTURES:
+        raise ValueError(f"a picture is written as {', '.join(_PICTURES)}, by its name; got {path.name!r}")
+    _check_writable(path)
 
 
 def _split(text: str) -> tuple[str, Any]:
@@ -292,11 +294,6 @@ def _was_interrupted(tree: Any) -> bool:
     return tree.attrs["stop_reason"].startswith("interrupted")
 
 
-def _numbers(column: Any) -> list[float]:
-    """The entries that are numbers; the table says "constant" where a quantity never changed."""
-    return [float(cell) for cell in column if not isinstance(cell, str)] or [float("nan")]
-
-
 def _print_warnings(notes: Sequence[str]) -> None:
     for note in notes:
         print(textwrap.fill(note, 110, initial_indent="warning    ", subsequent_indent=" " * 11))
@@ -304,14 +301,6 @@ def _print_warnings(notes: Sequence[str]) -> None:
 
 def _rows(data: Sequence[Any], index: Any) -> tuple[Any, ...]:
     return tuple(table.iloc[index] if hasattr(table, "iloc") else table[index] for table in data)
-
-
-def _peak_memory() -> float:
-    """The most memory this process has held so far, in MiB."""
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 _COMMANDS = {"list": list_models, "show": show, "fit": fit, "report": report, "compare": compare}

@@ -400,13 +400,22 @@ def test_report_writes_the_page(fitted, ending, tmp_path, capsys):
     assert f"saved to {out}" in capsys.readouterr().out
 
 
-def test_compare_scores_held_out_rows(capsys):
+def test_compare_scores_held_out_rows(tmp_path, capsys):
+    picture = tmp_path / "methods.svg"
     small = ["--num-samples", "50", "--num-warmup", "50", "--num-chains", "2", "--num-restarts", "2"]
-    assert main(["compare", "faithful", "--methods", "vb", "gibbs", *small]) == 0
+    models = ["--models", "mixture", "kernelpca", "--out", str(picture)]
+    assert main(["compare", "faithful", "--methods", "vb", "gibbs", *models, *small]) == 0
     out = capsys.readouterr().out
     assert "faithful: fitted to 218 rows, scored on 54; seed 0" in out
     rows = [line.split() for line in out.splitlines() if line.startswith("mixture")]
     assert [row[1] for row in rows] == ["vb", "gibbs"]
     # one Gaussian for all rows scores -4.75, the published fits about -4.2
     assert all(-4.6 < float(row[2]) < -3.4 for row in rows)
-    assert rows[0][5] == "-" and float(rows[1][5]) > 0.9
+    assert all(0.01 < float(row[3]) < 0.5 for row in rows) and all(float(row[7]) >= 0 for row in rows)
+    assert rows[0][6] == "-" and float(rows[1][6]) > 0.9
+    assert picture.read_text(encoding="utf-8").count("<svg") == 1
+
+
+def test_a_comparison_is_drawn_to_a_picture_only(tmp_path, capsys):
+    assert main(["compare", "faithful", "--out", str(tmp_path / "methods.txt")]) == 2
+    assert ".png, .svg, .pdf" in capsys.readouterr().err

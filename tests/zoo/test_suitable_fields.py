@@ -1,0 +1,70 @@
+"""Fields that suit a data set: all models of it score the same kind of thing."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import zoo
+from zoo.suitable_fields import kind_of_cells, suitable_fields
+
+RNG = np.random.default_rng(0)
+NUMBERS = RNG.normal(size=(12, 3))
+BINARY = RNG.integers(0, 2, size=(12, 3)).astype(float)
+COUNTS = RNG.integers(0, 5, size=(12, 3)).astype(float)
+HOLES = np.where(np.eye(12, 3) > 0, np.nan, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("x", "kind"),
+    [
+        (NUMBERS, "gaussian"),
+        (BINARY, "bernoulli"),
+        (np.where(np.eye(12, 3) > 0, np.nan, BINARY), "bernoulli"),
+        (COUNTS, "poisson"),
+        (-COUNTS, "gaussian"),
+        (scipy.sparse.csr_array(COUNTS), "poisson"),
+    ],
+)
+def test_cells_are_judged_by_their_values(x, kind):
+    assert kind_of_cells(x) == kind
+
+
+@pytest.mark.parametrize("x", [NUMBERS, BINARY, COUNTS, HOLES], ids=["numbers", "binary", "counts", "holes"])
+@pytest.mark.parametrize("name", ["Mixture", "EPCA", "DEPCAM"])
+def test_models_take_the_data_with_their_fields(name, x):
+    model = getattr(zoo, name)
+    filled = model.from_data(x, **suitable_fields(model, (x,)))
+    filled.check(x)
+    if name != "Mixture":
+        assert type(filled.family).__name__.lower() == kind_of_cells(x) and filled.num_latents == 2
+
+
+def test_documents_go_to_models_of_documents():
+    documents = scipy.sparse.csr_array(COUNTS)
+    assert suitable_fields(zoo.LDA, (documents,)) == suitable_fields(zoo.Mixture, (documents,)) == {}
+
+
+def test_two_columns_leave_room_for_noise():
+    assert suitable_fields(zoo.PPCA, (NUMBERS[:, :2],)) == {"num_latents": 1}
+
+
+def test_two_views_have_their_own_families():
+    fields = suitable_fields(zoo.Paired, (BINARY, NUMBERS[:, :1]))
+    assert fields == {"families": ("bernoulli", "gaussian"), "num_shared": 1, "num_specific": (1, 0)}
+    zoo.Paired.from_data(BINARY, NUMBERS[:, :1], **fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("PPCA", (BINARY,), "do not compare with probabilities of zeros and ones"),
+        ("PPCA", (NUMBERS, NUMBERS), "takes 1 part of data; there are 2"),
+        ("SPPCA", (NUMBERS,), "takes 2 parts of data; there is 1"),
+        ("LDA", (COUNTS,), "as a sparse matrix"),
+        ("EPCA", (scipy.sparse.csr_array(COUNTS),), "documents given their lengths"),
+        ("KernelPCA", (NUMBERS,), "no density to compare"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(name, data, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        suitable_fields(getattr(zoo, name), data)
