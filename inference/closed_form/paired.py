@@ -17,6 +17,14 @@ no latents of their own, the views side by side are PPCA, whose maximum is
 than there are shared latents is that same model: the latents are turned until the targets lie on the first,
 shared axes (QR of the targets' loadings), which leaves covariates' latents that the targets do not see.
 
+Probabilistic PLS with more target columns than shared latents has no such maximum. With three targets, one
+covariate, one latent of each kind and unit noise it maximises :math:`w^T S_{00} w - \log w^T Q w` over the
+sphere, with :math:`Q = s_{11} S_{00} - s s^T`; for the covariance [[4, 1, 0, 2], [1, 3, 1, 1],
+[0, 1, 2, -1], [2, 1, -1, 10]] the value of :math:`1 / w^T Q w` at the maximum is a root of an irreducible
+polynomial of degree 7 with Galois group S_7, so neither radicals nor eigenvectors of matrices of size up to
+6 x 6, however often taken, give it (the proof is in tests/inference/test_general_pls.py). It is found by
+``map``, the priors wide.
+
 Priors of loadings, means and covariances play no part: this is the limit of many rows. Loadings are those for
 latents of the model's prior variance. Runs on the host with LAPACK; every cell has to be there.
 
@@ -190,7 +198,8 @@ def check(model: Paired) -> None:
     if any(model.num_specific) and not (targets_only and model.num_features[0] <= model.num_shared):
         raise ValueError(
             "with latents of the views' own, closed_form is for targets y_0 (without any) of at most "
-            "num_shared columns and one view of covariates: fit with method='map'"
+            "num_shared columns and one view of covariates; in general the maximum is no function of "
+            "eigenvectors (see inference.closed_form.paired): fit with method='map'"
         )
 
 

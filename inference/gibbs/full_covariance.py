@@ -35,10 +35,19 @@ from zoo.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
-__all__ = ["columns", "completed_views", "latents", "move_theta", "precisions", "relevance", "sweep_once"]
+__all__ = [
+    "Turned",
+    "columns",
+    "completed_views",
+    "latents",
+    "move_theta",
+    "precisions",
+    "relevance",
+    "sweep_once",
+]
 
 
-class _Turned(dist.Distribution):
+class Turned(dist.Distribution):
     """Rotation times an array whose rows are independent: what a spherical prior leaves of a regression.
 
     Args:
@@ -58,7 +67,11 @@ class _Turned(dist.Distribution):
         return jnp.sum(self.base.log_prob(self.rotation.T @ value))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """One draw."""
+        """One draw.
+
+        Raises:
+            ValueError: several draws are asked for.
+        """
         if sample_shape:
             raise ValueError("a Gibbs draw is one value; sample_shape must be ()")
         return self.rotation @ self.base.sample(key)
@@ -100,7 +113,7 @@ def _columns_of(
     loadings, loc_given = columns_given(
         weights * theta, weights, values["latents"], ridge, 1 / in_current_precision(model).loc_variance
     )
-    return _Turned(loadings, rotation), lambda drawn: _Turned(loc_given(rotation.T @ drawn), rotation)
+    return Turned(loadings, rotation), lambda drawn: Turned(loc_given(rotation.T @ drawn), rotation)
 
 
 def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:

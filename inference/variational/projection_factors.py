@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import digamma, gammaln
 
 from inference import polya_gamma
 from inference.gibbs.quadratic_cells import columns_with_noise
@@ -33,6 +32,12 @@ from inference.variational.natural_cells import (
     expected_exponential,
     expected_moments,
     natural_cells,
+)
+from inference.variational.normal_factors import (
+    expected_log_gamma,
+    gamma_terms,
+    normal_given,
+    normal_terms,
 )
 from zoo.epca import EPCA
 from zoo.exponential_family import Poisson
@@ -129,12 +134,6 @@ def _quadratic(state: ProjectionPosterior, cells: NaturalCells) -> Array:
     return cells.precision + polya_gamma.mean(cells.count, jnp.sqrt(second))
 
 
-def _normal(linear: Array, precision: Array) -> tuple[Array, Array]:
-    covariance = jnp.linalg.inv(precision)
-    covariance = (covariance + jnp.swapaxes(covariance, -1, -2)) / 2
-    return jnp.einsum("nij,nj->ni", covariance, linear), covariance
-
-
 def _rows(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
     """Q of all latents."""
     weights, k, chosen = _quadratic(state, table.cells), state.latents.shape[1], table.poisson
@@ -144,7 +143,7 @@ def _rows(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
     linear = table.cells.linear @ v - weights @ cross
     precision = jnp.eye(k) / table.variance + jnp.einsum("nd,dij->nij", weights, outer)
     if not chosen.size:
-        latents, covariance = _normal(linear, precision)
+        latents, covariance = normal_given(linear, precision)
     else:
 
         def one(mean: Array, spread: Array, rate: Array, *quadratic: Array) -> tuple[Array, Array]:
@@ -172,7 +171,7 @@ def _columns(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
     if len(chosen) == len(seen):
         columns, covariance = state.columns, state.columns_covariance
     else:
-        columns, covariance = _normal(linear, precision)
+        columns, covariance = normal_given(linear, precision)
     if chosen.size:
         over_rows = jax.vmap(expected_exponential, (0, 0, None, None))
 
@@ -285,35 +284,15 @@ def bound(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, .
         means = jax.vmap(of_row, (0, 0, None, None))(*state[:2], *own)
         total -= jnp.sum(table.cells.rate[:, table.poisson] * means)
     for noise, view, x in zip(state.noise, views_of(model), data, strict=True):
-        total += expected_base_measure(view, x, (noise[0] / noise[1], -_expected_log(noise)))
+        total += expected_base_measure(view, x, (noise[0] / noise[1], -expected_log_gamma(noise)))
         if view.family.learns_noise:  # of 1 / phi, which is gamma, the Jacobian the same in p and q
-            total += _gamma_terms(noise, 1.0, 1.0)
+            total += gamma_terms(noise, 1.0, 1.0)
     own = jnp.full(k, 1 / table.variance)
     squares = state.latents**2 + jnp.diagonal(state.latents_covariance, axis1=1, axis2=2)
-    total += _normal_terms(squares, state.latents_covariance, own, jnp.log(own))
+    total += normal_terms(squares, state.latents_covariance, own, jnp.log(own))
     log_ridge = jnp.log(table.ridge)
     if model.ard:
-        log_ridge = log_ridge.at[:k].set(_expected_log(state.relevance) - jnp.log(table.variance))
-        total += jnp.sum(_gamma_terms(state.relevance, prior.ard_concentration, prior.ard_rate))
+        log_ridge = log_ridge.at[:k].set(expected_log_gamma(state.relevance) - jnp.log(table.variance))
+        total += jnp.sum(gamma_terms(state.relevance, prior.ard_concentration, prior.ard_rate))
     whole = state.columns_covariance + _fixed(table.seen)
-    return total + _normal_terms(_column_squares(state), whole, table.ridge, log_ridge, table.seen)
-
-
-def _normal_terms(
-    squares: Array, covariances: Array, precision: Array, log_precision: Array, seen: Array | float = 1.0
-) -> Array:
-    """E[log p - log q] of normal vectors, the prior about zero with these precisions expected."""
-    log_dets = jnp.linalg.slogdet(covariances)[1]
-    return 0.5 * (jnp.sum(seen * (log_precision + 1 - squares * precision)) + jnp.sum(log_dets))
-
-
-def _expected_log(gamma: Array) -> Array:
-    return digamma(gamma[0]) - jnp.log(gamma[1])
-
-
-def _gamma_terms(gamma: Array, concentration: Array, rate: Array) -> Array:
-    """E[log p - log q] of gamma variables."""
-    shape, own_rate = gamma
-    log_p = concentration * jnp.log(rate) - gammaln(concentration)
-    log_p += (concentration - 1) * _expected_log(gamma) - rate * shape / own_rate
-    return log_p + shape - jnp.log(own_rate) + gammaln(shape) + (1 - shape) * digamma(shape)
+    return total + normal_terms(_column_squares(state), whole, table.ridge, log_ridge, table.seen)

@@ -13,7 +13,7 @@ References: Jaakkola and Jordan (2000), "Bayesian parameter estimation via varia
 Scott and Windle (2013); Virtanen (2010) for the models.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -40,7 +40,20 @@ from zoo.model import in_current_precision
 from zoo.paired import Paired
 from zoo.zero_padding import padded
 
-__all__ = ["ALGORITHM", "METHOD", "ProjectionVBInfo", "check", "conclude", "dims_of", "guide", "init"]
+__all__ = [
+    "ALGORITHM",
+    "METHOD",
+    "OF_ROWS",
+    "START_VARIANCE",
+    "ProjectionVBInfo",
+    "check",
+    "concluded",
+    "dims_of",
+    "guide",
+    "init",
+    "point",
+    "sample_latents",
+]
 
 START_VARIANCE = 0.05
 OF_ROWS = {
@@ -213,6 +226,17 @@ def guide(
         numpyro.sample("loading_precision", dist.Gamma(*(given[name] for name in names)).to_event(1))
     for view in views_of(model):
         _sample_view({name: given.get(f"{name}{view.suffix}") for name in OF_VIEWS}, view, model.num_latents)
+    sample_latents(given, model, data, num_observations)
+
+
+def sample_latents(
+    given: Mapping[str, Array], model: EPCA | Paired, data: tuple, num_observations: int | None
+) -> None:
+    """Q of the latents; without data those of new rows, from their Gaussian prior.
+
+    Raises:
+        ValueError: the rows are not those that were fitted.
+    """
     if not data:
         prior = in_current_precision(model)
         variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
@@ -252,16 +276,27 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """Independent draws of q, as one chain, beside q's parameters."""
-    stored = _stored(state, model, data)
-    draws = _draw(jax.random.split(key, num_samples), stored, model)
-    if not row_limit(8 * state.latents_covariance.size, "latents_covariance", ()):
-        del stored["latents_covariance"], stored["latents_mean"]
+    return concluded(key, _stored(state, model, data), guide, model, num_samples, dims_of(model))
+
+
+def concluded(
+    key: Array,
+    stored: dict[str, Array],
+    guide: Callable,
+    model: EPCA | Paired,
+    num_samples: int,
+    dims: Mapping[str, tuple[str, ...]],
+) -> Outcome:
+    """Independent draws of the guide, as one chain, beside its parameters."""
+    draws = _draw(guide, jax.random.split(key, num_samples), stored, model)
+    if not row_limit(8 * stored["latents_covariance"].size, "latents_covariance", ()):
+        stored = {name: value for name, value in stored.items() if not name.startswith("latents_")}
     posterior = {name: value[None] for name, value in draws.items()}
-    return Outcome(posterior=posterior, variational=stored, dims=dims_of(model))
+    return Outcome(posterior=posterior, variational=stored, dims=dims)
 
 
-@jax.jit
-def _draw(keys: Array, stored: dict[str, Array], model: EPCA | Paired) -> dict[str, Array]:
+@partial(jax.jit, static_argnums=0)
+def _draw(guide: Callable, keys: Array, stored: dict[str, Array], model: EPCA | Paired) -> dict[str, Array]:
     rows = jnp.zeros((len(stored["latents_mean"]), 1))
 
     def one(key: Array) -> dict[str, Array]:
@@ -275,7 +310,8 @@ def _draw(keys: Array, stored: dict[str, Array], model: EPCA | Paired) -> dict[s
 # New rows, at the means of q
 
 
-def _point(stored: Mapping[str, Array], model: EPCA | Paired) -> dict[str, Array]:
+def point(stored: Mapping[str, Array], model: EPCA | Paired) -> dict[str, Array]:
+    """Loadings and means at their means under q, and 1 / E[1 / phi]."""
     point = {}
     for view in views_of(model):
         for name in ("loadings", "loc"):
@@ -296,8 +332,8 @@ METHOD = Method(
     start=start,
     conclude=conclude,
     guide=guide,
-    transform=lambda stored, model, *data, **options: model.scores(_point(stored, model), *data, **options),
-    covariance=lambda stored, model, *data: model.scores_covariance(_point(stored, model), *data),
-    predict=lambda stored, model, *data, **options: model.predicted(_point(stored, model), *data, **options),
+    transform=lambda stored, model, *data, **options: model.scores(point(stored, model), *data, **options),
+    covariance=lambda stored, model, *data: model.scores_covariance(point(stored, model), *data),
+    predict=lambda stored, model, *data, **options: model.predicted(point(stored, model), *data, **options),
     check=check,
 )
