@@ -26,11 +26,14 @@ class Algorithm(NamedTuple):
         improve: ascent only, optional: ``improve(key, state, model, *data) -> (state, objective, better)``,
             asked whenever the objective has settled: a state elsewhere with a higher objective, and whether
             there is one.
+        shrink: ascent only, optional: ``shrink(states, model)``, asked on the host now and then, of all
+            restarts (leading axis): smaller states with the same objective to run on with, or None.
     """
 
     init: Callable
     step: Callable
     improve: Callable | None = None
+    shrink: Callable | None = None
 
 
 class Memoised(NamedTuple):
@@ -138,6 +141,7 @@ class Method(NamedTuple):
             does not take ``batch_size``.
         stochastic: ``stochastic(**options) -> Stochastic``, for documents that pass in batches.
         learnt_in_batches: hyperparameters that may be learnt with ``batch_size``.
+        shards_documents: whether its (prepared) documents have ``over_devices(num_devices)``.
         check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
             model, before anything is compiled.
     """
@@ -165,6 +169,7 @@ class Method(NamedTuple):
     memoised: Callable | None = None
     stochastic: Callable | None = None
     learnt_in_batches: tuple[str, ...] = ()
+    shards_documents: bool = False
 
 
 def conclude_draws(key: Any, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:

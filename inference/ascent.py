@@ -22,6 +22,7 @@ from inference.pacing import CHUNK_CAPACITY, ChunkLength, Interrupt, progress_ba
 __all__ = ["SMALL_STEPS", "Ascent", "ascend", "last_of", "rounding"]
 
 SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
+SHRINK_EVERY = 10  # steps: fixed, so that what comes of a run does not depend on where it was cut into chunks
 
 
 class Ascent(NamedTuple):
@@ -83,6 +84,7 @@ def ascend(
     checkpoint: Checkpoint,
     progress: bool,
     improve: Callable | None = None,
+    shrink: Callable | None = None,
     start_data: tuple | None = None,
     place: Callable = lambda tree: tree,
     on_host: bool = False,
@@ -108,6 +110,7 @@ def ascend(
         progress: whether to show a bar.
         improve: of an `Algorithm`: asked for a better state whenever a restart has settled; the restart has
             converged when there is none.
+        shrink: of an `Algorithm`: asked every few steps.
         start_data: what the starts are given instead of ``data`` (which may lie on several devices).
         place: puts states and the model where ``data`` are.
         on_host: whether start and step run on the host (`inference.host_ascent`) instead of compiled.
@@ -132,6 +135,8 @@ def ascend(
         while _steps_left(lanes, max_iterations) and not any_process(interrupt.requested):
             before = np.asarray(lanes.iteration)
             limit = min(agreed(chunk.length), _steps_left(lanes, max_iterations))
+            if shrink is not None:
+                limit = min(limit, SHRINK_EVERY - int(before.max()) % SHRINK_EVERY)
             with chunk.timed():
                 lanes, infos = (_ascend_chunk_on_host if on_host else _ascend_chunk)(
                     step, lanes, keys, limit, max_iterations, small_gain, slack, settled, model, data
@@ -141,6 +146,9 @@ def ascend(
             infos = {name: np.asarray(value)[:, :most] for name, value in infos._asdict().items()}
             chunks.append(_Chunk(before, after, infos))
             lanes = _improve_settled(improve, lanes, keys, model, data)
+            if shrink is not None and int(after.max()) % SHRINK_EVERY == 0:
+                smaller = shrink(lanes.state, model)
+                lanes = lanes if smaller is None else lanes._replace(state=smaller)
             bar.update(int(after.max() - before.max()))
             bar.set_postfix_str(f"objective {float(jnp.nanmax(lanes.objective)):.6g}", refresh=False)
             if checkpoint.is_due():

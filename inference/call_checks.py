@@ -108,6 +108,7 @@ def check_takes_devices(
     in_batches: bool,
     variables: bool,
     checkpoint: bool,
+    options: Mapping[str, Any],
 ) -> None:
     """Raise ValueError if rows are to lie on several devices and something of the call needs them on one."""
     num_processes = jax.process_count()
@@ -126,7 +127,19 @@ def check_takes_devices(
                 raise ValueError(
                     f"{argument} goes with one process, and this is one of {num_processes}: {reason}"
                 )
-    if num_devices > 1 and any(isinstance(part, SparseCounts) for part in data):
+    if method.shards_documents:
+        if num_processes > 1:
+            raise ValueError(
+                f"documents lie in one process, on one device or several; this one is one of {num_processes}"
+            )
+        if num_devices > 1 and in_batches:
+            raise ValueError(f"documents in batches lie on one device; got num_devices={num_devices}")
+        if num_devices > 1 and options.get("family") == "mean_field":
+            raise ValueError(
+                f"family='mean_field' runs on one device, the structured one on several; got "
+                f"num_devices={num_devices}"
+            )
+    elif num_devices > 1 and any(isinstance(part, SparseCounts) for part in data):
         raise ValueError(f"sparse counts lie on one device; got num_devices={num_devices}")
 
 

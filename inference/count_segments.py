@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from inference.block_shards import deal_out_blocks, sum_over_blocks
 from zoo.sparse_counts import SparseCounts
 
 __all__ = ["CACHED_NUMBERS", "CountSegments", "Segments", "segment_width", "segments_of"]
@@ -62,7 +63,7 @@ class CountSegments:
     """A matrix of counts in blocks of segments, for products with dense matrices of a given width.
 
     Args:
-        blocks: `Segments` with a leading axis over blocks.
+        blocks: `Segments` with a leading axis over blocks, or shares of them (`inference.block_shards`).
         shape: documents and words.
     """
 
@@ -87,6 +88,11 @@ class CountSegments:
         """From blocks that were made before."""
         return cls(*parts, shape)
 
+    def over_devices(self, num_devices: int) -> Self:
+        """The same, the blocks dealt out."""
+        empty = Segments(self.shape[0], 0, 0)
+        return type(self)(deal_out_blocks(self.blocks, empty, num_devices), self.shape)
+
     def times(self, by_word: Array) -> Array:
         """The matrix times a dense one.
 
@@ -102,7 +108,7 @@ class CountSegments:
             return total.at[block.document].add(rows, mode="drop"), None
 
         start = jnp.zeros((self.shape[0], by_word.shape[1]), by_word.dtype)
-        return jax.lax.scan(add, start, self.blocks)[0]
+        return sum_over_blocks(add, start, self.blocks)
 
     def transposed_times(self, by_document: Array) -> Array:
         """The transposed matrix times a dense one.
@@ -119,7 +125,7 @@ class CountSegments:
             return total.at[block.word].add(block.count[..., None] * own[:, None]), None
 
         start = jnp.zeros((self.shape[1], by_document.shape[1]), by_document.dtype)
-        return jax.lax.scan(add, start, self.blocks)[0]
+        return sum_over_blocks(add, start, self.blocks)
 
 
 def in_blocks(segments: Segments, size: int, num_documents: int) -> Segments:

@@ -27,6 +27,7 @@ __all__ = [
     "on_one_device",
     "over_processes",
     "resolved_num_devices",
+    "spread",
 ]
 
 EXCHANGED_ROWS = 100_000  # of all processes together
@@ -74,6 +75,11 @@ def deal_out(x: np.ndarray, weight: np.ndarray, num_devices: int) -> RowShards:
         return jax.make_array_from_process_local_data(sharding, shaped)
 
     return RowShards(put(x), put(weight))
+
+
+def spread(shares: np.ndarray, num_devices: int) -> jax.Array:
+    """An array whose leading axis is one share for each device of this process."""
+    return jax.device_put(shares, NamedSharding(_mesh(num_devices), PartitionSpec("shards")))
 
 
 def on_all_devices(tree: Any, num_devices: int) -> Any:

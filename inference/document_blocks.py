@@ -13,7 +13,9 @@ import numpy as np
 from jax import Array
 from scipy.special import gammaln
 
+from inference.block_shards import deal_out_blocks, sum_over_blocks
 from inference.count_segments import CACHED_NUMBERS, segment_width, segments_of
+from inference.devices import on_all_devices
 from zoo.sparse_counts import SparseCounts
 
 __all__ = [
@@ -49,7 +51,7 @@ class DocumentBlocks:
     """All documents in blocks.
 
     Args:
-        blocks: `DocumentBlock` with a leading axis over blocks.
+        blocks: `DocumentBlock` with a leading axis over blocks, or shares of them (`inference.block_shards`).
         log_coefficient: sum of the documents' log multinomial coefficients, in nats.
         shape: documents and words.
     """
@@ -65,6 +67,15 @@ class DocumentBlocks:
     def tree_unflatten(cls, shape: tuple[int, int], parts: tuple) -> Self:
         """From parts that were made before."""
         return cls(*parts, shape)
+
+    def over_devices(self, num_devices: int) -> Self:
+        """The same, the blocks dealt out."""
+        empty = DocumentBlock(0, 0, 0, self.shape[0])
+        return type(self)(
+            deal_out_blocks(self.blocks, empty, num_devices),
+            on_all_devices(self.log_coefficient, num_devices),
+            self.shape,
+        )
 
 
 class Layout(NamedTuple):
@@ -206,5 +217,5 @@ def topic_pass(documents: DocumentBlocks, shares: Array, by_word: Array) -> Pass
         ), None
 
     zeros = PassSums(jnp.zeros_like(shares), jnp.zeros_like(by_word), jnp.zeros((), shares.dtype))
-    sums = jax.lax.scan(add, zeros, documents.blocks)[0]
+    sums = sum_over_blocks(add, zeros, documents.blocks)
     return sums._replace(by_word=sums.by_word * by_word)

@@ -192,6 +192,7 @@ def fit(
         in_batches=stream is not None,
         variables=variables is not None and not isinstance(init, xr.DataTree),
         checkpoint=checkpoint is not None,
+        options=options,
     )
     if checkpoint is not None:
         check_writable(checkpoint)

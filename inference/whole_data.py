@@ -66,9 +66,14 @@ def drive_whole(
     else:
         keep_rows = row_limit(num_samples * num_rows, "assignments", keep)
         rising = method.kind == "ascent"
-        if num_devices > 1:
+        taken = data
+        if num_devices > 1 and method.shards_documents:
+            taken = tuple(part.over_devices(num_devices) for part in data)
+            shared |= {"start_data": data, "place": partial(on_all_devices, num_devices=num_devices)}
+        elif num_devices > 1:
             rows, weight = np.asarray(unweighted(data[0])), np.asarray(weight_of(data[0]))
             of_all = Rows(*map(jnp.asarray, (exchanged(rows), exchanged(weight[:, None])[:, 0])))
+            taken = (deal_out(rows, weight, num_devices),)
             shared |= {
                 "start_data": data if jax.process_count() == 1 else (of_all,),
                 "place": partial(on_all_devices, num_devices=num_devices),
@@ -78,13 +83,14 @@ def drive_whole(
             algorithm.step,
             start,
             model,
-            (deal_out(rows, weight, num_devices),) if num_devices > 1 else data,
+            taken,
             num_rows=total_weight,
             num_restarts=settings["num_restarts"],
             max_iterations=settings["max_iterations"],
             tolerance=settings["tolerance"] if rising else 0.0,
             must_rise=rising and not method.may_fall,
             improve=algorithm.improve,
+            shrink=algorithm.shrink,
             on_host=method.runs_on_host is not None and method.runs_on_host(data),
             **shared,
         )

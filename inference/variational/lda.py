@@ -36,6 +36,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Method, Stochastic
+from inference.block_shards import sum_over_blocks
 from inference.document_blocks import DocumentBlock, DocumentBlocks, block_sums, cut, word_tokens
 from inference.variational.dirichlet_factors import (
     dirichlet_kl,
@@ -137,7 +138,7 @@ def local_step(
         jnp.zeros_like(by_word),
         jnp.zeros((), by_word.dtype),
     )
-    sums = jax.lax.scan(visit, zeros, documents.blocks)[0]
+    sums = sum_over_blocks(visit, zeros, documents.blocks)
     return sums._replace(by_word=sums.by_word * by_word)
 
 
@@ -150,7 +151,7 @@ def bound(state: LDAVBState, documents: DocumentBlocks) -> Array:
         own_shares = shares.at[block.owner].get(mode="fill", fill_value=0.0)
         return total + block_sums(block, own_shares, by_word[block.word])[2], None
 
-    words = jax.lax.scan(add, jnp.zeros((), by_word.dtype), documents.blocks)[0]
+    words = sum_over_blocks(add, jnp.zeros((), by_word.dtype), documents.blocks)
     divergence = dirichlet_kl(state.doc_concentration, state.topic_prior)
     divergence += dirichlet_kl(state.word_concentration, state.word_smoothing, axis=0)
     return words - divergence + documents.log_coefficient
@@ -270,7 +271,6 @@ def check(
     learn: Any,
     learning_offset: Any,
     learning_decay: Any,
-    num_devices: Any = None,
 ) -> None:
     """Raise ValueError if an option does not suit."""
     check_positive("learning_offset", learning_offset)
@@ -295,6 +295,7 @@ METHOD = Method(
         "learn": ("word_smoothing",),
         "learning_offset": 10.0,
         "learning_decay": 0.7,
+        "num_devices": None,
     },
     strategies=("random",),
     build=build,
@@ -308,4 +309,5 @@ METHOD = Method(
     may_fall=True,
     stochastic=in_batches,
     learnt_in_batches=("word_smoothing",),
+    shards_documents=True,
 )

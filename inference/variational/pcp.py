@@ -19,7 +19,8 @@ pcp_mean_field`). From a random start it collapses to one cluster; it is here to
 The objective is the whole evidence lower bound, multinomial coefficients included; it never falls.
 ``topics``: ``"posterior"`` (a Dirichlet factor) or ``"point"`` (the thesis's: the maximum, ``word_smoothing -
 1`` being its additive constant, 9.9). ``learn`` fits hyperparameters by maximum of the bound. A cluster
-without documents is at its prior: `prune` drops such and leaves the bound as it is.
+without documents is at its prior: such are dropped on the way (``prune``, `inference.variational.
+pcp_pruning`), which leaves the bound as it is, and stand last in the fit.
 """
 
 import warnings
@@ -35,6 +36,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Method
 from inference.count_segments import CountSegments
+from inference.devices import on_all_devices
 from inference.document_blocks import DocumentBlocks, cut, log_coefficient
 from inference.em import plsi as plsi_em
 from inference.variational import pcp_mean_field
@@ -53,12 +55,13 @@ from inference.variational.pcp_posterior import (
     log_density,
     transform,
 )
-from zoo.argument_checks import check_choice
+from inference.variational.pcp_pruning import shrink
+from zoo.argument_checks import check_choice, check_flag
 from zoo.gamma_functions import digamma
 from zoo.pcp import PCP
 from zoo.plsi import PLSI
 
-__all__ = ["ALGORITHM", "METHOD", "Corpus", "PCPVBInfo", "bound", "init", "prune", "step"]
+__all__ = ["ALGORITHM", "METHOD", "Corpus", "PCPVBInfo", "bound", "init", "step"]
 
 FAMILIES = ("structured", "mean_field")
 LEARNABLE = ("concentration", "topic_prior", "word_smoothing")
@@ -82,6 +85,11 @@ class Corpus(NamedTuple):
     def shape(self) -> tuple[int, int]:
         """Documents and words."""
         return self.counts.shape
+
+    def over_devices(self, num_devices: int) -> "Corpus":
+        """The same, the documents dealt out; the start has seen the blocks."""
+        counts = self.counts.over_devices(num_devices)
+        return Corpus(counts, on_all_devices(self.log_coefficient, num_devices))
 
 
 class PCPVBInfo(NamedTuple):
@@ -180,25 +188,6 @@ def bound(state: PCPVBState, model: PCP, corpus: Corpus, point: bool = False) ->
         sizes = state.weights.concentration - state.concentration / model.num_clusters
         counted = jnp.sum(sizes * log_weights)
     return documents - counted + globals_bound(state, model, point) + corpus.log_coefficient
-
-
-def prune(state: PCPVBState, sizes: Array, least: float = 1e-6) -> PCPVBState:
-    """The state without the clusters that hold less than ``least`` documents (finite weights only).
-
-    alpha / M stays what it was, so the model's M must too: its bound is that of the whole state.
-
-    Args:
-        state: q under Dirichlet weights.
-        sizes: expected documents of each cluster, shape (num_clusters,).
-        least: documents.
-    """
-    held = np.flatnonzero(np.asarray(sizes) >= least)
-    r = state.responsibilities
-    return state._replace(
-        weights=dist.Dirichlet(state.weights.concentration[held]),
-        clusters=state.clusters[held],
-        responsibilities=None if r is None else r[:, held],
-    )
 
 
 # The algorithm
@@ -305,13 +294,16 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, family: str, topics: str, inner_steps: int, learn: tuple[str, ...]) -> Algorithm:
+def build(
+    init: str, family: str, topics: str, inner_steps: int, learn: tuple[str, ...], prune: bool
+) -> Algorithm:
     """The algorithm with its options."""
-    point = topics == "point"
+    point, drop = topics == "point", shrink if prune else None
     begin = partial(globals()["init"], strategy=init, family=family, point=point)
     if family == "mean_field":
-        return Algorithm(begin, partial(pcp_mean_field.step, learn=learn, point=point))
-    return Algorithm(begin, partial(step, inner_steps=inner_steps, learn=learn, point=point))
+        return Algorithm(begin, partial(pcp_mean_field.step, learn=learn, point=point), shrink=drop)
+    options = {"inner_steps": inner_steps, "learn": learn, "point": point}
+    return Algorithm(begin, partial(step, **options), shrink=drop)
 
 
 def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[Corpus]:
@@ -322,9 +314,10 @@ def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) 
     return (Corpus(segments, log_coefficient(counts), blocks),)
 
 
-def check(model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any) -> None:
+def check(model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any, prune: Any) -> None:
     """Raise ValueError if an option does not suit the model; warn of the mean-field family."""
     check_choice("family", family, FAMILIES)
+    check_flag("prune", prune)
     if topics not in ("posterior", "point"):
         raise ValueError(f"topics must be 'posterior' or 'point'; got {topics!r}")
     if topics == "point" and model.word_smoothing < 1:
@@ -353,6 +346,8 @@ METHOD = Method(
         "topics": "posterior",
         "inner_steps": 5,
         "learn": ("word_smoothing",),
+        "prune": True,
+        "num_devices": None,
     },
     strategies=("random", "plsi"),
     build=build,
@@ -363,4 +358,5 @@ METHOD = Method(
     log_density=log_density,
     prepare=prepare,
     check=check,
+    shards_documents=True,
 )

@@ -187,8 +187,10 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """Independent draws from q, as one chain, beside q's parameters; documents' clusters if ``keep_rows``."""
+    from inference.variational.pcp_pruning import with_all_clusters  # which imports the state
+
     point, counts = topics == "point", data[0].counts
-    current = with_learnt(state, model)
+    current, state = with_learnt(state, model), with_all_clusters(state, model)
     r = state.responsibilities
     if r is None:
         r = jax.nn.softmax(_cluster_scores(state, current, counts, point), axis=-1)

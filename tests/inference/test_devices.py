@@ -27,6 +27,7 @@ call = {"max_iterations": 20, "tolerance": 0, "num_samples": 3}
 """
 
 TWO_DEVICES = """
+import warnings
 import numpyro
 numpyro.set_host_device_count(2)
 import scipy.sparse
@@ -42,6 +43,21 @@ for name, own in ways.items():
 together = {"responsibilities": np.eye(8)[np.zeros(len(x), int)]}  # the clusters are to be found by births
 moved = fit(zoo.Mixture(**model), x, num_devices=2, moves=("merge", "birth"), num_samples=3, init=together)
 traces["clusters found"] = int(moved["variational"]["num_occupied"])
+texts = np.random.default_rng(1).poisson(0.4, (41, 12)) + np.eye(41, 12)
+of_texts = {"lda": zoo.LDA(num_topics=3), "pcp": zoo.PCP(num_topics=2, num_clusters=4)}
+for name, model_of_texts in of_texts.items():
+    for num_devices in (1, 2):
+        tree = fit(model_of_texts, texts, num_devices=num_devices, **call)
+        traces[f"{name} {num_devices}"] = tree["trace"]["objective"].to_numpy().tolist()
+for name, own in {
+    "batches": (zoo.LDA(num_topics=3), {"batch_size": 9}),
+    "mean field": (zoo.PCP(num_topics=2, num_clusters=4), {"family": "mean_field"}),
+}.items():
+    try:
+        warnings.simplefilter("ignore")
+        fit(own[0], texts, num_devices=2, **own[1], **call)
+    except ValueError as error:
+        traces[f"error {name}"] = str(error)
 counts = scipy.sparse.eye(9)
 topics = zoo.Mixture(num_components=2, components=MultinomialDirichlet.from_data(counts))
 for name, refused in {"3": (zoo.Mixture(**model), x), "2": (topics, counts)}.items():
@@ -99,10 +115,12 @@ def answer(process):
 
 def test_two_devices_give_the_bound_of_one():
     traces = answer(run(TWO_DEVICES))
-    for name in ("all", "batches"):
+    for name in ("all", "batches", "lda", "pcp"):
         np.testing.assert_allclose(traces[f"{name} 2"], traces[f"{name} 1"], rtol=1e-10)
     assert traces["clusters found"] == 4  # as on one device: two of the five centres lie side by side
     assert "num_devices must be between 1 and 2, the devices that JAX has here; got 3" in traces["error 3"]
+    assert traces["error batches"] == "documents in batches lie on one device; got num_devices=2"
+    assert "the structured one on several; got num_devices=2" in traces["error mean field"]
     assert traces["error 2"] == "sparse counts lie on one device; got num_devices=2"
 
 

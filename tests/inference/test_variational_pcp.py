@@ -24,6 +24,7 @@ from inference.topic_quality import normalised_mutual_information
 from inference.variational import pcp as vb
 from inference.variational import pcp_mean_field as mean_field
 from inference.variational.pcp_posterior import PCPVBState
+from inference.variational.pcp_pruning import prune, shrink, with_all_clusters
 from zoo.datasets import load
 
 LEARN = ("word_smoothing", "concentration", "topic_prior")
@@ -153,14 +154,40 @@ def test_one_topic_and_one_cluster_are_the_unigram_distribution():
 
 
 def test_pruning_leaves_the_bound_as_it_is():
-    """Bar 3: a cluster without documents is at its prior; 1e-9."""
-    model, data = model_for(2, 12, concentration=0.2), corpus()
-    state, _ = climb(STRUCTURED, random_state(model)._replace(responsibilities=None), model, data, 1200)
-    sizes = best_clusters(state).sum(0)
-    small = vb.prune(state, sizes, least=1e-4)
-    assert small.clusters.shape[0] < 12
+    """Bar 3: 1e-9 relative, clusters without mass gone; a cluster that has some must not go."""
+    counts = 20 * COUNTS
+    model, data = model_for(2, 12, concentration=0.2), corpus(counts)
+    state, _ = climb(STRUCTURED, random_state(model)._replace(responsibilities=None), model, data, 300)
+    sizes = state.weights.concentration - 0.2 / 12
+    small = prune(state, sizes)
+    assert 1 < small.clusters.shape[0] < 12
     whole, pruned = (float(vb.bound(each, model, data)) for each in (state, small))
-    np.testing.assert_allclose(pruned, whole, rtol=1e-9 + 1e-4 / abs(whole))
+    np.testing.assert_allclose(pruned, whole, rtol=1e-9)
+    back = with_all_clusters(small, model)
+    np.testing.assert_allclose(float(vb.bound(back, model, data)), whole, rtol=1e-9)
+    assert abs(float(vb.bound(prune(state, sizes, 2.0), model, data)) / whole - 1) > 1e-6
+
+
+def test_a_fit_drops_clusters_on_the_way(monkeypatch):
+    """64 clusters for 20 documents, two restarts: the same bounds and sizes with as without pruning, 1e-9."""
+    seen = []
+
+    def noting(states, model):
+        smaller = shrink(states, model)
+        seen.append(states.clusters.shape[1] if smaller is None else smaller.clusters.shape[1])
+        return smaller
+
+    monkeypatch.setattr(vb, "shrink", noting)
+    vb.build.cache_clear()
+    call = {"num_samples": 2, "progress": False, "max_iterations": 30, "tolerance": 0, "num_restarts": 2}
+    model = model_for(2, 64)
+    pruned, whole = (fit(model, 20 * COUNTS, prune=prune, **call) for prune in (True, False))
+    assert seen[-1] < 64
+    vb.build.cache_clear()
+    np.testing.assert_allclose(pruned["trace"].objective, whole["trace"].objective, rtol=1e-9)
+    for name in ("cluster_weights_concentration", "cluster_topic_concentration"):
+        own, other = (np.sort(tree["variational"][name].values, axis=0) for tree in (pruned, whole))
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-8)
 
 
 @pytest.fixture(scope="module")
