@@ -15,6 +15,7 @@ from inference.observed import restored_data
 from inference.precision import double_precision, to_numpy
 from inference.prior_draws import prior_by_mcmc, replicate, simulate
 from inference.results import SAMPLE_DIMS, Labels, dataset, model_of
+from inference.tree_groups import group_of
 from zoo.model import Model, in_current_precision
 
 __all__ = ["extend"]
@@ -84,11 +85,11 @@ def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
             "model by method='em' for those"
         )
     if model.needs_fitted_rows and model.scores_rows:
-        posterior = tree["posterior"].data_vars.items()
+        posterior = group_of(tree, "posterior").data_vars.items()
         return {name: jnp.asarray(value.to_numpy()) for name, value in posterior if name != "latents"}
     return {
         name: jnp.asarray(value.to_numpy())
-        for name, value in tree["posterior"].data_vars.items()
+        for name, value in group_of(tree, "posterior").data_vars.items()
         if not {"observation", "document"} & set(value.dims)
         or not (model.scores_rows and model.sums_out_locals)
     }
@@ -171,9 +172,9 @@ def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
 def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
     local = to_numpy(draw_locals(key, _draws(tree, model), model, _data(tree, model), True))
     return {
-        "posterior": tree["posterior"]
-        .to_dataset()
-        .merge(dataset(local, model.variable_dims, _labels(tree), SAMPLE_DIMS), compat="override")
+        "posterior": group_of(tree, "posterior").merge(
+            dataset(local, model.variable_dims, _labels(tree), SAMPLE_DIMS), compat="override"
+        )
     }
 
 

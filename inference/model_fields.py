@@ -44,7 +44,8 @@ def restore(name: str, fields: str, arrays: Mapping[str, Any]) -> Model:
     """The model that `describe` described.
 
     Raises:
-        ValueError: the model or one of the types in its fields is not in this version.
+        ValueError: the model or one of the types in its fields is not in this version, or an array of its
+            fields is not there.
     """
     if name not in zoo.MODELS:
         raise ValueError(
@@ -98,6 +99,11 @@ def _restore(value: Any, arrays: Mapping[str, Any]) -> Any:
     if not isinstance(value, Mapping):
         return value
     if "array" in value:
+        if value["array"] not in arrays:
+            raise ValueError(
+                f"this fit lacks {value['array']!r} of its group 'constant_data', a hyperparameter of its "
+                "model; take the whole tree that inference.fit or inference.load gave"
+            )
         return np.asarray(arrays[value["array"]], np.float64)
     kind, fields = value["type"], _restore_fields(value, arrays)
     if kind in DISTRIBUTIONS:

@@ -8,6 +8,7 @@ import xarray as xr
 
 from inference.front_door import method_of
 from inference.results import model_of
+from inference.tree_groups import group_of
 
 __all__ = ["guide"]
 
@@ -37,7 +38,7 @@ def guide(tree: xr.DataTree) -> Callable:
         raise ValueError(
             f"a fit by {tree.attrs['method']!r} has no variational posterior; fit with vb or svi"
         )
-    stored = {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
+    stored = {name: value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()}
     options = json.loads(tree.attrs["options"])
     own = {"family": options["guide"]} if "guide" in options else {}
     return partial(program, stored, model, **own)

@@ -16,6 +16,7 @@ from inference.results import Labels, model_of
 from inference.symmetry import align_rotation, relabel
 from inference.tables import as_arrays, matching_columns
 from inference.text_input import matching_words
+from inference.tree_groups import group_of
 from zoo.argument_checks import check_choice
 from zoo.documents import totals_of
 from zoo.model import Model
@@ -212,7 +213,7 @@ def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
     """
     stored = {
         name: jnp.asarray(value.to_numpy())
-        for name, value in tree["variational"].data_vars.items()
+        for name, value in group_of(tree, "variational").data_vars.items()
         if model.needs_fitted_rows or not {"observation", "document"} & set(value.dims)
     }
     if not model.needs_fitted_rows:
@@ -228,7 +229,7 @@ def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
 
 def draws_without_rows(tree: xr.DataTree, most: int | None = None) -> dict[str, jax.Array]:
     """Draws of everything but rows, chains laid end to end; at most so many, evenly spread."""
-    posterior = tree["posterior"].to_dataset()
+    posterior = group_of(tree, "posterior")
     kept = {
         name: value
         for name, value in posterior.data_vars.items()

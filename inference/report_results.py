@@ -208,6 +208,8 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
                 f"Largest R-hat of these parameters: {before:.3f} before relabelling, {after:.3f} after."
             )
         )
+    if "observed_data" not in tree.children:
+        return [*blocks, Paragraph("This fit does not hold its data, so there is no picture of them.")]
     described = "; ".join(
         f"component {k} with {100 * s:.0f} % of the rows"
         for k, s in zip(components.index, components.share, strict=True)

@@ -1,6 +1,7 @@
 """An outcome becomes an ``xarray.DataTree`` that ArviZ reads, and a netCDF file, and back."""
 
 import os
+import re
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+import zoo
 from inference.atomic_files import check_writable, replacing
 from inference.model_fields import restore
 from zoo.model import Model
@@ -90,11 +92,11 @@ def row_limit(num_bytes: float, name: str, keep: tuple[str, ...]) -> bool:
 
 def versions() -> dict[str, str]:
     """Versions of what decides the numbers."""
-    found = {}
-    for package in (OWN_PACKAGE, "numpyro", "jax", "jaxlib", "arviz"):
+    found = {f"version_{OWN_PACKAGE.replace('-', '_')}": zoo.__version__}
+    for package in ("numpyro", "jax", "jaxlib", "arviz"):
         try:
             found[f"version_{package.replace('-', '_')}"] = version(package)
-        except PackageNotFoundError:  # a bare clone, run without being installed
+        except PackageNotFoundError:  # run without being installed
             found[f"version_{package.replace('-', '_')}"] = "not installed"
     return found
 
@@ -134,7 +136,7 @@ def load(path: str | os.PathLike) -> xr.DataTree:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not a fit of this library, or is damaged.
+        ValueError: the file is not a fit of this library, is damaged, or is of a later version.
 
     Example:
         >>> import numpy as np, inference, zoo
@@ -152,16 +154,31 @@ def load(path: str | os.PathLike) -> xr.DataTree:
             tree = opened.load()
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ValueError(
-            f"{path} cannot be read as netCDF ({error}); it may be damaged, or not a fit"
+            f"{path} cannot be read as netCDF ({error}): it was cut short, or is no fit; copy it again, or "
+            "fit again"
         ) from None
     if "model_fields" not in tree.attrs:
         raise ValueError(
-            f"{path} is a netCDF file but not a fit of this library: it does not say which model it is of"
+            f"{path} is a netCDF file but not a fit of this library: it does not say which model it is of; "
+            "a table is fitted by zoo fit MODEL FILE"
         )
+    _check_version(path, str(tree.attrs.get(f"version_{OWN_PACKAGE.replace('-', '_')}", "")))
     tree.attrs = {
         name: value.item() if isinstance(value, np.generic) else value for name, value in tree.attrs.items()
     }
     return tree
+
+
+def _check_version(path: Path, written: str) -> None:
+    """Raise ValueError for a file of a later version: a patch (the third number) changes no file."""
+    numbers = [re.match(r"(\d+)\.(\d+)", version) for version in (written, zoo.__version__)]
+    if None not in numbers:
+        theirs, ours = (tuple(map(int, found.groups())) for found in numbers)
+        if theirs > ours:
+            raise ValueError(
+                f"{path} was written by version {written} of this library and this is {zoo.__version__}: "
+                f"install {OWN_PACKAGE} {written} or later to read it"
+            )
 
 
 def model_of(tree: xr.DataTree) -> Model:

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import Method
+from inference.tree_groups import group_of
 
 __all__ = ["read_init"]
 
@@ -55,8 +56,8 @@ def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
     The parameters of q, or the draw with the highest likelihood (the last, without it).
     """
     if "variational" in tree.children:
-        return {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
-    posterior = tree["posterior"].to_dataset()
+        return {name: value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()}
+    posterior = group_of(tree, "posterior")
     chain, draw = 0, -1
     if "log_likelihood" in tree.children:
         density = tree["log_likelihood"]["log_likelihood"].to_numpy().sum(-1)
@@ -69,7 +70,7 @@ def _draws_to_start_from(tree: xr.DataTree, lanes: int) -> dict[str, np.ndarray]
 
     Else draws evenly spread over all.
     """
-    posterior = tree["posterior"].to_dataset()
+    posterior = group_of(tree, "posterior")
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if chains == lanes:
         return {name: value.to_numpy()[:, -1] for name, value in posterior.data_vars.items()}

@@ -27,6 +27,7 @@ from jax.scipy.special import gammaln
 
 from inference.precision import double_precision
 from inference.prediction import draws_without_rows, log_density, prepared, stored_variables
+from inference.tree_groups import group_of
 from inference.variational.dirichlet_factors import expected_log
 from zoo.argument_checks import check_choice
 from zoo.documents import ClusteredBags, log_coefficients
@@ -147,7 +148,9 @@ def _row_divergences(gamma: Array, prior: Array) -> Array:
 
 def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
     if tree.attrs["model"] == "plsi":
-        stored = {name: value.to_numpy()[-1, -1] for name, value in tree["posterior"].data_vars.items()}
+        stored = {
+            name: value.to_numpy()[-1, -1] for name, value in group_of(tree, "posterior").data_vars.items()
+        }
         if "doc_topic_probs" not in stored:
             raise ValueError("this fit does not hold its documents' topic shares, which pLSI is scored by")
         return _over_fitted_documents(stored, documents)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.conjugate import BernoulliBeta, MultinomialDirichlet, NormalGamma, PoissonGamma
 from zoo.model import Model
 
 __all__ = ["kind_of_cells", "suitable_fields"]
@@ -61,8 +62,10 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
     sparse = hasattr(data[0], "tocsr")
     if model.takes_documents and not sparse:
         raise ValueError(f"{name} scores documents given their lengths: give their counts as a sparse matrix")
-    if model.takes_documents or name == "Mixture" and sparse:
+    if model.takes_documents:
         return {}
+    if name == "Mixture" and sparse:
+        return {"components": MultinomialDirichlet.from_data(data[0])}
     if sparse:
         raise ValueError(f"{name} scores cells, which does not compare with documents given their lengths")
     kinds = [kind_of_cells(part) for part in data]
@@ -89,8 +92,6 @@ def _num_latents(x: Any) -> int:
 
 def _components(x: Any, kind: str) -> dict[str, Any]:
     """Families of independent cells where the cells are no numbers, or some are missing."""
-    from zoo.conjugate import BernoulliBeta, NormalGamma, PoissonGamma
-
     if kind == "gaussian" and not np.isnan(np.asarray(x, np.float64)).any():
         return {}
     family = {"bernoulli": BernoulliBeta, "poisson": PoissonGamma, "gaussian": NormalGamma}[kind]

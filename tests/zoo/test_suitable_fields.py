@@ -41,7 +41,9 @@ def test_models_take_the_data_with_their_fields(name, x):
 
 def test_documents_go_to_models_of_documents():
     documents = scipy.sparse.csr_array(COUNTS)
-    assert suitable_fields(zoo.LDA, (documents,)) == suitable_fields(zoo.Mixture, (documents,)) == {}
+    assert suitable_fields(zoo.LDA, (documents,)) == {}
+    mixture = zoo.Mixture.from_data(documents, **suitable_fields(zoo.Mixture, (documents,)))
+    assert type(mixture.components).__name__ == "MultinomialDirichlet"
 
 
 def test_two_columns_leave_room_for_noise():

@@ -1,0 +1,30 @@
+"""The groups of a fit: one message for all that need one which is not there."""
+
+import xarray as xr
+
+__all__ = ["group_of"]
+
+_REMEDIES = {
+    "observed_data": "the data were left out for their size: fit again with keep=('observed_data',)",
+    "log_likelihood": "inference.extend(tree, 'log_likelihood') makes it",
+}
+
+
+def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
+    """A group of a fit that something needs.
+
+    Args:
+        tree: a fit.
+        name: of the group.
+
+    Returns:
+        The group's variables.
+
+    Raises:
+        ValueError: the fit lacks the group.
+    """
+    if name not in tree.children:
+        remedy = _REMEDIES.get(name, "take the whole tree that inference.fit or inference.load gave")
+        held = ", ".join(sorted(tree.children)) or "no groups at all"
+        raise ValueError(f"this needs the group {name!r} of the fit, which holds {held}; {remedy}")
+    return tree[name].to_dataset()

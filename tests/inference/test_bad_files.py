@@ -1,0 +1,103 @@
+"""Files that are no fits, or not whole ones: one clear message each, and what to do about it."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import inference
+import zoo
+from inference.diagnostics import compare, summary
+from inference.plots import plot_objective
+from inference.report import report
+from zoo.cli import main
+
+ROWS = np.random.default_rng(0).normal(size=(20, 3))
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return inference.fit(zoo.PPCA(num_latents=1, loading_prior="gaussian"), ROWS, method="em")
+
+
+@pytest.fixture
+def saved(tree, tmp_path):
+    path = tmp_path / "fit.nc"
+    inference.save(tree, path)
+    return path
+
+
+def rewritten(path, **attributes):
+    """The same file with other root attributes; None takes one out."""
+    with xr.open_datatree(path, engine="h5netcdf") as opened:
+        tree = opened.load()
+    tree.attrs = {k: v for k, v in (tree.attrs | attributes).items() if v is not None}
+    tree.to_netcdf(path, engine="h5netcdf")
+    return path
+
+
+def without(tree, *names):
+    groups = {f"/{name}": group.to_dataset() for name, group in tree.children.items() if name not in names}
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=tree.attrs)} | groups)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_truncated_file(saved, share):
+    whole = saved.read_bytes()
+    saved.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match="cannot be read as netCDF.*copy it again, or fit again"):
+        inference.load(saved)
+
+
+def test_a_file_of_something_else(saved):
+    rewritten(saved, model_fields=None)
+    with pytest.raises(ValueError, match="not a fit of this library.*zoo fit MODEL FILE"):
+        inference.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_read"), [("0.0.9", True), ("0.1.7", True), ("0.2.0", False), ("1.0", False), ("?", True)]
+)
+def test_a_file_of_another_version(saved, version, is_read):
+    rewritten(saved, version_probabilistic_model_zoo=version)
+    if is_read:
+        assert inference.load(saved).attrs["model"] == "ppca"
+        return
+    with pytest.raises(ValueError, match=f"written by version {version}.*install .* {version} or later"):
+        inference.load(saved)
+
+
+def test_a_model_of_another_version(saved):
+    rewritten(saved, model="hiddenmarkov")
+    with pytest.raises(ValueError, match="model 'hiddenmarkov', which this version does not have"):
+        inference.model_of(inference.load(saved))
+
+
+def test_the_command_line_says_it_in_one_line(saved, capsys):
+    saved.write_bytes(saved.read_bytes()[:1000])
+    assert main(["report", str(saved)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "fit again" in error
+
+
+@pytest.mark.parametrize(
+    ("group", "use", "message"),
+    [
+        ("posterior", lambda t: inference.log_density(t, ROWS[:2]), "needs the group 'posterior'"),
+        ("posterior", lambda t: inference.extend(t, "log_prior"), "needs the group 'posterior'"),
+        ("posterior", summary, "the group 'posterior'"),
+        ("variational", lambda t: inference.predict(t, ROWS[:2]), "needs the group 'variational'"),
+        ("variational", lambda t: inference.transform(t, ROWS[:2]), "needs the group 'variational'"),
+        ("trace", plot_objective, "needs the group 'trace'"),
+        ("observed_data", lambda t: inference.extend(t, "log_prior"), r"keep=\('observed_data',\)"),
+        ("constant_data", inference.model_of, "lacks 'loc_mean' of its group 'constant_data'"),
+        ("log_likelihood", lambda t: compare({"a": t, "b": t}), "point estimate"),
+    ],
+)
+def test_a_fit_without_the_needed_group(tree, group, use, message):
+    with pytest.raises(ValueError, match=message):
+        use(without(tree, group))
+
+
+def test_a_report_does_without_the_data(vb_tree, tmp_path):
+    path = report(without(vb_tree, "observed_data", "log_likelihood"), tmp_path / "fit.html")
+    assert "does not hold its data" in path.read_text(encoding="utf-8")
