@@ -18,7 +18,11 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted(path for folder in ("zoo", "inference") for path in (ROOT / folder).rglob("*.py"))
 # What README and the design call the interface: these packages, and the modules they export
 INTERFACE = ("zoo", "inference")
-HOOKS = {"NotImplementedError", "AttributeError"}  # of a method that a subclass writes; of ``__getattr__``
+HOOKS = {  # of a method that a subclass writes; of ``__getattr__``; the user's own Ctrl-C passed on
+    "NotImplementedError",
+    "AttributeError",
+    "KeyboardInterrupt",
+}
 ARRAYS = re.compile(r"\b(Array|ndarray|DataArray)\b")
 SHAPE = re.compile(r"\bshape\b|\bdims?\b|\bscalar|\(\w*,|\ba row (a|for)\b|\bper (row|iteration|draw|cell)\b")
 
