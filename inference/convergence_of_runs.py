@@ -12,6 +12,11 @@ from inference.driver import Ascent, Chains
 
 __all__ = ["has_converged"]
 
+_ADVICE = {
+    "stochastic": "lower step_size",
+    "ascent": "try other starts (num_restarts) or check the scale of data and priors",
+}
+
 
 def has_converged(
     method: Method, result: Ascent | Chains, tree: xr.DataTree, settings: Mapping[str, Any]
@@ -22,6 +27,8 @@ def has_converged(
             return False, f"the run ended early: {result.stop_reason}"
         converged, reason = judge(tree)
         return converged, reason
+    if result.stop_reason.startswith("the objective"):  # it fell or was not finite
+        return False, f"{result.stop_reason}; {_ADVICE[method.kind]}"
     if method.kind == "stochastic":
         return _has_levelled(result.trace["objective"][result.best_restart], settings["max_iterations"])
     if result.stop_reason == "max_iterations" and settings["tolerance"] == 0:
@@ -40,6 +47,8 @@ def _has_levelled(objective: np.ndarray, max_iterations: int) -> tuple[bool, str
     """
     objective = objective[np.isfinite(objective)]
     tenth = max(objective.size // 10, 2)
+    if objective.size < 2 * tenth:
+        return False, f"{objective.size} iterations are too few to judge by; raise max_iterations"
     before, after = objective[-2 * tenth : -tenth], objective[-tenth:]
     error = np.sqrt(before.var(ddof=1) / tenth + after.var(ddof=1) / tenth)
     rise = after.mean() - before.mean()
