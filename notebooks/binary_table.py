@@ -522,6 +522,37 @@ votes_errors.round(2).to_frame()
 # A state that did not exist has no vote to be right about: the filled-in picture says what its kind voted. The
 # hidden numbers are another matter, and the table above scores them.
 #
+# ## Exercise
+#
+# A motif is found at $s$ of a cluster's $n$ sites, its probability has a Beta(a, b) prior. Show that predicting
+# the sites one after another gives the same probability of the column in whatever order, and that it is
+# $B(a + s, b + n - s) / B(a, b)$.
+
+
+# %%
+# Answer: numerators and denominators of the predictive probabilities are the same numbers in another order.
+def log_probability_in_turn(column, a, b):
+    """Log probability of a column, each site predicted from those before it."""
+    total, ones = 0.0, 0
+    for place, value in enumerate(column):
+        probability = (a + ones) / (a + b + place)
+        total += np.log(probability if value else 1 - probability)
+        ones += value
+    return total
+
+
+def log_beta(a, b):
+    """Log of the beta function of whole numbers: a sum of logarithms."""
+    return np.log(np.arange(1, a)).sum() + np.log(np.arange(1, b)).sum() - np.log(np.arange(1, a + b)).sum()
+
+
+found_at = np.array([1, 0, 0, 1, 1, 0, 0, 0])
+in_orders = [log_probability_in_turn(found_at[order], 2, 3) for order in (np.arange(8), np.arange(8)[::-1])]
+closed = log_beta(2 + 3, 3 + 5) - log_beta(2, 3)
+print(np.round([*in_orders, closed], 6))
+assert np.allclose(in_orders, closed, rtol=1e-12)
+
+# %% [markdown]
 # ## What the text claims
 
 # %%

@@ -301,6 +301,21 @@ plt.show()
 # A larger $\alpha$ gives more and smaller components here as well; what they show is legible at both, and
 # neither number is "the" number of digits.
 #
+# ## Exercise
+#
+# Why do all rows gather on the last stick at $\alpha = 1000$? Compute the mean weight that is left for it when
+# $K - 1$ sticks $V_j \sim \mathrm{Beta}(1, \alpha)$ have been broken, at $K = 20$ for $\alpha$ = 1, 10 and 1000.
+
+# %%
+# Answer: the product of the means, (alpha / (1 + alpha))^(K - 1): nothing, 16 per cent, 98 per cent.
+sticks_left = {alpha: (alpha / (1 + alpha)) ** 19 for alpha in (1.0, 10.0, 1000.0)}
+broken = np.random.default_rng(0).beta(1.0, 10.0, size=(20000, 19))
+drawn_left = np.prod(1 - broken, axis=1)
+print({alpha: round(left, 6) for alpha, left in sticks_left.items()}, round(drawn_left.mean(), 3))
+assert sticks_left[1000.0] > 0.98 and sticks_left[1.0] < 1e-5
+assert abs(drawn_left.mean() - sticks_left[10.0]) < 5 * drawn_left.std() / 20000**0.5
+
+# %% [markdown]
 # ## What the text claims
 
 # %%

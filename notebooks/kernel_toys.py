@@ -393,6 +393,25 @@ print("mean size of E[y | x] on the inner half (1 is sure):", {k: round(v, 3) fo
 # rows change is where the components reach: fitted to the outer rows alone they fade towards the middle of
 # the clusters, where $E[y \mid x]$ is about half its size.
 #
+# ## Exercise
+#
+# The Gram matrix is centred without ever seeing a feature vector. Show with a polynomial kernel of degree two,
+# whose features can be written down, that $HKH$, $H = I - 11^T/N$, is the Gram matrix of the centred features.
+
+# %%
+# Answer: H acts on the rows of the features, and K is their product with themselves.
+points = np.random.default_rng(0).normal(size=(12, 2))
+features = np.column_stack(
+    [np.ones(12), np.sqrt(2) * points, points**2, np.sqrt(2) * points[:, 0] * points[:, 1]]
+)
+centring = np.eye(12) - 1 / 12
+gram_centred = centring @ (1 + points @ points.T) ** 2 @ centring
+own = features - features.mean(axis=0)
+print(f"largest difference {np.abs(gram_centred - own @ own.T).max():.1e}")
+assert np.allclose(gram_centred, own @ own.T, atol=1e-12)
+assert np.linalg.matrix_rank(gram_centred) == 5  # of six features one is constant
+
+# %% [markdown]
 # ## What was claimed
 
 # %%

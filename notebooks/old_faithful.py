@@ -592,6 +592,22 @@ apart = {
 pd.Series(apart, name="probability that a short and a long eruption are held apart").round(4).to_frame()
 
 # %% [markdown]
+# ## Exercise
+#
+# Draws from the prior showed how many components $\alpha$ asks for. Seat 272 rows one after another in a
+# Chinese restaurant: row $i$ opens a table with probability $\alpha / (\alpha + i - 1)$, whatever happened
+# before. What are the mean and the variance of the number of tables at $\alpha = 1$?
+
+# %%
+# Answer: sums of the means and the variances of independent coins: 6.19 and 4.54.
+opens = 1.0 / (1.0 + np.arange(272))
+mean_tables, variance_tables = opens.sum(), (opens * (1 - opens)).sum()
+tables = (np.random.default_rng(0).random((4000, 272)) < opens).sum(axis=1)
+print(f"{mean_tables:.3f} and {variance_tables:.3f}; simulated {tables.mean():.3f} and {tables.var():.3f}")
+# |z| > 5 for a mean of 4000 draws: a false alarm in two million runs
+assert abs(tables.mean() - mean_tables) < 5 * (variance_tables / 4000) ** 0.5
+
+# %% [markdown]
 # ## 11. What this notebook claims
 #
 # The assertions have room for Monte Carlo error. Where a run is too short at small size, they ask for less.

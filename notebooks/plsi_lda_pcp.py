@@ -147,6 +147,20 @@ pd.DataFrame(
 ).round(2)
 
 # %% [markdown]
+# ## Exercise
+#
+# What perplexity has a model that guesses all $W$ words alike? And one that knows the corpus' word frequencies
+# $p$ but no topics, on text with just these frequencies?
+
+# %%
+# Answer: W, and the exponential of the entropy of p, which is less.
+frequencies = np.random.default_rng(0).dirichlet(np.full(200, 0.3))
+guessing = np.exp(-(frequencies * np.log(np.full(200, 1 / 200))).sum())
+unigram = np.exp(-(frequencies * np.log(frequencies)).sum())
+print(f"{guessing:.1f} and {unigram:.1f}")
+assert np.isclose(guessing, 200.0, rtol=1e-12) and unigram < guessing
+
+# %% [markdown]
 # ## What was claimed
 
 # %%

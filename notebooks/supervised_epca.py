@@ -221,6 +221,32 @@ axis.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %% [markdown]
+# ## Exercise
+#
+# The gradient of a Bernoulli log density $x\theta - \log(1 + e^\theta)$ is what MAP climbs. Which simple form has
+# it, and which have the gradients with respect to loadings and latents, $\Theta = UV^T$?
+
+# %%
+# Answer: x minus its mean, E = X - sigmoid(Theta); then E'U and E V.
+draws = np.random.default_rng(0)
+u, v = draws.normal(size=(6, 2)), draws.normal(size=(4, 2))
+cells = draws.integers(0, 2, size=(6, 4))
+
+
+def log_density_of(u, v):
+    """Log density of the cells."""
+    return (cells * (u @ v.T) - np.logaddexp(0, u @ v.T)).sum()
+
+
+residual = cells - 1 / (1 + np.exp(-u @ v.T))
+step = 1e-6
+nudge = np.zeros_like(v)
+nudge[1, 0] = step
+slope = (log_density_of(u, v + nudge) - log_density_of(u, v - nudge)) / (2 * step)
+print(f"{slope:.6f} and {(residual.T @ u)[1, 0]:.6f}")
+assert np.isclose(slope, (residual.T @ u)[1, 0], rtol=1e-6)
+
+# %% [markdown]
 # ## 5. What was claimed
 
 # %%

@@ -148,6 +148,24 @@ print(f"mean gain {gain.mean():.3f} +- {gain.mean(1).std() / len(gain) ** 0.5:.3
 by_column.round(3)
 
 # %% [markdown]
+# ## Exercise
+#
+# Raw loadings of the shared latents were never shown. Turn latents and loadings by a rotation: what happens to
+# the product, to the loadings, to the singular values of the product?
+
+# %%
+# Answer: only the loadings change, so nothing about single raw loadings can be believed.
+draws = np.random.default_rng(0)
+raw_latents, raw_loadings = draws.normal(size=(30, 2)), draws.normal(size=(5, 2))
+turn = np.linalg.qr(draws.normal(size=(2, 2)))[0]
+before, after = raw_latents @ raw_loadings.T, (raw_latents @ turn) @ (raw_loadings @ turn).T
+print(
+    f"product {np.abs(before - after).max():.1e}, loadings {np.abs(raw_loadings - raw_loadings @ turn).max():.2f}"
+)
+assert np.allclose(before, after, atol=1e-12) and not np.allclose(raw_loadings, raw_loadings @ turn, atol=0.1)
+assert np.allclose(np.linalg.svd(before)[1], np.linalg.svd(after)[1], atol=1e-12)
+
+# %% [markdown]
 # ## 5. What was claimed
 #
 # The product of latents and loadings is kept by the decomposition to rounding, and its factors are

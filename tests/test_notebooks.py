@@ -14,6 +14,7 @@ import pytest
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 NAMES = sorted({path.stem for ending in ("py", "ipynb") for path in NOTEBOOKS.glob(f"*.{ending}")})
 HEADER = re.compile(r"\A# ---\n(?:#.*\n)*?# ---\n")
+EXERCISE = re.compile(r"exercise", re.IGNORECASE)
 CELL = re.compile(r"^# %%(?P<kind> \[markdown\])?\n", re.MULTILINE)
 
 
@@ -71,6 +72,30 @@ def test_last_cell_asserts_what_the_notebook_claims(name):
     kind, source = cells_of_text(read(name, ".py"))[-1]
     assert kind == "code"
     assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(source)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exercises_have_answers_that_check_themselves(name):
+    cells = cells_of_text(read(name, ".py"))
+    asked = [i for i, (kind, source) in enumerate(cells) if kind == "markdown" and EXERCISE.search(source)]
+    answers = [source for kind, source in cells if kind == "code" and source.startswith("# Answer")]
+    assert asked and answers, "ask something (## Exercise), and answer it in a cell that begins with # Answer"
+    names = {n.id for source in answers for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name)}
+    claims = ast.parse(cells[-1][1])
+    later = {n.id for n in ast.walk(claims) if isinstance(n, ast.Name)}
+    asserted = any(isinstance(n, ast.Assert) for s in answers for n in ast.walk(ast.parse(s)))
+    assert asserted or names & later, "assert the answer in its cell, or among the claims"
+
+
+def test_the_course_has_every_notebook_once_in_its_parts():
+    text = (NOTEBOOKS / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\d+\. \[(\w+)\]\((\w+)\.py\)", text, re.MULTILINE)
+    assert all(name == file for name, file in listed)
+    assert sorted(name for name, _ in listed) == NAMES, "put it in its place in notebooks/README.md"
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. ", text, re.MULTILINE)]
+    assert numbers == list(range(1, len(NAMES) + 1))
+    parts = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert parts == ["Mixtures", "Projections", "Exponential families", "Repulsion", "Text"]
 
 
 def test_other_text_and_outputs_are_noticed():
