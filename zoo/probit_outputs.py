@@ -151,7 +151,7 @@ class LatentsGivenDecisions(dist.Distribution):
     """
 
     support = dist.constraints.real_vector
-    pytree_data_fields = ("mean", "covariance", "loadings", "loc", "y")
+    pytree_data_fields = ("loc_given_x", "covariance_given_x", "loadings", "loc", "y")
     pytree_aux_fields = ("exclusive",)
 
     def __init__(
@@ -165,27 +165,29 @@ class LatentsGivenDecisions(dist.Distribution):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        self.mean, self.covariance, self.loadings, self.loc = mean, covariance, loadings, loc
+        self.loc_given_x, self.covariance_given_x, self.loadings, self.loc = mean, covariance, loadings, loc
         self.y, self.exclusive = y, exclusive
         super().__init__(mean.shape[:1], mean.shape[1:], validate_args=validate_args)
 
     def log_prob(self, value: Array) -> Array:
         """In nats, shape (num_observations,)."""
-        prior = dist.MultivariateNormal(self.mean, self.covariance).log_prob(value)
+        prior = dist.MultivariateNormal(self.loc_given_x, self.covariance_given_x).log_prob(value)
         own = ProbitOutputs(self.loc + value @ self.loadings.T, self.exclusive).log_prob(self.y)
-        predictor = self.loc + self.mean @ self.loadings.T
-        spread = jnp.einsum("li,nij,mj->nlm", self.loadings, self.covariance, self.loadings)
+        predictor = self.loc + self.loc_given_x @ self.loadings.T
+        spread = jnp.einsum("li,nij,mj->nlm", self.loadings, self.covariance_given_x, self.loadings)
         return prior + own - ProbitOutputsGivenRows(predictor, self.exclusive, spread).log_prob(self.y)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws, shape (*sample_shape, num_observations, num_latents)."""
         cut, rest = jax.random.split(key)
-        uniform = jax.random.uniform(cut, (*sample_shape, *self.batch_shape), self.mean.dtype, 1e-12, 1.0)
-        root = jnp.linalg.cholesky(self.covariance)
-        standard = jax.random.normal(rest, (*sample_shape, *self.mean.shape), self.mean.dtype)
-        free = self.mean + jnp.einsum("nij,...nj->...ni", root, standard)
-        predictor = self.loc + self.mean @ self.loadings.T
-        spread = jnp.einsum("li,nij,mj->nlm", self.loadings, self.covariance, self.loadings)
+        uniform = jax.random.uniform(
+            cut, (*sample_shape, *self.batch_shape), self.loc_given_x.dtype, 1e-12, 1.0
+        )
+        root = jnp.linalg.cholesky(self.covariance_given_x)
+        standard = jax.random.normal(rest, (*sample_shape, *self.loc_given_x.shape), self.loc_given_x.dtype)
+        free = self.loc_given_x + jnp.einsum("nij,...nj->...ni", root, standard)
+        predictor = self.loc + self.loc_given_x @ self.loadings.T
+        spread = jnp.einsum("li,nij,mj->nlm", self.loadings, self.covariance_given_x, self.loadings)
         mean, variance, contrast = jax.vmap(lambda *row: decisions(*row, self.exclusive))(
             self.y, predictor, spread
         )
@@ -193,11 +195,11 @@ class LatentsGivenDecisions(dist.Distribution):
         scale = jnp.sqrt(variance)
         cut_off = mean - scale * jax.scipy.special.ndtri(uniform * jax.scipy.special.ndtr(mean / scale))
         noise = jnp.sqrt(
-            jnp.maximum(variance - jnp.einsum("ni,nij,nj->n", contrast, self.covariance, contrast), 0)
+            jnp.maximum(variance - jnp.einsum("ni,nij,nj->n", contrast, self.covariance_given_x, contrast), 0)
         )
-        unconditional = mean + jnp.einsum("ni,...ni->...n", contrast, free - self.mean)
-        other = jax.random.normal(jax.random.fold_in(rest, 1), unconditional.shape, self.mean.dtype)
-        gain = jnp.einsum("nij,nj->ni", self.covariance, contrast) / variance[:, None]
+        unconditional = mean + jnp.einsum("ni,...ni->...n", contrast, free - self.loc_given_x)
+        other = jax.random.normal(jax.random.fold_in(rest, 1), unconditional.shape, self.loc_given_x.dtype)
+        gain = jnp.einsum("nij,nj->ni", self.covariance_given_x, contrast) / variance[:, None]
         return free + (cut_off - unconditional - noise * other)[..., None] * gain
 
 
