@@ -27,13 +27,14 @@ from inference.method_picture import plot_methods
 from inference.mixture_picture import draw_mixture
 from inference.palette import COLOURS, LINES
 from inference.partitions import co_clustering, point_partition
-from inference.topic_picture import plot_clusters
+from inference.topic_picture import plot_clusters, plot_document_clusters
 
 __all__ = [
     "plot_clusters",
     "plot_co_clustering",
     "plot_component_similarity",
     "plot_dirichlet_process",
+    "plot_document_clusters",
     "plot_em",
     "plot_hinton",
     "plot_loading_products",

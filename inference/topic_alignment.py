@@ -38,7 +38,8 @@ def match_topics(topic_word_probs: Any, reference: Any) -> Matching:
 
     Args:
         topic_word_probs: shape (num_topics, num_words).
-        reference: shape (num_reference, num_words); of different numbers the smaller is matched.
+        reference: shape (num_reference, num_words); of different numbers the smaller is matched. Two
+            DataFrames are brought to one order of their words.
 
     Returns:
         Which topic goes with which, and how far apart they are.
@@ -46,6 +47,14 @@ def match_topics(topic_word_probs: Any, reference: Any) -> Matching:
     Raises:
         ValueError: other vocabularies.
     """
+    if hasattr(topic_word_probs, "columns") and hasattr(reference, "columns"):
+        strange = reference.columns.symmetric_difference(topic_word_probs.columns)
+        if len(strange):
+            raise ValueError(
+                f"topics must be over one vocabulary; {len(strange)} words are only in one of two, such as "
+                f"{strange[0]!r}"
+            )
+        reference = reference[topic_word_probs.columns]
     topics, other = np.asarray(topic_word_probs), np.asarray(reference)
     if topics.ndim != 2 or other.ndim != 2 or topics.shape[1] != other.shape[1]:
         raise ValueError(f"topics must be over one vocabulary; got shapes {topics.shape} and {other.shape}")

@@ -1,18 +1,23 @@
 """What a fit of a topic model says, as tables: top words, shares, clusters, documents near them.
 
 Parameters are posterior means, under q or over draws whose topics were brought to one numbering
-(`align_topics`). Clusters are PCP's. Gathered here too: matching topics of two fits (`match_topics`),
-coherence, agreement with classes, splitting tokens for completion, and bringing documents to a vocabulary.
+(`align_topics`). Clusters are PCP's. Gathered here too: matching topics of two fits (`match_topics`, and
+`numbered_like`, which takes over the numbers), coherence, agreement with classes, splitting tokens for
+completion, and bringing documents to a vocabulary.
 """
 
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 import xarray as xr
+from scipy.sparse import csr_matrix, diags
+from scipy.special import softmax
 
 from inference.observed import restored_data
-from inference.prediction import transform
+from inference.precision import double_precision
+from inference.prediction import prepared, transform
 from inference.results import model_of
 from inference.text_heldout import split_tokens
 from inference.text_input import WordCounts, to_vocabulary
@@ -29,13 +34,18 @@ __all__ = [
     "match_topics",
     "nearest_documents",
     "normalised_mutual_information",
+    "numbered_like",
     "pyldavis_arrays",
     "split_tokens",
     "to_vocabulary",
+    "token_shares",
     "top_words",
     "topic_shares",
     "topic_words",
 ]
+
+
+CELLS_AT_ONCE = 2**16  # of documents x words, times topics
 
 
 def topic_words(tree: xr.DataTree) -> pd.DataFrame:
@@ -92,6 +102,55 @@ def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
     return _table(shares.assign_coords(document=names), "document", "topic")
 
 
+def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
+    r"""Shares of topics among a document's own words: a row a document, a column a topic.
+
+    The projection by which the thesis compares the models (9.3.3):
+    :math:`\sum_n E[\phi_{dnk}] / N_d`, the probabilities that topic k gave the words of document d, averaged
+    over them. Of PCP, whose documents have no shares but those of their clusters (`topic_shares`), it tells
+    the documents of a cluster apart.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+        counts: documents; None: the fitted ones.
+
+    Raises:
+        ValueError: the fit is of no topic model, or does not hold its documents.
+    """
+    documents, names = _given_or_fitted(_checked(tree), counts)
+    topics, matrix = topic_words(tree), documents.to_scipy()
+    by_word = topics.to_numpy().T
+    if tree.attrs["model"] == "pcp":
+        tokens = _tokens_by_cluster(matrix, _cluster_probs(tree, matrix), _centres(tree), by_word)
+    else:
+        tokens = _tokens_by_topic(documents, transform(tree, documents).values, by_word)
+    shares = tokens / np.maximum(tokens.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    return pd.DataFrame(shares, index=pd.Index(names, name="document"), columns=topics.index)
+
+
+def _tokens_by_topic(documents: SparseCounts, shares: np.ndarray, by_word: np.ndarray) -> np.ndarray:
+    """Expected tokens of each topic of documents with shares of their own, (num_documents, num_topics)."""
+    ratio = np.empty(documents.num_nonzeros)
+    for begin in range(0, documents.num_nonzeros, CELLS_AT_ONCE):
+        cells = slice(begin, begin + CELLS_AT_ONCE)
+        probs = np.sum(shares[documents.document[cells]] * by_word[documents.word[cells]], axis=1)
+        ratio[cells] = documents.count[cells] / np.maximum(probs, np.finfo(float).tiny)
+    cells = csr_matrix((ratio, (documents.document, documents.word)), shape=documents.shape)
+    return shares * (cells @ by_word)
+
+
+def _tokens_by_cluster(
+    matrix: csr_matrix, probs: np.ndarray, centres: np.ndarray, by_word: np.ndarray
+) -> np.ndarray:
+    """Expected tokens of each topic of documents with the shares of their clusters, each in turn."""
+    tokens = np.zeros((matrix.shape[0], by_word.shape[1]))
+    for share, own in zip(centres, probs.T, strict=True):
+        held = np.flatnonzero(own > np.finfo(np.float32).eps)
+        inverse = 1 / np.maximum(by_word @ share, np.finfo(float).tiny)
+        tokens[held] += share * ((diags(own[held]) @ matrix[held] @ diags(inverse)) @ by_word)
+    return tokens
+
+
 def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
     """Clusters as mixtures of topics: a row a cluster, a column a topic, and ``weight``, its expected weight.
 
@@ -109,8 +168,13 @@ def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
     return table.assign(weight=_weights(tree))
 
 
-def cluster_shares(tree: xr.DataTree) -> pd.DataFrame:
-    """Probability of each cluster for the fitted documents: a row a document, a column a cluster.
+def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
+    """Probability of each cluster for documents: a row a document, a column a cluster.
+
+    Args:
+        tree: a fit of PCP.
+        counts: new documents, judged by the parameters at their posterior mean; None: the fitted ones, by q
+            or by how many draws put them there.
 
     Args:
         tree: a fit of PCP.
@@ -122,6 +186,10 @@ def cluster_shares(tree: xr.DataTree) -> pd.DataFrame:
         ValueError: the fit has no clusters, or does not hold its documents.
     """
     tree = _with_clusters(tree)
+    if counts is not None:
+        documents, names = _given_or_fitted(tree, counts)
+        index, columns = pd.Index(names, name="document"), cluster_topics(tree).index
+        return pd.DataFrame(_cluster_probs(tree, documents.to_scipy()), index=index, columns=columns)
     if "variational" in tree.children and "responsibilities" in tree["variational"]:
         return _table(tree["variational"]["responsibilities"], "document", "cluster")
     posterior = align_topics(tree)["posterior"]
@@ -168,6 +236,37 @@ def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) 
     return table[totals > 0].sort_values("divergence", kind="stable").head(num_documents)
 
 
+def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
+    """The same fit with its topics numbered as those of another run or model that they match.
+
+    Topics are matched by their words (`match_topics`); those that answer no topic of the reference come last.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+        reference: a fit over the same words, or its word probabilities, a row a topic.
+
+    Returns:
+        A new tree; root attribute ``relabelled`` says how.
+
+    Raises:
+        ValueError: other words, or topics with priors of their own, which cannot change places.
+    """
+    if np.ptp(getattr(model_of(_checked(tree)), "topic_prior", 0.0)):
+        raise ValueError("topics with priors of their own (a vector topic_prior) cannot change places")
+    tree, own = align_topics(tree), topic_words(tree)
+    matching = match_topics(own, topic_words(reference) if isinstance(reference, xr.DataTree) else reference)
+    first = matching.order[np.argsort(matching.reference)]
+    order = np.concatenate([first, np.setdiff1d(np.arange(len(own)), first)])
+    groups = {}
+    for name, child in tree.children.items():
+        held = child.to_dataset()
+        if "topic" in held.dims:
+            held = held.isel(topic=order).assign_coords(topic=own.index.to_numpy())
+        groups[name] = held
+    attrs = dict(tree.attrs) | {"relabelled": "topics numbered like those of another fit"}
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+
+
 def pyldavis_arrays(tree: xr.DataTree) -> dict[str, Any]:
     """The arguments of ``pyLDAvis.prepare(**arrays)``.
 
@@ -212,6 +311,27 @@ def _documents(tree: xr.DataTree) -> tuple[SparseCounts, np.ndarray]:
         if "document" in group.coords and group.sizes.get("document") == counts.shape[0]:
             return counts, group.coords["document"].values
     return counts, np.arange(counts.shape[0])
+
+
+@double_precision
+def _given_or_fitted(tree: xr.DataTree, counts: Any) -> tuple[SparseCounts, np.ndarray]:
+    """Documents over the words of the fit, and their names."""
+    if counts is None:
+        return _documents(tree)
+    _, (documents,), coords = prepared(tree, (counts,))
+    documents = jax.tree.map(np.asarray, documents)
+    return documents, np.asarray(coords.get("document", np.arange(documents.shape[0])))
+
+
+def _centres(tree: xr.DataTree) -> np.ndarray:
+    return cluster_topics(tree).drop(columns="weight").to_numpy()
+
+
+def _cluster_probs(tree: xr.DataTree, matrix: csr_matrix) -> np.ndarray:
+    """Probabilities of clusters given a document, parameters at their posterior mean, a row a document."""
+    centres = np.log(np.maximum(_centres(tree) @ topic_words(tree).to_numpy(), np.finfo(float).tiny))
+    weights = np.log(np.maximum(cluster_topics(tree)["weight"].to_numpy(), np.finfo(float).tiny))
+    return softmax(matrix @ centres.T + weights, axis=1)
 
 
 def _expected(tree: xr.DataTree, stem: str) -> xr.DataArray:

@@ -93,6 +93,11 @@ class SparseCounts:
         return self.count.shape[0]
 
     @property
+    def ndim(self) -> int:
+        """Rows and columns: 2. NumPyro asks every observed value, before it samples."""
+        return len(self.shape)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the cells."""
         return sum(part.nbytes for part in (self.document, self.word, self.count))

@@ -1,13 +1,95 @@
-"""What ``python -m tests.benchmarks.topics`` measured of the topic models on newsgroups, against its bars."""
+"""Topic models against their bars: simulated corpora here, real text as tests/benchmarks measured it.
+
+Real text is four newsgroups and five Reuters topics, which the user must hold; ``python -m
+tests.benchmarks.topic_bars`` (and ``topics``) measured the figures that the tests here read.
+"""
 
 import json
+import warnings
 from pathlib import Path
 
-RECORD = Path(__file__).parents[1] / "reference" / "benchmark_topics.json"
+import numpy as np
+import pytest
+from recording import add_to_record
+
+import zoo
+from inference import fit
+from inference.topics import normalised_mutual_information
+from zoo.datasets import load
+
+REFERENCE = Path(__file__).parents[1] / "reference"
+CORPORA = range(5)
 
 
-def test_clusters_agree_with_the_newsgroups():
-    """Bar 5, K = 10: the best bound of ten starts has NMI of at least 0.60, their mean of at least 0.52."""
-    found = json.loads(RECORD.read_text(encoding="utf-8"))["NMI, news4_stemmed, K = 10"]
-    assert found["best bound"] >= 0.60 and found["mean"] >= 0.52
-    assert len(found["all"]) == 10 and found["best bound"] in found["all"]
+def recorded(name):
+    return json.loads((REFERENCE / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def record(**figures):
+    """Put figures beside those that other tests have recorded of the simulated corpora."""
+    add_to_record(
+        "pcp_corpora", "python -m pytest -n 0 -m slow tests/inference/test_reference_topics.py", **figures
+    )
+
+
+def simulated(seed, num_clusters, **options):
+    """The structured fit of a corpus, and its true clusters."""
+    data = load("pcp_corpus", seed=seed)
+    model = zoo.PCP(num_topics=6, num_clusters=num_clusters)
+    with warnings.catch_warnings():  # some restarts take their time
+        warnings.filterwarnings("ignore", message="pcp by vb has not converged")
+        return fit(model, data["counts"], num_samples=1, progress=False, **options), data["labels"]
+
+
+def agreement(tree, labels):
+    return normalised_mutual_information(labels, tree["variational"].responsibilities.values.argmax(1))
+
+
+@pytest.mark.slow
+def test_the_best_of_eight_starts_finds_the_clusters():
+    """Bar 4: NMI with the true clusters of the best bound of eight starts, median of five corpora.
+
+    Planted: labels of the next corpus, which the clusters know nothing of.
+    """
+    fits = [simulated(seed, 5, num_restarts=8, max_iterations=300) for seed in CORPORA]
+    scores = [agreement(*found) for found in fits]
+    record(agreement={"all": scores, "median": float(np.median(scores)), "bar": 0.75})
+    assert np.median(scores) >= 0.75, scores
+    strange = [agreement(fits[i][0], fits[i - 1][1]) for i in CORPORA]
+    assert np.median(strange) < 0.1, strange
+
+
+@pytest.mark.slow
+def test_a_cluster_for_each_document_leaves_five_to_nine():
+    """Bar 4: clusters that survive from as many as there are documents, median of five corpora of five."""
+    fits = [simulated(seed, 300, max_iterations=500)[0] for seed in CORPORA]
+    survivors = [int(tree["variational"].num_occupied) for tree in fits]
+    record(survivors={"all": survivors, "median": float(np.median(survivors)), "bar": [5, 9]})
+    assert 5 <= np.median(survivors) <= 9, survivors
+
+
+@pytest.mark.parametrize(("name", "bar"), [("news4_stemmed", 0.60), ("reuters5_stemmed", 0.55)])
+@pytest.mark.parametrize("num_topics", [10, 20])
+def test_the_best_bound_of_ten_starts_agrees_with_the_classes(name, bar, num_topics):
+    """Bar 5: its NMI with the newsgroups and with the topics of Reuters."""
+    found = recorded("topic_bars")[f"NMI, {name}, K = {num_topics}"]
+    assert len(found["all"]) == 10
+    assert found["best bound"] == found["all"][int(np.argmax(found["bound per token"]))]
+    assert found["best bound"] >= bar
+
+
+MISSED = pytest.mark.xfail(reason="0.507, of ten starts with a standard error of about 0.02")
+
+
+@pytest.mark.parametrize(
+    ("name", "num_topics", "bar"),
+    [
+        ("news4_stemmed", 10, 0.52),
+        pytest.param("news4_stemmed", 20, 0.52, marks=MISSED),
+        ("reuters5_stemmed", 10, 0.50),
+        ("reuters5_stemmed", 20, 0.50),
+    ],
+)
+def test_ten_starts_agree_with_the_classes_on_average(name, num_topics, bar):
+    """Bar 5: mean NMI of ten starts. Four newsgroups at K = 20 miss it."""
+    assert np.mean(recorded("topic_bars")[f"NMI, {name}, K = {num_topics}"]["all"]) >= bar

@@ -10,7 +10,7 @@ from text_cases import WORDS, sparse
 import zoo
 from inference import extend, fit, load, save, topics
 from inference.diagnostics import heldout, invariants, summary
-from inference.plots import plot_clusters
+from inference.plots import plot_clusters, plot_document_clusters
 from inference.report import report
 from inference.text_heldout import split_tokens
 from inference.topic_quality import NORMALISERS, coherence, normalised_mutual_information
@@ -99,6 +99,76 @@ def test_topics_of_two_models_are_matched(trees):
     np.testing.assert_array_equal(backwards.order, 1 - matching.order)
     with pytest.raises(ValueError, match="over one vocabulary"):
         topics.match_topics(one, other.iloc[:, :5])
+
+
+def test_words_in_another_order_are_the_same_words(trees):
+    one, other = (topics.topic_words(trees[name]) for name in ("lda", "plsi"))
+    straight = topics.match_topics(one, other)
+    shuffled = topics.match_topics(one, other.iloc[:, ::-1])
+    np.testing.assert_array_equal(straight.order, shuffled.order)
+    np.testing.assert_allclose(straight.similarity, shuffled.similarity, rtol=1e-12)
+    with pytest.raises(ValueError, match="2 words are only in one of two, such as 'ball'"):
+        topics.match_topics(one, other.rename(columns={"ball": "tree"}))
+
+
+def test_topics_take_the_numbers_of_another_fit(trees):
+    """Whichever way round the reference is, shares and words follow; the density does not change."""
+    for name in ("lda", "pcp", "plsi"):
+        tree = trees[name]
+        own = topics.topic_words(trees["lda"])
+        for reference in (own, own.iloc[::-1].reset_index(drop=True)):
+            again = topics.numbered_like(tree, reference)
+            words = topics.topic_words(again)
+            np.testing.assert_array_equal(topics.match_topics(words, reference).order, [0, 1])
+            back = [(words == row).all(axis=1).idxmax() for _, row in topics.topic_words(tree).iterrows()]
+            shares = topics.topic_shares(tree).to_numpy()
+            np.testing.assert_allclose(topics.topic_shares(again).to_numpy()[:, back], shares, rtol=1e-9)
+            new, old = (
+                float(heldout(fit, COUNTS[:4], protocol="completion")["mean"]) for fit in (again, tree)
+            )
+            assert new == pytest.approx(old, rel=1e-9)
+        by_tree = topics.topic_words(topics.numbered_like(tree, trees["pcp"]))
+        np.testing.assert_array_equal(
+            topics.match_topics(by_tree, topics.topic_words(trees["pcp"])).order, [0, 1]
+        )
+    three = topics.numbered_like(trees["lda"], np.vstack([np.full(6, 1 / 6), own.to_numpy()]))
+    np.testing.assert_allclose(topics.topic_words(three), own, rtol=1e-12)
+    vector = fit(
+        zoo.LDA(num_topics=2, topic_prior=[0.5, 0.9]), FRAME, max_iterations=2, tolerance=0, **OPTIONS
+    )
+    with pytest.raises(ValueError, match="priors of their own"):
+        topics.numbered_like(vector, own)
+
+
+def test_token_shares_by_hand(trees):
+    """Averages over tokens of the topic's probability; over clusters first, then, for PCP."""
+    for name in ("lda", "plsi", "pcp"):
+        tree = trees[name]
+        words = topics.topic_words(tree).to_numpy()
+        if name == "pcp":
+            table = topics.cluster_topics(tree)
+            psi = topics.cluster_shares(tree, FRAME).to_numpy()
+            by_token = table.drop(columns="weight").to_numpy()[:, :, None] * words
+            by_token = np.einsum("dm,mkw->dkw", psi, by_token / by_token.sum(1, keepdims=True))
+        else:
+            by_token = topics.topic_shares(tree).to_numpy()[:, :, None] * words
+            total = by_token.sum(1, keepdims=True)  # 0 for words that pLSI gives no probability
+            by_token = by_token / np.where(total > 0, total, 1)
+        exact = np.einsum("dw,dkw->dk", COUNTS, by_token) / COUNTS.sum(1, keepdims=True)
+        found = topics.token_shares(tree)
+        np.testing.assert_allclose(found, exact, atol=1e-6)
+        assert list(found.index) == list(FRAME.index)
+        np.testing.assert_allclose(topics.token_shares(tree, FRAME.iloc[3:7]), exact[3:7], atol=1e-6)
+
+
+def test_clusters_of_new_documents(trees):
+    """By Bayes' rule at the posterior means: nearly q of fitted documents, which has its own parameters."""
+    fitted, new = topics.cluster_shares(trees["pcp"]), topics.cluster_shares(trees["pcp"], FRAME)
+    assert list(new.index) == list(FRAME.index) and list(new.columns) == list(fitted.columns)
+    np.testing.assert_allclose(new.sum(axis=1), 1, rtol=1e-9)
+    assert (new.to_numpy().argmax(1) == fitted.to_numpy().argmax(1)).mean() > 0.9
+    with pytest.raises(ValueError, match="'lda' has no clusters"):
+        topics.cluster_shares(trees["lda"], FRAME)
 
 
 def test_draws_are_brought_to_one_numbering():
@@ -246,6 +316,20 @@ def test_the_picture_has_a_row_for_each_cluster(trees):
     assert any("ball" in label.get_text() for label in axes.get_xticklabels())
     with pytest.raises(ValueError, match="no cluster has an expected weight"):
         plot_clusters(trees["pcp"], least_weight=1.0)
+
+
+def test_few_topics_and_documents_by_class_are_drawn(trees):
+    figure = plot_clusters(trees["pcp"], num_words=2, num_topics=1)
+    assert len(figure.axes[0].get_xticks()) == 1
+    classes = np.repeat(["sport", "cars"], 10)
+    axes = plot_document_clusters(trees["pcp"], classes, least_weight=0.05).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["cars", "sport"]
+    shown = axes.images[0].get_array()
+    shares = topics.cluster_shares(trees["pcp"])
+    heaviest = int(topics.cluster_topics(trees["pcp"])["weight"].idxmax())
+    np.testing.assert_allclose(shown[:10, 0], shares[heaviest].to_numpy()[10:])
+    with pytest.raises(ValueError, match="one entry for each of 20 documents"):
+        plot_document_clusters(trees["pcp"], classes[:5])
 
 
 def test_a_saved_fit_says_the_same_and_replicates_documents(trees, tmp_path):

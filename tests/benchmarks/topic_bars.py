@@ -1,0 +1,179 @@
+"""Topic models on four newsgroups and five Reuters topics, measured against bars and peers.
+
+Parts: ``agreement`` (clusters of PCP against the classes, ten starts each), ``heldout`` (PCP with 200
+clusters beside LDA with documents restarted and learnt priors, 90/10 splits), ``completion`` (LDA beside
+scikit-learn's and tomotopy's, five seeds). Run from the root, ``ZOO_DATA`` naming the folder of the sets;
+tomotopy 0.14 is needed for the last part:
+``python -m tests.benchmarks.topic_bars agreement heldout completion``, or a part, or a set alone
+(``completion news4_stemmed``). Every figure is written to tests/reference/topic_bars.json as soon as it is
+known, beside those of other parts.
+"""
+
+import sys
+import time
+import warnings
+
+import numpy as np
+
+import zoo
+from inference import fit
+from inference.diagnostics import heldout
+from inference.text_heldout import split_tokens
+from inference.topics import normalised_mutual_information
+from tests.benchmarks.topics import one_label
+from tests.recording import add_to_record
+from zoo.datasets import load
+from zoo.sparse_counts import SparseCounts
+from zoo.topic_shares import fold_in
+
+__all__ = ["agreement", "completions", "heldout_scores", "one_split"]
+
+CLASSES = {"news4_stemmed": 4, "reuters5_stemmed": 5}
+STARTS = 10
+LEARN = ("word_smoothing", "topic_prior")
+QUIET = {"num_samples": 1, "progress": False}
+PEER_ITERATIONS = 40  # of scikit-learn's batch LDA
+PEER_SWEEPS = 1000  # of tomotopy's Gibbs sampler
+
+
+def agreement(counts, labels, num_clusters, num_topics):
+    """NMI of PCP's clusters with the classes and bound, start by start; the best bound's NMI and the mean."""
+    model = zoo.PCP(num_topics=num_topics, num_clusters=num_clusters)
+    scores, bounds, steps = [], [], []
+    for seed in range(STARTS):
+        tree = fit(model, counts, max_iterations=100, seed=seed, **QUIET)
+        found = tree["variational"].responsibilities.values.argmax(1)
+        scores.append(normalised_mutual_information(labels, found))
+        bounds.append(float(tree["trace"].objective.values[-1]) / counts.sum())
+        steps.append(int(tree.attrs["num_iterations"]))
+    best = int(np.argmax(bounds))
+    return {
+        "best bound": scores[best],
+        "mean": float(np.mean(scores)),
+        "standard deviation": float(np.std(scores, ddof=1)),
+        "all": scores,
+        "bound per token": bounds,
+        "iterations": steps,
+    }
+
+
+def one_split(counts, seed):
+    """Nine tenths of the documents to fit, one tenth held out, over the words that the first have."""
+    order = np.random.default_rng(seed).permutation(counts.shape[0])
+    held = counts.shape[0] // 10
+    test, train = counts[order[:held]], counts[order[held:]]
+    known = np.flatnonzero(np.asarray(train.sum(0)).ravel() > 0)
+    test, train = test[:, known], train[:, known]
+    return train, test[np.asarray(test.sum(1)).ravel() > 0]
+
+
+def heldout_scores(counts, seed, num_topics=20, num_clusters=200):
+    """Perplexity per token by the three protocols of LDA and PCP, and their ratios."""
+    train, test = one_split(counts, seed)
+    models = {
+        "LDA": (zoo.LDA(num_topics=num_topics), {"learn": LEARN}),
+        "PCP": (zoo.PCP(num_topics=num_topics, num_clusters=num_clusters), {}),
+    }
+    found = {}
+    for name, (model, options) in models.items():
+        tree = fit(model, train, max_iterations=100, tolerance=0, seed=seed, **QUIET, **options)
+        found[name] = {
+            protocol: float(heldout(tree, test, protocol=protocol).perplexity)
+            for protocol in ("bound", "likelihood", "completion")
+        }
+    found["PCP over LDA"] = {name: found["PCP"][name] / found["LDA"][name] for name in found["LDA"]}
+    return found
+
+
+def completions(counts, seed, num_topics=20):
+    """Perplexity of the second halves of held-out documents: ours, scikit-learn's, tomotopy's two ways.
+
+    tomotopy's topics are scored with its own shares of the first halves and with variational ones.
+    """
+    train, test = one_split(counts, seed)
+    given, scored = split_tokens(SparseCounts.from_matrix(test))
+
+    def perplexity(shares, topics):
+        probs = (np.asarray(shares)[scored.document] * np.asarray(topics).T[scored.word]).sum(1)
+        return float(np.exp(-(scored.count @ np.log(probs)) / scored.count.sum()))
+
+    begin = time.process_time()
+    tree = fit(
+        zoo.LDA(num_topics=num_topics),
+        train,
+        max_iterations=100,
+        tolerance=0,
+        seed=seed,
+        learn=LEARN,
+        **QUIET,
+    )
+    found = {"ours": float(heldout(tree, test, protocol="completion").perplexity)}
+    seconds = {"ours": time.process_time() - begin}
+    begin = time.process_time()
+    found["scikit-learn"] = perplexity(*_scikit_learn(train, given, num_topics, seed))
+    seconds["scikit-learn"] = time.process_time() - begin
+    begin = time.process_time()
+    own, variational, topics = _tomotopy(train, given, num_topics, seed)
+    found["tomotopy, own shares"] = perplexity(own, topics)
+    found["tomotopy, variational shares"] = perplexity(variational, topics)
+    seconds["tomotopy"] = time.process_time() - begin
+    return found | {"CPU seconds": seconds}
+
+
+def _scikit_learn(train, given, num_topics, seed):
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    peer = LatentDirichletAllocation(num_topics, max_iter=PEER_ITERATIONS, random_state=seed).fit(train)
+    return peer.transform(given.to_scipy()), peer.components_ / peer.components_.sum(1, keepdims=True)
+
+
+def _tomotopy(train, given, num_topics, seed):
+    """Shares by its own sampler, variational shares, topics over the words of ``train``."""
+    import tomotopy
+
+    def words(matrix):
+        for row in matrix.tocsr():
+            yield [str(word) for word in np.repeat(row.indices, row.data.astype(int))]
+
+    peer = tomotopy.LDAModel(k=num_topics, seed=seed + 1)
+    for document in words(train):
+        peer.add_doc(document)
+    peer.train(PEER_SWEEPS, workers=1)
+    topics = np.zeros((num_topics, train.shape[1]))
+    columns = [int(word) for word in peer.used_vocabs]
+    for number in range(num_topics):
+        topics[number, columns] = peer.get_topic_word_dist(number)
+    documents = [peer.make_doc(document) for document in words(given.to_scipy())]
+    own = np.array(peer.infer(documents, iterations=100, workers=1)[0])
+    gamma = np.asarray(fold_in(given, topics.T, np.asarray(peer.alpha)))
+    return own, gamma / gamma.sum(1, keepdims=True), topics
+
+
+def main(wanted):
+    """The figures of the parts and sets that are named (all sets, if none is)."""
+    warnings.filterwarnings("ignore", category=UserWarning)
+    command = "python -m tests.benchmarks.topic_bars agreement heldout completion"
+    parts = {
+        "NMI, {}, K = 10": ("agreement", lambda counts, labels, size: agreement(counts, labels, size, 10)),
+        "NMI, {}, K = 20": ("agreement", lambda counts, labels, size: agreement(counts, labels, size, 20)),
+        "held out, {}, K = 20, M = 200": (
+            "heldout",
+            lambda counts, labels, size: {f"seed {seed}": heldout_scores(counts, seed) for seed in range(3)},
+        ),
+        "completion, {}, K = 20": (
+            "completion",
+            lambda counts, labels, size: {f"seed {seed}": completions(counts, seed) for seed in range(5)},
+        ),
+    }
+    for name, size in CLASSES.items():
+        if wanted & set(CLASSES) and name not in wanted:
+            continue
+        for title, (part, figures) in parts.items():
+            if part in wanted:
+                found = figures(*one_label(load(name)), size)
+                peers = ("scikit-learn", "tomotopy") if part == "completion" else ()
+                add_to_record("topic_bars", command, *peers, **{title.format(name): found})
+
+
+if __name__ == "__main__":
+    main(set(sys.argv[1:]))
