@@ -103,6 +103,10 @@ class Family(Assumptions):
         """Log p(x | theta) of each cell, in nats."""
         return self.log_base_measure(x) + (x * theta - self.log_partition(theta)) / self.dispersion
 
+    def log_density_of_rows(self, theta: Array, x: Array, seen: Array) -> Array:
+        """The sum of `log_density` over the cells of each row that are seen, in nats."""
+        return jnp.sum(jnp.where(seen, self.log_density(theta, x), 0.0), axis=-1)
+
     def distribution(self, theta: Array) -> dist.Distribution:
         """The same as a NumPyro distribution over cells, to draw from."""
         raise NotImplementedError(f"{type(self).__name__} defines no distribution")

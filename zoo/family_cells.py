@@ -22,15 +22,19 @@ def _canonical_rows(family: Family, theta: Array, value: Array) -> Array:
     table is remembered between them.
     """
     seen = ~jnp.isnan(value)
-    return jnp.sum(jnp.where(seen, family.log_density(theta, jnp.where(seen, value, 1.0)), 0.0), axis=-1)
+    return family.log_density_of_rows(theta, jnp.where(seen, value, 1.0), seen)
+
+
+def _residual(family: Family, theta: Array, value: Array) -> Array:
+    """X - E[x], zero where a cell is missing."""
+    seen = ~jnp.isnan(value)
+    return jnp.where(seen, jnp.where(seen, value, 1.0) - family.mean(theta), 0.0)
 
 
 @_canonical_rows.defjvp
 def _canonical_rows_jvp(family: Family, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (theta, value), (change, _) = primals, tangents
-    seen = ~jnp.isnan(value)
-    residual = jnp.where(seen, jnp.where(seen, value, 1.0) - family.mean(theta), 0.0)
-    return _canonical_rows(family, theta, value), jnp.sum(residual * change, axis=-1)
+    return _canonical_rows(family, theta, value), jnp.sum(_residual(family, theta, value) * change, axis=-1)
 
 
 class FamilyCells(dist.Distribution):
@@ -62,8 +66,8 @@ class FamilyCells(dist.Distribution):
         """Log density of each row over its observed cells, in nats; NaN is missing."""
         if isinstance(self.family, Bernoulli | Binomial | Poisson):
             rows = partial(_canonical_rows, self.family)
-            if isinstance(self.given_theta, LowRank):
-                return self.given_theta.row_sums(rows, value)
+            if isinstance(self.given_theta, LowRank) and self.given_theta.is_large:
+                return self.given_theta.row_sums_with(partial(_residual, self.family), rows, value)
             return rows(self.theta, value)
         return jnp.sum(self.log_cells(value), axis=-1)
 

@@ -37,9 +37,15 @@ def in_current_precision(tree: Any) -> Any:
 
     Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the
     converted constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context
-    into a 32-bit one.
+    into a 32-bit one. The copy has the precision wanted, so that a large table is not copied twice.
     """
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf.copy() if isinstance(leaf, np.ndarray) else leaf), tree)
+
+    def converted(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray):
+            leaf = leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype))
+        return jnp.asarray(leaf)
+
+    return jax.tree.map(converted, tree)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -115,6 +115,18 @@ class Bernoulli(Family):
         """Zero."""
         return jnp.zeros_like(x)
 
+    def log_density_of_rows(self, theta: Array, x: Array, seen: Array) -> Array:
+        """The sum over cells, with one logarithm for every eight of them.
+
+        Factors 1 + e^-|theta| lie between 1 and 2, so products of eight lose nothing but rounding.
+        """
+        linear = jnp.sum(jnp.where(seen, (x - (theta >= 0)) * theta, 0.0), axis=-1)
+        factors = jnp.where(seen, 1.0 + _small_odds(theta), 1.0)
+        pad = [(0, 0)] * (factors.ndim - 1) + [(0, -factors.shape[-1] % 8)]
+        factors = jnp.pad(factors, pad, constant_values=1.0)
+        eights = factors.reshape(*factors.shape[:-1], 8, -1)
+        return linear - jnp.sum(jnp.log(jnp.prod(eights, axis=-2)), axis=-1)
+
     def distribution(self, theta: Array) -> dist.Distribution:
         """Bernoulli."""
         return dist.Bernoulli(logits=theta)

@@ -150,6 +150,7 @@ def main():
     record |= {
         "command": "python -m tests.benchmarks.epca_map [map] [nuts]",
         "versions": {name: version(name) for name in packages} | {"python": platform.python_version()},
+        "machine": f"{os.cpu_count()} cores, shared; load {os.getloadavg()[0]:.1f}",
     }
     REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
 

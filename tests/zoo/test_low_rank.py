@@ -6,7 +6,7 @@ import numpy as np
 
 import zoo.low_rank
 from inference.precision import in_precision
-from zoo.exponential_family import Bernoulli
+from zoo.exponential_family import Bernoulli, Binomial, Poisson
 from zoo.family_cells import FamilyCells
 from zoo.low_rank import LowRank
 
@@ -30,6 +30,35 @@ def test_blocks_change_nothing(monkeypatch):
     np.testing.assert_allclose(whole[0], dense, rtol=1e-14)
     for one, other in zip(jax.tree.leaves(blocks), jax.tree.leaves(whole), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_rows_that_count_alike_and_lanes_that_do_not(monkeypatch):
+    """A total's gradient is had with its value, another pass is made where weights differ, lane by lane.
+
+    Guards against a second pass that is left out (the rows' weights are then taken for the first one's).
+    """
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 4, size=(23, 9)).astype(float)
+    x[3, 1] = np.nan
+    with in_precision():
+        lanes = LowRank(*(jnp.asarray(rng.normal(size=shape)) for shape in ((2, 23, 2), (2, 9, 2), (2, 9))))
+        weights = jnp.stack([jnp.full(23, 3.0), jnp.arange(23.0)])
+
+        def gradient(family, theta, weights):
+            def total(at):
+                return weights @ FamilyCells(family, at).log_prob(jnp.asarray(x))
+
+            return jax.value_and_grad(total)(theta)
+
+        for family in (Poisson(), Binomial(3)):
+            of_lanes = jax.vmap(gradient, (None, 0, 0))
+            whole = of_lanes(family, lanes, weights)
+            with monkeypatch.context() as patch:
+                patch.setattr(zoo.low_rank, "BLOCK_CELLS", 45)
+                patch.setattr(zoo.low_rank, "LARGE_TABLE", 50)
+                blocks = of_lanes(family, lanes, weights)
+            for one, other in zip(jax.tree.leaves(blocks), jax.tree.leaves(whole), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
 
 
 def test_the_written_derivative_is_that_of_the_density():
