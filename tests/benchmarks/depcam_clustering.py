@@ -36,19 +36,23 @@ NUM_FOLDS = 5
 DRAWS = {
     "synthetic": range(10),
     "weights": range(10),
-    "paper": range(5),
+    "paper": range(4),
     "usps": range(5),
     "cora": range(5),
 }
 SYNTHETIC = {"num_components": 3, "num_latents": 4, "similarity_scale": 0.1}  # K, d, rho of section VI-A
 RUN = {"num_restarts": 3, "max_iterations": 200, "tolerance": 1e-4}
+SINGLE = RUN | {"num_restarts": 1}  # of sweeps over weights
 REAL = {
-    # K, d, rho, and xi of section VI-B; sizes of the draws; 127 is the middle of the grey values
+    # K, d, rho, and xi of section VI-B
     "usps": ({"num_components": 3, "num_latents": 4, "similarity_scale": 0.1}, 0.005),
     "cora": ({"num_components": 2, "num_latents": 7, "similarity_scale": 0.1}, 0.001),
 }
-REAL_RUN = {"num_restarts": 1, "max_iterations": 60, "tolerance": 1e-3, "clamped_sweeps": 20}
-EXPECTED = (".*has not converged", ".*no optimum.*", ".*sparsity.*")
+REAL_RUN = {
+    "usps": {"num_restarts": 1, "max_iterations": 60, "tolerance": 1e-3, "clamped_sweeps": 20},
+    "cora": {"num_restarts": 1, "max_iterations": 15, "tolerance": 1e-3, "clamped_sweeps": 5},
+}
+EXPECTED = (".*has not converged", "sparsity=0 has no optimum", "em: a guard holds")
 
 
 def folds_of(num_rows, seed):
@@ -171,22 +175,19 @@ def synthetic():
 
 def weights():
     """Repulsion and sparsity apart, with offset and integrated latents; the paper's lambda has both."""
-    pairs = ((0.0, 0.0), (10.0, 0.0), (0.0, 1.0), (1.0, 0.1), (10.0, 1.0), (0.0, 10.0), (100.0, 10.0))
+    pairs = ((0.0, 0.0), (10.0, 0.0), (0.0, 1.0), (10.0, 1.0), (100.0, 10.0))
     settings = {
         f"repulsion {r:g}, sparsity {s:g}": (
             SYNTHETIC | {"repulsion": r, "sparsity": s},
-            RUN | {"method": "vb"},
+            SINGLE | {"method": "vb"},
         )
         for r, s in pairs
     }
     found = compared(synthetic_draws("weights"), settings)
     base = "repulsion 0, sparsity 0"
     differences = {f"{name} - {base}": paired(found, name, base) for name in settings if name != base}
-    for repelled, plain in (
-        ("repulsion 10, sparsity 1", "repulsion 0, sparsity 1"),
-        ("repulsion 100, sparsity 10", "repulsion 0, sparsity 10"),
-    ):
-        differences[f"{repelled} - {plain}"] = paired(found, repelled, plain)
+    repelled, plain = "repulsion 10, sparsity 1", "repulsion 0, sparsity 1"
+    differences[f"{repelled} - {plain}"] = paired(found, repelled, plain)
     return found, differences
 
 
@@ -195,7 +196,7 @@ def paper():
     settings = {
         f"lambda {weight:g}": (
             SYNTHETIC | {"offset": False, "latents": "shared", "repulsion": weight, "sparsity": weight * 0.1},
-            RUN | {"method": "em"},
+            SINGLE | {"method": "em"},
         )
         for weight in (0.0, 1.0, 10.0, 100.0)
     }
@@ -222,13 +223,17 @@ def real_draws(name):
 
 
 def real(name):
-    """At the paper's K, d, xi, rho and lambda = 10: ours, and the paper's program with one y a component."""
+    """At the paper's K, d, xi, rho and lambda = 10."""
     fields, quality = REAL[name]
     fields = fields | {"repulsion": 10.0, "sparsity": 10.0 * quality}
     settings = {
-        "offset on, latents integrated": (fields, REAL_RUN | {"method": "vb"}),
-        "offset off, latents maximised": (fields | {"offset": False}, REAL_RUN | {"method": "em"}),
+        "offset on, latents integrated": (fields, REAL_RUN[name] | {"method": "vb"}),
     }
+    if name == "usps":  # the paper's program, one y a component
+        settings["offset off, latents maximised"] = (
+            fields | {"offset": False},
+            REAL_RUN[name] | {"method": "em"},
+        )
     found = compared(real_draws(name), settings)
     return found, {
         f"{name} - {rival}": paired(found, name, rival)
@@ -253,7 +258,7 @@ def main(part):
         "command": f"python -m tests.benchmarks.depcam_clustering {part}",
         "draws": len(DRAWS[part]),
         "folds": NUM_FOLDS,
-        "fit": REAL_RUN if part in REAL else RUN,
+        "fit": REAL_RUN.get(part, RUN if part == "synthetic" else SINGLE),
         "figures": _rounded(found),
         "paired differences of held-out accuracy": differences,
         "cpu_seconds": round(time.process_time() - began),

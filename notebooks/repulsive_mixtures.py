@@ -1,0 +1,628 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Does repulsion help a mixture of PCAs to cluster?
+#
+# Qiao, Liu, Yu, Bian and Tao ("Repulsive mixture models of exponential family PCA for clustering") say yes:
+# with a determinantal prior of medium weight $\lambda$ their model (DEPCAM) clusters held-out rows better than
+# without it ($\lambda = 0$, SePCA-MM), and needs fewer dimensions. This notebook redoes their experiments and
+# adds what the paper leaves out: k-means and a mixture of Bernoulli distributions on the same folds, the two
+# parts of $\lambda$ apart, and an offset for each component. The paper gives curves and no numbers, so that
+# directions can be compared and sizes cannot.
+#
+# | the paper says | found here |
+# |---|---|
+# | medium $\lambda$ clusters better than $\lambda = 0$ (Figure 4) | no gain that a paired comparison can see |
+# | too large a $\lambda$ hurts (Figure 4) | yes |
+# | the $\ell_1$ part makes scales sparse (Figure 6) | yes, and it is nearly all that $\lambda$ does |
+# | as good with fewer dimensions (Figure 7) | not seen |
+# | (nothing about simpler methods) | k-means and the Bernoulli mixture are better than the paper's model |
+#
+# What matters is an offset per component, and latents that are integrated out. Both are this package's default.
+#
+# At full size the notebook takes some five minutes on two cores, more where `ZOO_DATA` has USPS and Cora. With
+# `ZOO_NOTEBOOK_SIZE=small` it takes about 40 seconds, nearly all of it compilation. The last cell asserts what
+# the text claims; the figures of ten draws are recorded by `tests/benchmarks/depcam_clustering.py`.
+
+# %%
+# %matplotlib inline
+import json
+import os
+import warnings
+from pathlib import Path
+
+warnings.filterwarnings("ignore", message="IProgress not found")
+small = os.environ.get("ZOO_NOTEBOOK_SIZE") == "small"
+if small:  # runs are short there, so that an optimising compiler costs more than it saves
+    quick = "--xla_backend_optimization_level=0"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
+
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from scipy.optimize import linear_sum_assignment
+from scipy.special import expit
+from sklearn.cluster import KMeans
+
+import inference
+import zoo
+from inference.palette import COLOURS, LINES, MARKERS
+from zoo.conjugate import BernoulliBeta
+from zoo.datasets import load
+from zoo.dpp import angular_similarity, subspace_similarity
+
+SIZES = {
+    "full": {
+        "draws": 2,
+        "folds": 5,
+        "weights": (0, 1, 10, 100),
+        "grid": (0.01, 0.1, 1, 10),
+        "latents": (2, 4, 6),
+    },
+    "small": {"draws": 1, "folds": 2, "weights": (0, 10, 100), "grid": (0.1, 10), "latents": (4,)},
+}
+settings = SIZES["small" if small else "full"]
+
+
+def fit(model, x, **options):
+    """Without bars; runs cut short, zero sparsity and guarded probabilities are told in the text."""
+    with warnings.catch_warnings():
+        for message in (".*has not converged", "sparsity=0 has no optimum", "em: a guard holds"):
+            warnings.filterwarnings("ignore", message=message)
+        return inference.fit(model, x, progress=False, **options)
+
+
+def folds_of(x, seed):
+    """Five random folds of one size, of which the first few are used: (training rows, held-out rows)."""
+    parts = np.random.default_rng(seed).permutation(len(x) // 5 * 5).reshape(5, -1)
+    return [(np.delete(parts, i, axis=0).ravel(), parts[i]) for i in range(settings["folds"])]
+
+
+def accuracies(own, labels, held_out, held_out_labels):
+    """Clusters are matched to classes on the training rows, and keep them on the others."""
+    counts = np.zeros((int(max(own.max(), held_out.max())) + 1, int(labels.max()) + 1))
+    np.add.at(counts, (own, labels), 1)
+    clusters, classes = linear_sum_assignment(-counts)
+    class_of = np.full(len(counts), -1)
+    class_of[clusters] = classes
+    return (class_of[own] == labels).mean(), (class_of[held_out] == held_out_labels).mean()
+
+
+def by_kmeans(train, test, number):
+    found = KMeans(number, n_init=10, random_state=0).fit(train)
+    return found.labels_, found.predict(test)
+
+
+def by_bernoulli_mixture(train, test, number):
+    model = zoo.Mixture(components=BernoulliBeta.from_data(train), num_components=number)
+    tree = fit(model, train, method="em", init="kmeans", num_restarts=10)
+    return tuple(inference.transform(tree, rows).to_numpy().argmax(axis=1) for rows in (train, test))
+
+
+def depcam(train, number, method="vb", init=None, max_iterations=200, **fields):
+    """Ours, or with `paper` the paper's program: no offset, one y for all components, at its best value."""
+    model = zoo.DEPCAM.from_data(train, num_components=number, **fields)
+    start = {} if init is None else {"init": {"responsibilities": np.eye(number)[init]}}
+    return fit(
+        model, train, method=method, max_iterations=max_iterations, tolerance=1e-4, num_samples=1, **start
+    )
+
+
+def clusters_of(tree, test):
+    own = tree["variational"]["responsibilities"].to_numpy().argmax(axis=1)
+    return own, inference.transform(tree, test).to_numpy().argmax(axis=1)
+
+
+PAPER = {"method": "em", "offset": False, "latents": "shared"}
+
+
+def by_depcam(**fields):
+    def clusters(train, test, number):
+        return clusters_of(depcam(train, number, **fields), test)
+
+    return clusters
+
+
+def compare(draws, methods):
+    """Training and held-out accuracies: one row for each draw and fold, columns (method, rows)."""
+    rows = {}
+    for number, (x, labels) in enumerate(draws):
+        for fold, (train, test) in enumerate(folds_of(x, number)):
+            for name, method in methods.items():
+                clusters = method(x[train], x[test], int(labels.max()) + 1)
+                scores = accuracies(clusters[0], labels[train], clusters[1], labels[test])
+                rows.setdefault((number, fold), {})[name] = scores
+    table = pd.DataFrame(
+        {
+            key: {(m, w): s[i] for m, s in own.items() for i, w in enumerate(("train", "test"))}
+            for key, own in rows.items()
+        }
+    ).T
+    return table.rename_axis(index=("draw", "fold"), columns=("method", "rows"))
+
+
+def means(table):
+    """Mean accuracies, and the paired difference of held-out rows to k-means with its error over folds."""
+    away = table.xs("test", axis=1, level="rows").sub(table["k-means", "test"], axis=0)
+    summary = table.mean().unstack("rows")[["train", "test"]].loc[away.columns]
+    summary["test - k-means"] = away.mean()
+    summary["standard error"] = away.std(ddof=1) / np.sqrt(len(away))
+    return summary
+
+
+# %% [markdown]
+# ## The generated data (Figure 3)
+#
+# Three categories, each with three prototypes of 16 bits, drawn with probability 0.9, 0.5 or 0.1; 50 copies of
+# each, every bit flipped with probability 0.1. Classes are the categories, so that a class is a union of three
+# clusters.
+
+# %%
+synthetic = [
+    (own["x"], own["labels"]) for own in (load("binary_prototypes", seed=s) for s in range(settings["draws"]))
+]
+shown = load("binary_prototypes")
+figure, axes = plt.subplots(1, 2, figsize=(7, 4), layout="constrained", sharey=True)
+for axis, title, bits in zip(
+    axes,
+    ("prototypes", "with flipped bits"),
+    (shown["prototypes"][shown["prototype"]], shown["x"]),
+    strict=True,
+):
+    axis.imshow(bits, aspect="auto", cmap="gray", interpolation="nearest")
+    axis.set(title=title, xlabel="bit", yticks=(75, 225, 375))
+    axis.set_yticklabels(("0.9", "0.5", "0.1"))
+plt.show()
+
+# %% [markdown]
+# ## Clustering against $\lambda$ (Figure 4 a)
+#
+# $K = 3$, $d = 4$, $\xi = \varrho = 0.1$ as in the paper. Its $\lambda$ weighs two things at once, since
+# $(\det L)^\lambda = \det(S)^\lambda \exp(-\lambda \xi \sum |\phi|)$: here they are apart, *repulsion*
+# $\lambda$ and *sparsity* $\lambda \xi$. First the paper's program: no offset, one $y_n$ for all components, at
+# its best value, started from k-means (from random starts it stays at chance).
+
+# %%
+SHAPE = {"num_latents": 4, "similarity_scale": 0.1}
+rivals = {"k-means": by_kmeans, "Bernoulli mixture": by_bernoulli_mixture}
+paper_sweep = {
+    f"paper, lambda = {w}": by_depcam(**SHAPE, **PAPER, repulsion=float(w), sparsity=0.1 * w)
+    for w in settings["weights"]
+}
+split = {
+    "neither": (0, 0),
+    "repulsion 10": (10, 0),
+    "sparsity 1": (0, 1),
+    "both (lambda = 10)": (10, 1),
+    "both (lambda = 100)": (100, 10),
+}
+if small:
+    split = {name: split[name] for name in ("neither", "repulsion 10", "both (lambda = 10)")}
+our_sweep = {
+    f"ours, {name}": by_depcam(**SHAPE, repulsion=float(r), sparsity=float(s))
+    for name, (r, s) in split.items()
+}
+table = compare(synthetic, rivals | paper_sweep | our_sweep)
+summary = means(table)
+summary.round(3)
+
+# %%
+figure, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
+weights = settings["weights"]
+for number, rows in enumerate(("train", "test")):
+    values = [summary.loc[f"paper, lambda = {w}", rows] for w in weights]
+    axis.plot(
+        range(len(weights)),
+        values,
+        color=COLOURS[0],
+        linestyle=LINES[number],
+        marker=MARKERS[0],
+        label=f"paper, {rows}",
+    )
+for number, name in enumerate(("k-means", "Bernoulli mixture", "ours, both (lambda = 10)"), start=1):
+    axis.axhline(
+        summary.loc[name, "test"], color=COLOURS[number], linestyle=LINES[number], label=f"{name}, test"
+    )
+axis.set(xticks=range(len(weights)), xlabel="lambda", ylabel="accuracy", ylim=(0.4, 1.0))
+axis.set_xticklabels(weights)
+axis.legend(fontsize=8, frameon=False, ncols=2)
+plt.show()
+
+# %% [markdown]
+# On training rows the paper's program stays near the k-means that it was started from; on held-out rows, whose
+# $y$ nobody has fitted, it lies far below, at every $\lambda$. A medium $\lambda$ does not help.
+#
+# With an offset and integrated latents the model is level with k-means. Over ten draws, the recorded paired
+# difference to k-means is -0.003 with a standard error of 0.011, and +0.026 (0.018) to the Bernoulli mixture;
+# without the offset -0.237 (0.026), with maximised latents -0.139 (0.025), with neither -0.328 (0.032), all
+# with one y for each component.
+#
+# Paired differences to the fit with neither part, and their standard errors over folds (folds share rows, so
+# these are too small rather than too large):
+
+# %%
+tests = table.xs("test", axis=1, level="rows")
+base = {"paper": "paper, lambda = 0", "ours": "ours, neither"}
+differences = pd.DataFrame(
+    {
+        name: {
+            "mean": (away := tests[name] - tests[base[name.split(",")[0]]]).mean(),
+            "se": away.std() / len(away) ** 0.5,
+        }
+        for name in tests
+        if name.startswith(("paper", "ours")) and name not in base.values()
+    }
+).T
+differences.round(4)
+
+# %% [markdown]
+# ## Why the best fit is not the true grouping
+#
+# The objective can be started at the true classes. It stays near them, at a high accuracy: a good clustering
+# is a local optimum. It is seldom the best one. Here for one fold, one start each:
+
+# %%
+x, labels = synthetic[0]
+train, test = folds_of(x, 0)[0]
+ends = {}
+for start, given in {"from k-means": None, "from the true classes": labels[train]}.items():
+    tree = depcam(x[train], 3, **SHAPE, init=given, repulsion=10.0, sparsity=1.0)
+    own, held_out = clusters_of(tree, x[test])
+    train_accuracy, test_accuracy = accuracies(own, labels[train], held_out, labels[test])
+    bases = jnp.asarray(tree["variational"]["bases"].to_numpy())
+    ends[start] = {
+        "objective": float(np.nanmax(tree["trace"]["objective"])),
+        "of it repulsion": 10 * np.linalg.slogdet(np.asarray(angular_similarity(bases, 0.1)))[1],
+        "train": train_accuracy,
+        "test": test_accuracy,
+    }
+pd.DataFrame(ends).T.round(3)
+
+# %% [markdown]
+# And over ten draws, five folds each, the best of three starts from k-means (recorded): the true classes end
+# some 40 nats *below* what k-means leads to. Three categories are not what the model sees as the best three
+# components. Better optimisation would not make the clustering better, and repulsion, some ten nats in all,
+# cannot make up for the difference.
+
+# %%
+record = json.loads(Path("../tests/reference/depcam_clustering.json").read_text())["synthetic"]
+recorded = pd.DataFrame(
+    {
+        name: {what: np.mean(own) for what, own in figures.items()}
+        for name, figures in record["figures"].items()
+    }
+).T
+apart = {
+    name: np.subtract(*(record["figures"][name + end]["objective"] for end in (" from the true classes", "")))
+    for name in record["figures"]
+    if "offset" in name and "true" not in name
+}
+below = pd.DataFrame(
+    {name: {"mean": own.mean(), "se": own.std(ddof=1) / len(own) ** 0.5} for name, own in apart.items()}
+)
+print("objective from the true classes minus the objective reached, nats")
+print(below.T.round(1))
+recorded[["train", "test"]].rename(lambda name: name.replace(" from the", ",")).round(3)
+
+# %%
+paired = pd.DataFrame(record["paired differences of held-out accuracy"]).T
+paired.round(3)
+
+# %% [markdown]
+# ## The grid over $\xi$ and $\varrho$
+#
+# The paper chose $\xi = \varrho = 0.1$ from $\{0.01, 0.1, 1, 10\}^2$ by the held-out accuracy itself. The same
+# grid for our fit at $\lambda = 10$, on one draw:
+
+# %%
+values = settings["grid"]
+grid = compare(
+    synthetic[:1],
+    {
+        (xi, rho): by_depcam(num_latents=4, similarity_scale=float(rho), repulsion=10.0, sparsity=10.0 * xi)
+        for xi in values
+        for rho in values
+    },
+)
+on_grid = grid.xs("test", axis=1, level="rows").mean().to_numpy().reshape(len(values), -1)
+figure, axis = plt.subplots(figsize=(4.6, 3.6), layout="constrained")
+image = axis.imshow(on_grid, vmin=0.4, vmax=1.0, cmap="cividis")
+for (i, j), value in np.ndenumerate(on_grid):
+    axis.text(j, i, f"{value:.2f}", ha="center", va="center", color="white" if value < 0.75 else "black")
+axis.set(xlabel="rho", ylabel="xi", xticks=range(len(values)), yticks=range(len(values)))
+axis.set_xticklabels(values)
+axis.set_yticklabels(values)
+figure.colorbar(image, label="held-out accuracy")
+plt.show()
+print(f"effect of rho: {np.ptp(on_grid.mean(axis=0)):.3f}; of xi: {np.ptp(on_grid.mean(axis=1)):.3f}")
+
+# %% [markdown]
+# ## How many dimensions (Figure 7 a)
+#
+# Held-out accuracy against $d$, with $\lambda = 0$ and $10$, for the paper's program and ours.
+
+# %%
+by_size = compare(
+    synthetic,
+    {
+        (who, d, w): by_depcam(
+            num_latents=d, similarity_scale=0.1, repulsion=float(w), sparsity=0.1 * w, **fields
+        )
+        for who, fields in (("paper", PAPER), ("ours", {}))
+        for d in settings["latents"]
+        for w in (0, 10)
+    },
+)
+sizes = by_size.xs("test", axis=1, level="rows").mean()
+sizes.index = pd.MultiIndex.from_tuples(sizes.index, names=("program", "d", "lambda"))
+figure, axis = plt.subplots(figsize=(6, 3.4), layout="constrained")
+for number, (key, own) in enumerate(sizes.groupby(level=("program", "lambda"))):
+    own = own.droplevel(("program", "lambda"))
+    axis.plot(
+        own.index,
+        own,
+        color=COLOURS[number],
+        linestyle=LINES[number],
+        marker=MARKERS[number],
+        label=f"{key[0]}, lambda = {key[1]}",
+    )
+axis.set(xlabel="d", ylabel="held-out accuracy", ylim=(0.4, 1.0), xticks=settings["latents"])
+axis.legend(frameon=False, fontsize=8)
+plt.show()
+
+# %% [markdown]
+# ## Sparse scales (Figures 5 and 6)
+#
+# Hinton diagrams of $\phi$: a square's area is $|\phi|$, relative to the largest of its panel. At $\lambda = 0$
+# the paper's objective has no maximum: $\phi$ grows and $y$ shrinks for ever, and what is shown depends on when
+# one stops (the fit warns). The larger $\lambda$, the more scales are exactly zero.
+
+# %%
+deepest = max(settings["latents"])
+trees = {
+    (who, w): depcam(
+        x[train], 3, num_latents=deepest, similarity_scale=0.1, repulsion=float(w), sparsity=0.1 * w, **fields
+    )
+    for who, fields in (("paper", PAPER), ("ours", {}))
+    for w in (0, 10, 100)
+}
+figure, axes = plt.subplots(2, 3, figsize=(9, 3.6), layout="constrained", sharex=True, sharey=True)
+zeros = {}
+for axis, (key, tree) in zip(axes.flat, trees.items(), strict=True):
+    scales = tree["variational"]["scales"].to_numpy()
+    zeros[key] = np.mean(scales == 0)
+    k, j = np.indices(scales.shape)
+    size = 320 * np.abs(scales) / (np.abs(scales).max() or 1.0)
+    axis.scatter(
+        j, k, s=size, marker="s", c=np.where(scales < 0, "black", "white").ravel(), edgecolors="black"
+    )
+    axis.set(
+        facecolor="0.75",
+        title=f"{key[0]}, lambda = {key[1]}: {zeros[key]:.0%} zero, largest {np.abs(scales).max():.2g}",
+    )
+    axis.title.set_fontsize(9)
+    axis.set(xlim=(-0.6, deepest - 0.4), ylim=(2.6, -0.6), yticks=(0, 1, 2), xticks=range(deepest))
+plt.show()
+
+
+# %% [markdown]
+# The reconstructed means of the training rows (Figure 5), each row at the latents of its component, and the
+# log likelihood there. The sparser model reconstructs a little less, as the paper has it.
+
+
+# %%
+def reconstructed(tree):
+    """Means of the cells at the latents of the likeliest component; log likelihood of the rows there."""
+    own = tree["variational"]
+    k = own["responsibilities"].to_numpy().argmax(axis=1)
+    y = own["latents" if "latents" in own else "latents_loc"].to_numpy()
+    y = y[np.arange(len(k)), k] if y.ndim == 3 else y
+    loadings = own["bases"].to_numpy() * own["scales"].to_numpy()[:, None, :]
+    theta = np.einsum("nfi,ni->nf", loadings[k], y)
+    if "offsets" in own:
+        theta = theta + own["offsets"].to_numpy()[k]
+    return expit(theta), np.sum(x[train] * theta - np.logaddexp(0, theta))
+
+
+figure, axes = plt.subplots(1, 5, figsize=(12, 3.6), layout="constrained", sharey=True)
+order = np.argsort(train)  # rows of one prototype together
+likelihoods = {}
+pictures = {"data": x[train]}
+for key in (("paper", 0), ("paper", 10), ("ours", 0), ("ours", 10)):
+    mean, likelihoods[key] = reconstructed(trees[key])
+    pictures[f"{key[0]}, lambda = {key[1]}\n{likelihoods[key]:.0f} nats"] = mean
+for axis, (title, picture) in zip(axes, pictures.items(), strict=True):
+    axis.imshow(picture[order], aspect="auto", cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axis.set_title(title, fontsize=9)
+    axis.set(xticks=[], yticks=[])
+plt.show()
+
+# %% [markdown]
+# ## Digits (Figures 4 b and 8)
+#
+# The digits 2, 3 and 4: scikit-learn's (8 x 8, ink above 7 of 16), and USPS (16 x 16, ink above 127 of 255)
+# where `ZOO_DATA` has it. The paper used 200 of each from USPS and does not say how they were made binary.
+
+# %%
+HELD = bool(os.environ.get("ZOO_DATA")) and not small
+
+
+def some_digits(name, threshold, per_class, seed=0):
+    """Binary pictures of 2, 3 and 4, as many of each."""
+    held = load(name)
+    rng = np.random.default_rng(seed)
+    wanted = held["labels"] if held["labels"].max() > 2 else held["labels"] + 2
+    rows = np.concatenate(
+        [rng.choice(np.flatnonzero(wanted == c), per_class, replace=False) for c in (2, 3, 4)]
+    )
+    return (held["x"][rows] > threshold).astype(float), wanted[rows].astype(int) - 2
+
+
+def real_methods(num_latents, quality, weights):
+    """k-means, the Bernoulli mixture and ours, lambda split."""
+    shape = {"num_latents": num_latents, "similarity_scale": 0.1, "max_iterations": 40}
+    ours = {
+        f"ours, repulsion {r}, sparsity {s * quality:g}": by_depcam(
+            **shape, repulsion=float(r), sparsity=s * quality
+        )
+        for r, s in weights
+    }
+    return (rivals if not small else {"k-means": by_kmeans}) | ours
+
+
+digits = some_digits("digits", 7, 170 if not small else 60)
+digit_table = means(
+    compare(
+        [digits],
+        real_methods(4, 0.005, ((0, 0), (10, 10)) if small else ((0, 0), (10, 0), (10, 10), (100, 100))),
+    )
+)
+digit_table.round(3)
+
+
+# %%
+def draw_components(x, side, number, **fields):
+    """Offsets as pictures, and the two largest directions of each component."""
+    tree = depcam(x, number, similarity_scale=0.1, repulsion=10.0, sparsity=0.05, max_iterations=40, **fields)
+    own = tree["variational"]
+    scales, bases = own["scales"].to_numpy(), own["bases"].to_numpy()
+    figure, axes = plt.subplots(number, 3, figsize=(5.4, 1.8 * number), layout="constrained")
+    for k, row in enumerate(axes):
+        row[0].imshow(expit(own["offsets"].to_numpy()[k]).reshape(side, side), cmap="gray", vmin=0, vmax=1)
+        row[0].set_title(f"offset, weight {own['weights'].to_numpy()[k]:.2f}", fontsize=8)
+        for axis, j in zip(row[1:], np.argsort(-np.abs(scales[k])), strict=False):
+            column = bases[k, :, j] * scales[k, j]
+            limit = np.abs(column).max() or 1.0
+            axis.imshow(column.reshape(side, side), cmap="PuOr", vmin=-limit, vmax=limit)
+            axis.set_title(f"direction, |phi| = {abs(scales[k, j]):.2f}", fontsize=8)
+    for axis in axes.flat:
+        axis.set(xticks=[], yticks=[])
+    return tree
+
+
+train_digits = digits[0][folds_of(digits[0], 0)[0][0]]
+digit_tree = draw_components(train_digits, 8, 3, num_latents=4)
+plt.show()
+
+# %% [markdown]
+# The offset of a component is the shape of a digit, its directions are how that digit varies: slant, width, the
+# length of a stroke. The paper has no offset, so that its first direction must carry the shape.
+#
+# What the two kernels say of the first two of these components when the first basis turns *within its own
+# span* (Figure 2 with fitted bases):
+
+# %%
+fitted = digit_tree["variational"]["bases"].to_numpy()[:2]
+angles = np.linspace(0, np.pi, 61)
+turned = {"angular": [], "subspace": []}
+for angle in angles:
+    turn = np.eye(4)
+    turn[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    pair = jnp.asarray(np.stack([fitted[0] @ turn, fitted[1]]))
+    turned["angular"].append(float(angular_similarity(pair, 0.1)[0, 1]))
+    turned["subspace"].append(float(subspace_similarity(pair, 0.1)[0, 1]))
+figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
+for number, (name, own) in enumerate(turned.items()):
+    axis.plot(np.degrees(angles), own, color=COLOURS[number], linestyle=LINES[number], label=name)
+axis.set(xlabel="the first two columns turned by, degrees", ylabel="similarity", xticks=(0, 45, 90, 135, 180))
+axis.legend(frameon=False)
+plt.show()
+
+# %% [markdown]
+# ## USPS and Cora (Figures 4 b, 4 c, 8, 9)
+#
+# These sets may not be passed on; the cell runs at full size where `ZOO_DATA` names a folder that has them.
+# Recorded means over five draws of rows stand in `tests/reference/depcam_clustering.json`.
+
+# %%
+real_tables = {}
+if HELD:
+    usps = some_digits("usps_234", 127, 200)
+    real_tables["USPS 2, 3, 4"] = means(compare([usps], real_methods(4, 0.005, ((0, 0), (10, 0), (10, 10)))))
+    draw_components(usps[0][folds_of(usps[0], 0)[0][0]], 16, 3, num_latents=4)
+    plt.show()
+    held = load("cora_two_topics")
+    rows = np.random.default_rng(0).choice(len(held["x"]), 400, replace=False)
+    cora = held["x"][rows], held["labels"][rows].astype(int)
+    methods = {
+        f"ours, lambda = {w}": by_depcam(
+            num_latents=7,
+            similarity_scale=0.1,
+            repulsion=float(w),
+            sparsity=0.001 * w,
+            method="em",
+            max_iterations=25,
+        )
+        for w in (0, 10)
+    }
+    real_tables["Cora, two topics"] = means(compare([cora], rivals | methods))
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+    for axis, w in zip(axes, (0, 10), strict=True):
+        tree = depcam(
+            cora[0],
+            2,
+            num_latents=7,
+            similarity_scale=0.1,
+            repulsion=float(w),
+            sparsity=0.001 * w,
+            method="em",
+            max_iterations=25,
+        )
+        loadings = np.abs(tree["variational"]["bases"] * tree["variational"]["scales"]).to_numpy()[0]
+        axis.imshow(loadings.T, aspect="auto", cmap="Greys", interpolation="nearest")
+        axis.set(title=f"|W| of one component, lambda = {w}", xlabel="word", yticks=[])
+    plt.show()
+pd.concat(real_tables).round(3) if real_tables else "USPS and Cora: not held, or small size"
+
+# %% [markdown]
+# ## What the text claims
+
+# %%
+# The paper's program at no lambda reaches k-means; a medium one does not help
+paper_tests = summary.filter(like="paper", axis=0)["test"]
+assert paper_tests.max() < summary.loc["k-means", "test"]
+if not small:
+    medium = differences.loc["paper, lambda = 10"]
+    assert medium["mean"] < 0.05 + 2 * medium["se"]
+
+# Ours is near k-means, above the paper's program
+assert summary.loc["ours, both (lambda = 10)", "test"] > paper_tests.max()
+assert abs(summary.loc["ours, both (lambda = 10)", "test - k-means"]) < 0.1
+
+# Repulsion alone does next to nothing
+assert abs(differences.loc["ours, repulsion 10", "mean"]) < 0.05
+
+# The true classes are a local optimum and on average no better for the objective, though better as clusters;
+# repulsion is some ten nats; with offset and integrated latents not below k-means, without either below
+true, reached = ends["from the true classes"], ends["from k-means"]
+assert true["train"] > reached["train"]
+ours = "offset on, latents integrated"
+assert below[ours]["mean"] < -2 * below[ours]["se"]
+assert recorded.loc[f"{ours} from the true classes", "test"] > recorded.loc[ours, "test"] + 0.05
+for name in apart:
+    against = paired.loc[f"{name} - k-means"]
+    assert (against["mean"] > -2 * against["standard_error"]) == (name == ours)
+assert -40 < reached["of it repulsion"] < 0
+
+# Sparsity: none at lambda 0, much at 100; the dense model reconstructs better
+assert zeros["paper", 0] == 0 and zeros["paper", 100] >= 0.4 and zeros["ours", 100] >= zeros["ours", 0]
+assert likelihoods["paper", 0] > likelihoods["paper", 10] and likelihoods["ours", 0] > likelihoods["ours", 10]
+
+# rho matters less than xi; turning inside a span changes the angular kernel alone
+assert np.ptp(on_grid.mean(axis=0)) < 0.15
+assert np.ptp(turned["angular"]) > 1e-3 and np.ptp(turned["subspace"]) < 1e-10
+
+# Digits: as good as k-means
+assert digit_table.filter(like="ours", axis=0)["test - k-means"].max() > -0.05
