@@ -121,5 +121,11 @@ PAPER_CLAIMS = {
             "It tells U from -U, though both are the same component: repulsion can be bought by flipping "
             'signs. kernel="subspace" cannot.',
         ),
+        PaperClaim(
+            "With a medium weight of the determinant held-out rows are clustered better (Figure 4).",
+            "No gain of repulsion was seen. Offset and integrated latents matter: held-out accuracy 0.856 "
+            "over ten draws of the paper's data, k-means 0.859; with neither 0.531.",
+            "depcam_clustering.json",
+        ),
     ),
 }
