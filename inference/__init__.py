@@ -20,7 +20,17 @@ _PUBLIC = {
     "cross_validate": "cross_validation",
     "model_of": "results",
 }
-_MODULES = ("calibration", "diagnostics", "estimators", "gibbs", "plots", "report", "symmetry", "topics")
+_MODULES = (
+    "calibration",
+    "component_subspaces",
+    "diagnostics",
+    "estimators",
+    "gibbs",
+    "plots",
+    "report",
+    "symmetry",
+    "topics",
+)
 
 __all__ = [*_PUBLIC]
 

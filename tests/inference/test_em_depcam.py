@@ -134,6 +134,18 @@ def test_no_sweep_lowers_the_objective(table, latents):
         assert np.nanmedian(tree["trace"]["num_evaluations"]) <= 8
 
 
+def test_scales_drift_at_zero_sparsity_and_a_warning_says_so(table):
+    """The objective climbs for ever: further sweeps from where the first stopped make the scales larger."""
+    model = zoo.DEPCAM(latents="component", repulsion=1.0, sparsity=0.0, **SIZES)
+    options = dict(method="em", max_iterations=80, tolerance=0, num_restarts=2)
+    with pytest.warns(UserWarning, match="sparsity=0 has no optimum"):
+        tree = fit(model, table, **options)
+    with pytest.warns(UserWarning, match="sparsity=0 has no optimum"):
+        later = fit(model, table, init=tree, **options)
+    before, after = (np.abs(t["variational"]["scales"]).max() for t in (tree, later))
+    assert after > 1.05 * before and climbs(tree) and climbs(later)
+
+
 def test_a_fit_is_kept_continued_and_used(table, tmp_path):
     with pytest.warns(UserWarning, match="has not converged"):
         tree = fit(zoo.DEPCAM(sparsity=0.5, **SIZES), table, max_iterations=80, num_restarts=2)
@@ -170,6 +182,8 @@ def test_laplace_density_against_quadrature(table):
         rows += stats.norm.logpdf(grid)[None, :, None] + np.log(grid[1] - grid[0])
         exact = jax.nn.logsumexp(jax.nn.logsumexp(rows, axis=1) + jnp.log(values["weights"]), axis=-1)
         np.testing.assert_allclose(model.log_likelihood(values, jnp.asarray(table)), exact, atol=0.1)
+        shares = jnp.exp(jax.nn.logsumexp(rows, axis=1) + jnp.log(values["weights"]) - exact[:, None])
+        np.testing.assert_allclose(model.scores(values, jnp.asarray(table)), shares, atol=0.05)
 
 
 def closed_form_mixture_of_ppca(x, labels, num_latents, variance, concentration=None, num_steps=3000):

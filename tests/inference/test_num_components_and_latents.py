@@ -52,20 +52,26 @@ def test_bound_of_gaussian_cells_is_the_log_likelihood():
 
 @pytest.mark.slow
 def test_planted_sizes_are_chosen():
-    """Two components of one direction, by both criteria; one component or two directions cost many nats."""
+    """Two components of one direction: by the bound clearly, by held-out rows against one component."""
     table = inference.choose_components_and_latents(
-        planted(200), (1, 2, 3), (1, 2), fields=FIELDS, num_restarts=2, tolerance=1e-6
+        planted(200), (1, 2), (1, 2), fields=FIELDS, folds=4, tolerance=1e-5
     )
     assert table.attrs["by_bound"] == (2, 1)
     criterion = table["criterion"]
     assert (criterion.drop((2, 1)) < criterion[(2, 1)] - 5.0).all()
-    assert table.attrs["by_heldout"][0] in (2, 3)
+    assert table.attrs["by_heldout"][0] == 2
     assert table["heldout"][(2, 1)] > table["heldout"][(1, 1)] + 5 * table["standard_error"][(2, 1)]
-    assert table.attrs["note"].startswith("bound: 2 components of 1 latents; held-out density:")
-    by_em = inference.choose_components_and_latents(
-        planted(60), (1, 2), (1,), method="em", folds=2, fields=FIELDS, max_iterations=2000
-    )
-    assert by_em.attrs["by_heldout"] == (2, 1) and "criterion" not in by_em
+    assert table.attrs["note"].startswith("bound: 2 components of 1 latents; held-out density: 2 comp")
+
+
+@pytest.mark.slow
+def test_maximised_latents_are_judged_by_held_out_rows_alone():
+    with pytest.warns(UserWarning, match="has not converged"):
+        table = inference.choose_components_and_latents(
+            planted(60), (2,), (1,), method="em", folds=2, fields=FIELDS, max_iterations=20
+        )
+    assert table.attrs["by_heldout"] == (2, 1) and "by_bound" not in table.attrs
+    assert "criterion" not in table and np.isfinite(table["heldout"]).all()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from inference.calibration import elbo_check
 from inference.em.depcam_blocks import evaluate, rows_of
 from inference.em.depcam_latents import update_latents
 from inference.precision import in_precision
-from zoo.exponential_family import Binomial
+from zoo.exponential_family import Binomial, Gaussian
 
 SIZES = dict(num_components=2, num_latents=1)
 
@@ -109,6 +109,23 @@ def test_binary_bound_climbs_and_lies_below_its_elbo(table, latents, tmp_path):
     inference.save(tree, tmp_path / "vb.nc")
     shares = inference.transform(inference.load(tmp_path / "vb.nc"), table)
     np.testing.assert_allclose(shares.sum("component"), 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "family",
+    ["bernoulli", Binomial(3), "poisson", Gaussian(noise_variance=None)],
+    ids=lambda family: family if isinstance(family, str) else type(family).__name__,
+)
+def test_no_sweep_lowers_the_bound(table, family):
+    """By more than 1e-8 relative, at four repulsions; both kinds of latents are the same bound."""
+    x = table + np.random.default_rng(0).normal(size=table.shape) if isinstance(family, Gaussian) else table
+    for repulsion in (0.0, 1.0, 10.0, 100.0):
+        fields = dict(num_components=3, num_latents=2, repulsion=repulsion, kernel="subspace")
+        model = zoo.DEPCAM.from_data(x, family=family, **fields)
+        options = dict(method="vb", max_iterations=60, tolerance=0, num_samples=1, num_restarts=2)
+        objective = fit(model, x, **options)["trace"]["objective"].to_numpy()
+        assert np.nanmin(np.diff(objective, axis=1)) > -1e-8 * np.nanmax(np.abs(objective)), repulsion
 
 
 def test_families_without_a_bound_are_refused(table):
