@@ -114,6 +114,9 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
         tree: a fit of LDA, pLSI or PCP.
         counts: documents; None: the fitted ones.
 
+    Returns:
+        num_documents rows that sum to one, num_topics columns.
+
     Raises:
         ValueError: the fit is of no topic model, or does not hold its documents.
     """
@@ -175,9 +178,6 @@ def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
         tree: a fit of PCP.
         counts: new documents, judged by the parameters at their posterior mean; None: the fitted ones, by q
             or by how many draws put them there.
-
-    Args:
-        tree: a fit of PCP.
 
     Returns:
         num_documents rows that sum to one, num_clusters columns.
