@@ -35,7 +35,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Method
-from inference.count_segments import CountSegments
+from inference.count_segments import CACHED_NUMBERS, CountSegments
 from inference.devices import on_all_devices
 from inference.document_blocks import DocumentBlocks, cut, log_coefficient
 from inference.em import plsi as plsi_em
@@ -120,15 +120,15 @@ def step(
 ) -> tuple[PCPVBState, PCPVBInfo]:
     """Clusters of documents, then centres, topics and hyperparameters in turn, then the bound."""
     log_weights = expected_log_weights(state, model)
-    log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
-    scores = corpus.counts.times(log_centres.T) + log_weights
+    log_centres = word_log_centres(state, point)
+    scores = corpus.counts.times(log_centres) + log_weights
     log_normaliser = jax.nn.logsumexp(scores, axis=-1, keepdims=True)
     responsibilities = jnp.exp(scores - log_normaliser)
-    by_cluster = corpus.counts.transposed_times(responsibilities).T
+    by_word = corpus.counts.transposed_times(responsibilities)
     sizes = jnp.sum(responsibilities, axis=0)
-    entropy = jnp.sum(log_normaliser) - jnp.sum(by_cluster * log_centres) - sizes @ log_weights
-    state = update_globals(state, by_cluster, sizes, model, inner_steps, learn, point)
-    words = jnp.sum(by_cluster * centre_log_probs(state.clusters, expected_log_topics(state.words, point)))
+    entropy = jnp.sum(log_normaliser) - jnp.sum(by_word * log_centres) - sizes @ log_weights
+    state = update_globals(state, by_word, sizes, model, inner_steps, learn, point)
+    words = jnp.sum(by_word * word_log_centres(state, point))
     objective = words + entropy + globals_bound(state, model, point) + corpus.log_coefficient
     occupied = jnp.sum(sizes > OCCUPIED)
     return state, PCPVBInfo(objective, occupied, state.word_smoothing, state.concentration)
@@ -136,7 +136,7 @@ def step(
 
 def update_globals(
     state: PCPVBState,
-    by_cluster: Array,
+    by_word: Array,
     sizes: Array,
     model: PCP,
     inner_steps: int,
@@ -147,29 +147,65 @@ def update_globals(
 
     Args:
         state: q.
-        by_cluster: C, expected tokens of each word in each cluster, shape (num_clusters, num_words).
+        by_word: C', expected tokens of each word in each cluster, shape (num_words, num_clusters).
         sizes: expected documents of each cluster, shape (num_clusters,).
         model: the model as given.
         inner_steps: updates of centres and topics in turn.
         learn: hyperparameters to learn.
         point: whether topics are point estimates.
     """
+    block_words = max(CACHED_NUMBERS // (2 * by_word.shape[1]), 16)
+    rows = in_row_blocks(by_word, block_words)
 
-    def alternate(state: PCPVBState, _: None) -> tuple[PCPVBState, None]:
+    def alternate(state: PCPVBState, learn: tuple[str, ...]) -> PCPVBState:
         shares = jnp.exp(expected_log(state.clusters))
-        topics = jnp.exp(expected_log_topics(state.words, point))
-        centres = shares @ topics
-        ratio = by_cluster / jnp.maximum(centres, jnp.finfo(centres.dtype).tiny)
-        clusters = state.topic_prior + shares * (ratio @ topics.T)
-        tokens = topics * (shares.T @ ratio)
-        return learnt_factors(state, clusters, tokens, learn, point), None
+        topics = jnp.exp(expected_log_topics(state.words, point)).T
+        given, tokens = _divided(rows, in_row_blocks(topics, block_words), shares)
+        clusters = state.topic_prior + shares * given
+        tokens = (tokens.reshape(-1, topics.shape[1])[: topics.shape[0]] * topics).T
+        return learnt_factors(state, clusters, tokens, learn, point)
 
-    state = jax.lax.scan(alternate, state, None, inner_steps)[0]
+    state = jax.lax.fori_loop(1, inner_steps, lambda _, state: alternate(state, ()), state)
+    state = alternate(state, learn)  # hyperparameters once: that costs more than an update
     weights = model.weights.posterior(sizes, state.concentration)
     if "concentration" in learn:
         state = state._replace(concentration=learnt_concentration(state._replace(weights=weights), model))
         weights = model.weights.posterior(sizes, state.concentration)
     return state._replace(weights=weights)
+
+
+def word_log_centres(state: PCPVBState, point: bool) -> Array:
+    """Log of the sum over topics of exp(E log theta + E log beta), shape (num_words, num_clusters)."""
+    topics = jnp.exp(expected_log_topics(state.words, point)).T
+    centres = topics @ jnp.exp(expected_log(state.clusters)).T
+    return jnp.log(jnp.maximum(centres, jnp.finfo(centres.dtype).tiny))
+
+
+def in_row_blocks(rows: Array, size: int) -> Array:
+    """Rows in blocks, filled up with zeros, shape (num_blocks, size, columns)."""
+    padding = -rows.shape[0] % size
+    return jnp.pad(rows, ((0, padding), (0, 0))).reshape(-1, size, rows.shape[1])
+
+
+def _divided(rows: Array, topics: Array, shares: Array) -> tuple[Array, Array]:
+    """R = C / (T B), block by block of words, so that it stays in the cache: R B' and T' R.
+
+    Args:
+        rows: C', shape (num_blocks, block_words, num_clusters).
+        topics: B', shape (num_blocks, block_words, num_topics).
+        shares: T, shape (num_clusters, num_topics).
+
+    Returns:
+        Shapes (num_clusters, num_topics) and (num_blocks, block_words, num_topics).
+    """
+
+    def visit(total: Array, block: tuple[Array, Array]) -> tuple[Array, Array]:
+        tokens, own = block
+        centres = own @ shares.T
+        ratio = tokens / jnp.maximum(centres, jnp.finfo(centres.dtype).tiny)
+        return total + ratio.T @ own, ratio @ shares
+
+    return jax.lax.scan(visit, jnp.zeros_like(shares), (rows, topics))
 
 
 def bound(state: PCPVBState, model: PCP, corpus: Corpus, point: bool = False) -> Array:
@@ -285,8 +321,8 @@ def start(
         raise ValueError(
             f"init: responsibilities must have shape {(corpus.shape[0], model.num_clusters)}; got {r.shape}"
         )
-    by_cluster = corpus.counts.transposed_times(r).T
-    state = update_globals(state, by_cluster, jnp.sum(r, axis=0), model, options["inner_steps"], (), point)
+    by_word = corpus.counts.transposed_times(r)
+    state = update_globals(state, by_word, jnp.sum(r, axis=0), model, options["inner_steps"], (), point)
     return state._replace(responsibilities=r) if family == "mean_field" else state
 
 

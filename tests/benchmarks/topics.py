@@ -1,13 +1,14 @@
 """Topic models on four newsgroups and five Reuters topics: CPU time per step, agreement with the classes.
 
 Run from the root on one core, ``ZOO_DATA`` naming the folder of the sets:
-``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false python -m
-tests.benchmarks.topics OUT.json``.
+``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 python -m
+tests.benchmarks.topics OUT.json [times]``. (Without ``taskset`` XLA splits small loops over its threads and waits.)
 Times are process CPU seconds of the second call at the same shapes, so without compilation, divided by the
 steps; what a fit does besides steps is taken away by the difference of a long and a short run.
 """
 
 import json
+import os
 import sys
 import time
 import warnings
@@ -53,7 +54,7 @@ def times(counts):
         found[f"LDA VB, {dtype}"] = seconds_per_step(ours(zoo.LDA(num_topics=50), dtype=dtype), 2, 8)
     for size in (20, 200):
         model = zoo.PCP(num_topics=50, num_clusters=size)
-        found[f"structured PCP, M = {size}"] = seconds_per_step(ours(model), 2, 8)
+        found[f"structured PCP, M = {size}"] = seconds_per_step(ours(model, prune=False), 2, 8)
     for method in ("gibbs", "collapsed_gibbs"):
 
         def sweeps(number, method=method):
@@ -103,10 +104,11 @@ def completion(counts, seed=0):
     return found
 
 
-def main(path):
-    """All figures, as JSON, written as they come."""
+def main(path, only_times=""):
+    """All figures, as JSON, written as they come; ``only_times``: any word, for those alone."""
     warnings.filterwarnings("ignore", category=UserWarning)
-    record = {"command": "python -m tests.benchmarks.topics", "versions": versions()}
+    record = {"command": f"python -m tests.benchmarks.topics OUT.json {only_times}".strip()}
+    record |= {"load average": os.getloadavg(), "versions": versions()}
 
     def note(name, value):
         record[name] = value
@@ -115,6 +117,8 @@ def main(path):
 
     sets = {name: load(name) for name in SETS}
     note("times, news4_stemmed, K = 50", times(sets["news4_stemmed"]["counts"]))
+    if only_times:
+        return
     for name, size in SETS.items():
         counts, labels = one_label(sets[name])
         for num_topics in (10, 20):
@@ -131,4 +135,4 @@ def one_label(data):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
