@@ -2,7 +2,7 @@
 
 Run from the root on one core, ``ZOO_DATA`` naming the folder of the sets:
 ``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 python -m
-tests.benchmarks.topics OUT.json [times]``. (Without ``taskset`` XLA splits small loops over its threads and waits.)
+tests.benchmarks.topics OUT.json [times]``; without ``taskset`` XLA splits small loops over threads and waits.
 Times are process CPU seconds of the second call at the same shapes, so without compilation, divided by the
 steps; what a fit does besides steps is taken away by the difference of a long and a short run.
 """
@@ -39,8 +39,8 @@ def seconds_per_step(run, short, long):
     return (taken[1] - taken[0]) / (long - short)
 
 
-def times(counts):
-    """CPU seconds of one step at K = 50, in one run."""
+def times(counts, note):
+    """CPU seconds of one step at K = 50, in one run; ``note`` is given what there is after each."""
     from sklearn.decomposition import LatentDirichletAllocation
 
     def peer(steps):
@@ -49,21 +49,24 @@ def times(counts):
     def ours(model, **options):
         return lambda steps: fit(model, counts, max_iterations=steps, **OPTIONS, **options)
 
-    found = {"scikit-learn batch LDA": seconds_per_step(peer, 2, 8)}
-    for dtype in ("float64", "float32"):
-        found[f"LDA VB, {dtype}"] = seconds_per_step(ours(zoo.LDA(num_topics=50), dtype=dtype), 2, 8)
-    for size in (20, 200):
-        model = zoo.PCP(num_topics=50, num_clusters=size)
-        found[f"structured PCP, M = {size}"] = seconds_per_step(ours(model, prune=False), 2, 8)
-    for method in ("gibbs", "collapsed_gibbs"):
+    def sweeps(method):
+        sampling = {"num_chains": 1, "num_samples": 1, "progress": False, "method": method}
+        return lambda number: fit(zoo.LDA(num_topics=50), counts, num_warmup=number, **sampling)
 
-        def sweeps(number, method=method):
-            sampling = {"num_chains": 1, "num_warmup": number, "num_samples": 1}
-            fit(zoo.LDA(num_topics=50), counts, method=method, progress=False, **sampling)
-
-        found[f"LDA {method}"] = seconds_per_step(sweeps, 1, 9)
-    ratio = {name: value / found["scikit-learn batch LDA"] for name, value in found.items()}
-    return {"seconds": found, "ratio to scikit-learn": ratio}
+    measured = {
+        "scikit-learn batch LDA": (peer, 1, 3),
+        "structured PCP, M = 200": (ours(zoo.PCP(num_topics=50, num_clusters=200), prune=False), 2, 8),
+        "LDA VB, float64": (ours(zoo.LDA(num_topics=50)), 2, 8),
+        "LDA VB, float32": (ours(zoo.LDA(num_topics=50), dtype="float32"), 2, 8),
+        "structured PCP, M = 20": (ours(zoo.PCP(num_topics=50, num_clusters=20), prune=False), 2, 8),
+        "LDA gibbs": (sweeps("gibbs"), 1, 9),
+        "LDA collapsed_gibbs": (sweeps("collapsed_gibbs"), 1, 9),
+    }
+    found = {}
+    for name, call in measured.items():
+        found[name] = seconds_per_step(*call)
+        ratio = {other: value / found["scikit-learn batch LDA"] for other, value in found.items()}
+        note("times, news4_stemmed, K = 50", {"seconds": found, "ratio to scikit-learn": ratio})
 
 
 def agreement(counts, labels, num_clusters, num_topics):
@@ -116,7 +119,7 @@ def main(path, only_times=""):
             json.dump(record, file, indent=1)
 
     sets = {name: load(name) for name in SETS}
-    note("times, news4_stemmed, K = 50", times(sets["news4_stemmed"]["counts"]))
+    times(sets["news4_stemmed"]["counts"], note)
     if only_times:
         return
     for name, size in SETS.items():

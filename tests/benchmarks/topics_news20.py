@@ -4,8 +4,8 @@ Run from the root, ``ZOO_DATA`` naming the folder of the sets:
 ``python -m tests.benchmarks.topics_news20 OUT.json [seeds]``.
 Each model is fitted twice from the same seed, for a third of the passes and for all of them. The bar: the
 short fit completes held-out documents (a tenth of all) to within 3 per cent of the long one's perplexity, in
-less than 1200 processor seconds (ten minutes on two cores) and 4 GB. Seconds are processor seconds of the whole call,
-compilation included.
+less than 1200 processor seconds (ten minutes on two cores) and 4 GB. Seconds are processor seconds of the
+whole call, compilation included.
 """
 
 import json
