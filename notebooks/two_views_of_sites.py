@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -17,10 +19,12 @@
 # What do the place and the technique of a site have in common with the motifs found there?
 # Exponential-family canonical correlation analysis (ECCA; Virtanen 2010, section 4.3.3) splits what moves
 # each of two binary tables into latents that both share and latents of each alone. The thesis shows films,
-# their genres and the words of their descriptions (figure 12), words of no relation among them for
-# contrast. Here the rows are 103 sites of the western Pacific (M. Wilson, *Picturing Pacific Pre-History*,
-# 2002): one view is where the site lies and whether its art is painted, the other which motifs were found,
-# and among the motifs four shuffled ones that belong to nobody.
+# their genres and the words of their descriptions (figure 12), words of no relation among them for contrast.
+# Here the rows are 103 sites of the western Pacific (M. Wilson, *Picturing Pacific Pre-History*, 2002): one
+# view is where the site lies and whether its art is painted, the other which motifs were found, and among
+# the motifs four shuffled ones that belong to nobody. Where the environment variable `ZOO_DATA` names a
+# folder with the set `movies` (see `data/README.md`), films come in their place as in the thesis: ten
+# genres, and words of their descriptions, half of them chosen because they have to do with genres, half not.
 #
 # Components of such a model turn, swap and change signs from draw to draw. We look at the singular value
 # decomposition of the shared natural parameters instead, which does not (section 6.2.2, corrected), with
@@ -43,8 +47,9 @@ import zoo
 from inference.diagnostics import summary
 from inference.palette import COLOURS
 from inference.symmetry import component_intervals, components
-from zoo.datasets import load
+from zoo.datasets import catalogue, load
 
+FILMS = {"full": 200, "small": 100}
 SIZES = {
     "full": {"num_chains": 4, "num_warmup": 1000, "num_samples": 1000},
     "small": {"num_chains": 2, "num_warmup": 200, "num_samples": 120},
@@ -54,24 +59,47 @@ size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
 # %% [markdown]
 # ## 1. The two tables
 #
-# Districts with nine sites or more and the technique; motifs found at twelve sites or more. Four of them
-# are put in a second time with the sites shuffled. For every fifth site the first view is hidden: rows that
-# miss a view take part in the fit with what they have.
+# Districts with nine sites or more and the technique; motifs found at twelve sites or more. Four of them are
+# put in a second time with the sites shuffled. For every fifth site the first view is hidden: rows that miss
+# a view take part in the fit with what they have. (Films: a few hundred at random, genres and words that
+# occur in at least five of them; the controls are the words chosen for having no genre.)
+
 
 # %%
-art = load("rock_art")
-motifs = art.frame()
-motifs = motifs.loc[:, motifs.sum() >= 12]
-district = pd.get_dummies(pd.Series(art["district"])).astype(float)
-district = district.loc[:, district.sum() >= 9]
-place = pd.concat([pd.Series(art["technique"] == "P", name="painted").astype(float), district], axis=1)
-rng = np.random.default_rng(0)
-shuffled = motifs.iloc[:, :4].apply(lambda column: rng.permutation(column)).add_prefix("shuffled ")
-motifs = pd.concat([motifs, shuffled], axis=1)
+def sites():
+    """Place and technique, motifs with four shuffled ones last, the number of these, titles."""
+    art = load("rock_art")
+    motifs = art.frame()
+    motifs = motifs.loc[:, motifs.sum() >= 12]
+    district = pd.get_dummies(pd.Series(art["district"])).astype(float)
+    district = district.loc[:, district.sum() >= 9]
+    place = pd.concat([pd.Series(art["technique"] == "P", name="painted").astype(float), district], axis=1)
+    rng = np.random.default_rng(0)
+    shuffled = motifs.iloc[:, :4].apply(lambda column: rng.permutation(column)).add_prefix("shuffled ")
+    motifs = pd.concat([motifs, shuffled], axis=1)
+    return place, motifs, 4, "place and technique | motifs | shuffled motifs"
+
+
+def films():
+    """Genres, words with those of no genre last, the number of these, titles."""
+    held = load("movies")
+    rows = np.sort(np.random.default_rng(0).permutation(len(held["x"]))[: FILMS[size]])
+    words, genres = (held.frame(key).astype(float).iloc[rows].reset_index(drop=True) for key in ("x", "y"))
+    neutral = words.iloc[:, 16:].loc[:, lambda part: part.sum() >= 5]  # the last sixteen of the set
+    related = words.iloc[:, :16].loc[:, lambda part: part.sum() >= 5]
+    words = pd.concat([related, neutral], axis=1).add_prefix("word ")
+    genres = genres.loc[:, genres.sum() >= 5]
+    return genres, words, neutral.shape[1], "genres | words | words of no genre"
+
+
+folder = os.environ.get("ZOO_DATA")
+has_films = bool(folder) and os.path.isfile(os.path.join(folder, catalogue()["movies"]["file"]))
+place, motifs, num_controls, titles = films() if has_films else sites()
 hidden = np.arange(len(place)) % 5 == 0
 seen = place.mask(np.broadcast_to(hidden[:, None], place.shape))
 print(
-    f"{len(place)} sites: {place.shape[1]} columns of place, {motifs.shape[1]} of motifs, {hidden.sum()} rows hidden"
+    f"{len(place)} rows: {place.shape[1]} columns of the first view, {motifs.shape[1]} of the second, "
+    f"{num_controls} of them controls; {hidden.sum()} rows hidden"
 )
 
 # %% [markdown]
@@ -94,8 +122,8 @@ table.loc[[name for name in table.index if name.startswith(("theta", "lp"))]].ro
 # %% [markdown]
 # ## 3. Components with intervals
 #
-# Bars are posterior means, lines 90 % intervals. A column whose interval lies on one side of zero takes
-# part in what place and motifs share; the shuffled ones should not.
+# Bars are posterior means, lines 90 % intervals. A column whose interval lies on one side of zero takes part
+# in what place and motifs share; the shuffled ones should not.
 
 # %%
 found = components(tree, "shared")
@@ -106,7 +134,9 @@ print(
 print("share of draws in which a component can be told by its size:", found["separation"].values.round(2))
 
 names = [*place.columns, *motifs.columns]
-colours = [COLOURS[0]] * place.shape[1] + [COLOURS[2]] * (motifs.shape[1] - 4) + ["0.7"] * 4
+colours = (
+    [COLOURS[0]] * place.shape[1] + [COLOURS[2]] * (motifs.shape[1] - num_controls) + ["0.7"] * num_controls
+)
 figure, axes = plt.subplots(2, 1, figsize=(9, 5.4), layout="constrained", sharex=True)
 for number, axis in enumerate(axes, start=1):
     rows = [f"loadings_0[{name}, {number}]" for name in place.columns]
@@ -119,20 +149,24 @@ for number, axis in enumerate(axes, start=1):
     axis.axvline(place.shape[1] - 0.5, color="0.5", lw=0.8, ls=":")
     axis.set(ylabel=f"shared component {number}")
     axis.spines[["top", "right"]].set_visible(False)
-axes[0].set_title("place and technique | motifs | shuffled motifs", fontsize=10)
+axes[0].set_title(titles, fontsize=10)
 axes[1].set_xticks(np.arange(len(names)), names, rotation=60, ha="right", fontsize=8)
 plt.show()
 
 # %% [markdown]
-# The first component is what place and technique have to do with motifs: painted sites and those of Morobe
-# go with the motif SA, engraved ones with the rest. The second can hardly be told from it by size, and no
-# interval of a place lies off zero: it is how many motifs a site has. The shuffled motifs are near zero in
-# both.
+# On rock art the first component is what place and technique have to do with motifs: painted sites and those
+# of Morobe go with the motif SA, engraved ones with the rest. No column of the second has an interval off
+# zero; motifs lean to one side together, which would be how many of them a site has. The shuffled motifs are
+# near zero in both.
+#
+# On films the first component sets action, crime and thrillers against romance and comedy, words like
+# genres, and the second comedy against drama; words of no genre are near zero. That is how the thesis reads
+# its own.
 #
 # ## 4. One view from the other
 #
-# What do the motifs say of the sites whose place was hidden? Log probability for each hidden cell, against
-# the share of ones in the column.
+# What does the second view say of the rows whose first view was hidden? Log probability for each hidden
+# cell, against the share of ones in the column.
 
 # %%
 predicted = inference.predict(tree, seen, motifs, what="y_0")
@@ -150,8 +184,8 @@ by_column.round(3)
 # %% [markdown]
 # ## Exercise
 #
-# Raw loadings of the shared latents were never shown. Turn latents and loadings by a rotation: what happens to
-# the product, to the loadings, to the singular values of the product?
+# Raw loadings of the shared latents were never shown. Turn latents and loadings by a rotation: what happens
+# to the product, to the loadings, to the singular values of the product?
 
 # %%
 # Answer: only the loadings change, so nothing about single raw loadings can be believed.
@@ -169,7 +203,7 @@ assert np.allclose(np.linalg.svd(before)[1], np.linalg.svd(after)[1], atol=1e-12
 # ## 5. What was claimed
 #
 # The product of latents and loadings is kept by the decomposition to rounding, and its factors are
-# orthonormal in every draw. Shuffled motifs load less than real ones.
+# orthonormal in every draw. The controls load less than the other columns of their view.
 
 # %%
 values = tree["posterior"]
@@ -178,5 +212,6 @@ scaled = found["latents"].values * found["singular_values"].values[..., None, :]
 assert np.abs(scaled @ np.swapaxes(found["loadings_1"].values, -1, -2) - product).max() < 1e-8
 assert int(tree["sample_stats"]["diverging"].sum()) == 0
 loadings = np.sqrt((found["loadings_1"] ** 2).mean(("chain", "draw", "component")).values)
-assert loadings[-4:].mean() < loadings[:-4].mean(), "shuffled motifs share less with the place"
+split = len(loadings) - num_controls
+assert loadings[split:].mean() < loadings[:split].mean(), "controls share less with the first view"
 assert np.isfinite(cells).all() and ((cells > 0) & (cells < 1)).all()
