@@ -11,6 +11,8 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
+from inference.page_style import STYLE
+
 __all__ = [
     "Code",
     "Paragraph",
@@ -196,7 +198,7 @@ def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, byte
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, '
         f'initial-scale=1">\n<title>{html.escape(title)}</title>\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(body)
         + "\n</main>\n</body>\n</html>\n"
     )
@@ -267,30 +269,3 @@ def _html_table(caption: str, cells: pd.DataFrame) -> str:
         f'<div class="scroll" tabindex="0"><table><caption>{html.escape(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-
-
-_STYLE = """
-:root { color-scheme: light; }
-body { margin: 0; background: #fff; color: #1a1a1a; font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 60rem; margin: 0 auto; padding: 1.5rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid #bbb; font-size: 1.25rem; }
-nav a { margin-right: 1rem; }
-p { max-width: 45rem; overflow-wrap: break-word; }
-a { color: #00558b; }
-pre { padding: .75rem; background: #f4f4f4; font-size: .85rem; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-.verdict { padding: .6rem .9rem; border-left: 6px solid #777; background: #f4f4f4; }
-.verdict.good { border-color: #007a55; }
-.verdict.bad { border-color: #b34700; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
-th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th[scope=row], th:first-child { text-align: left; font-weight: 500; }
-td { font-weight: 400; }
-td.words { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-figure { margin: 1.2rem 0; }
-img { max-width: 100%; height: auto; }
-figcaption { max-width: 45rem; font-size: .9rem; color: #444; }
-"""
