@@ -29,11 +29,11 @@
 # | too large a $\lambda$ hurts (Figure 4) | yes |
 # | the $\ell_1$ part makes scales sparse (Figure 6) | yes, and it is nearly all that $\lambda$ does |
 # | as good with fewer dimensions (Figure 7) | not seen |
-# | (nothing about simpler methods) | k-means and the Bernoulli mixture are better than the paper's model |
+# | (nothing about simpler methods) | k-means and the Bernoulli mixture are better than the paper's model on its generated data; k-means also on Cora |
 #
 # What matters is an offset per component, and latents that are integrated out. Both are this package's default.
 #
-# At full size the notebook takes some five minutes on two cores, more where `ZOO_DATA` has USPS and Cora. With
+# At full size the notebook takes under ten minutes on two cores, more where `ZOO_DATA` has USPS and Cora. With
 # `ZOO_NOTEBOOK_SIZE=small` it takes about 40 seconds, nearly all of it compilation. The last cell asserts what
 # the text claims; the figures of ten draws are recorded by `tests/benchmarks/depcam_clustering.py`.
 
@@ -114,7 +114,9 @@ def by_bernoulli_mixture(train, test, number):
 
 
 LONG = {"max_iterations": 200, "tolerance": 1e-4, "num_restarts": 1 if small else 3}
-SHORT = LONG if small else {"max_iterations": 25, "tolerance": 1e-3, "clamped_sweeps": 15}  # of wide tables
+SHORT = (
+    LONG if small else LONG | {"max_iterations": 25, "tolerance": 1e-3, "clamped_sweeps": 15}
+)  # wide tables
 
 
 def depcam(train, number, method="vb", init=None, run=LONG, **fields):
@@ -328,7 +330,8 @@ paired.round(3)
 # ## The grid over $\xi$ and $\varrho$
 #
 # The paper chose $\xi = \varrho = 0.1$ from $\{0.01, 0.1, 1, 10\}^2$ by the held-out accuracy itself. The same
-# grid for our fit at $\lambda = 10$, on one draw:
+# grid for our fit at $\lambda = 10$, on one draw. The cells differ by a few rows: to take the best one and report
+# its accuracy, as the paper did, is optimistic.
 
 # %%
 values = settings["grid"]
@@ -387,6 +390,9 @@ axis.legend(frameon=False, fontsize=8)
 plt.show()
 
 # %% [markdown]
+# The two values of $\lambda$ give the same curve: no dimension is saved. With an offset two dimensions do as well
+# as six.
+#
 # ## Sparse scales (Figures 5 and 6)
 #
 # Hinton diagrams of $\phi$: a square's area is $|\phi|$, relative to the largest of its panel (one fit alone:
@@ -525,7 +531,9 @@ digit_tree = draw_components(train_digits, 4 if small else 8, 3, num_latents=4)
 plt.show()
 
 # %% [markdown]
-# The offset of a component is the shape of a digit, its directions are how that digit varies: slant, width, the
+# With three starts our fit is right on 0.96 of held-out digits, k-means on 0.94, the Bernoulli mixture on 0.90;
+# with one start a fold now and then ends in a poor optimum. Repulsion makes no difference. The offset of a
+# component is the shape of a digit, its directions are how that digit varies: slant, width, the
 # length of a stroke. The paper has no offset, so that its first direction must carry the shape.
 #
 # What the two kernels say of the first two of these components when the first basis turns *within its own
@@ -552,7 +560,9 @@ plt.show()
 # ## USPS and Cora (Figures 4 b, 4 c, 8, 9)
 #
 # These sets may not be passed on; the cell runs at full size where `ZOO_DATA` names a folder that has them.
-# Recorded means over five draws of rows stand in `tests/reference/depcam_clustering.json`.
+# Recorded over five draws of rows: USPS 0.906 with offset and integrated latents, 0.920 with neither (k-means
+# 0.902, Bernoulli mixture 0.922); Cora 0.674 and, without offset and with maximised latents, 0.738 on two folds
+# after 20 sweeps, both below k-means (0.77).
 
 # %%
 real_tables = {}
@@ -668,8 +678,8 @@ assert -40 < reached["of it repulsion"] < 0
 assert zeros["paper", 0] == 0 and zeros["paper", 100] >= 0.2 and zeros["ours", 100] >= zeros["ours", 0]
 assert likelihoods["paper", 0] > likelihoods["paper", 10] and likelihoods["ours", 0] > likelihoods["ours", 10]
 
-# rho matters less than xi; turning inside a span changes the angular kernel alone
-assert np.ptp(on_grid.mean(axis=0)) < 0.15
+# Neither xi nor rho matters much; turning inside a span changes the angular kernel alone
+assert np.ptp(on_grid.mean(axis=0)) < 0.15 and np.ptp(on_grid.mean(axis=1)) < 0.15
 assert np.ptp(turned["angular"]) > 1e-3 and np.ptp(turned["subspace"]) < 1e-5
 
 # Exercises: complements are the same without an offset; the best factor
@@ -677,5 +687,5 @@ assert np.abs(np.subtract(*both_ways)).max() < 1e-5 and np.abs(np.subtract(*with
 assert abs(factors[costs.argmin()] - best_factor) < 2e-4 and abs(costs.min() - least_cost) < 1e-6
 assert bound["opposite bases, K = 2"] > -5
 
-# Digits: as good as k-means
+# Digits: near k-means or above it, with repulsion or without
 assert digit_table.filter(like="ours", axis=0)["test - k-means"].max() > -0.05
