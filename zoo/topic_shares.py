@@ -125,5 +125,7 @@ def log_integrals(
         log_weight = log_sums + constant + jnp.sum((prior - gamma) * log_shares, axis=-1)
         return jnp.logaddexp(total, log_weight), None
 
-    start = jnp.full(counts.shape[0], -jnp.inf, by_word.dtype)
+    start = jnp.full(
+        counts.shape[0], -jnp.inf, jnp.result_type(gamma, by_word)
+    )  # topics may be of a float32 fit
     return jax.lax.scan(draw, start, jax.random.split(key, num_draws))[0] - jnp.log(num_draws)

@@ -297,6 +297,17 @@ def test_the_three_protocols_mean_what_they_say(trees):
         heldout(tree, new, protocol="perplexity")
 
 
+def test_a_fit_in_single_precision_is_scored_in_double(trees):
+    """The likelihood of LDA once refused it: topics were float32 and the prior float64."""
+    options = {"inner_steps": 30, "max_iterations": 100, "tolerance": 0, "dtype": "float32"}
+    tree = fit(zoo.LDA(num_topics=2), FRAME, **options, **OPTIONS)
+    for protocol in ("bound", "likelihood", "completion"):
+        found, expected = (
+            float(heldout(fitted, COUNTS[:6], protocol=protocol)["mean"]) for fitted in (tree, trees["lda"])
+        )
+        assert found == pytest.approx(expected, rel=1e-3), protocol
+
+
 def test_pcp_completion_by_hand(trees):
     tree = trees["pcp"]
     given, scored = (part.to_dense() for part in split_tokens(sparse(COUNTS[:6])))
