@@ -36,7 +36,7 @@ NUM_FOLDS = 5
 DRAWS = {
     "synthetic": range(10),
     "weights": range(10),
-    "paper": range(5),
+    "paper": range(3),
     "usps": range(5),
     "cora": range(5),
     "cora_paper": range(5),
