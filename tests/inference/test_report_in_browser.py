@@ -1,0 +1,80 @@
+"""A report opened in a real browser: every section is there, the console silent, nothing leaves it."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import inference
+import zoo
+from inference.report import report
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+OWN = re.compile(r"^https?://[^/]*(google|gvt1|chromium)")  # what the browser asks its makers by itself
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine"),
+]
+
+
+def opened(page, folder, *options):
+    """The document as the browser built it, its console, and the addresses that it asked for."""
+    log = folder / "net.json"
+    command = [
+        BROWSER,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+        "--dump-dom",
+    ]
+    command += ["--disable-background-networking", f"--user-data-dir={folder / 'profile'}"]
+    done = subprocess.run(
+        [*command, f"--log-net-log={log}", *options, page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    asked = re.findall(r'"url":"((?:https?|wss?|ftp)://[^"]*)"', log.read_text(encoding="utf-8"))
+    return done.stdout, re.findall(r"CONSOLE.*", done.stderr), asked
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    tree = inference.fit(zoo.PPCA(num_latents=1), rows, method="closed_form")
+    return report(tree, tmp_path_factory.mktemp("page") / "fit.html")
+
+
+def test_the_page_is_whole_silent_and_alone(page, tmp_path):
+    document, console, asked = opened(page, tmp_path)
+    titles = re.findall(r"<h2>(.*?)</h2>", document)
+    assert titles == ["Assumed", "Done", "Believed", "Found", "Fits"]
+    assert console == []
+    assert not [url for url in asked if not OWN.search(url)]
+
+
+def test_a_page_that_is_neither_is_noticed(tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text('<h2>A</h2><img src="http://127.0.0.1:9/fit.png"><script>console.error("no")</script>')
+    _, console, asked = opened(bad, tmp_path)
+    assert len(console) >= 1 and any("fit.png" in url for url in asked)
+
+
+def test_nothing_is_wider_than_a_phone(page, tmp_path):
+    """The page measures itself at 390 pixels and says so in its title."""
+    probe = tmp_path / "probe.html"
+    script = (
+        "<script>document.title = JSON.stringify([document.documentElement.scrollWidth, innerWidth])</script>"
+    )
+    text = page.read_text(encoding="utf-8").replace("</body>", script + "</body>")
+    probe.write_text(text, encoding="utf-8")
+    document, _, _ = opened(probe, tmp_path, "--window-size=500,900")
+    wide, window = json.loads(re.search(r"<title>(\[.*?\])</title>", document)[1])
+    assert wide <= window
