@@ -13,6 +13,8 @@ import sys
 import time
 import warnings
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import zoo
@@ -145,7 +147,9 @@ def _tomotopy(train, given, num_topics, seed):
         topics[number, columns] = peer.get_topic_word_dist(number)
     documents = [peer.make_doc(document) for document in words(given.to_scipy())]
     own = np.array(peer.infer(documents, iterations=100, workers=1)[0])
-    gamma = np.asarray(fold_in(given, topics.T, np.asarray(peer.alpha)))
+    with jax.enable_x64(True):
+        alpha = jnp.asarray(np.asarray(peer.alpha, dtype=float))
+        gamma = np.asarray(fold_in(given, jnp.asarray(topics.T), alpha))
     return own, gamma / gamma.sum(1, keepdims=True), topics
 
 
