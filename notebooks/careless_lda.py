@@ -23,7 +23,7 @@
 #
 # 1. its documents are carried over from step to step instead of being restarted,
 # 2. its priors stay at numbers out of the air,
-# 3. it is stopped too early,
+# 3. it is stopped early: after 1, 2, 4, 8 and 16 steps, to see how early is too early,
 # 4. its lower bound is compared with something else.
 #
 # Every run of LDA below is of the same model on the same documents; PCP is fitted once. The corpus is drawn **from
@@ -57,15 +57,15 @@ SIZES = {
         "topics": 20,
         "clusters": 200,
         "steps": 80,
-        "few": 4,
         "seeds": 2,
     },
-    "small": {"documents": 400, "words": 300, "topics": 8, "clusters": 50, "steps": 60, "few": 2, "seeds": 1},
+    "small": {"documents": 400, "words": 300, "topics": 8, "clusters": 50, "steps": 60, "seeds": 1},
 }
 size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
 settings = SIZES[size]
 K = settings["topics"]
 LEARN = ("word_smoothing", "topic_prior")
+FEW = (1, 2, 4, 8, 16)
 PROTOCOLS = ("bound", "likelihood", "completion")
 
 
@@ -127,7 +127,9 @@ CASES = {
     ),
     "priors 1 and 1": (zoo.LDA(num_topics=K, topic_prior=1.0, word_smoothing=1.0), {"learn": ()}),
     "priors 50/K and 0.1": (zoo.LDA(num_topics=K, topic_prior=50 / K, word_smoothing=0.1), {"learn": ()}),
-    "few steps": (zoo.LDA(num_topics=K), {"learn": LEARN, "max_iterations": settings["few"]}),
+} | {
+    f"stopped after {steps}": (zoo.LDA(num_topics=K), {"learn": LEARN, "max_iterations": steps})
+    for steps in FEW
 }
 pcp_model = zoo.PCP(num_topics=K, num_clusters=settings["clusters"])
 seeds = range(settings["seeds"])
@@ -175,7 +177,10 @@ left.set(xlabel="perplexity of LDA over that of PCP", title="right of the line t
 left.legend(frameon=False, fontsize=8)
 for place, name in enumerate(names):
     objective = traces[name]["trace"].objective.values / split(seeds[-1])[0].sum()
-    right.plot(np.arange(1, objective.size + 1), objective, color=COLOURS[place % len(COLOURS)], label=name)
+    if not name.startswith("stopped"):  # they are the first steps of the run done well
+        right.plot(
+            np.arange(1, objective.size + 1), objective, color=COLOURS[place % len(COLOURS)], label=name
+        )
 right.set(
     xlabel="step", ylabel="bound per token, nats", title="what the runs look like from within", xscale="log"
 )
@@ -186,7 +191,9 @@ plt.show()
 
 # %% [markdown]
 # Not every carelessness costs: on the small drawn corpus carrying over hardly matters with eight passes a document,
-# and priors of 1 do no harm. Others cost more than any margin between the models. How each happens, and what to do instead:
+# priors of 1 do no harm, and eight steps are already as good as sixty. A single pass with documents carried over and
+# the priors 50/K cost more than any margin between the models; so do four steps or fewer, but few would stop there. How
+# each happens, and what to do instead:
 #
 # * **Carried over.** Starting a document where the last step left it saves passes, and a single pass a step looks
 #   like a bargain. But the first, poor topics put every document near equal shares of all topics, topics then
@@ -195,8 +202,9 @@ plt.show()
 # * **Priors out of the air.** The two pairs are defaults of published code. A large prior on shares says that every
 #   document is about everything. *Instead:* learn both by the bound, `learn=("word_smoothing", "topic_prior")`; PCP's
 #   comparison learnt its own.
-# * **Few steps.** The bound's curve begins with a shoulder where topics are still alike. *Instead:* look at the trace,
-#   and give both models the same number.
+# * **Stopped early.** The bound's curve begins with a shoulder where topics are still alike. How many steps that takes
+#   depends on the corpus; the bound climbs long after held-out documents have stopped to gain. *Instead:* look at the
+#   trace, and give both models the same number.
 #
 # ## 3. Comparing what cannot be compared
 #
@@ -249,12 +257,15 @@ completion = means["completion"]
 assert completion["well run"] < completion["PCP"]  # by the fair test the claim fails
 careless = [name for name in CASES if name != "well run"]
 assert all(completion[name] > 0.98 * completion["well run"] for name in careless), completion
+assert all(
+    completion[name] > 1.02 * completion["well run"]
+    for name in ("carried over, 1 pass", "priors 50/K and 0.1")
+)
+early = completion[[f"stopped after {steps}" for steps in FEW]] / completion["well run"]
+assert early.iloc[0] > 1.1 and early.iloc[-1] < 1.02, early
 if size == "small":
-    assert (completion[["carried over, 8 passes", "priors 1 and 1"]] < 1.02 * completion["well run"]).all(), (
-        completion
-    )
-worst = ["carried over, 1 pass", "priors 50/K and 0.1", "few steps"]
-assert all(completion[name] > 1.02 * completion["well run"] for name in worst), completion
+    harmless = ["carried over, 8 passes", "priors 1 and 1", "stopped after 8"]
+    assert (completion[harmless] < 1.02 * completion["well run"]).all(), completion
 assert (against.loc[careless, "bound"] > 1).any()  # a careless baseline confirms it
 assert gap["PCP"] > gap["well run"] > 0, gap  # bounds are not equally far off
 assert mixed > against.loc["well run", "likelihood"]
