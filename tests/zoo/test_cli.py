@@ -80,8 +80,8 @@ def test_show_prints_the_model(name, capsys):
     for part in (
         "stick_fractions",
         "num_components: int",
-        "Symmetries  labels",
-        "(auto = vb)",
+        "Symmetries\n\n    labels",
+        "- vb (auto)",
         'numpyro.sample("x"',
     ):
         assert part in out

@@ -21,6 +21,7 @@ DISTRIBUTIONS = {
     "arviz_base": "arviz",
     "arviz_stats": "arviz",
     "arviz_plots": "arviz",
+    "cca_zoo": "cca-zoo",
 }
 OURS = {"zoo", "inference"}
 
