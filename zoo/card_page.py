@@ -1,7 +1,8 @@
 """A model's card as a page: one source, written as plain text for a terminal or as Markdown.
 
 What is assumed comes from the model's docstrings and program (`zoo.model_card`), what a method costs from
-`zoo.method_notes`, what came of the papers' claims from `zoo.paper_claims`.
+`zoo.method_notes`, what came of the papers' claims from `zoo.paper_claims`, their misprints from
+`zoo.paper_corrections`.
 """
 
 import textwrap
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from zoo.method_notes import GENERIC, METHOD_NOTES
 from zoo.model_card import ModelCard
 from zoo.paper_claims import PAPER_CLAIMS
+from zoo.paper_corrections import PAPER_CORRECTIONS
 
 __all__ = ["CardSection", "as_markdown", "as_text", "card_sections"]
 
@@ -37,7 +39,7 @@ def card_sections(card: ModelCard) -> list[CardSection]:
         card: a model's metadata.
 
     Returns:
-        Sections: what is assumed, fields, shapes, symmetries, methods, papers' claims, program.
+        Sections: what is assumed, fields, shapes, symmetries, methods, papers' claims and misprints, program.
     """
     own = METHOD_NOTES[card.name]
     methods = [(name, *own.get(name, GENERIC.get(name, ("", "")))) for name in card.methods]
@@ -65,6 +67,9 @@ def card_sections(card: ModelCard) -> list[CardSection]:
         sections.append(
             CardSection("What the papers claim, and what came out here", "\n".join(lines), is_code=False)
         )
+    corrections = "\n".join(f"- {place}: {right}" for place, right in PAPER_CORRECTIONS.get(card.name, ()))
+    if corrections:
+        sections.append(CardSection("Corrections to the papers", corrections, is_code=False))
     sections.append(CardSection("Aliases", ", ".join(card.aliases) or "none", is_code=False))
     return [*sections, CardSection("Program", card.program)]
 

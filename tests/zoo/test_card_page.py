@@ -11,6 +11,7 @@ from zoo.cli import main
 from zoo.method_notes import GENERIC, METHOD_NOTES
 from zoo.model_card import read_card
 from zoo.paper_claims import PAPER_CLAIMS
+from zoo.paper_corrections import PAPER_CORRECTIONS
 
 ROOT = Path(__file__).parents[2]
 NUMBER = re.compile(r"-?\d+\.\d+")
@@ -51,6 +52,24 @@ def test_figures_of_claims_stand_where_measurements_are():
             figures = NUMBER.findall(claim.here)
             assert all(figure in known for figure in figures), (model, figures)
             assert claim.here.endswith(".")
+
+
+PLACE = re.compile(
+    r"^(Yu \(2006\)|Yu et al\. \(2006\)|Virtanen \(2010\)|Qiao et al\.|Lecture)[^:]*, .*"
+    r"(\(\d+(\.\d+)?\)|[Ss]ections? [\dI]|Table|Figure|Algorithm|Theorem|chapter \d|gradient|terms|"
+    r"components|rotations|Q_|Kullback|<log)"
+)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_says_what_is_wrong_in_its_papers_and_where(name):
+    corrections = PAPER_CORRECTIONS[name]
+    assert corrections and all(PLACE.search(place) for place, _ in corrections), corrections
+    assert all(right.endswith(".") and len(right) > 20 for _, right in corrections)
+    assert PAPER_CLAIMS[name]
+    text = " ".join(as_text(read_card(name)).split())
+    assert "Corrections to the papers" in text and all(right in text for _, right in corrections)
+    assert set(PAPER_CORRECTIONS) == set(MODELS)
 
 
 def test_a_page_is_written(tmp_path, capsys):
