@@ -27,8 +27,7 @@ Given the parameters a document's density is exact: a mixture of M multinomials 
 theta beta of rank K. Symmetries: clusters may be permuted (under Dirichlet weights), and topics.
 
 Departures from the source. Topics are parameters there, smoothed by an additive constant (section 9.1.3);
-here they have a Dirichlet prior, of which that constant plus one gives the same estimate. Section 9.1.1
-counts the parameters as 1 + M + K(V - 1); lambda has K entries, so it is 1 + K + K(V - 1).
+here they have a Dirichlet prior, of which that constant plus one gives the same estimate.
 """
 
 from collections.abc import Mapping
