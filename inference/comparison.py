@@ -20,7 +20,7 @@ from arviz_stats.utils import ELPDData
 
 from inference.identifiable import draws_of, kind_of
 
-__all__ = ["compare", "heldout", "leave_one_out"]
+__all__ = ["compare", "different_data", "heldout", "leave_one_out"]
 
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
 _TEXT_MODELS = ("lda", "plsi", "pcp")
@@ -92,7 +92,7 @@ def compare(trees: Mapping[str, xr.DataTree], method: str = "stacking") -> pd.Da
         raise ValueError(f"a comparison needs at least two fits; got {len(trees)}")
     names = list(trees)
     for name in names[1:]:
-        difference = _different_data(trees[names[0]], trees[name])
+        difference = different_data(trees[names[0]], trees[name])
         if difference:
             raise ValueError(f"fits {names[0]!r} and {name!r} are not of the same data: {difference}")
     scores = {name: leave_one_out(tree) for name, tree in trees.items()}
@@ -173,8 +173,13 @@ def _relative_efficiency(pointwise: np.ndarray) -> float:
     return float(min(np.mean(ess) / (pointwise.shape[0] * pointwise.shape[1]), 1.0))
 
 
-def _different_data(one: xr.DataTree, other: xr.DataTree) -> str:
-    """What differs between the data of two fits; empty if nothing does."""
+def different_data(one: xr.DataTree, other: xr.DataTree) -> str:
+    """What differs between the data of two fits, in words; empty if nothing does.
+
+    Args:
+        one: a fit.
+        other: another.
+    """
     for tree in (one, other):
         draws_of(tree)
         if "observed_data" not in tree.children:

@@ -28,7 +28,8 @@ __all__ = [
 
 _WIDTH = 100
 _WORDS = ' class="words"'
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)")
+_VALUE = r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)"
+_NUMBER = re.compile(rf"{_VALUE}( ± {_VALUE})?|-")
 _DPI = 130
 
 
@@ -169,7 +170,7 @@ def as_markdown(title: str, sections: Sequence[Section], files: Mapping[str, str
 def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, bytes]) -> str:
     """The page as one HTML file that needs no other: ``pictures[picture.name]`` (PNG) become data URLs."""
     body = [f"<h1>{html.escape(title)}</h1>"]
-    anchors = [(section.title, section.title.split()[0].lower().strip(":,")) for section in sections]
+    anchors = [(section.title, anchor) for section, anchor in zip(sections, _anchors(sections), strict=True)]
     links = " ".join(f'<a href="#{anchor}">{html.escape(text)}</a>' for text, anchor in anchors)
     body.append(f'<nav aria-label="sections">{links}</nav>')
     for section, (_, anchor) in zip(sections, anchors, strict=True):
@@ -202,6 +203,15 @@ def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, byte
         + "\n".join(body)
         + "\n</main>\n</body>\n</html>\n"
     )
+
+
+def _anchors(sections: Sequence[Section]) -> list[str]:
+    """The first word of each title, numbered where several begin with it."""
+    words = [section.title.split()[0].lower().strip(":,") for section in sections]
+    return [
+        f"{word}-{words[:place].count(word) + 1}" if words.count(word) > 1 else word
+        for place, word in enumerate(words)
+    ]
 
 
 def _sentences(verdict: Verdict) -> list[str]:

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from inference.comparison_picture import plot_agreement, plot_scores
 from inference.component_picture import (
     plot_component_similarity,
     plot_hinton,
@@ -30,6 +31,7 @@ from inference.partitions import co_clustering, point_partition
 from inference.topic_picture import plot_clusters, plot_document_clusters
 
 __all__ = [
+    "plot_agreement",
     "plot_clusters",
     "plot_co_clustering",
     "plot_component_similarity",
@@ -43,6 +45,7 @@ __all__ = [
     "plot_objective",
     "plot_overlap",
     "plot_psrf_path",
+    "plot_scores",
 ]
 
 _MOST_ROWS = 1500  # of a drawn matrix: more than the picture has pixels

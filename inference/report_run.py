@@ -13,7 +13,7 @@ from inference.page import Code, Paragraph, Section, Table
 from zoo import MODELS
 from zoo.model_card import read_card
 
-__all__ = ["assumed", "done"]
+__all__ = ["assumed", "done", "run_facts", "title_of"]
 
 
 def assumed(tree: xr.DataTree) -> Section:
@@ -90,8 +90,15 @@ def _short(value: object) -> str:
     return f"array of shape {array.shape}, from {array.min():.4g} to {array.max():.4g}"
 
 
-def done(tree: xr.DataTree) -> Section:
-    """What was run, on what, for how long, and how to repeat it."""
+def run_facts(tree: xr.DataTree) -> dict[str, str]:
+    """What was run, on what and for how long, by name; what is not known is left out.
+
+    Args:
+        tree: a fit.
+
+    Returns:
+        Name to words: ``method``, ``data``, ``draws``, ``iterations``, ``time``, ``seed``, ...
+    """
     attrs, sizes, kind = tree.attrs, draws_of(tree).sizes, kind_of(tree)
     facts = {"method": str(attrs.get("method", "not recorded"))}
     if "observed_data" in tree.children and "x" in tree["observed_data"]:
@@ -119,7 +126,12 @@ def done(tree: xr.DataTree) -> Section:
         name.removeprefix("version_"): value for name, value in attrs.items() if name.startswith("version_")
     }
     facts["versions"] = ", ".join(f"{name} {value}" for name, value in versions.items())
-    facts = {name: value for name, value in facts.items() if value}
+    return {name: value for name, value in facts.items() if value}
+
+
+def done(tree: xr.DataTree) -> Section:
+    """What was run, on what, for how long, and how to repeat it."""
+    facts = run_facts(tree)
     blocks = [
         Table("The run", pd.DataFrame({"value": facts.values()}, index=list(facts))),
         Paragraph("To repeat it:"),
@@ -166,3 +178,13 @@ def _options(tree: xr.DataTree) -> dict:
 
 def _data_names(tree: xr.DataTree) -> list[str]:
     return list(tree["observed_data"].data_vars) if "observed_data" in tree.children else ["x"]
+
+
+def title_of(tree: xr.DataTree) -> str:
+    """The full name of a fit's model.
+
+    Args:
+        tree: a fit.
+    """
+    name = tree.attrs.get("model", "model")
+    return MODELS[name]["title"] if name in MODELS else str(name)

@@ -74,11 +74,21 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     command.add_argument("--out", metavar="FILE", help="where to write the fit (default: MODEL-DATASET.nc)")
     command.set_defaults(command="fit")
 
-    command = commands.add_parser("report", help="write a report of a saved fit")
-    command.add_argument("fit", metavar="FIT", help="a file that zoo fit wrote")
+    command = commands.add_parser("report", help="write a report of a saved fit, or compare several")
     command.add_argument(
-        "--out", metavar="FILE", help="an .html, .txt or .md file (default: the fit's name with .html)"
+        "fits", nargs="+", metavar="FIT", help="a file that zoo fit wrote; several of the same data: compare"
     )
+    command.add_argument(
+        "--out",
+        metavar="FILE",
+        help="an .html, .txt or .md file (default: the fit's name with .html; of several comparison.html)",
+    )
+    command.add_argument(
+        "--heldout",
+        metavar="DATASET",
+        help="several fits: score these rows too, a name in zoo list or a file",
+    )
+    _add_columns(command)
     command.set_defaults(command="report")
 
     command = commands.add_parser(
@@ -105,11 +115,7 @@ def _add_data(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "dataset", metavar="DATASET", help="a name in zoo list, or a .csv, .npz, .nc or .parquet file"
     )
-    command.add_argument(
-        "--x", metavar="COLUMNS", help="input columns: names with commas between, FIRST:LAST for a run"
-    )
-    command.add_argument("--y", metavar="COLUMNS", help="output columns, written alike")
-    command.add_argument("--views", nargs="+", metavar="COLUMNS", help="columns of each view, written alike")
+    _add_columns(command)
     command.add_argument(
         "--no-progress",
         dest="progress",
@@ -118,3 +124,12 @@ def _add_data(command: argparse.ArgumentParser) -> None:
         default=None,
         help="no progress bar",
     )
+
+
+def _add_columns(command: argparse.ArgumentParser) -> None:
+    """The arguments that choose columns of a table."""
+    command.add_argument(
+        "--x", metavar="COLUMNS", help="input columns: names with commas between, FIRST:LAST for a run"
+    )
+    command.add_argument("--y", metavar="COLUMNS", help="output columns, written alike")
+    command.add_argument("--views", nargs="+", metavar="COLUMNS", help="columns of each view, written alike")

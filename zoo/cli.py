@@ -142,18 +142,42 @@ def fit(options: argparse.Namespace) -> int:
 
 
 def report(options: argparse.Namespace) -> int:
-    """Write the report of a fit."""
-    out = Path(options.out or Path(options.fit).with_suffix(".html"))
+    """Write the report of a fit, or of several fits of the same data a comparison."""
+    several = len(options.fits) > 1
+    out = Path(options.out or ("comparison.html" if several else Path(options.fits[0]).with_suffix(".html")))
     _check_writable(out)
+    if options.heldout is not None and not several:
+        raise ValueError("--heldout compares fits and one was given; name several")
+    names = _short_names(options.fits)
 
     from inference import load
+    from inference.comparison_report import report_comparison
     from inference.report import report as write_report
 
     with _collected_warnings() as notes:
-        write_report(load(options.fit), out)
+        if several:
+            held_out = () if options.heldout is None else _columns(options)
+            trees = {name: load(path) for name, path in zip(names, options.fits, strict=True)}
+            report_comparison(trees, out, held_out)
+        else:
+            write_report(load(options.fits[0]), out)
     _print_warnings(notes)
     print(f"saved to {out}")
     return 0
+
+
+def _short_names(paths: Sequence[str]) -> list[str]:
+    """The files' names without their endings, or whole paths where two of those are equal."""
+    if len(set(map(os.path.realpath, paths))) < len(paths):
+        raise ValueError("a file was named twice: a comparison needs different fits")
+    stems = [Path(path).stem for path in paths]
+    return stems if len(set(stems)) == len(stems) else list(paths)
+
+
+def _columns(options: argparse.Namespace) -> tuple[Any, ...]:
+    from zoo.selection import select
+
+    return select(options.heldout, options.x, options.y, options.views)[1]
 
 
 def compare(options: argparse.Namespace) -> int:

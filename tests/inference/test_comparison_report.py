@@ -1,0 +1,217 @@
+"""Several fits on one page: what may be compared, whether methods agree, and the page itself."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from planted import planted_mixture, planted_models, replaced, variational_mixture
+
+import inference
+import zoo
+from inference import model_of
+from inference.agreement import agreement, differences, same_posterior
+from inference.comparison_picture import plot_agreement
+from inference.comparison_report import _agreed, _check_data, _fitted, report_comparison
+from inference.page import Verdict
+from zoo.cli import main
+
+
+class Page(HTMLParser):
+    """What a page holds: headings, links and their targets, pictures, tables' cells, verdicts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.headings, self.links, self.targets = [], [], [], set()
+        self.images, self.captions, self.addresses = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.targets |= {attrs["id"]} if "id" in attrs else set()
+        self.addresses += [attrs[name] for name in ("src", "href", "data", "action") if name in attrs]
+        if tag == "a":
+            self.links.append(attrs["href"])
+        if tag == "img":
+            self.images.append(attrs)
+        if tag not in ("img", "meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("h2", "caption"):
+            (self.headings if self.open[-1] == "h2" else self.captions).append(data)
+
+
+def part(tree, **index):
+    """The fit with some of its draws only."""
+    groups = {name: child.to_dataset() for name, child in tree.children.items()}
+    groups = {name: g.isel({d: i for d, i in index.items() if d in g.dims}) for name, g in groups.items()}
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=tree.attrs)} | groups)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def of_planted_models():
+    patch = pytest.MonkeyPatch()
+    patch.setattr("inference.model_of", planted_models, raising=False)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Two independent pairs of chains, as two samplers' fits of one posterior, and one by VB."""
+    whole = planted_mixture(num_chains=4, num_draws=250)
+    whole.attrs |= {"model_fields": '{"num_components": 5}', "stop_reason": "completed"}
+    vb = variational_mixture()
+    vb.attrs |= {"model_fields": whole.attrs["model_fields"], "stop_reason": "gain below tolerance"}
+    halves = {"first": slice(0, 2), "second": slice(2, 4)}
+    return {name: part(whole, chain=chains) for name, chains in halves.items()} | {"vb": vb}
+
+
+@pytest.fixture(scope="module")
+def text(three, tmp_path_factory):
+    path = tmp_path_factory.mktemp("several") / "page.html"
+    assert report_comparison(three, path) == path
+    assert [file.name for file in path.parent.iterdir()] == ["page.html"]
+    return path.read_text(encoding="utf-8")
+
+
+def verdicts_of(text):
+    return [re.sub("<.*?>", "", part) for part in re.findall(r'<p class="verdict[^>]*>(.*?)</p>', text)]
+
+
+def test_the_page_is_whole_and_alone(text):
+    page = Page(text)
+    assert page.open == []
+    assert page.headings[:3] == ["Fitted", "Predicted", "Agreement"]
+    assert page.headings[3:] == ["File first", "File second", "File vb"]
+    assert [link.removeprefix("#") in page.targets for link in page.links] == [True] * 6
+    assert len(set(page.links)) == 6
+    assert all(address.startswith(("#", "data:image/png;base64,")) for address in page.addresses)
+    assert len(page.images) == 2 and all(len(image["alt"]) > 20 for image in page.images)
+    assert all("Why: " in verdict and "Next: " in verdict for verdict in verdicts_of(text))
+    for caption in ("What was fitted", "Leave-one-out (PSIS-LOO)", "Invariants: mean"):
+        assert any(own.startswith(caption) for own in page.captions), caption
+
+
+def test_samplers_of_one_posterior_agree(three):
+    """Differences over four standard errors: by chance 6e-5 an invariant."""
+    table = agreement(three)
+    assert {"num_occupied", "same_cluster", "concentration"} <= set(table.index)
+    assert not {"lp", "objective"} & set(table.index)
+    assert (table["first", "mcse"] <= table["first", "sd"]).all()
+    gaps = differences(table, "first", "second")
+    assert gaps["standard_errors"].abs().max() < 4
+    assert gaps.loc["same_cluster", "posterior_sds"] == pytest.approx(
+        (table.loc["same_cluster", ("second", "mean")] - table.loc["same_cluster", ("first", "mean")])
+        / max(table.loc["same_cluster", ("second", "sd")], table.loc["same_cluster", ("first", "sd")])
+    )
+
+
+def _verdicts(section):
+    return [block for block in section.blocks if isinstance(block, Verdict)]
+
+
+def test_a_sampler_that_is_off_is_found(three):
+    """The draws of one parameter moved by half its posterior standard deviation."""
+    posterior = three["first"]["posterior"].to_dataset().copy(deep=True)
+    posterior["concentration"] += 0.5 * float(posterior["concentration"].std())
+    off = {"second": three["second"], "moved": replaced(three["first"], posterior=posterior)}
+    (found,) = _verdicts(_agreed(off))
+    assert found.good is False and "DISAGREE" in found.text and "(concentration)" in found.reason
+    (found,) = _verdicts(_agreed({name: three[name] for name in ("second", "first")}))
+    assert found.good is True and found.text == "second and first agree"
+
+
+def test_constants_are_apart_only_if_they_differ():
+    columns = pd.MultiIndex.from_product([["a", "b"], ["mean", "mcse", "sd"]])
+    table = pd.DataFrame([[2.0, 0, 0, 2.0, 0, 0], [2.0, 0, 0, 3.0, 0, 0]], ["same", "other"], columns)
+    gaps = differences(table, "a", "b")
+    assert gaps["standard_errors"].tolist() == [0.0, np.inf]
+    with pytest.raises(ValueError, match="varies"):
+        plot_agreement(table)
+
+
+def test_means_are_drawn_in_posterior_standard_deviations():
+    columns = pd.MultiIndex.from_product([["a", "b"], ["mean", "mcse", "sd"]])
+    table = pd.DataFrame([[2.0, 0.1, 0.5, 3.0, 0.2, 0.4]], ["size"], columns)
+    axis = plot_agreement(table).axes[0]
+    drawn = {line.get_label(): line.get_xdata()[0] for line in axis.lines if line.get_label() in "ab"}
+    assert drawn == {"a": 0.0, "b": 2.0}
+    spans = [tuple(c.get_segments()[0][:, 0]) for c in axis.collections]
+    np.testing.assert_allclose(spans, [(-1, 1), (-0.4, 0.4), (1.2, 2.8), (1.2, 2.8)])
+
+
+def test_other_assumptions_are_not_one_posterior(three):
+    other = replaced(three["first"])
+    other.attrs["model_fields"] = other.attrs["model_fields"].replace(
+        '"num_components": 5', '"num_components": 4'
+    )
+    assert same_posterior(three["first"], three["second"]) and not same_posterior(three["first"], other)
+    both = {"five": three["first"], "four": other}
+    agreed = _agreed(both)
+    assert _verdicts(agreed) == [] and "are of 2 kinds: five; four" in agreed.blocks[0].text
+    differing = _fitted(both, []).blocks[-1].frame
+    assert differing.to_dict("index") == {"num_components": {"five": "5", "four": "4"}}
+
+
+def test_a_point_estimate_is_scored_by_rows_alone(three, tmp_path):
+    point = part(three["vb"], draw=[0])
+    point.attrs["method"] = "em"
+    said = report_comparison({"vb": three["vb"], "em": point}, tmp_path / "page.txt")
+    said = said.read_text(encoding="utf-8")
+    assert "No ranking by leave-one-out" in said and "point estimate" in said
+
+
+def test_what_cannot_be_compared_is_refused_before_work(three, tmp_path):
+    observed = three["first"]["observed_data"].to_dataset().copy(deep=True)
+    observed["x"][3, 1] += 1.0
+    off = replaced(three["first"], observed_data=observed)
+    out = tmp_path / "page.html"
+    with pytest.raises(ValueError, match="'a' and 'b' are not of the same data: x has other values"):
+        report_comparison({"a": three["first"], "b": off}, out)
+    with pytest.raises(ValueError, match="at least two fits; got 1"):
+        report_comparison({"a": three["first"]}, out)
+    with pytest.raises(TypeError, match="dict"):
+        report_comparison([three["first"], off], out)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_that_were_left_out_are_not_vouched_for(three):
+    both = {"a": three["second"], "b": replaced(three["first"], observed_data=None)}
+    assert _check_data(both) == ["b"]
+    (found,) = _verdicts(_fitted(both, ["b"]))
+    assert not found.good and "not checked" in found.text
+
+
+def test_the_command_compares_files(tmp_path, capsys, monkeypatch):
+    """Two projections of one table, of which the second has the right number of latents."""
+    monkeypatch.setattr("inference.model_of", model_of)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 4)) + 0.2 * rng.normal(size=(60, 4))
+    paths = []
+    for num_latents in (1, 2):
+        tree = inference.fit(zoo.PPCA(num_latents=num_latents), rows[:40], method="closed_form")
+        paths.append(str(tmp_path / f"latents{num_latents}.nc"))
+        inference.save(tree, paths[-1])
+    np.savez(tmp_path / "new.npz", x=rows[40:])
+    out = tmp_path / "both.md"
+    assert main(["report", *paths, "--heldout", str(tmp_path / "new.npz"), "--out", str(out)]) == 0
+    said = out.read_text(encoding="utf-8")
+    assert "latents2 predicts the rows held out best.**" in said and "over 20 rows" in said
+    assert "| num_latents | 1 | 2 |" in said and "point estimate" in said
+    (tmp_path / "no.nc").write_bytes(b"no")
+    for wrong, words in (
+        ([paths[0], paths[0]], "named twice"),
+        ([paths[0], "--heldout", "faithful"], "name several"),
+        ([paths[0], str(tmp_path / "no.nc")], "cut short, or is no fit"),
+        ([paths[0], str(tmp_path / "absent.nc")], "there is no file"),
+    ):
+        assert main(["report", *wrong, "--out", str(out)]) == 2
+        assert words in capsys.readouterr().err
