@@ -331,7 +331,7 @@ def _ascend_chunk(
     def _runs(lane: _Lanes) -> Array:
         return (lane.status == _RUNNING) & (lane.iteration < max_iterations)
 
-    many = jax.vmap(advance)
+    many = jax.vmap(advance) if keys.shape[0] > 1 else _alone(advance)
     shapes = jax.eval_shape(many, lanes, keys)[1]
     buffers = jax.tree.map(lambda s: jnp.zeros((*s.shape, CHUNK_CAPACITY), s.dtype), shapes)
 
@@ -351,6 +351,16 @@ def _ascend_chunk(
         return (count < limit) & jnp.any(_runs(lanes))
 
     return jax.lax.while_loop(running, body, (lanes, buffers, jnp.zeros((), int)))[:2]
+
+
+def _alone(advance: Callable) -> Callable:
+    """``jax.vmap`` of a single lane: without batched products, which cost more; branches stay branches."""
+
+    def many(lanes: _Lanes, keys: Array) -> tuple[_Lanes, Any]:
+        lane, info = advance(jax.tree.map(lambda leaf: leaf[0], lanes), keys[0])
+        return jax.tree.map(lambda leaf: leaf[None], (lane, info))
+
+    return many
 
 
 def rounding(dtype: Any) -> float:

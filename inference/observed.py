@@ -31,7 +31,7 @@ def observed_group(model: Model, data: tuple, labels: Labels) -> xr.Dataset:
             bare = dict(zip(REAL_CELLS, (*cells.coords, cells.data), strict=True))
             attrs = {"num_observations": part.shape[0], "num_features": part.shape[1]}
         else:
-            variables[name] = part
+            variables[name] = np.array(part)  # the caller may change his own later
     group = dataset(variables, dims, labels, attrs=attrs)
     return group.assign({name: ("nonzero", value) for name, value in bare.items()})  # numbered by themselves
 

@@ -42,7 +42,8 @@ def in_current_precision(tree: Any) -> Any:
 
     def converted(leaf: Any) -> Any:
         if isinstance(leaf, np.ndarray):
-            leaf = leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype))
+            # device_put, since asarray copies a second time
+            return jax.device_put(leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype)))
         return jnp.asarray(leaf)
 
     return jax.tree.map(converted, tree)

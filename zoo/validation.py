@@ -33,7 +33,7 @@ def as_matrix(x: Any, name: str = "x") -> np.ndarray:
         array = np.asarray(x)
         if array.dtype.kind not in "biuf":
             raise TypeError(f"{name} must be numeric; got an array of type {array.dtype}")
-        array = array.astype(np.float64)
+        array = array.astype(np.float64, copy=False)
     if array.ndim != 2:
         hint = "; for one feature use x[:, None]" if array.ndim == 1 else ""
         raise ValueError(f"{name} must have shape (num_observations, num_features); got {array.shape}{hint}")
@@ -89,7 +89,8 @@ def check_cells(x: np.ndarray, good: np.ndarray, what: str, name: str = "x") -> 
         what: what the cells must be, for the message.
         name: of the data.
     """
-    bad = ~good & ~np.isnan(x)
+    bad = ~good
+    bad &= ~np.isnan(x)
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise ValueError(
@@ -110,8 +111,9 @@ def check_infinite(x: np.ndarray, name: str = "x") -> None:
 
 def check_some_cells(x: np.ndarray, name: str = "x") -> None:
     """Raise ValueError naming the first column, or else row, in which every cell is missing (NaN)."""
+    missing = np.isnan(x)
     for axis, kind, other in ((0, "column", "rows"), (1, "row", "columns")):
-        empty = np.flatnonzero(np.isnan(x).all(axis=axis))
+        empty = np.flatnonzero(missing.all(axis=axis))
         if empty.size:
             raise ValueError(
                 f"{kind} {empty[0]} of {name} is missing in all {other} ({empty.size} such {kind}s in all): "
