@@ -2,8 +2,8 @@
 
 The parts live in files of their own and are gathered here: ``inference.identifiable`` (which quantities a
 symmetry cannot change), ``inference.convergence`` (PSRF, its path, the verdict), ``inference.partitions``
-(co-clustering, one partition), ``inference.comparison`` (LOO, held-out rows). This file makes the table and
-the posterior of the number of clusters.
+(co-clustering, one partition), ``inference.comparison`` (LOO, held-out rows), ``inference.prior_sensitivity``
+(how far the prior decides). This file makes the table and the posterior of the number of clusters.
 """
 
 import textwrap
@@ -27,6 +27,7 @@ from inference.convergence import (
 from inference.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
 from inference.partition_posterior import top_partitions
 from inference.partitions import cluster_sizes, co_clustering, point_partition
+from inference.prior_sensitivity import prior_sensitivity
 from zoo.argument_checks import check_choice
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "judge",
     "occupied",
     "point_partition",
+    "prior_sensitivity",
     "psrf",
     "psrf_path",
     "summary",

@@ -22,6 +22,9 @@ from zoo.model import Model
 
 __all__ = ["MethodScore", "Refusal", "score_methods"]
 
+# What a fit or a score can fail with; one method's failure must not cost the others' scores
+_FAILURES = (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+
 
 class MethodScore(NamedTuple):
     """What came of one method of one model.
@@ -89,8 +92,9 @@ def score_methods(
                 continue
             try:
                 yield _score(name, model, method, train, test, settings)
-            except (ValueError, TypeError, FloatingPointError) as error:
-                yield Refusal(name, method, " ".join(str(error).split()))
+            except _FAILURES as error:
+                reason = " ".join(str(error).split())
+                yield Refusal(name, method, reason or type(error).__name__)
 
 
 def _score(

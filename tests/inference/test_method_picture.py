@@ -16,7 +16,7 @@ SCORES = [
 def test_methods_stand_in_the_order_of_their_scores():
     figure = plot_methods(SCORES)
     figure.draw_without_rendering()
-    first, seconds, memory = figure.axes
+    first, seconds, memory, psrf = figure.axes
     labels = [tick.get_text() for tick in first.get_yticklabels()]
     assert labels == ["ppca \u00b7 em", "mixture \u00b7 vb", "mixture \u00b7 gibbs"]
     shown = [container.lines[0] for container in first.containers]
@@ -24,6 +24,21 @@ def test_methods_stand_in_the_order_of_their_scores():
     assert [line.get_markerfacecolor() == "white" for line in shown] == [True, False, False]
     assert shown[1].get_color() == shown[2].get_color() != shown[0].get_color()
     assert seconds.get_xlim() == (0.1, 100.0) and memory.get_xlim()[0] == 0
+    assert [float(bar.lines[0].get_xdata()[0]) for bar in psrf.containers][2] == 1.01
+
+
+def test_a_score_far_below_the_others_is_a_number_at_the_edge():
+    far = SCORES[1]._replace(method="map", nats_per_row=-2e5)
+    none = SCORES[1]._replace(method="svi", nats_per_row=np.nan)
+    figure = plot_methods([*SCORES, far, none])
+    figure.draw_without_rendering()
+    first = figure.axes[0]
+    assert [text.get_text() for text in first.texts] == ["\u2190 nan", "\u2190 -2e+05"]
+    assert first.get_xlim()[0] > -10 and len(first.containers) == 3
+
+
+def test_there_is_no_panel_of_psrf_without_chains():
+    assert len(plot_methods(SCORES[:2]).axes) == 3
 
 
 def test_no_scores_no_picture():
