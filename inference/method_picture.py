@@ -12,7 +12,7 @@ from inference.palette import COLOURS
 
 __all__ = ["plot_methods"]
 
-_FAR = 5  # times the distance from the best to the median: what lies below is off the scale
+_FAR = 10  # times the distance from the best to the median: what lies below is off the scale
 _BELIEVED = 1.01  # rank-normalised R-hat, as `inference.diagnostics` judges chains
 
 

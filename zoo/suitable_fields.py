@@ -1,9 +1,9 @@
 """Fields with which a model suits a data set, so that models can be compared on it without being told.
 
 Cells are judged by their values: zeros and ones get Bernoulli cells, whole numbers from 0 Poisson ones, other
-numbers Gaussian ones, in every model that has a choice; a sparse matrix holds documents. Then all models
-score the same thing, a density, a probability, or that of a document given its length, and their log
-densities compare; a model that scores something else is refused.
+numbers Gaussian ones of unknown variance, with priors as wide as the data, in every model that has a choice;
+a sparse matrix holds documents. Then all models score the same thing, a density, a probability, or that of a
+document given its length, and their log densities compare; a model that scores something else is refused.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from zoo.conjugate import BernoulliBeta, MultinomialDirichlet, NormalGamma, PoissonGamma
+from zoo.exponential_family import Gaussian
 from zoo.model import Model
 
 __all__ = ["kind_of_cells", "suitable_fields"]
 
 _DENSITIES_ALONE = ("PPCA", "SPPCA")
 _SIZE = 2  # latents, where the data have columns enough
+_WIDE = 100.0  # prior variance of means, in mean squares of the cells
+_RATE = 0.1  # of the prior of DEPCAM's scales, a standard deviation of the data
 
 
 def kind_of_cells(x: Any) -> str:
@@ -78,8 +81,29 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
         return _components(data[0], kinds[0])
     if name == "Paired":
         own = tuple(int(part.shape[1] > 1) for part in data)
-        return {"families": tuple(kinds), "num_shared": 1, "num_specific": own}
-    return {"family": kinds[0], "num_latents": _num_latents(data[0])}
+        families = tuple(_family(kind) for kind in kinds)
+        fields = {"families": families, "num_shared": 1, "num_specific": own}
+        return fields | (_widths(name, np.hstack(data)) if set(kinds) == {"gaussian"} else {})
+    fields = {"family": _family(kinds[0]), "num_latents": _num_latents(data[0])}
+    return fields | (_widths(name, data[0]) if kinds[0] == "gaussian" else {})
+
+
+def _family(kind: str) -> Any:
+    return Gaussian(noise_variance=None) if kind == "gaussian" else kind
+
+
+def _widths(name: str, x: Any) -> dict[str, float]:
+    """Priors of Gaussian natural parameters in the units of the data."""
+    values = np.asarray(x, np.float64)
+    values = values[:, ~np.isnan(values).all(axis=0)]
+    if not values.size:
+        return {}
+    variance, size = float(np.nanmean(np.nanvar(values, axis=0))), float(np.nanmean(values**2))
+    if not (variance > 0 and np.isfinite(size)):
+        return {}  # the model's own check says what is wrong with the data
+    if name == "DEPCAM":
+        return {"offset_variance": _WIDE * size, "sparsity": _RATE / np.sqrt(variance)}
+    return {"loading_variance": variance, "loc_variance": _WIDE * size}
 
 
 def _are(count: int) -> str:
@@ -94,5 +118,8 @@ def _components(x: Any, kind: str) -> dict[str, Any]:
     """Families of independent cells where the cells are no numbers, or some are missing."""
     if kind == "gaussian" and not np.isnan(np.asarray(x, np.float64)).any():
         return {}
-    family = {"bernoulli": BernoulliBeta, "poisson": PoissonGamma, "gaussian": NormalGamma}[kind]
+    if kind == "poisson":  # a column without events: as if half a one had been seen
+        means = np.nanmean(np.asarray(x, np.float64), axis=0)
+        return {"components": PoissonGamma.from_data(x, rate=1.0 / np.maximum(means, 0.5 / len(x)))}
+    family = {"bernoulli": BernoulliBeta, "gaussian": NormalGamma}[kind]
     return {"components": family.from_data(x)}

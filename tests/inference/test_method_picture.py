@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from inference.method_comparison import MethodScore
+from inference import method_comparison
+from inference.method_comparison import MethodScore, Refusal, score_methods
 from inference.plots import plot_methods
 
 SCORES = [
@@ -39,6 +40,24 @@ def test_a_score_far_below_the_others_is_a_number_at_the_edge():
 
 def test_there_is_no_panel_of_psrf_without_chains():
     assert len(plot_methods(SCORES[:2]).axes) == 3
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("out of\nmemory"), KeyError("site"), MemoryError()])
+def test_a_method_that_fails_is_a_line_and_the_others_go_on(monkeypatch, failure):
+    """Whatever one fit raises, the scores of the other methods are not lost."""
+
+    class Model:
+        methods = ("vb", "em")
+
+    def score(name, model, method, *_):
+        if method == "vb":
+            raise failure
+        return SCORES[1]
+
+    monkeypatch.setattr(method_comparison, "_score", score)
+    refused, scored = score_methods({"ppca": Model()}, (), ())
+    assert scored == SCORES[1] and isinstance(refused, Refusal)
+    assert refused.method == "vb" and refused.reason and "\n" not in refused.reason
 
 
 def test_no_scores_no_picture():

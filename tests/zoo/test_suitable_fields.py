@@ -39,6 +39,25 @@ def test_models_take_the_data_with_their_fields(name, x):
         assert type(filled.family).__name__.lower() == kind_of_cells(x) and filled.num_latents == 2
 
 
+def test_a_column_without_events_stays_in_the_comparison():
+    counts = COUNTS * [1, 0, 1]
+    fields = suitable_fields(zoo.Mixture, (counts,))
+    zoo.Mixture.from_data(counts, **fields).check(counts)
+    np.testing.assert_allclose(fields["components"].rate, 1 / np.maximum(counts.mean(axis=0), 1 / 24))
+
+
+@pytest.mark.parametrize("name", ["EPCA", "DEPCAM"])
+def test_priors_of_numbers_are_in_the_units_of_the_data(name):
+    model = getattr(zoo, name)
+    here, there = (suitable_fields(model, (scale * NUMBERS,)) for scale in (1.0, 10.0))
+    assert here["family"].learns_noise and there["family"].learns_noise
+    powers = {"loading_variance": 2, "loc_variance": 2, "offset_variance": 2, "sparsity": -1}
+    widths = set(powers) & set(here)
+    assert len(widths) == 2
+    for width in widths:
+        assert there[width] == pytest.approx(here[width] * 10.0 ** powers[width])
+
+
 def test_documents_go_to_models_of_documents():
     documents = scipy.sparse.csr_array(COUNTS)
     assert suitable_fields(zoo.LDA, (documents,)) == {}
@@ -52,7 +71,8 @@ def test_two_columns_leave_room_for_noise():
 
 def test_two_views_have_their_own_families():
     fields = suitable_fields(zoo.Paired, (BINARY, NUMBERS[:, :1]))
-    assert fields == {"families": ("bernoulli", "gaussian"), "num_shared": 1, "num_specific": (1, 0)}
+    assert fields["num_shared"] == 1 and fields["num_specific"] == (1, 0) and len(fields) == 3
+    assert fields["families"][0] == "bernoulli" and fields["families"][1].learns_noise
     zoo.Paired.from_data(BINARY, NUMBERS[:, :1], **fields)
 
 
