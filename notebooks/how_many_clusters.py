@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -20,7 +22,7 @@
 # side, and write down what reproduces and what does not.
 #
 # At full size the notebook takes about twenty minutes on two cores. With `ZOO_NOTEBOOK_SIZE=small` it takes
-# about one; its tables then rest on few starts. The last cell asserts what the text claims.
+# about half of one; its tables then rest on few starts. The last cell asserts what the text claims.
 
 # %%
 # %matplotlib inline
@@ -44,6 +46,7 @@ SIZES = {
     "full": {
         "draws": 8,
         "starts": 5,
+        "samplers": ("DMA, Gibbs", "TDP, Gibbs", "urn"),
         "truncations": (5, 10, 20, 50, 100),
         "chains": {"num_warmup": 1000, "num_samples": 5000},
         "geyser_starts": 8,
@@ -53,7 +56,8 @@ SIZES = {
     "small": {
         "draws": 1,
         "starts": 3,
-        "truncations": (5, 10),
+        "samplers": ("TDP, Gibbs",),
+        "truncations": (10,),
         "chains": {"num_warmup": 300, "num_samples": 600},
         "geyser_starts": 1,
         "geyser_steps": 300,
@@ -93,7 +97,8 @@ figure
 # * **The Polya urn**: the process itself, without truncation.
 #
 # The data are the thesis's five overlapping Gaussians (Figure 2.3; fifty points each, the sample is ours).
-# Each model gets $\alpha \sim \mathrm{Gamma}(1, 1)$.
+# Each model gets $\alpha \sim \mathrm{Gamma}(1, 1)$. (At small size only VB on DMA and Gibbs on TDP are run, and
+# section 3 has one K: every one of these takes seconds to compile.)
 
 # %%
 toy = load("toy_gaussians")["x"]
@@ -103,18 +108,15 @@ models = {
     "TDP": zoo.Mixture.from_data(toy, num_components=30, concentration=prior, weight_prior="stick_breaking"),
 }
 fits = {
-    "DMA, VB": quietly(inference.fit, models["DMA"], toy, num_restarts=5, num_samples=500, progress=progress),
-    "DMA, Gibbs": quietly(
-        inference.fit, models["DMA"], toy, method="gibbs", progress=progress, **settings["chains"]
-    ),
-    "TDP, Gibbs": quietly(
-        inference.fit, models["TDP"], toy, method="gibbs", progress=progress, **settings["chains"]
-    ),
-    "urn": quietly(
-        inference.fit, models["TDP"], toy, method="collapsed_gibbs", progress=progress, **settings["chains"]
-    ),
+    "DMA, VB": quietly(inference.fit, models["DMA"], toy, num_restarts=5, num_samples=500, progress=progress)
 }
-figure = plots.plot_mixture(fits["urn"])
+sampled = {"DMA, Gibbs": ("DMA", "gibbs"), "TDP, Gibbs": ("TDP", "gibbs"), "urn": ("TDP", "collapsed_gibbs")}
+for name in settings["samplers"]:
+    prior_name, method = sampled[name]
+    fits[name] = quietly(
+        inference.fit, models[prior_name], toy, method=method, progress=progress, **settings["chains"]
+    )
+figure = plots.plot_mixture(fits[settings["samplers"][-1]])
 figure
 
 # %%
@@ -123,7 +125,7 @@ numbers = np.arange(1, 16)
 for place, (name, tree) in enumerate(fits.items()):
     occupied = tree["posterior"]["num_occupied"].to_numpy().ravel()
     share = [(occupied == number).mean() for number in numbers]
-    axis.bar(numbers + 0.2 * (place - 1.5), share, 0.2, color=COLOURS[place], label=name)
+    axis.bar(numbers + 0.2 * (place - 0.5 * (len(fits) - 1)), share, 0.2, color=COLOURS[place], label=name)
 axis.set(xlabel="clusters with at least one row", ylabel="posterior probability", xticks=numbers)
 axis.axvline(5, color="0.5", ls=":", lw=1)
 axis.legend(frameon=False)
@@ -163,6 +165,7 @@ table.round(3)
 # thesis counts over starts on one unpublished sample; ours are means over our samples and starts.
 
 # %%
+PRINTED_K = (5, 10, 20, 50, 100)
 THESIS = {
     "DMA": {1: (4.45, 6.00, 6.70, 7.15, 6.85), 10: (4.95, 7.80, 8.65, 7.35, 7.10),
             100: (5, 10, 19.90, 21.20, 11.40), 1000: (5, 10, 20, 49.65, 69.05)},
@@ -196,7 +199,8 @@ for name, fields in {
     "TDP as printed": {"weight_prior": "stick_breaking", "free_last_stick": True},
 }.items():
     for alpha in (1, 10, 100, 1000):
-        for column, num_components in enumerate(settings["truncations"]):
+        for num_components in settings["truncations"]:
+            column = PRINTED_K.index(num_components)
             counts = np.concatenate([components_of(x, num_components, alpha, **fields) for x in samples])
             rows.append(
                 {
@@ -320,16 +324,17 @@ assert abs(drawn_left.mean() - sticks_left[10.0]) < 5 * drawn_left.std() / 20000
 
 # %%
 by = table_3_1["ours"]
-first = settings["truncations"][1]
+first = 10
 assert by["DMA", 1000, first] > 0.99 * first  # the prior asks for all, and gets them
 assert by["TDP", 1000, first] <= 2.5  # all rows on the last stick
 assert by["TDP as printed", 1000, first] > 2 * by["TDP", 1000, first]
 assert 4 <= by["DMA", 1, first] <= 10
 assert faithful_table["ours"].is_monotonic_increasing
 assert num_found[500.0] > num_found[1.0]
-assert 5 < table.loc["urn", "mean"] < 12
-assert abs(table.loc["urn", "mean"] - table.loc["TDP, Gibbs", "mean"]) < (0.8 if size == "full" else 2.5)
+assert 5 < table.loc["TDP, Gibbs", "mean"] < 12
 if size == "full":
+    assert 5 < table.loc["urn", "mean"] < 12
+    assert abs(table.loc["urn", "mean"] - table.loc["TDP, Gibbs", "mean"]) < 0.8
     assert (table["PSRF"].dropna() < 1.05).all()
     assert abs(by["DMA", 10, 10] - 7.7) < 1.4 and abs(by["DMA", 100, 50] - 21.7) < 4
     assert (np.abs(faithful_table["ours"] - [4.8, 8.1, 14.3]) < [1.5, 1.0, 1.2]).all()

@@ -155,12 +155,13 @@ plt.show()
 
 # %% [markdown]
 # On rock art the first component is what place and technique have to do with motifs: painted sites and those
-# of Morobe go with the motif SA, engraved ones with the rest. No column of the second has an interval off
+# of Morobe go with the motif SA, and less with Xd1; the other motifs cannot be told from zero. No column of the second has an interval off
 # zero; motifs lean to one side together, which would be how many of them a site has. The shuffled motifs are
 # near zero in both.
 #
 # On films the first component sets action, crime and thrillers against romance and comedy, words like
-# genres, and the second comedy against drama; words of no genre are near zero. That is how the thesis reads
+# genres, and the second action and comedy against drama and crime; words of
+# no genre are near zero. That is how the thesis reads
 # its own.
 #
 # ## 4. One view from the other
@@ -180,6 +181,11 @@ by_column = pd.DataFrame(
 by_column.index = place.columns
 print(f"mean gain {gain.mean():.3f} +- {gain.mean(1).std() / len(gain) ** 0.5:.3f} nats a cell")
 by_column.round(3)
+
+# %% [markdown]
+# On rock art the motifs say next to nothing of place and technique that the columns' frequencies do not say: the
+# mean gain is 0.015 +- 0.019 nats a cell at full size. On films words say something of genres, 0.14 +- 0.02 nats a
+# cell, most of it of those in which the components are large.
 
 # %% [markdown]
 # ## Exercise

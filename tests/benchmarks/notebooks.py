@@ -1,0 +1,112 @@
+"""Every notebook, run from its first cell to its last assertion; the seconds it took.
+
+Run from the root, with the extra ``notebooks`` installed: ``python -m tests.benchmarks.notebooks small``
+runs all notebooks at small size (what ``.ci/run`` does), ``... full old_faithful which_prior`` two of them
+at full size. ``--record`` writes the seconds to tests/reference/notebooks.json, beside those of other
+notebooks, as soon as a notebook is through; ``--keep FOLDER`` leaves the executed notebooks there, to be
+looked at (``jupyter nbconvert --to html FOLDER/*.ipynb``).
+
+Processor seconds are those of the notebook's own process, compilation included; the wall clock also counts
+what else the machine did. At small size programs run for milliseconds, so the compiler leaves its
+optimisations out, as it does in the default tests. Programs compiled in one notebook are not kept for the
+next, unless ``JAX_COMPILATION_CACHE_DIR`` says so; then nothing is recorded. Where ``ZOO_DATA`` names a
+folder of data sets, full size takes them, and the record says so.
+"""
+
+import argparse
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+
+from tests.recording import add_to_record
+
+__all__ = ["main", "run_notebook"]
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+QUICK = "--xla_backend_optimization_level=0"
+LONGEST = {"small": 900, "full": 7200}  # seconds for a cell, on a machine that does other things as well
+
+
+def run_notebook(path, size, keep=None):
+    """Execute one notebook.
+
+    Args:
+        path: its text file.
+        size: ``"small"`` or ``"full"``.
+        keep: folder for the executed notebook, written also when a cell fails.
+
+    Returns:
+        Processor seconds, seconds by the clock, and the number of code cells.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: a cell failed; the message holds it.
+    """
+    import jupytext
+    import nbclient
+    import nbformat
+
+    notebook = jupytext.read(path)
+    environment = os.environ | {"ZOO_NOTEBOOK_SIZE": size, "MPLBACKEND": "Agg"}
+    if size == "small" and QUICK not in environment.get("XLA_FLAGS", ""):
+        environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {QUICK}".strip()
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=LONGEST[size],
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    begin, spent = time.perf_counter(), _children_seconds()
+    try:
+        client.execute(env=environment)
+    finally:
+        if keep is not None:
+            nbformat.write(notebook, Path(keep) / f"{path.stem}.ipynb")
+    number = sum(cell.cell_type == "code" for cell in notebook.cells)
+    return _children_seconds() - spent, time.perf_counter() - begin, number
+
+
+def main(arguments=None):
+    """Run the notebooks that are asked for, one after the other; the first that fails ends it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("size", choices=sorted(LONGEST))
+    parser.add_argument("names", nargs="*", help="notebooks without ending; all, when there are none")
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    asked = parser.parse_args(arguments)
+    known = sorted(path.stem for path in NOTEBOOKS.glob("*.py"))
+    unknown = sorted(set(asked.names) - set(known))
+    if unknown:
+        parser.error(f"there is no notebook {', '.join(unknown)}; there are {', '.join(known)}")
+    if asked.record and "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        parser.error(
+            "seconds are recorded without a cache of compiled programs: unset JAX_COMPILATION_CACHE_DIR"
+        )
+    if asked.keep is not None:
+        asked.keep.mkdir(parents=True, exist_ok=True)
+    for name in asked.names or known:
+        load = os.getloadavg()[0]
+        processor, clock, cells = run_notebook(NOTEBOOKS / f"{name}.py", asked.size, asked.keep)
+        print(f"{name}: {cells} cells, {processor:.0f} s of processor time, {clock:.0f} s", flush=True)
+        if asked.record:
+            with_data = asked.size == "full" and bool(os.environ.get("ZOO_DATA"))
+            entry = {
+                "processor seconds": round(processor, 1),
+                "seconds": round(clock, 1),
+                "load before": round(load, 1),
+                "ZOO_DATA": with_data,
+            }
+            key = f"{name}, {asked.size}" + (", ZOO_DATA" if with_data else "")
+            command = "python -m tests.benchmarks.notebooks SIZE [NAME ...] --record"
+            add_to_record("notebooks", command, "nbclient", **{key: entry})
+    return 0
+
+
+def _children_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    sys.exit(main())
