@@ -131,7 +131,7 @@ class SparseCounts:
         def add(total: Array, block: CellBlock) -> tuple[Array, None]:
             return total.at[block.document].add(block.count[:, None] * by_word[block.word]), None
 
-        start = jnp.zeros((self.shape[0], by_word.shape[1]), by_word.dtype)
+        start = jnp.zeros((self.shape[0], by_word.shape[1]), self.sum_type(by_word))
         return jax.lax.scan(add, start, self._blocks_for(by_word.shape[1]))[0]
 
     def transposed_times(self, by_document: Array) -> Array:
@@ -148,8 +148,12 @@ class SparseCounts:
         def add(total: Array, block: CellBlock) -> tuple[Array, None]:
             return total.at[block.word].add(block.count[:, None] * by_document[block.document]), None
 
-        start = jnp.zeros((self.shape[1], by_document.shape[1]), by_document.dtype)
+        start = jnp.zeros((self.shape[1], by_document.shape[1]), self.sum_type(by_document))
         return jax.lax.scan(add, start, self._blocks_for(by_document.shape[1]))[0]
+
+    def sum_type(self, *factors: Array) -> jnp.dtype:
+        """Of sums of counts times factors: double counts may meet what a fit in single precision holds."""
+        return jnp.result_type(*factors, jnp.asarray(self.count))
 
     def sum_cells(self, function: Callable[[Array, Array], Array], width: int) -> Array:
         """Sums over the cells of each document of a function of them.

@@ -51,7 +51,8 @@ def cell_sums(counts: SparseCounts, shares: Array, by_word: Array) -> CellSums:
         rows = total.by_document.at[block.document].add((block.count / s)[:, None] * own)
         return CellSums(rows, total.log_sums.at[block.document].add(block.count * jnp.log(s))), None
 
-    zeros = CellSums(jnp.zeros_like(shares), jnp.zeros(shares.shape[0], shares.dtype))
+    dtype = counts.sum_type(shares, by_word)
+    zeros = CellSums(jnp.zeros(shares.shape, dtype), jnp.zeros(shares.shape[0], dtype))
     return jax.lax.scan(add, zeros, counts.blocks())[0]
 
 
@@ -82,7 +83,7 @@ def likely_shares(counts: SparseCounts, by_word: Array, steps: int = LIKELIHOOD_
     A document without words has equal shares. Shape (num_documents, num_topics).
     """
     num_topics = by_word.shape[1]
-    start = jnp.full((counts.shape[0], num_topics), 1.0 / num_topics, by_word.dtype)
+    start = jnp.full((counts.shape[0], num_topics), 1.0 / num_topics, counts.sum_type(by_word))
 
     def update(shares: Array, _: None) -> tuple[Array, None]:
         new = shares * cell_sums(counts, shares, by_word).by_document

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.algorithm import Algorithm, Method, Outcome
+from inference.gibbs.gamma_draws import draw
 from inference.gibbs.lda import TopicGibbsInfo, posteriors
 from inference.gibbs.topic_tokens import (
     SMALL_DRAW,
@@ -188,7 +189,7 @@ def _parameters(key: Array, counts: dict[str, Array], model: LDA) -> dict[str, A
         shares = given.get("by_document", jnp.zeros((1, model.num_topics)))
         drawn = posteriors(shares, given["by_word"], model)
         names = drawn if "by_document" in given else ("topic_word_probs",)
-        return {name: drawn[name].sample(jax.random.fold_in(key, i)) for i, name in enumerate(names)}
+        return {name: draw(jax.random.fold_in(key, i), drawn[name]) for i, name in enumerate(names)}
 
     values = jax.lax.map(one, (jax.random.split(key, chains * num_draws), flat))
     return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)

@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Method, Outcome
 from inference.gibbs.collapsed_lda import scan_tokens
+from inference.gibbs.gamma_draws import draw
 from inference.gibbs.lda import TopicGibbsInfo
 from inference.gibbs.pcp import posteriors
 from inference.gibbs.topic_tokens import Tokens, log_dirichlet_multinomial, prepare, tokens_of
+from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
 
@@ -211,7 +212,7 @@ def _parameters(key: Array, draws: dict[str, Array], model: PCP, tokens: Tokens)
         by_cluster = counts_by(clusters[tokens.document], topics, m, k)
         by_word = counts_by(tokens.word, topics, tokens.shape[1], k)
         given = posteriors(jnp.bincount(clusters, length=m), by_cluster, by_word, model)
-        drawn = {name: d.sample(jax.random.fold_in(key, i)) for i, (name, d) in enumerate(given.items())}
+        drawn = {name: draw(jax.random.fold_in(key, i), d) for i, (name, d) in enumerate(given.items())}
         return drawn | model.derived({"doc_clusters": clusters})
 
     values = jax.lax.map(one, (jax.random.split(key, chains * num_draws), flat))

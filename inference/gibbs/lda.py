@@ -21,12 +21,29 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Method, Outcome
-from inference.gibbs.topic_tokens import SMALL_DRAW, draw_topics, prepare, tokens_of, topic_posterior
+from inference.gibbs.gamma_draws import draw
+from inference.gibbs.topic_tokens import (
+    SMALL_DRAW,
+    Tokens,
+    draw_topics,
+    prepare,
+    tokens_of,
+    topic_posterior,
+)
 from zoo.documents import CellTopics, dense_counts
 from zoo.lda import LDA
 from zoo.model import in_current_precision
 
-__all__ = ["ALGORITHM", "METHOD", "LDAGibbsState", "init", "step", "topics_and_shares", "word_topics"]
+__all__ = [
+    "ALGORITHM",
+    "METHOD",
+    "LDAGibbsState",
+    "init",
+    "step",
+    "sweep",
+    "topics_and_shares",
+    "word_topics",
+]
 
 
 class LDAGibbsState(NamedTuple):
@@ -51,6 +68,20 @@ class TopicGibbsInfo(NamedTuple):
     """
 
     objective: Array
+
+
+class Sweep(NamedTuple):
+    """What a sweep draws.
+
+    Attributes:
+        values: the parameters, as in `LDAGibbsState`.
+        by_document: tokens of each topic, which the parameters were drawn given, (num_documents, num_topics).
+        by_word: the same by word, shape (num_words, num_topics).
+    """
+
+    values: dict[str, Array]
+    by_document: Array
+    by_word: Array
 
 
 def topics_and_shares(values: Mapping[str, Array], model: LDA, counts: Any) -> dict[str, dist.Distribution]:
@@ -103,23 +134,25 @@ def start(
     return LDAGibbsState(given, jnp.zeros(()))
 
 
-def step(key: Array, state: LDAGibbsState, model: LDA, counts: Any) -> tuple[LDAGibbsState, TopicGibbsInfo]:
-    """One sweep."""
-    tokens = tokens_of(counts, model)
+def sweep(key: Array, values: Mapping[str, Array], model: LDA, tokens: Tokens) -> Sweep:
+    """Topics of all tokens given the parameters, then these given the topics."""
     topic_key, word_key, share_key = jax.random.split(key, 3)
-    shares, by_word = state.values["doc_topic_probs"], state.values["topic_word_probs"].T
+    shares, by_word = values["doc_topic_probs"], values["topic_word_probs"].T
     rows = jnp.arange(tokens.shape[0])
     by_document, by_word_counts = draw_topics(topic_key, tokens, shares, rows, by_word)
     given = posteriors(by_document, by_word_counts, model)
-    values = {
-        "topic_word_probs": given["topic_word_probs"].sample(word_key),
-        "doc_topic_probs": given["doc_topic_probs"].sample(share_key),
-    }
+    keys = {"topic_word_probs": word_key, "doc_topic_probs": share_key}
     tiny = jnp.finfo(by_word.dtype).tiny
-    values = {name: jnp.maximum(value, tiny) for name, value in values.items()}
+    drawn = {name: jnp.maximum(draw(own, given[name]), tiny) for name, own in keys.items()}
+    return Sweep(drawn, by_document, by_word_counts)
+
+
+def step(key: Array, state: LDAGibbsState, model: LDA, counts: Any) -> tuple[LDAGibbsState, TopicGibbsInfo]:
+    """One sweep."""
+    values, by_document, by_word = sweep(key, state.values, model, tokens_of(counts, model))
     prior = in_current_precision(model)
     log_joint = jnp.sum((by_document + prior._topic_prior() - 1) * jnp.log(values["doc_topic_probs"]))
-    log_joint += jnp.sum((by_word_counts.T + prior.word_smoothing - 1) * jnp.log(values["topic_word_probs"]))
+    log_joint += jnp.sum((by_word.T + prior.word_smoothing - 1) * jnp.log(values["topic_word_probs"]))
     return LDAGibbsState(values, log_joint), TopicGibbsInfo(log_joint)
 
 

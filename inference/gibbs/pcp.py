@@ -23,6 +23,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Method, conclude_draws
+from inference.gibbs.gamma_draws import draw
 from inference.gibbs.lda import TopicGibbsInfo
 from inference.gibbs.topic_tokens import Tokens, draw_topics, tokens_of, topic_posterior
 from inference.gibbs.topic_tokens import prepare as prepare_tokens
@@ -141,7 +142,7 @@ def step(
     given = posteriors(sizes, by_cluster, by_word_counts, model)
     tiny = jnp.finfo(by_word.dtype).tiny
     values = {
-        name: jnp.maximum(given[name].sample(jax.random.fold_in(keys[2], i)), tiny)
+        name: jnp.maximum(draw(jax.random.fold_in(keys[2], i), given[name]), tiny)
         for i, name in enumerate(given)
     }
     # the parameters that the clusters were drawn by, with clusters and topics of words summed out

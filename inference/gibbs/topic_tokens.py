@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import gammaln
 
+from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
 from zoo.sparse_counts import SparseCounts
 from zoo.topic_model import TopicModel

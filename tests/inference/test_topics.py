@@ -308,6 +308,20 @@ def test_a_fit_in_single_precision_is_scored_in_double(trees):
         assert found == pytest.approx(expected, rel=1e-3), protocol
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pcp", "plsi"])
+def test_single_precision_warns_of_nothing(trees, name):
+    """JAX warned of double counts added to sums in single precision; warnings fail here."""
+    start = {"init": trees["pcp"]} if name == "pcp" else {}
+    model = zoo.PCP(num_topics=2, num_clusters=3) if name == "pcp" else zoo.PLSI(num_topics=2)
+    tree = fit(model, FRAME, dtype="float32", max_iterations=200, tolerance=0, **start, **OPTIONS)
+    for protocol in ("likelihood", "completion", "bound")[: 3 if name == "pcp" else 2]:
+        found, expected = (
+            float(heldout(fitted, COUNTS[:6], protocol=protocol)["mean"]) for fitted in (tree, trees[name])
+        )
+        assert found == pytest.approx(expected, rel=1e-2), protocol
+
+
 def test_pcp_completion_by_hand(trees):
     tree = trees["pcp"]
     given, scored = (part.to_dense() for part in split_tokens(sparse(COUNTS[:6])))

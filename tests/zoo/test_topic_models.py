@@ -157,6 +157,21 @@ def test_integrals_over_topic_shares_match_quadrature():
     np.testing.assert_allclose(likely, best, atol=2e-3)
 
 
+def test_topics_in_single_precision_meet_double_counts():
+    """As when a fit in float32 is scored: the scan's sums are double, and nothing warns (warnings fail)."""
+    counts, topics = sparse(TINY), np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
+    calls = (
+        lambda matrix: counts.times(matrix.T),
+        lambda matrix: counts.transposed_times(matrix[:, :2]),
+        lambda matrix: likely_shares(counts, matrix.T, steps=5),
+    )
+    with in_precision():
+        for call in calls:
+            single, double = call(jnp.asarray(topics, jnp.float32)), call(jnp.asarray(topics))
+            assert single.dtype == jnp.float64
+            np.testing.assert_allclose(single, double, rtol=1e-5)
+
+
 def test_rows_of_sparse_counts():
     counts = sparse(np.vstack([COUNTS[:3], np.zeros(6), COUNTS[3:5]]))
     np.testing.assert_array_equal(counts.rows([4, 3, 0]).to_dense(), counts.to_dense()[[4, 3, 0]])

@@ -1,0 +1,182 @@
+"""Samplers of topic models beside tomotopy's with one worker: CPU time of a sweep, ESS of the log joint.
+
+Run on one core from the root, ``ZOO_DATA`` naming the folder of the sets for the second corpus:
+``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 python -m
+tests.benchmarks.topic_samplers pcp_corpus news4_stemmed``, or one of these; tomotopy 0.14 is needed. Every
+figure goes to tests/reference/benchmark_topic_samplers.json as soon as it is known.
+
+Times are process CPU seconds of a sweep, the difference of a long and a short run of `inference.fit` after
+compilation, samplers in turns, two turns, the least. LDA has the priors lambda = 1/K and eps = 0.1 in all
+samplers and tomotopy learns none. PCP, which tomotopy has not, is set against the same sweep of LDA.
+
+The log joint is one function for all: of tokens and their topics, parameters integrated out; tomotopy's own
+value must agree with ours at its topics. Chains start apart. ``ess`` is the sum over chains of each chain's
+own; ``rhat`` says whether they found one mode, without which no sampler's ESS speaks of the posterior.
+"""
+
+import sys
+import time
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import zoo
+from inference import fit
+from inference.convergence import effective_sample_size, psrf_of
+from inference.gibbs import collapsed_lda
+from inference.gibbs import lda as blocked_lda
+from inference.gibbs.topic_tokens import Tokens, prepare
+from tests.benchmarks.topics import seconds_per_step
+from tests.recording import add_to_record
+from zoo.datasets import load
+from zoo.sparse_counts import SparseCounts
+
+__all__ = ["corpus", "mixing", "times"]
+
+COMMAND = "python -m tests.benchmarks.topic_samplers pcp_corpus news4_stemmed"
+SMOOTHING = 0.1
+BARS = {"collapsed_gibbs": 15.0, "gibbs": 5.0}  # sweeps of tomotopy
+TURNS = 2
+SETTINGS = {  # topics, clusters, short and long run, chains, warm-up, sweeps kept
+    "pcp_corpus": (6, 5, 5, 105, 4, 500, 1500),
+    "news4_stemmed": (50, 20, 1, 7, 1, 150, 250),
+}
+
+
+def corpus(name):
+    """Counts over the words that are there: tomotopy knows no others."""
+    counts = load(name)["counts"].tocsr()
+    return counts[:, np.flatnonzero(np.asarray(counts.sum(0)).ravel() > 0)]
+
+
+def tomotopy_model(counts, num_topics, seed):
+    """Fixed priors, before the first sweep."""
+    import tomotopy
+
+    peer = tomotopy.LDAModel(k=num_topics, alpha=1 / num_topics, eta=SMOOTHING, seed=seed + 1)
+    peer.optim_interval = 0
+    for row in counts:
+        peer.add_doc([str(word) for word in np.repeat(row.indices, row.data.astype(int))])
+    peer.train(0, workers=1)
+    return peer
+
+
+def times(counts, num_topics, num_clusters, short, long):
+    """CPU seconds of one sweep of each sampler, and in sweeps of tomotopy."""
+    peer = tomotopy_model(counts, num_topics, 0)
+    models = {
+        "LDA": zoo.LDA(num_topics=num_topics, word_smoothing=SMOOTHING),
+        "PCP": zoo.PCP(num_topics=num_topics, num_clusters=num_clusters, word_smoothing=SMOOTHING),
+    }
+
+    def ours(model, method, dtype):
+        sampling = {"num_chains": 1, "num_samples": 1, "progress": False, "method": method, "dtype": dtype}
+        return lambda sweeps: fit(model, counts, num_warmup=sweeps, **sampling)
+
+    calls = {"tomotopy": lambda sweeps: peer.train(sweeps, workers=1)}
+    for name, model in models.items():
+        for method in BARS:
+            for dtype in ("float64", "float32")[: 2 if name == "LDA" else 1]:
+                calls[f"{name}, {method}, {dtype}"] = ours(model, method, dtype)
+    taken = {name: [] for name in calls}
+    for _ in range(TURNS):
+        for name, call in calls.items():
+            more = 5 if name == "tomotopy" else 1
+            taken[name].append(seconds_per_step(call, short, more * long))
+            print(name, taken[name], flush=True)
+    seconds = {name: min(values) for name, values in taken.items()}
+    ratio = {name: value / seconds["tomotopy"] for name, value in seconds.items()}
+    reached = {name: ratio[name] <= BARS[name.split(", ")[1]] for name in ratio if name.startswith("LDA")}
+    return {"seconds": seconds, "all turns": taken, "sweeps of tomotopy": ratio, "bar reached": reached}
+
+
+def mixing(counts, num_topics, num_chains, num_warmup, num_sweeps, seconds):
+    """ESS of the collapsed log joint, by sweep and by CPU second; ``seconds`` of a sweep from `times`."""
+    chains = {"tomotopy": [], "gibbs": [], "collapsed_gibbs": []}
+    with jax.enable_x64(True):
+        model = zoo.LDA.from_data(counts, num_topics=num_topics, word_smoothing=SMOOTHING)
+        (tokens,) = prepare(model, (SparseCounts.from_matrix(counts),), None)
+        tokens = jax.tree.map(jnp.asarray, tokens)
+        scans = {
+            "gibbs": jax.jit(_blocked_chain, static_argnums=2),
+            "collapsed_gibbs": jax.jit(_collapsed_chain, static_argnums=2),
+        }
+        for seed in range(num_chains):
+            chains["tomotopy"].append(_tomotopy_chain(counts, model, num_warmup + num_sweeps, seed))
+            for name, scan in scans.items():
+                found = scan(jax.random.key(seed), model, num_warmup + num_sweeps, tokens)
+                chains[name].append(np.asarray(found))
+    result = {"sweeps": {"chains": num_chains, "warm-up": num_warmup, "kept": num_sweeps}}
+    for name, values in chains.items():
+        kept = np.array(values)[:, num_warmup:]
+        ess = sum(effective_sample_size(chain[None], "bulk") for chain in kept)
+        by_sweep = ess / kept.size
+        second = seconds["tomotopy" if name == "tomotopy" else f"LDA, {name}, float64"]
+        result[name] = {
+            "mean": kept.mean(1).tolist(),
+            "standard deviation": float(kept.std(1).mean()),
+            "rhat": psrf_of(kept, "rank"),
+            "ess": ess,
+            "ess by sweep": by_sweep,
+            "ess by CPU second": by_sweep / second,
+        }
+    return result
+
+
+def _blocked_chain(key, model, number, tokens):
+    """The collapsed log joint of the tokens' topics after every sweep."""
+
+    def one(values, key):
+        swept = blocked_lda.sweep(key, values, model, tokens)
+        return swept.values, collapsed_lda.log_joint(swept.by_document, swept.by_word, model)
+
+    start = blocked_lda.init(key, model, tokens).values
+    return jax.lax.scan(one, start, jax.random.split(key, number))[1]
+
+
+def _collapsed_chain(key, model, number, tokens):
+    def one(state, key):
+        state, _ = collapsed_lda.step(key, state, model, tokens)
+        return state, state.log_joint
+
+    return jax.lax.scan(one, collapsed_lda.init(key, model, tokens), jax.random.split(key, number))[1]
+
+
+def _tomotopy_chain(counts, model, number, seed):
+    peer = tomotopy_model(counts, model.num_topics, seed)
+    values = []
+    for _ in range(number):
+        peer.train(1, workers=1)
+        values.append(peer.ll_per_word * peer.num_words)
+    documents = peer.docs
+    lengths = [len(document.words) for document in documents]
+    vocabulary = np.array([int(word) for word in peer.used_vocabs])
+    words = vocabulary[np.concatenate([document.words for document in documents])]
+    tokens = Tokens(np.repeat(np.arange(len(lengths)), lengths), words, counts.shape)
+    topics = np.concatenate([document.topics for document in documents]).astype(int)
+    own = float(collapsed_lda.state_of(jnp.asarray(topics), tokens, model).log_joint)
+    if abs(own - values[-1]) > 1e-4 * abs(own):
+        raise ValueError(f"tomotopy's log joint is {values[-1]:.1f}, ours of its topics {own:.1f}")
+    return values
+
+
+def main(wanted):
+    """The figures of the corpora that are named."""
+    warnings.filterwarnings("ignore", category=UserWarning)
+    for name in wanted:
+        num_topics, num_clusters, short, long, *sweeps = SETTINGS[name]
+        counts = corpus(name)
+        begin = time.process_time()
+        found = {"shape": counts.shape, "tokens": int(counts.sum()), "topics": num_topics}
+        found |= {"clusters of PCP": num_clusters}
+        found["times"] = times(counts, num_topics, num_clusters, short, long)
+        add_to_record("benchmark_topic_samplers", COMMAND, "tomotopy", **{name: found})
+        found["log joint"] = mixing(counts, num_topics, *sweeps, found["times"]["seconds"])
+        found["CPU seconds in all"] = time.process_time() - begin
+        add_to_record("benchmark_topic_samplers", COMMAND, "tomotopy", **{name: found})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or list(SETTINGS))
