@@ -101,7 +101,7 @@ def with_bug(function, right, wrong):
     return scope[function.__name__]
 
 
-def verdict_on(model, algorithm, num_draws=2500):
+def verdict_on(model, algorithm, num_draws=10_000):
     return geweke(program(model), algorithm, 3, key=jax.random.key(3), num_draws=num_draws, num_rounds=4)
 
 
