@@ -26,6 +26,7 @@ from inference.em_picture import plot_em
 from inference.identifiable import draws_of, kind_of, scalars
 from inference.method_picture import plot_methods
 from inference.mixture_picture import draw_mixture
+from inference.model_graph import plot_model_graph
 from inference.palette import COLOURS, LINES
 from inference.partitions import co_clustering, point_partition
 from inference.topic_picture import plot_clusters, plot_document_clusters
@@ -42,6 +43,7 @@ __all__ = [
     "plot_loading_products",
     "plot_methods",
     "plot_mixture",
+    "plot_model_graph",
     "plot_objective",
     "plot_overlap",
     "plot_psrf_path",

@@ -9,7 +9,8 @@ import pandas as pd
 import xarray as xr
 
 from inference.identifiable import draws_of, kind_of, symmetries_of
-from inference.page import Code, Paragraph, Section, Table
+from inference.model_graph import draw_graph, graph_of, in_words
+from inference.page import Code, Paragraph, Picture, Section, Table
 from zoo import MODELS
 from zoo.model_card import read_card
 
@@ -33,6 +34,7 @@ def assumed(tree: xr.DataTree) -> Section:
     fields = dict(_fields(model))
     blocks.append(Table("Fields and priors", pd.DataFrame({"value": fields.values()}, index=list(fields))))
     symmetries = ", ".join(symmetries_of(tree))
+    blocks.append(_graph(tree))
     if symmetries:
         blocks.append(
             Paragraph(
@@ -40,6 +42,18 @@ def assumed(tree: xr.DataTree) -> Section:
             )
         )
     return Section("Assumed", blocks)
+
+
+def _graph(tree: xr.DataTree) -> Picture | Paragraph:
+    try:
+        graph = graph_of(tree)
+    except (ValueError, NotImplementedError) as why_not:  # NumPyro's, for what it cannot run abstractly
+        return Paragraph(f"No graph of the program: {why_not}.")
+    caption = (
+        "The program: arrows lead to what depends on a symbol, frames are plates, grey boxes data; dashed: "
+        "computed from others; square: a factor of the prior, or of a likelihood that is no density of rows."
+    )
+    return Picture("model-graph", caption, in_words(graph), draw_graph(graph))
 
 
 def _first_literal_block(docstring: str) -> str:
