@@ -8,6 +8,7 @@ own ``component``, as mixtures do, so that it cannot be given a mixture's parame
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 from arviz_stats import psense_summary
@@ -30,10 +31,10 @@ def prior_sensitivity(tree: xr.DataTree, var_names: Sequence[str] | None = None)
 
     Returns:
         A row a quantity: ``prior``, ``likelihood`` (cumulative Jensen-Shannon distances; above 0.05 is much),
-        ``diagnosis``.
+        ``diagnosis``. What is the same in every draw is left out.
 
     Raises:
-        ValueError: a fit that has no draws of its posterior, or no such variables.
+        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies.
     """
     if kind_of(tree) != "sampling":
         raise ValueError(
@@ -48,8 +49,10 @@ def prior_sensitivity(tree: xr.DataTree, var_names: Sequence[str] | None = None)
     draws = {
         name: (("chain", "draw"), values)
         for name, values in scalars(chosen)
-        if var_names is not None or name not in _OWN
+        if (var_names is not None or name not in _OWN) and np.ptp(values) > 0
     }
+    if not draws:
+        raise ValueError("every quantity asked for is the same in all draws: nothing can move")
     whole = tree if "log_prior" in tree.children else extend(tree, "log_prior")
     groups = {name: group_of(whole, name) for name in ("log_likelihood", "log_prior")}
     coords = {dim: posterior[dim] for dim in ("chain", "draw")}
