@@ -18,6 +18,7 @@ import xarray as xr
 
 from inference.natural_invariants import natural_invariants, word_probs
 from inference.partitions import cluster_sizes
+from inference.tree_groups import group_of
 
 __all__ = [
     "draws_of",
@@ -76,9 +77,7 @@ def draws_of(tree: xr.DataTree) -> xr.Dataset:
     """
     if not isinstance(tree, xr.DataTree):
         raise TypeError(f"expected the xarray.DataTree that inference.fit returns; got {type(tree).__name__}")
-    if "posterior" not in tree.children:
-        raise ValueError(f"expected a fit with the group 'posterior'; got the groups {sorted(tree.children)}")
-    posterior = tree["posterior"].to_dataset()
+    posterior = group_of(tree, "posterior")
     missing = {"chain", "draw"} - set(posterior.dims)
     if missing:
         raise ValueError(f"expected draws with dims chain and draw; the posterior lacks {sorted(missing)}")

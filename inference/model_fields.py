@@ -6,6 +6,7 @@ by reference, ``{"array": name}``. Type names are looked up in fixed tables (the
 file can import anything.
 """
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -44,14 +45,21 @@ def restore(name: str, fields: str, arrays: Mapping[str, Any]) -> Model:
     """The model that `describe` described.
 
     Raises:
-        ValueError: the model or one of the types in its fields is not in this version, or an array of its
-            fields is not there.
+        ValueError: the model, a field or one of the types in its fields is not in this version, the fields
+            cannot be read, or an array of them is not there.
     """
     if name not in zoo.MODELS:
         raise ValueError(
             f"this fit is of model {name!r}, which this version does not have; it has {', '.join(zoo.MODELS)}"
         )
-    return getattr(zoo, zoo.MODELS[name]["class"])(**_restore_fields(json.loads(fields), arrays))
+    try:
+        described = json.loads(fields)
+    except ValueError as error:
+        raise ValueError(
+            f"the attribute model_fields of this fit cannot be read ({error}): it was changed after the fit; "
+            "copy the file again, or fit again"
+        ) from None
+    return _made(getattr(zoo, zoo.MODELS[name]["class"]), _restore_fields(described, arrays))
 
 
 def field_dims(model: Model) -> dict[str, tuple[str, ...]]:
@@ -62,6 +70,17 @@ def field_dims(model: Model) -> dict[str, tuple[str, ...]]:
         if isinstance(nested, Assumptions):
             dims |= {f"{field}_{name}": value for name, value in getattr(nested, "field_dims", {}).items()}
     return dims
+
+
+def _made(kind: type, fields: Mapping[str, Any]) -> Any:
+    """An object of the zoo; ValueError for a field that it does not have in this version."""
+    unknown = sorted(set(fields) - {field.name for field in dataclasses.fields(kind)})
+    if unknown:
+        raise ValueError(
+            f"this fit gives {kind.__name__} the field {unknown[0]!r}, which this version does not have: "
+            "install the version that its attributes name, or fit again"
+        )
+    return kind(**fields)
 
 
 def _describe_fields(owner: Assumptions, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -109,7 +128,7 @@ def _restore(value: Any, arrays: Mapping[str, Any]) -> Any:
     if kind in DISTRIBUTIONS:
         return DISTRIBUTIONS[kind][0](**fields)
     if kind in zoo.conjugate.__all__:
-        return getattr(zoo.conjugate, kind)(**fields)
+        return _made(getattr(zoo.conjugate, kind), fields)
     if kind in _TYPES:
-        return _TYPES[kind](**fields)
+        return _made(_TYPES[kind], fields)
     raise ValueError(f"this fit uses a {kind}, which this version does not have")

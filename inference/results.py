@@ -148,7 +148,7 @@ def load(path: str | os.PathLike) -> xr.DataTree:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise FileNotFoundError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
     try:
         with xr.open_datatree(path, engine="h5netcdf") as opened:
             tree = opened.load()

@@ -1,5 +1,6 @@
 """The tables that a command works on: a data set of the catalogue or a file, and columns of it."""
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ def select(
         where they have none, a SciPy sparse matrix for counts.
 
     Raises:
-        ValueError: no such data set, array or column, or a choice that is needed and was not made.
-        OSError: the file cannot be read.
+        ValueError: no such data set, array or column, a file of another kind or cut short, or a choice that
+            is needed and was not made.
+        FileNotFoundError: there is no such file.
     """
     if views and (x or y):
         raise ValueError("--views goes without --x and --y")
@@ -62,27 +64,36 @@ def _open(source: str) -> tuple[str, dict[str, Any]]:
         )
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {source}")
+    try:
+        tables = _read(path)
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{source} cannot be read as a {path.suffix} file ({error}): it was cut short or is of another "
+            "kind; copy it again, or give it the ending that it is"
+        ) from None
+    if not tables:
+        raise ValueError(f"{source} holds no tables; a fit's data are in its group observed_data")
+    if not len(tables.get("", "a named table")):
+        raise ValueError(f"{source} has no rows")
+    return path.stem, tables
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The tables of a file by name, one that is a table itself under the empty name."""
     import pandas as pd
 
     if path.suffix in (".csv", ".parquet"):
-        table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
-        if not len(table):
-            raise ValueError(f"{source} has no rows")
-        return path.stem, {"": table}
+        return {"": pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)}
     if path.suffix == ".npz":
         import numpy as np
 
         with np.load(path, allow_pickle=False) as file:
-            return path.stem, {
-                key: _as_table(key, file[key]) for key in file.files if file[key].ndim in (1, 2)
-            }
+            return {key: _as_table(key, file[key]) for key in file.files if file[key].ndim in (1, 2)}
     import xarray as xr
 
     dataset = xr.load_dataset(path, engine="h5netcdf")
     tables = {str(k): v.to_pandas() for k, v in dataset.data_vars.items() if v.ndim in (1, 2)}
-    if not tables:
-        raise ValueError(f"{source} holds no tables; is it a fit? Its data are in its group observed_data")
-    return path.stem, {k: t.to_frame(k) if isinstance(t, pd.Series) else t for k, t in tables.items()}
+    return {k: t.to_frame(k) if isinstance(t, pd.Series) else t for k, t in tables.items()}
 
 
 def _as_table(

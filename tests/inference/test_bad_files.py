@@ -72,6 +72,34 @@ def test_a_model_of_another_version(saved):
         inference.model_of(inference.load(saved))
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("{broken", "model_fields of this fit cannot be read.*copy the file again, or fit again"),
+        (
+            '{"num_latents": 1, "wheels": 3}',
+            "PPCA the field 'wheels', which this version does not have: install",
+        ),
+        ('{"loc_mean": {"type": "Engine"}}', "uses a Engine, which this version does not have"),
+    ],
+)
+def test_fields_that_this_version_does_not_have(saved, fields, message):
+    tree = inference.load(rewritten(saved, model_fields=fields))
+    for use in (inference.model_of, lambda t: inference.log_density(t, ROWS[:2])):
+        with pytest.raises(ValueError, match=message):
+            use(tree)
+
+
+@pytest.mark.parametrize("ending", [".nc", ".npz", ".csv"])
+def test_data_of_another_kind_than_the_ending_says(tmp_path, ending, capsys):
+    path = tmp_path / f"data{ending}"
+    path.write_bytes(b"\x00\xff\xfe no table")
+    assert main(["compare", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"cannot be read as a {ending} file" in error and "copy it again" in error
+
+
 def test_the_command_line_says_it_in_one_line(saved, capsys):
     saved.write_bytes(saved.read_bytes()[:1000])
     assert main(["report", str(saved)]) == 2
@@ -84,7 +112,7 @@ def test_the_command_line_says_it_in_one_line(saved, capsys):
     [
         ("posterior", lambda t: inference.log_density(t, ROWS[:2]), "needs the group 'posterior'"),
         ("posterior", lambda t: inference.extend(t, "log_prior"), "needs the group 'posterior'"),
-        ("posterior", summary, "the group 'posterior'"),
+        ("posterior", summary, "needs the group 'posterior'.*take the whole tree"),
         ("variational", lambda t: inference.predict(t, ROWS[:2]), "needs the group 'variational'"),
         ("variational", lambda t: inference.transform(t, ROWS[:2]), "needs the group 'variational'"),
         ("trace", plot_objective, "needs the group 'trace'"),
