@@ -18,14 +18,16 @@ from inference.diagnostics import prior_sensitivity
 RNG = np.random.default_rng(0)
 BITS, COUNTS = RNG.integers(0, 2, size=(24, 5)), RNG.poisson(1.0, size=(10, 6))
 PLANE = RNG.normal(size=(24, 1)) * [1.0, -1.0, 2.0] + 0.5 * RNG.normal(size=(24, 3))
+# The default prior of the noise is so wide that draws of it overflow
+PROPER_NOISE = {"loading_prior": "gaussian", "noise_concentration": 2.0, "noise_rate": 1.0}
 # Model, data, sampler, a variable that every draw has
 CASES = {
     "epca": (zoo.EPCA(num_latents=1), (BITS,), "gibbs", "loc"),
     "lda": (zoo.LDA(num_topics=2), (COUNTS,), "gibbs", "topic_word_probs"),
     "mixture": (zoo.Mixture.from_data(PLANE, num_components=2), (PLANE,), "gibbs", "locs"),
-    "ppca": (zoo.PPCA(num_latents=1, loading_prior="gaussian"), (PLANE,), "nuts", "loc"),
+    "ppca": (zoo.PPCA(num_latents=1, **PROPER_NOISE), (PLANE,), "nuts", "loc"),
     "sppca": (
-        zoo.SPPCA(num_latents=1, loading_prior="gaussian"),
+        zoo.SPPCA(num_latents=1, **PROPER_NOISE),
         (PLANE, PLANE[:, :1] + 0.1 * RNG.normal(size=(24, 1))),
         "nuts",
         "loc_x",
@@ -68,8 +70,8 @@ def test_loo_and_compare(case):
     loo = arviz.loo(tree, pointwise=True)
     rows = "document" if name in DOCUMENTS else "observation"
     assert loo.n_data_points == tree["log_likelihood"].sizes[rows] == len(CASES[name][1][0])
-    table = arviz.compare({"one": tree, "same": tree})
-    np.testing.assert_allclose(table["elpd"].to_numpy(float), loo.elpd, rtol=0.02)
+    table = arviz.compare({"one": tree, "same": tree}, round_to="none")
+    np.testing.assert_allclose(table["elpd"].to_numpy(float), loo.elpd)
 
 
 def test_sensitivity_to_the_prior(case):
@@ -108,7 +110,11 @@ MORE_PICTURES = ["plot_ess", "plot_dist", "plot_autocorr", "plot_pair"]
 def test_pictures(case, plot):
     name, tree = case
     variable = CASES[name][3]
-    pictures = getattr(arviz, plot)(tree, var_names=[variable])
+    coords = {}
+    if plot == "plot_pair":  # a panel for every two cells: of a few
+        cells = tree["posterior"][variable].isel(chain=0, draw=0)
+        coords = {dim: cells[dim].to_numpy()[:2].tolist() for dim in cells.dims}
+    pictures = getattr(arviz, plot)(tree, var_names=[variable], coords=coords)
     if plot == "plot_pair":
         assert type(pictures).__name__ == "PlotMatrix" and "scatter" in pictures.viz
     else:
