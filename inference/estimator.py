@@ -74,7 +74,11 @@ class ZooEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self
 
     def fitted(self) -> xr.DataTree:
-        """The fit; scikit-learn's own error before there is one."""
+        """The fit; scikit-learn's own error before there is one.
+
+        Returns:
+            The tree that `inference.fit` gave.
+        """
         check_is_fitted(self)
         return self.tree_
 

@@ -1,8 +1,11 @@
 """What all tests share: one persistent compile cache, quick compilation, and a few data sets and fits."""
 
 import os
+from pathlib import Path
 
 import pytest
+
+MANY_MAPS = 30_000  # of the 65 530 that Linux allows a process
 
 
 def pytest_configure(config):
@@ -34,6 +37,20 @@ def forget_compiled_programs():
     import jax
 
     jax.clear_caches()
+
+
+@pytest.fixture(autouse=True)
+def forget_before_memory_maps_run_out(request):
+    """Within a module of many slow tests too: 55 cases of reference posteriors once filled the process."""
+    yield
+    maps = Path("/proc/self/maps")
+    if request.node.get_closest_marker("slow") and maps.exists():
+        with maps.open(encoding="utf-8", errors="replace") as lines:
+            held = sum(1 for _ in lines)
+        if held > MANY_MAPS:
+            import jax
+
+            jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

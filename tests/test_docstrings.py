@@ -203,6 +203,43 @@ def test_interface_functions_say_what_they_take_and_give():
     assert not found, "\n".join(f"{name}: {', '.join(missing)}" for name, missing in found.items())
 
 
+# Classes whose methods a user calls, and those of whose methods a new model overrides some
+CALLED = (
+    "zoo.model",
+    "zoo.datasets",
+    "zoo.sparse_counts",
+    "inference.estimator",
+    "inference.row_estimators",
+    "inference.output_estimators",
+)
+JAX_CALLS = {"tree_flatten", "tree_unflatten"}
+
+
+def lacks_in_methods(tree):
+    """What docstrings of the public methods of a module leave out, unless a base's method says it."""
+    found = {}
+    for owner, node in definitions(tree):
+        if owner is None or node.name in JAX_CALLS or inherited(owner, node.name):
+            continue
+        is_property = any("property" in ast.unparse(mark) for mark in node.decorator_list)
+        missing = [part for part in lacks(node) if not (is_property and part.startswith("Returns"))]
+        if missing:
+            found[f"{owner.name}.{node.name}"] = missing
+    return found
+
+
+@pytest.mark.parametrize("module", CALLED)
+def test_methods_that_users_call_say_what_they_take_and_give(module):
+    found = lacks_in_methods(TREES[module])
+    assert not found, "\n".join(f"{module}.{name}: {', '.join(missing)}" for name, missing in found.items())
+
+
+def test_a_method_that_does_not_say_what_it_gives_is_found():
+    source = 'class Box:\n    def weigh(self, by: int) -> int:\n        """Weigh."""\n'
+    tree = ast.parse(f'__all__ = ["Box"]\n{source}')
+    assert lacks_in_methods(tree) == {"Box.weigh": ["Args: by", "Returns: int"]}
+
+
 def function(source):
     return ast.parse(source).body[0]
 

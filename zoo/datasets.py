@@ -71,7 +71,14 @@ class Dataset(Mapping):
         return f"Dataset({self.name!r}: {shapes})"
 
     def frame(self, key: str = "x") -> "pd.DataFrame":
-        """One array as a DataFrame with the names of its rows and columns, so that a fit names them."""
+        """One array as a DataFrame with the names of its rows and columns, so that a fit names them.
+
+        Args:
+            key: name of the array.
+
+        Returns:
+            The table, shape as that of the array.
+        """
         import pandas as pd
 
         columns, rows = (names.get(key) for names in (self.columns, self.rows))

@@ -76,18 +76,32 @@ class Assumptions:
 
     @classmethod
     def leaf_names(cls) -> tuple[str, ...]:
-        """Names of the hyperparameters: the fields that are pytree leaves (or subtrees)."""
+        """Names of the hyperparameters: the fields that are pytree leaves (or subtrees).
+
+        Returns:
+            Names, in the order of the fields.
+        """
         return tuple(f.name for f in dataclasses.fields(cls) if not f.metadata.get("static"))
 
     @classmethod
     def static_names(cls) -> tuple[str, ...]:
-        """Names of the static fields."""
+        """Names of the static fields.
+
+        Returns:
+            Names, in the order of the fields.
+        """
         return tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("static"))
 
     def replaced(self, **fields: Any) -> Self:
         """A copy with some fields replaced and nothing checked.
 
         For values that were computed (posteriors) or traced.
+
+        Args:
+            **fields: new values by name.
+
+        Returns:
+            The copy.
 
         Raises:
             TypeError: no such field.
@@ -180,9 +194,13 @@ class Model(Assumptions):
         return self.dims
 
     def coded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model and its data as tables of numbers: where a model takes labels, they are coded here.
+        """The model and its data as tables of numbers: where it takes labels, they are coded here, first.
 
-        Called on what a person passes, before anything else.
+        Args:
+            *data: parts of the data as they were passed.
+
+        Returns:
+            The model that knows its labels, and the parts as tables of numbers.
         """
         return self, data
 
@@ -190,12 +208,24 @@ class Model(Assumptions):
     def from_data(cls, *data: Any, **overrides: Any) -> Self:
         """The model with its sizes read off the data and its data-dependent defaults filled in.
 
-        ``overrides`` are fields.
+        Args:
+            *data: parts of the data, in the model's order.
+            **overrides: fields that are given.
+
+        Returns:
+            The model, none of its fields None but those that may stay so.
         """
         return cls(**overrides)
 
     def filled(self, *data: Any) -> Self:
-        """The model itself if no field is None, else the model with those fields filled by `from_data`."""
+        """The model itself if no field is None, else the model with those fields filled by `from_data`.
+
+        Args:
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            The filled model.
+        """
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
         if all(value is not None for value in given.values()):
             return self
@@ -205,30 +235,67 @@ class Model(Assumptions):
         """The model for a fit that goes on from a former one.
 
         What it leaves open and the former fit read off its rows is taken over, where it must not change.
+
+        Args:
+            former: the filled model of the former fit.
+
+        Returns:
+            The model to be filled.
         """
         return self
 
     def starting_point(self, key: Any, *data: Any) -> dict[str, Any] | None:
-        """Values of all sites to start MAP, NUTS and HMC from; None: anywhere."""
+        """Values of all sites to start MAP, NUTS and HMC from.
+
+        Args:
+            key: a JAX key, for what is drawn.
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            Site name to value, shapes as in ``dims``; None: anywhere.
+        """
         return None
 
     def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:
         """The local latents that the program sums out, given values of everything else.
 
-        Site name to distribution over rows.
+        Args:
+            values: variable or site name to value, shapes as in ``dims``.
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            Site name to distribution over rows.
         """
         return {}
 
     def completions(self) -> dict[str, tuple[str, ...]]:
-        """What `inference.predict` can be asked for by ``what``, and its dims; empty: one thing only."""
+        """What `inference.predict` can be asked for by ``what``.
+
+        Returns:
+            Its names, each with its dims; empty: one thing only.
+        """
         return {}
 
     def default_completion(self, *data: Any) -> str | None:
-        """Which of `completions` is meant when nothing is said; None: there is one kind only."""
+        """Which of `completions` is meant when nothing is said.
+
+        Args:
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            Its name; None: there is one kind only.
+        """
         return None
 
     def derived(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What is stored of the local latents of a draw, and what follows from them."""
+        """What is stored of the local latents of a draw, and what follows from them.
+
+        Args:
+            values: variable or site name to value, shapes as in ``dims``.
+
+        Returns:
+            Variable name to value, shapes as in ``dims``.
+        """
         return {}
 
     def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
@@ -239,13 +306,23 @@ class Model(Assumptions):
             *data: rows.
             kind: ``"latent"``, or ``"orthonormal"`` where the model has loadings.
 
+        Returns:
+            A score a row, dims ``score_dims``.
+
         Raises:
             ValueError: a kind of scores that the model does not have.
         """
         raise ValueError(f"{type(self).__name__} has no scores")
 
     def scores_covariance(self, values: Mapping[str, Any], *data: Any) -> Any:
-        """Posterior covariance of the ``"latent"`` scores of each row, a second latent dim appended.
+        """Posterior covariance of the ``"latent"`` scores of each row.
+
+        Args:
+            values: of the parameters.
+            *data: rows.
+
+        Returns:
+            Dims ``score_dims`` and a second latent dim.
 
         Raises:
             ValueError: the scores have no covariance.
@@ -253,7 +330,14 @@ class Model(Assumptions):
         raise ValueError(f"the scores of {type(self).__name__} have no covariance")
 
     def predicted(self, values: Mapping[str, Any], *data: Any) -> tuple[Any, Any]:
-        """Mean and variance of what is missing of rows, given values of the rest; dims ``predicted_dims``.
+        """Mean and variance of what is missing of rows, given values of the rest.
+
+        Args:
+            values: of the parameters.
+            *data: rows.
+
+        Returns:
+            Two arrays of dims ``predicted_dims``.
 
         Raises:
             ValueError: the model predicts nothing but its scores.
@@ -261,21 +345,37 @@ class Model(Assumptions):
         raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
 
     def check_new(self, *data: Any) -> None:
-        """Raise ValueError if new rows do not suit the (fitted) model."""
+        """Raise ValueError if new rows do not suit the (fitted) model.
+
+        Args:
+            *data: parts of the rows, in the model's order.
+        """
         self.check(*data)
 
     def check(self, *data: Any) -> None:
-        """Raise ValueError if the (numeric) data do not suit the model.
+        """Raise ValueError if the (numeric) data do not suit the model, before anything is compiled.
 
-        Called before anything is compiled.
+        Args:
+            *data: parts of the data, in the model's order.
         """
 
     def auto_method(self, *data: Any) -> str:
-        """What ``method="auto"`` means: the first of `methods` that suits the model and the data."""
+        """What ``method="auto"`` means: the first of `methods` that suits the model and the data.
+
+        Args:
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            The method's name.
+        """
         return self.methods[0]
 
     def caution(self, method: str) -> None:
-        """Warn of what is allowed but hardly wanted with a method; called before anything is compiled."""
+        """Warn of what is allowed but hardly wanted with a method; called before anything is compiled.
+
+        Args:
+            method: its name.
+        """
 
 
 def _as_leaf(name: str, value: Any) -> Any:

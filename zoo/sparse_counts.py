@@ -73,7 +73,14 @@ class SparseCounts:
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Self:
-        """From a scipy sparse matrix, or a dense matrix of counts."""
+        """From a scipy sparse matrix, or a dense matrix of counts.
+
+        Args:
+            matrix: shape (num_documents, num_words).
+
+        Returns:
+            Its cells that are not zero.
+        """
         if hasattr(matrix, "tocoo"):
             coo = matrix.tocsr().tocoo()  # duplicates summed, rows in order
             return cls(coo.row, coo.col, coo.data, coo.shape)
@@ -82,7 +89,11 @@ class SparseCounts:
         return cls(document, word, dense[document, word], dense.shape)
 
     def to_dense(self) -> np.ndarray:
-        """The whole matrix, shape (num_documents, num_words)."""
+        """The whole matrix.
+
+        Returns:
+            Shape (num_documents, num_words).
+        """
         dense = np.zeros(self.shape)
         np.add.at(dense, (np.asarray(self.document), np.asarray(self.word)), np.asarray(self.count))
         return dense
@@ -103,7 +114,14 @@ class SparseCounts:
         return sum(part.nbytes for part in (self.document, self.word, self.count))
 
     def blocks(self, block_cells: int = BLOCK_CELLS) -> CellBlock:
-        """The cells in equal blocks, shape (num_blocks, block_cells), the last filled up with zero counts."""
+        """The cells in equal blocks, the last filled up with zero counts.
+
+        Args:
+            block_cells: cells of a block.
+
+        Returns:
+            Arrays of shape (num_blocks, block_cells).
+        """
         size = min(block_cells, max(self.num_nonzeros, 1))
         num_blocks = max(-(-self.num_nonzeros // size), 1)
         padding = num_blocks * size - self.num_nonzeros
@@ -152,7 +170,14 @@ class SparseCounts:
         return jax.lax.scan(add, start, self._blocks_for(by_document.shape[1]))[0]
 
     def sum_type(self, *factors: Array) -> jnp.dtype:
-        """Of sums of counts times factors: double counts may meet what a fit in single precision holds."""
+        """Of sums of counts times factors: double counts may meet what a fit in single precision holds.
+
+        Args:
+            *factors: arrays of any shape.
+
+        Returns:
+            The wider type.
+        """
         return jnp.result_type(*factors, jnp.asarray(self.count))
 
     def sum_cells(self, function: Callable[[Array, Array], Array], width: int) -> Array:
@@ -204,7 +229,11 @@ class SparseCounts:
         return gammaln(self.totals + 1) - factorials
 
     def without_empty(self) -> Self:
-        """The documents that have at least one word."""
+        """The documents that have at least one word.
+
+        Returns:
+            Their counts, shape (num_kept, num_words).
+        """
         held = np.flatnonzero(np.bincount(self.document, self.count, self.shape[0]) > 0)
         return self.rows(held)
 
@@ -213,6 +242,9 @@ class SparseCounts:
 
         Args:
             chosen: their numbers, shape (num_chosen,).
+
+        Returns:
+            Their counts, shape (num_chosen, num_words).
         """
         chosen = np.asarray(chosen)
         begin = np.searchsorted(self.document, chosen)
@@ -223,7 +255,11 @@ class SparseCounts:
         return type(self)(document, self.word[cells], self.count[cells], (chosen.size, self.shape[1]))
 
     def to_scipy(self) -> Any:
-        """A scipy matrix in compressed rows."""
+        """A scipy matrix in compressed rows.
+
+        Returns:
+            A ``csr_matrix`` of shape (num_documents, num_words).
+        """
         from scipy.sparse import csr_matrix
 
         return csr_matrix((self.count, (self.document, self.word)), shape=self.shape)
