@@ -74,7 +74,11 @@ METHOD_NOTES = {
         "kernel_cca": ("O(N^3)", "a projection to compare with, no model of the rows"),
     },
     "epca": {
-        "map": ("O(N D K)", "first, and for tables of millions of cells; beta = 1 has nothing else"),
+        "map": (
+            "O(N D K)",
+            "first, and for tables of millions of cells; beta = 1 has nothing else; num_restarts=5 where "
+            "latent_variance times loading_variance is above 10: single starts end apart there",
+        ),
         "gibbs": (
             "O(N D K^2)",
             "draws for Gaussian, Bernoulli and binomial cells, joint prior and ARD included",
@@ -85,7 +89,11 @@ METHOD_NOTES = {
         ),
     },
     "paired": {
-        "map": ("O(N D K)", "first, and for large tables"),
+        "map": (
+            "O(N D K)",
+            "first, and for large tables; num_restarts=5 where latent_variance times loading_variance is "
+            "above 10: single starts end apart there",
+        ),
         "gibbs": (
             "O(N D K^2); full covariances O(N D^2 + D^3) a view",
             "draws, and the full-covariance model",
