@@ -52,7 +52,7 @@ REAL = {
 }
 REAL_RUN = {
     "usps": {"num_restarts": 1, "max_iterations": 60, "tolerance": 1e-3, "clamped_sweeps": 20},
-    "cora": {"num_restarts": 1, "max_iterations": 60, "tolerance": 1e-4, "clamped_sweeps": 40},
+    "cora": {"num_restarts": 5, "max_iterations": 60, "tolerance": 1e-4, "clamped_sweeps": 40},
     "cora_paper": {"num_restarts": 1, "max_iterations": 10, "tolerance": 1e-3, "clamped_sweeps": 10},
 }
 EXPECTED = (".*has not converged", "sparsity=0 has no optimum", "em: a guard holds")
