@@ -18,6 +18,7 @@ from jax import Array
 
 __all__ = ["draw", "draw_dirichlet", "draw_log_gamma"]
 
+BLOCK_NUMBERS = 2**16  # drawn at once, so that the temporary arrays stay small
 REFUSED = 16  # at most one in twenty is refused: room for one in sixteen suffices in all but freak cases
 
 
@@ -40,14 +41,25 @@ def draw_log_gamma(key: Array, concentration: Array) -> Array:
         key: a JAX key.
         concentration: positive, any shape; a number that is not gives NaN.
     """
+    flat = concentration.ravel()
+    number = -(-flat.size // BLOCK_NUMBERS)
+    if number <= 1:
+        return _block(key, flat).reshape(concentration.shape)
+    size = -(-flat.size // number)
+    blocks = jnp.pad(flat, (0, number * size - flat.size), constant_values=1).reshape(number, size)
+    logs = jax.lax.map(lambda own: _block(*own), (jax.random.split(key, number), blocks))
+    return logs.ravel()[: flat.size].reshape(concentration.shape)
+
+
+def _block(key: Array, shape: Array) -> Array:
+    """Draws for a vector of parameters."""
     keys = jax.random.split(key, 3)
-    shape = concentration.ravel()
     small = shape < 1
     d = jnp.where(small, shape + 1, shape) - 1 / 3
     log_v, refused = _proposals(keys[0], d)
     log_v, _, _ = jax.lax.while_loop(_any_refused, _collected(d), (log_v, refused, keys[1]))
     boost = jnp.where(small, -jax.random.exponential(keys[2], d.shape, d.dtype) / shape, 0)
-    return (jnp.log(d) + log_v + boost).reshape(concentration.shape)
+    return jnp.log(d) + log_v + boost
 
 
 def _proposals(key: Array, d: Array) -> tuple[Array, Array]:

@@ -1,7 +1,8 @@
 """Topic models: CPU time of a step against the number of nonzeros, and the memory that a step holds.
 
 Run from the root on one core: ``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 python -m tests.benchmarks.topic_costs``. Corpora of
+XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 python -m tests.benchmarks.topic_costs``, or with
+names of parts (see ``STEPS``, ``MORE_CLUSTERS``). Corpora of
 PCP with 1000, 2000, 4000 and 8000 documents over the same 3000 words, 100 tokens each in the mean; K = 50,
 M = 20, double precision. The least process CPU time of several steps, after compilation. The slope is that of
 log time on log nonzeros between the ends (a step that is linear with a part by words and topics beside has a
@@ -12,6 +13,7 @@ words) x K numbers, data being the sparse cells (two indices of four bytes and a
 largest corpus, structured PCP with M = 50 and 200 too. Written to tests/reference/benchmark_topic_costs.json.
 """
 
+import sys
 import time
 
 import jax
@@ -42,6 +44,7 @@ STEPS = {  # model, module, options of preparation
     "PCP, gibbs": (zoo.PCP, blocked_pcp, {}),
     "PCP, collapsed_gibbs": (zoo.PCP, collapsed_pcp, {}),
 }
+MORE_CLUSTERS = {"structured PCP, M = 50": 50, "structured PCP, M = 200": 200}  # memory alone
 
 
 def corpus(num_documents, seed=0):
@@ -112,20 +115,19 @@ def costs(name, corpora):
     }
 
 
-def main():
-    """All figures, written as they come."""
+def main(wanted):
+    """The figures of the parts that are named (all, if none is), written as they come."""
     with jax.enable_x64(True):
         corpora = [corpus(size) for size in SIZES]
-        for name in STEPS:
-            found = costs(name, corpora)
+        for name in wanted or (*STEPS, *MORE_CLUSTERS):
+            if name in STEPS:
+                found = costs(name, corpora)
+            else:
+                step, *_ = step_of("structured PCP", corpora[-1], MORE_CLUSTERS[name])
+                found = {"memory": held(step, corpora[-1])}
             print(name, found, flush=True)
             add_to_record("benchmark_topic_costs", COMMAND, **{name: found})
-        for clusters in (50, 200):
-            name = "structured PCP"
-            found = held(step_of(name, corpora[-1], clusters)[0], corpora[-1])
-            print(name, clusters, found, flush=True)
-            add_to_record("benchmark_topic_costs", COMMAND, **{f"{name}, M = {clusters}, memory": found})
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
