@@ -2,9 +2,8 @@
 
 Run from the root on one core: ``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 python -m tests.benchmarks.topic_costs``, or with
-names of parts (see ``STEPS``, ``MORE_CLUSTERS``). Corpora of
-PCP with 1000, 2000, 4000 and 8000 documents over the same 3000 words, 100 tokens each in the mean; K = 50,
-M = 20, double precision. The least process CPU time of several steps, after compilation. The slope is that of
+names of parts (see ``STEPS``, ``MORE_CLUSTERS``). Corpora of PCP with 1000, 2000, 4000 and 8000 documents over
+the same 3000 words, 100 tokens each in the mean; K = 50, M = 20, double precision. The least process CPU time of several steps, after compilation. The slope is that of
 log time on log nonzeros between the ends (a step that is linear with a part by words and topics beside has a
 slope below 1); BAR is ours.
 
