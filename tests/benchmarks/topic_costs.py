@@ -2,10 +2,10 @@
 
 Run from the root on one core: ``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 python -m tests.benchmarks.topic_costs``, or with
-names of parts (see ``STEPS``, ``MORE_CLUSTERS``). Corpora of PCP with 1000, 2000, 4000 and 8000 documents over
-the same 3000 words, 100 tokens each in the mean; K = 50, M = 20, double precision. The least process CPU time of several steps, after compilation. The slope is that of
-log time on log nonzeros between the ends (a step that is linear with a part by words and topics beside has a
-slope below 1); BAR is ours.
+names of parts (see ``STEPS``, ``MORE_CLUSTERS``). Corpora of PCP with 1000, 2000, 4000 and 8000 documents
+over the same 3000 words, 100 tokens each in the mean; K = 50, M = 20, double precision. The least process CPU
+time of several steps, after compilation. The slope is that of log time on log nonzeros between the ends (a
+step that is linear with a part by words and topics beside has a slope below 1); its bar is ours.
 
 Memory: what the compiled step holds, data, state in and out, and temporaries, over data plus (documents +
 words) x K numbers, data being the sparse cells (two indices of four bytes and a count). Compiled for the
