@@ -265,7 +265,10 @@ def _text_table(cells: pd.DataFrame) -> list[str]:
 
 
 def _html_table(caption: str, cells: pd.DataFrame) -> str:
-    head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in ["", *cells.columns])
+    head = "".join(
+        f'<th scope="col"{_WORDS if words else ""}>{html.escape(str(name))}</th>'
+        for name, words in zip(["", *cells.columns], [True, *_of_words(cells)], strict=True)
+    )
     rows = "".join(
         f'<tr><th scope="row">{html.escape(str(index))}</th>'
         + "".join(

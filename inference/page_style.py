@@ -32,6 +32,7 @@ caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th[scope=row], th:first-child { text-align: left; font-weight: 500; }
 td { font-weight: 400; }
+th.words { text-align: left; }
 td.words { text-align: left; white-space: normal; overflow-wrap: break-word; }
 figure { margin: 1.2rem 0; }
 img { max-width: 100%; height: auto; background: #ffffff; }

@@ -24,23 +24,29 @@ from inference.convergence import psrf_path
 from inference.dirichlet_process_picture import plot_dirichlet_process
 from inference.em_picture import plot_em
 from inference.identifiable import draws_of, kind_of, scalars
+from inference.label_picture import plot_confusion
 from inference.method_picture import plot_methods
 from inference.mixture_picture import draw_mixture
 from inference.model_graph import plot_model_graph
 from inference.palette import COLOURS, LINES
 from inference.partitions import co_clustering, point_partition
-from inference.topic_picture import plot_clusters, plot_document_clusters
+from inference.projection_picture import plot_basis_images, plot_biplot, plot_loadings
+from inference.topic_picture import plot_clusters, plot_document_clusters, plot_topics
 
 __all__ = [
     "plot_agreement",
+    "plot_basis_images",
+    "plot_biplot",
     "plot_clusters",
     "plot_co_clustering",
     "plot_component_similarity",
+    "plot_confusion",
     "plot_dirichlet_process",
     "plot_document_clusters",
     "plot_em",
     "plot_hinton",
     "plot_loading_products",
+    "plot_loadings",
     "plot_methods",
     "plot_mixture",
     "plot_model_graph",
@@ -48,6 +54,7 @@ __all__ = [
     "plot_overlap",
     "plot_psrf_path",
     "plot_scores",
+    "plot_topics",
 ]
 
 _MOST_ROWS = 1500  # of a drawn matrix: more than the picture has pixels

@@ -14,8 +14,9 @@ from inference.partitions import point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.predictive_checks import check_features
 from inference.report_components import local_pca_blocks
+from inference.report_projections import projection_blocks, topic_blocks
 from inference.symmetry import relabel
-from inference.topics import top_words
+from inference.tree_groups import thinned
 
 __all__ = ["believed", "fits", "found"]
 
@@ -125,14 +126,15 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
 
 def found(tree: xr.DataTree) -> Section:
     """What was found: the number of clusters, the components after relabelling, who belongs together."""
-    if "labels" not in symmetries_of(tree):
+    symmetries, blocks = symmetries_of(tree), _provisional(tree)
+    if "rotation" in symmetries and "labels" not in symmetries:
+        return Section("Found", [*blocks, *projection_blocks(tree)])
+    if "labels" not in symmetries:
         return Section(
             "Found", [Paragraph("The invariants above are what was found: this model has no clusters.")]
         )
-    blocks = _provisional(tree)
     if "topic_word_probs" in draws_of(tree):
-        words = top_words(tree)
-        blocks.append(Table("The most probable words of each topic, topics in the order of the fit", words))
+        blocks += topic_blocks(tree)
         if not any(name.startswith("cluster_") for name in draws_of(tree).data_vars):
             return Section("Found", blocks)
     counts = occupied(tree)
@@ -281,7 +283,9 @@ def _predictive(tree: xr.DataTree) -> list:
 
     if kind_of(tree) == "point" or "observed_data" not in tree.children or "x" not in tree["observed_data"]:
         return []
-    replicated = extend(_thinned(tree), "posterior_predictive")["posterior_predictive"]["x"]
+    replicated = extend(thinned(tree, _MOST_REPLICATIONS), "posterior_predictive")["posterior_predictive"][
+        "x"
+    ]
     table = check_features(tree["observed_data"]["x"], replicated)
     distance = (table["p"] - 0.5).abs()
     suspect = table.index[distance > 0.5 - _SUSPECT]
@@ -311,14 +315,3 @@ def _predictive(tree: xr.DataTree) -> list:
         verdict,
         Table(caption + (f"; the {most} furthest out" if len(shown) < len(table) else ""), shown),
     ]
-
-
-def _thinned(tree: xr.DataTree) -> xr.DataTree:
-    """The fit with at most 500 draws, evenly spaced, in all groups that have them."""
-    sizes = draws_of(tree).sizes
-    step = -(-sizes["chain"] * sizes["draw"] // _MOST_REPLICATIONS)
-    groups = {}
-    for name, child in tree.children.items():
-        group = child.to_dataset()
-        groups[name] = group.isel(draw=slice(None, None, step)) if "draw" in group.dims else group
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs))} | groups)

@@ -94,6 +94,8 @@ def _short(value: object) -> str:
             f"{name}={_short(getattr(value, name))}" for name in value.arg_constraints if hasattr(value, name)
         )
         return f"{type(value).__name__}({arguments})"
+    if isinstance(value, tuple) and len(value) > 16 and all(isinstance(part, int) for part in value):
+        return f"{len(value)} numbers, from {min(value)} to {max(value)}"
     if isinstance(value, str | bool | int | tuple | type(None)):
         return str(value)
     array = np.asarray(value)

@@ -1,4 +1,7 @@
-"""Clusters of documents: as mixtures of topics, and against known classes (Yu 2006, Figure 9.3 b and c)."""
+"""Topics by their words and shares; clusters of documents as mixtures of topics, and against known classes.
+
+The clusters are drawn as in Yu (2006), Figure 9.3 b and c.
+"""
 
 from typing import Any
 
@@ -7,9 +10,17 @@ import pandas as pd
 import xarray as xr
 from matplotlib.figure import Figure
 
-from inference.topics import cluster_shares, cluster_topics, top_words
+from inference.palette import COLOURS
+from inference.topics import (
+    cluster_shares,
+    cluster_topics,
+    documents_of,
+    token_shares,
+    top_words,
+    topic_words,
+)
 
-__all__ = ["plot_clusters", "plot_document_clusters"]
+__all__ = ["plot_clusters", "plot_document_clusters", "plot_topics"]
 
 
 def plot_clusters(
@@ -88,6 +99,49 @@ def plot_document_clusters(tree: xr.DataTree, classes: Any, least_weight: float 
     axes.set_xlabel("cluster, heaviest first")
     axes.set_title("Documents by class", loc="left", fontsize=10)
     figure.colorbar(image, ax=axes, label="probability of the cluster", shrink=0.8)
+    return figure
+
+
+def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, most: int = 20) -> Figure:
+    """A panel a topic: its most probable words as bars, the topic with the largest share of tokens first.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP; draws are brought to one numbering of topics first.
+        num_words: words a topic.
+        num_columns: panels in a line.
+        most: topics drawn.
+
+    Returns:
+        The figure; the share of the fitted documents' tokens stands over each panel.
+
+    Raises:
+        ValueError: a fit of no topic model or without its documents, or a number below one.
+    """
+    for name, value in (("num_words", num_words), ("num_columns", num_columns), ("most", most)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}")
+    words, shares = topic_words(tree), token_shares(tree)
+    lengths = documents_of(tree).sum(axis=1)
+    share = np.average(shares.to_numpy(), axis=0, weights=np.asarray(lengths).ravel())
+    order = np.argsort(-share, kind="stable")[:most]
+    width = min(num_columns, len(order))
+    height = -(-len(order) // width)
+    num_words = min(num_words, words.shape[1])
+    figure = Figure(figsize=(2.3 * width, (0.6 + 0.19 * num_words) * height), layout="constrained")
+    grid = figure.subplots(height, width, squeeze=False, sharex=True).ravel()
+    names = top_words(tree, num_words)
+    for axis, topic in zip(grid, order, strict=False):
+        probs = np.sort(words.to_numpy()[topic])[::-1][:num_words]
+        level = np.arange(num_words)[::-1]
+        axis.barh(level, probs, color=COLOURS[0])
+        axis.set_yticks(level, [str(word) for word in names.iloc[topic]], fontsize=7)
+        axis.tick_params(axis="x", labelsize=7, labelbottom=True)
+        axis.set_title(f"topic {words.index[topic]}: {share[topic]:.0%} of tokens", fontsize=8, loc="left")
+        axis.set_xlabel("probability", fontsize=7)
+    for axis in grid[len(order) :]:
+        axis.remove()
+    if len(order) < len(share):
+        figure.suptitle(f"the {len(order)} of {len(share)} topics with the largest shares", fontsize=8)
     return figure
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "cluster_shares",
     "cluster_topics",
     "coherence",
+    "documents_of",
     "match_topics",
     "nearest_documents",
     "normalised_mutual_information",
@@ -300,6 +301,15 @@ def _with_clusters(tree: xr.DataTree) -> xr.DataTree:
     if tree.attrs.get("model") != "pcp":
         raise ValueError(f"a fit of {tree.attrs.get('model')!r} has no clusters of documents: fit zoo.PCP")
     return tree
+
+
+def documents_of(tree: xr.DataTree) -> csr_matrix:
+    """The fitted documents as a sparse matrix of counts, shape (num_documents, num_words).
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+    """
+    return _documents(_checked(tree))[0].to_scipy()
 
 
 def _documents(tree: xr.DataTree) -> tuple[SparseCounts, np.ndarray]:

@@ -1,0 +1,88 @@
+"""Pictures of projections and of labels: what is drawn is what was planted, however the axes were turned."""
+
+import numpy as np
+import pytest
+from planted import planted_models, planted_projection, variational_mixture
+
+from inference.label_picture import confusion, plot_confusion
+from inference.projection_picture import plot_basis_images, plot_biplot, plot_loadings
+from inference.tree_groups import thinned
+
+
+@pytest.fixture(autouse=True)
+def of_planted_models(monkeypatch):
+    monkeypatch.setattr("inference.model_of", planted_models, raising=False)
+
+
+@pytest.fixture(scope="module")
+def turned():
+    """Draws whose axes are turned at random, and the loadings that they were made of."""
+    tree, straight = planted_projection()
+    return tree, straight["loadings"].reshape(-1, 4, 2).mean(0)
+
+
+def test_intervals_of_loadings_hold_what_was_planted(turned):
+    """Raw draws, turned at random, have intervals around zero; aligned ones are as tight as planted."""
+    tree, truth = turned
+    panels = plot_loadings(tree).axes
+    spans = np.array(
+        [[c.get_segments()[0][:, 0] for c in panel.collections] for panel in panels]
+    )  # latent, feature
+    widths = spans[..., 1] - spans[..., 0]
+    assert spans.shape == (2, 4, 2) and (widths > 0.02).all() and (widths < 0.2).all()
+    drawn = spans.mean(-1).T
+    np.testing.assert_allclose(drawn @ drawn.T, truth @ truth.T, atol=0.1)
+    raw = tree["posterior"]["loadings"].quantile([0.05, 0.95], ("chain", "draw"))
+    assert float(raw.diff("quantile").min()) > 1.0
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        plot_loadings(tree, prob=1.0)
+
+
+def test_the_biplot_keeps_inner_products_of_rows_and_features(turned):
+    tree, truth = turned
+    axis = plot_biplot(tree).axes[0]
+    rows = next(c for c in axis.collections if c.get_label() == "rows").get_offsets()
+    arrows = np.array([note.xy for note in axis.texts if hasattr(note, "xy")])
+    posterior = tree["posterior"].to_dataset()
+    planted = np.einsum("cdnk,cdfk->nf", posterior["latents"].values, posterior["loadings"].values) / 600
+    products = np.asarray(rows) @ arrows.T
+    order = np.argsort(-np.linalg.norm(truth, axis=1))  # the longest arrow is drawn first
+    scale = (products * planted[:, order]).sum() / (products**2).sum()
+    np.testing.assert_allclose(scale * products, planted[:, order], atol=0.1)
+    with pytest.raises(ValueError, match="two different ones of 0 to 1"):
+        plot_biplot(tree, (0, 2))
+
+
+def test_images_are_loadings_row_by_row(turned):
+    tree, truth = turned
+    first, second = (axis.images[0].get_array() for axis in plot_basis_images(tree, (2, 2)).axes[:2])
+    drawn = np.stack([np.asarray(first).ravel(), np.asarray(second).ravel()], axis=1)
+    np.testing.assert_allclose(drawn @ drawn.T, truth @ truth.T, atol=0.1)
+    with pytest.raises(ValueError, match="6 pixels; the fit has 4"):
+        plot_basis_images(tree, (2, 3))
+
+
+def test_labels_by_clusters_are_counted():
+    """Labels that are the clusters themselves, under other names."""
+    tree = variational_mixture()
+    owner = tree["variational"]["responsibilities"].values.argmax(1)
+    sizes = sorted(np.bincount(owner)[np.bincount(owner) > 0])
+    labels = np.array([f"kind {k}" for k in owner])
+    table = confusion(tree, labels)
+    assert sorted(table.to_numpy().max(0)) == sizes and (table.to_numpy() > 0).sum() == len(sizes)
+    assert (np.diag(table.to_numpy()) > 0).all()
+    figure = plot_confusion(tree, labels)
+    assert "NMI 1.00" in figure.axes[0].get_title(loc="left")
+    written = sorted(int(text.get_text()) for text in figure.axes[0].texts)
+    assert written == sizes
+    with pytest.raises(ValueError, match="one entry for each of 60 rows"):
+        confusion(tree, labels[:5])
+
+
+def test_thinning_keeps_an_even_selection(turned):
+    tree, _ = turned
+    few = thinned(tree, 100)
+    assert dict(few["posterior"].sizes)["draw"] == 25 and thinned(tree, 10_000) is tree
+    assert few.attrs == tree.attrs
+    last = few["posterior"]["loadings"].values[:, -1]
+    np.testing.assert_array_equal(last, tree["posterior"]["loadings"].values[:, 144])  # every sixth of 150
