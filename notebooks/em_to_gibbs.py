@@ -419,9 +419,9 @@ print(f"the mixture is preferred by at least {preferred:.1f} nats")
 
 # %%
 gibbs = fit(process, x, "gibbs", seed=1, **settings["gibbs"])
-samplers = {"blocked": gibbs}
+samplers = {"blocked Gibbs": gibbs}
 if "urn" in settings:
-    samplers["urn"] = fit(process, x, "collapsed_gibbs", seed=2, **settings["urn"])
+    samplers["Polya urn"] = fit(process, x, "collapsed_gibbs", seed=2, **settings["urn"])
 invariant = ["num_occupied", "same_cluster", "mean_log_likelihood"]
 agreement = pd.concat(
     {
@@ -467,7 +467,7 @@ alpha = float(process.concentration)
 opening = alpha / (alpha + np.arange(num_rows))
 expected_before, sd_before = opening.sum(), np.sqrt((opening * (1 - opening)).sum())
 seats = np.random.default_rng(3).random((20_000, num_rows)) < opening
-occupied = samplers.get("urn", gibbs)["posterior"]["num_occupied"]
+occupied = samplers.get("Polya urn", gibbs)["posterior"]["num_occupied"]
 print(f"before the data {expected_before:.2f} +- {sd_before:.2f} clusters (simulated", end=" ")
 print(
     f"{seats.sum(axis=1).mean():.2f}), after them {float(occupied.mean()):.2f} +- {float(occupied.std()):.2f}"
@@ -509,7 +509,7 @@ score_of = {
         "EM, K = 12": em_large,
         "VB": vb,
         "Gibbs": gibbs,
-        **({"Polya urn": samplers["urn"]} if "urn" in samplers else {}),
+        **({"Polya urn": samplers["Polya urn"]} if "urn" in settings else {}),
     }.items()
 }
 lost = {name: score_of["Gibbs"] - score for name, score in score_of.items()}
@@ -662,7 +662,8 @@ assert preferred > 0
 assert (agreement.xs("r_hat", axis=1, level=1) < (1.02 if full else 1.1)).all(axis=None)
 if full:
     errors = {name: agreement[name]["sd"] / np.sqrt(agreement[name]["ess_bulk"]) for name in samplers}
-    z = (agreement["blocked"]["mean"] - agreement["urn"]["mean"]) / np.hypot(errors["blocked"], errors["urn"])
+    blocked, one_by_one = (agreement[name]["mean"] for name in samplers)
+    z = (blocked - one_by_one) / np.hypot(*errors.values())
     assert (z.loc[["same_cluster", "mean_log_likelihood"]].abs() < 4.5).all()
     assert abs(added.loc["Polya urn", "lost to Gibbs"]) < 0.02
 assert abs(seats.sum(axis=1).mean() - expected_before) < 5 * sd_before / np.sqrt(len(seats))

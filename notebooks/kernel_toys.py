@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -385,8 +387,12 @@ sizes = {
     name: float(np.abs(inference.predict(tree, four[inner]).to_numpy()).mean())
     for name, tree in {"SPPCA": from_few, "S2PPCA": from_all}.items()
 }
-print("class of the other rows by the sign of E[y | x]:", {k: round(v, 3) for k, v in accuracy.items()})
-print("mean size of E[y | x] on the inner half (1 is sure):", {k: round(v, 3) for k, v in sizes.items()})
+print(
+    "class of the other rows by the sign of E[y | x]:", {k: round(float(v), 3) for k, v in accuracy.items()}
+)
+print(
+    "mean size of E[y | x] on the inner half (1 is sure):", {k: round(float(v), 3) for k, v in sizes.items()}
+)
 
 # %% [markdown]
 # Both know the class of every other row; twenty labels on the right places are enough. What the unlabelled

@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -63,10 +65,10 @@ SIZES = {
     "small": {
         "prior_draws": 500,
         "restarts": 5,
-        "short": {"num_warmup": 200, "num_samples": 300},
+        "short": {"num_warmup": 200, "num_samples": 500},  # as many as the others: programs are shared
         "long": {"num_warmup": 300, "num_samples": 500, "thinning": 10},
         "two": {"num_warmup": 1000, "num_samples": 500},
-        "nuts": {"num_warmup": 200, "num_samples": 250},
+        "nuts": {"num_warmup": 200, "num_samples": 500},
     },
 }
 size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")

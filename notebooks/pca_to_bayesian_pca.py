@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -302,7 +304,7 @@ errors, zscores = pd.DataFrame(errors), np.concatenate(zscores)
 coverage = {share: np.mean(np.abs(zscores) < norm.ppf(0.5 + share / 2)) for share in (0.5, 0.8, 0.95)}
 print(
     "share of hidden cells inside the interval that should hold it:",
-    {k: round(v, 3) for k, v in coverage.items()},
+    {k: round(float(v), 3) for k, v in coverage.items()},
 )
 errors.agg(["mean", "std"]).round(2)
 
@@ -422,7 +424,7 @@ def fitted_likelihood(number):
 
 
 gains = {k: fitted_likelihood(k + 1) - fitted_likelihood(k) for k in range(1, num_features - 1)}
-print({k: round(gain, 4) for k, gain in gains.items()})
+print({k: round(float(gain), 4) for k, gain in gains.items()})
 assert all(gain > 0 for gain in gains.values())
 assert all(np.isclose(fitted_likelihood(k), value, rtol=1e-10) for k, value in likelihood.items())
 

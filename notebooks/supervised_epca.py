@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -22,8 +24,8 @@
 # *must* agree: with one target column they are the same model. What EPLS adds is a picture of what is
 # shared, not a better guess.
 #
-# At full size the notebook takes about a quarter of an hour on two cores, with `ZOO_NOTEBOOK_SIZE=small`
-# about half a minute. The last cell asserts what the text claims.
+# At full size the notebook takes two or three minutes on two cores, with `ZOO_NOTEBOOK_SIZE=small` about
+# half of one. The last cell asserts what the text claims.
 
 # %%
 # %matplotlib inline

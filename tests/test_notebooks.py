@@ -98,6 +98,23 @@ def test_the_course_has_every_notebook_once_in_its_parts():
     assert parts == ["Mixtures", "Projections", "Exponential families", "Repulsion", "Text"]
 
 
+def test_the_course_gives_the_seconds_that_were_measured():
+    """Processor seconds stand in brackets behind a notebook: those of the record, rounded."""
+    record = json.loads((Path(__file__).parent / "reference" / "notebooks.json").read_text(encoding="utf-8"))
+    text = (NOTEBOOKS / "README.md").read_text(encoding="utf-8")
+    given = {
+        f"{name}, {size}{data}": seconds
+        for name, inside in re.findall(r"^\d+\. \[(\w+)\].* \(([^()]*)\)$", text, re.MULTILINE)
+        for size, seconds, data in re.findall(r"(small|full) (\d+) s(, ZOO_DATA)?", inside)
+    }
+    measured = {
+        key: f"{entry['processor seconds']:.0f}"
+        for key, entry in record.items()
+        if isinstance(entry, dict) and "processor seconds" in entry
+    }
+    assert measured and given == measured
+
+
 def test_other_text_and_outputs_are_noticed():
     header = "# ---\n# jupyter:\n# ---\n\n"
     text = header + "# %% [markdown]\n# # Title\n#\n# Words.\n\n# %%\n# %matplotlib inline\nx = 1\n"
