@@ -105,7 +105,7 @@ class MixtureEstimator(_ScoredRows):
 
 
 class DEPCAMEstimator(_ScoredRows):
-    """`zoo.DEPCAM` as an estimator: ``transform`` gives the shares of components, ``predict`` rows without gaps.
+    """`zoo.DEPCAM` as an estimator: ``transform`` gives shares of components, ``predict`` rows without gaps.
 
     Args:
         num_components: K.
