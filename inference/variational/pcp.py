@@ -38,7 +38,6 @@ from inference.algorithm import Algorithm, Method
 from inference.count_segments import CACHED_NUMBERS, CountSegments
 from inference.devices import on_all_devices
 from inference.document_blocks import DocumentBlocks, cut, log_coefficient
-from inference.em import plsi as plsi_em
 from inference.variational import pcp_mean_field
 from inference.variational.dirichlet_factors import expected_log
 from inference.variational.pcp_posterior import (
@@ -56,16 +55,15 @@ from inference.variational.pcp_posterior import (
     transform,
 )
 from inference.variational.pcp_pruning import shrink
+from inference.variational.pcp_starts import PROJECTIONS, init
 from zoo.argument_checks import check_choice, check_flag
 from zoo.gamma_functions import digamma
 from zoo.pcp import PCP
-from zoo.plsi import PLSI
 
 __all__ = ["ALGORITHM", "METHOD", "Corpus", "PCPVBInfo", "bound", "init", "step"]
 
 FAMILIES = ("structured", "mean_field")
 LEARNABLE = ("concentration", "topic_prior", "word_smoothing")
-PLSI_STEPS = 30  # of the start that projects first
 
 
 class Corpus(NamedTuple):
@@ -157,16 +155,27 @@ def update_globals(
     block_words = max(CACHED_NUMBERS // (2 * by_word.shape[1]), 16)
     rows = in_row_blocks(by_word, block_words)
 
-    def alternate(state: PCPVBState, learn: tuple[str, ...]) -> PCPVBState:
-        shares = jnp.exp(expected_log(state.clusters))
-        topics = jnp.exp(expected_log_topics(state.words, point)).T
+    def alternate(shares: Array, topics: Array) -> tuple[Array, Array]:
+        """New centres, and tokens of words in topics, shape (num_words, num_topics)."""
         given, tokens = _divided(rows, in_row_blocks(topics, block_words), shares)
-        clusters = state.topic_prior + shares * given
-        tokens = (tokens.reshape(-1, topics.shape[1])[: topics.shape[0]] * topics).T
-        return learnt_factors(state, clusters, tokens, learn, point)
+        return state.topic_prior + shares * given, tokens.reshape(-1, topics.shape[1])[: len(topics)] * topics
 
-    state = jax.lax.fori_loop(1, inner_steps, lambda _, state: alternate(state, ()), state)
-    state = alternate(state, learn)  # hyperparameters once: that costs more than an update
+    def learning(state: PCPVBState, learn: tuple[str, ...]) -> PCPVBState:
+        topics = jnp.exp(expected_log_topics(state.words, point)).T
+        clusters, tokens = alternate(jnp.exp(expected_log(state.clusters)), topics)
+        return learnt_factors(state, clusters, tokens.T, learn, point)
+
+    def quickly(_: Array, factors: tuple[Array, Array]) -> tuple[Array, Array]:
+        clusters, words = factors
+        clusters, tokens = alternate(jnp.exp(expected_log(clusters)), jnp.exp(expected_log(words, axis=0)))
+        return clusters, state.word_smoothing + tokens
+
+    if point:
+        state = jax.lax.fori_loop(1, inner_steps, lambda _, state: learning(state, ()), state)
+    else:  # words in rows throughout: to transpose topics would cost as much as a product with them
+        clusters, words = jax.lax.fori_loop(1, inner_steps, quickly, (state.clusters, state.words.T))
+        state = state._replace(clusters=clusters, words=words.T)
+    state = learning(state, learn)  # hyperparameters once: that costs more than an update
     weights = model.weights.posterior(sizes, state.concentration)
     if "concentration" in learn:
         state = state._replace(concentration=learnt_concentration(state._replace(weights=weights), model))
@@ -229,64 +238,6 @@ def bound(state: PCPVBState, model: PCP, corpus: Corpus, point: bool = False) ->
 # The algorithm
 
 
-def init(
-    key: Array,
-    model: PCP,
-    corpus: Corpus,
-    *,
-    strategy: str = "random",
-    family: str = "structured",
-    point: bool = False,
-) -> PCPVBState:
-    """A start.
-
-    ``"random"``: topics near the corpus's word frequencies, each word's share of a topic times an exponential
-    draw, and clusters with shares uniform on the simplex (mean field: the topics of all tokens drawn at
-    random, as line 1 of Algorithm 9.1). ``"plsi"``: topics of pLSI, clusters at the shares of documents drawn
-    at random.
-    """
-    word_key, cluster_key, share_key = jax.random.split(key, 3)
-    cells, (num_documents, num_words) = corpus.counts.blocks, corpus.shape
-    dtype, tokens = cells.count.dtype, jnp.sum(cells.count)
-    prior = jnp.asarray(model._topic_prior(), dtype)
-    if strategy == "plsi":
-        fitted = _plsi(word_key, model, corpus)
-        by_topic = tokens / model.num_topics * fitted.by_word.T
-        order = jax.random.permutation(cluster_key, num_documents)
-        shares = fitted.shares[order[jnp.arange(model.num_clusters) % num_documents]]
-    else:
-        frequency = jnp.zeros(num_words, dtype).at[cells.word].add(cells.count)
-        noise = jax.random.exponential(word_key, (model.num_topics, num_words), dtype)
-        by_topic = frequency / model.num_topics * noise
-        shares = jax.random.dirichlet(cluster_key, jnp.ones(model.num_topics, dtype), (model.num_clusters,))
-    clusters = prior + tokens / model.num_clusters * shares
-    state = _state(clusters, by_topic, model, num_documents, dtype, point)
-    if family == "mean_field":
-        return pcp_mean_field.begin(share_key, state, model, corpus, strategy, point)
-    return state
-
-
-def _state(
-    clusters: Array, tokens: Array, model: PCP, num_documents: int, dtype: Any, point: bool
-) -> PCPVBState:
-    sizes = jnp.full(model.num_clusters, num_documents / model.num_clusters, dtype)
-    alpha = jnp.asarray(model.concentration, dtype)
-    smoothing = jnp.asarray(model.word_smoothing, dtype)
-    prior = jnp.asarray(model._topic_prior(), dtype)
-    words = tokens / jnp.sum(tokens, axis=-1, keepdims=True) if point else smoothing + tokens
-    return PCPVBState(model.weights.posterior(sizes, alpha), clusters, words, alpha, prior, smoothing)
-
-
-def _plsi(key: Array, model: PCP, corpus: Corpus) -> plsi_em.PLSIEMState:
-    projection = PLSI(num_topics=model.num_topics)
-    state = plsi_em.init(key, projection, corpus.blocks)
-
-    def once(state: plsi_em.PLSIEMState, _: None) -> tuple[plsi_em.PLSIEMState, None]:
-        return plsi_em.step(None, state, projection, corpus.blocks)[0], None
-
-    return jax.lax.scan(once, state, None, PLSI_STEPS)[0]
-
-
 def start(
     key: Array, variables: Mapping[str, Array], model: PCP, corpus: Corpus, **options: Any
 ) -> PCPVBState:
@@ -345,7 +296,7 @@ def build(
 def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[Corpus]:
     """The documents, in blocks too where those are passed over."""
     (counts,) = data
-    blocks = cut(counts, model.num_topics) if family == "mean_field" or init == "plsi" else None
+    blocks = cut(counts, model.num_topics) if family == "mean_field" or init in PROJECTIONS else None
     segments = CountSegments.cut(counts, model.num_clusters)
     return (Corpus(segments, log_coefficient(counts), blocks),)
 
@@ -385,7 +336,7 @@ METHOD = Method(
         "prune": True,
         "num_devices": None,
     },
-    strategies=("random", "plsi"),
+    strategies=("random", *PROJECTIONS),
     build=build,
     start=start,
     conclude=conclude,

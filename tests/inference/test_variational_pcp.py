@@ -190,6 +190,39 @@ def test_a_fit_drops_clusters_on_the_way(monkeypatch):
         np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.parametrize("strategy", ["lda", "plsi"])
+def test_starts_that_project_know_the_documents(strategy):
+    """Nearer to the documents than a random start, by 0.1 nats a token; clusters at documents' shares.
+
+    Planted: the same topics with their words shuffled are as far off as a random start.
+    """
+    data = load("pcp_corpus", seed=0)
+    counts = data["counts"][:100]
+    model = zoo.PCP.from_data(counts, num_topics=6, num_clusters=120)
+    documents = sparse(counts.toarray())
+    segments = CountSegments.cut(documents, 120)
+    held = vb.Corpus(segments, vb.log_coefficient(documents), cut(documents, 6))
+    held, key = jax.tree.map(jnp.asarray, held), jax.random.key(0)
+    begun = vb.init(key, model, held, strategy=strategy)
+    random = vb.init(key, model, held)
+    shuffled = begun._replace(words=begun.words[:, np.random.default_rng(0).permutation(200)])
+    score = jax.jit(lambda state: vb.bound(state, model, held))
+    assert score(begun) - score(random) > 0.1 * counts.sum()
+    assert score(shuffled) - score(random) < 0
+    shares = begun.clusters - model._topic_prior()
+    np.testing.assert_allclose(shares.sum(1), counts.sum() / 120, rtol=1e-9)
+    rows = np.unique(np.round(np.asarray(shares), 6), axis=0)
+    assert len(rows) <= 100  # of 120 clusters twenty begin where another document's cluster does
+
+
+def test_a_random_start_has_topics_all_but_flat():
+    """Every word begins with near-equal shares of all topics, whatever its count; no two keys alike."""
+    model, data = model_for(), corpus()
+    one, other = (vb.init(jax.random.key(seed), model, data).words for seed in (0, 1))
+    assert abs(one - 1).max() < 0.6 and 0.03 < one.std() < 0.2  # Gamma of mean 1, deviation 0.1: 6 of these
+    assert abs(one - other).max() > 0.01
+
+
 @pytest.fixture(scope="module")
 def tree():
     """PCP by VB on the small corpus, its columns named."""
