@@ -65,7 +65,7 @@ from zoo.sparse_counts import SparseCounts
 SIZES = {
     "full": {
         "documents": 1000,
-        "case": (50, 20),
+        "case": (50, 20, 5),  # topics, clusters, starts
         "topics": (5, 10, 20, 30, 40, 50),
         "clusters": 200,
         "steps": 40,
@@ -77,11 +77,11 @@ SIZES = {
     },
     "small": {
         "documents": 300,
-        "case": (10, 8),
+        "case": (10, 8, 1),
         "topics": (10,),
         "clusters": 8,
         "steps": 30,
-        "peer_steps": 15,
+        "peer_steps": 10,
         "starts": 2,
         "clustering_topics": (10,),
         "repeats": 3,
@@ -165,21 +165,22 @@ pd.DataFrame(
 # ## 1. Topics and clusters: Figure 9.3
 #
 # With alpha = 1 and lambda = 1/K as in the thesis, there with 50 topics and 20 clusters on the newsgroups. The
-# fit is by structured variational Bayes, the best bound of a few random starts. (a) The topics that the four
+# fit is by structured variational Bayes, at full size the best bound of five random starts. (a) The topics that the four
 # heaviest clusters use most, by their words; (b) these clusters as mixtures of topics; (c) the documents, in
 # the order of their known classes, and the cluster that each is in.
 
 # %%
 name = next(iter(corpora))
 counts, labels, words, classes, _ = corpora[name]
-num_topics, num_clusters = settings["case"]
+num_topics, num_clusters, num_starts = settings["case"]
 documents = WordCounts(SparseCounts.from_matrix(counts), words)
 case = fit(
     zoo.PCP(num_topics=num_topics, num_clusters=num_clusters),
     documents,
-    num_restarts=settings["starts"],
+    num_restarts=num_starts,
     max_iterations=settings["steps"],
-    tolerance=1e-3,
+    tolerance=0,
+    dtype="float32",
 )
 clusters = cluster_topics(case).sort_values("weight", ascending=False)
 heaviest = clusters.index[:4]
@@ -219,7 +220,8 @@ by_class.head(8)
 #
 # LDA's documents are restarted at every step and its two priors learnt, as PCP's word smoothing is; pLSI's topics
 # get a hundredth of a token of every word, without which its perplexity is infinite. scikit-learn's LDA is
-# scored by completion. The thesis starts with as many clusters as documents; we allow a fixed number, 200 on
+# scored by completion. On text PCP begins with the topics of a short LDA, from which its bound ends higher; on
+# corpora drawn from PCP it ends higher from nothing (`README.md` has figures), so there it begins so. The thesis starts with as many clusters as documents; we allow a fixed number, 200 on
 # text: from one cluster for each document most long documents keep theirs, and a step takes many times as long.
 
 
@@ -227,7 +229,7 @@ by_class.head(8)
 MODELS = {
     "pLSI": (zoo.PLSI, {"smoothing": GIVEN}),
     "LDA": (zoo.LDA, {"learn": LEARN, "dtype": "float32"}),
-    "PCP": (zoo.PCP, {"dtype": "float32"}),
+    "PCP": (zoo.PCP, {"dtype": "float32", "init": "lda" if on_text else "random"}),
 }
 
 
@@ -291,7 +293,7 @@ for row, name in zip(axes, corpora, strict=True):
                 )
             if protocol == "bound" and name in THESIS and model in THESIS.index:
                 axis.plot((5, 10, 20, 30, 40, 50), THESIS.loc[model, name], ":", color=COLOURS[place])
-        axis.set(title=f"{name}: {protocol}", xlabel="topics", yscale="log")
+        axis.set(title=f"{name}: {protocol}", xlabel="topics", xticks=settings["topics"])
         axis.spines[["top", "right"]].set_visible(False)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(frameon=False, fontsize=8)
@@ -463,9 +465,10 @@ with pd.option_context("display.max_colwidth", None):
 #
 # - On the drawn corpus PCP is at home: its clusters are the true ones or parts of them, and at small size (ten topics)
 #   it predicts held-out documents better than LDA by all three protocols.
-# - On text it does not: four newsgroups, 20 topics, three splits, the perplexity of PCP with 200 clusters is recorded
-#   (tests/reference/topic_bars.json) at 1.2 times that of LDA by each protocol. Real documents have shares of
-#   their own. What careless habits confirm the claim all the same is shown in [careless_lda](careless_lda.py).
+# - On text it does not predict better at every number of topics. What it is behind by depends on its start more than
+#   on anything else: four newsgroups, 20 topics, 200 clusters, three splits, see "Documents" under the measurements
+#   in the README, and tests/reference/topic_bars.json. Real documents have shares of their own. What careless habits
+#   confirm the claim all the same is shown in [careless_lda](careless_lda.py).
 # - The bound is a poor judge: it lies further from the likelihood for PCP than for LDA.
 #
 # ## Exercises
@@ -498,7 +501,7 @@ for model in ("LDA", "PCP"):
     assert (held_out.loc[("bound", model)] > held_out.loc[("likelihood", model)]).all(), model
 assert (held_out.loc[("completion", "LDA")] < 1.05 * held_out.loc[("completion", "scikit-learn LDA")]).all()
 if on_text:
-    assert (ratio.completion > 1).all(), ratio  # the perplexity claim does not reproduce
+    assert (ratio.completion > 1).any(), ratio  # "at every K" does not reproduce
     assert case_purity > 0.7, case_purity
 elif size == "small":
     assert (ratio < 1).all(axis=None), ratio  # PCP is at home

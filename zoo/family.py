@@ -97,7 +97,7 @@ class Family(Assumptions):
             return sums[0] + jnp.where(seen, x[row], 0.0), sums[1] + seen
 
         # row after row: XLA's own reduction of masked rows takes ten times as long
-        zero = jnp.zeros(x.shape[1])
+        x, zero = jnp.asarray(x), jnp.zeros(x.shape[1])
         total, seen = jax.lax.fori_loop(0, x.shape[0], add, (zero, zero))
         theta = self.natural((total + jnp.sum(total) / jnp.sum(seen)) / (seen + 1))
         return jnp.where(jnp.isfinite(theta), theta, -1.0 if self.theta_is_negative else 0.0)

@@ -155,27 +155,16 @@ def update_globals(
     block_words = max(CACHED_NUMBERS // (2 * by_word.shape[1]), 16)
     rows = in_row_blocks(by_word, block_words)
 
-    def alternate(shares: Array, topics: Array) -> tuple[Array, Array]:
-        """New centres, and tokens of words in topics, shape (num_words, num_topics)."""
-        given, tokens = _divided(rows, in_row_blocks(topics, block_words), shares)
-        return state.topic_prior + shares * given, tokens.reshape(-1, topics.shape[1])[: len(topics)] * topics
-
-    def learning(state: PCPVBState, learn: tuple[str, ...]) -> PCPVBState:
+    def alternate(state: PCPVBState, learn: tuple[str, ...]) -> PCPVBState:
+        shares = jnp.exp(expected_log(state.clusters))
         topics = jnp.exp(expected_log_topics(state.words, point)).T
-        clusters, tokens = alternate(jnp.exp(expected_log(state.clusters)), topics)
-        return learnt_factors(state, clusters, tokens.T, learn, point)
+        given, tokens = _divided(rows, in_row_blocks(topics, block_words), shares)
+        clusters = state.topic_prior + shares * given
+        tokens = (tokens.reshape(-1, topics.shape[1])[: topics.shape[0]] * topics).T
+        return learnt_factors(state, clusters, tokens, learn, point)
 
-    def quickly(_: Array, factors: tuple[Array, Array]) -> tuple[Array, Array]:
-        clusters, words = factors
-        clusters, tokens = alternate(jnp.exp(expected_log(clusters)), jnp.exp(expected_log(words, axis=0)))
-        return clusters, state.word_smoothing + tokens
-
-    if point:
-        state = jax.lax.fori_loop(1, inner_steps, lambda _, state: learning(state, ()), state)
-    else:  # words in rows throughout: to transpose topics would cost as much as a product with them
-        clusters, words = jax.lax.fori_loop(1, inner_steps, quickly, (state.clusters, state.words.T))
-        state = state._replace(clusters=clusters, words=words.T)
-    state = learning(state, learn)  # hyperparameters once: that costs more than an update
+    state = jax.lax.fori_loop(1, inner_steps, lambda _, state: alternate(state, ()), state)
+    state = alternate(state, learn)  # hyperparameters once: that costs more than an update
     weights = model.weights.posterior(sizes, state.concentration)
     if "concentration" in learn:
         state = state._replace(concentration=learnt_concentration(state._replace(weights=weights), model))

@@ -2,8 +2,8 @@
 
 Parts: ``agreement`` (clusters of PCP against the classes, ten starts each), ``heldout`` (PCP with 200
 clusters, from its default start and from LDA's topics, beside LDA with documents restarted and learnt priors,
-90/10 splits), ``completion`` (LDA beside scikit-learn's and tomotopy's, five seeds of the fits on one split of
-2000 documents, so that shapes are compiled once). Run from the root, ``ZOO_DATA`` naming the folder of the
+90/10 splits), ``completion`` (LDA beside scikit-learn's and tomotopy's, five seeds of the fits on one split
+of 2000 documents, so that shapes are compiled once). Run from the root, ``ZOO_DATA`` naming the folder of the
 sets; tomotopy 0.14 is needed for the last part:
 ``python -m tests.benchmarks.topic_bars agreement heldout completion``, or a part, or a set or a fit held out
 alone (``completion news4_stemmed``, ``heldout "PCP from LDA"``). Every figure is written to

@@ -32,9 +32,9 @@ def record(**figures):
     )
 
 
-def simulated(seed, num_clusters, **options):
+def simulated(corpus, num_clusters, **options):
     """The structured fit of a corpus, and its true clusters."""
-    data = load("pcp_corpus", seed=seed)
+    data = load("pcp_corpus", seed=corpus)
     model = zoo.PCP(num_topics=6, num_clusters=num_clusters)
     with warnings.catch_warnings():  # some restarts take their time
         warnings.filterwarnings("ignore", message="pcp by vb has not converged")
@@ -68,83 +68,38 @@ def test_a_cluster_for_each_document_leaves_five_to_nine():
     assert 5 <= np.median(survivors) <= 9, survivors
 
 
-def peaked_topics(counts, num_topics, num_clusters, seed):
-    """A start with topics at the words' frequencies times exponential draws: rare words begin in one."""
-    rng = np.random.default_rng(seed)
-    frequency = np.asarray(counts.sum(0)).ravel() / num_topics
-    shares = rng.dirichlet(np.ones(num_topics), num_clusters)
-    return {
-        "topic_word_concentration": 0.1 + frequency * rng.exponential(size=(num_topics, frequency.size)),
-        "cluster_topic_concentration": 1 / num_topics + counts.sum() / num_clusters * shares,
-    }
+MISSED = pytest.mark.xfail(reason="0.586 and 0.532; the NMI of one start has a deviation of 0.05 and 0.06")
 
 
-@pytest.mark.slow
-def test_topics_that_begin_flat_end_higher():
-    """Why the random start is what it is: 50 clusters, two starts a corpus, bound per token of the better.
-
-    The flat one is ahead on at least four corpora of five; were they equals, 19 times in 100 by luck. Of the
-    start from LDA's topics the figures are recorded.
-    """
-    ends = {"random": [], "lda": [], "peaked": []}
-    for corpus in CORPORA:
-        data = load("pcp_corpus", seed=corpus)
-        counts = data["counts"]
-        for name, found in ends.items():
-            bounds, scores = [], []
-            for seed in range(2):
-                init = peaked_topics(counts, 6, 50, seed) if name == "peaked" else name
-                tree, labels = simulated(corpus, 50, max_iterations=150, tolerance=0, seed=seed, init=init)
-                bounds.append(float(tree["trace"].objective.values.ravel()[-1] / counts.sum()))
-                scores.append(agreement(tree, labels))
-            found.append({"bound per token": max(bounds), "NMI": scores[int(np.argmax(bounds))]})
-    record(starts=ends)
-    pairs = zip(ends["random"], ends["peaked"], strict=True)
-    assert sum(one["bound per token"] > other["bound per token"] for one, other in pairs) >= 4, ends
-
-
-@pytest.mark.parametrize(("name", "bar"), [("news4_stemmed", 0.60), ("reuters5_stemmed", 0.55)])
-@pytest.mark.parametrize("num_topics", [10, 20])
-def test_the_best_bound_of_ten_starts_agrees_with_the_classes(name, bar, num_topics):
-    """Bar 5: its NMI with the newsgroups and with the topics of Reuters."""
+@pytest.mark.parametrize(
+    ("name", "num_topics", "bar"),
+    [
+        ("news4_stemmed", 10, 0.60),
+        pytest.param("news4_stemmed", 20, 0.60, marks=MISSED),
+        ("reuters5_stemmed", 10, 0.55),
+        pytest.param("reuters5_stemmed", 20, 0.55, marks=MISSED),
+    ],
+)
+def test_the_best_bound_of_ten_starts_agrees_with_the_classes(name, num_topics, bar):
+    """Bar 5: its NMI with the newsgroups and with the topics of Reuters. With 20 topics both miss it."""
     found = recorded("topic_bars")[f"NMI, {name}, K = {num_topics}"]
     assert len(found["all"]) == 10
     assert found["best bound"] == found["all"][int(np.argmax(found["bound per token"]))]
     assert found["best bound"] >= bar
 
 
-MISSED = pytest.mark.xfail(reason="0.507, of ten starts with a standard error of about 0.02")
-
-
-@pytest.mark.parametrize(
-    ("name", "num_topics", "bar"),
-    [
-        ("news4_stemmed", 10, 0.52),
-        pytest.param("news4_stemmed", 20, 0.52, marks=MISSED),
-        ("reuters5_stemmed", 10, 0.50),
-        ("reuters5_stemmed", 20, 0.50),
-    ],
-)
+@pytest.mark.parametrize(("name", "bar"), [("news4_stemmed", 0.52), ("reuters5_stemmed", 0.50)])
+@pytest.mark.parametrize("num_topics", [10, 20])
 def test_ten_starts_agree_with_the_classes_on_average(name, num_topics, bar):
-    """Bar 5: mean NMI of ten starts. Four newsgroups at K = 20 miss it."""
+    """Bar 5: mean NMI of ten starts."""
     assert np.mean(recorded("topic_bars")[f"NMI, {name}, K = {num_topics}"]["all"]) >= bar
 
 
-FROM_NOWHERE = pytest.mark.xfail(reason="from its default start; from the topics of LDA it is reached")
-
-
-@pytest.mark.parametrize(
-    ("start", "name"),
-    [
-        pytest.param("PCP", "news4_stemmed", marks=FROM_NOWHERE),
-        ("PCP from LDA", "news4_stemmed"),
-        ("PCP from LDA", "reuters5_stemmed"),
-    ],
-)
+@pytest.mark.xfail(reason="1.12 and 1.07 from the default start")
 @pytest.mark.parametrize(("protocol", "bar"), [("bound", 1.08), ("likelihood", 1.04)])
-def test_perplexity_is_near_that_of_a_good_lda(start, name, protocol, bar):
+def test_perplexity_of_newsgroups_is_near_that_of_a_good_lda(protocol, bar):
     """Bar 6, K = 20, M = 200: PCP at most 8 % above LDA by the bound, 4 % by the likelihood, 3 splits."""
     held_out = recorded("topic_bars")
-    pcp, lda = (held_out[f"held out, {name}, K = 20, M = 200: {model}"] for model in (start, "LDA"))
+    pcp, lda = (held_out[f"held out, news4_stemmed, K = 20, M = 200: {model}"] for model in ("PCP", "LDA"))
     ratios = [pcp[f"seed {seed}"][protocol] / lda[f"seed {seed}"][protocol] for seed in range(3)]
     assert np.mean(ratios) <= bar
