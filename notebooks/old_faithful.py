@@ -66,7 +66,7 @@ SIZES = {
         "prior_draws": 500,
         "restarts": 5,
         "short": {"num_warmup": 200, "num_samples": 500},  # as many as the others: programs are shared
-        "long": {"num_warmup": 300, "num_samples": 500, "thinning": 10},
+        "long": {"num_warmup": 300, "num_samples": 500, "thinning": 4},
         "two": {"num_warmup": 1000, "num_samples": 500},
         "nuts": {"num_warmup": 200, "num_samples": 500},
     },
