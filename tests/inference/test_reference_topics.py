@@ -68,6 +68,40 @@ def test_a_cluster_for_each_document_leaves_five_to_nine():
     assert 5 <= np.median(survivors) <= 9, survivors
 
 
+def peaked_topics(counts, num_topics, num_clusters, seed):
+    """A start with topics at the words' frequencies times exponential draws: rare words begin in one."""
+    rng = np.random.default_rng(seed)
+    frequency = np.asarray(counts.sum(0)).ravel() / num_topics
+    shares = rng.dirichlet(np.ones(num_topics), num_clusters)
+    return {
+        "topic_word_concentration": 0.1 + frequency * rng.exponential(size=(num_topics, frequency.size)),
+        "cluster_topic_concentration": 1 / num_topics + counts.sum() / num_clusters * shares,
+    }
+
+
+@pytest.mark.slow
+def test_topics_that_begin_flat_end_higher():
+    """Why the random start is what it is: 50 clusters, two starts a corpus, bound per token of the better.
+
+    The flat one is ahead on at least four corpora of five; were they equals, 19 times in 100 by luck.
+    """
+    ends = {"random": [], "peaked": []}
+    for corpus in CORPORA:
+        data = load("pcp_corpus", seed=corpus)
+        counts = data["counts"]
+        for name, found in ends.items():
+            bounds, scores = [], []
+            for seed in range(2):
+                init = peaked_topics(counts, 6, 50, seed) if name == "peaked" else name
+                tree, labels = simulated(corpus, 50, max_iterations=150, tolerance=0, seed=seed, init=init)
+                bounds.append(float(tree["trace"].objective.values.ravel()[-1] / counts.sum()))
+                scores.append(agreement(tree, labels))
+            found.append({"bound per token": max(bounds), "NMI": scores[int(np.argmax(bounds))]})
+    record(starts=ends)
+    pairs = zip(ends["random"], ends["peaked"], strict=True)
+    assert sum(one["bound per token"] > other["bound per token"] for one, other in pairs) >= 4, ends
+
+
 MISSED = pytest.mark.xfail(reason="0.586 and 0.532; the NMI of one start has a deviation of 0.05 and 0.06")
 
 
