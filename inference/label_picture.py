@@ -77,7 +77,9 @@ def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
 def _clusters(tree: xr.DataTree) -> np.ndarray:
     if tree.attrs.get("model") == "pcp":
         return cluster_shares(tree).to_numpy().argmax(1)
-    soft = tree.get("variational/responsibilities")
+    soft = (
+        tree["variational"].to_dataset().get("responsibilities") if "variational" in tree.children else None
+    )
     if soft is not None and soft.sizes["observation"] > _MOST_ROWS:
         return soft.transpose("observation", ...).values.argmax(1)
     return point_partition(tree).values

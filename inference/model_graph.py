@@ -7,6 +7,7 @@ NumPyro's own drawing needs the program ``dot``, which few have.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import jax
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -74,7 +75,7 @@ def graph_of(tree: xr.DataTree) -> Graph:
     data = restored_data(tree["observed_data"].to_dataset(), model)
     if "num_tokens" in model.static_names() and model.num_tokens is None:
         model = model.replaced(num_tokens=1)  # only the sizes of documents that are drawn
-    relations = get_model_relations(model.explicit, in_current_precision(data))
+    relations = _relations(model, in_current_precision(data))
     distributions = _families(model) | {
         name: _NAMES.get(kind, kind.removesuffix("Logits").removesuffix("Probs"))
         for name, kind in relations["sample_dist"].items()
@@ -89,6 +90,21 @@ def graph_of(tree: xr.DataTree) -> Graph:
     observed = [name for name in relations["observed"] if distributions[name] != "factor"]
     dims = {name: model.variable_dims[name] for name in order if name in model.variable_dims}
     return Graph({name: parents[name] for name in order}, distributions, plates, observed, dims)
+
+
+def _relations(model: Model, data: tuple) -> dict:
+    """NumPyro's account of a program, also the second time in one process.
+
+    Its traces carry arrays as metadata of a pytree, which JAX cannot compare with those of an earlier trace
+    that it remembers: then it is made to forget them.
+    """
+    try:
+        return get_model_relations(model.explicit, data)
+    except ValueError as error:
+        if "comparable" not in str(error):
+            raise
+        jax.clear_caches()
+        return get_model_relations(model.explicit, data)
 
 
 def in_words(graph: Graph) -> str:

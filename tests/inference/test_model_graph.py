@@ -124,3 +124,11 @@ def test_an_arrow_that_would_run_through_a_symbol_is_bent_around_it():
 def test_without_data_it_says_why_there_is_no_graph():
     with pytest.raises(ValueError, match="does not hold"):
         graph_of(xr.DataTree())
+
+
+def test_a_graph_can_be_drawn_twice_in_one_process():
+    """JAX remembered NumPyro's first trace of Paired and could not compare it with the second."""
+    tree, model, _ = unfitted("paired")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("inference.model_graph.model_of", lambda tree: model)
+        assert graph_of(tree) == graph_of(tree)

@@ -75,6 +75,10 @@ def test_labels_by_clusters_are_counted():
     assert "NMI 1.00" in figure.axes[0].get_title(loc="left")
     written = sorted(int(text.get_text()) for text in figure.axes[0].texts)
     assert written == sizes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("inference.label_picture._MOST_ROWS", 10)  # too many rows for a partition by its loss
+        patch.setattr("inference.label_picture.point_partition", None)
+        assert sorted(confusion(tree, labels).to_numpy().max(0)) == sizes
     with pytest.raises(ValueError, match="one entry for each of 60 rows"):
         confusion(tree, labels[:5])
 
