@@ -304,10 +304,16 @@ def _with_clusters(tree: xr.DataTree) -> xr.DataTree:
 
 
 def documents_of(tree: xr.DataTree) -> csr_matrix:
-    """The fitted documents as a sparse matrix of counts, shape (num_documents, num_words).
+    """The fitted documents as a sparse matrix of counts.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
+
+    Returns:
+        Counts, shape (num_documents, num_words).
+
+    Raises:
+        ValueError: the fit is of no topic model, or does not hold its documents.
     """
     return _documents(_checked(tree))[0].to_scipy()
 
