@@ -54,7 +54,9 @@ def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
     if kind_of(tree) == "point":
-        return "One point estimate, turned so that its loadings are orthogonal, the strongest first."
+        turned = [name for name in draws_of(tree).data_vars if str(name).startswith("loadings")]
+        what = "its loadings are orthogonal" if turned else "its axes are the principal ones"
+        return f"One point estimate, turned so that {what}, the strongest first."
     said = "Axes of all draws are turned to a common mean before anything is averaged."
     if "rotation_rhat_after" in aligned.attrs:
         before, after = (aligned.attrs[f"rotation_rhat_{when}"] for when in ("before", "after"))

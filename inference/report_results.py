@@ -56,7 +56,8 @@ def believed(tree: xr.DataTree) -> Section:
     elif "trace" in tree.children:
         objective = tree["trace"]["objective"].values
         final = objective[np.isfinite(objective)].max()
-        caption = "The objective (higher is better) and the number of occupied components by iteration."
+        counted = " and the number of occupied components" if "num_occupied" in tree["trace"] else ""
+        caption = f"The objective (higher is better){counted} by iteration."
         blocks.append(
             Picture(
                 "objective",
@@ -161,8 +162,9 @@ def found(tree: xr.DataTree) -> Section:
         blocks += _components(tree)
     if {"bases", "scales"} <= set(names.data_vars):
         blocks += local_pca_blocks(tree)
-    per_row = names["assignments"] if "assignments" in names else tree.get("variational/responsibilities")
-    num_rows = 0 if per_row is None else per_row.sizes["observation"]
+    stored = tree["variational"].to_dataset() if "variational" in tree.children else {}
+    per_row = names["assignments"] if "assignments" in names else stored.get("responsibilities")
+    num_rows = 0 if per_row is None else per_row.sizes.get("observation", 0)  # documents: their own section
     if 0 < num_rows <= _MOST_ROWS and ("assignments" in names or kind_of(tree) != "sampling"):
         partition = point_partition(tree)
         sizes = np.bincount(partition.values)
