@@ -1,5 +1,6 @@
 """Groups that a fit does not hold until they are asked for."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -106,7 +107,20 @@ def _prior_predictive(
 ) -> dict[str, xr.Dataset]:
     values, attrs = _prior_draws(tree, model, key, num_samples)
     kept = {name: value for name, value in values.items() if name in model.data_names}
+    _warn_of_infinite(kept)
     return {"prior_predictive": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS, attrs)}
+
+
+def _warn_of_infinite(drawn: dict[str, jax.Array]) -> None:
+    for name, value in drawn.items():
+        infinite = ~np.isfinite(np.asarray(value, dtype=float))
+        if infinite.any():
+            warnings.warn(
+                f"{infinite.mean():.0%} of the cells of {name!r} drawn from the prior are infinite or not a "
+                f"number: a prior is so wide that its draws leave the range of floating-point numbers; give "
+                f"the model a narrower one",
+                stacklevel=4,
+            )
 
 
 def _prior_draws(

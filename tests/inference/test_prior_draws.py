@@ -56,3 +56,12 @@ def test_latents_that_stay_sites_are_used_by_every_group(tree):
     joint = float(groups["log_likelihood"]["log_likelihood"].sum() + groups["log_prior"]["log_prior"][0, 0])
     assert joint == pytest.approx(float(tree["trace"]["objective"][-1]), abs=1e-9)
     assert "mean" in summary(tree).columns
+
+
+def test_draws_too_wide_for_numbers_are_warned_of():
+    """A noise variance ~ inverse gamma(a = 0.001, 0.001) is beyond 1e308 in half of its draws."""
+    x = np.random.default_rng(0).normal(size=(6, 2))
+    model = zoo.PPCA(num_latents=1, loading_prior="gaussian")
+    tree = fit(model, x, method="vb", num_samples=2)
+    with pytest.warns(UserWarning, match="of the cells of 'x' drawn from the prior are infinite"):
+        extend(tree, "prior_predictive", num_samples=20)
