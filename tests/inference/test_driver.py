@@ -127,6 +127,14 @@ def test_killed_with_sigkill_and_resumed_gives_the_same_draws(tmp_path):
         np.testing.assert_array_equal(whole[name], resumed[name])
 
 
+@pytest.fixture
+def default_ctrl_c():
+    """Python's own handler, which a process that a shell started in the background does not have."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
 def press_ctrl_c():
     """As soon as the run is under way."""
     while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -135,6 +143,7 @@ def press_ctrl_c():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.usefixtures("default_ctrl_c")
 def test_ctrl_c_returns_what_there_is(small_model, two_clusters):
     threading.Thread(target=press_ctrl_c, daemon=True).start()
     with pytest.warns(UserWarning, match="the run ended early: interrupted"):
