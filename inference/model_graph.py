@@ -19,6 +19,7 @@ from inference.observed import restored_data
 from inference.precision import double_precision
 from inference.results import model_of
 from zoo.model import Model, in_current_precision
+from zoo.sparse_matrix import SparseMatrix
 
 __all__ = ["Graph", "draw_graph", "graph_of", "in_words", "plot_model_graph"]
 
@@ -72,7 +73,7 @@ def graph_of(tree: xr.DataTree) -> Graph:
     if "observed_data" not in tree.children:
         raise ValueError("the program is run on the data, which this fit does not hold (left out for size)")
     model = model_of(tree)
-    data = restored_data(tree["observed_data"].to_dataset(), model)
+    data = _dense(restored_data(tree["observed_data"].to_dataset(), model))
     if "num_tokens" in model.static_names() and model.num_tokens is None:
         model = model.replaced(num_tokens=1)  # only the sizes of documents that are drawn
     relations = _relations(model, in_current_precision(data))
@@ -90,6 +91,15 @@ def graph_of(tree: xr.DataTree) -> Graph:
     observed = [name for name in relations["observed"] if distributions[name] != "factor"]
     dims = {name: model.variable_dims[name] for name in order if name in model.variable_dims}
     return Graph({name: parents[name] for name in order}, distributions, plates, observed, dims)
+
+
+def _dense(data: tuple) -> tuple:
+    """The data; of rows that are sparse matrices, which programs of dense rows cannot take, the first two."""
+    if not any(isinstance(part, SparseMatrix) for part in data):
+        return data
+    return tuple(
+        part.to_scipy()[:2].toarray() if isinstance(part, SparseMatrix) else part[:2] for part in data
+    )
 
 
 def _relations(model: Model, data: tuple) -> dict:

@@ -45,10 +45,11 @@ def assumed(tree: xr.DataTree) -> Section:
 
 
 def _graph(tree: xr.DataTree) -> Picture | Paragraph:
-    try:
-        graph = graph_of(tree)
-    except (ValueError, NotImplementedError) as why_not:  # NumPyro's, for what it cannot run abstractly
-        return Paragraph(f"No graph of the program: {why_not}.")
+    if "observed_data" not in tree.children:
+        return Paragraph(
+            "No graph of the program: it takes the data, which this fit left out for their size."
+        )
+    graph = graph_of(tree)
     caption = (
         "The program: arrows lead to what depends on a symbol, frames are plates, grey boxes data; dashed: "
         "computed from others; square: a factor of the prior, or of a likelihood that is no density of rows."

@@ -1,12 +1,10 @@
 """Several fits on one page: what may be compared, whether methods agree, and the page itself."""
 
-import re
-from html.parser import HTMLParser
-
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from html_page import Page
 from planted import planted_mixture, planted_models, replaced, variational_mixture
 
 import inference
@@ -17,35 +15,6 @@ from inference.comparison_picture import plot_agreement
 from inference.comparison_report import _agreed, _check_data, _fitted, report_comparison
 from inference.page import Verdict
 from zoo.cli import main
-
-
-class Page(HTMLParser):
-    """What a page holds: headings, links and their targets, pictures, tables' cells, verdicts."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.headings, self.links, self.targets = [], [], [], set()
-        self.images, self.captions, self.addresses = [], [], []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        attrs = dict(attrs)
-        self.targets |= {attrs["id"]} if "id" in attrs else set()
-        self.addresses += [attrs[name] for name in ("src", "href", "data", "action") if name in attrs]
-        if tag == "a":
-            self.links.append(attrs["href"])
-        if tag == "img":
-            self.images.append(attrs)
-        if tag not in ("img", "meta", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] in ("h2", "caption"):
-            (self.headings if self.open[-1] == "h2" else self.captions).append(data)
 
 
 def part(tree, **index):
@@ -82,20 +51,13 @@ def text(three, tmp_path_factory):
     return path.read_text(encoding="utf-8")
 
 
-def verdicts_of(text):
-    return [re.sub("<.*?>", "", part) for part in re.findall(r'<p class="verdict[^>]*>(.*?)</p>', text)]
-
-
 def test_the_page_is_whole_and_alone(text):
     page = Page(text)
-    assert page.open == []
+    page.assert_needs_no_other()
     assert page.headings[:3] == ["Fitted", "Predicted", "Agreement"]
     assert page.headings[3:] == ["File first", "File second", "File vb"]
-    assert [link.removeprefix("#") in page.targets for link in page.links] == [True] * 6
-    assert len(set(page.links)) == 6
-    assert all(address.startswith(("#", "data:image/png;base64,")) for address in page.addresses)
-    assert len(page.images) == 2 and all(len(image["alt"]) > 20 for image in page.images)
-    assert all("Why: " in verdict and "Next: " in verdict for verdict in verdicts_of(text))
+    assert len(page.links) == 6 and len(page.alts) == 2
+    assert page.verdicts and all("Why: " in verdict and "Next: " in verdict for verdict in page.verdicts)
     for caption in ("What was fitted", "Leave-one-out (PSIS-LOO)", "Invariants: mean"):
         assert any(own.startswith(caption) for own in page.captions), caption
 

@@ -5,6 +5,7 @@ import warnings
 import jax
 import numpy as np
 import pytest
+import scipy.sparse
 import xarray as xr
 from numpyro.handlers import seed, substitute, trace
 from posterior_cases import CASES
@@ -15,6 +16,7 @@ from inference.observed import observed_group
 from inference.precision import in_precision
 from inference.results import Labels
 from zoo.model import in_current_precision
+from zoo.sparse_matrix import SparseMatrix
 
 PARENTS = {
     "mixture": {"x": {"precisions", "locs", "assignments"}, "assignments": {"weights"}},
@@ -132,3 +134,12 @@ def test_a_graph_can_be_drawn_twice_in_one_process():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("inference.model_graph.model_of", lambda tree: model)
         assert graph_of(tree) == graph_of(tree)
+
+
+def test_the_program_of_sparse_rows_is_that_of_dense_ones():
+    tree, model, data = unfitted("sppca")
+    rows = SparseMatrix.from_scipy(scipy.sparse.csr_array(np.asarray(data[0])))
+    held = observed_group(model, (rows, *data[1:]), Labels({}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("inference.model_graph.model_of", lambda tree: model)
+        assert graph_of(tree) == graph_of(xr.DataTree.from_dict({"observed_data": held}))
