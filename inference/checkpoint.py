@@ -47,13 +47,25 @@ class Checkpoint:
     """Where the driver saves and resumes; with ``path=None`` it does neither."""
 
     def __init__(self, path: str | os.PathLike | None, aspects: Mapping[str, str]) -> None:
-        """Remember the path and the fingerprint; nothing is read or written yet."""
+        """Remember the path and the fingerprint; nothing is read or written yet.
+
+        Args:
+            path: of the file, or None.
+            aspects: what a run must have in common with the one that saved, by name (`fingerprint`).
+        """
         self.path = None if path is None else Path(path)
         self.aspects = dict(aspects)
         self._saved_at = time.monotonic()
 
     def load(self, template: Any) -> tuple[Any, dict[str, np.ndarray]] | None:
         """The saved state, shaped like ``template``, and the saved arrays; None if there is no file yet.
+
+        Args:
+            template: a state of this run; the saved one gets its structure, dtypes and places on devices.
+
+        Returns:
+            The saved state and the saved arrays by name, in the shapes that they had; None if there is no
+                file yet, or none is kept.
 
         Raises:
             ValueError: the file is damaged, is no checkpoint, or belongs to another run (the message says
@@ -84,11 +96,23 @@ class Checkpoint:
         return jax.tree.unflatten(structure, restored), stored
 
     def is_due(self) -> bool:
-        """Whether the last save is long enough ago."""
+        """Whether the last save is long enough ago.
+
+        Returns:
+            True if files are kept and `SECONDS_BETWEEN_SAVES` have passed since the last one.
+        """
         return self.path is not None and time.monotonic() - self._saved_at >= SECONDS_BETWEEN_SAVES
 
     def save(self, state: Any, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write state and arrays to a new file in the same folder, then rename it over the old one."""
+        """Write state and arrays to a new file in the same folder, then rename it over the old one.
+
+        Args:
+            state: of the algorithm, a pytree of arrays.
+            arrays: what else is needed to continue, by name; no name may begin with ``state_``.
+
+        Raises:
+            OSError: the file cannot be written; the former one is then still whole.
+        """
         if self.path is None:
             return
         leaves = {f"state_{i}": _to_file(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}

@@ -72,7 +72,15 @@ class CountSegments:
 
     @classmethod
     def cut(cls, counts: SparseCounts, num_columns: int) -> Self:
-        """On the host; blocks of such a size that cells x ``num_columns`` arrays stay in the cache."""
+        """Blocks of such a size that cells x ``num_columns`` arrays stay in the cache; computed on the host.
+
+        Args:
+            counts: shape (num_rows, num_columns of the table).
+            num_columns: of the arrays that are gathered for each cell, such as K topics.
+
+        Returns:
+            The same counts in blocks.
+        """
         width = segment_width(np.bincount(counts.document, minlength=1))
         segments = segments_of(counts, width)
         most = max(segments.document.size, 1)
@@ -89,7 +97,14 @@ class CountSegments:
         return cls(*parts, shape)
 
     def over_devices(self, num_devices: int) -> Self:
-        """The same, the blocks dealt out."""
+        """The same, the blocks dealt out.
+
+        Args:
+            num_devices: how many shares.
+
+        Returns:
+            The same counts, a leading axis of devices before that of the blocks.
+        """
         empty = Segments(self.shape[0], 0, 0)
         return type(self)(deal_out_blocks(self.blocks, empty, num_devices), self.shape)
 

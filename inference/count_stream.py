@@ -75,6 +75,10 @@ class CountStream:
         Args:
             order: of the documents, shape (num_rows,); of those in memory only.
 
+        Returns:
+            Pairs: the number of a batch's first document in the pass, and its counts, shape (documents,
+                num_words).
+
         Raises:
             ValueError: the chunks gave other documents than when they were counted.
         """
@@ -88,7 +92,14 @@ class CountStream:
             )
 
     def blocks(self, counts: SparseCounts) -> DocumentBlocks:
-        """A batch in blocks, their number filled up so that few programs are compiled."""
+        """A batch in blocks, their number filled up so that few programs are compiled.
+
+        Args:
+            counts: a batch, shape (documents, num_words).
+
+        Returns:
+            The same counts in the blocks that `inference.document_blocks` describes.
+        """
         held = cut(counts, layout=self.layout, num_documents=self.batch_size, num_blocks=self._num_blocks)
         number = held.blocks.owner.shape[0]
         if number > self._num_blocks:
@@ -97,7 +108,11 @@ class CountStream:
         return held
 
     def identity(self) -> tuple:
-        """What tells these data from others: all counts in memory, the first chunk and all lengths."""
+        """What tells these data from others: all counts in memory, the first chunk and all lengths.
+
+        Returns:
+            Documents, words and counts of what is in memory, and the lengths of all documents, each an array.
+        """
         return (self.first.document, self.first.word, self.first.count, self.lengths)
 
     def _chunks(self) -> Iterator[SparseCounts]:

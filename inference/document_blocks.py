@@ -69,7 +69,14 @@ class DocumentBlocks:
         return cls(*parts, shape)
 
     def over_devices(self, num_devices: int) -> Self:
-        """The same, the blocks dealt out."""
+        """The same, the blocks dealt out.
+
+        Args:
+            num_devices: how many shares.
+
+        Returns:
+            The same documents, a leading axis of devices before that of the blocks.
+        """
         empty = DocumentBlock(0, 0, 0, self.shape[0])
         return type(self)(
             deal_out_blocks(self.blocks, empty, num_devices),
@@ -99,6 +106,9 @@ class Layout(NamedTuple):
             num_cells: of each document, shape (num_documents,).
             num_topics: columns of what a pass gathers.
             block_cells: cells per block instead.
+
+        Returns:
+            Width and number of the segments of a block, and how many documents it may hold at most.
         """
         width = segment_width(num_cells)
         number = -(-num_cells // width)

@@ -57,29 +57,65 @@ class KernelRows(NamedTuple):
         return self.coordinates.shape
 
     def directions(self, combination: Array) -> Array:
-        """Centred rows combined, shape (N, columns), as directions."""
+        """Combinations of the centred rows as directions.
+
+        Args:
+            combination: coefficients over the rows, shape (num_observations, columns).
+
+        Returns:
+            The coefficients themselves, or, with a basis of reduced rank, coordinates in it, shape (rank,
+                columns).
+        """
         return combination if self.basis is None else self.coordinates.T @ combination
 
     def product(self, directions: Array) -> Array:
-        """Inner products of the centred rows with directions, shape (num_observations, columns)."""
+        """Inner products of the centred rows with directions, shape (num_observations, columns).
+
+        Args:
+            directions: what `directions` gave.
+
+        Returns:
+            Shape (num_observations, columns).
+        """
         return self.coordinates @ directions
 
     def inner(self, directions: Array, products: Array) -> Array:
-        """Inner products of directions with each other, ``products`` being theirs with the rows."""
+        """Inner products of directions with each other, ``products`` being theirs with the rows.
+
+        Args:
+            directions: what `directions` gave.
+            products: what `product` gives of them, shape (num_observations, columns).
+
+        Returns:
+            Shape (columns, columns), symmetric.
+        """
         inner = directions.T @ (products if self.basis is None else directions)
         return (inner + inner.T) / 2
 
     def coefficients(self, directions: Array) -> Array:
-        """Directions as combinations of the centred rows, shape (num_observations, columns), columns centred.
+        """Directions as combinations of the centred rows, each column of coefficients centred.
 
         Their sum multiplies the sum of the centred rows, which is zero; once it is zero itself, a direction
         stays the same when rows are added and all are centred again.
+
+        Args:
+            directions: what `directions` gave.
+
+        Returns:
+            Shape (num_observations, columns).
         """
         combination = directions if self.basis is None else self.basis @ directions
         return combination - jnp.mean(combination, axis=0)
 
     def from_former(self, coefficients: Array) -> Array:
-        """Directions that were combinations of the first rows, from their coefficients."""
+        """Directions that were combinations of the first rows, from their coefficients.
+
+        Args:
+            coefficients: over the former rows, which stand first here, shape (former rows, num_latents).
+
+        Returns:
+            As of `directions`: shape (num_observations, num_latents), or (rank, num_latents).
+        """
         if self.former is not None:
             return self.former
         return jnp.pad(coefficients, ((0, self.shape[0] - coefficients.shape[0]), (0, 0)))

@@ -23,7 +23,11 @@ class ChunkLength:
         self.length = 10
 
     def timed(self) -> Self:
-        """A context whose duration sets the next length."""
+        """A context whose duration sets the next length.
+
+        Returns:
+            Itself, to stand after ``with``.
+        """
         return self
 
     def __enter__(self) -> None:

@@ -27,13 +27,24 @@ class Labels:
     """Names of rows and columns, as they came with the data, by dim."""
 
     def __init__(self, coords: Mapping[str, Any]) -> None:
-        """Keep labels in a form that netCDF can hold: numbers as they are, anything else as strings."""
+        """Keep labels in a form that netCDF can hold: numbers as they are, anything else as strings.
+
+        Args:
+            coords: labels by dim.
+        """
         self.coords = {dim: _storable(values) for dim, values in coords.items()}
 
     def of(self, dim: str, size: int) -> np.ndarray:
         """The labels of a dim; whole numbers from 0 where the data brought none.
 
         ``feature_2`` has those of ``feature``.
+
+        Args:
+            dim: name of the dim; ``feature_2`` has the labels of ``feature``.
+            size: its length.
+
+        Returns:
+            The labels, shape (size,); those of another length are not taken.
         """
         stem = dim.removesuffix("_2")
         labels = self.coords.get(dim, self.coords.get(stem))

@@ -100,7 +100,14 @@ class RowStream:
             raise ValueError(f"the source of chunks gave {self.num_rows} rows at first and {begin} later")
 
     def sample(self, num_rows: int) -> np.ndarray:
-        """Rows to start from or to read scales off: evenly spaced ones, or the first ones of chunks."""
+        """Rows to start from or to read scales off: evenly spaced ones, or the first ones of chunks.
+
+        Args:
+            num_rows: at most so many.
+
+        Returns:
+            Shape (at most num_rows, num_features).
+        """
         if not self.is_chunked:
             if self.source.shape[0] <= num_rows:
                 return as_matrix(self.source)
@@ -114,20 +121,35 @@ class RowStream:
         return np.concatenate(found)[:num_rows]
 
     def sampled_weight(self, num_rows: int) -> np.ndarray:
-        """The weights of `sample`'s rows; one each if not one of them counts."""
+        """The weights of `sample`'s rows; one each if not one of them counts.
+
+        Args:
+            num_rows: as given to `sample`.
+
+        Returns:
+            Shape (at most num_rows,).
+        """
         weight = np.ones(self.source.shape[0]) if self.sample_weight is None else self.sample_weight
         if weight.shape[0] > num_rows:
             weight = weight[_evenly_spaced(weight.shape[0], num_rows)]
         return weight if weight.any() else np.ones_like(weight)
 
     def whole(self) -> np.ndarray:
-        """All rows at once."""
+        """All rows at once.
+
+        Returns:
+            Shape (num_rows, num_features).
+        """
         if not self.is_chunked:
             return as_matrix(self.source)
         return np.concatenate([batch.rows for batch in self])
 
     def identity(self) -> np.ndarray:
-        """What tells these data from others: the rows of an array, the first batch of chunks."""
+        """What tells these data from others: the rows of an array, the first batch of chunks.
+
+        Returns:
+            The rows of an array, or the first batch of chunks, shape (rows, num_features).
+        """
         return self.source if not self.is_chunked else next(iter(self)).x
 
     def _sliced(self) -> Iterator[np.ndarray]:

@@ -39,7 +39,14 @@ class ByColumn(Family):
 
     @classmethod
     def of(cls, families: tuple[Family, ...]) -> Self:
-        """From one family a column; columns share a family that is the same object or has the same fields."""
+        """From one family a column; columns share a family that is the same object or has the same fields.
+
+        Args:
+            families: shape of the tuple: one entry a column, in the table's order.
+
+        Returns:
+            The distinct families, and which one each column has.
+        """
         distinct: dict[Any, Family] = {}
         keys = [_key(family) for family in families]
         for key, family in zip(keys, families, strict=True):
@@ -111,7 +118,14 @@ class ByColumn(Family):
         )
 
     def by_column(self, parts: list[Array]) -> Array:
-        """Arrays of each group's columns side by side, in the table's order."""
+        """Arrays of each group's columns side by side, in the table's order.
+
+        Args:
+            parts: an array a group, shape (..., columns of the group), in the order of ``groups``.
+
+        Returns:
+            Shape (..., num_features).
+        """
         order = np.argsort(np.concatenate([columns for _, columns, _ in self.groups]), kind="stable")
         return jnp.concatenate(parts, axis=-1)[..., order]
 

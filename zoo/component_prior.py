@@ -58,22 +58,50 @@ class ComponentPrior(Assumptions):
         raise NotImplementedError
 
     def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` (numeric, two-dimensional) cannot come from this family."""
+        """Refuse data that cannot come from this family.
+
+        Args:
+            x: numeric, shape (num_observations, num_features); NaN where a cell is missing.
+
+        Raises:
+            ValueError: a cell outside the family's domain, or a missing one where the family cannot leave it
+                out.
+        """
         raise NotImplementedError
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The distributions of a component's parameters, in order.
 
         One that depends on parameters before it is left out as long as ``values`` lacks them.
+
+        Args:
+            values: parameters drawn so far, leading shape (num_components,).
+
+        Returns:
+            Distribution of each parameter by the name of its site, batch shape () or (num_components,).
         """
         raise NotImplementedError
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
-        """The density of one row under each component, batch shape (num_components,)."""
+        """The density of one row under each component, batch shape (num_components,).
+
+        Args:
+            parameters: values of the sites of `conditionals`, leading shape (num_components,).
+
+        Returns:
+            Distribution with batch shape (num_components,) and event shape (num_features,).
+        """
         raise NotImplementedError
 
     def features(self, x: Array) -> Array:
-        """Sufficient statistics of rows, the first one; call it on the prior."""
+        """Sufficient statistics of rows, the first one; call it on the prior.
+
+        Args:
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations, num_statistics); the first column is one.
+        """
         raise NotImplementedError
 
     def posterior(self, statistics: Array) -> Self:
@@ -88,30 +116,50 @@ class ComponentPrior(Assumptions):
         raise NotImplementedError
 
     def expected_coefficients(self, posterior: Self) -> Array:
-        """Coefficients of ``E_posterior[log p(x | component)]`` on `features`.
+        """Coefficients of ``E_posterior[log p(x | component)]`` on `features`; call it on the prior.
 
-        Shape (num_components, num_statistics).
+        Args:
+            posterior: of the same family, what `posterior` gave.
+
+        Returns:
+            Shape (num_components, num_statistics).
         """
         raise NotImplementedError
 
     def coefficients(self, parameters: Mapping[str, Array]) -> Array:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
 
-        Shape (num_components, num_statistics).
+        Args:
+            parameters: values of the sites of `conditionals`, leading shape (num_components,).
+
+        Returns:
+            Shape (num_components, num_statistics).
         """
         raise NotImplementedError
 
     def log_evidence(self, statistics: Array) -> Array:
-        """Log probability of the rows of each component with its parameters integrated out, in nats.
+        """Log probability of the rows of each component with its parameters integrated out.
 
-        Shape (num_components,).
+        Args:
+            statistics: sums of `features` over the rows of each component, shape (num_components,
+                num_statistics).
+
+        Returns:
+            Shape (num_components,), in nats.
         """
         raise NotImplementedError
 
     # What follows
 
     def sample(self, num_components: int) -> dict[str, Array]:
-        """The prior (or posterior) of the parameters of all components as NumPyro statements."""
+        """The prior (or posterior) of the parameters of all components as NumPyro statements.
+
+        Args:
+            num_components: K.
+
+        Returns:
+            Value of each site, leading shape (num_components,).
+        """
         values: dict[str, Array] = {}
         with numpyro.plate("components", num_components):
             while len(drawn := self.conditionals(values)) > len(values):
@@ -120,40 +168,88 @@ class ComponentPrior(Assumptions):
         return values
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
-        """What a reader wants to see of the parameters and the sampler does not need."""
+        """What a reader wants to see of the parameters and the sampler does not need.
+
+        Args:
+            parameters: values of the sites of `conditionals`.
+
+        Returns:
+            Arrays by name, leading shape (num_components,); none by default.
+        """
         return {}
 
     def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
-        """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
+        """The density of each row under the component it is assigned to, batch shape of ``assignments``.
+
+        Args:
+            parameters: values of the sites of `conditionals`, leading shape (num_components,).
+            assignments: the component of each row, shape (num_observations,).
+
+        Returns:
+            Distribution with the batch shape of ``assignments`` and event shape (num_features,).
+        """
         return self.likelihood({name: value[assignments] for name, value in parameters.items()})
 
     def predictive(self) -> dist.Distribution:
-        """The density of a new row with the component's parameters integrated out."""
+        """The density of a new row with the component's parameters integrated out.
+
+        Returns:
+            Distribution with batch shape (num_components,), or () of a prior, and event shape
+                (num_features,).
+        """
         return ConjugatePredictive(self)
 
     def variables(self) -> dict[str, Array]:
-        """The fields that a posterior has of its own, named as in `posterior_dims`."""
+        """The fields that a posterior has of its own, named as in `posterior_dims`.
+
+        Returns:
+            Arrays by name, leading shape (num_components,).
+        """
         return {name: getattr(self, name) for name in self.posterior_dims}
 
     def with_variables(self, values: Mapping[str, Array]) -> Self:
-        """The posterior back from what `variables` gave; call it on the prior."""
+        """The posterior back from what `variables` gave; call it on the prior.
+
+        Args:
+            values: what `variables` gave.
+
+        Returns:
+            The posterior.
+        """
         return self.replaced(**{name: jnp.asarray(values[name]) for name in self.posterior_dims})
 
     def statistics(self, x: Array, assignments: Array, num_components: int) -> Array:
-        """Sums of `features` over the rows of each component, shape (num_components, num_statistics)."""
+        """Sums of `features` over the rows of each component.
+
+        Args:
+            x: rows, shape (num_observations, num_features).
+            assignments: the component of each row, shape (num_observations,).
+            num_components: K.
+
+        Returns:
+            Shape (num_components, num_statistics).
+        """
         return jax.ops.segment_sum(self.features(x), assignments, num_segments=num_components)
 
     def log_predictive(self, x: Array) -> Array:
-        """Log `predictive` density of rows under every component of a posterior, in nats.
+        """Log `predictive` density of rows under every component of a posterior.
 
-        Shape (num_observations, num_components).
+        Args:
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations, num_components), in nats.
         """
         return self.predictive().log_prob(x[:, None])
 
     # Hyperpriors
 
     def hyperprior_sites(self) -> dict[str, str]:
-        """Hyperparameters that have a prior, with the site of each."""
+        """Hyperparameters that have a prior, with the site of each.
+
+        Returns:
+            Name of the hyperparameter to name of its site.
+        """
         return {
             name: "prior_inverse_scale_matrix" if name == "scale_matrix" else f"prior_{name}"
             for name in self.leaf_names()
@@ -161,14 +257,25 @@ class ComponentPrior(Assumptions):
         }
 
     def sample_hyperparameters(self) -> Self:
-        """The hyperpriors as NumPyro statements; returns the family with the numbers drawn."""
+        """The hyperpriors as NumPyro statements.
+
+        Returns:
+            The family with the numbers drawn.
+        """
         values = {
             site: numpyro.sample(site, getattr(self, name)) for name, site in self.hyperprior_sites().items()
         }
         return self.with_hyperparameters(values)
 
     def with_hyperparameters(self, values: Mapping[str, Array]) -> Self:
-        """The family with the numbers of its hyperprior sites in place, for whatever sites it has."""
+        """The family with numbers in place of its hyperpriors, for whatever hyperprior sites it has.
+
+        Args:
+            values: values of the sites, of which those of `hyperprior_sites` are read.
+
+        Returns:
+            The family with numbers; itself if it has no such site.
+        """
         numbers = {}
         for name, site in self.hyperprior_sites().items():
             numbers[name] = jnp.linalg.inv(values[site]) if name == "scale_matrix" else values[site]
@@ -194,7 +301,14 @@ class ComponentPrior(Assumptions):
                 )
 
     def is_random(self, name: str) -> bool:
-        """Whether a hyperparameter has a prior."""
+        """Whether a hyperparameter has a prior.
+
+        Args:
+            name: of a field.
+
+        Returns:
+            True if the field holds a distribution.
+        """
         return isinstance(getattr(self, name), dist.Distribution)
 
 

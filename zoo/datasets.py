@@ -30,6 +30,10 @@ class Dataset(Mapping):
     (``labels``) and ``split`` are integer arrays of one axis, categories in words (``region``) string arrays;
     word counts (``counts``) are a SciPy sparse matrix in compressed rows.
 
+    Args:
+        arrays: the data by name.
+        entry: of the catalogue, with ``description``, ``citation`` and ``terms``.
+
     Attributes:
         name: name in the catalogue.
         description: what the rows and columns are, with units.

@@ -54,7 +54,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -62,40 +61,23 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.depcam_checks import check_fields, check_new_rows, check_table, is_zero, rows_to_draw, warn_of_drift
+from zoo.depcam_rows import DEPCAMRows, orthonormal
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
-from zoo.dpp import SIMILARITIES, repulsion_factor
+from zoo.dpp import repulsion_factor
 from zoo.exponential_family import Family, Gaussian, as_family
 from zoo.family_cells import FamilyCells
 from zoo.local_pca import (
     ComponentRows,
-    LocalPCA,
     SparseScales,
-    gaussian_latents,
-    laplace_latents,
-    log_cells,
 )
 from zoo.model import Model, in_current_precision, static
-from zoo.row_latents import RowMode
 from zoo.validation import as_matrix
 
-__all__ = ["DEPCAM", "orthonormal"]
-
-LEAST_NOISE = 1e-6  # of a start
-START_SCALE = 0.5
-
-
-def orthonormal(carriers: Array) -> Array:
-    """Q of the QR decomposition whose R has a positive diagonal: of normal matrices uniform on the manifold.
-
-    Args:
-        carriers: shape (..., D, d) with D >= d.
-    """
-    q, r = jnp.linalg.qr(carriers)
-    return q * jnp.where(jnp.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)[..., None, :]
+__all__ = ["DEPCAM"]
 
 
 @dataclass(frozen=True, eq=False)
-class DEPCAM(Model):
+class DEPCAM(DEPCAMRows, Model):
     """A mixture of exponential-family PCAs whose components repel each other.
 
     Attributes:
@@ -161,9 +143,14 @@ class DEPCAM(Model):
     score_dims = ("observation", "component")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
-        """The program: with ``x`` of shape (num_observations, num_features) it conditions.
+        """The NumPyro program: with ``x`` it conditions, without it draws rows.
 
-        Without it draws ``num_observations`` rows.
+        Args:
+            x: data, shape (num_observations, num_features), NaN where a cell is missing.
+            num_observations: how many rows to draw.
+
+        Returns:
+            ``x``, or the rows drawn, shape (num_observations, num_features).
         """
         num_rows = rows_to_draw(self, num_observations) if x is None else x.shape[0]
         num_features = self.num_features if x is None else x.shape[1]
@@ -207,113 +194,6 @@ class DEPCAM(Model):
         precision = numpyro.sample("scales_precision", precisions)
         return numpyro.sample("scales", dist.Normal(0.0, 1.0 / jnp.sqrt(precision)).to_event(2))
 
-    # Closed-form companions of the program
-
-    def similarity(self, values: Mapping[str, Array]) -> Array:
-        """S, shape (num_components, num_components), with a unit diagonal."""
-        return SIMILARITIES[self.kernel](values["bases"], self.similarity_scale)
-
-    def local(self, values: Mapping[str, Array]) -> LocalPCA:
-        """The components at given values of the sites (bases or their carriers)."""
-        family = in_current_precision(self).family
-        if "noise_variance" in values:
-            family = family.with_noise(values["noise_variance"])
-        bases = values["bases"] if "bases" in values else orthonormal(values["carriers"])
-        offsets = values["offsets"] if self.offset else jnp.zeros(bases.shape[:2])
-        return LocalPCA(family, bases * values["scales"][:, None, :], offsets)
-
-    def log_rows(self, values: Mapping[str, Array], x: Array) -> Array:
-        """``log p(x_n | z_n = k)``, shape (num_observations, num_components), in nats.
-
-        Given the latents if ``values`` has them; else with them integrated out, exactly for Gaussian cells,
-        by Laplace's approximation for others.
-        """
-        if "latents" not in values:
-            return self.modes(values, x).log_integral
-        local = self.local(values)
-        return log_cells(local.family, local.natural_params(values["latents"]), x)
-
-    def modes(self, values: Mapping[str, Array], x: Array) -> RowMode:
-        """Posterior of the latents of rows under each component, shapes (rows, components, ...)."""
-        local = self.local(values)
-        return (gaussian_latents if self.integrates_latents else laplace_latents)(local, x)
-
-    def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
-        """``log pi_k + log p(x_n | z_n = k)``, shape (num_observations, num_components)."""
-        return self.log_rows(values, x) + self.weights.log_weights(values)
-
-    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Log density of each row, labels summed out, in nats; latents as in `log_rows`."""
-        return jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
-
-    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
-        """The summed-out labels given everything else."""
-        return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
-
-    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Labels in the smallest type that holds them, and how many components have at least one row."""
-        assignments = values["assignments"]
-        occupied = jnp.sum(jnp.bincount(assignments, length=self.num_components) > 0)
-        kind = np.min_scalar_type(self.num_components - 1)
-        return {"assignments": assignments.astype(kind), "num_occupied": occupied}
-
-    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
-        """Responsibilities with the latents integrated out, shape (num_observations, num_components).
-
-        Raises:
-            ValueError: another kind than ``"latent"``.
-        """
-        if kind != "latent":
-            raise ValueError(f"a mixture has one kind of scores, the shares of components; got {kind!r}")
-        return jax.nn.softmax(self.log_joint_rows(_of_all(values), x), axis=-1)
-
-    def completions(self) -> dict[str, tuple[str, ...]]:
-        """``"cells"``: rows with missing cells filled in; ``"reconstruction"``: every cell at its mean."""
-        return dict.fromkeys(("cells", "reconstruction"), ("observation", "feature"))
-
-    def default_completion(self, *data: Any) -> str:
-        """The cells that are missing."""
-        return "cells"
-
-    def predicted(self, values: Mapping[str, Array], x: Array, *, what: str = "cells") -> tuple[Array, Array]:
-        """Mean of cells at the mode of the latents of each component, averaged, and their variance."""
-        values = _of_all(values)
-        local, modes = self.local(values), self.modes(values, x)
-        r = jax.nn.softmax(modes.log_integral + self.weights.log_weights(values), axis=-1)
-        theta = local.natural_params(modes.latents)
-        means, variances = local.family.mean(theta), local.family.variance(theta)
-        mean = jnp.einsum("nk,nkf->nf", r, means)
-        variance = jnp.einsum("nk,nkf->nf", r, variances + (means - mean[:, None]) ** 2)
-        if what == "reconstruction":
-            return mean, variance
-        missing = jnp.isnan(x)
-        return jnp.where(missing, mean, x), jnp.where(missing, variance, 0.0)
-
-    def starting_point(self, key: Array, x: Array) -> dict[str, Array]:
-        """Values of all sites to start from: random bases, offsets about the columns' means."""
-        family = in_current_precision(self).family
-        keys = jax.random.split(key, 3)
-        scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
-        sizes = self.num_components, x.shape[1], self.num_latents
-        values = {
-            "carriers": orthonormal(jax.random.normal(keys[0], sizes)),
-            "scales": scale * jnp.ones((sizes[0], sizes[2])),
-        }
-        if self.weights.site == "weights":
-            values["weights"] = jnp.full(sizes[0], 1.0 / sizes[0])
-        else:
-            values["stick_fractions"] = 1.0 / jnp.arange(sizes[0], 1.0, -1.0)
-        if self.scale_prior == "ard":
-            values["scales_precision"] = jnp.ones((sizes[0], sizes[2]))
-        if self.offset:
-            shift = 0.1 * scale * jax.random.normal(keys[1], sizes[:2])
-            values["offsets"] = family.natural_of_columns(x) + shift
-        if family.learns_noise:
-            values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), LEAST_NOISE)
-        if not self.integrates_latents or self.draw_locals:
-            values["latents"] = scale * jax.random.normal(keys[2], self.latents_shape(x.shape[0]))
-        return values
-
     # Sizes and checks
 
     @classmethod
@@ -324,9 +204,17 @@ class DEPCAM(Model):
 
     @classmethod
     def with_single_weight(cls, weight: float, quality: float, **fields: Any) -> Self:
-        """The paper's parametrisation: ``weight`` is its lambda, ``quality`` its xi.
+        """The paper's parametrisation.
 
         (det L)^lambda = det(S)^lambda exp(-lambda xi sum |phi|): repulsion lambda, sparsity lambda xi.
+
+        Args:
+            weight: its lambda.
+            quality: its xi.
+            **fields: the other fields.
+
+        Returns:
+            The model.
         """
         return cls(repulsion=weight, sparsity=weight * quality, **fields)
 
@@ -404,7 +292,14 @@ class DEPCAM(Model):
         return dict(self.dims) | {"latents": ("observation", "latent")}
 
     def latents_shape(self, num_rows: int) -> tuple[int, ...]:
-        """The shape of the site ``latents``."""
+        """The shape of the site ``latents``.
+
+        Args:
+            num_rows: of the table.
+
+        Returns:
+            (num_rows, num_components, num_latents), or without components where latents are shared.
+        """
         own = (self.num_components,) if self.latents == "component" else ()
         return (num_rows, *own, self.num_latents)
 
@@ -415,8 +310,3 @@ class DEPCAM(Model):
             return "improper"
         repels = self.num_components > 1 and not is_zero(self.repulsion)
         return "unnormalised" if repels else "proper"
-
-
-def _of_all(values: Mapping[str, Array]) -> dict[str, Array]:
-    """Values without those of fitted rows: new rows have their own latents."""
-    return {name: value for name, value in values.items() if name != "latents"}

@@ -47,39 +47,93 @@ class DirichletAllocation(NamedTuple):
     site: str = "weights"
 
     def sample(self, concentration: Array) -> Array:
-        """The prior as a NumPyro statement; returns the log weights, shape (num_components,)."""
+        """The prior as a NumPyro statement.
+
+        Args:
+            concentration: total, shape ().
+
+        Returns:
+            Log weights, shape (num_components,).
+        """
         share = concentration / self.num_components
         return jnp.log(numpyro.sample("weights", dist.Dirichlet(share * jnp.ones(self.num_components))))
 
     def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
-        """Distribution of the weights given rows per component, shape (num_components,).
+        """Distribution of the weights given rows per component, counted or expected (Yu 2006, 2.2.2).
 
-        Counted or expected (Yu 2006, 2.2.2).
+        Args:
+            counts: rows per component, shape (num_components,).
+            concentration: total, shape ().
+
+        Returns:
+            Dirichlet with event shape (num_components,).
         """
         return dist.Dirichlet(concentration / self.num_components + counts)
 
     def log_weights(self, values: Mapping[str, Array]) -> Array:
-        """Log weights, from values of this prior's site."""
+        """Log weights, from values of this prior's site.
+
+        Args:
+            values: of the sites; ``weights``, shape (..., num_components), is read.
+
+        Returns:
+            Shape (..., num_components).
+        """
         return jnp.log(values["weights"])
 
     def expected_log_weights(self, q: dist.Distribution) -> Array:
-        """E[log weights] under a `posterior`."""
+        """E[log weights] under a `posterior`.
+
+        Args:
+            q: what `posterior` gave.
+
+        Returns:
+            Shape (num_components,).
+        """
         return digamma(q.concentration) - digamma(jnp.sum(q.concentration, axis=-1, keepdims=True))
 
     def expected_weights(self, q: dist.Distribution) -> Array:
-        """E[weights] under a `posterior`."""
+        """E[weights] under a `posterior`.
+
+        Args:
+            q: what `posterior` gave.
+
+        Returns:
+            Shape (num_components,).
+        """
         return q.concentration / jnp.sum(q.concentration, axis=-1, keepdims=True)
 
     def log_normaliser(self, q: dist.Distribution) -> Array:
-        """Log of the integral of the Dirichlet kernel of a `posterior`."""
+        """Log of the integral of the Dirichlet kernel of a `posterior`.
+
+        Args:
+            q: what `posterior` gave.
+
+        Returns:
+            A scalar, in nats.
+        """
         return jnp.sum(gammaln(q.concentration)) - gammaln(jnp.sum(q.concentration))
 
     def prior_log_normaliser(self, concentration: Array) -> Array:
-        """Log of the integral of the prior's kernel at a given concentration."""
+        """Log of the integral of the prior's kernel at a given concentration.
+
+        Args:
+            concentration: total, shape ().
+
+        Returns:
+            A scalar, in nats.
+        """
         return self.num_components * gammaln(concentration / self.num_components) - gammaln(concentration)
 
     def variables(self, q: dist.Distribution) -> dict[str, Array]:
-        """The parameters of a `posterior` under the names they have in a fit."""
+        """The parameters of a `posterior` under the names they have in a fit.
+
+        Args:
+            q: what `posterior` gave.
+
+        Returns:
+            ``weights_concentration``, shape (num_components,).
+        """
         return {"weights_concentration": q.concentration}
 
 
@@ -104,7 +158,14 @@ class StickBreaking(NamedTuple):
         return self.num_components if self.free_last_stick else self.num_components - 1
 
     def sample(self, concentration: Array) -> Array:
-        """The prior as NumPyro statements; returns the log weights, shape (num_components,)."""
+        """The prior as NumPyro statements.
+
+        Args:
+            concentration: alpha, shape ().
+
+        Returns:
+            Log weights, shape (num_components,).
+        """
         with numpyro.plate("sticks", self.num_sticks):
             fractions = numpyro.sample("stick_fractions", dist.Beta(1.0, concentration))
         log_weights = self.log_weights({"stick_fractions": fractions})
@@ -115,13 +176,27 @@ class StickBreaking(NamedTuple):
         """Distribution of the sticks given rows per component.
 
         Beta(1 + N_j, concentration + sum of N_l over l > j)  (3.12).
+
+        Args:
+            counts: rows per component, counted or expected, shape (num_components,).
+            concentration: alpha, shape ().
+
+        Returns:
+            Beta with batch shape (num_sticks,).
         """
         longer = jnp.cumsum(counts[::-1])[::-1]  # sum over l >= j
         tail = jnp.append(longer[1:], 0.0)
         return dist.Beta(1.0 + counts[: self.num_sticks], concentration + tail[: self.num_sticks])
 
     def log_weights(self, values: Mapping[str, Array]) -> Array:
-        """Log weights, from values of this prior's site, or of the weights if components were reordered."""
+        """Log weights, from values of this prior's site, or of the weights if components were reordered.
+
+        Args:
+            values: of the sites; ``stick_fractions``, shape (num_sticks,), or ``weights`` is read.
+
+        Returns:
+            Shape (num_components,).
+        """
         if "stick_fractions" not in values:
             return jnp.log(values["weights"])
         return log_stick_weights(values["stick_fractions"], self.num_components)
@@ -168,25 +243,51 @@ class StickBreaking(NamedTuple):
         return order(jnp.where(is_best, self.num_components - 1, jnp.argmax(values)))
 
     def expected_log_weights(self, q: dist.Distribution) -> Array:
-        """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed)."""
+        """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed).
+
+        Args:
+            q: what `posterior` gave.
+
+        Returns:
+            Shape (num_components,).
+        """
         total = digamma(q.concentration1 + q.concentration0)
         return _cumulate(
             digamma(q.concentration1) - total, digamma(q.concentration0) - total, self.num_components
         )
 
     def expected_weights(self, q: dist.Distribution) -> Array:
-        """E[weights] under a `posterior`: the mean of a generalised Dirichlet  (3.21)."""
+        """E[weights] under a `posterior`: the mean of a generalised Dirichlet  (3.21).
+
+        Args:
+            q: what `posterior` gave.
+
+        Returns:
+            Shape (num_components,).
+        """
         return generalised_dirichlet_mean(q.concentration1, q.concentration0, self.num_components)
 
     def log_normaliser(self, q: dist.Distribution) -> Array:
-        """Log of the integral of the kernels of a `posterior`."""
+        """Log of the integral of the kernels of a `posterior`.
+
+        Args:
+            q: what `posterior` gave.
+
+        Returns:
+            A scalar, in nats.
+        """
         a, b = q.concentration1, q.concentration0
-        return jnp.sum(
-            gammaln(a) + gammaln(b) - gammaln(a + b)
-        )  # jax's betaln is off by 1e-7 at moderate a, b
+        return jnp.sum(gammaln(a) + gammaln(b) - gammaln(a + b))  # jax's betaln is off by 1e-7
 
     def variables(self, q: dist.Distribution) -> dict[str, Array]:
-        """The parameters of a `posterior` under the names they have in a fit."""
+        """The parameters of a `posterior` under the names they have in a fit.
+
+        Args:
+            q: what `posterior` gave.
+
+        Returns:
+            Both parameters of the sticks, each of shape (num_sticks,).
+        """
         return {
             "stick_fractions_concentration1": q.concentration1,
             "stick_fractions_concentration0": q.concentration0,

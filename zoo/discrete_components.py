@@ -45,7 +45,15 @@ class BernoulliBeta(Cellwise):
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """Uniform on every probability, unless fields are given."""
+        """Uniform on every probability, unless fields are given.
+
+        Args:
+            x: zeros, ones and NaN, shape (num_observations, num_features).
+            **overrides: fields to set instead, a number or one per column.
+
+        Returns:
+            The prior.
+        """
         x, means = column_means(x)
         fields = {"concentration1": 1.0, "concentration0": 1.0} | overrides
         return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
@@ -164,6 +172,13 @@ class PoissonGamma(Cellwise):
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """A prior worth one row with the mean of the column, unless fields are given.
+
+        Args:
+            x: counts and NaN, shape (num_observations, num_features).
+            **overrides: fields to set instead, a number or one per column.
+
+        Returns:
+            The prior.
 
         Raises:
             ValueError: a column without a single event and no ``rate`` given.

@@ -230,7 +230,14 @@ class ClusteredBags(_Documents):
         super().__init__((num_documents,), topic_word_probs.shape[1:], validate_args=validate_args)
 
     def by_cluster(self, value: Any) -> Array:
-        """Log weight plus log density under each cluster, shape (num_documents, num_clusters)."""
+        """Log weight plus log density of each document under each cluster.
+
+        Args:
+            value: counts, shape (num_documents, num_words), dense or sparse.
+
+        Returns:
+            Shape (num_documents, num_clusters), in nats.
+        """
         words = word_log_probs(self.cluster_topic_probs, self.topic_word_probs)
         scores = value.times(words.T) if isinstance(value, SparseCounts) else value @ words.T
         return scores + log_coefficients(value)[:, None] + self.log_weights

@@ -122,9 +122,14 @@ class EPCA(Model):
     sums_out_locals = False
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
-        """The program: with ``x`` of shape (num_observations, num_features) it conditions.
+        """The NumPyro program: with ``x`` it conditions, without it draws rows.
 
-        Without it draws ``num_observations`` rows.
+        Args:
+            x: data, shape (num_observations, num_features), NaN where a cell is missing.
+            num_observations: how many rows to draw.
+
+        Returns:
+            ``x``, or the rows drawn, shape (num_observations, num_features).
         """
         num_rows = self._num_rows(x, num_observations)
         prior = in_current_precision(self)
@@ -149,24 +154,42 @@ class EPCA(Model):
     # Closed-form companions of the program
 
     def natural_params(self, values: Mapping[str, Array]) -> Array:
-        """Theta, shape (num_observations, num_features), with one more axis for `Categorical`.
+        """Theta; flat in mixed tables.
 
-        Flat in mixed tables.
+        Args:
+            values: of the sites, the latents among them.
+
+        Returns:
+            Shape (num_observations, num_features), with one more axis for `Categorical`.
         """
         return self.family.shaped(self._theta(values).whole())
 
     def cells(self, values: Mapping[str, Array]) -> FamilyCells:
-        """The distribution of the rows at given values of the sites."""
+        """The distribution of the rows at given values of the sites.
+
+        Args:
+            values: of the sites, the latents among them.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (num_features,).
+        """
         return cells_of(in_current_precision(self).family, self._theta(values), values)
 
     def _theta(self, values: Mapping[str, Array]) -> LowRank:
         return LowRank(values["latents"], values["loadings"], values.get("loc", 0.0))
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Log density of each row over its observed cells, in nats.
+        """Log density of each row over its observed cells.
 
         Given its latents if ``values`` has them; else (new rows) with them integrated out by Laplace's
         approximation, under the prior that they have given the loadings, conjugate kernel and all.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+        Returns:
+            Shape (num_observations,), in nats.
         """
         if "latents" in values:
             return self.cells(values).log_prob(x)

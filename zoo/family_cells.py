@@ -72,7 +72,14 @@ class FamilyCells(dist.Distribution):
         return jnp.sum(self.log_cells(value), axis=-1)
 
     def log_cells(self, value: Array) -> Array:
-        """Log density of each cell, zero where it is missing."""
+        """Log density of each cell, zero where it is missing.
+
+        Args:
+            value: shape (..., num_features), NaN where a cell is missing.
+
+        Returns:
+            The shape of ``value``, in nats.
+        """
         if isinstance(self.family, ByColumn):
             return self.family.by_column([part.log_cells(value[..., own]) for part, own in self._parts()])
         seen = ~jnp.isnan(value)
@@ -91,7 +98,11 @@ class FamilyCells(dist.Distribution):
         ]
 
     def mean_and_variance(self) -> tuple[Array, Array]:
-        """Of every cell, as numbers; of a class the most probable one, and p (1 - p) of it."""
+        """Of every cell, as numbers; of a class the most probable one, and p (1 - p) of it.
+
+        Returns:
+            Two arrays of shape (num_observations, num_features).
+        """
         if isinstance(self.family, ByColumn):
             both = zip(*(part.mean_and_variance() for part, _ in self._parts()), strict=True)
             mean, variance = (self.family.by_column(list(parts)) for parts in both)

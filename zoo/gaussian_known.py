@@ -69,6 +69,9 @@ class GaussianKnownCovariance(FullGaussian):
             x: data, shape (num_observations, num_features).
             **overrides: fields; ``covariance`` must be among them, since it is what is known.
 
+        Returns:
+            The prior.
+
         Raises:
             ValueError: no ``covariance``, or NaN in the data.
         """
@@ -186,6 +189,16 @@ class GaussianKnownMean(FullGaussian):
         """The known mean is that of the columns unless ``loc`` is given; E[precision] = S^-1.
 
         ``S`` is the sample covariance, ``degrees_of_freedom`` is num_features.
+
+        Args:
+            x: data, shape (num_observations, num_features).
+            **overrides: fields to set instead.
+
+        Returns:
+            The prior.
+
+        Raises:
+            ValueError: NaN, infinite or constant columns, or no more rows than columns.
         """
         x = checked_columns(x)
         mean = x.mean(axis=0)

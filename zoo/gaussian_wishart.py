@@ -108,6 +108,9 @@ class GaussianWishart(FullGaussian):
             **overrides: fields to set instead; the scale matrix follows ``mean_precision`` and
                 ``degrees_of_freedom``.
 
+        Returns:
+            The prior.
+
         Raises:
             ValueError: NaN, infinite or constant columns, or no more rows than columns (their covariance is
                 singular).

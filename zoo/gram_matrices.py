@@ -46,18 +46,40 @@ class Centring(NamedTuple):
     column_means: np.ndarray
 
     def gram(self, matrix: Any) -> Any:
-        """The centred Gram matrix of the fitted rows; a new array (4.3)."""
+        """The centred Gram matrix of the fitted rows; a new array (4.3).
+
+        Args:
+            matrix: kernel values of the fitted rows, shape (num_observations, num_observations), NumPy or
+                JAX.
+
+        Returns:
+            Shape (num_observations, num_observations).
+        """
         means = self.column_means
         return matrix - means[:, None] - (means - means.mean())[None, :]
 
     def gram_in_place(self, matrix: np.ndarray) -> np.ndarray:
-        """The same, in the memory of ``matrix`` (NumPy only)."""
+        """What `gram` gives, in the memory of ``matrix``.
+
+        Args:
+            matrix: shape (num_observations, num_observations), NumPy only; overwritten.
+
+        Returns:
+            ``matrix``, shape (num_observations, num_observations).
+        """
         matrix -= self.column_means[:, None]
         matrix -= (self.column_means - self.column_means.mean())[None, :]
         return matrix
 
     def cross(self, values: Any) -> Any:
-        """Centred kernel values of new rows with fitted ones, shape (new rows, num_observations) (4.4)."""
+        """Centred kernel values of new rows with fitted ones (4.4).
+
+        Args:
+            values: shape (new rows, num_observations), not centred.
+
+        Returns:
+            Shape (new rows, num_observations).
+        """
         means = self.column_means
         return values - values.mean(axis=1, keepdims=True) - (means - means.mean())[None, :]
 

@@ -113,7 +113,18 @@ class KernelPCA(Model):
         super().__post_init__()
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
-        """The program for rows ``x`` of shape (num_observations, num_features); it cannot draw rows."""
+        """The NumPyro program; it cannot draw rows.
+
+        Args:
+            x: data, shape (num_observations, num_features).
+            num_observations: refused.
+
+        Returns:
+            Nothing, so no shape: the score enters as a factor.
+
+        Raises:
+            ValueError: no data.
+        """
         if x is None:
             raise ValueError(
                 "KernelPCA scores the Gram matrix of given rows and is no distribution of rows: "
@@ -133,20 +144,38 @@ class KernelPCA(Model):
         return numpyro.factor("gram", gram_score(latents, noise_variance, gram, freedom, dimension))
 
     def latents_prior(self) -> dist.Distribution:
-        """The prior of a row of Z."""
+        """The prior of a row of Z.
+
+        Returns:
+            Distribution with event shape (num_latents,); improper where ``latent_variance`` is None.
+        """
         if self.latent_variance is None:
             return dist.ImproperUniform(dist.constraints.real_vector, (), (self.num_latents,))
         scale = jnp.sqrt(self.latent_variance) * jnp.ones(self.num_latents)
         return dist.Normal(0.0, scale).to_event(1)
 
     def freedom(self, num_observations: int) -> Array:
-        """The number m of degrees of freedom."""
+        """The number m of degrees of freedom.
+
+        Args:
+            num_observations: N, read where the field is None.
+
+        Returns:
+            A scalar: the field, or N - 1.
+        """
         return num_observations - 1.0 if self.degrees_of_freedom is None else self.degrees_of_freedom
 
     def score_dimension(self, num_observations: int, num_features: int) -> float | Array:
         """How many dimensions the determinant is over.
 
         N where s2 is given, M where it is estimated.
+
+        Args:
+            num_observations: N.
+            num_features: of the rows, from which the kernel knows M.
+
+        Returns:
+            A scalar.
         """
         if self.noise_variance is not None:
             return float(num_observations)
@@ -228,6 +257,13 @@ class KernelPCA(Model):
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
         """Refused: there is none.
+
+        Args:
+            values: of the sites.
+            x: rows.
+
+        Returns:
+            Nothing: no shape to give.
 
         Raises:
             ValueError: always.

@@ -41,28 +41,48 @@ class Kernel(Assumptions):
     is_shift_invariant: ClassVar[bool] = False
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
-        """k(x_i, y_j), shape (rows of x, rows of y), dense.
+        """Kernel values of rows with rows, k(x_i, y_j).
 
         Args:
             x: rows, shape (n, num_features): NumPy, scipy sparse or JAX.
             y: rows, shape (m, num_features).
+
+        Returns:
+            Shape (rows of x, rows of y), dense.
         """
         raise NotImplementedError
 
     def diagonal(self, x: Any) -> Array | np.ndarray:
-        """k(x_i, x_i), shape (num_observations,)."""
+        """Kernel values of rows with themselves, k(x_i, x_i).
+
+        Args:
+            x: rows, shape (num_observations, num_features): NumPy, scipy sparse or JAX.
+
+        Returns:
+            Shape (num_observations,).
+        """
         raise NotImplementedError
 
     def feature_dimension(self, num_features: int) -> float | None:
-        """Number of dimensions of the centred feature space: maybe ``math.inf``, None where it is not known.
+        """Number of dimensions of the centred feature space.
 
         Args:
             num_features: columns of the rows.
+
+        Returns:
+            The number, ``math.inf``, or None where it is not known.
         """
         raise NotImplementedError
 
     def filled(self, x: Any) -> Self:
-        """The kernel with parameters that are None read off the rows."""
+        """The kernel with parameters that are None read off the rows.
+
+        Args:
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            A kernel without None; itself where there is nothing to read off.
+        """
         return self
 
 

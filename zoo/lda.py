@@ -88,9 +88,14 @@ class LDA(TopicModel):
     local_sites = ("doc_topic_probs",)
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
-        """The program: with ``counts`` of shape (num_documents, num_words) it conditions.
+        """The NumPyro program: with ``counts`` it conditions, without them it draws documents.
 
-        Without them it draws ``num_observations`` documents.
+        Args:
+            counts: shape (num_documents, num_words), dense or sparse.
+            num_observations: how many documents to draw.
+
+        Returns:
+            ``counts``, or those drawn, dense, shape (num_documents, num_words).
         """
         num_documents, num_words = self._sizes(counts, num_observations)
         prior = in_current_precision(self)
@@ -108,9 +113,16 @@ class LDA(TopicModel):
     # Closed-form companions of the program
 
     def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
-        """Log density of each document in nats, given its topic shares if ``values`` has them.
+        """Log density of each document, given its topic shares if ``values`` has them.
 
         Else (new documents) with them integrated out by importance sampling.
+
+        Args:
+            values: of the sites.
+            counts: shape (num_documents, num_words), dense or sparse.
+
+        Returns:
+            Shape (num_documents,), in nats.
         """
         if "doc_topic_probs" in values:
             return BagsOfWords(values["doc_topic_probs"], values["topic_word_probs"]).log_prob(counts)

@@ -41,11 +41,14 @@ class LocalPCA(NamedTuple):
     offsets: Array
 
     def natural_params(self, latents: Array) -> Array:
-        """Theta, shape (num_observations, num_components, num_features).
+        """Theta of rows under each component.
 
         Args:
             latents: shape (num_observations, num_components, num_latents), or without components where they
                 are shared.
+
+        Returns:
+            Shape (num_observations, num_components, num_features).
         """
         letters = "nkd" if latents.ndim == 3 else "nd"
         return jnp.einsum(f"{letters},kfd->nkf", latents, self.loadings) + self.offsets

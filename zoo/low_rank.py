@@ -36,7 +36,11 @@ class LowRank(NamedTuple):
     loc: Array | float
 
     def whole(self) -> Array:
-        """Theta, shape (num_observations, num_features)."""
+        """Theta, shape (num_observations, num_features).
+
+        Returns:
+            Theta, shape (num_observations, num_features).
+        """
         return self.latents @ self.loadings.T + self.loc
 
     @property
@@ -56,6 +60,9 @@ class LowRank(NamedTuple):
                 the shape of ``theta``. Neither it nor ``function`` may depend on anything that is varied.
             function: ``function(theta, table)``, one number for each row.
             table: with as many rows; taken as constant.
+
+        Returns:
+            Shape (num_observations,).
         """
         loc = jnp.broadcast_to(self.loc, self.loadings.shape[:1])
         return _row_sums_with(slope, function, self.latents, self.loadings, loc, table)
@@ -66,6 +73,9 @@ class LowRank(NamedTuple):
         Args:
             function: of rows of Theta and of the tables; gives one number for each row.
             *tables: with as many rows.
+
+        Returns:
+            Shape (num_observations,).
         """
         if not self.is_large:
             return function(self.whole(), *tables)

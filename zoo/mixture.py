@@ -114,9 +114,14 @@ class Mixture(Model):
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
-        """The program: with ``x`` of shape (num_observations, num_features) it conditions.
+        """The NumPyro program: with ``x`` it conditions, without it draws rows.
 
-        Without it draws ``num_observations`` rows.
+        Args:
+            x: data, shape (num_observations, num_features).
+            num_observations: how many rows to draw.
+
+        Returns:
+            ``x``, or the rows drawn, shape (num_observations, num_features).
         """
         num_rows = self._num_rows(x, num_observations)
         prior = in_current_precision(self)
@@ -258,15 +263,25 @@ class Mixture(Model):
     def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
         """``log pi_k + log p(x_i | theta_k)`` at given values of the sites.
 
-        Shape (num_observations, num_components).
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations, num_components), in nats.
         """
         coefficients = self.components.coefficients(values)
         return self.components.features(x) @ coefficients.T + self.weights.log_weights(values)
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Log density of each row at given values of the sites, labels summed out, in nats.
+        """Log density of each row at given values of the sites, labels summed out.
 
-        Shape (num_observations,).
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations,), in nats.
         """
         rows = jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
         if self.free_last_stick:  # the missing mass is a factor of the program, not part of a row's density

@@ -25,10 +25,7 @@ attach_submodules()
 
 
 def static(default: Any = dataclasses.MISSING, **keywords: Any) -> Any:
-    """A dataclass field that is part of the program.
-
-    An int, a string, a boolean, None, or a tuple of these, not a pytree leaf.
-    """
+    """A field that is part of the program, no pytree leaf: int, string, boolean, None, tuples of these."""
     return dataclasses.field(default=default, metadata={"static": True}, **keywords)
 
 
@@ -93,9 +90,7 @@ class Assumptions:
         return tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("static"))
 
     def replaced(self, **fields: Any) -> Self:
-        """A copy with some fields replaced and nothing checked.
-
-        For values that were computed (posteriors) or traced.
+        """A copy with some fields replaced, nothing checked: by computed (posteriors) or traced values.
 
         Args:
             **fields: new values by name.
@@ -114,9 +109,8 @@ class Assumptions:
         return new
 
     def _flatten(self) -> tuple[tuple, tuple]:
-        return tuple(getattr(self, n) for n in self.leaf_names()), tuple(
-            getattr(self, n) for n in self.static_names()
-        )
+        leaves, fixed = self.leaf_names(), self.static_names()
+        return tuple(getattr(self, n) for n in leaves), tuple(getattr(self, n) for n in fixed)
 
     def _flatten_with_keys(self) -> tuple[tuple, tuple]:
         leaves, fixed = self._flatten()
@@ -175,7 +169,18 @@ class Model(Assumptions):
     draw_locals: bool = static(default=False, init=False, repr=False)
 
     def __call__(self, *data: Any, num_observations: int | None = None) -> Any:
-        """The NumPyro program; each model writes its own."""
+        """The NumPyro program; each model writes its own.
+
+        Args:
+            *data: to condition on, rows first.
+            num_observations: rows to draw where there are no data.
+
+        Returns:
+            The data, or what was drawn in their place.
+
+        Raises:
+            TypeError: the model wrote none.
+        """
         raise TypeError(f"{type(self).__name__} defines no program")
 
     @property
@@ -379,10 +384,7 @@ class Model(Assumptions):
 
 
 def _as_leaf(name: str, value: Any) -> Any:
-    """A hyperparameter as it is stored: arrays in float64; distributions with their parameters so.
-
-    Assumptions and None as they are.
-    """
+    """A hyperparameter as it is stored: numbers, and those in distributions, in float64."""
     if value is None or isinstance(value, Assumptions):
         return value
     if isinstance(value, tuple | list) and value and all(isinstance(part, Assumptions) for part in value):
@@ -392,7 +394,5 @@ def _as_leaf(name: str, value: Any) -> Any:
     try:
         return np.asarray(value, np.float64)
     except (TypeError, ValueError):
-        raise TypeError(
-            f"{name} must be a number, an array or a NumPyro distribution; got {type(value).__name__} "
-            f"{value!r}"
-        ) from None
+        got = f"{type(value).__name__} {value!r}"
+        raise TypeError(f"{name} must be a number, an array or a NumPyro distribution; got {got}") from None

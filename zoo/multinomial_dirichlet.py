@@ -148,9 +148,14 @@ class MultinomialDirichlet(ComponentPrior):
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """Uniform on the simplex unless ``concentration`` is given, a number or one per column.
+        """Uniform on the simplex unless ``concentration`` is given.
 
-        ``x`` may be a scipy sparse matrix.
+        Args:
+            x: counts, shape (num_observations, num_features), dense or sparse.
+            **overrides: ``concentration``, a number or one per column.
+
+        Returns:
+            The prior.
         """
         is_sparse = isinstance(x, SparseCounts) or hasattr(x, "tocoo")
         num_features = x.shape[1] if is_sparse else as_matrix(x).shape[1]

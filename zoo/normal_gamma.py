@@ -74,6 +74,14 @@ class NormalGamma(Cellwise):
         Centred at the column means, a hundredth of a cell strong, and such that
         E[mean_precision * precision] = 1 / variance.
 
+        Args:
+            x: data, shape (num_observations, num_features), NaN where a cell is missing.
+            **overrides: fields to set instead, a number or one per column; the rate follows
+                ``mean_precision`` and ``shape``.
+
+        Returns:
+            The prior.
+
         Raises:
             ValueError: constant or wholly missing columns.
         """

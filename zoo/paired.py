@@ -66,15 +66,12 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.dense_rows import DenseRows
 from zoo.exponential_family import Family, as_family
-from zoo.family_cells import FamilyCells
 from zoo.joint_prior import balanced_variance, joint_prior_factor, refuse_improper
-from zoo.low_rank import LowRank
 from zoo.model import Model, in_current_precision, static
 from zoo.paired_checks import check_fields, check_views, read_views
 from zoo.paired_rows import PairedRows
-from zoo.view_parameters import cells_of, sample_view_parameters
+from zoo.view_parameters import sample_view_parameters
 from zoo.zero_padding import padded
 
 __all__ = ["Paired"]
@@ -148,7 +145,15 @@ class Paired(PairedRows, Model):
     num_needed = 1
 
     def __call__(self, *views: Array, num_observations: int | None = None) -> tuple[Array, ...]:
-        """The program: with ``y_0, y_1, ...`` it conditions; without it draws ``num_observations`` rows."""
+        """The NumPyro program: with views it conditions, without them it draws rows.
+
+        Args:
+            *views: a table each, shape (num_observations, features of the view), NaN where a cell is missing.
+            num_observations: how many rows to draw.
+
+        Returns:
+            The views, or those drawn, each of shape (num_observations, features of the view).
+        """
         num_rows, sizes = self._num_rows(views, num_observations)
         prior = in_current_precision(self)
         variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
@@ -205,42 +210,26 @@ class Paired(PairedRows, Model):
         return tuple(f"y_{v}" for v in range(len(self.families)))
 
     def latents_of(self, v: int) -> tuple[int, ...]:
-        """Places of the latents that a view sees: the shared ones and its own."""
+        """Places of the latents that a view sees: the shared ones and its own.
+
+        Args:
+            v: the view, from 0.
+
+        Returns:
+            Their numbers, from 0.
+        """
         before = self.num_shared + sum(self.num_specific[:v])
         return (*range(self.num_shared), *range(before, before + self.num_specific[v]))
 
-    def mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
-        """V_v u + mu_v by its factors; flat, shape (num_observations, num_params), when made whole."""
-        return LowRank(values["latents"], values[f"loadings_{v}"], values.get(f"loc_{v}", 0.0))
-
-    def natural_params(self, v: int, values: Mapping[str, Array]) -> Array:
-        """Theta_v, flat: drawn where the view has noisy ones, else its mean."""
-        drawn = values.get(f"natural_params_{v}")
-        return self.mean_theta(v, values).whole() if drawn is None else drawn
-
-    def specific_covariance(self, v: int, values: Mapping[str, Array]) -> Array:
-        """Psi_v."""
-        return jnp.linalg.inv(values[f"specific_precision_{v}"])
-
-    def has_dense_rows(self, v: int) -> bool:
-        """Whether the rows of a view are Gaussian with covariance Psi_v."""
-        return self.specific == "full_covariance" and self.families[v].learns_noise
-
-    def rows_of(self, v: int, values: Mapping[str, Array]) -> FamilyCells | DenseRows:
-        """The distribution of the rows of a view at given values of the sites."""
-        mean = self.mean_theta(v, values)
-        if self.has_dense_rows(v):
-            return DenseRows(mean.whole(), self.specific_covariance(v, values))
-        theta = values.get(f"natural_params_{v}", mean)
-        return cells_of(in_current_precision(self).families[v], theta, values, f"_{v}")
-
-    @property
-    def has_kernel(self) -> bool:
-        """Whether the conjugate kernel multiplies the prior."""
-        return self.conjugate is not None
-
     def kernel_of(self, v: int) -> Array:
-        """Lam and nu of a view, or of each of its columns."""
+        """Lam and nu of a view, or of each of its columns.
+
+        Args:
+            v: the view, from 0.
+
+        Returns:
+            Shape (2,), or (features of the view, 2).
+        """
         pairs = in_current_precision(self.conjugate)
         first = sum(self.num_features[:v])
         return pairs if pairs.ndim == 1 else pairs[first : first + self.num_features[v]]
@@ -280,7 +269,16 @@ class Paired(PairedRows, Model):
 
     @classmethod
     def sepca(cls, families: Sequence, num_shared: int, **fields: Any) -> Self:
-        """Supervised EPCA: all latents are shared, targets and covariates alike."""
+        """Supervised EPCA: all latents are shared, targets and covariates alike.
+
+        Args:
+            families: of the views, the targets first.
+            num_shared: K.
+            **fields: further fields.
+
+        Returns:
+            The model.
+        """
         return cls(tuple(families), num_shared, (0,) * len(families), **fields)
 
     @classmethod
@@ -294,19 +292,39 @@ class Paired(PairedRows, Model):
             num_shared: K_S.
             num_specific: of each view of covariates; one number where there is one such view.
             **fields: further fields.
+
+        Returns:
+            The model.
         """
         return cls(tuple(families), num_shared, _with_targets(families, num_specific), **fields)
 
     @classmethod
     def ecca(cls, families: Sequence, num_shared: int, num_specific: tuple[int, ...], **fields: Any) -> Self:
-        """Exponential-family CCA: every view has latents of its own."""
+        """Exponential-family CCA: every view has latents of its own.
+
+        Args:
+            families: of the views.
+            num_shared: K_S.
+            num_specific: of each view.
+            **fields: further fields.
+
+        Returns:
+            The model.
+        """
         return cls(tuple(families), num_shared, num_specific, **fields)
 
     @classmethod
     def secca(cls, families: Sequence, num_shared: int, num_specific: tuple[int, ...], **fields: Any) -> Self:
         """Supervised ECCA: targets y_0 without latents of their own, then views with theirs.
 
-        ``num_specific`` is of the views after the targets, or of all with 0 for the targets.
+        Args:
+            families: of the views, the targets first.
+            num_shared: K_S.
+            num_specific: of the views after the targets, or of all with 0 for the targets.
+            **fields: further fields.
+
+        Returns:
+            The model.
         """
         return cls(tuple(families), num_shared, _with_targets(families, num_specific), **fields)
 

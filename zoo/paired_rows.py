@@ -9,12 +9,14 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.dense_rows import completed
+from zoo.dense_rows import DenseRows, completed
+from zoo.family_cells import FamilyCells
 from zoo.joint_prior import balanced_variance, log_kernel
+from zoo.low_rank import LowRank
 from zoo.model import in_current_precision
 from zoo.paired_checks import check_new_views
 from zoo.row_latents import RowMode, row_modes
-from zoo.view_parameters import starting_view_parameters
+from zoo.view_parameters import cells_of, starting_view_parameters
 
 __all__ = ["PairedRows"]
 
@@ -24,12 +26,88 @@ START_SCALE = 0.3
 class PairedRows:
     """Rows of paired views; a base of `zoo.paired.Paired`, whose fields it uses."""
 
+    def mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
+        """V_v u + mu_v by its factors.
+
+        Args:
+            v: the view, from 0.
+            values: of the sites, the latents among them.
+
+        Returns:
+            The factors; made whole, flat, of shape (num_observations, num_params).
+        """
+        return LowRank(values["latents"], values[f"loadings_{v}"], values.get(f"loc_{v}", 0.0))
+
+    def natural_params(self, v: int, values: Mapping[str, Array]) -> Array:
+        """Theta_v, flat: drawn where the view has noisy ones, else its mean.
+
+        Args:
+            v: the view, from 0.
+            values: of the sites, the latents among them.
+
+        Returns:
+            Shape (num_observations, num_params).
+        """
+        drawn = values.get(f"natural_params_{v}")
+        return self.mean_theta(v, values).whole() if drawn is None else drawn
+
+    def specific_covariance(self, v: int, values: Mapping[str, Array]) -> Array:
+        """Psi_v.
+
+        Args:
+            v: the view, from 0.
+            values: of the sites; ``specific_precision_v`` is read.
+
+        Returns:
+            Shape (num_params, num_params).
+        """
+        return jnp.linalg.inv(values[f"specific_precision_{v}"])
+
+    def has_dense_rows(self, v: int) -> bool:
+        """Whether the rows of a view are Gaussian with covariance Psi_v.
+
+        Args:
+            v: the view, from 0.
+
+        Returns:
+            True for Gaussian views with ``specific="full_covariance"``.
+        """
+        return self.specific == "full_covariance" and self.families[v].learns_noise
+
+    def rows_of(self, v: int, values: Mapping[str, Array]) -> FamilyCells | DenseRows:
+        """The distribution of the rows of a view at given values of the sites.
+
+        Args:
+            v: the view, from 0.
+            values: of the sites, the latents among them.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (features of the view,).
+        """
+        mean = self.mean_theta(v, values)
+        if self.has_dense_rows(v):
+            return DenseRows(mean.whole(), self.specific_covariance(v, values))
+        theta = values.get(f"natural_params_{v}", mean)
+        return cells_of(in_current_precision(self).families[v], theta, values, f"_{v}")
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether the conjugate kernel multiplies the prior."""
+        return self.conjugate is not None
+
     def log_likelihood(self, values: Mapping[str, Array], *views: Array) -> Array:
-        """Log density of each row over its observed cells in all views, weighted as in the program, in nats.
+        """Log density of each row over its observed cells in all views, weighted as in the program.
 
         Given its latents if ``values`` has them; else (new rows) with them integrated out by Laplace's
         approximation, under the prior that they have given the loadings, conjugate kernels and all. View
         weights other than one make it a score instead of a density.
+
+        Args:
+            values: of the sites.
+            *views: a table each, shape (num_observations, features of the view), NaN where a cell is missing.
+
+        Returns:
+            Shape (num_observations,), in nats.
         """
         if "latents" in values:
             return self._log_cells(values, views)
@@ -40,7 +118,16 @@ class PairedRows:
         return whole - self._modes(values, nothing).log_integral
 
     def scores(self, values: Mapping[str, Array], *views: Array, kind: str = "latent") -> Array:
-        """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis."""
+        """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis.
+
+        Args:
+            values: of the sites.
+            *views: as in `log_likelihood`.
+            kind: ``"latent"`` or ``"orthonormal"``.
+
+        Returns:
+            Shape (num_observations, num_latents).
+        """
         u = self._modes(values, views).latents[:, : self.num_latents]
         if kind == "latent":
             return u
@@ -49,12 +136,29 @@ class PairedRows:
         return u @ loadings.T @ (left @ right)
 
     def scores_covariance(self, values: Mapping[str, Array], *views: Array) -> Array:
-        """Laplace's covariance of the latents of each row."""
+        """Laplace's covariance of the latents of each row.
+
+        Args:
+            values: of the sites.
+            *views: as in `log_likelihood`.
+
+        Returns:
+            Shape (num_observations, num_latents, num_latents).
+        """
         k = self.num_latents
         return self._modes(values, views).covariance[:, :k, :k]
 
     def predicted(self, values: Mapping[str, Array], *views: Array, what: str = "y_0") -> tuple[Array, Array]:
-        """One view with its missing cells at their mean at the mode of the latents, and their variance."""
+        """One view with its missing cells at their mean at the mode of the latents, and their variance.
+
+        Args:
+            values: of the sites.
+            *views: as in `log_likelihood`.
+            what: the view.
+
+        Returns:
+            Two arrays of the view's shape; the variance of an observed cell is zero.
+        """
         v = self.data_names.index(what)
         at_mode = self._with_local(values, self._modes(values, views).latents)
         if self.has_dense_rows(v):
@@ -65,11 +169,21 @@ class PairedRows:
         return jnp.where(missing, mean, views[v]), jnp.where(missing, variance, 0.0)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
-        """Each view."""
+        """What `inference.predict` can be asked for: each view.
+
+        Returns:
+            Name of the view to the dims of what it gives.
+        """
         return {name: ("observation", f"feature_{v}") for v, name in enumerate(self.data_names)}
 
     def default_completion(self, *views: np.ndarray) -> str:
         """The view that is missing as a whole, or else the only one with missing cells.
+
+        Args:
+            *views: as in `log_likelihood`.
+
+        Returns:
+            The view's name.
 
         Raises:
             ValueError: several, or none.
@@ -83,6 +197,12 @@ class PairedRows:
 
     def coded(self, *views: Any) -> tuple[Self, tuple]:
         """Views that are None or left out at the end become tables of missing cells.
+
+        Args:
+            *views: tables, None where a view is missing as a whole.
+
+        Returns:
+            The model, and the views as the program takes them.
 
         Raises:
             ValueError: a view that must be there is missing as a whole.
@@ -100,13 +220,28 @@ class PairedRows:
         return self, tuple(np.full((known[0], d), np.nan) if y is None else y for y, d in sizes)
 
     def check_new(self, *views: np.ndarray) -> None:
-        """Raise ValueError if new rows do not suit the fitted model."""
+        """Refuse new rows that do not suit the fitted model.
+
+        Args:
+            *views: as in `log_likelihood`.
+
+        Raises:
+            ValueError: a number of views or columns that the model does not have, rows that differ in number
+                between views, or cells outside a family's domain.
+        """
         check_new_views(self, views)
 
     def starting_point(self, key: Array, *views: Array) -> dict[str, Array]:
         """Values of all sites to start from: means at the columns' means, latents and loadings small.
 
         Natural parameters lie inside the families' domains, which the prior alone does not see to.
+
+        Args:
+            key: a JAX key.
+            *views: as in `log_likelihood`.
+
+        Returns:
+            Value of each site by name, in the shapes that the program gives them.
         """
         model = in_current_precision(self)
         keys = jax.random.split(key, len(views) + 1)

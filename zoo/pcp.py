@@ -103,9 +103,14 @@ class PCP(TopicModel):
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
-        """The program: with ``counts`` of shape (num_documents, num_words) it conditions.
+        """The NumPyro program: with ``counts`` it conditions, without them it draws documents.
 
-        Without them it draws ``num_observations`` documents.
+        Args:
+            counts: shape (num_documents, num_words), dense or sparse.
+            num_observations: how many documents to draw.
+
+        Returns:
+            ``counts``, or those drawn, dense, shape (num_documents, num_words).
         """
         num_documents, num_words = self._sizes(counts, num_observations)
         prior = in_current_precision(self)
@@ -148,19 +153,42 @@ class PCP(TopicModel):
         return StickBreaking(self.num_clusters)
 
     def log_weights(self, values: Mapping[str, Array]) -> Array:
-        """The clusters' log weights at given values of the sites."""
+        """The clusters' log weights at given values of the sites.
+
+        Args:
+            values: of the sites; ``stick_fractions`` or ``cluster_weights`` is read.
+
+        Returns:
+            Shape (num_clusters,).
+        """
         if "stick_fractions" in values:
             return log_stick_weights(values["stick_fractions"], self.num_clusters)
         tiny = jnp.finfo(values["cluster_weights"].dtype).tiny
         return jnp.log(jnp.maximum(values["cluster_weights"], tiny))
 
     def log_joint_documents(self, values: Mapping[str, Array], counts: Any) -> Array:
-        """Log weight plus log density under each cluster, shape (num_documents, num_clusters)."""
+        """Log weight plus log density of each document under each cluster.
+
+        Args:
+            values: of the sites.
+            counts: shape (num_documents, num_words), dense or sparse.
+
+        Returns:
+            Shape (num_documents, num_clusters), in nats.
+        """
         parts = values["cluster_topic_probs"], values["topic_word_probs"]
         return ClusteredBags(self.log_weights(values), *parts, counts.shape[0]).by_cluster(counts)
 
     def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
-        """Log density of each document in nats, its cluster and the topics of its words summed out."""
+        """Log density of each document, its cluster and the topics of its words summed out.
+
+        Args:
+            values: of the sites.
+            counts: shape (num_documents, num_words), dense or sparse.
+
+        Returns:
+            Shape (num_documents,), in nats.
+        """
         return jax.nn.logsumexp(self.log_joint_documents(values, counts), axis=-1)
 
     def local_conditionals(self, values: Mapping[str, Array], counts: Any) -> dict[str, dist.Distribution]:

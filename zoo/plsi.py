@@ -69,7 +69,18 @@ class PLSI(TopicModel):
     local_sites = ("doc_topic_probs",)
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
-        """The program; it needs ``counts``, since its parameters have no prior to draw from."""
+        """The NumPyro program; it cannot draw documents, since its parameters have no prior to draw from.
+
+        Args:
+            counts: shape (num_documents, num_words), dense or sparse.
+            num_observations: refused.
+
+        Returns:
+            ``counts``, shape (num_documents, num_words).
+
+        Raises:
+            ValueError: no data.
+        """
         if counts is None:
             raise ValueError("PLSI has parameters without a prior: there is nothing to draw documents from")
         simplex = dist.constraints.simplex
@@ -90,7 +101,15 @@ class PLSI(TopicModel):
         return "improper"
 
     def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
-        """Log density of each document in nats, at its topic shares, or else at its most likely ones."""
+        """Log density of each document at its topic shares, or else at its most likely ones.
+
+        Args:
+            values: of the sites.
+            counts: shape (num_documents, num_words), dense or sparse.
+
+        Returns:
+            Shape (num_documents,), in nats.
+        """
         shares = values.get("doc_topic_probs")
         if shares is None:
             shares = likely_shares(counts, values["topic_word_probs"].T)

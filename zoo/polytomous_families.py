@@ -46,7 +46,14 @@ class Categorical(Family):
         return (jnp.log(counts[:, 1:]) - jnp.log(counts[:, :1])).ravel()
 
     def log_probs(self, theta: Array) -> Array:
-        """Log probability of each class, shape (..., C), of theta with shape (..., C - 1)."""
+        """Log probability of each class.
+
+        Args:
+            theta: shape (..., C - 1); the first class has zero.
+
+        Returns:
+            Shape (..., C), in nats.
+        """
         return jax.nn.log_softmax(jnp.concatenate([jnp.zeros_like(theta[..., :1]), theta], axis=-1), axis=-1)
 
     def log_density(self, theta: Array, x: Array) -> Array:
@@ -91,9 +98,15 @@ class Ordinal(Family):
         return self.num_levels - 1
 
     def log_density_at(self, theta: Array, x: Array, cut_points: Array) -> Array:
-        """Log probability of each cell's level, of cut points with shape (num_features, C - 1).
+        """Log probability of each cell's level: the log of a difference of sigmoids, without cancellation.
 
-        The log of a difference of sigmoids, without cancellation.
+        Args:
+            theta: shape (..., num_features).
+            x: levels from 1 to C, shape (..., num_features).
+            cut_points: rising in each row, shape (num_features, C - 1).
+
+        Returns:
+            Shape (..., num_features), in nats.
         """
         column = jnp.arange(cut_points.shape[0])
         level = x.astype(int)
@@ -105,7 +118,15 @@ class Ordinal(Family):
         return jnp.where((level > 1) & (level < self.num_levels), between, ends)
 
     def level_probs(self, theta: Array, cut_points: Array) -> Array:
-        """Probability of each level, shape (..., num_features, C)."""
+        """Probability of each level.
+
+        Args:
+            theta: shape (..., num_features).
+            cut_points: rising in each row, shape (num_features, C - 1).
+
+        Returns:
+            Shape (..., num_features, C).
+        """
         below = jax.nn.sigmoid(cut_points - theta[..., None])
         ends = jnp.zeros_like(below[..., :1]), jnp.ones_like(below[..., :1])
         return jnp.diff(jnp.concatenate([ends[0], below, ends[1]], axis=-1), axis=-1)

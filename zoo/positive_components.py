@@ -46,6 +46,13 @@ class ExponentialGamma(Cellwise):
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """A prior worth one cell with the mean of the column, unless fields are given.
 
+        Args:
+            x: positive numbers and NaN, shape (num_observations, num_features).
+            **overrides: fields to set instead, a number or one per column.
+
+        Returns:
+            The prior.
+
         Raises:
             ValueError: a column whose mean is not positive, and no rate.
         """

@@ -123,9 +123,14 @@ class PPCA(Model):
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
-        """The program: with ``x`` of shape (num_observations, num_features) it conditions.
+        """The NumPyro program: with ``x`` it conditions, without it draws rows.
 
-        Without it draws ``num_observations`` rows.
+        Args:
+            x: data, shape (num_observations, num_features), NaN where a cell is missing.
+            num_observations: how many rows to draw.
+
+        Returns:
+            ``x``, or the rows drawn, shape (num_observations, num_features).
         """
         num_rows = self._num_rows(x, num_observations)
         loadings, loc, noise_variance = self._sample_parameters(self._num_columns(x))
@@ -158,7 +163,15 @@ class PPCA(Model):
     # Closed-form companions of the program
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Log density of each row over its observed cells, latents integrated out, in nats."""
+        """Log density of each row over its observed cells, latents integrated out.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+        Returns:
+            Shape (num_observations,), in nats.
+        """
         return log_density(x, *_parameters(values))
 
     def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:

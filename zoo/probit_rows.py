@@ -93,7 +93,14 @@ class ProbitRows:
             )
 
     def auto_method(self, *data: Any) -> str:
-        """EM; with probit outputs by expectation propagation."""
+        """EM; with probit outputs by expectation propagation.
+
+        Args:
+            *data: the tables; not read.
+
+        Returns:
+            ``"ep"`` or ``"em"``.
+        """
         return "ep" if self.output_likelihood == "probit" else "em"
 
     @property
@@ -113,26 +120,61 @@ class ProbitRows:
         return ("latents",) if keeps else ()
 
     def outputs_given_inputs(self, values: Mapping[str, Array], x: Array) -> ProbitOutputsGivenRows:
-        """The outputs of rows given their x, latents summed out."""
+        """The outputs of rows given their x, latents summed out.
+
+        Args:
+            values: of the sites.
+            x: inputs, shape (num_observations, num_features), NaN where a cell is missing.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (num_outputs,).
+        """
         mean, covariance = self.latents_given_inputs(values, x)
         w = values["loadings_y"]
         spread = jnp.einsum("li,nij,mj->nlm", w, covariance, w)
         return ProbitOutputsGivenRows(values["loc_y"] + mean @ w.T, self.is_classes, spread)
 
     def probit_latents(self, values: Mapping[str, Array], x: Array, y: Array) -> LatentsGivenDecisions:
-        """The latents of rows given x and y, where a row has one decision."""
+        """The latents of rows given x and y, where a row has one decision.
+
+        Args:
+            values: of the sites.
+            x: inputs, shape (num_observations, num_features), NaN where a cell is missing.
+            y: outputs, shape (num_observations, num_outputs), NaN where one is missing.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (num_latents,).
+        """
         mean, covariance = self.latents_given_inputs(values, x)
         own = values["loadings_y"], values["loc_y"]
         return LatentsGivenDecisions(mean, covariance, *own, y, self.is_classes)
 
     def probit_log_likelihood(self, values: Mapping[str, Array], x: Array, y: Array | None) -> Array:
-        """Log p(x), or log p(x, y), of each row over what is observed of it, nats."""
+        """Log p(x), or log p(x, y), of each row over what is observed of it.
+
+        Args:
+            values: of the sites.
+            x: inputs, as in `probit_latents`.
+            y: outputs, as there, or None.
+
+        Returns:
+            Shape (num_observations,), in nats.
+        """
         own = values["loadings_x"], values["loc_x"], values["noise_variance_x"]
         inputs = log_density(x, *own)
         return inputs if y is None else inputs + self.outputs_given_inputs(values, x).log_prob(y)
 
     def probit_latents_moments(self, values: Mapping[str, Array], x: Array, y: Array) -> tuple[Array, Array]:
-        """Posterior mean and covariance of the latents of rows, given their outputs too."""
+        """Posterior mean and covariance of the latents of rows, given their outputs too.
+
+        Args:
+            values: of the sites.
+            x: inputs, as in `probit_latents`.
+            y: outputs, as there.
+
+        Returns:
+            Shapes (num_observations, num_latents) and (num_observations, num_latents, num_latents).
+        """
         mean, covariance = self.latents_given_inputs(values, x)
         w, loc = values["loadings_y"], values["loc_y"]
 
@@ -146,7 +188,16 @@ class ProbitRows:
         return jax.lax.map(one, (y, mean, covariance), batch_size=BLOCK_ROWS)
 
     def probit_probabilities(self, values: Mapping[str, Array], x: Array, y: Array | None) -> Array:
-        """P(output = 1) given x and what is observed of y, which stays what it is; (num_observations, L)."""
+        """P(output = 1) given x and what is observed of y, which stays what it is.
+
+        Args:
+            values: of the sites.
+            x: inputs, as in `probit_latents`.
+            y: outputs, as there, or None.
+
+        Returns:
+            Shape (num_observations, num_outputs).
+        """
         given = self.outputs_given_inputs(values, x)
         size = given.predictor.shape[1]
         known = jnp.full(given.predictor.shape, jnp.nan) if y is None else y
@@ -168,7 +219,15 @@ class ProbitRows:
         return jnp.where(jnp.isnan(known), shares, known)
 
     def latents_given_inputs(self, values: Mapping[str, Any], x: Array) -> tuple[Array, Array]:
-        """Mean and covariance of the latents of rows given x alone."""
+        """Mean and covariance of the latents of rows given x alone.
+
+        Args:
+            values: of the sites.
+            x: inputs, as in `probit_latents`.
+
+        Returns:
+            Shapes (num_observations, num_latents) and (num_observations, num_latents, num_latents).
+        """
         w, loc, noise = values["loadings_x"], values["loc_x"], values["noise_variance_x"]
         size = w.shape[1]
 

@@ -93,6 +93,12 @@ class Product(ComponentPrior):
             x: data, shape (num_observations, num_features).
             families: per group a class of `zoo.conjugate`, or a prior already made.
             columns: column numbers per group.
+
+        Returns:
+            The prior.
+
+        Raises:
+            ValueError: what the default prior of a group says of its columns.
         """
         x = as_matrix(x)
         made = tuple(

@@ -61,6 +61,13 @@ class SparseMatrix:
     def from_scipy(cls, matrix: Any, name: str = "x") -> Self:
         """From a scipy sparse matrix, whose memory is shared where it is a canonical float64 CSR matrix.
 
+        Args:
+            matrix: shape (num_rows, num_columns), real numbers.
+            name: of the data in messages.
+
+        Returns:
+            The matrix.
+
         Raises:
             TypeError: what it holds are not real numbers.
             ValueError: a cell is NaN or infinite; the first one is named. Or there are no columns.
@@ -86,18 +93,39 @@ class SparseMatrix:
 
     @classmethod
     def from_cells(cls, row: Any, column: Any, value: Any, shape: tuple[int, int]) -> Self:
-        """From cells, each by its row and column."""
+        """From cells, each by its row and column.
+
+        Args:
+            row: of each cell, from 0, shape (num_cells,).
+            column: of each cell, from 0, shape (num_cells,).
+            value: of each cell, shape (num_cells,); those of one place are summed.
+            shape: (num_rows, num_columns).
+
+        Returns:
+            The matrix.
+
+        Raises:
+            ValueError: a cell outside the shape, NaN or infinite.
+        """
         return cls.from_scipy(csr_array((value, (row, column)), shape=shape))
 
     # On the host
 
     def to_scipy(self) -> csr_array:
-        """The same matrix for scipy, its memory shared."""
+        """The same matrix for scipy, its memory shared.
+
+        Returns:
+            Shape (num_rows, num_columns).
+        """
         parts = (np.asarray(self.value), np.asarray(self.column), np.asarray(self.starts))
         return csr_array(parts, shape=self.shape)
 
     def extremes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest and the highest cell of each column, those that are not stored being zero."""
+        """The lowest and the highest cell of each column, those that are not stored being zero.
+
+        Returns:
+            Two arrays of shape (num_columns,).
+        """
         column, value = np.asarray(self.column), np.asarray(self.value)
         lowest, highest = np.zeros(self.shape[1]), np.zeros(self.shape[1])
         filled = np.zeros(self.shape[1], np.int64)
@@ -110,7 +138,11 @@ class SparseMatrix:
         return lowest, highest
 
     def column_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of each column."""
+        """Mean and variance of each column, cells that are not stored being zero.
+
+        Returns:
+            Two arrays of shape (num_columns,).
+        """
         sums, squares = np.zeros((2, self.shape[1]))
         for cells in self._blocks():
             column, value = np.asarray(self.column[cells]), np.asarray(self.value[cells])
@@ -133,15 +165,33 @@ class SparseMatrix:
         return jnp.repeat(jnp.arange(self.shape[0]), counts, total_repeat_length=self.value.shape[0])
 
     def times(self, by_column: Array) -> Array:
-        """The matrix times a dense one of shape (num_columns, K)."""
+        """The matrix times a dense one.
+
+        Args:
+            by_column: shape (num_columns, K).
+
+        Returns:
+            Shape (num_rows, K).
+        """
         return self._cells(self.value).times(by_column)
 
     def squares_times(self, by_column: Array) -> Array:
-        """The matrix of squared cells times a dense one of shape (num_columns, K)."""
+        """The matrix of squared cells times a dense one.
+
+        Args:
+            by_column: shape (num_columns, K).
+
+        Returns:
+            Shape (num_rows, K).
+        """
         return self._cells(self.value**2).times(by_column)
 
     def to_dense(self) -> Array:
-        """The whole matrix."""
+        """The whole matrix.
+
+        Returns:
+            Shape (num_rows, num_columns).
+        """
         return jnp.zeros(self.shape, self.value.dtype).at[self.row, self.column].add(self.value)
 
     def _cells(self, value: Array) -> SparseCounts:

@@ -160,9 +160,17 @@ class SPPCA(SupervisedRows, Model):
     def __call__(
         self, x: Array | None = None, y: Array | None = None, *, num_observations: int | None = None
     ) -> Any:
-        """The program: with ``x`` and ``y`` it conditions; with ``x`` alone it draws y given x.
+        """The NumPyro program: with ``x`` and ``y`` it conditions, with ``x`` alone it draws y given x.
 
-        Without both it draws ``num_observations`` rows.
+        Without both it draws rows.
+
+        Args:
+            x: inputs, shape (num_observations, num_features), NaN where a cell is missing.
+            y: outputs, shape (num_observations, num_outputs), NaN where one is missing.
+            num_observations: how many rows to draw.
+
+        Returns:
+            Both tables, or what was drawn in their place.
         """
         num_rows = self._num_rows(x, y, num_observations)
         if self.kernel is not None:

@@ -33,20 +33,42 @@ class SupervisedRows(ProbitRows):
     """The closed-form companions of SPPCA's program."""
 
     def joint(self, values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
-        """Loadings, mean and noise variance of the columns of [x, y], (M + L, K), (M + L,), (M + L,)."""
+        """Loadings, mean and noise variance of the columns of [x, y].
+
+        Args:
+            values: of the sites.
+
+        Returns:
+            Shapes (M + L, K), (M + L,) and (M + L,).
+        """
         loadings = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
         loc = jnp.concatenate([values["loc_x"], values["loc_y"]])
         noise_x = jnp.broadcast_to(values["noise_variance_x"], values["loc_x"].shape)
         return loadings, loc, jnp.concatenate([noise_x, self.noise_of_outputs(values)])
 
     def noise_of_outputs(self, values: Mapping[str, Array]) -> Array:
-        """Noise variance of each output, shape (L,); of probit outputs' utilities it is 1."""
+        """Noise variance of each output; of probit outputs' utilities it is 1.
+
+        Args:
+            values: of the sites.
+
+        Returns:
+            Shape (L,).
+        """
         if self.output_likelihood == "probit":
             return jnp.ones_like(values["loc_y"])
         return jnp.broadcast_to(values["noise_variance_y"], values["loc_y"].shape)
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array, y: Array | None = None) -> Array:
-        """Log density of each row over its observed cells, latents integrated out, in nats.
+        """Log density of each row over its observed cells, latents integrated out.
+
+        Args:
+            values: of the sites.
+            x: inputs, shape (num_observations, M), NaN where a cell is missing.
+            y: outputs, shape (num_observations, L), NaN where one is missing; without them, the density of x.
+
+        Returns:
+            Shape (num_observations,), in nats.
 
         Raises:
             ValueError: a precomputed kernel, which does not say a new row's inner product with itself.
@@ -65,14 +87,31 @@ class SupervisedRows(ProbitRows):
         return rows.log_density if y is None else rows.log_density + self.outputs_given(values, rows, y)
 
     def outputs_given(self, values: Mapping[str, Array], rows: FeatureRows, y: Array) -> Array:
-        """Log density of the observed outputs of each row given it in feature space, in nats."""
+        """Log density of the observed outputs of each row given it in feature space.
+
+        Args:
+            values: of the sites.
+            rows: what `rows_in_feature_space` gave.
+            y: outputs, shape (num_observations, L), NaN where one is missing.
+
+        Returns:
+            Shape (num_observations,), in nats.
+        """
         w_y = values["loadings_y"]
         spread = w_y @ jnp.linalg.cholesky(rows.covariance)
         given = ShiftedRows(rows.mean @ w_y.T, spread, values["loc_y"], self.noise_of_outputs(values))
         return given.log_prob(y)
 
     def rows_in_feature_space(self, values: Mapping[str, Array], x: Array) -> FeatureRows:
-        """Latents and density of rows given in feature space, without their outputs."""
+        """Latents and density of rows given in feature space, without their outputs.
+
+        Args:
+            values: of the sites; with what a fit stores of its rows, ``x`` are new ones.
+            x: rows, shape (num_observations, M); of a precomputed kernel, its values with the fitted ones.
+
+        Returns:
+            Moments of the latents and log density of each row.
+        """
         kernel, b = in_current_precision(self.kernel), values["coefficients"]
         own = values["noise_variance_x"], self.feature_dimension
         if "gram_means" not in values:
@@ -88,20 +127,36 @@ class SupervisedRows(ProbitRows):
     def local_conditionals(
         self, values: Mapping[str, Array], x: Array, y: Array
     ) -> dict[str, dist.Distribution]:
-        """The latents of each row given its observed cells and everything else."""
+        """The latents of each row given its observed cells and everything else.
+
+        Args:
+            values: of the sites.
+            x: inputs, as in `log_likelihood`.
+            y: outputs, as there.
+
+        Returns:
+            ``latents``, with event shape (K,); nothing where they are not summed out.
+        """
         if self.output_likelihood == "probit":
             return {"latents": self.probit_latents(values, x, y)} if self.sums_out_latents else {}
         mean, covariance = self._latents(values, x, y)
         return {"latents": dist.MultivariateNormal(mean, covariance)}
 
     def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The latents themselves."""
+        """The latents themselves.
+
+        Args:
+            values: of the sites.
+
+        Returns:
+            ``latents``, shape (num_observations, K).
+        """
         return {"latents": values["latents"]}
 
     def scores(
         self, values: Mapping[str, Array], x: Array, y: Array | None = None, *, kind: str = "latent"
     ) -> Array:
-        """Scores of rows, shape (num_observations, K).
+        """Scores of rows.
 
         Args:
             values: parameters.
@@ -109,6 +164,9 @@ class SupervisedRows(ProbitRows):
             y: outputs, where they are to be used: E[z | x, y]; without them E[z | x].
             kind: ``"latent"``, or ``"orthonormal"``: coordinates of x (missing cells at their expectation)
                 about its mean in an orthonormal basis of W_x, by descending length.
+
+        Returns:
+            Shape (num_observations, K).
         """
         if kind == "latent":
             return self._latents(values, x, y)[0]
@@ -123,7 +181,16 @@ class SupervisedRows(ProbitRows):
         return (completed - values["loc_x"]) @ (basis * sign)
 
     def scores_covariance(self, values: Mapping[str, Array], x: Array, y: Array | None = None) -> Array:
-        """Posterior covariance of the latents of rows, shape (num_observations, K, K)."""
+        """Posterior covariance of the latents of rows.
+
+        Args:
+            values: of the sites.
+            x: inputs, as in `log_likelihood`.
+            y: outputs, where they are to be used.
+
+        Returns:
+            Shape (num_observations, K, K).
+        """
         return self._latents(values, x, y)[1]
 
     def predicted(
@@ -137,6 +204,9 @@ class SupervisedRows(ProbitRows):
             y: outputs; observed ones are used and stay what they are.
             what: ``"outputs"``, ``"cells"`` (of x), or ``"classes"``: the density of each class's code given
                 what is observed, normalised over the classes, whose variance is that of the indicator.
+
+        Returns:
+            Two arrays of the shape of what is asked for: (num_observations, L), M columns or one a class.
 
         Raises:
             ValueError: cells of x, which are not known with a kernel.
@@ -222,7 +292,11 @@ class SupervisedRows(ProbitRows):
         return jnp.concatenate([x, y], axis=1), *both, log_factor
 
     def completions(self) -> dict[str, tuple[str, ...]]:
-        """What `inference.predict` can be asked for, and its dims; the first is what it gives unasked."""
+        """What `inference.predict` can be asked for; the first is what it gives unasked.
+
+        Returns:
+            Name to the dims of what it gives.
+        """
         found: dict[str, Any] = {"outputs": ("observation", "output")}
         if self.kernel is None:
             found["cells"] = ("observation", "feature")

@@ -59,22 +59,52 @@ class PadZeros(Transform):
         return _ZeroElsewhere(self.places, self.size, self.event_dim)
 
     def __call__(self, x: Array) -> Array:
-        """The padded array."""
+        """The padded array.
+
+        Args:
+            x: free values, the last axis the free places.
+
+        Returns:
+            The same with zeros in the other places, the last axis of length ``size``: shape (..., size).
+        """
         return jnp.zeros((*jnp.shape(x)[:-1], self.size), x.dtype).at[..., list(self.places)].set(x)
 
     def _inverse(self, y: Array) -> Array:
         return y[..., list(self.places)]
 
     def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: None = None) -> Array:
-        """Zero: the volume is that of the free places."""
+        """Zero: the volume is that of the free places.
+
+        Args:
+            x: free values, the last axis the free places.
+            y: the same with zeros; not read.
+            intermediates: not read.
+
+        Returns:
+            Zeros, shape of the batch.
+        """
         return jnp.zeros(jnp.shape(x)[: jnp.ndim(x) - self.event_dim])
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """With the whole last axis."""
+        """With the whole last axis.
+
+        Args:
+            shape: of free values.
+
+        Returns:
+            The same with the whole last axis.
+        """
         return (*shape[:-1], self.size)
 
     def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """With the free places only."""
+        """With the free places only.
+
+        Args:
+            shape: of padded values.
+
+        Returns:
+            The same with the free places alone on the last axis.
+        """
         return (*shape[:-1], len(self.places))
 
     def tree_flatten(self) -> tuple:
@@ -82,7 +112,15 @@ class PadZeros(Transform):
         return (), ((), {"places": self.places, "size": self.size, "event_dim": self.event_dim})
 
     def eq(self, other: object, static: bool = False) -> bool:
-        """Whether the other pads alike."""
+        """Whether the other pads alike.
+
+        Args:
+            other: anything.
+            static: not read; NumPyro passes it.
+
+        Returns:
+            True if it pads alike.
+        """
         own = self.places, self.size, self.event_dim
         return isinstance(other, PadZeros) and own == (other.places, other.size, other.event_dim)
 

@@ -45,7 +45,12 @@ class GibbsKernel(MCMCKernel):
     sample_field = "z"
 
     def __init__(self, zoo_model: Model, algorithm: Algorithm) -> None:
-        """Keep the model and its sampler."""
+        """Keep the model and its sampler.
+
+        Args:
+            zoo_model: a model with its sizes filled.
+            algorithm: its Gibbs sampler, as `inference.gibbs` exports it.
+        """
         self._zoo_model = zoo_model
         self._algorithm = algorithm
 
@@ -83,11 +88,26 @@ class GibbsKernel(MCMCKernel):
         return sweep(state) if is_prng_key(state.rng_key) else jax.vmap(sweep)(state)
 
     def postprocess_fn(self, model_args: tuple, model_kwargs: dict) -> Any:
-        """Adds the deterministic sites of the program to the draws."""
+        """Adds the deterministic sites of the program to the draws.
+
+        Args:
+            model_args: the data.
+            model_kwargs: not used; NumPyro passes them.
+
+        Returns:
+            A function from the values of the latent sites to the same with the deterministic sites added.
+        """
         return lambda values: values | deterministics(self.model, values, *model_args)
 
     def get_diagnostics_str(self, state: KernelState) -> str:
-        """What the progress bar shows."""
+        """What the progress bar shows.
+
+        Args:
+            state: of one chain.
+
+        Returns:
+            The log joint density in nats, as text.
+        """
         return f"log joint {state.log_joint:.6g}"
 
     def _start(self, key: Array, init_params: Any, model_args: tuple) -> KernelState:

@@ -38,21 +38,57 @@ class EvidenceStatistics(NamedTuple):
 
     @staticmethod
     def rows(components: ComponentPrior, x: Array) -> Array:
-        """What the other methods take of rows: their features."""
+        """What the other methods take of rows: their features.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations, num_statistics).
+        """
         return components.features(x)
 
     @classmethod
     def of(cls, components: ComponentPrior, rows: Array, labels: Array, num_slots: int) -> Self:
-        """The statistics of given labels; a label outside 0..num_slots - 1 is in no cluster."""
+        """The statistics of given labels; a label outside 0..num_slots - 1 is in no cluster.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            rows: what `rows` gave.
+            labels: the cluster of each row, shape (num_observations,).
+            num_slots: clusters that may be there.
+
+        Returns:
+            Sums and log evidence of each cluster, leading shape (num_slots,).
+        """
         sums = jax.ops.segment_sum(rows, labels, num_segments=num_slots)
         return cls(sums, components.log_evidence(sums))
 
     def log_predictive(self, components: ComponentPrior, row: Array) -> Array:
-        """Log density of a row in each cluster given the rows there, shape (num_slots,), nats."""
+        """Log density of a row in each cluster given the rows there, shape (num_slots,), nats.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            row: one of `rows`, shape (num_statistics,).
+
+        Returns:
+            Shape (num_slots,).
+        """
         return components.log_evidence(self.sums + row) - self.evidence
 
     def changed(self, components: ComponentPrior, slot: Array, row: Array, sign: Array) -> Self:
-        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0)."""
+        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0).
+
+        Args:
+            components: the prior of a cluster's parameters.
+            slot: the cluster.
+            row: one of `rows`, shape (num_statistics,).
+            sign: 1, -1 or 0.
+
+        Returns:
+            The statistics after the change; the other clusters' are as before.
+        """
         sums = self.sums[slot] + sign * row
         return EvidenceStatistics(
             self.sums.at[slot].set(sums), self.evidence.at[slot].set(components.log_evidence(sums))
@@ -76,12 +112,30 @@ class StudentStatistics(NamedTuple):
 
     @staticmethod
     def rows(components: GaussianWishart, x: Array) -> Array:
-        """What the other methods take of rows: the rows."""
+        """What the other methods take of rows: the rows.
+
+        Args:
+            components: the prior of a cluster's parameters; not used.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            ``x`` itself, shape (num_observations, num_features).
+        """
         return x
 
     @classmethod
     def of(cls, components: GaussianWishart, rows: Array, labels: Array, num_slots: int) -> Self:
-        """The statistics of given labels; a label outside 0..num_slots - 1 is in no cluster."""
+        """The statistics of given labels; a label outside 0..num_slots - 1 is in no cluster.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            rows: shape (num_observations, num_features).
+            labels: the cluster of each row, shape (num_observations,).
+            num_slots: clusters that may be there.
+
+        Returns:
+            Counts and posterior of each cluster, leading shape (num_slots,).
+        """
         features = components.features(rows)
         sums = jax.ops.segment_sum(features, labels, num_segments=num_slots)
         posterior = components.posterior(sums)
@@ -89,7 +143,15 @@ class StudentStatistics(NamedTuple):
         return cls(sums[:, 0], posterior.loc, posterior.scale_matrix, log_det)
 
     def log_predictive(self, components: GaussianWishart, row: Array) -> Array:
-        """Log density of a row in each cluster given the rows there, shape (num_slots,), nats."""
+        """Log density of a row in each cluster given the rows there, shape (num_slots,), nats.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            row: shape (num_features,).
+
+        Returns:
+            Shape (num_slots,).
+        """
         d = row.shape[-1]
         strength = components.mean_precision + self.count
         half = 0.5 * (components.degrees_of_freedom + self.count + 1)
@@ -100,7 +162,17 @@ class StudentStatistics(NamedTuple):
         return constant + 0.5 * d * jnp.log(shrunk / jnp.pi) - half * jnp.log1p(shrunk * squared)
 
     def changed(self, components: GaussianWishart, slot: Array, row: Array, sign: Array) -> Self:
-        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0)."""
+        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0).
+
+        Args:
+            components: the prior of a cluster's parameters.
+            slot: the cluster.
+            row: shape (num_features,).
+            sign: 1, -1 or 0.
+
+        Returns:
+            The statistics after the change, by an update of rank one; the other clusters' are as before.
+        """
         before = components.mean_precision + self.count[slot]
         after = before + sign
         loc, scale_matrix = self.loc[slot], self.scale_matrix[slot]
