@@ -7,13 +7,14 @@ import pandas as pd
 import xarray as xr
 from matplotlib.figure import Figure
 
-from inference.partitions import point_partition
+from inference.identifiable import draws_of
+from inference.partitions import central_draw, point_partition
 from inference.topic_quality import normalised_mutual_information
 from inference.topics import cluster_shares
 
 __all__ = ["confusion", "plot_confusion"]
 
-_MOST_ROWS = 5000  # of a partition that minimises a posterior loss: it costs O(N^2)
+_MOST_ROWS = 2000  # of a partition that minimises a posterior loss: it costs O(N^2)
 
 
 def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
@@ -25,14 +26,17 @@ def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
 
     Returns:
         Counts, a row a label, a column a cluster. Clusters are those of one partition, so that their numbers
-        do not matter: `inference.diagnostics.point_partition` (above 5000 rows each row's most probable
-        component), or each document's most probable cluster; they stand in the order of the labels that they
-        hold most of.
+        do not matter: `inference.diagnostics.point_partition` (above 2000 rows each row's most probable
+        component, or of a sampler the draw nearest to the others, `inference.partitions.central_draw`), or
+        each document's most probable cluster; they stand in the order of the labels that they hold most of.
 
     Raises:
         ValueError: the fit has no clusters, or the labels are of other rows.
     """
-    clusters, labels = _clusters(tree), np.asarray(labels)
+    return _table(_clusters(tree), np.asarray(labels))
+
+
+def _table(clusters: np.ndarray, labels: np.ndarray) -> pd.DataFrame:
     if labels.shape != clusters.shape:
         raise ValueError(f"labels must have one entry for each of {len(clusters)} rows; got {labels.shape}")
     table = pd.crosstab(pd.Series(labels, name="label"), pd.Series(clusters, name="cluster"))
@@ -53,7 +57,8 @@ def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
     Raises:
         ValueError: the fit has no clusters, or the labels are of other rows.
     """
-    table = confusion(tree, labels)
+    clusters, labels = _clusters(tree), np.asarray(labels)
+    table = _table(clusters, labels)
     counts = table.to_numpy()
     share = counts / counts.sum(1, keepdims=True)
     figure = Figure(figsize=(2.6 + 0.5 * counts.shape[1], 1.5 + 0.36 * counts.shape[0]), layout="constrained")
@@ -68,7 +73,7 @@ def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
     axis.set_yticks(range(counts.shape[0]), [str(label) for label in table.index], fontsize=8)
     axis.set_xlabel("cluster, by its number of rows")
     axis.set_ylabel("label")
-    shared = normalised_mutual_information(np.asarray(labels), _clusters(tree))
+    shared = normalised_mutual_information(labels, clusters)
     axis.set_title(f"Labels by clusters, NMI {shared:.2f}", loc="left", fontsize=10)
     figure.colorbar(image, ax=axis, label="share of the label's rows", shrink=0.8)
     return figure
@@ -77,9 +82,8 @@ def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
 def _clusters(tree: xr.DataTree) -> np.ndarray:
     if tree.attrs.get("model") == "pcp":
         return cluster_shares(tree).to_numpy().argmax(1)
-    soft = (
-        tree["variational"].to_dataset().get("responsibilities") if "variational" in tree.children else None
-    )
-    if soft is not None and soft.sizes["observation"] > _MOST_ROWS:
-        return soft.transpose("observation", ...).values.argmax(1)
+    posterior, q = draws_of(tree), tree.get("variational", {})
+    rows = posterior.get("assignments", q.get("responsibilities"))
+    if rows is not None and rows.sizes["observation"] > _MOST_ROWS:
+        return central_draw(tree)
     return point_partition(tree).values

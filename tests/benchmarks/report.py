@@ -3,7 +3,8 @@
 ``python -m tests.benchmarks.report [faithful] [MODEL ...]`` adds to
 tests/reference/benchmark_report.json. Seconds are of CPU
 time (``time.process_time``), of the second of two calls: compiled programs are warm. The fits at 10 000 rows
-are not run to their ends: pictures cost the same.
+are not run to their ends: pictures cost the same. Pictures of tables (`plot_agreement`, `plot_scores`,
+`plot_methods`) get theirs ready made; `plot_dirichlet_process` draws 10 000 values for each panel.
 """
 
 import sys
@@ -18,6 +19,9 @@ import numpy as np
 import inference
 import zoo
 from inference import plots
+from inference.agreement import agreement
+from inference.diagnostics import compare
+from inference.method_comparison import MethodScore
 from inference.page import to_png
 from inference.report import report
 from tests.recording import add_to_record
@@ -31,6 +35,9 @@ def main(names: Sequence[str]) -> None:
     command = "python -m tests.benchmarks.report"
     if not names or "faithful" in names:
         add_to_record("benchmark_report", command, "matplotlib", report_of_faithful=_faithful())
+    if not names or "tables" in names:
+        figures = {"pictures_of_tables": _of_tables()}
+        add_to_record("benchmark_report", command, "matplotlib", rows=_ROWS, **figures)
     for name, case in _cases().items():
         if not names or name in names:
             figures = {f"pictures_{name}": _pictures(*case)}
@@ -57,6 +64,8 @@ def _cases() -> dict[str, tuple]:
     labels = (np.arange(_ROWS) < _ROWS // 2).astype(int)
     short, draws = {"max_iterations": 5}, {"num_samples": 500}
     projection = (plots.plot_loadings, plots.plot_biplot, plots.plot_model_graph)
+    images = ("plot_basis_images", lambda tree: plots.plot_basis_images(tree, (2, 3)))
+    classes = ("plot_document_clusters", lambda tree: plots.plot_document_clusters(tree, labels))
     topics = (plots.plot_topics, plots.plot_objective, plots.plot_model_graph)
     confusion = ("plot_confusion", lambda tree: plots.plot_confusion(tree, labels))
     clusters = (plots.plot_co_clustering, plots.plot_objective, plots.plot_model_graph, confusion)
@@ -73,7 +82,19 @@ def _cases() -> dict[str, tuple]:
             {"method": "vb"} | short | draws,
             (plots.plot_mixture, *clusters),
         ),
-        "ppca": (zoo.PPCA(num_latents=2), (rows,), {"method": "closed_form"}, projection),
+        "mixture_gibbs": (
+            zoo.Mixture.from_data(rows, num_components=5),
+            (rows,),
+            {"method": "gibbs", "num_warmup": 50, "num_samples": 250, "num_chains": 4},
+            (plots.plot_psrf_path, plots.plot_mixture, plots.plot_co_clustering, confusion),
+        ),
+        "mixture_em": (
+            zoo.Mixture.from_data(rows, num_components=5),
+            (rows,),
+            {"method": "em"} | short,
+            (plots.plot_em,),
+        ),
+        "ppca": (zoo.PPCA(num_latents=2), (rows,), {"method": "closed_form"}, (*projection, images)),
         "sppca": (
             zoo.SPPCA(num_latents=2, center="plugin"),
             (rows, rows[:, :1]),
@@ -104,11 +125,11 @@ def _cases() -> dict[str, tuple]:
             zoo.PCP(num_topics=4, num_clusters=4),
             (counts,),
             {"method": "vb", "num_samples": 20} | short,
-            (*topics, plots.plot_clusters),
+            (*topics, plots.plot_clusters, classes),
         ),
         "kernelpca": (
             zoo.KernelPCA(num_latents=2, kernel="linear"),
-            (rows[:2000],),  # its Gram matrix is dense
+            (rows,),
             {"method": "closed_form"},
             (plots.plot_biplot, plots.plot_model_graph),
         ),
@@ -123,6 +144,37 @@ def _pictures(model: zoo.Model, data: tuple, options: dict, functions: tuple) ->
         seconds, _ = _timed(lambda draw=draw: to_png(draw(tree)))
         found[name] = round(seconds, 2)
         print(f"{type(model).__name__} {name}: {seconds:.2f} s", flush=True)
+    return found
+
+
+def _of_tables() -> dict[str, float]:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(_ROWS, 4))
+    trees = {
+        f"K = {count}": inference.fit(
+            zoo.Mixture.from_data(rows, num_components=count),
+            rows,
+            method="vb",
+            max_iterations=5,
+            num_samples=200,
+            progress=False,
+        )
+        for count in (2, 3)
+    }
+    table, ranked = agreement(trees), compare(trees)
+    scores = [
+        MethodScore("mixture", str(place), -place, 0.1, 1.0, True, 1.0, 1.0, False) for place in range(20)
+    ]
+    calls = {
+        "plot_agreement": lambda: plots.plot_agreement(table),
+        "plot_scores": lambda: plots.plot_scores(ranked),
+        "plot_methods": lambda: plots.plot_methods(scores),
+        "plot_dirichlet_process": plots.plot_dirichlet_process,
+    }
+    found = {}
+    for name, call in calls.items():
+        found[name] = round(_timed(lambda call=call: to_png(call()))[0], 2)
+        print(f"{name}: {found[name]:.2f} s", flush=True)
     return found
 
 

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from planted import planted_models, planted_projection, variational_mixture
 
 from inference.label_picture import confusion, plot_confusion
+from inference.partitions import central_draw
 from inference.projection_picture import plot_basis_images, plot_biplot, plot_loadings
 from inference.tree_groups import thinned
 
@@ -81,6 +83,23 @@ def test_labels_by_clusters_are_counted():
         assert sorted(confusion(tree, labels).to_numpy().max(0)) == sizes
     with pytest.raises(ValueError, match="one entry for each of 60 rows"):
         confusion(tree, labels[:5])
+
+
+def test_the_central_draw_has_the_least_expected_loss_of_all_draws():
+    """Against pairs of rows counted one by one; labels of a draw are free, the last one is far from all."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=40)
+    draws = np.stack(
+        [np.where(rng.random(40) < share, rng.integers(4, size=40), truth) for share in (0.2, 0.1, 0.3)]
+    )
+    draws = np.stack([rng.permutation(4)[z] for z in draws] + [rng.integers(4, size=40)])
+    posterior = xr.Dataset({"assignments": (("chain", "draw", "observation"), draws[None])})
+    tree = xr.DataTree.from_dict({"posterior": posterior})
+    pairs = draws[:, :, None] == draws[:, None, :]
+    loss = (pairs[:, None] != pairs).sum((1, 2, 3))
+    found = central_draw(tree)
+    assert np.sort(loss)[0] < np.sort(loss)[1] and loss.argmax() == 3
+    np.testing.assert_array_equal(found[:, None] == found, pairs[loss.argmin()])
 
 
 def test_thinning_keeps_an_even_selection(turned):
