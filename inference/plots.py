@@ -31,7 +31,12 @@ from inference.model_graph import plot_model_graph
 from inference.palette import COLOURS, LINES
 from inference.partitions import co_clustering, point_partition
 from inference.projection_picture import plot_basis_images, plot_biplot, plot_loadings
-from inference.topic_picture import plot_clusters, plot_document_clusters, plot_topics
+from inference.topic_picture import (
+    plot_clusters,
+    plot_document_check,
+    plot_document_clusters,
+    plot_topics,
+)
 
 __all__ = [
     "plot_agreement",
@@ -42,6 +47,7 @@ __all__ = [
     "plot_component_similarity",
     "plot_confusion",
     "plot_dirichlet_process",
+    "plot_document_check",
     "plot_document_clusters",
     "plot_em",
     "plot_hinton",

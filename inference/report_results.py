@@ -14,6 +14,7 @@ from inference.partitions import point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.predictive_checks import check_features
 from inference.report_components import local_pca_blocks
+from inference.report_documents import document_blocks
 from inference.report_projections import projection_blocks, topic_blocks
 from inference.symmetry import relabel
 from inference.tree_groups import thinned
@@ -283,6 +284,8 @@ def _leave_one_out(tree: xr.DataTree) -> list:
 def _predictive(tree: xr.DataTree) -> list:
     from inference import extend
 
+    if "topic_word_probs" in draws_of(tree):
+        return document_blocks(tree)
     if kind_of(tree) == "point" or "observed_data" not in tree.children or "x" not in tree["observed_data"]:
         return []
     replicated = extend(thinned(tree, _MOST_REPLICATIONS), "posterior_predictive")["posterior_predictive"][

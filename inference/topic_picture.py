@@ -1,4 +1,4 @@
-"""Topics by their words and shares; clusters of documents as mixtures of topics, and against known classes.
+"""Topics by their words and shares; clusters of documents, and against known classes; documents drawn again.
 
 The clusters are drawn as in Yu (2006), Figure 9.3 b and c.
 """
@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 from matplotlib.figure import Figure
 
+from inference.document_checks import DocumentCheck
 from inference.palette import COLOURS
 from inference.topics import (
     cluster_shares,
@@ -20,7 +21,10 @@ from inference.topics import (
     topic_words,
 )
 
-__all__ = ["plot_clusters", "plot_document_clusters", "plot_topics"]
+__all__ = ["plot_clusters", "plot_document_check", "plot_document_clusters", "plot_topics"]
+
+_MOST_WORDS = 6  # named in a picture
+_FAR = 3.0  # standard deviations of the replications
 
 
 def plot_clusters(
@@ -61,6 +65,54 @@ def plot_clusters(
     axes.set_xlabel("topic, by its top words")
     axes.set_title("Topic shares of the clusters", loc="left", fontsize=10)
     figure.colorbar(image, ax=axes, label="share of the cluster's words", shrink=0.8)
+    return figure
+
+
+def plot_document_check(check: DocumentCheck) -> Figure:
+    """How many different words each document has, and how many documents hold each word.
+
+    On the left, documents below the band use fewer different words than documents drawn from the fit. On the
+    right, words below the line are in fewer documents than drawn ones: they come in bursts. Those more than
+    three standard deviations of the replications below are named, the furthest six.
+
+    Args:
+        check: what `inference.document_checks.check_documents` gave.
+
+    Returns:
+        The figure, two panels.
+    """
+    figure = Figure(figsize=(8.4, 3.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    own = check.documents
+    inside = (own["distinct"] >= own["replicated_lb"]) & (own["distinct"] <= own["replicated_ub"])
+    band = own.sort_values("replicated")
+    left.fill_between(
+        band["replicated"],
+        band["replicated_lb"],
+        band["replicated_ub"],
+        color="0.85",
+        linewidth=0,
+        label="replicated",
+    )
+    for chosen, marker, name in ((inside, "o", "inside its interval"), (~inside, "x", "outside")):
+        dots, color = own[chosen], COLOURS[0] if marker == "o" else COLOURS[1]
+        label = f"{name}: {len(dots)}"
+        left.plot(dots["replicated"], dots["distinct"], marker, ms=3.5, color=color, label=label)
+    left.set(xlabel="different words of a document, replicated (mean)", ylabel="observed")
+    left.legend(frameon=False, fontsize=7, loc="upper left")
+    words = check.words[check.words[["documents", "replicated"]].max(axis=1) > 0]
+    right.plot(words["replicated"], words["documents"], ".", ms=4, color=COLOURS[0], alpha=0.6)
+    top = float(words[["documents", "replicated"]].to_numpy().max())
+    right.plot([0, top], [0, top], color="0.5", linewidth=0.8)
+    away = (words["replicated"] - words["documents"]) / words["sd"].clip(lower=0.5)
+    for word in away[away > _FAR].nlargest(_MOST_WORDS).index:
+        place = (words.loc[word, "replicated"], words.loc[word, "documents"])
+        right.annotate(str(word), place, (4, -7), textcoords="offset points", fontsize=7)
+    right.set_xscale("symlog", linthresh=1)
+    right.set_yscale("symlog", linthresh=1)
+    right.set(xlabel="documents with the word, replicated (mean)", ylabel="observed")
+    for axis in (left, right):
+        axis.spines[["top", "right"]].set_visible(False)
     return figure
 
 

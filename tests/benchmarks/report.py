@@ -21,6 +21,7 @@ import zoo
 from inference import plots
 from inference.agreement import agreement
 from inference.diagnostics import compare
+from inference.document_checks import check_documents
 from inference.method_comparison import MethodScore
 from inference.page import to_png
 from inference.report import report
@@ -66,7 +67,8 @@ def _cases() -> dict[str, tuple]:
     projection = (plots.plot_loadings, plots.plot_biplot, plots.plot_model_graph)
     images = ("plot_basis_images", lambda tree: plots.plot_basis_images(tree, (2, 3)))
     classes = ("plot_document_clusters", lambda tree: plots.plot_document_clusters(tree, labels))
-    topics = (plots.plot_topics, plots.plot_objective, plots.plot_model_graph)
+    check = ("plot_document_check", lambda tree: plots.plot_document_check(check_documents(tree)))
+    topics = (check, plots.plot_topics, plots.plot_objective, plots.plot_model_graph)
     confusion = ("plot_confusion", lambda tree: plots.plot_confusion(tree, labels))
     clusters = (plots.plot_co_clustering, plots.plot_objective, plots.plot_model_graph, confusion)
     own = (

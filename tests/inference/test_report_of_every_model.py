@@ -41,9 +41,9 @@ PICTURES = {  # besides the graph of the program and the objective
     "epca": {"loadings", "biplot"},
     "paired": {"loadings"},
     "depcam": {"hinton", "co-clustering"},
-    "lda": {"topics"},
-    "plsi": {"topics"},
-    "pcp": {"topics", "clusters"},
+    "lda": {"topics", "documents"},
+    "plsi": {"topics", "documents"},
+    "pcp": {"topics", "clusters", "documents"},
 }
 
 
