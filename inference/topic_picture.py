@@ -64,7 +64,8 @@ def plot_clusters(
     axes.set_yticks(range(len(table)), labels, fontsize=8)
     axes.set_xlabel("topic, by its top words")
     axes.set_title("Topic shares of the clusters", loc="left", fontsize=10)
-    figure.colorbar(image, ax=axes, label="share of the cluster's words", shrink=0.8)
+    bar = figure.colorbar(image, ax=axes)
+    bar.set_label("share of its words", fontsize=8)  # few clusters make a low bar
     return figure
 
 

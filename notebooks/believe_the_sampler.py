@@ -66,9 +66,9 @@ SIZES = {
         "variants": ("corrected", "printed order", "printed acceptance", "as printed"),
     },
     "small": {
-        "NUTS": (150, 150, 1),
+        "NUTS": (60, 100, 1),
         "Gibbs, corrected": (50, 100, 1),
-        "replicates": 3000,
+        "replicates": 2000,
         "variants": ("corrected", "as printed"),
     },
 }

@@ -244,7 +244,9 @@ objective = traces["well run"]["trace"].objective.values
 gains = np.diff(objective) / np.abs(objective[:-1])
 stop = int(np.argmax(gains < 1e-4)) + 1 if (gains < 1e-4).any() else objective.size - 1
 still = (objective[-1] - objective[stop]) / split(seeds[-1])[0].sum()
-print({name: round(float(value), 1) for name, value in nats.items()}, round(float(guess), 1))
+for name, value in nats.items():
+    print(f"{name}: the bound lies {value:.1f} nats below the likelihood for each document")
+print(f"all words equally probable: perplexity {guess:.1f}")
 print(
     f"a gain below 0.01 % first at step {stop + 1} of {objective.size}; {still:.4f} nats per token were still to gain"
 )

@@ -44,6 +44,7 @@ from zoo.datasets import load
 
 SIZES = {
     "full": {
+        "components": 30,
         "draws": 8,
         "starts": 5,
         "samplers": ("DMA, Gibbs", "TDP, Gibbs", "urn"),
@@ -54,14 +55,15 @@ SIZES = {
         "digits": 1797,
     },
     "small": {
+        "components": 20,
         "draws": 1,
-        "starts": 3,
+        "starts": 2,
         "samplers": ("TDP, Gibbs",),
         "truncations": (10,),
-        "chains": {"num_warmup": 300, "num_samples": 600},
+        "chains": {"num_warmup": 200, "num_samples": 400},
         "geyser_starts": 1,
         "geyser_steps": 300,
-        "digits": 250,
+        "digits": 200,
     },
 }
 size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
@@ -104,8 +106,10 @@ figure
 toy = load("toy_gaussians")["x"]
 prior = dist.Gamma(1.0, 1.0)
 models = {
-    "DMA": zoo.Mixture.from_data(toy, num_components=30, concentration=prior),
-    "TDP": zoo.Mixture.from_data(toy, num_components=30, concentration=prior, weight_prior="stick_breaking"),
+    "DMA": zoo.Mixture.from_data(toy, num_components=settings["components"], concentration=prior),
+    "TDP": zoo.Mixture.from_data(
+        toy, num_components=settings["components"], concentration=prior, weight_prior="stick_breaking"
+    ),
 }
 fits = {
     "DMA, VB": quietly(inference.fit, models["DMA"], toy, num_restarts=5, num_samples=500, progress=progress)

@@ -26,7 +26,7 @@
 # Clustering and Projection* (dissertation, LMU München, 2006), chapters 2 and 3; its section 3.4.1 uses the
 # same data.
 #
-# At full size the notebook takes about ten minutes on two cores. With the environment variable
+# At full size the notebook takes about eight minutes on two cores. With the environment variable
 # `ZOO_NOTEBOOK_SIZE=small` it takes about one, but its runs are then too short to be believed. Numbers
 # quoted in the text are those of the full size; the last cell asserts what the text claims, with room for
 # Monte Carlo error.
@@ -66,9 +66,9 @@ SIZES = {
         "prior_draws": 500,
         "restarts": 5,
         "short": {"num_warmup": 200, "num_samples": 500},  # as many as the others: programs are shared
-        "long": {"num_warmup": 300, "num_samples": 500, "thinning": 4},
-        "two": {"num_warmup": 1000, "num_samples": 500},
-        "nuts": {"num_warmup": 200, "num_samples": 500},
+        "long": {"num_warmup": 300, "num_samples": 500, "thinning": 3},
+        "two": {"num_warmup": 300, "num_samples": 500},
+        "nuts": {"num_warmup": 100, "num_samples": 200},
     },
 }
 size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")

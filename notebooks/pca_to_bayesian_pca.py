@@ -53,13 +53,14 @@ SIZES = {
         "hidden_draws": 10,
     },
     "small": {
-        "candidates": (3, 5),
+        "candidates": (3, 7),  # 7 latents are offered below as well: programs are shared
         "folds": 2,
-        "nuts": {"num_warmup": 200, "num_samples": 150, "num_chains": 2},
+        "nuts": {"num_warmup": 150, "num_samples": 100, "num_chains": 2, "max_tree_depth": 6},
         "hidden_draws": 2,
     },
 }
 settings = SIZES[os.environ.get("ZOO_NOTEBOOK_SIZE", "full")]
+NUM_DRAWS = 1000  # of every fit by variational Bayes: one number, so that programs are shared
 
 
 def fit(model, x, method="auto", **keywords):
@@ -361,7 +362,9 @@ assert np.allclose(filled.standard_deviation.to_numpy()[0][~seen], deviation_by_
 # %%
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message=".*has not converged")
-    choice = inference.choose_num_latents(x, settings["candidates"], folds=settings["folds"])
+    choice = inference.choose_num_latents(
+        x, settings["candidates"], folds=settings["folds"], num_samples=NUM_DRAWS
+    )
 likelihood = {
     k: float(inference.log_density(fit(zoo.PPCA(num_latents=k), x), x).mean()) for k in choice.index
 }
@@ -389,7 +392,7 @@ axes[0].set(xlabel="number of latents", ylabel="nats per row", xticks=list(choic
 axes[0].text(num_true + 0.05, choice["bound"].min() / num_rows, "truth")
 axes[0].legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.3))
 most = num_features - 1
-ard = fit(zoo.PPCA.from_data(x, num_latents=most, loading_prior="ard"), x, "vb", num_samples=1)
+ard = fit(zoo.PPCA.from_data(x, num_latents=most, loading_prior="ard"), x, "vb", num_samples=NUM_DRAWS)
 lengths = {
     "maximum likelihood": np.linalg.svd(of(fit(zoo.PPCA(num_latents=most), x), "loadings"), compute_uv=False),
     "ARD": np.sort(np.linalg.norm(ard["variational"]["loadings_mean"].to_numpy(), axis=0))[::-1],
@@ -438,7 +441,7 @@ assert all(np.isclose(fitted_likelihood(k), value, rtol=1e-10) for k, value in l
 
 # %%
 bayes = zoo.PPCA.from_data(x, num_latents=num_true, loading_prior="gaussian")
-vb = fit(bayes, x, "vb", num_samples=1000)
+vb = fit(bayes, x, "vb", num_samples=NUM_DRAWS)
 nuts = fit(bayes, x, "nuts", init=vb, **settings["nuts"])
 aligned = align_rotation(nuts)
 print(

@@ -26,8 +26,8 @@
 #
 # The corpus is drawn from PCP's own program, so that we know the truth: 600 documents of ten clusters, five topics,
 # 200 words. There are more clusters than topics, and that matters: words tell no more than the clusters' centres, and
-# the centres of few clusters can be cut into topics in many ways (exercise 1). With `ZOO_NOTEBOOK_SIZE=small` each fit
-# has fewer steps and starts. The last cell asserts what the text claims.
+# the centres of few clusters can be cut into topics in many ways (exercise 1). At full size the notebook takes less than
+# a minute on two cores; with `ZOO_NOTEBOOK_SIZE=small` each fit has fewer steps. The last cell asserts what the text claims.
 
 # %%
 # %matplotlib inline
@@ -96,9 +96,8 @@ top_words(pcp, 6)
 # Words have no names in a generated corpus; their numbers must do. Topics have no order either: `numbered_like` gave
 # those of each fit the numbers of the true topics that they match. How alike they are (1 is equality) says the next
 # table, beside the share of all words that a true topic gives. Topics that give many words are found by all three
-# models, nearly as they are. The rarest is found too, but blurred: few words speak for it, and pLSI, which has no prior,
-# blurs it most. Without knowing the truth one would look at the last two columns: where two models disagree,
-# neither should be trusted.
+# models, nearly as they are. The rarest is found too, but blurred by all three: few words speak for it. Without knowing
+# the truth one would look at the last two columns: where two models disagree, neither should be trusted.
 
 # %%
 similarity = pd.DataFrame(
@@ -168,7 +167,7 @@ for name, tree in (("pLSI", plsi), ("LDA", lda), ("PCP", pcp)):
         protocol: float(heldout(tree, test, protocol=protocol).perplexity) for protocol in protocols
     }
 perplexity = pd.DataFrame(rows).T[["bound", "likelihood", "completion"]]
-perplexity.round(1)
+perplexity.round(1).astype(object).fillna("")
 
 # %% [markdown]
 # Perplexity per token, lower is better; the corpus was made by PCP, which is at home here. On real text it is
@@ -215,7 +214,10 @@ unigram_gap = float(np.abs(topic_words(unigram).to_numpy()[0] - smoothed / smoot
 frequencies = np.random.default_rng(0).dirichlet(np.full(200, 0.3))
 guessing = np.exp(-(frequencies * np.log(np.full(200, 1 / 200))).sum())
 known = np.exp(-(frequencies * np.log(frequencies)).sum())
-print(rank, parameters, unigram_gap, f"{guessing:.1f} and {known:.1f}")
+print(f"1: rank {rank}")
+print("2:", ", ".join(f"{name} {number}" for name, number in parameters.items()))
+print(f"3: largest difference {unigram_gap:.1e}")
+print(f"4: {guessing:.1f} and {known:.1f}")
 
 # %% [markdown]
 # ## What was claimed

@@ -30,7 +30,10 @@
 # %%
 # %matplotlib inline
 import os
+import warnings
 from itertools import combinations, product
+
+warnings.filterwarnings("ignore", message="IProgress not found")
 
 import jax
 import jax.numpy as jnp
@@ -93,7 +96,8 @@ for axis, (name, draws) in zip(axes, {"at random": at_random, "k-DPP": spread_ou
     axis.set(title=f"{name}: nearest neighbour at {distances[name][0]:.2f}", xticks=[], yticks=[])
     axis.set_aspect("equal")
 plt.show()
-print({name: f"mean {own.mean():.3f} over {len(own)} draws" for name, own in distances.items()})
+for name, own in distances.items():
+    print(f"{name}: nearest neighbour at {own.mean():.2f} on average over {len(own)} draws")
 
 # %% [markdown]
 # **Exercise 1.** Two items with qualities $q_1, q_2$ and similarity $s$: $L = \begin{pmatrix} q_1^2 & q_1 q_2
@@ -381,7 +385,7 @@ for name, exponent in exponents.items():
             "effective draws": 1 / np.sum(share**2),
         }
 preferred = pd.DataFrame(rows).T.rename_axis(["kernel", "weight"])
-preferred.round(4)
+preferred.round(4).astype({"effective draws": int})
 
 # %% [markdown]
 # The subspace kernel does what one asks for: the larger the weight, the less two components share. **The
