@@ -66,9 +66,8 @@ SIZES = {
         "prior_draws": 500,
         "restarts": 5,
         "short": {"num_warmup": 200, "num_samples": 500},  # as many as the others: programs are shared
-        "long": {"num_warmup": 300, "num_samples": 500, "thinning": 3},
+        "long": {"num_warmup": 300, "num_samples": 500, "thinning": 2},
         "two": {"num_warmup": 300, "num_samples": 500},
-        "nuts": {"num_warmup": 100, "num_samples": 200},
     },
 }
 size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
@@ -409,7 +408,8 @@ spreads.round(4)
 # Before we trust a sampler on a hard posterior we want to see it agree with another method on an easy one.
 # With $K = 2$ and $\alpha = 2$ the weights have a uniform prior and the posterior has one mode, up to the
 # two numberings. NUTS runs on the same program, with the labels summed out; it shares no code with the
-# Gibbs sampler beyond the model. NUTS starts from draws of the VB posterior, Gibbs from random labels.
+# Gibbs sampler beyond the model. NUTS starts from draws of the VB posterior, Gibbs from random labels. (At small
+# size NUTS is left out: it takes long to compile.)
 
 # %%
 two = zoo.Mixture.from_data(x, num_components=2, concentration=2.0)
@@ -417,14 +417,15 @@ two_by = {
     "VB": inference.fit(two, x, method="vb", num_restarts=settings["restarts"], seed=3, progress=progress)
 }
 two_by["Gibbs"] = inference.fit(two, x, method="gibbs", seed=4, **settings["two"], progress=progress)
-two_by["NUTS"] = inference.fit(
-    two, x, method="nuts", seed=5, init=two_by["VB"], **settings["nuts"], progress=progress
-)
-for name in ("Gibbs", "NUTS"):
-    print(f"{name}: {diagnostics.judge(two_by[name])[1]}")
-nuts_stats = two_by["NUTS"]["sample_stats"]
-print(f"NUTS: {int(nuts_stats['diverging'].sum())} divergences, ", end="")
-print(f"{float(nuts_stats['n_steps'].mean()):.1f} leapfrog steps a draw")
+print(f"Gibbs: {diagnostics.judge(two_by['Gibbs'])[1]}")
+if "nuts" in settings:
+    two_by["NUTS"] = inference.fit(
+        two, x, method="nuts", seed=5, init=two_by["VB"], **settings["nuts"], progress=progress
+    )
+    nuts_stats = two_by["NUTS"]["sample_stats"]
+    print(f"NUTS: {diagnostics.judge(two_by['NUTS'])[1]}")
+    print(f"NUTS: {int(nuts_stats['diverging'].sum())} divergences, ", end="")
+    print(f"{float(nuts_stats['n_steps'].mean()):.1f} leapfrog steps a draw")
 
 
 # %%
@@ -439,11 +440,13 @@ def monte_carlo_errors(tree, var_names=None):
 
 
 gibbs_means, gibbs_errors = monte_carlo_errors(two_by["Gibbs"])
-nuts_means, nuts_errors = monte_carlo_errors(two_by["NUTS"])
-agreement = pd.DataFrame({"Gibbs": gibbs_means, "NUTS": nuts_means}).dropna()
-agreement["difference / its error"] = (agreement["Gibbs"] - agreement["NUTS"]) / np.hypot(
-    gibbs_errors[agreement.index], nuts_errors[agreement.index]
-)
+agreement = pd.DataFrame({"Gibbs": gibbs_means})
+if "NUTS" in two_by:
+    nuts_means, nuts_errors = monte_carlo_errors(two_by["NUTS"])
+    agreement = agreement.assign(NUTS=nuts_means).dropna()
+    agreement["difference / its error"] = (agreement["Gibbs"] - agreement["NUTS"]) / np.hypot(
+        gibbs_errors[agreement.index], nuts_errors[agreement.index]
+    )
 agreement.round(4)
 
 # %% [markdown]
@@ -653,10 +656,11 @@ if full:
 
 # Two components: Gibbs and NUTS agree within their errors, and VB is near both
 assert largest_psrf(two_by["Gibbs"]) < (1.02 if full else 1.1)
-assert largest_psrf(two_by["NUTS"]) < (1.02 if full else 1.1)
-assert float(nuts_stats["diverging"].mean()) < 0.01
-# |z| > 4 for one of five normal quantities: a false alarm in 3000 runs
-assert (agreement["difference / its error"].abs() < 4.0).all()
+if full:
+    assert largest_psrf(two_by["NUTS"]) < 1.02
+    assert float(nuts_stats["diverging"].mean()) < 0.01
+    # |z| > 4 for one of five normal quantities: a false alarm in 3000 runs
+    assert (agreement["difference / its error"].abs() < 4.0).all()
 off = (labelled["VB"]["mean"] - labelled["Gibbs"]["mean"]).abs() / labelled["Gibbs"]["sd"]
 assert (off < 0.3).all()
 

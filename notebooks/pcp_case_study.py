@@ -159,7 +159,7 @@ pd.DataFrame(
         | {f"in {label}": int((labels == number).sum()) for number, label in enumerate(classes)}
         for name, (counts, labels, _, classes) in whole.items()
     }
-)
+).astype("Int64").astype(object).fillna("")
 
 # %% [markdown]
 # ## 1. Topics and clusters: Figure 9.3
