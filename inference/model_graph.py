@@ -24,6 +24,7 @@ from zoo.sparse_matrix import SparseMatrix
 __all__ = ["Graph", "draw_graph", "graph_of", "in_words", "plot_model_graph"]
 
 _INCHES = 2.15  # width of a place on the grid
+_LETTERS = 200.0  # font size times letters that fit into a symbol's frame
 _BENDS = (0.25, -0.25, 0.4, -0.4, 0.6, -0.6, 0.9, -0.9)  # of an arrow that would run through a symbol
 _NAMES = {
     "ImproperUniform": "flat",
@@ -159,7 +160,7 @@ def draw_graph(graph: Graph, places: Mapping[str, tuple[int, int]] | None = None
     places = arrange(graph.parents, graph.plates) if places is None else places
     at = {name: (column, -ASPECT * row) for name, (column, row) in places.items()}
     width, height = (
-        max(abs(place[axis]) for place in at.values()) + side for axis, side in ((0, 1.3), (1, 0.85))
+        max(abs(place[axis]) for place in at.values()) + side for axis, side in ((0, 1.3), (1, 0.68))
     )
     figure = Figure(figsize=(_INCHES * width, _INCHES * height), layout="constrained")
     axis = figure.subplots()
@@ -211,7 +212,14 @@ def _draw_plate(axis: Axes, plate: str, inside: Sequence[tuple[float, float]]) -
     )
     place = (right + margin - 0.03, low - below + 0.015)
     axis.text(
-        *place, plate.removesuffix("__CLONE"), fontsize=8, color="0.3", ha="right", va="bottom", zorder=1
+        *place,
+        plate.removesuffix("__CLONE"),
+        fontsize=8,
+        color="0.3",
+        ha="right",
+        va="bottom",
+        zorder=2.5,  # above an arrow that leaves the frame there
+        bbox={"facecolor": "0.97", "edgecolor": "none", "pad": 0.4},
     )
 
 
@@ -234,6 +242,7 @@ def _draw_symbol(axis: Axes, name: str, place: tuple[float, float], graph: Graph
     step = 0.088
     for i, (words, size, colour) in enumerate(lines):
         level = place[1] + step * ((len(lines) - 1) / 2 - i)
+        size *= min(1.0, _LETTERS / (size * max(len(words), 1)))
         axis.text(place[0], level, words, fontsize=size, color=colour, ha="center", va="center", zorder=4)
     return box
 

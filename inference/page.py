@@ -4,6 +4,7 @@ import base64
 import html
 import io
 import re
+import struct
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -31,6 +32,7 @@ _WORDS = ' class="words"'
 _VALUE = r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)"
 _NUMBER = re.compile(rf"{_VALUE}( ± {_VALUE})?|-")
 _DPI = 130
+_WIDE = 700  # pixels of a picture that would be too small to read if it were shrunk to a phone
 
 
 class Paragraph(NamedTuple):
@@ -187,13 +189,8 @@ def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, byte
                     body.append(f"<pre>{html.escape(text)}</pre>")
                 case Table(caption, frame):
                     body.append(_html_table(caption, _cells(frame)))
-                case Picture(name, caption, alt, _):
-                    data = base64.b64encode(pictures[name]).decode("ascii")
-                    body.append(
-                        f'<figure><img src="data:image/png;base64,{data}" '
-                        f'alt="{html.escape(alt, quote=True)}">'
-                        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
-                    )
+                case Picture(name):
+                    body.append(_html_picture(block, pictures[name]))
         body.append("</section>")
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -203,6 +200,14 @@ def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, byte
         + "\n".join(body)
         + "\n</main>\n</body>\n</html>\n"
     )
+
+
+def _html_picture(picture: Picture, png: bytes) -> str:
+    width, height = struct.unpack(">II", png[16:24])  # as a PNG file begins
+    data, alt = base64.b64encode(png).decode("ascii"), html.escape(picture.alt, quote=True)
+    image = f'<img width="{width}" height="{height}" src="data:image/png;base64,{data}" alt="{alt}">'
+    look = ' class="wide"' if width > _WIDE else ""
+    return f"<figure{look}>{image}<figcaption>{html.escape(picture.caption)}</figcaption></figure>"
 
 
 def _anchors(sections: Sequence[Section]) -> list[str]:

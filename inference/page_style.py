@@ -37,8 +37,12 @@ td.words { text-align: left; white-space: normal; overflow-wrap: break-word; }
 figure { margin: 1.2rem 0; }
 img { max-width: 100%; height: auto; background: #ffffff; }
 figcaption { max-width: 45rem; font-size: .9rem; color: var(--faint); }
+@media (prefers-color-scheme: dark) { img { filter: brightness(.87); } }
 @media (max-width: 36rem) {
   main { padding: .8rem; }
+  figure { overflow-x: auto; }
+  .wide img { max-width: 34rem; }
+  figcaption, caption { position: sticky; left: 0; max-width: calc(100vw - 1.6rem); }
   h1 { font-size: 1.3rem; }
   th, td { padding: .2rem .4rem; }
 }
@@ -47,7 +51,8 @@ figcaption { max-width: 45rem; font-size: .9rem; color: var(--faint); }
   nav { display: none; }
   main { max-width: none; padding: 0; }
   figure, .verdict, tr { break-inside: avoid; }
-  h2 { break-after: avoid; }
+  h2, caption, thead { break-after: avoid; }
+  img { filter: none; }
   .scroll { overflow: visible; }
   table { font-size: .75rem; }
 }

@@ -65,6 +65,7 @@ __all__ = [
 
 _MOST_ROWS = 1000  # of a drawn matrix: more than the picture has pixels
 _MOST_LINES = 8
+_LEAST_MARGIN = 0.5  # nats below what has come to rest: smaller differences mean nothing
 
 
 def plot_mixture(
@@ -306,6 +307,7 @@ def _draw_trace(axis: Axes, trace: xr.Dataset, name: str, attrs: dict) -> None:
         )
     axis.set_xlim(0.5, values.shape[1] + 0.5)
     axis.grid(axis="y", color="0.92", zorder=0)
+    axis.ticklabel_format(axis="y", useOffset=False)
 
 
 def _zoom(axis: Axes, objective: xr.DataArray, num_warmup: int) -> str:
@@ -318,10 +320,10 @@ def _zoom(axis: Axes, objective: xr.DataArray, num_warmup: int) -> str:
         return ""
     said = []
     low, high = (late.min(), late.max()) if not num_warmup else np.quantile(late, [0.01, 0.99])
-    margin = 0.15 * (high - low) or 1.0
+    margin = max(0.15 * (high - low), _LEAST_MARGIN)
     bottom, top = np.nanmin(values), np.nanmax(values)
     if low - margin - bottom > high - low:
-        axis.set_ylim(bottom=low - margin)
+        axis.set_ylim(low - margin, top + 0.05 * (top - low + margin))
         said.append("first steps below the axis")
     if top - high - margin > high - low:
         axis.set_ylim(top=high + margin)

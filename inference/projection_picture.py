@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from inference.identifiable import draws_of, kind_of
@@ -115,10 +116,7 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
         arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.3, "shrinkA": 0, "shrinkB": 0}
         axis.plot(*(1.2 * end), alpha=0.0)  # arrows and words do not widen the axes by themselves
         axis.annotate("", end, (0.0, 0.0), arrowprops=arrow, zorder=4)
-        place = end * (1 + 0.06 * np.abs(mean).max() / max(np.linalg.norm(end), 1e-12))
-        box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6}
-        sideways = "left" if end[0] >= 0 else "right"
-        axis.text(*place, names[i], fontsize=8, color=colour, ha=sideways, va="center", bbox=box, zorder=5)
+    _name_arrows(axis, scale * centre[named], [(names[i], COLOURS[view[i] % len(COLOURS)]) for i in named])
     axis.set_xlabel(f"latent {first}")
     axis.set_ylabel(f"latent {second}")
     said = [f"{len(rows)} rows shown"] if len(rows) == _MOST_ROWS else []
@@ -129,6 +127,34 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
         loc="left",
     )
     return figure
+
+
+def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> None:
+    """Words beside the tips of arrows; one that would cover another moves up or down.
+
+    Args:
+        axis: with its points drawn.
+        tips: shape (arrows, 2), the longest first.
+        names: word and colour of each.
+    """
+    wide, high = (abs(np.subtract(*limits)) for limits in (axis.get_xlim(), axis.get_ylim()))
+    line, letter = 0.026 * high, 0.0125 * wide
+    taken: list[tuple[float, float, float]] = []  # left, right, level
+    for tip, (name, colour) in zip(tips, names, strict=True):
+        x, y = tip * (1 + 0.035 * wide / max(np.linalg.norm(tip), 1e-12))
+        left = x if tip[0] >= 0 else x - letter * len(name)
+        right = left + letter * len(name)
+        steps = sorted((sign * step for step in range(len(names)) for sign in (1, -1)), key=abs)
+        free = (
+            y + step * line
+            for step in steps
+            if all(right < a or left > b or abs(y + step * line - c) > 0.95 * line for a, b, c in taken)
+        )
+        level = next(free, y)
+        taken.append((left, right, level))
+        box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6}
+        sideways = "left" if tip[0] >= 0 else "right"
+        axis.text(x, level, name, fontsize=8, color=colour, ha=sideways, va="center", bbox=box, zorder=5)
 
 
 def plot_basis_images(tree: xr.DataTree, shape: tuple[int, int], num_columns: int = 6) -> Figure:

@@ -4,8 +4,11 @@ import numpy as np
 import xarray as xr
 
 from inference.identifiable import draws_of, kind_of
+from inference.observed import restored_data
 from inference.page import Paragraph, Picture, Table
+from inference.prediction import transform
 from inference.projection_picture import plot_biplot, plot_loadings
+from inference.results import model_of
 from inference.rotation import align_rotation
 from inference.topic_picture import plot_clusters, plot_topics
 from inference.topics import top_words
@@ -44,12 +47,27 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
 def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
     """A fit by inner products alone, without loadings."""
     latents = draws_of(tree).get("latents")
+    if latents is None and "projection" in draws_of(tree) and "observed_data" in tree.children:
+        return _projected_rows(tree)
     if latents is None or latents.sizes["latent"] < 2:
         return [Paragraph("This fit holds no plane to draw: the invariants above are what was found.")]
     aligned = align_rotation(thinned(tree, _MOST_DRAWS))
     caption = "Rows on the plane of the first two aligned latents: neighbours are alike by the kernel."
     alt = f"Scatter plot of {latents.sizes['observation']} rows on two latents."
     return [Paragraph(_how_aligned(tree, aligned)), Picture("rows", caption, alt, plot_biplot(aligned))]
+
+
+def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
+    """A projection that is no model: where it puts the fitted rows."""
+    scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model_of(tree))[:1])
+    if scores.sizes["latent"] < 2:
+        return [Paragraph("This projection has one axis: inference.transform gives the rows' places on it.")]
+    held = draws_of(tree).assign(latents=scores.expand_dims(("chain", "draw")))
+    attrs = dict(tree.attrs) | {"rotation_aligned": 1}
+    drawn = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), "posterior": held})
+    caption = "Rows on the first two axes of the projection, the strongest first."
+    alt = f"Scatter plot of {scores.sizes['observation']} rows on two axes."
+    return [Picture("rows", caption, alt, plot_biplot(drawn))]
 
 
 def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:

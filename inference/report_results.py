@@ -26,6 +26,8 @@ _MOST_ROWS = 5000  # of a point partition: it costs O(N^2)
 _MOST_FEATURES = 6
 _MOST_COMPONENTS = 8
 _SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is named
+_SOLVED = "solved directly"
+_WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
 _VARIED_SEEDS = "fit again with another seed: what changes is not to be believed"
 
 
@@ -54,7 +56,7 @@ def believed(tree: xr.DataTree) -> Section:
         alt = f"Line plot of the PSRF against draws per chain. {_extremes(table)}"
         caption = "PSRF of the invariants as draws accumulate: all should come to stay below the dashed line."
         blocks.append(Picture("psrf", caption, alt, plot_psrf_path(tree)))
-    elif "trace" in tree.children:
+    elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
         objective = tree["trace"]["objective"].values
         final = objective[np.isfinite(objective)].max()
         counted = " and the number of occupied components" if "num_occupied" in tree["trace"] else ""
@@ -98,12 +100,18 @@ def _divergences(tree: xr.DataTree) -> list[Verdict]:
 
 def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
     stopped = tree.attrs.get("stop_reason", "no reason recorded")
+    if stopped == _SOLVED:
+        advice = (
+            "score held-out rows; for uncertainty fit by a method that gives a posterior, if there is one"
+        )
+        reason = "a closed form: the optimum of the objective, one point without uncertainty"
+        return Verdict(True, "Solved directly: there is nothing to converge", reason, advice)
     what = "q" if kind == "variational" else "the estimate"
     if not int(tree.attrs.get("converged", 0)):
         return Verdict(
             False,
             f"The objective has NOT come to rest: {what} is not final",
-            stopped,
+            _WHY_STOPPED.get(stopped, stopped),
             "raise max_iterations, or continue with init=tree",
         )
     reason = f"{stopped}; that says where the ascent stopped, not that no better optimum exists"
@@ -139,25 +147,7 @@ def found(tree: xr.DataTree) -> Section:
         blocks += topic_blocks(tree)
         if not any(name.startswith("cluster_") for name in draws_of(tree).data_vars):
             return Section("Found", blocks)
-    counts = occupied(tree)
-    frame = pd.DataFrame(
-        {"probability": counts.values, "mcse": counts["mcse"].values}, index=counts["num_occupied"].values
-    )
-    mode, sure = counts.attrs["mode"], float(counts.max())
-    noun = "component is" if mode == 1 else "components are"
-    text = f"{mode} occupied {noun} most probable (probability {sure:.2f})"
-    reason = "each occupied component holds at least one row; small ones may come and go between draws"
-    if "variational_num_occupied" in counts.attrs:
-        reason += f"; q itself holds {counts.attrs['variational_num_occupied']} (expected rows above 0.5)"
-    blocks.append(
-        Verdict(
-            None,
-            text,
-            reason,
-            "compare with the clusters below: how many rows each holds matters more than their number",
-        )
-    )
-    blocks.append(Table("Posterior of the number of occupied components", frame))
+    blocks += _occupied(tree)
     names = draws_of(tree)
     if {"weights", "locs", "covariances"} <= set(names.data_vars) and "feature" in names["locs"].dims:
         blocks += _components(tree)
@@ -177,6 +167,27 @@ def found(tree: xr.DataTree) -> Section:
         )
         blocks.append(Picture("co-clustering", caption, alt, plot_co_clustering(tree)))
     return Section("Found", blocks)
+
+
+def _occupied(tree: xr.DataTree) -> list[Table | Verdict]:
+    """How many components hold rows."""
+    counts = occupied(tree)
+    mode = counts.attrs["mode"]
+    advice = "compare with the clusters below: how many rows each holds matters more than their number"
+    if kind_of(tree) == "point":
+        text = f"The estimate has {mode} occupied component{'s' if mode != 1 else ''}"
+        return [Verdict(None, text, "each is the most probable one of at least one row", advice)]
+    frame = pd.DataFrame(
+        {"probability": counts.values, "mcse": counts["mcse"].values}, index=counts["num_occupied"].values
+    )
+    sure = float(counts.max())
+    noun = "component is" if mode == 1 else "components are"
+    text = f"{mode} occupied {noun} most probable (probability {sure:.2f})"
+    reason = "each occupied component holds at least one row; small ones may come and go between draws"
+    if "variational_num_occupied" in counts.attrs:
+        reason += f"; q itself holds {counts.attrs['variational_num_occupied']} (expected rows above 0.5)"
+    table = Table("Posterior of the number of occupied components", frame)
+    return [Verdict(None, text, reason, advice), table]
 
 
 def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
@@ -237,17 +248,15 @@ def _provisional(tree: xr.DataTree) -> list[Paragraph]:
 
 
 def _leave_one_out(tree: xr.DataTree) -> list:
+    if not tree.attrs.get("generative", 1):
+        reason = f"method {tree.attrs.get('method')!r} is a projection, which gives rows no density"
+        advice = "judge it by what it is for: predict from its scores (inference.transform), rows held out"
+        return [Verdict(None, "No leave-one-out score", reason, advice)]
     try:
         score = leave_one_out(tree)
     except ValueError as why_not:
-        return [
-            Verdict(
-                None,
-                "No leave-one-out score",
-                str(why_not),
-                "score rows that were not fitted: inference.diagnostics.heldout(tree, x)",
-            )
-        ]
+        advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
+        return [Verdict(None, "No leave-one-out score", str(why_not), advice)]
     bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
     frame = pd.DataFrame(
         {
@@ -281,6 +290,10 @@ def _leave_one_out(tree: xr.DataTree) -> list:
     return [Verdict(not bad, text, reason, advice), Table("Leave-one-out prediction (PSIS-LOO)", frame)]
 
 
+def _more_of(tree: xr.DataTree) -> str:
+    return "components" if "labels" in symmetries_of(tree) else "latents"
+
+
 def _predictive(tree: xr.DataTree) -> list:
     from inference import extend
 
@@ -301,7 +314,8 @@ def _predictive(tree: xr.DataTree) -> list:
             False,
             f"Data drawn from the fit differ from the data in {len(suspect)} of {len(table)} statistics",
             ", ".join(suspect[:8]) + (", ..." if len(suspect) > 8 else ""),
-            "look at these features in the pictures; another likelihood, or more components, may be needed",
+            f"look at these features in the pictures; another likelihood, or more {_more_of(tree)}, may be "
+            "needed",
         )
     else:
         usual = f"p between {_SUSPECT} and {1 - _SUSPECT}"

@@ -31,6 +31,11 @@ def assumed(tree: xr.DataTree) -> Section:
         blocks.append(Paragraph(f"{card.title}. {card.paper}."))
         process = _first_literal_block(card.module_docstring)
         blocks += [Code(process)] if process else []
+    if not tree.attrs.get("generative", 1):
+        method = tree.attrs.get("method")
+        blocks.append(
+            Paragraph(f"The method {method!r} is a projection: of this program it takes the data alone.")
+        )
     fields = dict(_fields(model))
     blocks.append(Table("Fields and priors", pd.DataFrame({"value": fields.values()}, index=list(fields))))
     symmetries = ", ".join(symmetries_of(tree))

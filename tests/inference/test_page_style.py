@@ -5,9 +5,11 @@ import re
 import numpy as np
 import pytest
 from html_page import Page
+from matplotlib.figure import Figure
 
 import inference
 import zoo
+from inference.page import Picture, Section, as_html, to_png
 from inference.page_style import STYLE
 from inference.report import report
 
@@ -57,8 +59,10 @@ def test_every_colour_that_is_used_is_set():
 
 
 def test_nothing_is_wider_than_a_phone():
-    """Tables scroll within their box, pictures shrink, lines of code break."""
+    """Tables and wide pictures scroll within their box, other pictures shrink, lines of code break."""
     assert "@media (max-width: 36rem)" in STYLE and "img { max-width: 100%" in STYLE
+    phone = STYLE.split("@media (max-width: 36rem)")[1].split("@media")[0]
+    assert "figure { overflow-x: auto" in phone and ".wide img { max-width: 34rem" in phone
     assert ".scroll { overflow-x: auto" in STYLE and "overflow-wrap: anywhere" in STYLE
 
 
@@ -71,3 +75,12 @@ def test_links_lead_to_sections_and_pictures_have_words(model, tmp_path):
     page.assert_needs_no_other()
     assert page.loose_tables == 0 and "width=device-width" in page.meta["viewport"]
     assert page.links == [f"#{name}" for name in page.targets] and len(page.targets) == 5
+
+
+def test_pictures_have_their_size_and_wide_ones_are_marked():
+    """So that nothing moves while the page loads, and a phone scrolls a picture instead of shrinking it."""
+    figures = {size: Figure(figsize=(size, 1.0)) for size in (4.0, 8.0)}
+    blocks = [Picture(f"p{size:.0f}", "caption", "alt", figure) for size, figure in figures.items()]
+    text = as_html("Title", [Section("One", blocks)], {b.name: to_png(b.figure) for b in blocks})
+    assert '<figure><img width="520" height="130"' in text
+    assert '<figure class="wide"><img width="1040" height="130"' in text

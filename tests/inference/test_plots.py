@@ -227,3 +227,14 @@ def test_psrf_path_picture_shows_the_bars_and_every_invariant():
     assert list(lines).index("lp") > list(lines).index("slope[a]")  # the worst is named first
     with pytest.raises(ValueError, match="independent draws"):
         plot_psrf_path(variational_mixture())
+
+
+def test_an_objective_at_rest_is_seen_below_the_top_of_its_axis():
+    """Steps of a millionth of a nat are no staircase, and the axis ends just above them."""
+    tree = variational_mixture()
+    steps = -100.0 * 0.1 ** np.arange(12)
+    trace = xr.Dataset({"objective": ("iteration", -5000.0 + steps)})
+    axis = plot_objective(replaced(tree, trace=trace)).axes[0]
+    low, high = axis.get_ylim()
+    assert -5001.0 < low < -5000.5 + 0.1 and -5000.0 < high < -4999.5
+    assert not axis.yaxis.get_major_formatter().get_useOffset()

@@ -109,3 +109,18 @@ def test_thinning_keeps_an_even_selection(turned):
     assert few.attrs == tree.attrs
     last = few["posterior"]["loadings"].values[:, -1]
     np.testing.assert_array_equal(last, tree["posterior"]["loadings"].values[:, 144])  # every sixth of 150
+
+
+def test_names_of_arrows_do_not_cover_each_other(turned):
+    """Arrows all but equal: their names stand apart."""
+    tree, _ = turned
+    loadings = tree["posterior"]["loadings"]
+    alike = xr.zeros_like(loadings) + np.array([1.0, 0.2]) + 0.02 * loadings
+    held = tree.copy()
+    held["posterior"] = xr.DataTree(tree["posterior"].to_dataset().assign(loadings=alike))
+    figure = plot_biplot(held)
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text()]
+    assert len(boxes) == 4
+    overlaps = [a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i]]
+    assert not any(overlaps)

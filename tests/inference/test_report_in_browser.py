@@ -1,15 +1,21 @@
-"""A report opened in a real browser: every section is there, the console silent, nothing leaves it."""
+"""Reports of every model and of several fits in a real browser.
 
+Every section is there, the console silent, nothing leaves the page, nothing is wider than a phone.
+"""
+
+import functools
 import json
 import re
 import shutil
 import subprocess
+import warnings
 
-import numpy as np
 import pytest
+from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
+from inference.comparison_report import report_comparison
 from inference.report import report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -45,17 +51,32 @@ def opened(page, folder, *options):
     return done.stdout, re.findall(r"CONSOLE.*", done.stderr), asked
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    rows = np.random.default_rng(0).normal(size=(20, 3))
-    tree = inference.fit(zoo.PPCA(num_latents=1), rows, method="closed_form")
-    return report(tree, tmp_path_factory.mktemp("page") / "fit.html")
+PAGES = [*FITS, "several"]
+
+
+@functools.cache
+def written(name, folder):
+    """A page: the report of a fit, or one on two fits of the same rows."""
+    path = folder / f"{name}.html"
+    if name in FITS:
+        return report(fitted(name), path)
+    model = zoo.Mixture.from_data(ROWS, num_components=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        other = inference.fit(model, ROWS, method="vb", max_iterations=5, num_samples=50, progress=False)
+        return report_comparison({"em": fitted("mixture"), "vb": other}, path, held_out=(ROWS[:5],))
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def page(request, tmp_path_factory):
+    return written(request.param, tmp_path_factory.getbasetemp())
 
 
 def test_the_page_is_whole_silent_and_alone(page, tmp_path):
     document, console, asked = opened(page, tmp_path)
     titles = re.findall(r"<h2>(.*?)</h2>", document)
-    assert titles == ["Assumed", "Done", "Believed", "Found", "Fits"]
+    several = ["Fitted", "Predicted", "Agreement", "File em", "File vb"]
+    assert titles == (several if page.stem == "several" else ["Assumed", "Done", "Believed", "Found", "Fits"])
     assert console == []
     assert not [url for url in asked if not OWN.search(url)]
 

@@ -1,13 +1,11 @@
 """The report of every model, quickly fitted: all sections, links that lead somewhere, pictures in words."""
 
-import functools
 import re
-import warnings
 
 import numpy as np
 import pytest
 from html_page import Page
-from text_cases import COUNTS
+from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
@@ -15,24 +13,10 @@ from inference.page import Picture
 from inference.page_files import write_page
 from inference.projection_picture import plot_biplot, plot_loadings
 from inference.report import report
+from inference.report_projections import projection_blocks
 from inference.topic_picture import plot_topics
 from inference.topics import top_words, topic_words
 
-_RNG = np.random.default_rng(0)
-ROWS = _RNG.normal(size=(24, 2)) @ _RNG.normal(size=(2, 4)) + 0.3 * _RNG.normal(size=(24, 4))
-BITS = (ROWS > 0).astype(float)
-FITS = {
-    "mixture": (zoo.Mixture, {"num_components": 2}, (ROWS,), "em"),
-    "ppca": (zoo.PPCA, {"num_latents": 2}, (ROWS,), "closed_form"),
-    "kernelpca": (zoo.KernelPCA, {"num_latents": 2}, (ROWS,), "closed_form"),
-    "sppca": (zoo.SPPCA, {"num_latents": 2, "center": "plugin"}, (ROWS, ROWS[:, :1]), "closed_form"),
-    "epca": (zoo.EPCA, {"family": "bernoulli", "num_latents": 2}, (BITS,), "map"),
-    "paired": (zoo.Paired.ecca, {}, (ROWS[:, :2], ROWS[:, 2:]), "closed_form"),
-    "depcam": (zoo.DEPCAM, {"num_components": 2, "num_latents": 1}, (BITS,), "em"),
-    "lda": (zoo.LDA, {"num_topics": 2}, (COUNTS,), "vb"),
-    "plsi": (zoo.PLSI, {"num_topics": 2}, (COUNTS,), "em"),
-    "pcp": (zoo.PCP, {"num_topics": 2, "num_clusters": 2}, (COUNTS,), "vb"),
-}
 PICTURES = {  # besides the graph of the program and the objective
     "mixture": {"components", "co-clustering"},
     "ppca": {"loadings", "biplot"},
@@ -45,21 +29,6 @@ PICTURES = {  # besides the graph of the program and the objective
     "plsi": {"topics", "documents"},
     "pcp": {"topics", "clusters", "documents"},
 }
-
-
-@functools.cache
-def fitted(name):
-    """A fit of a model, not run to its end."""
-    make, fields, data, method = FITS[name]
-    options = {} if method == "closed_form" else {"max_iterations": 5}
-    options |= {"num_samples": 30} if method == "vb" else {}
-    if name == "paired":
-        model = make(("gaussian", "gaussian"), 1, (0, 0))
-    else:
-        model = make.from_data(*data, **fields)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return inference.fit(model, *data, method=method, progress=False, **options)
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -108,3 +77,25 @@ def test_topics_are_drawn_with_their_words_and_shares(name):
         )
     with pytest.raises(ValueError, match="num_words"):
         plot_topics(tree, num_words=0)
+
+
+def test_a_closed_form_has_nothing_to_converge_and_no_objective_of_one_point(tmp_path):
+    text = report(fitted("kernelpca"), tmp_path / "fit.txt").read_text(encoding="utf-8")
+    assert "Solved directly: there is nothing to converge" in text
+    assert "objective" not in {path.stem.removeprefix("fit-") for path in tmp_path.glob("*.png")}
+
+
+def test_an_estimate_has_components_and_no_posterior_of_their_number(tmp_path):
+    text = report(fitted("mixture"), tmp_path / "fit.txt").read_text(encoding="utf-8")
+    assert "The estimate has 2 occupied components" in text and "Posterior of the number" not in text
+
+
+def test_a_projection_that_is_no_model_shows_its_rows(tmp_path):
+    model = zoo.SPPCA(num_latents=2, center="plugin")
+    tree = inference.fit(model, ROWS[:, :3], ROWS[:, 3:], method="morp")
+    text = report(tree, tmp_path / "fit.txt").read_text(encoding="utf-8")
+    assert "is a projection: of this program it takes the data alone" in text
+    assert "is a projection, which gives rows no density" in text
+    (blocks,) = [block for block in projection_blocks(tree) if isinstance(block, Picture)]
+    dots = blocks.figure.axes[0].collections[0].get_offsets()
+    np.testing.assert_allclose(dots, inference.transform(tree, ROWS[:, :3]).values)
