@@ -69,12 +69,17 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
         return loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
 
 
-def compare(trees: Mapping[str, xr.DataTree], method: str = "stacking") -> pd.DataFrame:
+def compare(
+    trees: Mapping[str, xr.DataTree],
+    method: str = "stacking",
+    scores: Mapping[str, ELPDData] | None = None,
+) -> pd.DataFrame:
     """Rank fits of the same data by LOO.
 
     Args:
         trees: name to fit, at least two.
         method: how ArviZ weighs the models: ``"stacking"``, ``"pseudo-BMA"`` or ``"BB-pseudo-BMA"``.
+        scores: what `leave_one_out` gave for each of them, so that it is not computed again.
 
     Returns:
         ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``,
@@ -83,8 +88,8 @@ def compare(trees: Mapping[str, xr.DataTree], method: str = "stacking") -> pd.Da
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
-        ValueError: fewer than two fits, other data, or a fit without a posterior or a pointwise log
-            likelihood.
+        ValueError: fewer than two fits, other data, a fit without a posterior or a pointwise log likelihood,
+            or scores of other fits.
     """
     if not isinstance(trees, Mapping):
         raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
@@ -95,8 +100,11 @@ def compare(trees: Mapping[str, xr.DataTree], method: str = "stacking") -> pd.Da
         difference = different_data(trees[names[0]], trees[name])
         if difference:
             raise ValueError(f"fits {names[0]!r} and {name!r} are not of the same data: {difference}")
-    scores = {name: leave_one_out(tree) for name, tree in trees.items()}
-    table = arviz_compare(scores, method=method, round_to="none")
+    if scores is None:
+        scores = {name: leave_one_out(tree) for name, tree in trees.items()}
+    elif set(scores) != set(trees):
+        raise ValueError(f"scores must be of the fits {sorted(trees)}; got those of {sorted(scores)}")
+    table = arviz_compare(dict(scores), method=method, round_to="none")
     table["pareto_k_bad"] = [int((scores[name].pareto_k > scores[name].good_k).sum()) for name in table.index]
     table["pareto_k_max"] = [float(scores[name].pareto_k.max()) for name in table.index]
     notes = [

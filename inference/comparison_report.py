@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from arviz_stats.utils import ELPDData
 
 from inference.agreement import agreement, differences, same_posterior
 from inference.comparison import compare, different_data, leave_one_out
@@ -149,14 +150,13 @@ def _leave_one_out(trees: Mapping[str, xr.DataTree]) -> list:
     refused, scored = {}, {}
     for name, tree in trees.items():
         try:
-            leave_one_out(tree)
-            scored[name] = tree
+            scored[name] = leave_one_out(tree)
         except ValueError as why_not:
             refused[name] = str(why_not)
     blocks: list = []
     if len(scored) > 1:
         try:
-            blocks += _ranking(scored)
+            blocks += _ranking({name: trees[name] for name in scored}, scored)
         except ValueError as why_not:
             advice = "score rows that were held out"
             blocks.append(Verdict(None, "No ranking by leave-one-out", str(why_not), advice))
@@ -175,8 +175,8 @@ def _leave_one_out(trees: Mapping[str, xr.DataTree]) -> list:
     return blocks
 
 
-def _ranking(scored: Mapping[str, xr.DataTree]) -> list:
-    table = compare(scored)
+def _ranking(trees: Mapping[str, xr.DataTree], scores: Mapping[str, ELPDData]) -> list:
+    table = compare(trees, scores=scores)
     best, second = table.index[:2]
     gap = float(table["elpd"].iloc[0] - table["elpd"].iloc[1])
     error = float(table["dse"].iloc[1])
@@ -338,11 +338,15 @@ def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str
         f"means differ by at most {apart.max():.2f} posterior standard deviations ({apart.idxmax()}) over "
         f"{len(apart)} invariants; one of them is no sampler, so a difference is bias, not chance"
     )
+    samplers = [name for name in pair if kind_of(trees[name]) == "sampling"]
+    unfinished = [name for name in samplers if not int(trees[name].attrs.get("converged", 0))]
     advice = (
-        "spreads may still be too small: compare the sd of what you need"
+        f"run {unfinished[0]} longer first: until a sampler has converged it is no measure"
+        if unfinished
+        else "spreads may still be too small: compare the sd of what you need"
         if near
         else "build on the sampler"
-        if "sampling" in kinds
+        if samplers
         else "run a sampler to see which is nearer"
     )
     return Verdict(None if near else False, text, reason, advice)

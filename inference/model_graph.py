@@ -106,8 +106,11 @@ def _dense(data: tuple) -> tuple:
 def _relations(model: Model, data: tuple) -> dict:
     """NumPyro's account of a program, also the second time in one process.
 
-    Its traces carry arrays as metadata of a pytree, which JAX cannot compare with those of an earlier trace
-    that it remembers: then it is made to forget them.
+    Works around a fault of NumPyro (0.22.0, `numpyro.ops.pytree.PytreeTrace`): the factor of
+    ``numpyro.handlers.scale`` (the view weights of `zoo.Paired`) is computed in the abstract run, so a traced
+    value, and is kept as metadata of the pytree that the run returns. The second run of the same program
+    compares it with what JAX remembers of the first, and fails, since arrays have no plain equality. Then JAX
+    is made to forget all that it compiled: the next calls compile again, which costs time and nothing else.
     """
     try:
         return get_model_relations(model.explicit, data)

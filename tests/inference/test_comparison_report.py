@@ -11,8 +11,9 @@ import inference
 import zoo
 from inference import model_of
 from inference.agreement import agreement, differences, same_posterior
-from inference.comparison_picture import plot_agreement
-from inference.comparison_report import _agreed, _check_data, _fitted, report_comparison
+from inference.comparison import compare, leave_one_out
+from inference.comparison_picture import plot_agreement, plot_scores
+from inference.comparison_report import _agreed, _check_data, _fitted, _pair_verdict, report_comparison
 from inference.page import Verdict
 from zoo.cli import main
 
@@ -177,3 +178,50 @@ def test_the_command_compares_files(tmp_path, capsys, monkeypatch):
     ):
         assert main(["report", *wrong, "--out", str(out)]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_a_sampler_that_has_not_converged_is_no_measure(three):
+    """The advice beside a fit by VB: first to run the sampler longer, then to build on it."""
+    pair = {name: replaced(three[name]) for name in ("first", "vb")}
+    columns = pd.MultiIndex.from_product([list(pair), ["mean", "mcse", "sd"]])
+    table = pd.DataFrame([[2.0, 0.1, 0.5, 9.0, 0.2, 0.4]], ["size"], columns)
+    for converged, said in ((0, "run first longer first"), (1, "build on the sampler")):
+        pair["first"].attrs["converged"] = converged
+        verdict = _pair_verdict(table, ("first", "vb"), pair)
+        assert verdict.good is False and verdict.advice.startswith(said)
+
+
+def test_leave_one_out_is_computed_once_for_each_fit(three, tmp_path, monkeypatch):
+    """The scores that said which fits can be ranked are those that rank them."""
+    counted = []
+
+    def counting(tree):
+        counted.append(tree)
+        return leave_one_out(tree)
+
+    monkeypatch.setattr("inference.comparison_report.leave_one_out", counting)
+    monkeypatch.setattr("inference.comparison.leave_one_out", counting)
+    report_comparison({name: three[name] for name in ("first", "second")}, tmp_path / "page.txt")
+    assert len(counted) == 2
+    scores = {name: leave_one_out(three[name]) for name in ("first", "second")}
+    trees = {name: three[name] for name in scores}
+    pd.testing.assert_frame_equal(compare(trees, scores=scores), compare(trees))
+    with pytest.raises(ValueError, match=r"scores must be of the fits \['first', 'second'\]; got those of"):
+        compare(trees, scores={"first": scores["first"]})
+
+
+def test_scores_are_drawn_as_differences_from_the_best():
+    """Places, bars of one standard error of the difference (none at the best), hollow for bad Pareto k."""
+    table = pd.DataFrame(
+        {"elpd": [-10.0, -14.0, -25.0], "dse": [0.0, 1.5, 4.0], "pareto_k_bad": [0, 2, 0]},
+        index=["b", "a", "c"],
+    )
+    axis = plot_scores(table).axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["b", "a", "c"]
+    dots = [line for line in axis.lines if line.get_marker() == "o"]
+    assert [tuple(dot.get_xydata()[0]) for dot in dots] == [(0.0, 2.0), (-4.0, 1.0), (-15.0, 0.0)]
+    assert [dot.get_markerfacecolor() == "white" for dot in dots] == [False, True, False]
+    bars = [tuple(c.get_segments()[0][:, 0]) for c in axis.collections if len(c.get_segments())]
+    assert bars == [(-5.5, -2.5), (-19.0, -11.0)]
+    assert "hollow" in axis.get_title(loc="right")
+    assert plot_scores(table.assign(pareto_k_bad=0)).axes[0].get_title(loc="right") == ""

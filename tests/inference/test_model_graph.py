@@ -3,11 +3,15 @@
 import warnings
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 import scipy.sparse
 import xarray as xr
-from numpyro.handlers import seed, substitute, trace
+from numpyro.handlers import scale, seed, substitute, trace
+from numpyro.infer.inspect import get_model_relations
 from posterior_cases import CASES
 
 from inference.graph_layout import arrange, hidden
@@ -143,3 +147,15 @@ def test_the_program_of_sparse_rows_is_that_of_dense_ones():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("inference.model_graph.model_of", lambda tree: model)
         assert graph_of(tree) == graph_of(xr.DataTree.from_dict({"observed_data": held}))
+
+
+def test_numpyro_still_keeps_traced_factors_as_metadata():
+    """Why `_relations` forgets what JAX compiled: once this fails, that can go."""
+
+    def program(x):
+        with scale(scale=jnp.ones(2)[0]):
+            numpyro.sample("x", dist.Normal(0.0, 1.0), obs=x)
+
+    get_model_relations(program, (jnp.ones(3),))
+    with pytest.raises(ValueError, match="comparable"):
+        get_model_relations(program, (jnp.ones(3),))
