@@ -5,6 +5,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from inference.component_subspaces import (
     component_similarity,
@@ -137,6 +138,8 @@ def plot_loading_products(tree: xr.DataTree, num_columns: int = 4) -> Figure:
         axes.set_title(name, loc="left", fontsize=9)
         axes.set_xlabel("feature")
         axes.set_ylabel("feature")
+        for line in (axes.xaxis, axes.yaxis):
+            line.set_major_locator(MaxNLocator(5, integer=True))
         axes.label_outer()
     for axes in grid.ravel()[count:]:
         axes.remove()

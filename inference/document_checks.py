@@ -8,7 +8,8 @@ compared, posterior predictive p-values as in `inference.predictive_checks`:
 Of documents: all words of a bag are independent given its topics. Text is burstier (Church and Gale 1995,
 "Poisson mixtures"): a word that was used once is used again. Then documents hold fewer different words than
 their length lets expect, the commonest word of a document takes more of it, and counts of a word vary more
-between documents.
+between documents. Documents whose numbers of different words differ more than replicated ones are of more
+kinds than the fit knows.
 
 Of topics: given the topics of all tokens, words and documents are independent within a topic. How far they
 are from it is their mutual information (Mimno and Blei 2011, "Bayesian checking for topic models",
@@ -38,6 +39,7 @@ __all__ = ["DocumentCheck", "check_documents"]
 
 STATISTICS = (
     "different words per document",
+    "their standard deviation between documents",
     "share of a document's commonest word",
     "index of dispersion of a word's counts",
 )
@@ -242,7 +244,8 @@ def _statistics(counts: csr_matrix) -> tuple[float, ...]:
     used = mean > 0
     dispersion = (second[used] - mean[used] ** 2) / mean[used]
     weighted = np.average(dispersion, weights=mean[used])
-    return float(np.diff(counts.indptr).mean()), float(commonest.mean()), float(weighted)
+    distinct = np.diff(counts.indptr)
+    return float(distinct.mean()), float(distinct.std()), float(commonest.mean()), float(weighted)
 
 
 def _information(counts: csr_matrix, draw: _Draw, rng: Generator) -> np.ndarray:

@@ -48,12 +48,10 @@ def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Ver
     return [
         *blocks,
         Paragraph(said),
-        Table(
-            "Posterior predictive check of documents: p is the share of replications that are larger", table
-        ),
+        Table("Documents, observed and replicated (90 % interval); p: share of larger replications", table),
         Picture("documents", caption, alt, plot_document_check(check)),
         Table(
-            "Topics, observed and replicated: mutual information of words and documents within a topic, nats"
+            "Topics, observed and replicated: mutual information (nats) of words and documents in a topic"
             + (f"; the {_MOST_TOPICS} furthest out" if len(topics) > _MOST_TOPICS else ""),
             topics.head(_MOST_TOPICS),
         ),

@@ -58,7 +58,7 @@ def checks():
 
 
 def test_documents_of_the_model_look_like_the_model(checks):
-    """Three statistics and three topics, each false alarm 2 % at most: 12 % in all, at a fixed seed."""
+    """Four statistics and three topics, each false alarm 2 % at most: 14 % in all, at a fixed seed."""
     check = checks["true"]
     assert list(check.table.index) == list(STATISTICS)
     assert check.table["p"].between(0.01, 0.99).all() and check.topics["p"].between(0.01, 0.99).all()
@@ -71,10 +71,10 @@ def test_documents_of_the_model_look_like_the_model(checks):
 
 
 def test_bursty_documents_are_noticed(checks):
-    """Counts of a word within a document depend on each other: every statistic and topic says so."""
+    """Counts of a word within a document depend on each other: statistics of words and all topics say so."""
     check = checks["bursty"]
     p = check.table["p"]
-    assert p[STATISTICS[0]] == 1.0 and p[STATISTICS[1]] == 0.0 and p[STATISTICS[2]] == 0.0
+    assert p[STATISTICS[0]] == 1.0 and p[STATISTICS[2]] == 0.0 and p[STATISTICS[3]] == 0.0
     assert (check.topics["p"] < 0.01).all()
     assert (check.topics["observed"] > check.topics["replicated_ub"]).all()
 
@@ -116,8 +116,8 @@ def test_what_is_drawn_is_in_the_picture_and_on_the_page(checks):
 
 def test_statistics_of_a_corpus_counted_by_hand():
     counts = csr_matrix([[2, 0, 1], [0, 4, 0]])
-    distinct, commonest, dispersion = _statistics(counts)
-    assert distinct == 1.5 and commonest == pytest.approx((2 / 3 + 1) / 2)
+    distinct, spread, commonest, dispersion = _statistics(counts)
+    assert distinct == 1.5 and spread == 0.5 and commonest == pytest.approx((2 / 3 + 1) / 2)
     means, variances = np.array([1, 2, 0.5]), np.array([1, 4, 0.25])
     assert dispersion == pytest.approx(np.average(variances / means, weights=means))
 
