@@ -66,7 +66,7 @@ CLASSES = {node.name: node for tree in TREES.values() for node in tree.body if i
 
 
 def interface_functions():
-    """(module, function) for each function that a user imports from a package or a module it exports."""
+    """(module, function): all of `zoo`, and what a user imports from `inference` or a module it exports."""
     wanted = set()
     for package in INTERFACE:
         module = importlib.import_module(package)
@@ -79,7 +79,8 @@ def interface_functions():
                     wanted.add((home, public))
     for name, tree in TREES.items():
         for owner, node in definitions(tree):
-            if owner is None and isinstance(node, ast.FunctionDef) and (name, node.name) in wanted:
+            is_wanted = name.partition(".")[0] == "zoo" or (name, node.name) in wanted
+            if owner is None and isinstance(node, ast.FunctionDef) and is_wanted:
                 yield name, node
 
 

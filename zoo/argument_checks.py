@@ -9,19 +9,36 @@ __all__ = ["check_choice", "check_flag", "check_positive", "check_size"]
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    """Raise ValueError unless ``value`` is one of the names in ``choices``."""
+    """Raise ValueError unless ``value`` is one of the names in ``choices``.
+
+    Args:
+        name: of the argument in the message.
+        value: what came.
+        choices: the names there are.
+    """
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Raise TypeError unless ``value`` is a boolean."""
+    """Raise TypeError unless ``value`` is a boolean.
+
+    Args:
+        name: of the argument in the message.
+        value: what came.
+    """
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False; got {value!r}")
 
 
 def check_size(name: str, value: Any, least: int = 1) -> None:
-    """Raise TypeError unless ``value`` is a whole number, ValueError if it is below ``least``."""
+    """Raise TypeError unless ``value`` is a whole number, ValueError if it is below ``least``.
+
+    Args:
+        name: of the argument in the message.
+        value: what came.
+        least: the smallest that is allowed.
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number; got {value!r}")
     if value < least:
@@ -29,6 +46,11 @@ def check_size(name: str, value: Any, least: int = 1) -> None:
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Raise ValueError unless ``value`` is one positive, finite number."""
+    """Raise ValueError unless ``value`` is one positive, finite number.
+
+    Args:
+        name: of the argument in the message.
+        value: what came.
+    """
     if value is None or np.shape(value) != () or not 0 < value < np.inf:
         raise ValueError(f"{name} must be a positive number; got {value}")

@@ -35,6 +35,12 @@ class _Parser(argparse.ArgumentParser):
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The options of a command; ``command`` is its name.
 
+    Args:
+        arguments: words of the command line; None: those of this process.
+
+    Returns:
+        The options by name.
+
     Raises:
         SystemExit: status 2 and one line on stderr for a wrong argument, status 0 after ``--help``.
     """

@@ -192,6 +192,12 @@ class Cellwise(ComponentPrior):
 def column_means(x: Any) -> tuple[np.ndarray, np.ndarray]:
     """The data as a matrix, and the mean of the observed cells of each column.
 
+    Args:
+        x: data, shape (num_observations, num_features), NaN where a cell is missing.
+
+    Returns:
+        The data as float64, and means of shape (num_features,).
+
     Raises:
         ValueError: a column without a single observed cell.
     """

@@ -25,7 +25,14 @@ Label = str | int | bool
 
 
 def are_labels(y: Any) -> bool:
-    """Whether outputs are class labels rather than numbers."""
+    """Whether outputs are class labels rather than numbers.
+
+    Args:
+        y: outputs, as the caller gave them.
+
+    Returns:
+        True for strings, categories, booleans and one-dimensional whole numbers.
+    """
     if getattr(y, "ndim", None) == 2 and hasattr(y, "columns"):
         return y.shape[1] == 1 and _kind(y.iloc[:, 0]) in "OUbC"
     if isinstance(y, pd.Series | pd.Categorical | pd.Index):
@@ -37,6 +44,12 @@ def are_labels(y: Any) -> bool:
 
 def class_names(y: Any) -> tuple[Label, ...]:
     """The classes that occur, in the order of the categories, or sorted.
+
+    Args:
+        y: labels, shape (num_observations,), None or NaN where one is missing.
+
+    Returns:
+        The classes, each once.
 
     Raises:
         ValueError: no label at all, only one class, or a class with a single row.

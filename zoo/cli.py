@@ -30,7 +30,14 @@ _PICTURES = (".png", ".svg", ".pdf")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 2 for an error of the caller, 130 after Ctrl-C."""
+    """Run the command line and return its exit status: 0, 2 for an error of the caller, 130 after Ctrl-C.
+
+    Args:
+        arguments: words of the command line; None: those of this process.
+
+    Returns:
+        The exit status.
+    """
     options = parse(arguments)
     try:
         return _COMMANDS[options.command](options)

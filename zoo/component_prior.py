@@ -351,7 +351,16 @@ class ConjugatePredictive(dist.Distribution):
 
 
 def broadcast_fields(fields: dict[str, Any], names: tuple[str, ...], num_features: int) -> dict[str, Any]:
-    """Numbers and Gamma priors given once for all columns, repeated for each."""
+    """Numbers and Gamma priors given once for all columns, repeated for each.
+
+    Args:
+        fields: values by name.
+        names: the fields that have a number for each column.
+        num_features: D.
+
+    Returns:
+        The same fields, those of ``names`` with shape (num_features,).
+    """
 
     def spread(value: Any) -> Any:
         if isinstance(value, dist.Gamma):

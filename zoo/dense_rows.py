@@ -54,7 +54,16 @@ class DenseRows(dist.Distribution):
 
 
 def completed(x: Array, loc: Array, covariance: Array) -> tuple[Array, Array]:
-    """Rows with missing cells at their expectation given the observed ones, and each cell's variance."""
+    """Rows with missing cells at their expectation given the observed ones, and each cell's variance.
+
+    Args:
+        x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+        loc: means, shape (num_observations, num_features).
+        covariance: of a row, shape (num_features, num_features).
+
+    Returns:
+        Two arrays of the shape of ``x``; the variance of an observed cell is zero.
+    """
 
     def one(row: Array, mean: Array) -> tuple[Array, Array]:
         mask = ~jnp.isnan(row)

@@ -24,12 +24,23 @@ POSITIVE = ("similarity_scale", "concentration", "offset_variance", "ard_concent
 
 
 def is_zero(value: Any) -> bool:
-    """Whether a hyperparameter is known to be zero; a traced one is not."""
+    """Whether a hyperparameter is known to be zero; a traced one is not.
+
+    Args:
+        value: a number, maybe traced.
+
+    Returns:
+        True if it is zero whatever the data.
+    """
     return not isinstance(value, jax.core.Tracer) and bool(np.all(np.asarray(value) == 0))
 
 
 def check_fields(model: Any) -> None:
-    """Raise TypeError or ValueError if a field is outside its domain."""
+    """Raise TypeError or ValueError if a field is outside its domain.
+
+    Args:
+        model: a `zoo.DEPCAM`.
+    """
     for name in ("num_components", "num_latents"):
         check_size(name, getattr(model, name))
     for name in ("repulsion", "sparsity"):
@@ -56,7 +67,12 @@ def check_fields(model: Any) -> None:
 
 
 def check_table(model: Any, x: np.ndarray) -> None:
-    """Raise ValueError if rows cannot be fitted."""
+    """Raise ValueError if rows cannot be fitted.
+
+    Args:
+        model: a `zoo.DEPCAM`.
+        x: rows, shape (num_observations, num_features).
+    """
     check_some_cells(x)
     _check_num_latents(model, x.shape[1])
     if x.shape[0] < model.num_components:
@@ -68,7 +84,12 @@ def check_table(model: Any, x: np.ndarray) -> None:
 
 
 def check_new_rows(model: Any, x: np.ndarray) -> None:
-    """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
+    """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed.
+
+    Args:
+        model: a fitted `zoo.DEPCAM`.
+        x: rows, shape (num_observations, num_features).
+    """
     x = as_matrix(x)
     if model.num_features is not None and x.shape[1] != model.num_features:
         raise ValueError(f"x must have {model.num_features} columns, as the model has; got {x.shape[1]}")
@@ -76,7 +97,18 @@ def check_new_rows(model: Any, x: np.ndarray) -> None:
 
 
 def rows_to_draw(model: Any, num_observations: int | None) -> int:
-    """The number of rows of a draw from the prior; ValueError if there is nothing to draw from."""
+    """The number of rows of a draw from the prior.
+
+    Args:
+        model: a `zoo.DEPCAM`.
+        num_observations: how many were asked for.
+
+    Returns:
+        ``num_observations``.
+
+    Raises:
+        ValueError: there is nothing to draw from, or no number.
+    """
     if model.num_features is None:
         raise ValueError("num_features is not set: give it, or make the model with DEPCAM.from_data(x)")
     if model.prior == "improper":
@@ -93,6 +125,10 @@ def rows_to_draw(model: Any, num_observations: int | None) -> int:
 
 def warn_of_drift(model: Any, method: str) -> None:
     """Refuse samplers of an improper posterior, and warn of point estimates that have no optimum.
+
+    Args:
+        model: a `zoo.DEPCAM`.
+        method: its name.
 
     Raises:
         ValueError: a sampler, and the posterior is improper.

@@ -25,6 +25,9 @@ def orthonormal(carriers: Array) -> Array:
 
     Args:
         carriers: shape (..., D, d) with D >= d.
+
+    Returns:
+        Shape (..., D, d), columns orthonormal.
     """
     q, r = jnp.linalg.qr(carriers)
     return q * jnp.where(jnp.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)[..., None, :]

@@ -42,6 +42,12 @@ MOST_DENSE_CELLS = 200_000_000  # a dense array of more cells (1.6 GB) is taken 
 def as_counts(counts: Any) -> SparseCounts:
     """The documents as sparse counts, from a dense or a scipy sparse matrix.
 
+    Args:
+        counts: shape (num_documents, num_words), dense or sparse.
+
+    Returns:
+        The same counts.
+
     Raises:
         TypeError: not numbers.
         ValueError: not two-dimensional, a dense array too large to be meant, or cells that are no counts.
@@ -96,7 +102,14 @@ def warn_of_empty(lengths: np.ndarray) -> None:
 
 
 def dense_counts(counts: Any) -> Array:
-    """The whole matrix, shape (num_documents, num_words): for small corpora and proofs."""
+    """The whole matrix: for small corpora and proofs.
+
+    Args:
+        counts: shape (num_documents, num_words), dense or sparse.
+
+    Returns:
+        Shape (num_documents, num_words).
+    """
     if not isinstance(counts, SparseCounts):
         return jnp.asarray(counts)
     value = jnp.asarray(counts.count)
@@ -104,19 +117,41 @@ def dense_counts(counts: Any) -> Array:
 
 
 def totals_of(counts: Any) -> Array:
-    """Tokens of each document, shape (num_documents,)."""
+    """Tokens of each document.
+
+    Args:
+        counts: shape (num_documents, num_words), dense or sparse.
+
+    Returns:
+        Shape (num_documents,).
+    """
     return counts.totals if isinstance(counts, SparseCounts) else jnp.sum(counts, axis=-1)
 
 
 def log_coefficients(counts: Any) -> Array:
-    """Log multinomial coefficient of each document, in nats, shape (num_documents,)."""
+    """Log multinomial coefficient of each document.
+
+    Args:
+        counts: shape (num_documents, num_words), dense or sparse.
+
+    Returns:
+        Shape (num_documents,), in nats.
+    """
     if isinstance(counts, SparseCounts):
         return counts.log_coefficients
     return gammaln(jnp.sum(counts, axis=-1) + 1) - jnp.sum(gammaln(counts + 1), axis=-1)
 
 
 def word_log_probs(topic_shares: Array, topic_word_probs: Array) -> Array:
-    """Log of the word probabilities of rows of topic shares, shape (num_rows, num_words)."""
+    """Log of the word probabilities of rows of topic shares.
+
+    Args:
+        topic_shares: shape (num_rows, num_topics).
+        topic_word_probs: shape (num_topics, num_words).
+
+    Returns:
+        Shape (num_rows, num_words), in nats.
+    """
     return _safe_log(topic_shares @ topic_word_probs)
 
 

@@ -59,6 +59,9 @@ def log_determinant(matrix: Array) -> Array:
 
     Args:
         matrix: shape (..., M, M).
+
+    Returns:
+        Shape (...,).
     """
     factor = jnp.linalg.cholesky(matrix)
     value = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
@@ -66,7 +69,14 @@ def log_determinant(matrix: Array) -> Array:
 
 
 def marginal_kernel(likelihood_kernel: Array) -> Array:
-    """K = L (L + I)^-1, shape (M, M): its diagonal has the probabilities of the items."""
+    """K = L (L + I)^-1: its diagonal has the probabilities of the items.
+
+    Args:
+        likelihood_kernel: L, shape (M, M).
+
+    Returns:
+        Shape (M, M).
+    """
     eye = jnp.eye(likelihood_kernel.shape[-1], dtype=likelihood_kernel.dtype)
     return eye - jnp.linalg.inv(likelihood_kernel + eye)
 
@@ -206,6 +216,9 @@ def greedy_subset(likelihood_kernel: Any, size: int | None = None) -> list[int]:
         likelihood_kernel: L, shape (M, M).
         size: how many items; None: as long as the determinant grows.
 
+    Returns:
+        Numbers of the items, in the order in which they were chosen.
+
     Raises:
         ValueError: as `LEnsemble`, or a size above the rank of L.
     """
@@ -278,9 +291,14 @@ SIMILARITIES = {"angular": angular_similarity, "subspace": subspace_similarity}
 
 
 def repulsion_factor(name: str, similarity: Array, weight: Array) -> None:
-    """A factor of a NumPyro program: weight times log det of a similarity matrix, shape (K, K).
+    """A factor of a NumPyro program: weight times log det of a similarity matrix.
 
     With a unit diagonal it is at most zero, and zero where no two are alike.
+
+    Args:
+        name: of the site.
+        similarity: shape (K, K), positive semi-definite.
+        weight: at least 0.
     """
     numpyro.factor(name, weight * log_determinant(similarity))
 

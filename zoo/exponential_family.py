@@ -77,6 +77,12 @@ FAMILIES: dict[str, type[Family]] = {
 def as_family(family: Any) -> Family:
     """The family, the one of that name with its defaults, or `ByColumn` of a tuple with one for each column.
 
+    Args:
+        family: a family, its name, or a tuple of these, one for each column.
+
+    Returns:
+        The family.
+
     Raises:
         TypeError: neither a family nor a name.
         ValueError: no family has that name (the message lists those there are).

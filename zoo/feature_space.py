@@ -57,6 +57,9 @@ def feature_rows(
         coefficients: B, shape (num_observations, num_latents).
         noise_variance: sigma^2.
         dimension: m, see `scored_dimension`.
+
+    Returns:
+        Moments of the latents and log density of each row.
     """
     num_latents = coefficients.shape[1]
     identity = jnp.eye(num_latents)
@@ -79,9 +82,18 @@ def given_latents(
     noise_variance: Array,
     dimension: float,
 ) -> Array:
-    """Log density of fitted rows in feature space given their latents, nats, shape (num_rows,).
+    """Log density of fitted rows in feature space given their latents.
 
-    ``values`` is the centred Gram matrix; the other arguments are those of `feature_rows`.
+    Args:
+        latents: shape (num_rows, num_latents).
+        values: the centred Gram matrix, shape (num_rows, num_rows).
+        squares: its diagonal, shape (num_rows,).
+        coefficients: B, shape (num_rows, num_latents).
+        noise_variance: sigma^2.
+        dimension: m, see `scored_dimension`.
+
+    Returns:
+        Shape (num_rows,), in nats.
     """
     projected = values @ coefficients
     inner = coefficients.T @ projected
@@ -97,6 +109,9 @@ def scored_dimension(dimension: float | None, num_rows: int) -> int:
     Args:
         dimension: `zoo.kernels.Kernel.feature_dimension`.
         num_rows: of the fit.
+
+    Returns:
+        The number m.
     """
     if dimension is None:
         return num_rows - 1
@@ -104,6 +119,13 @@ def scored_dimension(dimension: float | None, num_rows: int) -> int:
 
 
 def centred(gram: Array) -> Array:
-    """A Gram matrix with the origin of feature space at the mean of the rows (4.3)."""
+    """A Gram matrix with the origin of feature space at the mean of the rows (4.3).
+
+    Args:
+        gram: shape (num_observations, num_observations).
+
+    Returns:
+        Shape (num_observations, num_observations).
+    """
     means = jnp.mean(gram, axis=0)
     return gram - means[:, None] - (means - jnp.mean(means))[None, :]

@@ -28,7 +28,14 @@ DOUBLE, SINGLE = (10, 8), (4, 4)  # shift n, terms of the series
 
 
 def digamma(x: Array) -> Array:
-    """Derivative of log-gamma; x > 0, any shape."""
+    """Derivative of log-gamma.
+
+    Args:
+        x: above 0, any shape.
+
+    Returns:
+        The shape of ``x``.
+    """
     x = jnp.asarray(x)
     shift, terms = _sizes(x)
     y = x + (shift - 0.5)
@@ -36,7 +43,14 @@ def digamma(x: Array) -> Array:
 
 
 def exp_digamma(x: Array) -> Array:
-    """Exp of digamma; x > 0, any shape."""
+    """Exp of digamma.
+
+    Args:
+        x: above 0, any shape.
+
+    Returns:
+        The shape of ``x``.
+    """
     x = jnp.asarray(x)
     shift, terms = _sizes(x)
     y = x + (shift - 0.5)
@@ -45,7 +59,14 @@ def exp_digamma(x: Array) -> Array:
 
 
 def gammaln(x: Array) -> Array:
-    """Log of the gamma function; x > 0, any shape."""
+    """Log of the gamma function.
+
+    Args:
+        x: above 0, any shape.
+
+    Returns:
+        The shape of ``x``.
+    """
     x = jnp.asarray(x)
     shift, terms = _sizes(x)
     y = x + (shift - 0.5)

@@ -95,13 +95,29 @@ class FullGaussian(ComponentPrior):
 
 
 def normal_locs(loc: Array, mean_precision: Array, precision: Array) -> dist.Distribution:
-    """Normal(loc, (mean_precision * precision)^-1)."""
+    """Normal(loc, (mean_precision * precision)^-1).
+
+    Args:
+        loc: shape (num_features,), or one for each component.
+        mean_precision: strength, shape () or (num_components,).
+        precision: shape (..., num_features, num_features).
+
+    Returns:
+        Distribution with event shape (num_features,).
+    """
     strength = jnp.asarray(mean_precision)[..., None, None]
     return dist.MultivariateNormal(jnp.asarray(loc), precision_matrix=strength * precision)
 
 
 def symmetric_inverse(matrix: Array) -> Array:
-    """Inverse of positive definite matrices through Cholesky, exactly symmetric."""
+    """Inverse of positive definite matrices through Cholesky, exactly symmetric.
+
+    Args:
+        matrix: shape (..., D, D).
+
+    Returns:
+        Shape (..., D, D).
+    """
     factor = jnp.linalg.cholesky(matrix)
     identity = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
     inverse = cho_solve((factor, True), identity)
@@ -109,14 +125,28 @@ def symmetric_inverse(matrix: Array) -> Array:
 
 
 def expected_log_det(q: FullGaussian) -> Array:
-    """E[log |precision|] under the Wishart."""
+    """E[log |precision|] under the Wishart.
+
+    Args:
+        q: a posterior.
+
+    Returns:
+        Shape (num_components,), in nats.
+    """
     d = q.num_features
     half = 0.5 * (jnp.asarray(q.degrees_of_freedom)[..., None] - jnp.arange(d))
     return jnp.sum(digamma(half), axis=-1) + d * jnp.log(2.0) + jnp.linalg.slogdet(q.scale_matrix)[1]
 
 
 def log_wishart_normaliser(q: FullGaussian) -> Array:
-    """Log of the integral of the Wishart kernel |P|^((nu - d - 1)/2) exp(-tr(W^-1 P)/2)."""
+    """Log of the integral of the Wishart kernel |P|^((nu - d - 1)/2) exp(-tr(W^-1 P)/2).
+
+    Args:
+        q: a prior or a posterior.
+
+    Returns:
+        Shape () or (num_components,), in nats.
+    """
     d = q.num_features
     nu = jnp.asarray(q.degrees_of_freedom)
     log_det = jnp.linalg.slogdet(jnp.asarray(q.scale_matrix))[1]
@@ -127,7 +157,11 @@ def log_wishart_normaliser(q: FullGaussian) -> Array:
 
 
 def check_location(components: FullGaussian) -> None:
-    """Raise ValueError if ``loc`` or ``center`` has the wrong shape or is not finite."""
+    """Raise ValueError if ``loc`` or ``center`` has the wrong shape or is not finite.
+
+    Args:
+        components: the prior.
+    """
     if components.is_random("loc"):
         return
     if components.loc.ndim != 1:
@@ -140,14 +174,22 @@ def check_location(components: FullGaussian) -> None:
 
 
 def check_mean_precision(components: FullGaussian) -> None:
-    """Raise ValueError if ``mean_precision`` is not a positive number."""
+    """Raise ValueError if ``mean_precision`` is not a positive number.
+
+    Args:
+        components: the prior.
+    """
     value = components.mean_precision
     if not components.is_random("mean_precision") and (value.shape != () or not 0 < value < np.inf):
         raise ValueError(f"mean_precision must be a positive number; got {value}")
 
 
 def check_wishart(components: FullGaussian) -> None:
-    """Raise ValueError if the Wishart prior is not proper."""
+    """Raise ValueError if the Wishart prior is not proper.
+
+    Args:
+        components: the prior.
+    """
     d, value = components.num_features, components.degrees_of_freedom
     if value.shape != () or not d - 1 < value < np.inf:
         raise ValueError(
@@ -159,7 +201,12 @@ def check_wishart(components: FullGaussian) -> None:
 
 
 def check_positive_definite(components: FullGaussian, name: str) -> None:
-    """Raise ValueError if a matrix has the wrong shape or is not positive definite."""
+    """Raise ValueError if a matrix has the wrong shape or is not positive definite.
+
+    Args:
+        components: the prior.
+        name: of the field that holds the matrix.
+    """
     d, matrix = components.num_features, getattr(components, name)
     if matrix.shape != (d, d):
         raise ValueError(f"{name} must have shape ({d}, {d}) to go with loc; got {matrix.shape}")
@@ -170,7 +217,17 @@ def check_positive_definite(components: FullGaussian, name: str) -> None:
 
 
 def checked_columns(x: Any) -> np.ndarray:
-    """The data as a matrix whose every column varies and has no missing cell."""
+    """The data as a matrix whose every column varies and has no missing cell.
+
+    Args:
+        x: data, shape (num_observations, num_features).
+
+    Returns:
+        The data as float64, shape (num_observations, num_features).
+
+    Raises:
+        ValueError: NaN, infinite or constant columns.
+    """
     x = as_matrix(x)
     check_rows(x, 2, "a mixture of one row has nothing to cluster")
     check_finite(x)
@@ -179,7 +236,14 @@ def checked_columns(x: Any) -> np.ndarray:
 
 
 def sample_covariance(x: np.ndarray) -> np.ndarray:
-    """The covariance, with a ridge and a warning if its columns are collinear."""
+    """The covariance, with a ridge and a warning if its columns are collinear.
+
+    Args:
+        x: rows, shape (num_observations, num_features).
+
+    Returns:
+        Shape (num_features, num_features).
+    """
     num_features = x.shape[1]
     check_rows(x, num_features + 1, f"the sample covariance of {num_features} columns; or give scale_matrix")
     covariance = np.cov(x, rowvar=False).reshape(num_features, num_features)

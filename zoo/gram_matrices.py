@@ -85,7 +85,14 @@ class Centring(NamedTuple):
 
 
 def centring_of(gram: Any) -> Centring:
-    """The centring of a Gram matrix, shape (num_observations, num_observations)."""
+    """The centring of a Gram matrix.
+
+    Args:
+        gram: shape (num_observations, num_observations).
+
+    Returns:
+        Its column means.
+    """
     return Centring(gram.mean(axis=0))
 
 
@@ -98,6 +105,9 @@ def extended_centring(old: Centring, cross: Any, new: Any) -> Centring:
         new: Gram matrix of the new rows, shape (N2, N2).
 
     Reference: Yu (2006), (5.28)-(5.30) and the formula of rowmean after them.
+
+    Returns:
+        The centring of the N1 + N2 rows.
     """
     n1, n2 = cross.shape
     first = (n1 * old.column_means + cross.sum(axis=1)) / (n1 + n2)
@@ -144,7 +154,16 @@ def gram_matrix(kernel: Kernel, x: Any, announce: bool = True) -> np.ndarray:
 
 
 def cross_gram(kernel: Kernel, new_x: Any, x: Any) -> np.ndarray:
-    """Kernel values of new rows with fitted ones, not centred, shape (new rows, num_observations)."""
+    """Kernel values of new rows with fitted ones, not centred.
+
+    Args:
+        kernel: the kernel; a precomputed one is given its values.
+        new_x: new rows, or of a precomputed kernel their values.
+        x: fitted rows, shape (num_observations, num_features).
+
+    Returns:
+        Shape (new rows, num_observations).
+    """
     if isinstance(kernel, Precomputed):
         return np.asarray(kernel.matrix(new_x, x), np.float64)
     new_x, x = _shifted(kernel, new_x, x), _shifted(kernel, x, x)
@@ -161,6 +180,9 @@ def announce_cost(num_rows: int, copies: int = 1) -> str:
     Args:
         num_rows: N.
         copies: how many N x N matrices of float64 are held at once.
+
+    Returns:
+        The sentence.
 
     Raises:
         ValueError: more than the memory of the machine.

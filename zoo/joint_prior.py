@@ -40,12 +40,24 @@ def balanced_variance(latent_variance: Array, loading_variance: Array, beta: Arr
     """The prior variance of every entry of U and of V in the balanced scale.
 
     At beta = 1, where there is no Gaussian part, one so wide that it decides nothing about Theta.
+
+    Args:
+        latent_variance: of an entry of U.
+        loading_variance: of an entry of V.
+        beta: share of the kernel, 0 to 1.
+
+    Returns:
+        A scalar.
     """
     return jnp.sqrt(latent_variance * loading_variance) / jnp.maximum(1.0 - beta, LEAST_SHARE)
 
 
 def refuse_improper(beta: float, method: str) -> None:
     """Warn of a point estimate with beta = 1, and refuse every other method.
+
+    Args:
+        beta: share of the kernel.
+        method: its name.
 
     Raises:
         ValueError: beta = 1 and a method that would sample or integrate latents and loadings.
@@ -64,20 +76,43 @@ def refuse_improper(beta: float, method: str) -> None:
 
 
 def log_kernel(family: Family, theta: Array, conjugate: Array) -> Array:
-    """The conjugate kernel's logarithm at each cell; ``conjugate`` is (lam, nu), or both for each column."""
+    """The conjugate kernel's logarithm at each cell.
+
+    Args:
+        family: of the cells.
+        theta: natural parameters, shape (num_observations, num_features).
+        conjugate: (lam, nu), shape (2,), or both for each column, shape (num_features, 2).
+
+    Returns:
+        Shape (num_observations, num_features).
+    """
     return family.log_kernel(theta, conjugate[..., 0], conjugate[..., 1])
 
 
 def joint_prior_factor(
     family: Family, theta: LowRank, beta: Array, conjugate: Array, name: str = "joint_prior"
 ) -> None:
-    """The factor ``name``, inside the plate of rows: beta times the kernel's logarithm of each row."""
+    """The factor ``name``, inside the plate of rows: beta times the kernel's logarithm of each row.
+
+    Args:
+        family: of the cells.
+        theta: natural parameters of the rows, by their factors.
+        beta: share of the kernel.
+        conjugate: as for `log_kernel`.
+        name: of the site.
+    """
     rows = theta.row_sums(lambda cells: jnp.sum(log_kernel(family, cells, conjugate), axis=-1))
     numpyro.factor(name, beta * rows)
 
 
 def check_joint_prior(family: Family, beta: float, lam: float, nu: float) -> None:
     """Warn of, or refuse, a joint prior that cannot be used.
+
+    Args:
+        family: of the cells.
+        beta: share of the kernel.
+        lam: multiplies theta.
+        nu: multiplies the log-partition.
 
     Raises:
         ValueError: beta outside [0, 1], a family without a kernel, or a kernel that is not bounded.

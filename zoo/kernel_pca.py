@@ -337,6 +337,9 @@ def gram_score(latents: Array, noise_variance: Array, gram: Array, freedom: Arra
         gram: K, shape (num_observations, num_observations).
         freedom: m.
         dimension: how many dimensions the determinant is over.
+
+    Returns:
+        A scalar, in nats.
     """
     num_latents = latents.shape[1]
     inner = latents.T @ latents + noise_variance * jnp.eye(num_latents)

@@ -70,9 +70,16 @@ def log_density(x: Array, loadings: Array, loc: Array, noise_variance: Array) ->
 
 
 def latents_mean(x: Array, loadings: Array, loc: Array, noise_variance: Array) -> Array:
-    """Posterior mean of the latents of each row, shape (num_observations, num_latents).
+    """Posterior mean of the latents of each row; a row without any cell has the prior mean, zero.
 
-    Args as for `log_density`; a row without any cell has the prior mean, zero.
+    Args:
+        x: as for `log_density`.
+        loadings: as there.
+        loc: as there.
+        noise_variance: as there.
+
+    Returns:
+        Shape (num_observations, num_latents).
     """
     if isinstance(x, SparseMatrix):
         return latents_mean(*reduced(x, loadings, loc, noise_variance)[:4])
@@ -80,9 +87,17 @@ def latents_mean(x: Array, loadings: Array, loc: Array, noise_variance: Array) -
 
 
 def latents_covariance(x: Array, loadings: Array, noise_variance: Array) -> Array:
-    """Posterior covariance of the latents of each row, shape (num_observations, num_latents, num_latents).
+    """Posterior covariance of the latents of each row.
 
     For rows without missing cells they are all the same: `shared_latents_covariance`.
+
+    Args:
+        x: as for `log_density`.
+        loadings: as there.
+        noise_variance: as there.
+
+    Returns:
+        Shape (num_observations, num_latents, num_latents).
     """
     if isinstance(x, SparseMatrix):
         shared = shared_latents_covariance(loadings, noise_variance)
@@ -96,7 +111,15 @@ def latents_covariance(x: Array, loadings: Array, noise_variance: Array) -> Arra
 
 
 def shared_latents_covariance(loadings: Array, noise_variance: Array) -> Array:
-    """Posterior covariance of the latents of every row that has all its cells, (num_latents, num_latents)."""
+    """Posterior covariance of the latents of every row that has all its cells.
+
+    Args:
+        loadings: as for `log_density`.
+        noise_variance: as there.
+
+    Returns:
+        Shape (num_latents, num_latents).
+    """
     per_column = _per_column(noise_variance, loadings)
     everything = jnp.ones(loadings.shape[0], loadings.dtype)
     return cho_solve((_factor(everything, loadings, per_column), True), jnp.eye(loadings.shape[1]))
@@ -105,7 +128,14 @@ def shared_latents_covariance(loadings: Array, noise_variance: Array) -> Array:
 def completed(x: Array, loadings: Array, loc: Array, noise_variance: Array) -> tuple[Array, Array]:
     """Rows with missing cells at their expectation given the observed ones, and the variance of every cell.
 
-    Args as for `log_density`; both of shape (num_observations, num_features), the variance 0 where observed.
+    Args:
+        x: as for `log_density`.
+        loadings: as there.
+        loc: as there.
+        noise_variance: as there.
+
+    Returns:
+        Two arrays of shape (num_observations, num_features), the variance 0 where observed.
     """
     if isinstance(x, SparseMatrix):  # nothing is missing
         return x.to_dense(), jnp.zeros(x.shape)

@@ -73,7 +73,12 @@ def log_cells(family: Family, theta: Array, x: Array) -> Array:
 def gaussian_latents(local: LocalPCA, x: Array) -> RowMode:
     """Mean and covariance of the latents of rows of Gaussian cells, and the exact integral over them.
 
-    Shapes (num_observations, num_components, ...).
+    Args:
+        local: the components.
+        x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+    Returns:
+        Leading shape (num_observations, num_components).
     """
     variance, seen = local.family.dispersion, ~jnp.isnan(x)
     away = jnp.where(seen[:, None], jnp.where(seen, x, 0.0)[:, None] - local.offsets, 0.0)
@@ -91,7 +96,15 @@ def gaussian_latents(local: LocalPCA, x: Array) -> RowMode:
 
 
 def laplace_latents(local: LocalPCA, x: Array) -> RowMode:
-    """Mode of the latents under each component, Laplace's covariance and integral; any family."""
+    """Mode of the latents under each component, Laplace's covariance and integral; any family.
+
+    Args:
+        local: the components.
+        x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+    Returns:
+        Leading shape (num_observations, num_components).
+    """
 
     def of_component(loadings: Array, offsets: Array) -> RowMode:
         def log_joint(y: Array, row: Array) -> Array:

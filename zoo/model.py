@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import Distribution
 
+from zoo.current_precision import in_current_precision
 from zoo.numpyro_whole import attach_submodules
 
 __all__ = ["Assumptions", "Model", "in_current_precision", "static"]
@@ -25,25 +25,16 @@ attach_submodules()
 
 
 def static(default: Any = dataclasses.MISSING, **keywords: Any) -> Any:
-    """A field that is part of the program, no pytree leaf: int, string, boolean, None, tuples of these."""
-    return dataclasses.field(default=default, metadata={"static": True}, **keywords)
+    """A field that is part of the program, no pytree leaf: int, string, boolean, None, tuples of these.
 
+    Args:
+        default: of the field; left out, it must be given.
+        **keywords: as for ``dataclasses.field``.
 
-def in_current_precision(tree: Any) -> Any:
-    """The pytree with NumPy leaves as JAX arrays in the caller's precision; traced leaves as they are.
-
-    Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the
-    converted constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context
-    into a 32-bit one. The copy has the precision wanted, so that a large table is not copied twice.
+    Returns:
+        What a dataclass takes in place of a default.
     """
-
-    def converted(leaf: Any) -> Any:
-        if isinstance(leaf, np.ndarray):
-            # device_put, since asarray copies a second time
-            return jax.device_put(leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype)))
-        return jnp.asarray(leaf)
-
-    return jax.tree.map(converted, tree)
+    return dataclasses.field(default=default, metadata={"static": True}, **keywords)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

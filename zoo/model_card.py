@@ -53,6 +53,9 @@ def read_card(name: str) -> ModelCard:
     Args:
         name: a name or an alias; see `zoo.canonical_name`.
 
+    Returns:
+        Its title, paper, docstrings and class attributes.
+
     Raises:
         ValueError: no such model.
     """

@@ -45,7 +45,15 @@ class Orthant(NamedTuple):
 
 
 def log_orthant(mean: Array, covariance: Array) -> Array:
-    """Log P(d > 0) in nats, shape (); Args as for `orthant_moments`."""
+    """Log P(d > 0) of a Gaussian vector.
+
+    Args:
+        mean: shape (J,).
+        covariance: positive definite, shape (J, J).
+
+    Returns:
+        A scalar, in nats.
+    """
     return logsumexp(_separated(mean, covariance, whole=False)[0])
 
 
@@ -55,6 +63,9 @@ def orthant_moments(mean: Array, covariance: Array) -> Orthant:
     Args:
         mean: shape (J,).
         covariance: positive definite, shape (J, J).
+
+    Returns:
+        Log probability, mean and covariance of the Gaussian cut off there.
     """
     if mean.shape[0] == 1:
         scale = jnp.sqrt(covariance[0, 0])
@@ -74,6 +85,13 @@ def positive_normal_moments(mean: Array, scale: Array) -> tuple[Array, Array, Ar
     With :math:`\lambda = \phi(a) / \Phi(a)`, a = mean / scale: mean + scale lambda, and
     :math:`scale^2 (1 - \lambda(\lambda + a))`; far below zero, where that loses all digits,
     the first terms of Mills' ratio.
+
+    Args:
+        mean: any shape.
+        scale: standard deviation, the same shape.
+
+    Returns:
+        Three arrays of the shape of ``mean``, the first in nats.
     """
     ratio = mean / scale
     log_probability = log_ndtr(ratio)

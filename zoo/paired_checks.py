@@ -21,6 +21,14 @@ SPECIFICS = ("low_rank", "full_covariance")
 def read_views(views: Sequence[Any], families: Sequence[Any], beta: Any) -> dict[str, Any]:
     """Sizes of the views, and with beta > 0 the kernel of each column.
 
+    Args:
+        views: a table each.
+        families: a family or its name for each view.
+        beta: share of the kernel.
+
+    Returns:
+        Fields by name: ``num_features``, and ``conjugate`` where there are kernels.
+
     Raises:
         ValueError: another number of views than of families.
     """
@@ -41,7 +49,11 @@ def read_views(views: Sequence[Any], families: Sequence[Any], beta: Any) -> dict
 
 
 def check_fields(model: Any) -> None:
-    """Raise ValueError or TypeError if a field is outside its domain."""
+    """Raise ValueError or TypeError if a field is outside its domain.
+
+    Args:
+        model: a `zoo.Paired`.
+    """
     num_views = len(model.families)
     if num_views < 1:
         raise ValueError("families must name at least one family")
@@ -70,7 +82,12 @@ def check_fields(model: Any) -> None:
 
 
 def check_views(model: Any, views: Sequence[np.ndarray]) -> None:
-    """Raise ValueError if the views do not suit the model."""
+    """Raise ValueError if the views do not suit the model.
+
+    Args:
+        model: a `zoo.Paired`.
+        views: a table each, shape (num_observations, features of the view).
+    """
     check_new_views(model, views)
     lengths = [view.shape[0] for view in views]
     size = sum(view.shape[1] for view in views)
@@ -99,7 +116,12 @@ def check_views(model: Any, views: Sequence[np.ndarray]) -> None:
 
 
 def check_new_views(model: Any, views: Sequence[np.ndarray]) -> None:
-    """Raise ValueError if new rows do not suit the model; rows without any cell are allowed."""
+    """Raise ValueError if new rows do not suit the model; rows without any cell are allowed.
+
+    Args:
+        model: a `zoo.Paired`.
+        views: a table each, shape (num_observations, features of the view).
+    """
     if len(views) != len(model.families):
         raise ValueError(f"the model has {len(model.families)} views; got {len(views)}")
     views = [as_matrix(view, f"y_{v}") for v, view in enumerate(views)]

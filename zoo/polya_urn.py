@@ -54,7 +54,16 @@ def chinese_restaurant(
 ) -> Array:
     """Values by the tables of a restaurant: a partition is drawn first, then a value for each table.
 
-    Arguments, result and errors are those of `polya_urn`.
+    Errors are those of `polya_urn`.
+
+    Args:
+        key: random key.
+        concentration: alpha > 0.
+        num_draws: how many values.
+        base: the base measure.
+
+    Returns:
+        Values, shape (num_draws,) and the event shape of the base measure.
     """
     base = _checked(concentration, num_draws, base)
     seat_key, value_key = jax.random.split(key)
@@ -83,7 +92,7 @@ def stick_breaking_draw(
 ) -> Array:
     """Values at the atoms of a random measure whose weights are broken sticks.
 
-    Arguments, result and errors are those of `polya_urn`, and
+    Errors are those of `polya_urn` too.
 
     Args:
         key: random key.
@@ -91,6 +100,9 @@ def stick_breaking_draw(
         num_draws: how many values.
         base: the base measure.
         leftover: expected mass beyond the sticks that are broken.
+
+    Returns:
+        Values, shape (num_draws,) and the event shape of the base measure.
 
     Raises:
         ValueError: ``leftover`` is not between 0 and 1.

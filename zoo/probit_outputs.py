@@ -204,10 +204,16 @@ class LatentsGivenDecisions(dist.Distribution):
 
 
 def class_log_probabilities(predictor: Array) -> Array:
-    """Log p(class | utilities' means), shape (..., num_classes), nats.
+    """Log p(class | utilities' means).
 
     Two classes are exact; more by Gauss-Hermite quadrature (errors below 1e-8 nats where the class has a
     probability above 1e-6).
+
+    Args:
+        predictor: means of the utilities, shape (..., num_classes).
+
+    Returns:
+        Shape (..., num_classes), in nats.
     """
     differences = predictor[..., :, None] - predictor[..., None, :]  # m_c - m_j
     size = predictor.shape[-1]
@@ -220,7 +226,15 @@ def class_log_probabilities(predictor: Array) -> Array:
 
 
 def num_decisions(num_outputs: int, exclusive: bool) -> int:
-    """How many entries a row's decision has."""
+    """How many entries a row's decision has.
+
+    Args:
+        num_outputs: L.
+        exclusive: whether the outputs are classes of which one occurs.
+
+    Returns:
+        L - 1 or L.
+    """
     return num_outputs - 1 if exclusive else num_outputs
 
 
@@ -251,7 +265,12 @@ def decisions(y: Array, predictor: Array, covariance: Array, exclusive: bool) ->
 
 
 def check_probit_outputs(y: np.ndarray, exclusive: bool) -> None:
-    """Raise ValueError, naming row and column, unless outputs are 0, 1 or missing, one 1 a row of classes."""
+    """Raise ValueError, naming row and column, unless outputs are 0, 1 or missing, one 1 a row of classes.
+
+    Args:
+        y: outputs, shape (num_observations, num_outputs).
+        exclusive: whether they are classes of which one occurs.
+    """
     strange = np.argwhere(~np.isnan(y) & (y != 0) & (y != 1))
     if strange.size:
         row, column = strange[0]

@@ -242,7 +242,17 @@ class ProbitRows:
 
 
 def sample_cells(name: str, loc: Array, noise_variance: Array, data: Array | None) -> Array:
-    """The site of independent cells about their means; missing ones (NaN) are left out."""
+    """The site of independent cells about their means; missing ones (NaN) are left out.
+
+    Args:
+        name: of the site.
+        loc: means, shape (num_observations, num_outputs).
+        noise_variance: shape (num_outputs,) or ().
+        data: shape (num_observations, num_outputs), or None to draw.
+
+    Returns:
+        The data, or what was drawn, shape (num_observations, num_outputs).
+    """
     cells = dist.Normal(loc, jnp.sqrt(noise_variance))
     if data is None:
         return numpyro.sample(name, cells.to_event(1))

@@ -44,6 +44,9 @@ def row_modes(log_joint: Callable, rows: Array, num_latents: int) -> RowMode:
             at latents of zero.
         rows: shape (num_observations, ...).
         num_latents: K.
+
+    Returns:
+        Leading shape (num_observations,).
     """
     sizes = 0.5 ** jnp.arange(HALVINGS)
 

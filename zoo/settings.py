@@ -72,6 +72,9 @@ def parse_settings(texts: Iterable[str], known: Sequence[str], what: str) -> dic
         known: the keys there are.
         what: what they are keys of, for the message.
 
+    Returns:
+        Key to value, calls as `Call`.
+
     Raises:
         ValueError: an unknown key, a key given twice, a setting without ``=``, an unknown call.
     """
@@ -89,7 +92,15 @@ def parse_settings(texts: Iterable[str], known: Sequence[str], what: str) -> dic
 
 
 def resolve(settings: Mapping[str, Any], data: Sequence[Any]) -> dict[str, Any]:
-    """The settings with each `Call` made; priors that follow the data are built from them."""
+    """The settings with each `Call` made; priors that follow the data are built from them.
+
+    Args:
+        settings: what `parse_settings` gave.
+        data: from which priors read their defaults.
+
+    Returns:
+        Key to value.
+    """
     return {key: _resolved(value, data) for key, value in settings.items()}
 
 

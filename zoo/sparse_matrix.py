@@ -22,12 +22,26 @@ BLOCK_CELLS = 2**17
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether it is sparse: of this library, or of scipy."""
+    """Whether it is sparse: of this library, or of scipy.
+
+    Args:
+        x: anything.
+
+    Returns:
+        True if it is sparse.
+    """
     return isinstance(x, SparseMatrix | SparseCounts) or hasattr(x, "tocoo")
 
 
 def as_rows(x: Any, name: str = "x") -> "np.ndarray | SparseMatrix":
     """The data as a float64 array, or as a sparse matrix where they are sparse.
+
+    Args:
+        x: shape (num_observations, num_features), dense or sparse.
+        name: of the data in messages.
+
+    Returns:
+        Shape (num_observations, num_features).
 
     Raises:
         TypeError, ValueError: as `zoo.validation.as_matrix` and `SparseMatrix.from_scipy`.

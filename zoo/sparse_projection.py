@@ -49,6 +49,9 @@ def reduced(x: SparseMatrix, loadings: Array, loc: Array, noise_variance: Array)
         loadings: W, shape (num_features, num_latents).
         loc: shape (num_features,).
         noise_variance: shape (num_features,) or ().
+
+    Returns:
+        Rows of as many columns as there are latents, with what else their density needs.
     """
     precision = 1 / jnp.broadcast_to(jnp.asarray(noise_variance), loc.shape)
     scaled = loadings * precision[:, None]

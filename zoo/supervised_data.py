@@ -33,7 +33,13 @@ def check_pair(
 
 
 def check_observed(x: np.ndarray, y: np.ndarray, *, check_x_columns: bool = True) -> None:
-    """Raise ValueError naming a column without variance or observed cell, or a row without any cell."""
+    """Raise ValueError naming a column without variance or observed cell, or a row without any cell.
+
+    Args:
+        x: inputs, shape (num_observations, num_features).
+        y: outputs, shape (num_observations, num_outputs).
+        check_x_columns: whether columns of ``x`` must vary.
+    """
     if np.isnan(y).all():
         raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")
     for name, part in (("x", x), ("y", y)):
@@ -53,7 +59,13 @@ def check_observed(x: np.ndarray, y: np.ndarray, *, check_x_columns: bool = True
 
 
 def check_latents_fit(num_latents: int, num_rows: int, num_features: int | None) -> None:
-    """Raise ValueError unless there are fewer latents than rows and than features (None: no such limit)."""
+    """Raise ValueError unless there are fewer latents than rows and than features (None: no such limit).
+
+    Args:
+        num_latents: K.
+        num_rows: N.
+        num_features: M, or None.
+    """
     for limit, what in ((num_rows, "rows"), (num_features, "columns of x")):
         if limit is not None and num_latents >= limit:
             raise ValueError(f"num_latents must be below the number of {what}, {limit}; got {num_latents}")
@@ -61,6 +73,13 @@ def check_latents_fit(num_latents: int, num_rows: int, num_features: int | None)
 
 def sparse_inputs(model: Any, x: Any) -> SparseMatrix:
     """Sparse inputs, where the model takes them.
+
+    Args:
+        model: a `zoo.SPPCA`.
+        x: inputs, sparse.
+
+    Returns:
+        Shape (num_observations, num_features).
 
     Raises:
         ValueError: with a kernel, a prior of the loadings, or outputs that are not Gaussian.

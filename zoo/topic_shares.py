@@ -42,6 +42,9 @@ def cell_sums(counts: SparseCounts, shares: Array, by_word: Array) -> CellSums:
         counts: the documents.
         shares: E, shape (num_documents, num_topics).
         by_word: B, shape (num_words, num_topics).
+
+    Returns:
+        What the cells add up to, see `CellSums`.
     """
 
     def add(total: CellSums, block: CellBlock) -> tuple[CellSums, None]:
@@ -80,7 +83,15 @@ def fold_in(counts: SparseCounts, by_word: Array, prior: Array, steps: int = FOL
 def likely_shares(counts: SparseCounts, by_word: Array, steps: int = LIKELIHOOD_STEPS) -> Array:
     """Topic shares that maximise the likelihood of documents with the topics given (folding-in, by EM).
 
-    A document without words has equal shares. Shape (num_documents, num_topics).
+    A document without words has equal shares.
+
+    Args:
+        counts: the documents.
+        by_word: word probabilities, shape (num_words, num_topics).
+        steps: of EM.
+
+    Returns:
+        Shape (num_documents, num_topics).
     """
     num_topics = by_word.shape[1]
     start = jnp.full((counts.shape[0], num_topics), 1.0 / num_topics, counts.sum_type(by_word))

@@ -17,7 +17,14 @@ __all__ = [
 
 
 def as_matrix(x: Any, name: str = "x") -> np.ndarray:
-    """The data as a float64 array of shape (num_observations, num_features).
+    """The data as a float64 array.
+
+    Args:
+        x: an array, a table of pandas or nested lists.
+        name: of the data in messages.
+
+    Returns:
+        Shape (num_observations, num_features).
 
     Raises:
         TypeError: a column holds text or other things that are not numbers.
@@ -43,7 +50,12 @@ def as_matrix(x: Any, name: str = "x") -> np.ndarray:
 
 
 def check_finite(x: np.ndarray, name: str = "x") -> None:
-    """Raise ValueError naming the first row and column that is NaN or infinite."""
+    """Raise ValueError naming the first row and column that is NaN or infinite.
+
+    Args:
+        x: shape (num_observations, num_features).
+        name: of the data in messages.
+    """
     bad = ~np.isfinite(x)
     if bad.any():
         row, column = np.argwhere(bad)[0]
@@ -55,13 +67,25 @@ def check_finite(x: np.ndarray, name: str = "x") -> None:
 
 
 def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
-    """Raise ValueError if there are fewer rows than ``at_least``."""
+    """Raise ValueError if there are fewer rows than ``at_least``.
+
+    Args:
+        x: shape (num_observations, num_features).
+        at_least: rows needed.
+        why: they are needed.
+        name: of the data in messages.
+    """
     if x.shape[0] < at_least:
         raise ValueError(f"{name} must have at least {at_least} rows ({why}); got {x.shape[0]}")
 
 
 def check_not_constant(x: np.ndarray, name: str = "x") -> None:
-    """Raise ValueError naming the first column whose values are all equal; ``x`` may be sparse."""
+    """Raise ValueError naming the first column whose values are all equal; ``x`` may be sparse.
+
+    Args:
+        x: shape (num_observations, num_features).
+        name: of the data in messages.
+    """
     extremes = x.extremes if hasattr(x, "extremes") else lambda: (np.nanmin(x, axis=0), np.nanmax(x, axis=0))
     lowest, highest = extremes()
     constant = np.flatnonzero(highest == lowest)
@@ -73,7 +97,13 @@ def check_not_constant(x: np.ndarray, name: str = "x") -> None:
 
 
 def check_columns(x: np.ndarray, num_features: int, name: str = "x") -> None:
-    """Raise ValueError if the number of columns is not that of the component prior."""
+    """Raise ValueError if the number of columns is not that of the component prior.
+
+    Args:
+        x: shape (num_observations, num_features).
+        num_features: of the component prior.
+        name: of the data in messages.
+    """
     if x.shape[1] != num_features:
         raise ValueError(
             f"{name} must have {num_features} columns, as the component prior has; got {x.shape[1]}"
@@ -100,7 +130,12 @@ def check_cells(x: np.ndarray, good: np.ndarray, what: str, name: str = "x") -> 
 
 
 def check_infinite(x: np.ndarray, name: str = "x") -> None:
-    """Raise ValueError naming the first infinite cell; NaN is a missing cell and allowed."""
+    """Raise ValueError naming the first infinite cell; NaN is a missing cell and allowed.
+
+    Args:
+        x: shape (num_observations, num_features).
+        name: of the data in messages.
+    """
     bad = np.isinf(x)
     if bad.any():
         row, column = np.argwhere(bad)[0]
@@ -110,7 +145,12 @@ def check_infinite(x: np.ndarray, name: str = "x") -> None:
 
 
 def check_some_cells(x: np.ndarray, name: str = "x") -> None:
-    """Raise ValueError naming the first column, or else row, in which every cell is missing (NaN)."""
+    """Raise ValueError naming the first column, or else row, in which every cell is missing (NaN).
+
+    Args:
+        x: shape (num_observations, num_features).
+        name: of the data in messages.
+    """
     missing = np.isnan(x)
     for axis, kind, other in ((0, "column", "rows"), (1, "row", "columns")):
         empty = np.flatnonzero(missing.all(axis=axis))

@@ -24,7 +24,15 @@ LEAST_NOISE = 1e-6  # of a start
 
 
 def params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
-    """Places of the natural parameters of a row that have a mean: not those of ordinal columns."""
+    """Places of the natural parameters of a row that have a mean: not those of ordinal columns.
+
+    Args:
+        family: of the cells.
+        num_features: D.
+
+    Returns:
+        Places among the natural parameters of a row.
+    """
     without = set(family.level_columns(num_features))
     return tuple(p for p, column in enumerate(family.param_columns(num_features)) if column not in without)
 
@@ -40,6 +48,9 @@ def sample_view_parameters(
         loc_variance: prior variance of the mean.
         suffix: of the sites' names.
         noise: whether a Gaussian of unknown variance has a noise variance.
+
+    Returns:
+        Value of each site by name, in the shapes that the program gives them.
     """
     values, levels = {}, family.level_columns(num_features)
     if levels:
@@ -59,7 +70,17 @@ def sample_view_parameters(
 def starting_view_parameters(
     family: Family, x: Array, suffix: str = "", noise: bool = True
 ) -> dict[str, Array]:
-    """Values of those sites to start from: columns' smoothed means, evenly spread levels, the variance."""
+    """Values of those sites to start from: columns' smoothed means, evenly spread levels, the variance.
+
+    Args:
+        family: of the cells.
+        x: the view, shape (num_observations, num_features).
+        suffix: of the sites' names.
+        noise: whether a Gaussian of unknown variance has a noise variance.
+
+    Returns:
+        Value of each site by name, in the shapes that the program gives them.
+    """
     values, levels = {}, family.level_columns(x.shape[1])
     if levels:
         shares = jnp.arange(1, family.num_cut_points + 1) / (family.num_cut_points + 1)
@@ -74,7 +95,17 @@ def starting_view_parameters(
 def cells_of(
     family: Family, theta: Array | LowRank, values: Mapping[str, Array], suffix: str = ""
 ) -> FamilyCells:
-    """The distribution of rows at flat natural parameters and given values of the sites."""
+    """The distribution of rows at flat natural parameters and given values of the sites.
+
+    Args:
+        family: of the cells.
+        theta: flat natural parameters, shape (num_observations, num_params), whole or by their factors.
+        values: of the sites.
+        suffix: of the sites' names.
+
+    Returns:
+        Distribution with batch shape (num_observations,) and event shape (num_features,).
+    """
     if isinstance(theta, LowRank) and (isinstance(family, ByColumn) or family.params_per_cell > 1):
         theta = theta.whole()
     if f"noise_variance{suffix}" in values:

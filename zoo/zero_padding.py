@@ -129,7 +129,16 @@ biject_to.register(_ZeroElsewhere, lambda c: PadZeros(c.places, c.size, c.event_
 
 
 def padded(base: dist.Distribution, places: tuple[int, ...], size: int) -> dist.Distribution:
-    """The base distribution, whose last event axis are the free places, padded with zeros to ``size``."""
+    """The base distribution, whose last event axis are the free places, padded with zeros to ``size``.
+
+    Args:
+        base: over the free places.
+        places: of the free ones on the whole axis.
+        size: of the whole axis.
+
+    Returns:
+        Distribution with ``size`` as the last event axis.
+    """
     if len(places) == size:
         return base
     return dist.TransformedDistribution(base, PadZeros(places, size, base.event_dim))
