@@ -26,7 +26,7 @@
 # The digits run for everybody. Where the environment variable `ZOO_DATA` names a folder with the sets of the papers
 # (see `data/README.md`), faces, tumours, genes and text are added. Splits are our own random draws: the
 # published ones are not printed. At full size with all of these sets the notebook takes 13 minutes, without them
-# a few, with `ZOO_NOTEBOOK_SIZE=small` less than one. The last cell asserts what the text claims.
+# one or two, with `ZOO_NOTEBOOK_SIZE=small` less than one. The last cell asserts what the text claims.
 
 # %%
 # %matplotlib inline
@@ -210,11 +210,11 @@ methods = [name for name in METHODS if name in errors]
 table = errors.groupby(["set", "latents"])[methods].agg(["mean", "std"])
 shown = pd.DataFrame(
     {
-        name: table[name].apply(lambda cell: f"{cell['mean']:.3f} ± {cell['std']:.3f}", axis=1)
+        name: table[name].apply(lambda cell: f"{cell['mean']:.3f}\u00a0±\u00a0{cell['std']:.3f}", axis=1)
         for name in methods
     }
 )
-shown.replace("nan ± nan", "")
+shown.replace("nan\u00a0±\u00a0nan", "")
 
 # %%
 figure, axes = plt.subplots(
@@ -225,6 +225,7 @@ figure, axes = plt.subplots(
     squeeze=False,
 )
 for row, name in zip(axes, sets, strict=True):
+    labels = methods  # beside the first picture of a row
     for axis, number in zip(row, settings["latents"], strict=True):
         own = errors[(errors["set"] == name) & (errors["latents"] == number)]
         if own.empty:
@@ -236,11 +237,10 @@ for row, name in zip(axes, sets, strict=True):
             own[methods].mean(), places, c=[COLOURS[int("PPCA" in method)] for method in methods], zorder=3
         )
         axis.axvline(own["PCA"].mean(), color="black", lw=0.7, ls=":")
-        axis.set(
-            yticks=places, yticklabels=methods, title=f"{name}, {number} dimensions", xlabel="1-NN error"
-        )
+        axis.set(yticks=places, yticklabels=labels, title=f"{name}, {number} dimensions", xlabel="1-NN error")
         axis.invert_yaxis()
         bare(axis)
+        labels = [""] * len(methods)
 figure.suptitle("mean and standard deviation over splits; dotted: PCA", fontsize=10)
 plt.show()
 
@@ -474,7 +474,7 @@ with warnings.catch_warnings():  # at weight 1 directions beyond the outputs' ra
     warnings.filterwarnings("ignore", category=ConvergenceWarning)
     morp = pd.concat([morp_errors(name, settings["repeats"]) for name in multilabel_sets])
 morp_table = morp.groupby(["set", "setting", "weight"], sort=False).mean()
-morp_table.round(3)
+morp_table.unstack("setting", sort=False).round(3)
 
 # %%
 figure, axes = plt.subplots(
@@ -543,7 +543,8 @@ stay = {
     name: np.mean(nearest_row(f(toy)) == nearest_row(f(stretched)))
     for name, f in (("as they are", np.asarray), ("whitened", whitened))
 }
-print(stay)
+for name, share in stay.items():
+    print(f"{name}: {share:.0%} of the nearest neighbours stay")
 assert stay["whitened"] == 1.0 and stay["as they are"] < 1.0
 
 # %% [markdown]

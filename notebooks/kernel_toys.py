@@ -21,7 +21,7 @@
 # kernel PCA on four clusters (7.3, 7.4). Positions and labels of the last three toys are not printed; those
 # here are ours, and so are all draws.
 #
-# At full size the notebook takes about two minutes on two cores, with `ZOO_NOTEBOOK_SIZE=small` under one.
+# At full size the notebook takes less than a minute on two cores, as it does with `ZOO_NOTEBOOK_SIZE=small`.
 # The last cell asserts what the text claims.
 
 # %%

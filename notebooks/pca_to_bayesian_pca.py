@@ -215,7 +215,8 @@ plt.show()
 needed = {
     name: int(np.argmax(short < 1e-5)) + 1 if (short < 1e-5).any() else None for name, short in sweeps.items()
 }
-print("sweeps to within 1e-5 nats:", needed)
+for name, number in needed.items():
+    print(f"acceleration {name}: within 1e-5 nats after {number} sweeps")
 
 # %% [markdown]
 # **Exercise 2.** Let $\sigma^2 \to 0$ in the sweep. What is left? Write it in two lines of NumPy and check
@@ -303,10 +304,8 @@ for seed in range(settings["hidden_draws"]):
     )
 errors, zscores = pd.DataFrame(errors), np.concatenate(zscores)
 coverage = {share: np.mean(np.abs(zscores) < norm.ppf(0.5 + share / 2)) for share in (0.5, 0.8, 0.95)}
-print(
-    "share of hidden cells inside the interval that should hold it:",
-    {k: round(float(v), 3) for k, v in coverage.items()},
-)
+for share, inside in coverage.items():
+    print(f"{inside:.1%} of the hidden cells lie inside the interval that should hold {share:.0%}")
 errors.agg(["mean", "std"]).round(2)
 
 # %%
@@ -369,7 +368,7 @@ likelihood = {
     k: float(inference.log_density(fit(zoo.PPCA(num_latents=k), x), x).mean()) for k in choice.index
 }
 print(choice.attrs["note"])
-choice.round(3)
+choice.round(3).astype(object).fillna("")
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
@@ -427,7 +426,7 @@ def fitted_likelihood(number):
 
 
 gains = {k: fitted_likelihood(k + 1) - fitted_likelihood(k) for k in range(1, num_features - 1)}
-print({k: round(float(gain), 4) for k, gain in gains.items()})
+print("nats per row:", ", ".join(f"{k} to {k + 1}: {gain:.4f}" for k, gain in gains.items()))
 assert all(gain > 0 for gain in gains.values())
 assert all(np.isclose(fitted_likelihood(k), value, rtol=1e-10) for k, value in likelihood.items())
 

