@@ -84,11 +84,19 @@ def draws_of(tree: xr.DataTree) -> xr.Dataset:
     return posterior
 
 
-def feature_names(data: xr.DataArray) -> list[str]:
-    """Names of the features of a matrix of data: its own, or "feature 0", ... where only numbered."""
+def feature_names(data: xr.DataArray, noun: str = "feature") -> list[str]:
+    """Names of the features of a matrix of data: its own, or "feature 0", ... where only numbered.
+
+    Args:
+        data: with the dim ``feature``.
+        noun: what numbered ones are called.
+
+    Returns:
+        A name a feature.
+    """
     size = data.sizes["feature"]
     named = data["feature"].values if "feature" in data.coords else np.arange(size)
-    return [f"feature {name}" if isinstance(name, int | np.integer) else str(name) for name in named]
+    return [f"{noun} {name}" if isinstance(name, int | np.integer) else str(name) for name in named]
 
 
 def hidden_variables(tree: xr.DataTree) -> dict[str, str]:

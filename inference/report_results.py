@@ -12,20 +12,16 @@ from inference.mixture_picture import occupied_components
 from inference.page import Paragraph, Picture, Section, Table, Verdict
 from inference.partitions import point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
-from inference.predictive_checks import check_features
 from inference.report_components import local_pca_blocks
-from inference.report_documents import document_blocks
+from inference.report_predictive import predictive_blocks
 from inference.report_projections import projection_blocks, topic_blocks
 from inference.symmetry import relabel
-from inference.tree_groups import thinned
 
 __all__ = ["believed", "fits", "found"]
 
-_MOST_REPLICATIONS = 500
 _MOST_ROWS = 5000  # of a point partition: it costs O(N^2)
 _MOST_FEATURES = 6
 _MOST_COMPONENTS = 8
-_SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is named
 _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
 _VARIED_SEEDS = "fit again with another seed: what changes is not to be believed"
@@ -238,7 +234,7 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
 
 def fits(tree: xr.DataTree) -> Section:
     """How well the fit predicts: leave-one-out, and data drawn from it against the data."""
-    return Section("Fits", [*_provisional(tree), *_leave_one_out(tree), *_predictive(tree)])
+    return Section("Fits", [*_provisional(tree), *_leave_one_out(tree), *predictive_blocks(tree)])
 
 
 def _provisional(tree: xr.DataTree) -> list[Paragraph]:
@@ -248,8 +244,15 @@ def _provisional(tree: xr.DataTree) -> list[Paragraph]:
 
 
 def _leave_one_out(tree: xr.DataTree) -> list:
-    if not tree.attrs.get("generative", 1):
-        reason = f"method {tree.attrs.get('method')!r} is a projection, which gives rows no density"
+    from inference import model_of
+
+    model = model_of(tree)
+    if not tree.attrs.get("generative", 1) or not model.scores_rows:
+        reason = (
+            f"{type(model).__name__} is no distribution of rows, which have no density"
+            if tree.attrs.get("generative", 1)
+            else f"method {tree.attrs.get('method')!r} is a projection, which gives rows no density"
+        )
         advice = "judge it by what it is for: predict from its scores (inference.transform), rows held out"
         return [Verdict(None, "No leave-one-out score", reason, advice)]
     try:
@@ -288,49 +291,3 @@ def _leave_one_out(tree: xr.DataTree) -> list:
     if kind_of(tree) == "variational":
         reason += "; the draws are from q, so this is the score of the approximation"
     return [Verdict(not bad, text, reason, advice), Table("Leave-one-out prediction (PSIS-LOO)", frame)]
-
-
-def _more_of(tree: xr.DataTree) -> str:
-    return "components" if "labels" in symmetries_of(tree) else "latents"
-
-
-def _predictive(tree: xr.DataTree) -> list:
-    from inference import extend
-
-    if "topic_word_probs" in draws_of(tree):
-        return document_blocks(tree)
-    if kind_of(tree) == "point" or "observed_data" not in tree.children or "x" not in tree["observed_data"]:
-        return []
-    replicated = extend(thinned(tree, _MOST_REPLICATIONS), "posterior_predictive")["posterior_predictive"][
-        "x"
-    ]
-    table = check_features(tree["observed_data"]["x"], replicated)
-    distance = (table["p"] - 0.5).abs()
-    suspect = table.index[distance > 0.5 - _SUSPECT]
-    most = 4 * _MOST_FEATURES
-    shown = table.loc[distance.sort_values(ascending=False).index[:most]] if len(table) > most else table
-    if len(suspect):
-        verdict = Verdict(
-            False,
-            f"Data drawn from the fit differ from the data in {len(suspect)} of {len(table)} statistics",
-            ", ".join(suspect[:8]) + (", ..." if len(suspect) > 8 else ""),
-            f"look at these features in the pictures; another likelihood, or more {_more_of(tree)}, may be "
-            "needed",
-        )
-    else:
-        usual = f"p between {_SUSPECT} and {1 - _SUSPECT}"
-        reason = f"none of {len(table)} means, spreads and extremes is out of the ordinary ({usual})"
-        verdict = Verdict(
-            True,
-            "Data drawn from the fit look like the data",
-            reason,
-            "check what your question depends on in the same way",
-        )
-    caption = (
-        "Posterior predictive check: 90 % interval of each statistic in replicated data; "
-        "p is the share of replications that are larger"
-    )
-    return [
-        verdict,
-        Table(caption + (f"; the {most} furthest out" if len(shown) < len(table) else ""), shown),
-    ]

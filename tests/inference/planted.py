@@ -20,6 +20,7 @@ class PlantedModel:
     symmetries: tuple[str, ...]
     num_components: int = 5
     methods: tuple[str, ...] = ("vb", "gibbs", "nuts")
+    scores_rows: bool = True
 
 
 MODELS = {

@@ -36,7 +36,7 @@ def planted_graph(tree):
 def of_planted_models():
     patch = pytest.MonkeyPatch()
     patch.setattr("inference.model_of", planted_models, raising=False)
-    patch.setattr("inference.extend", planted_extend, raising=False)
+    patch.setattr("inference.report_predictive.extend", planted_extend)
     patch.setattr("inference.report_run.graph_of", planted_graph)
     yield
     patch.undo()
@@ -200,6 +200,20 @@ def test_p_values_of_checks_by_hand():
     )  # 5 above, 3 a tie that counts half, 2 below
     with pytest.raises(ValueError, match="shape"):
         check_features(observed, replicated[..., :1, :])
+
+
+def test_missing_cells_are_left_out_of_data_and_replications():
+    """The smallest replicated value lies where the data have no cell: it does not count."""
+    observed = xr.DataArray(
+        [[1.0, np.nan], [np.nan, np.nan], [3.0, np.nan]], dims=("observation", "feature_1")
+    )
+    drawn = np.array([[[0.0, 0], [-9.0, 0], [3.0, 0]], [[2.0, 0], [-9.0, 0], [5.0, 0]]])[None]
+    replicated = xr.DataArray(drawn, dims=("chain", "draw", "observation", "feature_1"))
+    table = check_features(observed, replicated)
+    assert list(table.index) == [f"feature 0: {name}" for name in ("mean", "sd", "smallest", "largest")]
+    np.testing.assert_allclose(table["observed"], [2.0, 1.0, 1.0, 3.0])
+    assert table.loc["feature 0: smallest", "replicated_lb"] >= 0.0
+    assert table.loc["feature 0: smallest", "p"] == 0.5
 
 
 # The page

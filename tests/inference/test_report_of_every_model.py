@@ -9,11 +9,12 @@ from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
-from inference.page import Picture
+from inference.page import Paragraph, Picture, Table, Verdict
 from inference.page_files import write_page
 from inference.projection_picture import plot_biplot, plot_loadings
 from inference.report import report
 from inference.report_projections import projection_blocks
+from inference.report_results import fits
 from inference.topic_picture import plot_topics
 from inference.topics import top_words, topic_words
 
@@ -99,3 +100,38 @@ def test_a_projection_that_is_no_model_shows_its_rows(tmp_path):
     (blocks,) = [block for block in projection_blocks(tree) if isinstance(block, Picture)]
     dots = blocks.figure.axes[0].collections[0].get_offsets()
     np.testing.assert_allclose(dots, inference.transform(tree, ROWS[:, :3]).values)
+
+
+def _of(section, kind):
+    return [block for block in section.blocks if isinstance(block, kind)]
+
+
+@pytest.mark.parametrize("name", ["ppca", "sppca", "paired", "mixture", "epca", "depcam"])
+def test_estimates_are_replicated_at_the_estimate(name):
+    """Every table of every model: four statistics a column, and all values are numbers."""
+    tree = fitted(name)
+    section = fits(tree)
+    shown = _of(section, Table)[-1].frame
+    columns = sum(values.shape[1] for values in tree["observed_data"].data_vars.values())
+    assert np.isfinite(shown.to_numpy(float)).all() and len(shown) == min(4 * columns, 24)
+    assert any("200 replications" in block.text for block in _of(section, Paragraph))
+    assert any("Data drawn from the fit" in block.text for block in _of(section, Verdict))
+
+
+def test_an_outlier_is_not_reproduced_by_an_estimate():
+    rows = ROWS.copy()
+    rows[0, 1] = 60.0
+    tree = inference.fit(zoo.PPCA(num_latents=1), rows, method="closed_form")
+    verdict = _of(fits(tree), Verdict)[-1]
+    assert (
+        verdict.good is False and "feature 1: largest" in verdict.reason and "more latents" in verdict.advice
+    )
+
+
+def test_what_is_no_distribution_of_rows_is_not_asked_for_any():
+    """Kernel PCA scores a Gram matrix; a report of its draws once stopped here."""
+    section = fits(fitted("kernelpca"))
+    assert "no distribution of rows, which have no density" in _of(section, Verdict)[0].reason
+    assert any(
+        "No data were drawn from the fit: KernelPCA" in block.text for block in _of(section, Paragraph)
+    )
