@@ -22,7 +22,7 @@
 # then carelessly in four ways that are easy to fall into, each on its own:
 #
 # 1. its documents are carried over from step to step instead of being restarted,
-# 2. its priors stay at numbers out of the air,
+# 2. its priors stay at numbers out of the air, or are learnt before there are topics,
 # 3. it is stopped early: after 1, 2, 4, 8 and 16 steps, to see how early is too early,
 # 4. its lower bound is compared with something else.
 #
@@ -97,16 +97,43 @@ def split(seed):
     return train[:, seen], test[:, seen]
 
 
-def perplexities(model, seed, **options):
-    """Perplexity per held-out token of a fit, by the three protocols, and the fit."""
+def in_stages(model, train, stages, **options):
+    """A fit in stages, each a number of steps and what is learnt in them, and its bound step by step."""
+    tree, objective = None, []
+    for number, learn in stages:
+        begin = {} if tree is None else {"init": tree}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*has not converged")
+            tree = inference.fit(
+                model,
+                train,
+                learn=learn,
+                max_iterations=number,
+                tolerance=0,
+                num_samples=1,
+                progress=False,
+                **options,
+                **begin,
+            )
+        objective.append(tree["trace"].objective.values)
+    return tree, np.concatenate(objective)
+
+
+def perplexities(model, seed, learn=("word_smoothing",), held_for=(0,), steps=settings["steps"], **options):
+    """Perplexity per held-out token of a fit, by the three protocols, and its bound step by step.
+
+    The priors are held for so many steps and learnt from then on; of several such numbers the one that ends with the
+    highest bound is taken.
+    """
     train, test = split(seed)
-    options = {"max_iterations": settings["steps"], "tolerance": 0} | options
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*has not converged")
-        tree = inference.fit(model, train, num_samples=1, progress=False, seed=seed, **options)
-    return {
-        protocol: float(heldout(tree, test, protocol=protocol).perplexity) for protocol in PROTOCOLS
-    }, tree
+    fits = []
+    for held in held_for:
+        stages = [(min(held, steps), ()), (steps - held, learn)]
+        stages = [(number, own) for number, own in stages if number > 0]
+        fits.append(in_stages(model, train, stages, seed=seed, **options))
+    tree, objective = max(fits, key=lambda found: found[1][-1])
+    found = {protocol: float(heldout(tree, test, protocol=protocol).perplexity) for protocol in PROTOCOLS}
+    return found, objective
 
 
 print(f"{counts.shape[0]} documents, {counts.shape[1]} words, {int(counts.sum())} tokens; K = {K}")
@@ -115,22 +142,20 @@ print(f"{counts.shape[0]} documents, {counts.shape[1]} words, {int(counts.sum())
 # ## 1. Both run well
 #
 # PCP: structured variational Bayes, word smoothing learnt. LDA: variational Bayes with the documents restarted at
-# every step, eight passes over each document, both priors learnt, as many steps as PCP.
+# every step, eight passes over each document, both priors learnt, as many steps as PCP. That is done twice, once with
+# the priors held for the first ten steps and learnt from then on, and the run with the higher bound is kept: it takes
+# no held-out document to choose it.
 
 # %%
+WELL = {"learn": LEARN, "held_for": (0, 10)}
 CASES = {
-    "well run": (zoo.LDA(num_topics=K), {"learn": LEARN}),
-    "carried over, 8 passes": (zoo.LDA(num_topics=K), {"learn": LEARN, "documents": "continue"}),
-    "carried over, 1 pass": (
-        zoo.LDA(num_topics=K),
-        {"learn": LEARN, "documents": "continue", "inner_steps": 1},
-    ),
+    "well run": (zoo.LDA(num_topics=K), WELL),
+    "carried over, 8 passes": (zoo.LDA(num_topics=K), WELL | {"documents": "continue"}),
+    "carried over, 1 pass": (zoo.LDA(num_topics=K), WELL | {"documents": "continue", "inner_steps": 1}),
+    "priors learnt at once": (zoo.LDA(num_topics=K), {"learn": LEARN}),
     "priors 1 and 1": (zoo.LDA(num_topics=K, topic_prior=1.0, word_smoothing=1.0), {"learn": ()}),
     "priors 50/K and 0.1": (zoo.LDA(num_topics=K, topic_prior=50 / K, word_smoothing=0.1), {"learn": ()}),
-} | {
-    f"stopped after {steps}": (zoo.LDA(num_topics=K), {"learn": LEARN, "max_iterations": steps})
-    for steps in FEW
-}
+} | {f"stopped after {steps}": (zoo.LDA(num_topics=K), WELL | {"steps": steps}) for steps in FEW}
 pcp_model = zoo.PCP(num_topics=K, num_clusters=settings["clusters"])
 seeds = range(settings["seeds"])
 rows, traces = {}, {}
@@ -176,7 +201,7 @@ left.invert_yaxis()
 left.set(xlabel="perplexity of LDA over that of PCP", title="right of the line the claim looks true")
 left.legend(frameon=False, fontsize=8)
 for place, name in enumerate(names):
-    objective = traces[name]["trace"].objective.values / split(seeds[-1])[0].sum()
+    objective = traces[name] / split(seeds[-1])[0].sum()
     if not name.startswith("stopped"):  # they are the first steps of the run done well
         right.plot(
             np.arange(1, objective.size + 1), objective, color=COLOURS[place % len(COLOURS)], label=name
@@ -190,15 +215,21 @@ for axis in (left, right):
 plt.show()
 
 # %% [markdown]
-# Not every carelessness costs: on the small drawn corpus carrying over hardly matters with eight passes a document,
-# priors of 1 do no harm, and eight steps are already as good as sixty. A single pass with documents carried over and
-# the priors 50/K cost more than any margin between the models; so do four steps or fewer, but few would stop there. How
-# each happens, and what to do instead:
+# Not every carelessness costs everywhere. On the small drawn corpus documents carried over cost a per cent, priors of 1
+# and priors learnt at once do no harm, and eight steps are already as good as sixty. On the larger one (full size)
+# carrying over costs 3 to 10 per cent, and priors learnt at once more than all the rest together. The priors 50/K cost
+# more than any published margin everywhere; so do four steps or fewer, but few would stop there. How each happens,
+# and what to do instead:
 #
 # * **Carried over.** Starting a document where the last step left it saves passes, and a single pass a step looks
 #   like a bargain. But the first, poor topics put every document near equal shares of all topics, topics then
 #   answer documents that look alike, and both stay there for long. The bound climbs without a fall, so nothing
 #   looks wrong. *Instead:* restart documents at every step (the default here), and give each enough passes.
+# * **Learnt at once.** At first all topics are alike, and so are the shares of all documents; the likeliest prior of
+#   equal shares is a large one, and under a large prior shares stay equal. On the larger drawn corpus the prior on
+#   shares, made with 0.1, climbs to some 300, topics stay alike, and completion is 555 instead of 241. The bound climbs
+#   all the while. On the newsgroups the run that learns at once is the better one. *Instead:* hold the priors for some
+#   steps as well, keep the run with the higher bound, and look at what was learnt.
 # * **Priors out of the air.** The two pairs are defaults of published code. A large prior on shares says that every
 #   document is about everything. *Instead:* learn both by the bound, `learn=("word_smoothing", "topic_prior")`; PCP's
 #   comparison learnt its own.
@@ -240,7 +271,7 @@ nats = {name: tokens_per_document * np.log1p(value) for name, value in gap.items
 uniform = np.full(train.shape[1], 1 / train.shape[1])
 guess = np.exp(-(test @ np.log(uniform)).sum() / test.sum())
 
-objective = traces["well run"]["trace"].objective.values
+objective = traces["well run"]
 gains = np.diff(objective) / np.abs(objective[:-1])
 stop = int(np.argmax(gains < 1e-4)) + 1 if (gains < 1e-4).any() else objective.size - 1
 still = (objective[-1] - objective[stop]) / split(seeds[-1])[0].sum()
@@ -259,15 +290,16 @@ completion = means["completion"]
 assert completion["well run"] < completion["PCP"]  # by the fair test the claim fails
 careless = [name for name in CASES if name != "well run"]
 assert all(completion[name] > 0.98 * completion["well run"] for name in careless), completion
-assert all(
-    completion[name] > 1.02 * completion["well run"]
-    for name in ("carried over, 1 pass", "priors 50/K and 0.1")
-)
+assert completion["priors 50/K and 0.1"] > 1.02 * completion["well run"]
 early = completion[[f"stopped after {steps}" for steps in FEW]] / completion["well run"]
 assert early.iloc[0] > 1.1 and early.iloc[-1] < 1.02, early
+carried = ["carried over, 8 passes", "carried over, 1 pass"]
 if size == "small":
-    harmless = ["carried over, 8 passes", "priors 1 and 1", "stopped after 8"]
-    assert (completion[harmless] < 1.02 * completion["well run"]).all(), completion
+    harmless = [*carried, "priors learnt at once", "priors 1 and 1", "stopped after 8"]
+    assert (completion[harmless] < 1.03 * completion["well run"]).all(), completion
+elif not on_text:
+    assert (completion[carried] > 1.02 * completion["well run"]).all(), completion
+    assert completion["priors learnt at once"] > 2 * completion["well run"], completion
 assert (against.loc[careless, "bound"] > 1).any()  # a careless baseline confirms it
 assert gap["PCP"] > gap["well run"] > 0, gap  # bounds are not equally far off
 assert mixed > against.loc["well run", "likelihood"]

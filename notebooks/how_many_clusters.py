@@ -21,7 +21,7 @@
 # Projection* (dissertation, LMU München, 2006), chapters 2 and 3, with three versions of the model side by
 # side, and write down what reproduces and what does not.
 #
-# At full size the notebook takes about seven minutes on two cores. With `ZOO_NOTEBOOK_SIZE=small` it takes
+# At full size the notebook takes about six minutes on two cores. With `ZOO_NOTEBOOK_SIZE=small` it takes
 # about half a minute; its tables then rest on few starts. The last cell asserts what the text claims.
 
 # %%
@@ -45,7 +45,7 @@ from zoo.datasets import load
 SIZES = {
     "full": {
         "components": 30,
-        "draws": 8,
+        "draws": 5,
         "starts": 5,
         "samplers": ("DMA, Gibbs", "TDP, Gibbs", "urn"),
         "truncations": (5, 10, 20, 50, 100),
