@@ -52,7 +52,7 @@ def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | V
         return [Paragraph(f"No data were drawn from the fit: {why_not}.")]
     parts = []
     for name, values in observed.items():
-        view = "" if name in ("x", "y") else f"{name}, "  # several tables of one kind
+        view = "" if name in ("x", "y") else f"{name} "  # several tables of one kind
         parts.append(check_features(values, drawn[name]).rename(index=lambda own, view=view: view + own))
     table = pd.concat(parts)
     said = f"{drawn.sizes['chain'] * drawn.sizes['draw']} replications of the data."
@@ -84,7 +84,7 @@ def _verdict(tree: xr.DataTree, table: pd.DataFrame) -> Verdict:
     return Verdict(
         False,
         f"Data drawn from the fit differ from the data in {len(suspect)} of {len(table)} statistics",
-        ", ".join(suspect[:8]) + (", ..." if len(suspect) > 8 else ""),
+        "; ".join(suspect[:8]) + ("; ..." if len(suspect) > 8 else ""),
         f"look at these features in the pictures; another likelihood, or more {more}, may be needed",
     )
 
