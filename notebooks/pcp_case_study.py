@@ -165,7 +165,7 @@ pd.DataFrame(
 # ## 1. Topics and clusters: Figure 9.3
 #
 # With alpha = 1 and lambda = 1/K as in the thesis, there with 50 topics and 20 clusters on the newsgroups. The
-# fit is by structured variational Bayes, at full size the best bound of five random starts. (a) The topics that the four
+# fit is by structured variational Bayes, at full size the best bound of five starts. (a) The topics that the four
 # heaviest clusters use most, by their words; (b) these clusters as mixtures of topics; (c) the documents, in
 # the order of their known classes, and the cluster that each is in.
 

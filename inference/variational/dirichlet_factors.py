@@ -10,15 +10,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from zoo.gamma_functions import digamma, gammaln
+from zoo.gamma_functions import digamma, exp_digamma, gammaln
 
 __all__ = [
     "dirichlet_kl",
+    "exp_expected_log",
     "expected_log",
     "log_normaliser",
     "symmetric_log_density",
     "symmetric_log_normaliser",
     "symmetric_prior",
+    "total_expected_log",
 ]
 
 LEAST, MOST = 1e-6, 1e4  # a learnt parameter stays between
@@ -30,6 +32,16 @@ def expected_log(concentration: Array, axis: int = -1) -> Array:
     return digamma(concentration) - digamma(jnp.sum(concentration, axis=axis, keepdims=True))
 
 
+def exp_expected_log(concentration: Array, axis: int = -1) -> Array:
+    """exp(E[log p]) under Dirichlets along an axis, at half the cost of that of `expected_log`."""
+    return exp_digamma(concentration) / exp_digamma(jnp.sum(concentration, axis=axis, keepdims=True))
+
+
+def total_expected_log(concentration: Array, axis: int = -1) -> Array:
+    """Sum of E[log p] over all entries of Dirichlets along an axis."""
+    return _sum(expected_log(concentration, axis))
+
+
 def dirichlet_kl(concentration: Array, prior: Array, axis: int = -1) -> Array:
     """Sum of the divergences KL(q || prior) of Dirichlets along an axis, in nats.
 
@@ -39,7 +51,7 @@ def dirichlet_kl(concentration: Array, prior: Array, axis: int = -1) -> Array:
         axis: of the entries of one vector.
     """
     prior = jnp.asarray(prior, concentration.dtype)
-    gap = jnp.sum((concentration - prior) * expected_log(concentration, axis))
+    gap = _sum((concentration - prior) * expected_log(concentration, axis))
     if prior.ndim:
         return (
             log_normaliser(jnp.broadcast_to(prior, concentration.shape), axis)
@@ -53,7 +65,16 @@ def dirichlet_kl(concentration: Array, prior: Array, axis: int = -1) -> Array:
 
 def log_normaliser(concentration: Array, axis: int = -1) -> Array:
     """Sum of the log normalisers of Dirichlets along an axis: log of the integral of prod p^(a - 1)."""
-    return jnp.sum(gammaln(concentration)) - jnp.sum(gammaln(jnp.sum(concentration, axis=axis)))
+    return _sum(gammaln(concentration)) - jnp.sum(gammaln(jnp.sum(concentration, axis=axis)))
+
+
+def _sum(values: Array) -> Array:
+    """Sum of all entries, made before they are added up.
+
+    Where XLA adds up as it makes them, it makes an array of every constant of a series first: twenty times
+    the work (on CPUs, JAX 0.12).
+    """
+    return jnp.sum(jax.lax.optimization_barrier(values))
 
 
 def symmetric_log_normaliser(parameter: Array, size: int) -> Array:

@@ -45,6 +45,7 @@ from inference.variational.dirichlet_factors import (
     symmetric_log_density,
     symmetric_log_normaliser,
     symmetric_prior,
+    total_expected_log,
 )
 from inference.variational.lda_posterior import LDAVBState, conclude, guide, log_density, transform
 from zoo.argument_checks import check_choice, check_positive
@@ -221,14 +222,14 @@ def step(
     prior, smoothing, score = state.topic_prior, state.word_smoothing, local.score
     num_words, num_topics = before.shape
     if "topic_prior" in learn:
-        logs = jnp.sum(expected_log(local.doc_concentration))
+        logs = total_expected_log(local.doc_concentration)
         density = partial(symmetric_log_density, logs, documents.shape[0], num_topics)
         learnt = symmetric_prior(logs, documents.shape[0], num_topics, prior[0])
         score += density(learnt) - density(prior[0])
         prior = jnp.full_like(prior, learnt)
     words = smoothing + local.by_word
     if "word_smoothing" in learn:
-        logs = jnp.sum(expected_log(words, axis=0))
+        logs = total_expected_log(words, axis=0)
         smoothing = symmetric_prior(logs, num_topics, num_words, smoothing)
         words = smoothing + local.by_word
     gap = log_normaliser(words, axis=0) - num_topics * symmetric_log_normaliser(smoothing, num_words)

@@ -23,7 +23,12 @@ from jax import Array
 
 from inference.algorithm import Stochastic
 from inference.document_blocks import DocumentBlocks
-from inference.variational.dirichlet_factors import dirichlet_kl, expected_log, symmetric_prior
+from inference.variational.dirichlet_factors import (
+    dirichlet_kl,
+    expected_log,
+    symmetric_prior,
+    total_expected_log,
+)
 from inference.variational.lda import LDAVBInfo, local_step
 from inference.variational.lda_posterior import LDAVBState
 from zoo.lda import LDA
@@ -90,7 +95,7 @@ def step(
     words = state.word_concentration + size * found.gradient
     smoothing = state.word_smoothing
     if "word_smoothing" in learn:
-        smoothing = symmetric_prior(jnp.sum(expected_log(words, axis=0)), *words.shape[::-1], smoothing)
+        smoothing = symmetric_prior(total_expected_log(words, axis=0), *words.shape[::-1], smoothing)
     return state._replace(word_concentration=words, word_smoothing=smoothing), found.score
 
 

@@ -35,11 +35,9 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Method
-from inference.count_segments import CACHED_NUMBERS, CountSegments
-from inference.devices import on_all_devices
-from inference.document_blocks import DocumentBlocks, cut, log_coefficient
+from inference.document_blocks import DocumentBlocks, cut
+from inference.document_chunks import in_chunks, times, transposed_times
 from inference.variational import pcp_mean_field
-from inference.variational.dirichlet_factors import expected_log
 from inference.variational.pcp_posterior import (
     OCCUPIED,
     PCPVBState,
@@ -49,13 +47,12 @@ from inference.variational.pcp_posterior import (
     expected_log_weights,
     globals_bound,
     guide,
-    learnt_concentration,
-    learnt_factors,
     log_density,
     transform,
 )
 from inference.variational.pcp_pruning import shrink
 from inference.variational.pcp_starts import PROJECTIONS, init
+from inference.variational.pcp_updates import assign, log_likelihood, update_globals, word_log_centres
 from zoo.argument_checks import check_choice, check_flag
 from zoo.gamma_functions import digamma
 from zoo.pcp import PCP
@@ -70,13 +67,11 @@ class Corpus(NamedTuple):
     """The documents as the steps take them.
 
     Attributes:
-        counts: in segments.
-        log_coefficient: sum of their log multinomial coefficients, in nats.
+        counts: in chunks (`inference.document_chunks`).
         blocks: the same in blocks, where the family or the start passes over cells and topics; else None.
     """
 
-    counts: CountSegments
-    log_coefficient: Array
+    counts: DocumentBlocks
     blocks: DocumentBlocks | None = None
 
     @property
@@ -84,10 +79,14 @@ class Corpus(NamedTuple):
         """Documents and words."""
         return self.counts.shape
 
+    @property
+    def log_coefficient(self) -> Array:
+        """Sum of the documents' log multinomial coefficients, in nats."""
+        return self.counts.log_coefficient
+
     def over_devices(self, num_devices: int) -> "Corpus":
         """The same, the documents dealt out; the start has seen the blocks."""
-        counts = self.counts.over_devices(num_devices)
-        return Corpus(counts, on_all_devices(self.log_coefficient, num_devices))
+        return Corpus(self.counts.over_devices(num_devices))
 
 
 class PCPVBInfo(NamedTuple):
@@ -118,92 +117,13 @@ def step(
 ) -> tuple[PCPVBState, PCPVBInfo]:
     """Clusters of documents, then centres, topics and hyperparameters in turn, then the bound."""
     log_weights = expected_log_weights(state, model)
-    log_centres = word_log_centres(state, point)
-    scores = corpus.counts.times(log_centres) + log_weights
-    log_normaliser = jax.nn.logsumexp(scores, axis=-1, keepdims=True)
-    responsibilities = jnp.exp(scores - log_normaliser)
-    by_word = corpus.counts.transposed_times(responsibilities)
-    sizes = jnp.sum(responsibilities, axis=0)
-    entropy = jnp.sum(log_normaliser) - jnp.sum(by_word * log_centres) - sizes @ log_weights
+    documents = assign(corpus.counts, word_log_centres(state, point), log_weights)
+    by_word, sizes = documents.by_word, documents.sizes
     state = update_globals(state, by_word, sizes, model, inner_steps, learn, point)
-    words = jnp.sum(by_word * word_log_centres(state, point))
-    objective = words + entropy + globals_bound(state, model, point) + corpus.log_coefficient
+    words = log_likelihood(state, by_word, point)
+    objective = words + documents.entropy + globals_bound(state, model, point) + corpus.log_coefficient
     occupied = jnp.sum(sizes > OCCUPIED)
     return state, PCPVBInfo(objective, occupied, state.word_smoothing, state.concentration)
-
-
-def update_globals(
-    state: PCPVBState,
-    by_word: Array,
-    sizes: Array,
-    model: PCP,
-    inner_steps: int,
-    learn: tuple[str, ...],
-    point: bool,
-) -> PCPVBState:
-    """Everything but the documents' clusters; none of it passes over the documents.
-
-    Args:
-        state: q.
-        by_word: C', expected tokens of each word in each cluster, shape (num_words, num_clusters).
-        sizes: expected documents of each cluster, shape (num_clusters,).
-        model: the model as given.
-        inner_steps: updates of centres and topics in turn.
-        learn: hyperparameters to learn.
-        point: whether topics are point estimates.
-    """
-    block_words = max(CACHED_NUMBERS // (2 * by_word.shape[1]), 16)
-    rows = in_row_blocks(by_word, block_words)
-
-    def alternate(state: PCPVBState, learn: tuple[str, ...]) -> PCPVBState:
-        shares = jnp.exp(expected_log(state.clusters))
-        topics = jnp.exp(expected_log_topics(state.words, point)).T
-        given, tokens = _divided(rows, in_row_blocks(topics, block_words), shares)
-        clusters = state.topic_prior + shares * given
-        tokens = (tokens.reshape(-1, topics.shape[1])[: topics.shape[0]] * topics).T
-        return learnt_factors(state, clusters, tokens, learn, point)
-
-    state = jax.lax.fori_loop(1, inner_steps, lambda _, state: alternate(state, ()), state)
-    state = alternate(state, learn)  # hyperparameters once: that costs more than an update
-    weights = model.weights.posterior(sizes, state.concentration)
-    if "concentration" in learn:
-        state = state._replace(concentration=learnt_concentration(state._replace(weights=weights), model))
-        weights = model.weights.posterior(sizes, state.concentration)
-    return state._replace(weights=weights)
-
-
-def word_log_centres(state: PCPVBState, point: bool) -> Array:
-    """Log of the sum over topics of exp(E log theta + E log beta), shape (num_words, num_clusters)."""
-    topics = jnp.exp(expected_log_topics(state.words, point)).T
-    centres = topics @ jnp.exp(expected_log(state.clusters)).T
-    return jnp.log(jnp.maximum(centres, jnp.finfo(centres.dtype).tiny))
-
-
-def in_row_blocks(rows: Array, size: int) -> Array:
-    """Rows in blocks, filled up with zeros, shape (num_blocks, size, columns)."""
-    padding = -rows.shape[0] % size
-    return jnp.pad(rows, ((0, padding), (0, 0))).reshape(-1, size, rows.shape[1])
-
-
-def _divided(rows: Array, topics: Array, shares: Array) -> tuple[Array, Array]:
-    """R = C / (T B), block by block of words, so that it stays in the cache: R B' and T' R.
-
-    Args:
-        rows: C', shape (num_blocks, block_words, num_clusters).
-        topics: B', shape (num_blocks, block_words, num_topics).
-        shares: T, shape (num_clusters, num_topics).
-
-    Returns:
-        Shapes (num_clusters, num_topics) and (num_blocks, block_words, num_topics).
-    """
-
-    def visit(total: Array, block: tuple[Array, Array]) -> tuple[Array, Array]:
-        tokens, own = block
-        centres = own @ shares.T
-        ratio = tokens / jnp.maximum(centres, jnp.finfo(centres.dtype).tiny)
-        return total + ratio.T @ own, ratio @ shares
-
-    return jax.lax.scan(visit, jnp.zeros_like(shares), (rows, topics))
 
 
 def bound(state: PCPVBState, model: PCP, corpus: Corpus, point: bool = False) -> Array:
@@ -213,7 +133,7 @@ def bound(state: PCPVBState, model: PCP, corpus: Corpus, point: bool = False) ->
     """
     log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
     log_weights = expected_log_weights(state, model)
-    documents = jnp.sum(jax.nn.logsumexp(corpus.counts.times(log_centres.T) + log_weights, axis=-1))
+    documents = jnp.sum(jax.nn.logsumexp(times(corpus.counts, log_centres.T) + log_weights, axis=-1))
     if isinstance(state.weights, dist.Beta):
         a, b = state.weights.concentration1, state.weights.concentration0
         counted = jnp.sum((a - 1) * (digamma(a) - digamma(a + b)))
@@ -236,7 +156,7 @@ def start(
         ValueError: neither is given, or of other shapes.
     """
     point, family = options["topics"] == "point", options["family"]
-    state = init(key, model, corpus, family=family, point=point)
+    state = init(key, model, corpus, strategy="random", family=family, point=point)
     names = ("cluster_topic_concentration", "topic_word_probs" if point else "topic_word_concentration")
     if all(name in variables for name in names):
         clusters, words = (jnp.asarray(variables[name]) for name in names)
@@ -261,7 +181,7 @@ def start(
         raise ValueError(
             f"init: responsibilities must have shape {(corpus.shape[0], model.num_clusters)}; got {r.shape}"
         )
-    by_word = corpus.counts.transposed_times(r)
+    by_word = transposed_times(corpus.counts, r)
     state = update_globals(state, by_word, jnp.sum(r, axis=0), model, options["inner_steps"], (), point)
     return state._replace(responsibilities=r) if family == "mean_field" else state
 
@@ -278,16 +198,16 @@ def build(
     begin = partial(globals()["init"], strategy=init, family=family, point=point)
     if family == "mean_field":
         return Algorithm(begin, partial(pcp_mean_field.step, learn=learn, point=point), shrink=drop)
-    options = {"inner_steps": inner_steps, "learn": learn, "point": point}
-    return Algorithm(begin, partial(step, **options), shrink=drop)
+    begin = partial(begin, inner_steps=inner_steps)
+    once = partial(step, inner_steps=inner_steps, learn=learn, point=point)
+    return Algorithm(begin, once, shrink=drop)
 
 
 def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[Corpus]:
     """The documents, in blocks too where those are passed over."""
     (counts,) = data
     blocks = cut(counts, model.num_topics) if family == "mean_field" or init in PROJECTIONS else None
-    segments = CountSegments.cut(counts, model.num_clusters)
-    return (Corpus(segments, log_coefficient(counts), blocks),)
+    return (Corpus(in_chunks(counts, model.num_clusters), blocks),)
 
 
 def check(model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any, prune: Any) -> None:
@@ -325,7 +245,7 @@ METHOD = Method(
         "prune": True,
         "num_devices": None,
     },
-    strategies=("random", *PROJECTIONS),
+    strategies=("auto", "annealed", "random", *PROJECTIONS),
     build=build,
     start=start,
     conclude=conclude,

@@ -17,7 +17,13 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.variational.dirichlet_factors import dirichlet_kl, expected_log, symmetric_prior
+from inference.document_chunks import times
+from inference.variational.dirichlet_factors import (
+    dirichlet_kl,
+    expected_log,
+    symmetric_prior,
+    total_expected_log,
+)
 from inference.variational.lda_posterior import affordable
 from zoo.documents import CellTopics, dense_counts
 from zoo.gamma_functions import digamma, gammaln
@@ -98,7 +104,7 @@ def expected_log_weights(state: PCPVBState, model: PCP) -> Array:
 def cluster_scores(state: PCPVBState, model: PCP, counts: Any, point: bool) -> Array:
     """Unnormalised log q(c) of the structured family, shape (num_documents, num_clusters)."""
     log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
-    return counts.times(log_centres.T) + expected_log_weights(state, model)
+    return times(counts, log_centres.T) + expected_log_weights(state, model)
 
 
 def globals_bound(state: PCPVBState, model: PCP, point: bool) -> Array:
@@ -142,7 +148,7 @@ def learnt_factors(
     prior, smoothing = state.topic_prior, state.word_smoothing
     if "topic_prior" in learn:
         tokens_of_clusters = clusters - prior
-        best = symmetric_prior(jnp.sum(expected_log(clusters)), *clusters.shape, prior[0])
+        best = symmetric_prior(total_expected_log(clusters), *clusters.shape, prior[0])
         prior = jnp.full_like(prior, best)
         clusters = prior + tokens_of_clusters
     if point:
@@ -152,7 +158,7 @@ def learnt_factors(
     else:
         words = smoothing + tokens
         if "word_smoothing" in learn:
-            smoothing = symmetric_prior(jnp.sum(expected_log(words)), *words.shape, smoothing)
+            smoothing = symmetric_prior(total_expected_log(words), *words.shape, smoothing)
             words = smoothing + tokens
     return state._replace(clusters=clusters, words=words, topic_prior=prior, word_smoothing=smoothing)
 

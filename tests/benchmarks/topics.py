@@ -56,6 +56,11 @@ def times(counts, note):
     measured = {
         "scikit-learn batch LDA": (peer, 1, 3),
         "structured PCP, M = 200": (ours(zoo.PCP(num_topics=50, num_clusters=200), prune=False), 2, 8),
+        "structured PCP, M = 200, float32": (
+            ours(zoo.PCP(num_topics=50, num_clusters=200), prune=False, dtype="float32"),
+            2,
+            8,
+        ),
         "LDA VB, float64": (ours(zoo.LDA(num_topics=50)), 2, 8),
         "LDA VB, float32": (ours(zoo.LDA(num_topics=50), dtype="float32"), 2, 8),
         "structured PCP, M = 20": (ours(zoo.PCP(num_topics=50, num_clusters=20), prune=False), 2, 8),

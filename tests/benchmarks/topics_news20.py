@@ -23,7 +23,7 @@ from tests.recording import add_to_record
 from zoo.datasets import load
 
 MODELS = {
-    "LDA": (zoo.LDA(num_topics=100), {"batch_size": 2000, "dtype": "float32"}, (24, 72)),
+    "LDA": (zoo.LDA(num_topics=100), {"batch_size": 2000, "dtype": "float32"}, (48, 144)),
     "PCP": (zoo.PCP(num_topics=100, num_clusters=50), {"dtype": "float32"}, (20, 60)),
 }
 

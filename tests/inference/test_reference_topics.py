@@ -15,6 +15,7 @@ from recording import add_to_record
 import zoo
 from inference import fit
 from inference.topics import normalised_mutual_information
+from inference.variational.pcp_starts import ANNEALING_STEPS
 from zoo.datasets import load
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -102,20 +103,33 @@ def test_topics_that_begin_flat_end_higher():
     assert sum(one["bound per token"] > other["bound per token"] for one, other in pairs) >= 4, ends
 
 
-MISSED = pytest.mark.xfail(reason="0.586 and 0.532; the NMI of one start has a deviation of 0.05 and 0.06")
+@pytest.mark.slow
+def test_annealing_ends_higher_than_a_random_start():
+    """On a corpus of five clusters, 32 starts each, as many updates, by the mean bound in standard errors.
+
+    Were the starts equals, the difference would be above 2.33 once in 100 times.
+    """
+    ends = {}
+    for name, steps in {"annealed": 30, "random": 30 + ANNEALING_STEPS}.items():
+        tree, _ = simulated(0, 5, init=name, max_iterations=steps, tolerance=0, num_restarts=32)
+        ends[name] = tree["trace"].objective.values[:, -1]
+    error = np.sqrt(sum(values.var(ddof=1) for values in ends.values()) / 32)
+    difference = ends["annealed"].mean() - ends["random"].mean()
+    record(annealing={"difference of mean bounds, nats": difference, "standard error": error})
+    assert difference / error > 2.33, ends
 
 
 @pytest.mark.parametrize(
     ("name", "num_topics", "bar"),
     [
         ("news4_stemmed", 10, 0.60),
-        pytest.param("news4_stemmed", 20, 0.60, marks=MISSED),
+        ("news4_stemmed", 20, 0.60),
         ("reuters5_stemmed", 10, 0.55),
-        pytest.param("reuters5_stemmed", 20, 0.55, marks=MISSED),
+        ("reuters5_stemmed", 20, 0.55),
     ],
 )
 def test_the_best_bound_of_ten_starts_agrees_with_the_classes(name, num_topics, bar):
-    """Bar 5: its NMI with the newsgroups and with the topics of Reuters. With 20 topics both miss it."""
+    """Bar 5: its NMI with the newsgroups and with the topics of Reuters."""
     found = recorded("topic_bars")[f"NMI, {name}, K = {num_topics}"]
     assert len(found["all"]) == 10
     assert found["best bound"] == found["all"][int(np.argmax(found["bound per token"]))]
@@ -129,14 +143,22 @@ def test_ten_starts_agree_with_the_classes_on_average(name, num_topics, bar):
     assert np.mean(recorded("topic_bars")[f"NMI, {name}, K = {num_topics}"]["all"]) >= bar
 
 
-FROM_NOWHERE = pytest.mark.xfail(reason="1.12 and 1.07 from the default start")
+FROM_NOWHERE = pytest.mark.xfail(reason="1.11 and 1.07 on newsgroups from the default start")
 
 
-@pytest.mark.parametrize("start", [pytest.param("PCP", marks=FROM_NOWHERE), "PCP from LDA"])
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        pytest.param("news4_stemmed", "PCP", marks=FROM_NOWHERE),
+        ("news4_stemmed", "PCP from LDA"),
+        ("reuters5_stemmed", "PCP"),
+        ("reuters5_stemmed", "PCP from LDA"),
+    ],
+)
 @pytest.mark.parametrize(("protocol", "bar"), [("bound", 1.08), ("likelihood", 1.04)])
-def test_perplexity_of_newsgroups_is_near_that_of_a_good_lda(start, protocol, bar):
+def test_perplexity_of_text_is_near_that_of_a_good_lda(name, start, protocol, bar):
     """Bar 6, K = 20, M = 200: PCP at most 8 % above LDA by the bound, 4 % by the likelihood, 3 splits."""
     held_out = recorded("topic_bars")
-    pcp, lda = (held_out[f"held out, news4_stemmed, K = 20, M = 200: {model}"] for model in (start, "LDA"))
+    pcp, lda = (held_out[f"held out, {name}, K = 20, M = 200: {model}"] for model in (start, "LDA"))
     ratios = [pcp[f"seed {seed}"][protocol] / lda[f"seed {seed}"][protocol] for seed in range(3)]
     assert np.mean(ratios) <= bar

@@ -18,11 +18,12 @@ from text_cases import COUNTS, WORDS, pcp_bound, sparse
 import zoo
 from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
-from inference.count_segments import CountSegments
 from inference.document_blocks import cut
+from inference.document_chunks import in_chunks
 from inference.topic_quality import normalised_mutual_information
 from inference.variational import pcp as vb
 from inference.variational import pcp_mean_field as mean_field
+from inference.variational import pcp_starts as starts
 from inference.variational.pcp_posterior import PCPVBState
 from inference.variational.pcp_pruning import prune, shrink, with_all_clusters
 from zoo.datasets import load
@@ -39,7 +40,7 @@ def in_double():
 def corpus(counts=COUNTS):
     documents = sparse(counts)
     blocks = cut(documents, 3, block_cells=40)
-    held = vb.Corpus(CountSegments.cut(documents, 4), vb.log_coefficient(documents), blocks)
+    held = vb.Corpus(in_chunks(documents, 4), blocks)
     return jax.tree.map(jnp.asarray, held)
 
 
@@ -200,8 +201,7 @@ def test_starts_that_project_know_the_documents(strategy):
     counts = data["counts"][:100]
     model = zoo.PCP.from_data(counts, num_topics=6, num_clusters=120)
     documents = sparse(counts.toarray())
-    segments = CountSegments.cut(documents, 120)
-    held = vb.Corpus(segments, vb.log_coefficient(documents), cut(documents, 6))
+    held = vb.Corpus(in_chunks(documents, 120), cut(documents, 6))
     held, order = jax.tree.map(jnp.asarray, held), np.random.default_rng(0).permutation(200)
 
     @jax.jit
@@ -222,10 +222,27 @@ def test_starts_that_project_know_the_documents(strategy):
 def test_a_random_start_has_topics_all_but_flat():
     """Every word begins with near-equal shares of all topics, whatever its count; no two keys alike."""
     model, data = model_for(), corpus()
-    begin = jax.jit(lambda key: vb.init(key, model, data).words)
+    begin = jax.jit(lambda key: vb.init(key, model, data, strategy="random").words)
     one, other = begin(jax.random.key(0)), begin(jax.random.key(1))
     assert abs(one - 1).max() < 0.6 and 0.03 < one.std() < 0.2  # Gamma of mean 1, deviation 0.1: 6 of these
     assert abs(one - other).max() > 0.01
+
+
+def test_annealing_by_the_whole_likelihood_is_a_climb():
+    """A power of 1 leaves the step's updates, the hyperparameters held; a power near 0 no cluster apart.
+
+    Planted: at half the power the topics are others.
+    """
+    model, data = model_for(), corpus()
+    state = random_state(model)._replace(responsibilities=None)
+    anneal = jax.jit(lambda powers: starts._annealed(state, model, data, powers, 5, False))
+    climbed = climb(STRUCTURED, state, model, data, 4)[0]
+    np.testing.assert_allclose(anneal(jnp.ones(4)).words, climbed.words, rtol=1e-9)
+    assert abs(anneal(jnp.full(4, 0.5)).words - climbed.words).max() > 0.01
+    blurred = anneal(jnp.full(4, 1e-9))
+    shares = blurred.clusters - model._topic_prior()
+    tokens = np.asarray(blurred.weights.concentration - model.concentration / 4) / 20 * COUNTS.sum()
+    np.testing.assert_allclose(shares.sum(1), tokens, rtol=1e-6)  # each has its weight of every document
 
 
 @pytest.fixture(scope="module")
