@@ -216,10 +216,6 @@ def test_interface_functions_say_what_they_take_and_give():
 JAX_CALLS = {"tree_flatten", "tree_unflatten"}  # jax calls them, with what its own documentation says
 
 
-# Does what `DocumentBlocks.over_devices` says to the blocks it consists of
-SAID_BY_A_PART = {("Corpus", "over_devices")}
-
-
 def lacks_of_base(base, node):
     """What the docstring of a base's method of that name leaves out of an override's docstring."""
     text = vars(base)[node.name].__doc__ or ""
@@ -234,13 +230,13 @@ def lacks_of_base(base, node):
 def lacks_in_methods(tree, module=None):
     """What docstrings of the public methods of a module leave out, unless a base's method says it.
 
-    Every public class is asked; exempt are jax's two and the one named above. Of an overridden method the
+    Every public class is asked; exempt are jax's two. Of an overridden method the
     first base whose docstring leaves nothing out counts, NumPyro's too: ``log_prob`` and ``sample`` of its
     distributions say there what they take and the shape that they give.
     """
     found = {}
     for owner, node in definitions(tree):
-        if owner is None or node.name in JAX_CALLS or (owner.name, node.name) in SAID_BY_A_PART:
+        if owner is None or node.name in JAX_CALLS:
             continue
         is_property = any("property" in ast.unparse(mark) for mark in node.decorator_list)
         missing = [part for part in lacks(node) if not (is_property and part.startswith("Returns"))]

@@ -85,7 +85,14 @@ class Corpus(NamedTuple):
         return self.counts.log_coefficient
 
     def over_devices(self, num_devices: int) -> "Corpus":
-        """The same, the documents dealt out; the start has seen the blocks."""
+        """The same, the documents dealt out; the blocks are left out, for the start has seen them.
+
+        Args:
+            num_devices: how many shares.
+
+        Returns:
+            The same documents, a leading axis of devices before that of the chunks.
+        """
         return Corpus(self.counts.over_devices(num_devices))
 
 
