@@ -221,7 +221,7 @@ by_class.head(8)
 # LDA's documents are restarted at every step and its two priors learnt, as PCP's word smoothing is; pLSI's topics
 # get a hundredth of a token of every word, without which its perplexity is infinite. scikit-learn's LDA is
 # scored by completion. On text PCP begins with the topics of a short LDA, from which its bound ends higher; on
-# corpora drawn from PCP it ends higher from nothing (`README.md` has figures), so there it begins so. The thesis starts with as many clusters as documents; we allow a fixed number, 200 on
+# corpora drawn from PCP it ends higher from nothing (`tests/reference/README.md` has figures), so there it begins so. The thesis starts with as many clusters as documents; we allow a fixed number, 200 on
 # text: from one cluster for each document most long documents keep theirs, and a step takes many times as long.
 
 

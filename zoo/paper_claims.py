@@ -1,6 +1,6 @@
 """What the papers claim and what came out here, for ``zoo show``: plain literals, nothing imported.
 
-Every figure stands in README.md under "What we measured", in CHANGELOG.md or in ``tests/reference``, where
+Every figure stands in ``tests/reference/README.md`` or in CHANGELOG.md, where
 the command, the versions and the seeds are; a test looks for the figures there. Corrections to the papers
 stand in `zoo.paper_corrections`.
 """
