@@ -41,7 +41,7 @@ BARS = {"collapsed_gibbs": 15.0, "gibbs": 5.0}  # sweeps of tomotopy
 TURNS = {"pcp_corpus": 2, "news4_stemmed": 1}
 SETTINGS = {  # topics, clusters of PCP, short and long run; chains, warm-up, sweeps kept (none: times alone)
     "pcp_corpus": (6, 5, 5, 105, 4, 500, 1500),
-    "news4_stemmed": (50, None, 1, 7),
+    "news4_stemmed": (50, None, 1, 7, 2, 200, 300),
 }
 
 

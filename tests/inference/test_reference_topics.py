@@ -162,3 +162,23 @@ def test_perplexity_of_text_is_near_that_of_a_good_lda(name, start, protocol, ba
     pcp, lda = (held_out[f"held out, {name}, K = 20, M = 200: {model}"] for model in (start, "LDA"))
     ratios = [pcp[f"seed {seed}"][protocol] / lda[f"seed {seed}"][protocol] for seed in range(3)]
     assert np.mean(ratios) <= bar
+
+
+@pytest.mark.parametrize(("name", "lengths"), [("LDA", (48, 144)), ("PCP", (20, 60))])
+def test_twenty_newsgroups_are_fitted_in_ten_minutes(name, lengths):
+    """Five seeds: completion within 3 % of that of thrice as many passes, in 1200 CPU seconds and 4 GB."""
+    seeds = [recorded("benchmark_topics_news20")[f"{name}, seed {seed}"] for seed in range(5)]
+    short, long = ([found[f"{passes} passes"] for found in seeds] for passes in lengths)
+    pairs = zip(short, long, strict=True)
+    ratios = [one["completion perplexity"] / other["completion perplexity"] for one, other in pairs]
+    assert abs(np.mean(ratios) - 1) <= 0.03
+    assert max(found["processor seconds"] for found in short) < 1200
+    assert max(found["peak memory, GB"] for found in short + long) < 4
+
+
+@pytest.mark.parametrize("name", ["news4_stemmed", "reuters5_stemmed"])
+def test_lda_completes_documents_as_its_peers_do(name):
+    """Perplexity of completion over that of the better of scikit-learn and tomotopy, mean of five seeds."""
+    found = recorded("topic_bars")[f"completion, {name}, K = 20, 2000 documents"]
+    ratios = [found[f"seed {seed}"]["ours over the best peer"] for seed in range(5)]
+    assert np.mean(ratios) <= 1.03
