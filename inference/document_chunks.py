@@ -45,7 +45,8 @@ def chunk_times(chunk: DocumentBlock, by_word: Array) -> Array:
 
     def add(total: Array, cells: tuple) -> tuple[Array, None]:
         place, word, count = cells
-        return total.at[place].add(jnp.einsum("swk,sw->sk", by_word[word], count)), None
+        columns = zip(word.T, count.T, strict=True)  # cell after cell: what is gathered is added at once
+        return total.at[place].add(sum(own[:, None] * by_word[which] for which, own in columns)), None
 
     start = jnp.zeros((chunk.owner.shape[0], by_word.shape[1]), by_word.dtype)
     return jax.lax.scan(add, start, _parts(chunk, by_word.shape[1]))[0]
