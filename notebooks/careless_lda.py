@@ -228,7 +228,7 @@ plt.show()
 # * **Learnt at once.** At first all topics are alike, and so are the shares of all documents; the likeliest prior of
 #   equal shares is a large one, and under a large prior shares stay equal. On the larger drawn corpus the prior on
 #   shares, made with 0.1, climbs to some 300, topics stay alike, and completion is 555 instead of 241. The bound climbs
-#   all the while. On the newsgroups the run that learns at once is the better one. *Instead:* hold the priors for some
+#   all the while; that a prior outweighs its documents is warned of. On the newsgroups the run that learns at once is the better one. *Instead:* hold the priors for some
 #   steps as well, keep the run with the higher bound, and look at what was learnt.
 # * **Priors out of the air.** The two pairs are defaults of published code. A large prior on shares says that every
 #   document is about everything. *Instead:* learn both by the bound, `learn=("word_smoothing", "topic_prior")`; PCP's

@@ -69,6 +69,8 @@ def conclude(
 ) -> Outcome:
     """Independent draws from q, as one chain, beside q's parameters; topic shares only where small."""
     num_samples = affordable(num_samples, state.word_concentration.size)
+    if "topic_prior" in options.get("learn", ()):
+        _check_prior(state)
     keys = jax.random.split(key, num_samples)
     keep_rows = keep_rows and num_samples * state.doc_concentration.size * 8 < ROW_BYTES
     draws = _draw(keys, state, keep_rows)
@@ -83,6 +85,20 @@ def conclude(
     )
     learnt = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), learnt)
     return Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored, model=learnt)
+
+
+def _check_prior(state: LDAVBState) -> None:
+    """Warn of a learnt prior of the shares that outweighs the documents: then all have the same topics."""
+    prior = float(jnp.sum(state.topic_prior))
+    tokens = float(jnp.mean(jnp.sum(state.doc_concentration, axis=-1))) - prior
+    if prior > tokens:
+        warnings.warn(
+            f"the learnt topic_prior, {prior / state.topic_prior.size:.3g} for each topic, outweighs the "
+            f"documents ({tokens:.3g} tokens in the mean), so that all have nearly the same topics. Learnt "
+            "from topics that are still alike it can run off: fit some steps with learn=() first and go "
+            "on from there (init=tree), or keep the prior; the higher bound decides",
+            stacklevel=4,
+        )
 
 
 @partial(jax.jit, static_argnames="keep_rows")

@@ -3,6 +3,7 @@
 Statistical tests compare at 4 standard errors: 6e-5 false alarms each, on fixed seeds.
 """
 
+import warnings
 from functools import partial
 
 import jax
@@ -190,3 +191,15 @@ def test_draws_that_are_too_large_are_fewer(monkeypatch):
 def test_options_that_do_not_suit_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         fit(model_for(), COUNTS, progress=False, **options)
+
+
+def test_a_learnt_prior_that_outweighs_the_documents_is_warned_of():
+    """Where documents are all alike the largest prior is the likeliest; of one topic each, a small one."""
+    call = {"learn": LEARN, "max_iterations": 60, "tolerance": 0, "num_samples": 1, "progress": False}
+    alike, apart = np.tile(COUNTS.sum(0), (20, 1)), np.kron(np.eye(3), np.full((7, 4), 5))
+    with pytest.warns(UserWarning, match="outweighs the documents"):
+        fit(zoo.LDA(num_topics=3), alike, **call)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*has not converged")
+        fit(zoo.LDA(num_topics=3), apart, **call)
