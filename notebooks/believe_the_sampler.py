@@ -66,9 +66,9 @@ SIZES = {
         "variants": ("corrected", "printed order", "printed acceptance", "as printed"),
     },
     "small": {
-        "NUTS": (60, 100, 1),
+        "NUTS": (50, 80, 1),
         "Gibbs, corrected": (50, 100, 1),
-        "replicates": 2000,
+        "replicates": 1500,
         "variants": ("corrected", "as printed"),
     },
 }

@@ -74,7 +74,7 @@ SIZES = {
         "grid": (0.01, 0.1, 1, 10),
         "latents": (2, 4, 6),
     },
-    "small": {"draws": 1, "folds": 2, "weights": (0, 10, 100), "grid": (0.1, 10), "latents": (4,)},
+    "small": {"draws": 1, "folds": 2, "weights": (0, 10), "grid": (0.1, 10), "latents": (4,)},
 }
 settings = SIZES["small" if small else "full"]
 
