@@ -245,6 +245,35 @@ def test_annealing_by_the_whole_likelihood_is_a_climb():
     np.testing.assert_allclose(shares.sum(1), tokens, rtol=1e-6)  # each has its weight of every document
 
 
+@pytest.mark.parametrize(("num_topics", "chosen"), [(4, "annealed"), (3, "random")])
+def test_the_default_start_is_annealed_where_there_are_topics_enough(num_topics, chosen):
+    """Four clusters: with four topics as asked for by name, with three at random; the other is another."""
+    model, data = model_for(num_topics), corpus()
+    words = {
+        name: jax.jit(lambda key, name=name: vb.init(key, model, data, strategy=name).words)(
+            jax.random.key(0)
+        )
+        for name in ("auto", "annealed", "random")
+    }
+    np.testing.assert_array_equal(words["auto"], words.pop(chosen))
+    assert abs(words["auto"] - words[min(set(words) - {"auto"})]).max() > 0.01
+
+
+def test_the_mean_field_family_begins_at_random_and_is_not_annealed():
+    """Also where there are topics enough: by default it is the thesis's Algorithm 9.1."""
+    model, data = model_for(4), corpus()
+    begin = {
+        name: vb.init(jax.random.key(0), model, data, strategy=name, family="mean_field")
+        for name in ("auto", "random")
+    }
+    np.testing.assert_array_equal(begin["auto"].words, begin["random"].words)
+    with (
+        pytest.warns(UserWarning, match="mean_field"),
+        pytest.raises(ValueError, match="family='structured'"),
+    ):
+        fit(model, COUNTS, family="mean_field", init="annealed", progress=False)
+
+
 @pytest.fixture(scope="module")
 def tree():
     """PCP by VB on the small corpus, its columns named."""
