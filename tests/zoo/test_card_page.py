@@ -153,7 +153,7 @@ def test_a_card_shows_no_markup_of_docstrings(name):
 
 
 def test_each_part_of_a_docstring_becomes_text_and_markdown():
-    docstring = r"""A title, with ``code``, `zoo.lda`, **weight**, :class:`zoo.LDA` and a < b.
+    docstring = r"""A title, with ``code``, `zoo.lda`, **weight**, :class:`zoo.LDA`, <w> and a < b.
 
 Process of :math:`\lambda_{dk} \le m s^{1/2}`::
 
@@ -184,7 +184,7 @@ Example::
         markup.as_text(blocks, 40)
         == """\
 A title, with code, zoo.lda, weight,
-zoo.LDA and a < b.
+zoo.LDA, <w> and a < b.
 
 Process of lambda_dk <= m s^(1/2):
 
@@ -207,7 +207,7 @@ Example:
     )
     assert (
         markup.as_markdown(blocks)
-        == r"""A title, with `code`, `zoo.lda`, **weight**, `zoo.LDA` and a \< b.
+        == r"""A title, with `code`, `zoo.lda`, **weight**, `zoo.LDA`, \<w> and a < b.
 
 Process of $\lambda_{dk} \le m s^{1/2}$:
 

@@ -174,9 +174,10 @@ def _plain(text: str) -> str:
 
 
 def _marked(text: str) -> str:
-    return _replaced(
-        text, "${}$".format, "`{}`".format, "**{}**".format, lambda part: re.sub(r"([<*\\])", r"\\\1", part)
-    )
+    def escaped(part: str) -> str:
+        return re.sub(r"([*\\]|<(?=[\w/!]))", r"\\\1", part)
+
+    return _replaced(text, "${}$".format, "`{}`".format, "**{}**".format, escaped)
 
 
 def as_text(blocks: Sequence[Block], width: int, indent: str = "") -> str:
