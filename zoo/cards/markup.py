@@ -153,7 +153,11 @@ def plain_math(formula: str) -> str:
         formula: without dollar signs.
 
     Returns:
-        ``\lambda_j \le m s^{2}`` as ``lambda_j <= m s^2``.
+        Plain text.
+
+    Example:
+        >>> plain_math(r"\lambda_j \le m s^{2}")
+        'lambda_j <= m s^2'
     """
     formula = re.sub(r"\\(mathrm|mathbf|text|operatorname)\{([^{}]*)\}", r"\2", formula)
     formula = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"(\1)/(\2)", formula)
