@@ -12,7 +12,7 @@ from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.model_graph import draw_graph, graph_of, in_words
 from inference.page import Code, Paragraph, Picture, Section, Table
 from zoo import MODELS
-from zoo.model_card import read_card
+from zoo.cards import read_card
 
 __all__ = ["assumed", "done", "run_facts", "title_of"]
 

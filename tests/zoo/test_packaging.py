@@ -128,6 +128,14 @@ def test_the_wheel_and_the_source_archive_hold_the_shipped_data():
     assert sum(path.stat().st_size for path in (ROOT / "data").iterdir()) < 500_000  # it stays small
 
 
+def test_the_wheel_holds_the_notes_of_the_cards():
+    """Hatch packs every file below a package but ignored ones; .ci/run calls `zoo show` from a wheel."""
+    wheel = SETTINGS["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert "zoo" in wheel["packages"] and not {"include", "exclude", "only-include"} & set(wheel)
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8")
+    assert "toml" not in ignored and list((ROOT / "zoo").rglob("*.toml"))
+
+
 def test_the_distribution_is_called_neither_zoo_nor_inference():
     assert PROJECT["name"] not in OURS
     assert PROJECT["requires-python"] == ">=3.12" and PROJECT["scripts"] == {"zoo": "zoo.cli:main"}
