@@ -6,11 +6,11 @@ say.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # the catalogue answers without NumPy
-    import numpy as np
-    import pandas as pd
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_matrix
 
 __all__ = ["read_arrays"]
 
@@ -29,8 +29,6 @@ def read_arrays(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> tuple[dic
     """
     if path.suffix == ".csv":
         return _read_table(path, specs)
-    import numpy as np
-
     arrays, columns = {}, {}
     with np.load(path, allow_pickle=False) as file:
         for key, spec in specs.items():
@@ -42,9 +40,6 @@ def read_arrays(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> tuple[dic
 
 def _read_table(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], Names, Names]:
     """Arrays of a table; an empty cell is a missing number."""
-    import numpy as np
-    import pandas as pd
-
     words = {spec["key"] for spec in specs.values() if spec.get("text")}
     titles = {spec["rows"] for spec in specs.values() if "rows" in spec}
     taken = titles | {spec["key"] for spec in specs.values() if "key" in spec}
@@ -62,21 +57,15 @@ def _read_table(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> tuple[dic
     return arrays, columns, rows
 
 
-def _from_column(column: "pd.Series", spec: Mapping[str, Any]) -> "np.ndarray":
+def _from_column(column: pd.Series, spec: Mapping[str, Any]) -> np.ndarray:
     """Words as they are, or the numbers of classes."""
-    import numpy as np
-
     if spec.get("text"):
         return column.fillna("").to_numpy(str)
     return (column.map(spec["values"]) if "values" in spec else column).to_numpy(np.int64)
 
 
-def _from_archive(file: Mapping[str, "np.ndarray"], key: str, spec: Mapping[str, Any]) -> Any:
-    import numpy as np
-
+def _from_archive(file: Mapping[str, np.ndarray], key: str, spec: Mapping[str, Any]) -> Any:
     if spec.get("sparse"):
-        from scipy.sparse import csr_matrix
-
         parts = (
             file["data"].astype(np.float64),
             file["indices"].astype(np.int32),

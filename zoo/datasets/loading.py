@@ -1,26 +1,20 @@
-"""Data sets: shipped files, seeded generators, sets of other packages, and sets that the user holds.
-
-``catalogue()`` says what there is, ``load(name)`` gives the arrays. Nothing is ever downloaded. Shipped files
-lie beside this file in an installed wheel (``zoo/data``) and one level up in a clone; sets that may not be
-passed on are read from the folder that the environment variable ``ZOO_DATA`` names, and recognised by their
-SHA-256.
-"""
+"""Loading of a data set by its name in the catalogue."""
 
 import hashlib
 import importlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from zoo.data_files import read_arrays
+import numpy as np
+import pandas as pd
 
-if TYPE_CHECKING:  # the catalogue answers without NumPy
-    import numpy as np
-    import pandas as pd
+from zoo.datasets import catalogue, shipped_folder
+from zoo.datasets.files import read_arrays
+from zoo.datasets.generators import GENERATORS
 
-__all__ = ["Dataset", "catalogue", "load"]
+__all__ = ["Dataset", "load"]
 
 
 class Dataset(Mapping):
@@ -59,7 +53,7 @@ class Dataset(Mapping):
         self.rows = dict(rows)
         self._arrays = dict(arrays)
 
-    def __getitem__(self, key: str) -> "np.ndarray":
+    def __getitem__(self, key: str) -> np.ndarray:
         if key not in self._arrays:
             raise KeyError(f"{self.name} has no array {key!r}; it has: {', '.join(self._arrays)}")
         return self._arrays[key]
@@ -74,7 +68,7 @@ class Dataset(Mapping):
         shapes = ", ".join(f"{key} {array.shape}" for key, array in self._arrays.items())
         return f"Dataset({self.name!r}: {shapes})"
 
-    def frame(self, key: str = "x") -> "pd.DataFrame":
+    def frame(self, key: str = "x") -> pd.DataFrame:
         """One array as a DataFrame with the names of its rows and columns, so that a fit names them.
 
         Args:
@@ -83,26 +77,12 @@ class Dataset(Mapping):
         Returns:
             The table, shape as that of the array.
         """
-        import pandas as pd
-
         columns, rows = (names.get(key) for names in (self.columns, self.rows))
         return pd.DataFrame(
             self[key],
             index=None if rows is None else list(rows),
             columns=None if columns is None else list(columns),
         )
-
-
-def catalogue() -> dict[str, dict[str, Any]]:
-    """Every data set by name: kind, description, citation, terms, arrays with their shapes.
-
-    Kinds: ``shipped`` (a file of this package), ``generated`` (from a seed), ``package`` (comes with another
-    package), ``user`` (a file that the user holds in the folder that ``ZOO_DATA`` names).
-
-    Returns:
-        Name to entry.
-    """
-    return json.loads((_shipped_folder() / "catalogue.json").read_text(encoding="utf-8"))
 
 
 def load(name: str, **options: Any) -> Dataset:
@@ -137,12 +117,12 @@ def load(name: str, **options: Any) -> Dataset:
     columns: dict[str, tuple[str, ...]] = {}
     rows: dict[str, tuple[str, ...]] = {}
     if entry["kind"] == "generated":
-        arrays = _GENERATORS[name](**options)
+        arrays = GENERATORS[name](**options)
     elif entry["kind"] == "package":
         arrays = _from_scikit_learn(name, entry)
     else:
         path = (
-            _shipped_folder() / entry["file"]
+            shipped_folder() / entry["file"]
             if entry["kind"] == "shipped"
             else _held_file(name, entry, **options)
         )
@@ -153,12 +133,6 @@ def load(name: str, **options: Any) -> Dataset:
         if list(arrays[key].shape) != spec["shape"]:
             raise ValueError(f"{name}: {key} must have shape {tuple(spec['shape'])}; got {arrays[key].shape}")
     return Dataset(name, arrays, entry, columns, rows)
-
-
-def _shipped_folder() -> Path:
-    """``zoo/data`` of a wheel, else ``data`` of the clone that this file stands in."""
-    beside = Path(__file__).parent / "data"
-    return beside if beside.is_dir() else Path(__file__).parent.parent / "data"
 
 
 def _held_file(name: str, entry: Mapping[str, Any], verify: bool = True) -> Path:
@@ -183,70 +157,8 @@ def _held_file(name: str, entry: Mapping[str, Any], verify: bool = True) -> Path
     return path
 
 
-def _toy_gaussians(seed: int = 0) -> dict[str, "np.ndarray"]:
-    """Fifty points from each of the five Gaussians of Yu (2006), section 2.1.3."""
-    import numpy as np
-
-    means = [(3, 3), (3, 8), (5, 6), (7, 7), (8, 4)]
-    covariances = [
-        [[0.4, -0.3], [-0.3, 0.6]],
-        [[1.0, 0.0], [0.0, 0.2]],
-        [[0.4, -0.3], [-0.3, 0.8]],
-        [[0.7, 0.3], [0.3, 0.6]],
-        [[0.3, -0.2], [-0.2, 0.8]],
-    ]
-    rng = np.random.default_rng(seed)
-    rows = [
-        rng.multivariate_normal(m, c, size=50, method="cholesky")
-        for m, c in zip(means, covariances, strict=True)
-    ]
-    return {"x": np.concatenate(rows), "labels": np.repeat(np.arange(5), 50)}
-
-
-def _pcp_corpus(seed: int = 0) -> dict[str, Any]:
-    """Documents of the probabilistic clustering-projection model (Yu 2006, section 9.1), settings ours.
-
-    Six topics ~ Dirichlet(0.05) over 200 words, five clusters ~ Dirichlet(0.1) over the topics, 300 documents
-    of uniformly drawn clusters and Poisson(60) + 5 words.
-    """
-    import numpy as np
-    from scipy.sparse import csr_matrix
-
-    rng = np.random.default_rng(seed)
-    topics = rng.dirichlet(np.full(200, 0.05), size=6)
-    clusters = rng.dirichlet(np.full(6, 0.1), size=5)
-    labels = rng.integers(5, size=300)
-    lengths = rng.poisson(60, size=300) + 5
-    counts = rng.multinomial(lengths, (clusters @ topics)[labels]).astype(np.float64)
-    return {"counts": csr_matrix(counts), "labels": labels}
-
-
-def _binary_prototypes(seed: int = 0) -> dict[str, "np.ndarray"]:
-    """Noisy copies of binary prototypes in three categories (Qiao et al., section VI-A).
-
-    Each category has a mean of 0.9, 0.5 or 0.1 and three prototypes of 16 bits drawn with it; each prototype
-    has 50 copies, of which every bit is flipped with probability 0.1.
-    """
-    import numpy as np
-
-    rng = np.random.default_rng(seed)
-    means = np.repeat([0.9, 0.5, 0.1], 3)
-    prototypes = rng.random((9, 16)) < means[:, None]
-    clean = np.repeat(prototypes, 50, axis=0)
-    x = clean ^ (rng.random(clean.shape) < 0.1)
-    number = np.repeat(np.arange(9), 50)
-    return {
-        "x": x.astype(np.float64),
-        "labels": number // 3,
-        "prototype": number,
-        "prototypes": prototypes.astype(np.float64),
-    }
-
-
-def _from_scikit_learn(name: str, entry: Mapping[str, Any]) -> dict[str, "np.ndarray"]:
+def _from_scikit_learn(name: str, entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Inputs and class numbers of a set that is bundled with scikit-learn."""
-    import numpy as np
-
     try:
         bunch = getattr(importlib.import_module("sklearn.datasets"), f"load_{name}")()
     except ModuleNotFoundError:
@@ -255,10 +167,3 @@ def _from_scikit_learn(name: str, entry: Mapping[str, Any]) -> dict[str, "np.nda
             f"the data set {name} comes with {package}, which is not installed: pip install {package}"
         ) from None
     return {"x": bunch.data.astype(np.float64), "labels": bunch.target.astype(np.int64)}
-
-
-_GENERATORS = {
-    "binary_prototypes": _binary_prototypes,
-    "pcp_corpus": _pcp_corpus,
-    "toy_gaussians": _toy_gaussians,
-}
