@@ -175,7 +175,7 @@ class DEPCAM(Model):
         log_weights = self.weights.sample(prior.concentration)
         carriers = numpyro.sample("carriers", dist.Normal(0.0, 1.0).expand(sizes).to_event(3))
         values = {"bases": numpyro.deterministic("bases", orthonormal(carriers))}
-        values["scales"] = self._sample_scales(prior)
+        values["scales"] = self._sample_scales()
         norms = jnp.sum(values["scales"] ** 2, axis=-1)
         numpyro.deterministic("loading_norms", -jnp.sort(-norms))  # trace W_k W_k', largest first
         if self.offset:
@@ -202,8 +202,9 @@ class DEPCAM(Model):
             of_label = jnp.take_along_axis(theta, assignments[..., None, None], axis=1)[:, 0]
             return numpyro.sample("x", FamilyCells(local.family, of_label), obs=x)
 
-    def _sample_scales(self, prior: Self) -> Array:
-        shape = (self.num_components, self.num_latents)
+    def _sample_scales(self) -> Array:
+        """The scales from their prior, shape (num_components, num_latents)."""
+        prior, shape = in_current_precision(self), (self.num_components, self.num_latents)
         if self.scale_prior == "laplace":
             return numpyro.sample("scales", SparseScales(prior.sparsity, shape))
         precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand(shape).to_event(2)
@@ -394,7 +395,11 @@ class DEPCAM(Model):
             )
 
     def caution(self, method: str) -> None:
-        """Refuse samplers of an improper posterior; warn point estimates of the drift."""
+        """Refuse samplers of an improper posterior; warn of point estimates without an optimum.
+
+        Raises:
+            ValueError: a sampler, and the posterior is improper.
+        """
         proper = self.integrates_latents or method == "vb"
         if self.scale_prior != "laplace" or not _is_zero(self.sparsity) or proper:
             return

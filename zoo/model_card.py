@@ -6,13 +6,15 @@ JAX nor NumPy.
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import zoo
 from zoo import ALIASES, MODELS, canonical_name
 
-__all__ = ["ModelCard", "read_card"]
+__all__ = ["ModelCard", "program_of", "read_card"]
 
 _LITERALS = ("dims", "symmetries", "methods")
 
@@ -31,7 +33,8 @@ class ModelCard(NamedTuple):
         dims: variable to the names of its dims.
         symmetries: what leaves the posterior unchanged.
         methods: the ways to fit it; the first is what ``auto`` means.
-        program: source of the NumPyro program, ``__call__``, and of the methods it calls on itself.
+        path: of the file that defines the model.
+        class_name: of the model.
     """
 
     name: str
@@ -44,7 +47,13 @@ class ModelCard(NamedTuple):
     dims: Mapping[str, tuple[str, ...]]
     symmetries: tuple[str, ...]
     methods: tuple[str, ...]
-    program: str
+    path: Path
+    class_name: str
+
+    @property
+    def program(self) -> str:
+        """The source of the NumPyro program, see `program_of`."""
+        return program_of(self.path, self.class_name)
 
 
 def read_card(name: str) -> ModelCard:
@@ -61,9 +70,8 @@ def read_card(name: str) -> ModelCard:
     """
     name = canonical_name(name)
     entry = MODELS[name]
-    path = Path(__file__).parent / (entry["module"].removeprefix("zoo.").replace(".", "/") + ".py")
-    source = path.read_text(encoding="utf-8")
-    module = ast.parse(source)
+    path = _module_file(entry["module"])
+    module = _parsed(path)
     (body,) = (node for node in module.body if isinstance(node, ast.ClassDef) and node.name == entry["class"])
     literals = _literals(body)
     return ModelCard(
@@ -77,7 +85,8 @@ def read_card(name: str) -> ModelCard:
         dims=literals["dims"],
         symmetries=tuple(literals["symmetries"]),
         methods=tuple(literals["methods"]),
-        program=_program(body, source),
+        path=path,
+        class_name=entry["class"],
     )
 
 
@@ -104,25 +113,113 @@ def _fields(body: ast.ClassDef) -> dict[str, str]:
     return found
 
 
-def _program(body: ast.ClassDef, source: str) -> str:
-    """The source of ``__call__`` and of the methods that it uses of ``self``, in the order of first use."""
-    methods = {node.name: node for node in body.body if isinstance(node, ast.FunctionDef)}
-    wanted, queue = [], ["__call__"]
+def program_of(path: Path, class_name: str) -> str:
+    """The source of a model's program: ``__call__`` and everything that it calls on the model, transitively.
+
+    Methods and properties of the model or of its base classes (`zoo.model` apart), and the functions, classes
+    and constants of the same file that these use. Each is printed as it stands in its file, methods dedented;
+    those of a base class in another file follow under the name of that file.
+
+    Args:
+        path: of the file that defines the model.
+        class_name: of the model.
+
+    Returns:
+        Python source.
+    """
+    classes = list(_lineage(path, class_name))
+    methods: dict[str, tuple[Path, ast.FunctionDef]] = {}
+    for file, body in classes:
+        for node in body.body:
+            if isinstance(node, ast.FunctionDef):
+                methods.setdefault(node.name, (file, node))
+    models = {body.name for _, body in classes}
+    helpers = {file: {n: node for n, node in _definitions(file) if n not in models} for file, _ in classes}
+    wanted: list[tuple[Path, ast.stmt]] = []
+    queue = [methods["__call__"]] if "__call__" in methods else []
     while queue:
-        name = queue.pop(0)
-        if name in methods and name not in wanted:
-            wanted.append(name)
-            queue += [
-                node.attr
-                for node in ast.walk(methods[name])
-                if isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "self"
-            ]
-    lines = source.splitlines()
-    blocks = []
-    for name in wanted:
-        node = methods[name]
-        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-        blocks.append("\n".join(line.removeprefix("    ") for line in lines[first - 1 : node.end_lineno]))
-    return "\n\n".join(blocks)
+        file, node = queue.pop(0)
+        if (file, node) in wanted:
+            continue
+        wanted.append((file, node))
+        queue += [methods[name] for name in _names_of_self(node) if name in methods]
+        names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+        queue += [(file, helpers[file][name]) for name in names if name in helpers[file]]
+    parts = []
+    for file in helpers:
+        nodes = [node for of, node in wanted if of == file]
+        nodes.sort(key=lambda node: (node.col_offset == 0, node.lineno))  # methods before the helpers
+        if nodes and file != path:
+            parts.append(f"# {file.parent.name}/{file.name}")
+        parts += [_source(file, node) for node in nodes]
+    return "\n\n".join(parts)
+
+
+def _lineage(path: Path | None, class_name: str) -> Iterator[tuple[Path, ast.ClassDef]]:
+    """A class and its bases, each with its file; `zoo.model` and files outside of the zoo are left out."""
+    if path is None or path == _module_file("zoo.model"):
+        return
+    module = _parsed(path)
+    homes = {
+        name.asname or name.name: node.module
+        for node in module.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in node.names
+    }
+    if class_name in homes:  # a package that exports the class of one of its modules
+        yield from _lineage(_module_file(homes[class_name]), class_name)
+    for node in module.body:
+        if isinstance(node, ast.ClassDef) and node.name == class_name:
+            yield path, node
+            for base in (part.id for part in node.bases if isinstance(part, ast.Name)):
+                yield from _lineage(_module_file(homes[base]) if base in homes else path, base)
+
+
+def _module_file(module: str) -> Path | None:
+    """Where a module of the zoo is, found without importing it."""
+    place = Path(zoo.__file__).parents[1].joinpath(*module.split("."))
+    found = (place.with_suffix(".py"), place / "__init__.py")
+    return next((file for file in found if module.startswith("zoo.") and file.is_file()), None)
+
+
+def _definitions(path: Path) -> Iterator[tuple[str, ast.stmt]]:
+    """The functions, classes and constants of a file by name."""
+    for node in _parsed(path).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, node
+        elif isinstance(node, ast.Assign):
+            yield from ((target.id, node) for target in node.targets if isinstance(target, ast.Name))
+
+
+def _names_of_self(function: ast.stmt) -> list[str]:
+    """Attributes of the model that a function uses: of ``self``, or of a copy of it in current precision."""
+    models = {"self"}
+
+    def is_model(node: ast.expr) -> bool:
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "in_current_precision":
+            node = node.args[0]
+        return isinstance(node, ast.Name) and node.id in models
+
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            pairs = zip(getattr(target, "elts", [target]), getattr(value, "elts", [value]), strict=False)
+            models |= {name.id for name, of in pairs if isinstance(name, ast.Name) and is_model(of)}
+    return [
+        node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute) and is_model(node.value)
+    ]
+
+
+def _source(path: Path, node: ast.stmt) -> str:
+    """The lines of a statement with its decorators, dedented if it is in a class."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    first = min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", ()))])
+    indent = " " * node.col_offset
+    return "\n".join(line.removeprefix(indent) for line in lines[first - 1 : node.end_lineno])
+
+
+def _parsed(path: Path) -> ast.Module:
+    return _tree(path.read_text(encoding="utf-8"))
+
+
+_tree = cache(ast.parse)
