@@ -336,7 +336,7 @@ class DEPCAM(Model):
         return cls.from_data(x, num_components=1, num_latents=num_latents, scale_prior="ard", **given)
 
     def __post_init__(self) -> None:
-        """A family's name is the family, and the weights' prior flat if nothing is said."""
+        """Look a family's name up; the default prior of the weights is flat."""
         object.__setattr__(self, "family", as_family(self.family))
         if self.concentration is None:
             object.__setattr__(self, "concentration", self.num_components)
@@ -560,10 +560,10 @@ class DEPCAM(Model):
         return jax.nn.softmax(self.log_joint_rows(_of_all(values), x), axis=-1)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
-        """What `inference.predict` can be asked for: missing cells filled in, or every cell at its mean.
+        """The quantities that `inference.predict` gives: missing cells filled in, or every cell at its mean.
 
         Returns:
-            Name to the dims of what it gives.
+            Name to dims.
         """
         return dict.fromkeys(("cells", "reconstruction"), ("observation", "feature"))
 
@@ -621,5 +621,5 @@ def _is_zero(value: Any) -> bool:
 
 
 def _of_all(values: Mapping[str, Array]) -> dict[str, Array]:
-    """Values without those of fitted rows: new rows have their own latents."""
+    """Values without the latents of the fitted rows."""
     return {name: value for name, value in values.items() if name != "latents"}

@@ -246,7 +246,7 @@ class Paired(Model):
         return tuple(f"y_{v}" for v in range(len(self.families)))
 
     def latents_of(self, v: int) -> tuple[int, ...]:
-        """Places of the latents that a view sees: the shared ones and its own.
+        """Indices of the latents that a view sees: the shared ones and its specific ones.
 
         Args:
             v: the view, from 0.
@@ -337,7 +337,7 @@ class Paired(Model):
 
     @classmethod
     def sepca(cls, families: Sequence, num_shared: int, **fields: Any) -> Self:
-        """Supervised EPCA: all latents are shared, targets and covariates alike.
+        """Supervised EPCA: targets and covariates share all latents.
 
         Args:
             families: of the views, the targets first.
@@ -353,7 +353,7 @@ class Paired(Model):
     def epls(
         cls, families: Sequence, num_shared: int, num_specific: int | tuple[int, ...], **fields: Any
     ) -> Self:
-        """Exponential-family PLS: targets y_0, covariates with latents of their own besides.
+        """Exponential-family PLS: targets y_0, and covariates that also have specific latents.
 
         Args:
             families: of targets and covariates.
@@ -368,7 +368,7 @@ class Paired(Model):
 
     @classmethod
     def ecca(cls, families: Sequence, num_shared: int, num_specific: tuple[int, ...], **fields: Any) -> Self:
-        """Exponential-family CCA: every view has latents of its own.
+        """Exponential-family CCA: every view has specific latents.
 
         Args:
             families: of the views.
@@ -383,7 +383,7 @@ class Paired(Model):
 
     @classmethod
     def secca(cls, families: Sequence, num_shared: int, num_specific: tuple[int, ...], **fields: Any) -> Self:
-        """Supervised ECCA: targets y_0 without latents of their own, then views with theirs.
+        """Supervised ECCA: targets y_0 without specific latents, then views with them.
 
         Args:
             families: of the views, the targets first.
@@ -610,7 +610,7 @@ class Paired(Model):
                 )
 
     def caution(self, method: str) -> None:
-        """Refuse what would integrate where there is no integral (beta = 1)."""
+        """Refuse methods that integrate the posterior at beta = 1, where it has no integral."""
         refuse_improper(float(self.beta), method)
 
     @property
@@ -753,10 +753,10 @@ class Paired(Model):
         return jnp.where(missing, mean, views[v]), jnp.where(missing, variance, 0.0)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
-        """What `inference.predict` can be asked for: each view.
+        """The quantities that `inference.predict` gives: each view.
 
         Returns:
-            Name of the view to the dims of what it gives.
+            Name of the view to its dims.
         """
         return {name: ("observation", f"feature_{v}") for v, name in enumerate(self.data_names)}
 

@@ -192,7 +192,7 @@ class SPPCA(Model):
             num_observations: how many rows to draw.
 
         Returns:
-            Both tables, or what was drawn in their place.
+            Both tables, as given or drawn.
         """
         num_rows = self._num_rows(x, y, num_observations)
         if self.kernel is not None:
@@ -221,18 +221,16 @@ class SPPCA(Model):
         gram = centred(in_current_precision(self.kernel).matrix(x, x))
         values = {"coefficients": numpyro.sample("coefficients", _improper((x.shape[0], self.num_latents)))}
         values |= self._sample_noise("x") | self._sample_block("y", self.num_outputs)
-        w_y, noise_y = values["loadings_y"], self.noise_of_outputs(values)
         with numpyro.plate("observations", x.shape[0]):
             if self.draw_locals:
                 z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
                 space = (values["coefficients"], values["noise_variance_x"], self.feature_dimension)
                 numpyro.factor("x", given_latents(z, gram, jnp.diag(gram), *space))
-                return x, _sample_cells("y", values["loc_y"] + z @ w_y.T, noise_y, y)
+                predictor = values["loc_y"] + z @ values["loadings_y"].T
+                return x, _sample_cells("y", predictor, self.noise_of_outputs(values), y)
             rows = self.rows_in_feature_space(values, x)
             numpyro.factor("x", rows.log_density)
-            spread = w_y @ jnp.linalg.cholesky(rows.covariance)
-            given_x = ShiftedRows(rows.mean @ w_y.T, spread, values["loc_y"], noise_y)
-            return x, numpyro.sample("y", given_x, obs=y)
+            return x, numpyro.sample("y", self.outputs_given(values, rows), obs=y)
 
     def _score_probit(
         self, values: dict[str, Array], num_rows: int, x: Array | None, y: Array | None
@@ -308,7 +306,7 @@ class SPPCA(Model):
         """Latents and density of rows given in feature space, without their outputs.
 
         Args:
-            values: of the sites; with what a fit stores of its rows, ``x`` are new ones.
+            values: of the sites; if they hold the stored arrays of a fit, ``x`` are new rows.
             x: rows, shape (num_observations, M); of a precomputed kernel, its values with the fitted ones.
 
         Returns:
@@ -325,6 +323,20 @@ class SPPCA(Model):
         cross = raw - each[:, None] - (means - jnp.mean(means))
         itself = jnp.zeros(len(x)) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
         return feature_rows(cross, itself - 2 * each + jnp.mean(means), values["gram_products"], b, *space)
+
+    def outputs_given(self, values: Mapping[str, Array], rows: FeatureRows) -> ShiftedRows:
+        """The outputs of rows given them in feature space.
+
+        Args:
+            values: of the sites.
+            rows: of `rows_in_feature_space`.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (num_outputs,).
+        """
+        w_y = values["loadings_y"]
+        spread = w_y @ jnp.linalg.cholesky(rows.covariance)
+        return ShiftedRows(rows.mean @ w_y.T, spread, values["loc_y"], self.noise_of_outputs(values))
 
     def probit_rows(self, values: Mapping[str, Array]) -> ProbitRows:
         """Densities, latents and probabilities of rows with probit outputs.
@@ -616,23 +628,9 @@ class SPPCA(Model):
                 "density needs: give the kernel itself"
             )
         rows = self.rows_in_feature_space(values, x)
-        return rows.log_density if y is None else rows.log_density + self.outputs_given(values, rows, y)
-
-    def outputs_given(self, values: Mapping[str, Array], rows: FeatureRows, y: Array) -> Array:
-        """Log density of the observed outputs of each row given it in feature space.
-
-        Args:
-            values: of the sites.
-            rows: what `rows_in_feature_space` gave.
-            y: outputs, shape (num_observations, L), NaN where one is missing.
-
-        Returns:
-            Shape (num_observations,), in nats.
-        """
-        w_y = values["loadings_y"]
-        spread = w_y @ jnp.linalg.cholesky(rows.covariance)
-        given = ShiftedRows(rows.mean @ w_y.T, spread, values["loc_y"], self.noise_of_outputs(values))
-        return given.log_prob(y)
+        if y is None:
+            return rows.log_density
+        return rows.log_density + self.outputs_given(values, rows).log_prob(y)
 
     def local_conditionals(
         self, values: Mapping[str, Array], x: Array, y: Array
@@ -711,12 +709,12 @@ class SPPCA(Model):
         Args:
             values: parameters.
             x: inputs.
-            y: outputs; observed ones are used and stay what they are.
+            y: outputs; observed ones are used and keep their values.
             what: ``"outputs"``, ``"cells"`` (of x), or ``"classes"``: the density of each class's code given
-                what is observed, normalised over the classes, whose variance is that of the indicator.
+                the observed cells, normalised over the classes, whose variance is that of the indicator.
 
         Returns:
-            Two arrays of the shape of what is asked for: (num_observations, L), M columns or one a class.
+            Two arrays of shape (num_observations, L), or with M columns, or one a class.
 
         Raises:
             ValueError: cells of x, which are not known with a kernel.
@@ -742,10 +740,10 @@ class SPPCA(Model):
         return jnp.where(known, data, expected), jnp.where(known, 0.0, variance)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
-        """What `inference.predict` can be asked for; the first is what it gives unasked.
+        """The quantities that `inference.predict` gives, its default first.
 
         Returns:
-            Name to the dims of what it gives.
+            Name to dims.
         """
         found: dict[str, Any] = {"outputs": ("observation", "output")}
         if self.kernel is None:
@@ -801,7 +799,7 @@ class SPPCA(Model):
     ) -> tuple[Array, Array, Array, Array, Array | float]:
         """Rows of [x, y], or of x alone, with loadings, mean and noise of their columns.
 
-        Sparse inputs come reduced; last what to add to the log density of each row, otherwise 0.
+        Sparse inputs come reduced; last comes the term to add to the log density of each row, otherwise 0.
         """
         joint, m, log_factor = self.joint(values), self.num_features, 0.0
         known, others = [part[:m] for part in joint], [part[m:] for part in joint]

@@ -1,4 +1,4 @@
-r"""Outputs 0 or 1 through a probit: binary ones, each for itself, or the columns of class labels.
+r"""Probit outputs: independent binary columns, or the 0/1 columns of class labels.
 
 Every output has a utility :math:`u_l = w_l^T z + b_l + N(0, 1)`. A binary output is 1 where its utility is
 positive, so :math:`p(y_l = 1 \mid z) = \Phi(w_l^T z + b_l)`. Of class labels (``exclusive``: one column a
@@ -57,7 +57,7 @@ CERTAIN = 40.0  # mean of the decision, of variance 1, that stands for a missing
 
 
 class _ZeroOrOne(dist.Distribution):
-    """What the distributions of outputs share."""
+    """Rows of outputs that are 0 or 1: the base of the distributions below."""
 
     support = dist.constraints.independent(dist.constraints.boolean, 1)
     pytree_data_fields = ("predictor", "covariance")
@@ -103,7 +103,7 @@ class ProbitOutputs(_ZeroOrOne):
 
 
 class ProbitOutputsGivenRows(_ZeroOrOne):
-    """Outputs given what a row tells of its latents, which are summed out.
+    """Outputs of rows whose latents are Gaussian and summed out.
 
     Args:
         predictor: W E[z] + b, shape (num_observations, num_outputs).

@@ -1,4 +1,4 @@
-r"""Linear-Gaussian rows: what follows from :math:`x = W z + \mu + \epsilon` for given parameters.
+r"""Densities and posteriors of linear-Gaussian rows :math:`x = W z + \mu + \epsilon` at given parameters.
 
 Each row has latents :math:`z \sim N(0, I_K)`, and :math:`\epsilon_d \sim N(0, \psi_d)`, one noise variance a
 column. A row is observed in some of its columns, o; NaN is a missing cell. With
@@ -263,7 +263,7 @@ class LinearGaussianRows(dist.Distribution):
 
 
 class ShiftedRows(dist.Distribution):
-    r"""Rows N(shift_n + loc, W W' + diag(noise_variance)), each with a mean of its own.
+    r"""Rows N(shift_n + loc, W W' + diag(noise_variance)), each with its mean.
 
     Args:
         shift: shape (num_observations, L).
@@ -304,7 +304,7 @@ class RowsGivenOthers(dist.Distribution):
     :math:`W_y z + \\mu_y + N(0, \\psi_y)` with z from its posterior given x.
 
     Args:
-        x: what is known, shape (num_observations, M); NaN is missing; may be sparse.
+        x: the first columns, shape (num_observations, M); NaN is missing; may be sparse.
         loadings: of all columns, shape (M + L, num_latents).
         loc: of all columns, shape (M + L,).
         noise_variance: of all columns, shape (M + L,).
@@ -423,7 +423,7 @@ class ReducedRows(NamedTuple):
         loadings: shape (num_latents, num_latents).
         loc: zeros, shape (num_latents,).
         noise_variance: ones, shape (num_latents,).
-        log_factor: what to add to the log density of each row, shape (num_observations,).
+        log_factor: to be added to the log density of each row, shape (num_observations,).
     """
 
     rows: Array
@@ -455,7 +455,7 @@ def reduced(x: SparseMatrix, loadings: Array, loc: Array, noise_variance: Array)
         noise_variance: shape (num_features,) or ().
 
     Returns:
-        Rows of as many columns as there are latents, with what else their density needs.
+        Rows of as many columns as there are latents, with the parameters of their density.
     """
     precision = 1 / jnp.broadcast_to(jnp.asarray(noise_variance), loc.shape)
     scaled = loadings * precision[:, None]
