@@ -107,11 +107,6 @@ class KernelPCA(Model):
     scores_rows = False
     needs_fitted_rows = True
 
-    def __post_init__(self) -> None:
-        """Look a kernel's name up, then store and validate the fields."""
-        object.__setattr__(self, "kernel", as_kernel(self.kernel))
-        super().__post_init__()
-
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program; it cannot draw rows.
 
@@ -214,6 +209,11 @@ class KernelPCA(Model):
             return self.replaced(kernel=former.kernel)
         return self
 
+    def __post_init__(self) -> None:
+        """Look a kernel's name up, then store and validate the fields."""
+        object.__setattr__(self, "kernel", as_kernel(self.kernel))
+        super().__post_init__()
+
     def validate(self) -> None:
         """Raise ValueError if a field is outside its domain."""
         if (
@@ -310,7 +310,7 @@ class KernelPCA(Model):
         return coordinates * (jnp.sqrt(variances) / (variances + values["noise_variance"]))
 
     def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Posterior covariance of the latents of rows, alike for all: ``s2 / (l + s2)`` on the diagonal."""
+        """Posterior covariance of the latents, the same for all rows: ``s2 / (l + s2)`` on the diagonal."""
         noise_variance = values["noise_variance"]
         shares = noise_variance / (values["signal_variances"] + noise_variance)
         return jnp.broadcast_to(jnp.diag(shares), (x.shape[0], shares.size, shares.size))

@@ -43,8 +43,7 @@ from inference.em.poisson_latents import prior_latents
 from inference.mixture_starts import hierarchical_labels, kmeans_labels, principal_labels
 from inference.spectral_labels import spectral_labels
 from zoo.argument_checks import check_size
-from zoo.depcam import DEPCAM
-from zoo.depcam_rows import orthonormal
+from zoo.depcam import DEPCAM, orthonormal
 from zoo.exponential_family import Poisson
 
 __all__ = [

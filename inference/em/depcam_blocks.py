@@ -34,8 +34,7 @@ from inference.em.local_pca_rows import (
     sums_of,
 )
 from inference.em.poisson_latents import poisson_rows
-from zoo.depcam import DEPCAM
-from zoo.depcam_rows import orthonormal
+from zoo.depcam import DEPCAM, orthonormal
 from zoo.dirichlet_process import log_stick_weights
 from zoo.dpp import log_determinant
 from zoo.local_pca import SparseScales

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoo import ALIASES, MODELS, canonical_name
-from zoo.model_card import _program
+from zoo.cards.program import module_file, parsed, program_of
 
 __all__ = ["Card", "Claim", "Correction", "MethodNote", "Notes", "Usage", "read_card", "read_notes"]
 
@@ -34,7 +34,8 @@ class Card(NamedTuple):
         dims: variable to the names of its dims.
         symmetries: transformations that leave the posterior unchanged.
         methods: the ways to fit it; the first is what ``auto`` means.
-        program: source of the NumPyro program, ``__call__``, and of the methods it calls on itself.
+        path: of the file that defines the model.
+        class_name: of the model.
     """
 
     name: str
@@ -47,7 +48,13 @@ class Card(NamedTuple):
     dims: Mapping[str, tuple[str, ...]]
     symmetries: tuple[str, ...]
     methods: tuple[str, ...]
-    program: str
+    path: Path
+    class_name: str
+
+    @property
+    def program(self) -> str:
+        """The source of the NumPyro program, see `program_of`."""
+        return program_of(self.path, self.class_name)
 
 
 class Usage(NamedTuple):
@@ -135,9 +142,8 @@ def read_card(name: str) -> Card:
     """
     name = canonical_name(name)
     entry = MODELS[name]
-    path = _FOLDER.parent / (entry["module"].removeprefix("zoo.").replace(".", "/") + ".py")
-    source = path.read_text(encoding="utf-8")
-    module = ast.parse(source)
+    path = module_file(entry["module"])
+    module = parsed(path)
     (body,) = (node for node in module.body if isinstance(node, ast.ClassDef) and node.name == entry["class"])
     literals = _literals(body)
     return Card(
@@ -151,7 +157,8 @@ def read_card(name: str) -> Card:
         dims=literals["dims"],
         symmetries=tuple(literals["symmetries"]),
         methods=tuple(literals["methods"]),
-        program=_program(body, source),
+        path=path,
+        class_name=entry["class"],
     )
 
 

@@ -1,4 +1,4 @@
-"""Class labels as outputs: one column a class, and what a vector of labels looks like.
+"""Class labels as outputs, one 0/1 column a class.
 
 A model whose outputs are real takes class labels as *one-of-C* columns: output c of a row is 1 if the row is
 of class c and 0 if not. Centred, such columns have rank C - 1, so a likelihood with noise of its own for them
@@ -117,7 +117,7 @@ def _kind(column: pd.Series) -> str:
 
 
 def _plain(label: Any) -> Label:
-    """A label as what JSON and netCDF can hold."""
+    """A label as a Python value that JSON and netCDF can hold."""
     if isinstance(label, bool | np.bool_):
         return bool(label)
     return int(label) if isinstance(label, int | np.integer) else str(label)

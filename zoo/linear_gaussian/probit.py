@@ -1,4 +1,4 @@
-r"""Outputs 0 or 1 through a probit: binary ones, each for itself, or the columns of class labels.
+r"""Probit outputs: independent binary columns, or the 0/1 columns of class labels.
 
 Every output has a utility :math:`u_l = w_l^T z + b_l + N(0, 1)`. A binary output is 1 where its utility is
 positive, so :math:`p(y_l = 1 \mid z) = \Phi(w_l^T z + b_l)`. Of class labels (``exclusive``: one column a
@@ -7,12 +7,21 @@ class, one of them 1) the class with the largest utility is the one, so with :ma
 .. math:: p(c \mid z) = \int N(e \mid 0, 1) \prod_{j \neq c} \Phi(e + m_c - m_j)\, de,
 
 here by Gauss-Hermite quadrature (Albert and Chib 1993, "Bayesian analysis of binary and polychotomous
-response data", sections 3 and 4.2). One *decision* is what a row's output says of its utilities: d = T u is
+response data", sections 3 and 4.2). An observed row of outputs is one *decision* on its utilities: d = T u is
 positive in every entry, T the signs of binary outputs, or the differences of the class to all others. With z
-Gaussian, d is Gaussian, and the row's probability that of an orthant (`zoo.orthants`).
+Gaussian, d is Gaussian, and the row's probability that of an orthant (`zoo.linear_gaussian.orthants`).
 
 A missing output is NaN; class labels are missing or there as a whole row.
+
+Beside linear-Gaussian inputs x (`ProbitRows`) the latents given x are N(m, S) and the utilities
+N(W m + b, W S W' + I). The observed outputs cut the utilities off (`decisions`), so p(y | x) is the
+probability of a Gaussian orthant: exact for one binary output or two classes, otherwise as accurate as
+`log_orthant`. An output that is missing beside observed ones has
+:math:`p(y_l = 1 \mid x, y_o) = p(y_l = 1, y_o \mid x) / p(y_o \mid x)`.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +30,13 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import log_ndtr, logsumexp
 
-from zoo.orthants import log_orthant
+from zoo.linear_gaussian.orthants import log_orthant, orthant_moments
+from zoo.linear_gaussian.rows import (
+    latents_covariance,
+    latents_mean,
+    log_density,
+    shared_latents_covariance,
+)
 
 __all__ = [
     "CERTAIN",
@@ -29,18 +44,20 @@ __all__ = [
     "LatentsGivenDecisions",
     "ProbitOutputs",
     "ProbitOutputsGivenRows",
+    "ProbitRows",
     "check_probit_outputs",
     "class_log_probabilities",
     "decisions",
     "num_decisions",
 ]
 
+BLOCK_ROWS = 64  # rows whose nodes of integration are held at a time
 NUM_HERMITE = 48
 CERTAIN = 40.0  # mean of the decision, of variance 1, that stands for a missing output
 
 
 class _ZeroOrOne(dist.Distribution):
-    """What the distributions of outputs share."""
+    """Rows of outputs that are 0 or 1: the base of the distributions below."""
 
     support = dist.constraints.independent(dist.constraints.boolean, 1)
     pytree_data_fields = ("predictor", "covariance")
@@ -86,7 +103,7 @@ class ProbitOutputs(_ZeroOrOne):
 
 
 class ProbitOutputsGivenRows(_ZeroOrOne):
-    """Outputs given what a row tells of its latents, which are summed out.
+    """Outputs of rows whose latents are Gaussian and summed out.
 
     Args:
         predictor: W E[z] + b, shape (num_observations, num_outputs).
@@ -201,6 +218,137 @@ class LatentsGivenDecisions(dist.Distribution):
         other = jax.random.normal(jax.random.fold_in(rest, 1), unconditional.shape, self.loc_given_x.dtype)
         gain = jnp.einsum("nij,nj->ni", self.covariance_given_x, contrast) / variance[:, None]
         return free + (cut_off - unconditional - noise * other)[..., None] * gain
+
+
+@dataclass(frozen=True, eq=False)
+class ProbitRows:
+    """Rows of inputs and probit outputs at given parameters: densities, latents and probabilities.
+
+    Attributes:
+        values: ``loadings_x``, ``loc_x``, ``noise_variance_x``, ``loadings_y`` and ``loc_y``, shapes as in
+            `zoo.SPPCA`.
+        exclusive: whether the outputs are the columns of class labels.
+    """
+
+    values: Mapping[str, Array]
+    exclusive: bool
+
+    def latents_given_inputs(self, x: Array) -> tuple[Array, Array]:
+        """Mean and covariance of the latents of rows given x alone.
+
+        Args:
+            x: inputs, shape (num_observations, num_features), NaN where a cell is missing.
+
+        Returns:
+            Shapes (num_observations, num_latents) and (num_observations, num_latents, num_latents).
+        """
+        w, loc, noise = self._inputs()
+        size = w.shape[1]
+
+        def shared(x: Array) -> Array:
+            return jnp.broadcast_to(shared_latents_covariance(w, noise), (x.shape[0], size, size))
+
+        def by_row(x: Array) -> Array:
+            return latents_covariance(x, w, noise)
+
+        covariance = jax.lax.cond(jnp.any(jnp.isnan(x)), by_row, shared, x)
+        return latents_mean(x, w, loc, noise), covariance
+
+    def outputs_given_inputs(self, x: Array) -> ProbitOutputsGivenRows:
+        """The outputs of rows given their x, latents summed out.
+
+        Args:
+            x: inputs, as in `latents_given_inputs`.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (num_outputs,).
+        """
+        mean, covariance = self.latents_given_inputs(x)
+        w = self.values["loadings_y"]
+        spread = jnp.einsum("li,nij,mj->nlm", w, covariance, w)
+        return ProbitOutputsGivenRows(self.values["loc_y"] + mean @ w.T, self.exclusive, spread)
+
+    def latents(self, x: Array, y: Array) -> LatentsGivenDecisions:
+        """The latents of rows given x and y, where a row has one decision.
+
+        Args:
+            x: inputs, as in `latents_given_inputs`.
+            y: outputs, shape (num_observations, num_outputs), NaN where one is missing.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (num_latents,).
+        """
+        mean, covariance = self.latents_given_inputs(x)
+        outputs = self.values["loadings_y"], self.values["loc_y"]
+        return LatentsGivenDecisions(mean, covariance, *outputs, y, self.exclusive)
+
+    def latents_moments(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Posterior mean and covariance of the latents of rows given x and y.
+
+        Args:
+            x: inputs, as in `latents_given_inputs`.
+            y: outputs, as in `latents`.
+
+        Returns:
+            Shapes (num_observations, num_latents) and (num_observations, num_latents, num_latents).
+        """
+        mean, covariance = self.latents_given_inputs(x)
+        w, loc = self.values["loadings_y"], self.values["loc_y"]
+
+        def one(row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+            outputs, m, s = row
+            centre, spread, contrast = decisions(outputs, loc + w @ m, w @ s @ w.T, self.exclusive)
+            cut = orthant_moments(centre, spread)
+            gain = jnp.linalg.solve(spread, contrast @ w @ s).T
+            return m + gain @ (cut.mean - centre), s + gain @ (cut.covariance - spread) @ gain.T
+
+        return jax.lax.map(one, (y, mean, covariance), batch_size=BLOCK_ROWS)
+
+    def log_likelihood(self, x: Array, y: Array | None) -> Array:
+        """Log p(x), or log p(x, y), of each row over its observed cells.
+
+        Args:
+            x: inputs, as in `latents_given_inputs`.
+            y: outputs, as in `latents`, or None.
+
+        Returns:
+            Shape (num_observations,), in nats.
+        """
+        inputs = log_density(x, *self._inputs())
+        return inputs if y is None else inputs + self.outputs_given_inputs(x).log_prob(y)
+
+    def probabilities(self, x: Array, y: Array | None) -> Array:
+        """P(output = 1) given x and the observed outputs, which keep their values.
+
+        Args:
+            x: inputs, as in `latents_given_inputs`.
+            y: outputs, as in `latents`, or None.
+
+        Returns:
+            Shape (num_observations, num_outputs).
+        """
+        given = self.outputs_given_inputs(x)
+        size = given.predictor.shape[1]
+        known = jnp.full(given.predictor.shape, jnp.nan) if y is None else y
+        tried = jnp.eye(size) if self.exclusive else jnp.where(jnp.eye(size, dtype=bool), 1.0, jnp.nan)
+
+        def one(row: tuple[Array, Array, Array]) -> Array:
+            outputs, predictor, spread = row
+
+            def log_probability(outputs: Array) -> Array:
+                return log_orthant(*decisions(outputs, predictor, spread, self.exclusive)[:2])
+
+            logs = jax.vmap(log_probability)(jnp.where(jnp.isnan(tried), outputs, tried))
+            if self.exclusive:
+                return jax.nn.softmax(logs)
+            return jnp.minimum(jnp.exp(logs - log_probability(outputs)), 1.0)
+
+        rows = (known, given.predictor, given.covariance)
+        shares = jax.lax.map(one, rows, batch_size=BLOCK_ROWS)
+        return jnp.where(jnp.isnan(known), shares, known)
+
+    def _inputs(self) -> tuple[Array, Array, Array]:
+        return self.values["loadings_x"], self.values["loc_x"], self.values["noise_variance_x"]
 
 
 def class_log_probabilities(predictor: Array) -> Array:

@@ -1,4 +1,4 @@
-r"""Linear-Gaussian rows: what follows from :math:`x = W z + \mu + \epsilon` for given parameters.
+r"""Densities and posteriors of linear-Gaussian rows :math:`x = W z + \mu + \epsilon` at given parameters.
 
 Each row has latents :math:`z \sim N(0, I_K)`, and :math:`\epsilon_d \sim N(0, \psi_d)`, one noise variance a
 column. A row is observed in some of its columns, o; NaN is a missing cell. With
@@ -21,12 +21,18 @@ Rows without a missing cell share A: they cost one K x K factorisation in all an
 (N, K, K). Whether all rows are complete is seen from the data when they are concrete, and decided inside the
 compiled program when they are traced. Otherwise every row has an A of its own, in blocks of rows.
 
-Rows may be sparse (`zoo.sparse_matrix`), which have every cell and stay sparse (`zoo.sparse_projection`).
+Sparse rows (`zoo.sparse_matrix`) have every cell and stay sparse: `reduced`.
+
+A row with a full covariance, :math:`x \sim N(\mu, \Sigma)`, is scored by its observed cells,
+:math:`N(x_o; \mu_o, \Sigma_{oo})`: rows and columns of the covariance that belong to missing cells are
+replaced by those of the identity, their residuals by zero, and the constant they add is left out
+(`DenseRows`).
 
 Reference: Tipping and Bishop (1999), section 3 and appendix A; Yu (2006), (7.5)-(7.7).
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,15 +42,19 @@ from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from zoo.sparse_matrix import SparseMatrix
-from zoo.sparse_projection import reduced
 
 __all__ = [
+    "DenseRows",
     "LatentsGivenRows",
     "LinearGaussianRows",
+    "ReducedRows",
+    "RowsGivenOthers",
+    "ShiftedRows",
     "completed",
     "latents_covariance",
     "latents_mean",
     "log_density",
+    "reduced",
     "shared_latents_covariance",
 ]
 
@@ -252,6 +262,216 @@ class LinearGaussianRows(dist.Distribution):
         return jnp.sum(self.loadings**2, axis=-1) + self.noise_variance
 
 
+class ShiftedRows(dist.Distribution):
+    r"""Rows N(shift_n + loc, W W' + diag(noise_variance)), each with its mean.
+
+    Args:
+        shift: shape (num_observations, L).
+        loadings: W, shape (L, num_latents).
+        loc: shape (L,).
+        noise_variance: shape (L,).
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("shift", "loadings", "loc", "noise_variance")
+
+    def __init__(
+        self,
+        shift: Array,
+        loadings: Array,
+        loc: Array,
+        noise_variance: Array,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.shift, self.loadings, self.loc, self.noise_variance = shift, loadings, loc, noise_variance
+        super().__init__(shift.shape[:1], shift.shape[1:], validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, over the observed cells (NaN is missing), shape (num_observations,)."""
+        return log_density(value - self.shift, self.loadings, self.loc, self.noise_variance)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Whole rows."""
+        own = LinearGaussianRows(self.loadings, self.loc, self.noise_variance)
+        return self.shift + own.sample(key, (*sample_shape, *self.batch_shape))
+
+
+class RowsGivenOthers(dist.Distribution):
+    r"""The last columns of rows [x, y] given the observed cells of the first ones, latents summed out.
+
+    The log density is that of [x, y] less that of x, over observed cells. Draws are
+    :math:`W_y z + \\mu_y + N(0, \\psi_y)` with z from its posterior given x.
+
+    Args:
+        x: the first columns, shape (num_observations, M); NaN is missing; may be sparse.
+        loadings: of all columns, shape (M + L, num_latents).
+        loc: of all columns, shape (M + L,).
+        noise_variance: of all columns, shape (M + L,).
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("x", "loadings", "loc", "noise_variance")
+
+    def __init__(
+        self,
+        x: Array,
+        loadings: Array,
+        loc: Array,
+        noise_variance: Array,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        if isinstance(x, SparseMatrix):
+            m = x.shape[1]
+            x, *own, _ = reduced(x, loadings[:m], loc[:m], noise_variance[:m])
+            rest = loadings[m:], loc[m:], noise_variance[m:]
+            loadings, loc, noise_variance = map(jnp.concatenate, zip(own, rest, strict=True))
+        self.x, self.loadings, self.loc, self.noise_variance = x, loadings, loc, noise_variance
+        super().__init__(x.shape[:1], (loc.shape[0] - x.shape[1],), validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, over the observed cells, shape (num_observations,)."""
+        rows = jnp.concatenate([self.x, value], axis=1)
+        return log_density(rows, self.loadings, self.loc, self.noise_variance) - log_density(
+            self.x, *self._known()
+        )
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Whole rows of the last columns."""
+        own, rest = jax.random.split(key)
+        known, size = self._known(), self.x.shape[1]
+        mean = latents_mean(self.x, *known)
+        root = jnp.linalg.cholesky(latents_covariance(self.x, known[0], known[2]))
+        standard = jax.random.normal(own, (*sample_shape, *mean.shape))
+        latents = mean + jnp.einsum("nij,...nj->...ni", root, standard)
+        noise = jax.random.normal(rest, (*sample_shape, *self.batch_shape, *self.event_shape))
+        return (
+            self.loc[size:] + latents @ self.loadings[size:].T + jnp.sqrt(self.noise_variance[size:]) * noise
+        )
+
+    def _known(self) -> tuple[Array, Array, Array]:
+        size = self.x.shape[1]
+        return self.loadings[:size], self.loc[:size], self.noise_variance[:size]
+
+
+class DenseRows(dist.Distribution):
+    """Rows ~ Normal(loc, covariance); NaN is a missing cell.
+
+    Args:
+        loc: shape (num_observations, num_features).
+        covariance: shape (num_features, num_features).
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("loc", "covariance")
+
+    def __init__(self, loc: Array, covariance: Array) -> None:
+        self.loc, self.covariance = loc, covariance
+        super().__init__(batch_shape=loc.shape[:1], event_shape=loc.shape[1:])
+
+    def log_prob(self, value: Array) -> Array:
+        """Log density of each row over its observed cells, in nats."""
+        seen = ~jnp.isnan(value)
+        residual = jnp.where(seen, value - self.loc, 0.0)
+
+        def with_holes(_: None) -> Array:
+            def one(row: Array, mask: Array) -> Array:
+                factor = jnp.linalg.cholesky(_only(self.covariance, mask))
+                return _log_normal(factor, row, jnp.sum(mask))
+
+            return jax.vmap(one)(residual, seen)
+
+        def complete(_: None) -> Array:
+            factor = jnp.linalg.cholesky(self.covariance)
+            return jax.vmap(lambda row: _log_normal(factor, row, row.shape[0]))(residual)
+
+        return jax.lax.cond(jnp.all(seen), complete, with_holes, None)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Whole rows."""
+        noise = jax.random.normal(key, (*sample_shape, *self.loc.shape), self.loc.dtype)
+        return self.loc + noise @ jnp.linalg.cholesky(self.covariance).T
+
+    def completed(self, x: Array) -> tuple[Array, Array]:
+        """Rows with missing cells at their expectation given the observed ones, and each cell's variance.
+
+        Args:
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+        Returns:
+            Two arrays of the shape of ``x``; the variance of an observed cell is zero.
+        """
+
+        def one(row: Array, mean: Array) -> tuple[Array, Array]:
+            mask = ~jnp.isnan(row)
+            factor = jnp.linalg.cholesky(_only(self.covariance, mask))
+            across = jnp.where(mask[:, None], self.covariance, 0.0)
+            gain = cho_solve((factor, True), across).T
+            filled = mean + gain @ jnp.where(mask, row - mean, 0.0)
+            spread = jnp.diag(self.covariance) - jnp.sum(gain * across.T, axis=1)
+            return jnp.where(mask, row, filled), jnp.where(mask, 0.0, spread)
+
+        return jax.vmap(one)(x, self.loc)
+
+
+class ReducedRows(NamedTuple):
+    """Rows of a linear-Gaussian model with as many columns as latents.
+
+    Attributes:
+        rows: shape (num_observations, num_latents).
+        loadings: shape (num_latents, num_latents).
+        loc: zeros, shape (num_latents,).
+        noise_variance: ones, shape (num_latents,).
+        log_factor: to be added to the log density of each row, shape (num_observations,).
+    """
+
+    rows: Array
+    loadings: Array
+    loc: Array
+    noise_variance: Array
+    log_factor: Array
+
+
+def reduced(x: SparseMatrix, loadings: Array, loc: Array, noise_variance: Array) -> ReducedRows:
+    r"""Sparse rows, reduced to as many dense numbers as there are latents.
+
+    A complete row x informs its latents through :math:`b = W^T \Psi^{-1} (x - \mu)` alone, with precision
+    :math:`P = W^T \Psi^{-1} W = V \,\mathrm{diag}(s)\, V^T`. It is therefore worth the K numbers
+    :math:`\tilde x = \mathrm{diag}(s)^{-1/2} V^T b` with loadings :math:`\mathrm{diag}(s)^{1/2} V^T`, mean 0
+    and noise variance 1, up to a factor of its density that is free of the latents,
+
+    .. math::
+        -\tfrac12 \sum_d \{\log 2\pi\psi_d + (x_d - \mu_d)^2 / \psi_d\}
+        + \tfrac12 (K \log 2\pi + \tilde x^T \tilde x) .
+
+    Rows that are mostly zeros thus cost two sparse products and are never made dense; centring is implicit.
+    The sum of squares is taken apart, which loses the digits by which the noise is smaller than the data.
+
+    Args:
+        x: the rows.
+        loadings: W, shape (num_features, num_latents).
+        loc: shape (num_features,).
+        noise_variance: shape (num_features,) or ().
+
+    Returns:
+        Rows of as many columns as there are latents, with the parameters of their density.
+    """
+    precision = 1 / jnp.broadcast_to(jnp.asarray(noise_variance), loc.shape)
+    scaled = loadings * precision[:, None]
+    number = loadings.shape[1]
+    products = x.times(jnp.concatenate([scaled, (loc * precision)[:, None]], axis=1))
+    strengths, turn = jnp.linalg.eigh(scaled.T @ loadings)
+    known = strengths > jnp.max(strengths) * jnp.finfo(strengths.dtype).eps
+    lengths = jnp.sqrt(jnp.where(known, strengths, 1.0))
+    rows = (products[:, :number] - loc @ scaled) @ turn * jnp.where(known, 1 / lengths, 0.0)
+    squares = x.squares_times(precision[:, None])[:, 0] - 2 * products[:, number] + loc**2 @ precision
+    log_det = jnp.sum(jnp.log(2 * jnp.pi / precision))
+    factor = 0.5 * (number * jnp.log(2 * jnp.pi) + jnp.sum(rows**2, axis=1) - squares - log_det)
+    own = jnp.where(known, lengths, 0.0)[:, None] * turn.T
+    return ReducedRows(rows, own, jnp.zeros(number), jnp.ones(number), factor)
+
+
 def _per_column(noise_variance: Array, loadings: Array) -> Array:
     return jnp.broadcast_to(jnp.asarray(noise_variance), loadings.shape[:1])
 
@@ -316,3 +536,14 @@ def _row_log_density(residual: Array, observed: Array, loadings: Array, per_colu
     squares = (observed * (residual - loadings @ mean) ** 2) @ (1 / per_column) + jnp.sum(mean**2)
     log_det = observed @ jnp.log(2 * jnp.pi * per_column) + 2 * jnp.sum(jnp.log(jnp.diag(factor)))
     return -0.5 * (squares + log_det)
+
+
+def _only(covariance: Array, mask: Array) -> Array:
+    both = mask[:, None] & mask[None]
+    return jnp.where(both, covariance, jnp.eye(covariance.shape[0], dtype=covariance.dtype))
+
+
+def _log_normal(factor: Array, residual: Array, count: Array | int) -> Array:
+    whitened = solve_triangular(factor, residual, lower=True)
+    constant = count * jnp.log(2 * jnp.pi) / 2
+    return -0.5 * whitened @ whitened - jnp.sum(jnp.log(jnp.diag(factor))) - constant
