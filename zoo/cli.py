@@ -158,8 +158,8 @@ def report(options: argparse.Namespace) -> int:
     names = _short_names(options.fits)
 
     from inference import load
-    from inference.comparison_report import report_comparison
     from inference.report import report as write_report
+    from inference.report.comparison import report_comparison
 
     with _collected_warnings() as notes:
         if several:

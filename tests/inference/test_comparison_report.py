@@ -13,8 +13,8 @@ from inference import model_of
 from inference.agreement import agreement, differences, same_posterior
 from inference.comparison import compare, leave_one_out
 from inference.comparison_picture import plot_agreement, plot_scores
-from inference.comparison_report import _agreed, _check_data, _fitted, _pair_verdict, report_comparison
-from inference.page import Verdict
+from inference.report.comparison import _agreed, _check_data, _fitted, _pair_verdict, report_comparison
+from inference.report.page import Verdict
 from zoo.cli import main
 
 
@@ -199,7 +199,7 @@ def test_leave_one_out_is_computed_once_for_each_fit(three, tmp_path, monkeypatc
         counted.append(tree)
         return leave_one_out(tree)
 
-    monkeypatch.setattr("inference.comparison_report.leave_one_out", counting)
+    monkeypatch.setattr("inference.report.comparison.leave_one_out", counting)
     monkeypatch.setattr("inference.comparison.leave_one_out", counting)
     report_comparison({name: three[name] for name in ("first", "second")}, tmp_path / "page.txt")
     assert len(counted) == 2

@@ -10,7 +10,7 @@ from inference import fit, load, save
 from inference.diagnostics import co_clustering, heldout, judge, occupied, summary
 from inference.plots import plot_objective, plot_psrf_path
 from inference.report import report
-from inference.report_run import _command
+from inference.report.run import _command
 from inference.symmetry import relabel
 
 SETTINGS = {

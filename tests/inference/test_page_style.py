@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 import inference
 import zoo
-from inference.page import Picture, Section, as_html, to_png
-from inference.page_style import STYLE
 from inference.report import report
+from inference.report.page import Picture, Section, as_html, to_png
+from inference.report.page_style import STYLE
 
 ROWS = np.random.default_rng(0).normal(size=(20, 3))
 

@@ -18,11 +18,11 @@ from planted import (
 )
 
 from inference.model_graph import Graph
-from inference.page import Code, Paragraph, Section, Table, Verdict, as_html, as_markdown, as_text
 from inference.predictive_checks import check_features
 from inference.report import report
-from inference.report_results import believed, fits
-from inference.report_run import _first_literal_block, _short
+from inference.report.page import Code, Paragraph, Section, Table, Verdict, as_html, as_markdown, as_text
+from inference.report.results import believed, fits
+from inference.report.run import _first_literal_block, _short
 
 SECTIONS = ["Assumed", "Done", "Believed", "Found", "Fits"]
 
@@ -36,8 +36,8 @@ def planted_graph(tree):
 def of_planted_models():
     patch = pytest.MonkeyPatch()
     patch.setattr("inference.model_of", planted_models, raising=False)
-    patch.setattr("inference.report_predictive.extend", planted_extend)
-    patch.setattr("inference.report_run.graph_of", planted_graph)
+    patch.setattr("inference.report.predictive.extend", planted_extend)
+    patch.setattr("inference.report.run.graph_of", planted_graph)
     yield
     patch.undo()
 
@@ -99,7 +99,7 @@ def test_text_has_the_same_sections_and_its_pictures_beside_it(switched, tmp_pat
 
 
 def test_the_recipe_runs(switched):
-    from inference.report_run import _command
+    from inference.report.run import _command
 
     code = _command(switched)
     compile(code, "recipe", "exec")

@@ -9,12 +9,12 @@ from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
-from inference.page import Paragraph, Picture, Table, Verdict
-from inference.page_files import write_page
 from inference.projection_picture import plot_biplot, plot_loadings
 from inference.report import report
-from inference.report_projections import projection_blocks
-from inference.report_results import fits
+from inference.report.page import Paragraph, Picture, Table, Verdict
+from inference.report.page_files import write_page
+from inference.report.projections import projection_blocks
+from inference.report.results import fits
 from inference.topic_picture import plot_topics
 from inference.topics import top_words, topic_words
 

@@ -9,12 +9,12 @@ from inference.convergence import judge
 from inference.diagnostics import occupied, summary, summary_cells
 from inference.identifiable import draws_of, feature_names, kind_of, symmetries_of
 from inference.mixture_picture import occupied_components
-from inference.page import Paragraph, Picture, Section, Table, Verdict
 from inference.partitions import point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
-from inference.report_components import local_pca_blocks
-from inference.report_predictive import predictive_blocks
-from inference.report_projections import projection_blocks, topic_blocks
+from inference.report.components import local_pca_blocks
+from inference.report.page import Paragraph, Picture, Section, Table, Verdict
+from inference.report.predictive import predictive_blocks
+from inference.report.projections import projection_blocks, topic_blocks
 from inference.symmetry import relabel
 
 __all__ = ["believed", "fits", "found"]

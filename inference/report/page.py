@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from inference.page_style import STYLE
+from inference.report.page_style import STYLE
 
 __all__ = [
     "Code",

@@ -6,9 +6,9 @@ import xarray as xr
 
 from inference.extension import extend
 from inference.identifiable import draws_of, kind_of, symmetries_of
-from inference.page import Paragraph, Picture, Table, Verdict
 from inference.predictive_checks import check_features
-from inference.report_documents import document_blocks
+from inference.report.documents import document_blocks
+from inference.report.page import Paragraph, Picture, Table, Verdict
 from inference.tree_groups import thinned
 
 __all__ = ["predictive_blocks"]

@@ -10,7 +10,7 @@ import xarray as xr
 
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.model_graph import draw_graph, graph_of, in_words
-from inference.page import Code, Paragraph, Picture, Section, Table
+from inference.report.page import Code, Paragraph, Picture, Section, Table
 from zoo import MODELS
 from zoo.model_card import read_card
 

@@ -17,7 +17,7 @@ from inference.component_subspaces import (
     responsibility_overlap,
 )
 from inference.identifiable import draws_of, kind_of
-from inference.page import Paragraph, Picture, Table
+from inference.report.page import Paragraph, Picture, Table
 
 __all__ = ["local_pca_blocks"]
 

@@ -5,9 +5,9 @@ import xarray as xr
 
 from inference.identifiable import draws_of, kind_of
 from inference.observed import restored_data
-from inference.page import Paragraph, Picture, Table
 from inference.prediction import transform
 from inference.projection_picture import plot_biplot, plot_loadings
+from inference.report.page import Paragraph, Picture, Table
 from inference.results import model_of
 from inference.rotation import align_rotation
 from inference.topic_picture import plot_clusters, plot_topics

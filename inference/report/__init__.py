@@ -10,9 +10,9 @@ from pathlib import Path
 import xarray as xr
 
 from inference.identifiable import draws_of
-from inference.page_files import check_page_path, write_page
-from inference.report_results import believed, fits, found
-from inference.report_run import assumed, done, title_of
+from inference.report.page_files import check_page_path, write_page
+from inference.report.results import believed, fits, found
+from inference.report.run import assumed, done, title_of
 
 __all__ = ["report"]
 

@@ -4,7 +4,7 @@ import xarray as xr
 
 from inference.document_checks import check_documents
 from inference.identifiable import kind_of
-from inference.page import Paragraph, Picture, Table, Verdict
+from inference.report.page import Paragraph, Picture, Table, Verdict
 from inference.topic_picture import plot_document_check
 
 __all__ = ["document_blocks"]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from inference.atomic_files import replacing
-from inference.page import Picture, Section, as_html, as_markdown, as_text, to_png
+from inference.report.page import Picture, Section, as_html, as_markdown, as_text, to_png
 
 __all__ = ["check_page_path", "write_page"]
 

@@ -15,10 +15,10 @@ from inference.agreement import agreement, differences, same_posterior
 from inference.comparison import compare, different_data, leave_one_out
 from inference.comparison_picture import plot_agreement, plot_scores
 from inference.identifiable import draws_of, kind_of
-from inference.page import Paragraph, Picture, Section, Table, Verdict
-from inference.page_files import check_page_path, write_page
-from inference.report_results import believed
-from inference.report_run import run_facts, title_of
+from inference.report.page import Paragraph, Picture, Section, Table, Verdict
+from inference.report.page_files import check_page_path, write_page
+from inference.report.results import believed
+from inference.report.run import run_facts, title_of
 
 __all__ = ["report_comparison"]
 
