@@ -159,7 +159,7 @@ def report(options: argparse.Namespace) -> int:
 
     from inference import load
     from inference.report import report as write_report
-    from inference.report.comparison import report_comparison
+    from inference.report import report_comparison
 
     with _collected_warnings() as notes:
         if several:

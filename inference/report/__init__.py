@@ -1,7 +1,7 @@
-"""A report of a fit in a fixed order: what was assumed, done, can be believed, was found, and how it fits.
+"""The report of a fit: assumptions, run, convergence, findings and predictive fit, in this order.
 
-Each judgement comes with its reason and the next step. The same sections are written as plain text, Markdown
-(pictures beside them) or one HTML file that needs no other.
+Each judgement comes with its reason and the next step. The same sections are written as one HTML file that
+needs no other, or as Markdown with its pictures beside it.
 """
 
 import os
@@ -10,11 +10,12 @@ from pathlib import Path
 import xarray as xr
 
 from inference.identifiable import draws_of
-from inference.report.page_files import check_page_path, write_page
+from inference.report.comparison import report_comparison
+from inference.report.page import check_page_path, write_page
 from inference.report.results import believed, fits, found
 from inference.report.run import assumed, done, title_of
 
-__all__ = ["report"]
+__all__ = ["report", "report_comparison"]
 
 
 def report(tree: xr.DataTree, path: str | os.PathLike) -> Path:
@@ -22,8 +23,8 @@ def report(tree: xr.DataTree, path: str | os.PathLike) -> Path:
 
     Args:
         tree: a fit.
-        path: where to write. The ending decides the form: ``.html`` (one self-contained file), ``.md`` or
-            ``.txt`` (pictures as PNG files beside it, under its name).
+        path: where to write. The ending decides the form: ``.html`` (one self-contained file) or ``.md``
+            (Markdown; pictures as PNG files beside it, under its name).
 
     Returns:
         The path written.
@@ -31,7 +32,7 @@ def report(tree: xr.DataTree, path: str | os.PathLike) -> Path:
     Raises:
         TypeError: ``tree`` is not a DataTree.
         ValueError: another ending, or a tree that is not a fit.
-        OSError: the folder does not exist or cannot be written to; found out before any work.
+        OSError: the folder does not exist or cannot be written to; checked before any work.
     """
     path = Path(path)
     check_page_path(path)

@@ -15,8 +15,17 @@ from inference.agreement import agreement, differences, same_posterior
 from inference.comparison import compare, different_data, leave_one_out
 from inference.comparison_picture import plot_agreement, plot_scores
 from inference.identifiable import draws_of, kind_of
-from inference.report.page import Paragraph, Picture, Section, Table, Verdict
-from inference.report.page_files import check_page_path, write_page
+from inference.prediction import log_density
+from inference.report.page import (
+    Paragraph,
+    Picture,
+    Section,
+    Table,
+    Verdict,
+    check_page_path,
+    one_column,
+    write_page,
+)
 from inference.report.results import believed
 from inference.report.run import run_facts, title_of
 
@@ -153,25 +162,15 @@ def _leave_one_out(trees: Mapping[str, xr.DataTree]) -> list:
             scored[name] = leave_one_out(tree)
         except ValueError as why_not:
             refused[name] = str(why_not)
-    blocks: list = []
-    if len(scored) > 1:
-        try:
-            blocks += _ranking({name: trees[name] for name in scored}, scored)
-        except ValueError as why_not:
-            advice = "score rows that were held out"
-            blocks.append(Verdict(None, "No ranking by leave-one-out", str(why_not), advice))
-    else:
-        blocks.append(
-            Verdict(
-                None,
-                "No ranking by leave-one-out",
-                "it takes two fits with a posterior and its pointwise log likelihood",
-                "score rows that were held out: --heldout FILE",
-            )
-        )
+    try:
+        if len(scored) < 2:
+            raise ValueError("it takes two fits with a posterior and its pointwise log likelihood")
+        blocks = _ranking({name: trees[name] for name in scored}, scored)
+    except ValueError as why_not:
+        advice = "score rows that were held out: --heldout FILE"
+        blocks = [Verdict(None, "No ranking by leave-one-out", str(why_not), advice)]
     if refused:
-        reasons = pd.DataFrame({"why": refused.values()}, index=list(refused))
-        blocks.append(Table("Fits without a leave-one-out score", reasons))
+        blocks.append(one_column("Fits without a leave-one-out score", refused, "why"))
     return blocks
 
 
@@ -203,8 +202,6 @@ def _ranking(trees: Mapping[str, xr.DataTree], scores: Mapping[str, ELPDData]) -
 
 
 def _held_out(trees: Mapping[str, xr.DataTree], data: Sequence[Any]) -> list:
-    from inference import log_density
-
     scores, refused = {}, {}
     for name, tree in trees.items():
         try:
@@ -237,8 +234,7 @@ def _held_out(trees: Mapping[str, xr.DataTree], data: Sequence[Any]) -> list:
             Table("Rows held out", frame),
         ]
     if refused:
-        reasons = pd.DataFrame({"why": refused.values()}, index=list(refused))
-        blocks.append(Table("Fits that do not score these rows", reasons))
+        blocks.append(one_column("Fits that do not score these rows", refused, "why"))
     return blocks
 
 
@@ -264,8 +260,7 @@ def _agreed(trees: Mapping[str, xr.DataTree]) -> Section:
             )
         )
     blocks += _side_by_side(table, same)
-    varying = [kind for kind in map(kind_of, trees.values()) if kind != "point"]
-    if varying:
+    if any(kind_of(tree) != "point" for tree in trees.values()):
         try:
             figure = plot_agreement(table)
         except ValueError as why_not:
@@ -286,70 +281,61 @@ def _posteriors(trees: Mapping[str, xr.DataTree]) -> list[list[str]]:
     """
     groups: list[list[str]] = []
     for name, tree in trees.items():
-        home = next((group for group in groups if same_posterior(trees[group[0]], tree)), None)
-        if home is None:
-            groups.append([name])
-        else:
-            home.append(name)
-    trust = {
-        name: (
-            ("sampling", "variational", "point").index(kind_of(tree)),
-            1 - int(tree.attrs.get("converged", 0)),
-        )
-        for name, tree in trees.items()
-    }
-    return [sorted(group, key=trust.__getitem__) for group in groups]
+        home = next((group for group in groups if same_posterior(trees[group[0]], tree)), [])
+        groups += [] if home else [home]
+        home.append(name)
+
+    def trust(name: str) -> tuple[int, int]:
+        kind = ("sampling", "variational", "point").index(kind_of(trees[name]))
+        return kind, 1 - int(trees[name].attrs.get("converged", 0))
+
+    return [sorted(group, key=trust) for group in groups]
 
 
 def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str, xr.DataTree]) -> Verdict:
-    one, other = pair
-    gaps = differences(table, one, other)
-    kinds = [kind_of(trees[name]) for name in pair]
-    if kinds == ["sampling", "sampling"]:
-        worst = gaps["standard_errors"].abs()
-        worst = worst.dropna()
-        good = bool((worst < _STANDARD_ERRORS).all())
-        text = f"{one} and {other} agree" if good else f"{one} and {other} DISAGREE"
-        reason = (
-            f"over {len(worst)} invariants the largest difference is {worst.max():.1f} combined Monte Carlo "
-            f"standard errors ({worst.idxmax()}); {_STANDARD_ERRORS:g} allowed, by chance 6 times in 100 000"
-        )
-        unfinished = [name for name in pair if not int(trees[name].attrs.get("converged", 0))]
-        advice = (
-            f"run {' and '.join(unfinished)} longer: until a sampler has converged its error is not known"
-            if unfinished
-            else "build on either; prefer the one with more effective draws"
-            if good
-            else "one of them is wrong or stuck: run both longer from other seeds"
-        )
-        return Verdict(None if good and unfinished else good, text, reason, advice)
+    gaps = differences(table, *pair)
+    samplers = [name for name in pair if kind_of(trees[name]) == "sampling"]
+    unfinished = [name for name in samplers if not int(trees[name].attrs.get("converged", 0))]
+    if len(samplers) == 2:
+        return _by_monte_carlo_error(gaps["standard_errors"].abs().dropna(), pair, unfinished)
     apart = gaps["posterior_sds"].abs().replace(np.inf, np.nan).dropna()
+    one, other = pair
     if apart.empty:
         reason = "neither has draws that vary, so there is no posterior standard deviation to measure by"
-        return Verdict(
-            None,
-            f"{one} and {other}: nothing to measure by",
-            reason,
-            "add a fit by a sampler: its posterior is the unit",
-        )
+        advice = "add a fit by a sampler: its posterior is the unit"
+        return Verdict(None, f"{one} and {other}: nothing to measure by", reason, advice)
     near = bool((apart <= _POSTERIOR_SDS).all())
     text = f"{one} and {other} lie {'near each other' if near else 'far apart'}"
     reason = (
         f"means differ by at most {apart.max():.2f} posterior standard deviations ({apart.idxmax()}) over "
         f"{len(apart)} invariants; one of them is no sampler, so a difference is bias, not chance"
     )
-    samplers = [name for name in pair if kind_of(trees[name]) == "sampling"]
-    unfinished = [name for name in samplers if not int(trees[name].attrs.get("converged", 0))]
-    advice = (
-        f"run {unfinished[0]} longer first: until a sampler has converged it is no measure"
-        if unfinished
-        else "spreads may still be too small: compare the sd of what you need"
-        if near
-        else "build on the sampler"
-        if samplers
-        else "run a sampler to see which is nearer"
-    )
+    if unfinished:
+        advice = f"run {unfinished[0]} longer first: until a sampler has converged it is no measure"
+    elif near:
+        advice = "spreads may still be too small: compare the sd of what you need"
+    else:
+        advice = "build on the sampler" if samplers else "run a sampler to see which is nearer"
     return Verdict(None if near else False, text, reason, advice)
+
+
+def _by_monte_carlo_error(apart: pd.Series, pair: tuple[str, str], unfinished: Sequence[str]) -> Verdict:
+    """Whether two samplers of one posterior agree: ``apart`` is in combined standard errors."""
+    one, other = pair
+    good = bool((apart < _STANDARD_ERRORS).all())
+    reason = (
+        f"over {len(apart)} invariants the largest difference is {apart.max():.1f} combined Monte Carlo "
+        f"standard errors ({apart.idxmax()}); {_STANDARD_ERRORS:g} allowed, by chance 6 times in 100 000"
+    )
+    if unfinished:
+        longer = " and ".join(unfinished)
+        advice = f"run {longer} longer: until a sampler has converged its error is not known"
+    elif good:
+        advice = "build on either; prefer the one with more effective draws"
+    else:
+        advice = "one of them is wrong or stuck: run both longer from other seeds"
+    text = f"{one} and {other} {'agree' if good else 'DISAGREE'}"
+    return Verdict(None if good and unfinished else good, text, reason, advice)
 
 
 def _side_by_side(table: pd.DataFrame, same: Sequence[tuple[str, str]]) -> list:
@@ -389,7 +375,5 @@ def _mean_and_error(mean: float, error: float) -> str:
 
 def _one(name: str, tree: xr.DataTree) -> Section:
     """What a file is and whether it can be believed."""
-    facts = run_facts(tree)
     verdicts = [block for block in believed(tree).blocks if isinstance(block, Verdict)]
-    run = pd.DataFrame({"value": facts.values()}, index=list(facts))
-    return Section(f"File {name}", [*verdicts, Table(f"The run of {name}", run)])
+    return Section(f"File {name}", [*verdicts, one_column(f"The run of {name}", run_facts(tree))])

@@ -1,18 +1,22 @@
-"""Blocks of a page, and their rendering as text, Markdown or one self-contained HTML file."""
+"""Blocks of a page, and writing a page: one HTML file that needs no other, or Markdown and its pictures.
+
+The templates ``page.html.j2`` and ``page.md.j2`` and the style sheet ``page.css`` lie beside this module.
+"""
 
 import base64
-import html
 import io
 import re
 import struct
-import textwrap
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from matplotlib.figure import Figure
 
-from inference.report.page_style import STYLE
+from inference.atomic_files import replacing
 
 __all__ = [
     "Code",
@@ -23,14 +27,15 @@ __all__ = [
     "Verdict",
     "as_html",
     "as_markdown",
-    "as_text",
+    "check_page_path",
+    "one_column",
     "to_png",
+    "write_page",
 ]
 
-_WIDTH = 100
-_WORDS = ' class="words"'
+_ENDINGS = (".html", ".md")
 _VALUE = r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)"
-_NUMBER = re.compile(rf"{_VALUE}( ± {_VALUE})?|-")
+_NUMBER = re.compile(rf"{_VALUE}( ± {_VALUE})?|-|constant")
 _DPI = 130
 _WIDE = 700  # pixels of a picture that would be too small to read if it were shrunk to a phone
 
@@ -111,6 +116,17 @@ class Section(NamedTuple):
     blocks: Sequence[Paragraph | Verdict | Code | Table | Picture]
 
 
+def one_column(caption: str, values: Mapping[str, object], name: str = "value") -> Table:
+    """A table of one column: the keys are its index.
+
+    Args:
+        caption: what it shows.
+        values: the rows, in order.
+        name: the column's heading.
+    """
+    return Table(caption, pd.DataFrame({name: values.values()}, index=list(values)))
+
+
 def to_png(figure: Figure) -> bytes:
     """The picture as the bytes of a PNG file."""
     buffer = io.BytesIO()
@@ -118,96 +134,74 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def as_text(title: str, sections: Sequence[Section], files: Mapping[str, str]) -> str:
-    """The page as plain text; pictures are named by their files, ``files[picture.name]``."""
-    lines = [title, "=" * len(title), ""]
-    for section in sections:
-        lines += [section.title, "-" * len(section.title), ""]
-        for block in section.blocks:
-            match block:
-                case Paragraph(text):
-                    lines.append(textwrap.fill(text, _WIDTH))
-                case Verdict():
-                    lines += [
-                        textwrap.fill(sentence, _WIDTH, subsequent_indent="  ")
-                        for sentence in _sentences(block)
-                    ]
-                case Code(text):
-                    lines.append(textwrap.indent(text, "    "))
-                case Table(caption, frame):
-                    lines += [textwrap.fill(caption, _WIDTH), "", *_text_table(_cells(frame))]
-                case Picture(name, caption, alt, _):
-                    lines.append(textwrap.fill(f"[picture {files[name]}: {caption} {alt}]", _WIDTH))
-            lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, bytes]) -> str:
+    """The page as one HTML file that needs no other: ``pictures[picture.name]`` (PNG) become data URLs."""
+    template = _TEMPLATES.get_template("page.html.j2")
+    return template.render(
+        title=title, sections=sections, anchors=_anchors(sections), pictures=pictures, widest=_WIDE
+    )
 
 
 def as_markdown(title: str, sections: Sequence[Section], files: Mapping[str, str]) -> str:
     """The page as Markdown; pictures link to their files, ``files[picture.name]``."""
-    lines = [f"# {title}", ""]
-    for section in sections:
-        lines += [f"## {section.title}", ""]
-        for block in section.blocks:
-            match block:
-                case Paragraph(text):
-                    lines.append(text)
-                case Verdict():
-                    verdict, *rest = _sentences(block)
-                    lines.append(" ".join([f"**{verdict}**", *rest]))
-                case Code(text):
-                    lines.append(f"```\n{text}\n```")
-                case Table(caption, frame):
-                    cells = _cells(frame)
-                    rows = [["", *cells.columns], ["---"] * (cells.shape[1] + 1)]
-                    rows += [[index, *row] for index, row in zip(cells.index, cells.values, strict=True)]
-                    lines += [caption, ""] + [
-                        "| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in rows
-                    ]
-                case Picture(name, caption, alt, _):
-                    lines += [f"![{alt}]({files[name]})", "", f"*{caption}*"]
-            lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+    return _TEMPLATES.get_template("page.md.j2").render(title=title, sections=sections, files=files)
 
 
-def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, bytes]) -> str:
-    """The page as one HTML file that needs no other: ``pictures[picture.name]`` (PNG) become data URLs."""
-    body = [f"<h1>{html.escape(title)}</h1>"]
-    anchors = [(section.title, anchor) for section, anchor in zip(sections, _anchors(sections), strict=True)]
-    links = " ".join(f'<a href="#{anchor}">{html.escape(text)}</a>' for text, anchor in anchors)
-    body.append(f'<nav aria-label="sections">{links}</nav>')
-    for section, (_, anchor) in zip(sections, anchors, strict=True):
-        body.append(f'<section id="{anchor}"><h2>{html.escape(section.title)}</h2>')
-        for block in section.blocks:
-            match block:
-                case Paragraph(text):
-                    body.append(f"<p>{html.escape(text)}</p>")
-                case Verdict(good=good):
-                    verdict, *rest = (html.escape(sentence) for sentence in _sentences(block))
-                    kind = {True: "good", False: "bad", None: "open"}[good]
-                    body.append(f'<p class="verdict {kind}"><strong>{verdict}</strong> {" ".join(rest)}</p>')
-                case Code(text):
-                    body.append(f"<pre>{html.escape(text)}</pre>")
-                case Table(caption, frame):
-                    body.append(_html_table(caption, _cells(frame)))
-                case Picture(name):
-                    body.append(_html_picture(block, pictures[name]))
-        body.append("</section>")
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, '
-        f'initial-scale=1">\n<title>{html.escape(title)}</title>\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(body)
-        + "\n</main>\n</body>\n</html>\n"
-    )
+def check_page_path(path: Path) -> None:
+    """Raise before any work unless a page can be written there.
+
+    Args:
+        path: where to write; the ending decides the form.
+
+    Raises:
+        ValueError: another ending than ``.html`` and ``.md``.
+        IsADirectoryError: there is a folder of that name.
+        FileNotFoundError: there is no such folder to write in.
+        OSError: the folder cannot be written to.
+    """
+    if path.suffix not in _ENDINGS:
+        raise ValueError(
+            f"a report is written as {' or '.join(_ENDINGS)}, by the ending of its name; got {path.name!r}"
+        )
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write {path}: it is a folder")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
+    with tempfile.TemporaryFile(dir=path.parent):  # raises where nothing can be written
+        pass
 
 
-def _html_picture(picture: Picture, png: bytes) -> str:
-    width, height = struct.unpack(">II", png[16:24])  # as a PNG file begins
-    data, alt = base64.b64encode(png).decode("ascii"), html.escape(picture.alt, quote=True)
-    image = f'<img width="{width}" height="{height}" src="data:image/png;base64,{data}" alt="{alt}">'
-    look = ' class="wide"' if width > _WIDE else ""
-    return f"<figure{look}>{image}<figcaption>{html.escape(picture.caption)}</figcaption></figure>"
+def write_page(title: str, sections: Sequence[Section], path: Path) -> Path:
+    """Write a page in the form that the ending of its name asks for.
+
+    Args:
+        title: its heading.
+        sections: what it shows.
+        path: where; pictures of Markdown are PNG files beside it, under its name.
+
+    Returns:
+        The path written.
+    """
+    pictures = {
+        block.name: to_png(block.figure)
+        for section in sections
+        for block in section.blocks
+        if isinstance(block, Picture)
+    }
+    if path.suffix == ".html":
+        page = as_html(title, sections, pictures)
+    else:
+        files = {name: f"{path.stem}-{name}.png" for name in pictures}
+        for name, data in pictures.items():
+            _write(path.with_name(files[name]), data)
+        page = as_markdown(title, sections, files)
+    _write(path, page.encode("utf-8"))
+    return path
+
+
+def _write(path: Path, content: bytes) -> None:
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _anchors(sections: Sequence[Section]) -> list[str]:
@@ -219,19 +213,25 @@ def _anchors(sections: Sequence[Section]) -> list[str]:
     ]
 
 
-def _sentences(verdict: Verdict) -> list[str]:
+def _sentences(verdict: Verdict) -> tuple[str, list[str]]:
+    """The judgement, and its reason and advice as far as there are any."""
     found = [verdict.text]
     found += [f"Why: {verdict.reason}"] if verdict.reason else []
     found += [f"Next: {verdict.advice}"] if verdict.advice else []
-    return [sentence if sentence.endswith((".", "?", "!")) else f"{sentence}." for sentence in found]
+    first, *rest = (text if text.endswith((".", "?", "!")) else f"{text}." for text in found)
+    return first, rest
 
 
-def _cells(frame: pd.DataFrame) -> pd.DataFrame:
-    """All cells as text: whole numbers whole, others with four significant digits."""
-    return frame.map(_cell)
+def _cells(frame: pd.DataFrame) -> tuple[list[str], list[list[str]], list[bool]]:
+    """Column names, rows as text, and which columns hold words (set to the left); the index comes first."""
+    cells = frame.map(_cell)
+    rows = [[str(index), *row] for index, row in zip(cells.index, cells.values, strict=True)]
+    of_words = [not all(map(_NUMBER.fullmatch, column)) for column in cells.values.T]
+    return ["", *map(str, cells.columns)], rows, [True, *of_words]
 
 
 def _cell(value: object) -> str:
+    """Text as it is, whole numbers whole, others with four significant digits."""
     if isinstance(value, str):
         return value
     if float(value).is_integer() and abs(value) < 1e9:
@@ -239,51 +239,18 @@ def _cell(value: object) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.1f}"
 
 
-def _of_words(cells: pd.DataFrame) -> list[bool]:
-    """For each column, whether its cells are words (and stand to the left) rather than numbers."""
-    return [
-        not all(_NUMBER.fullmatch(cell) or cell == "constant" for cell in cells[name])
-        for name in cells.columns
-    ]
-
-
-def _text_table(cells: pd.DataFrame) -> list[str]:
-    """Aligned lines: numbers to the right, words to the left; a last column of words is wrapped."""
-    names = ["", *map(str, cells.columns)]
-    rows = [[str(index), *row] for index, row in zip(cells.index, cells.values, strict=True)]
-    left = [True, *_of_words(cells)]
-    widths = [max(len(row[i]) for row in [names, *rows]) for i in range(len(names))]
-    if left[-1]:
-        widths[-1] = max(20, _WIDTH - sum(widths[:-1]) - 2 * len(widths))
-    lines = []
-    for row in [names, *rows]:
-        *cut, last = row
-        parts = textwrap.wrap(last, widths[-1]) or [""] if left[-1] else [last]
-        for n, part in enumerate(parts):
-            shown = [*(cut if n == 0 else [""] * len(cut)), part]
-            padded = [
-                c.ljust(w) if to_left else c.rjust(w)
-                for c, w, to_left in zip(shown, widths, left, strict=True)
-            ]
-            lines.append("  " + "  ".join(padded).rstrip())
-    return lines
-
-
-def _html_table(caption: str, cells: pd.DataFrame) -> str:
-    head = "".join(
-        f'<th scope="col"{_WORDS if words else ""}>{html.escape(str(name))}</th>'
-        for name, words in zip(["", *cells.columns], [True, *_of_words(cells)], strict=True)
-    )
-    rows = "".join(
-        f'<tr><th scope="row">{html.escape(str(index))}</th>'
-        + "".join(
-            f"<td{_WORDS if words else ''}>{html.escape(cell)}</td>"
-            for cell, words in zip(row, _of_words(cells), strict=True)
-        )
-        + "</tr>"
-        for index, row in zip(cells.index, cells.values, strict=True)
-    )
-    return (
-        f'<div class="scroll" tabindex="0"><table><caption>{html.escape(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+_TEMPLATES = Environment(
+    loader=PackageLoader("inference.report", ""),
+    autoescape=select_autoescape(["html.j2"]),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_TEMPLATES.tests["of_kind"] = lambda block, kind: type(block).__name__ == kind
+_TEMPLATES.filters |= {
+    "base64": lambda png: base64.b64encode(png).decode("ascii"),
+    "cells": _cells,
+    "png_size": lambda png: struct.unpack(">II", png[16:24]),  # as a PNG file begins
+    "sentences": _sentences,
+}

@@ -1,30 +1,59 @@
-"""The sections of a report that judge and show: can it be believed, what was found, how it predicts."""
+"""The sections of a report that judge and show: convergence, findings and predictive fit."""
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from inference.comparison import leave_one_out
+from inference.component_picture import (
+    plot_component_similarity,
+    plot_hinton,
+    plot_loading_products,
+    plot_overlap,
+)
+from inference.component_subspaces import (
+    component_similarity,
+    effective_directions,
+    loading_products,
+    responsibility_overlap,
+)
 from inference.convergence import judge
 from inference.diagnostics import occupied, summary, summary_cells
 from inference.identifiable import draws_of, feature_names, kind_of, symmetries_of
 from inference.mixture_picture import occupied_components
+from inference.observed import restored_data
 from inference.partitions import point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
-from inference.report.components import local_pca_blocks
+from inference.prediction import transform
+from inference.projection_picture import plot_biplot, plot_loadings
 from inference.report.page import Paragraph, Picture, Section, Table, Verdict
 from inference.report.predictive import predictive_blocks
-from inference.report.projections import projection_blocks, topic_blocks
+from inference.results import model_of
+from inference.rotation import align_rotation
 from inference.symmetry import relabel
+from inference.topic_picture import plot_clusters, plot_topics
+from inference.topics import top_words
+from inference.tree_groups import thinned
 
-__all__ = ["believed", "fits", "found"]
+__all__ = ["believed", "fits", "found", "local_pca_blocks", "projection_blocks", "topic_blocks"]
 
 _MOST_ROWS = 5000  # of a point partition: it costs O(N^2)
 _MOST_FEATURES = 6
 _MOST_COMPONENTS = 8
+_MOST_LOCAL_PCAS = 12
+_MOST_PRODUCT_FEATURES = 64  # of a drawn W W'
+_MOST_DRAWS = 400  # turned to a common mean
 _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
 _VARIED_SEEDS = "fit again with another seed: what changes is not to be believed"
+_NO_COMPONENTS = Paragraph(
+    "No table of components: labels are matched by the assignments, which this fit does not hold."
+)
+_IDENTIFIED = (
+    "Read products of loadings, sizes of directions, offsets and shares of rows; the numbers of components, "
+    "the order and the signs of their columns mean nothing, nor do axes of equal size or of size zero. The "
+    "angular kernel changes with those signs: beside its value stands the range that signs alone can give it."
+)
 
 
 def believed(tree: xr.DataTree) -> Section:
@@ -119,8 +148,6 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
         reason = (
             f"{stopped}; the best of {restarts} restarts is {finals.max() - second:.2f} nats above the second"
         )
-    from inference import model_of
-
     referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
     advice = (
         "num_restarts=10: the ascent finds the optimum nearest to its start"
@@ -188,11 +215,7 @@ def _occupied(tree: xr.DataTree) -> list[Table | Verdict]:
 
 def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
     if kind_of(tree) == "sampling" and "assignments" not in draws_of(tree):
-        return [
-            Paragraph(
-                "No table of components: labels are matched by the assignments, which this fit does not hold."
-            )
-        ]
+        return [_NO_COMPONENTS]
     aligned = tree if "relabelled" in tree.attrs else relabel(tree)
     components = occupied_components(aligned)
     posterior = draws_of(aligned).isel(component=components.index)
@@ -232,6 +255,184 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
     return blocks
 
 
+def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
+    """Tables and pictures of the components, and what is identified of them.
+
+    Args:
+        tree: a fit of DEPCAM.
+    """
+    if kind_of(tree) == "sampling" and "assignments" not in draws_of(tree):
+        return [_NO_COMPONENTS]
+    table = effective_directions(tree)
+    if len(table) > _MOST_LOCAL_PCAS:
+        return [
+            Paragraph(_IDENTIFIED),
+            Table(f"The largest {_MOST_LOCAL_PCAS} of {len(table)} components", table[:_MOST_LOCAL_PCAS]),
+        ]
+    reach = ", ".join(f"{value:.1f}" for value in table["effective"])
+    blocks = [
+        Paragraph(_IDENTIFIED),
+        Table("Components and the directions they use, the largest share of rows first", table),
+        Picture(
+            "hinton",
+            "Sizes of the directions of each component: the area of a square is |phi|.",
+            f"Hinton diagram: effective numbers of directions {reach}.",
+            plot_hinton(tree),
+        ),
+    ]
+    if len(table) > 1:
+        blocks += _pairs(tree)
+    products = loading_products(tree)
+    if products.sizes["feature"] <= _MOST_PRODUCT_FEATURES:
+        traces = ", ".join(f"{np.trace(p):.3g}" for p in products.values)
+        caption = "W W' of each component: features of one colour move together, of the other against it."
+        blocks.append(
+            Picture(
+                "loading-products", caption, f"Matrices with traces {traces}.", plot_loading_products(tree)
+            )
+        )
+    return blocks
+
+
+def _pairs(tree: xr.DataTree) -> list[Picture | Table]:
+    found, overlap = component_similarity(tree), responsibility_overlap(tree)
+    above = np.triu_indices(len(overlap), 1)
+    rows = {
+        f"{first} and {second}": {name: found[name].values[first, second] for name in found.data_vars}
+        | {"rows in common": overlap.iloc[first, second]}
+        for first, second in zip(*above, strict=True)
+    }
+    products = found["products"].values[above]
+    described = (
+        f"largest correlation of two products {np.nanmax(products):.2f}"
+        if np.isfinite(products).any()
+        else "no component has a direction"
+    )
+    lost = 1 - np.diag(overlap)
+    return [
+        Table(
+            "Pairs of components: similarities, and which share of the first's rows the second would take",
+            pd.DataFrame.from_dict(rows, orient="index"),
+        ),
+        Picture(
+            "component-similarity",
+            "Similarity of components by both kernels of the prior and by the correlation of W W'.",
+            f"Three matrices; {described}.",
+            plot_component_similarity(tree),
+        ),
+        Picture(
+            "overlap",
+            "How a component's rows would be dealt out if labels were drawn again: a dark diagonal is sure.",
+            f"Matrix; the least sure component would lose {np.nanmax(lost):.0%} of its rows.",
+            plot_overlap(tree),
+        ),
+    ]
+
+
+def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
+    """Loadings with intervals, and rows and features on the plane of the first two latents.
+
+    Args:
+        tree: a fit of a model with the symmetry "rotation".
+    """
+    loadings = [name for name in draws_of(tree).data_vars if str(name).startswith("loadings")]
+    if not loadings:
+        return _rows_alone(tree)
+    num_latents = draws_of(tree)[loadings[0]].sizes["latent"]
+    aligned = align_rotation(thinned(tree, _MOST_DRAWS))
+    blocks: list[Paragraph | Picture] = [Paragraph(_how_aligned(tree, aligned))]
+    caption = (
+        "Loadings: what moves together along each latent axis; signs and order of axes are a convention."
+    )
+    strongest = _strongest(aligned, loadings)
+    blocks.append(Picture("loadings", caption, f"Loadings by feature. {strongest}", plot_loadings(aligned)))
+    held = "latents" in draws_of(tree) or "latents" in tree.get("variational", {})
+    if num_latents > 1 and held:
+        caption = "Rows (points) and features (arrows) on the plane of the first two aligned latents."
+        alt = f"Biplot of the rows with an arrow for each feature. {strongest}"
+        blocks.append(Picture("biplot", caption, alt, plot_biplot(aligned)))
+    return blocks
+
+
+def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
+    """A fit by inner products alone, without loadings."""
+    latents = draws_of(tree).get("latents")
+    if latents is None and "projection" in draws_of(tree) and "observed_data" in tree.children:
+        return _projected_rows(tree)
+    if latents is None or latents.sizes["latent"] < 2:
+        return [Paragraph("This fit holds no plane to draw: the invariants above are what was found.")]
+    aligned = align_rotation(thinned(tree, _MOST_DRAWS))
+    caption = "Rows on the plane of the first two aligned latents: neighbours are alike by the kernel."
+    alt = f"Scatter plot of {latents.sizes['observation']} rows on two latents."
+    return [Paragraph(_how_aligned(tree, aligned)), Picture("rows", caption, alt, plot_biplot(aligned))]
+
+
+def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
+    """A projection that is no model: where it puts the fitted rows."""
+    scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model_of(tree))[:1])
+    if scores.sizes["latent"] < 2:
+        return [Paragraph("This projection has one axis: inference.transform gives the rows' places on it.")]
+    held = draws_of(tree).assign(latents=scores.expand_dims(("chain", "draw")))
+    attrs = dict(tree.attrs) | {"rotation_aligned": 1}
+    drawn = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), "posterior": held})
+    caption = "Rows on the first two axes of the projection, the strongest first."
+    alt = f"Scatter plot of {scores.sizes['observation']} rows on two axes."
+    return [Picture("rows", caption, alt, plot_biplot(drawn))]
+
+
+def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
+    if kind_of(tree) == "point":
+        turned = [name for name in draws_of(tree).data_vars if str(name).startswith("loadings")]
+        what = "its loadings are orthogonal" if turned else "its axes are the principal ones"
+        return f"One point estimate, turned so that {what}, the strongest first."
+    said = "Axes of all draws are turned to a common mean before anything is averaged."
+    if "rotation_rhat_after" in aligned.attrs:
+        before, after = (aligned.attrs[f"rotation_rhat_{when}"] for when in ("before", "after"))
+        said += f" Largest R-hat of the loadings: {before:.3f} before, {after:.3f} after."
+    return said
+
+
+def _strongest(aligned: xr.DataTree, names: list) -> str:
+    """The feature with the largest mean loading on each of the first latents, in words."""
+    means = []
+    for name in names:
+        variable = draws_of(aligned)[name].mean(("chain", "draw"))
+        (feature,) = (dim for dim in variable.dims if dim != "latent")
+        labels = [str(label) for label in variable[feature].values]
+        means += list(zip(labels, variable.transpose(feature, "latent").values, strict=True))
+    values = np.array([row for _, row in means])
+    parts = [
+        f"latent {latent}: {means[np.abs(values[:, latent]).argmax()][0]}"
+        for latent in range(min(values.shape[1], 4))
+    ]
+    return f"Largest on {'; '.join(parts)}."
+
+
+def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
+    """The topics by their words and shares, and clusters as mixtures of topics where there are some.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+    """
+    words = top_words(tree)
+    caption = "The most probable words of each topic"
+    if kind_of(tree) == "sampling":
+        caption += ", the topics of all draws brought to one numbering by their words"
+    blocks: list[Paragraph | Picture | Table] = [Table(caption, words)]
+    if "observed_data" not in tree.children:
+        return [*blocks, Paragraph("This fit does not hold its documents, so there are no shares of topics.")]
+    first = ", ".join(f"{topic}: {row.iloc[0]}" for topic, row in words.head(20).iterrows())
+    caption = "Topics by their most probable words, the largest share of all tokens first."
+    blocks.append(
+        Picture("topics", caption, f"Bars of word probabilities. First words: {first}.", plot_topics(tree))
+    )
+    if tree.attrs.get("model") == "pcp":
+        caption = "Clusters of documents as mixtures of topics, the heaviest first."
+        alt = "Matrix of clusters by topics, shaded by the topic's share."
+        blocks.append(Picture("clusters", caption, alt, plot_clusters(tree, least_weight=0.01)))
+    return blocks
+
+
 def fits(tree: xr.DataTree) -> Section:
     """How well the fit predicts: leave-one-out, and data drawn from it against the data."""
     return Section("Fits", [*_provisional(tree), *_leave_one_out(tree), *predictive_blocks(tree)])
@@ -244,8 +445,6 @@ def _provisional(tree: xr.DataTree) -> list[Paragraph]:
 
 
 def _leave_one_out(tree: xr.DataTree) -> list:
-    from inference import model_of
-
     model = model_of(tree)
     if not tree.attrs.get("generative", 1) or not model.scores_rows:
         reason = (

@@ -5,12 +5,12 @@ import json
 import textwrap
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.model_graph import draw_graph, graph_of, in_words
-from inference.report.page import Code, Paragraph, Picture, Section, Table
+from inference.report.page import Code, Paragraph, Picture, Section, one_column
+from inference.results import model_of
 from zoo import MODELS
 from zoo.model_card import read_card
 
@@ -19,10 +19,6 @@ __all__ = ["assumed", "done", "run_facts", "title_of"]
 
 def assumed(tree: xr.DataTree) -> Section:
     """What the model assumes: its generative process, fields, priors and symmetries."""
-    from inference import (
-        model_of,  # here, because inference/__init__ may import this module while it is being built
-    )
-
     model = model_of(tree)
     name = tree.attrs.get("model", "")
     blocks = []
@@ -36,11 +32,8 @@ def assumed(tree: xr.DataTree) -> Section:
         blocks.append(
             Paragraph(f"The method {method!r} is a projection: of this program it takes the data alone.")
         )
-    fields = dict(_fields(model))
-    blocks.append(Table("Fields and priors", pd.DataFrame({"value": fields.values()}, index=list(fields))))
-    symmetries = ", ".join(symmetries_of(tree))
-    blocks.append(_graph(tree))
-    if symmetries:
+    blocks += [one_column("Fields and priors", dict(_fields(model))), _graph(tree)]
+    if symmetries := ", ".join(symmetries_of(tree)):
         blocks.append(
             Paragraph(
                 f"Symmetries of the posterior: {symmetries}. Nothing below depends on them unless it says so."
@@ -153,13 +146,8 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
 
 def done(tree: xr.DataTree) -> Section:
     """What was run, on what, for how long, and how to repeat it."""
-    facts = run_facts(tree)
-    blocks = [
-        Table("The run", pd.DataFrame({"value": facts.values()}, index=list(facts))),
-        Paragraph("To repeat it:"),
-        Code(_command(tree)),
-    ]
-    return Section("Done", blocks)
+    facts = one_column("The run", run_facts(tree))
+    return Section("Done", [facts, Paragraph("To repeat it:"), Code(_command(tree))])
 
 
 def _command(tree: xr.DataTree) -> str:

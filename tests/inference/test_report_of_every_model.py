@@ -11,10 +11,8 @@ import inference
 import zoo
 from inference.projection_picture import plot_biplot, plot_loadings
 from inference.report import report
-from inference.report.page import Paragraph, Picture, Table, Verdict
-from inference.report.page_files import write_page
-from inference.report.projections import projection_blocks
-from inference.report.results import fits
+from inference.report.page import Paragraph, Picture, Table, Verdict, write_page
+from inference.report.results import fits, projection_blocks
 from inference.topic_picture import plot_topics
 from inference.topics import top_words, topic_words
 
@@ -81,20 +79,20 @@ def test_topics_are_drawn_with_their_words_and_shares(name):
 
 
 def test_a_closed_form_has_nothing_to_converge_and_no_objective_of_one_point(tmp_path):
-    text = report(fitted("kernelpca"), tmp_path / "fit.txt").read_text(encoding="utf-8")
+    text = report(fitted("kernelpca"), tmp_path / "fit.md").read_text(encoding="utf-8")
     assert "Solved directly: there is nothing to converge" in text
     assert "objective" not in {path.stem.removeprefix("fit-") for path in tmp_path.glob("*.png")}
 
 
 def test_an_estimate_has_components_and_no_posterior_of_their_number(tmp_path):
-    text = report(fitted("mixture"), tmp_path / "fit.txt").read_text(encoding="utf-8")
+    text = report(fitted("mixture"), tmp_path / "fit.md").read_text(encoding="utf-8")
     assert "The estimate has 2 occupied components" in text and "Posterior of the number" not in text
 
 
 def test_a_projection_that_is_no_model_shows_its_rows(tmp_path):
     model = zoo.SPPCA(num_latents=2, center="plugin")
     tree = inference.fit(model, ROWS[:, :3], ROWS[:, 3:], method="morp")
-    text = report(tree, tmp_path / "fit.txt").read_text(encoding="utf-8")
+    text = report(tree, tmp_path / "fit.md").read_text(encoding="utf-8")
     assert "is a projection: of this program it takes the data alone" in text
     assert "is a projection, which gives rows no density" in text
     (blocks,) = [block for block in projection_blocks(tree) if isinstance(block, Picture)]
