@@ -1,4 +1,4 @@
-"""A page on several fits of the same data: which predicts better, and whether the methods agree."""
+"""A page that compares several fits of the same data: predictive scores, and agreement of the methods."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def report_comparison(
 
 
 def _check_data(trees: Mapping[str, xr.DataTree]) -> list[str]:
-    """Raise ValueError where two fits are of other data; the fits that do not hold theirs."""
+    """Names of the fits that do not hold their data; ValueError where two fits are of different data."""
     for tree in trees.values():
         draws_of(tree)
     holding = [name for name, tree in trees.items() if "observed_data" in tree.children]
@@ -96,8 +96,8 @@ def _fitted(trees: Mapping[str, xr.DataTree], unchecked: Sequence[str]) -> Secti
     data = run_facts(first).get("data", "")
     if unchecked:
         reason = f"the data were left out of {', '.join(unchecked)} for their size"
-        advice = "make sure yourself, or fit with keep=('observed_data',)"
-        blocks.append(Verdict(False, "That all fits are of the same data is not checked", reason, advice))
+        advice = "check it yourself, or fit with keep=('observed_data',)"
+        blocks.append(Verdict(False, "It is not checked that all fits are of the same data", reason, advice))
     else:
         blocks.append(Paragraph(f"All are of the same data, cell by cell{f': {data}' if data else ''}."))
     fields = _fields_that_differ(trees)
@@ -107,7 +107,7 @@ def _fitted(trees: Mapping[str, xr.DataTree], unchecked: Sequence[str]) -> Secti
 
 
 def _fields_that_differ(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
-    """A row a field of the models, a column a fit; only those with different values."""
+    """The fields whose values differ: a row for each field, a column for each fit."""
     fields = {name: json.loads(tree.attrs.get("model_fields", "{}")) for name, tree in trees.items()}
     arrays = {
         name: {key: value.values for key, value in tree["constant_data"].data_vars.items()}
@@ -115,16 +115,17 @@ def _fields_that_differ(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
         else {}
         for name, tree in trees.items()
     }
-    known = dict.fromkeys(key for own in (*fields.values(), *arrays.values()) for key in own)
+    known = dict.fromkeys(key for held in (*fields.values(), *arrays.values()) for key in held)
     rows = {}
     for key in known:
         held = [arrays[name].get(key) for name in trees]
         written = [_written(fields[name].get(key)) for name in trees]
         if any(value is not None for value in held):
-            if all(value is not None and np.array_equal(value, held[0]) for value in held):
-                continue
+            differ = not all(value is not None and np.array_equal(value, held[0]) for value in held)
             written = ["-" if value is None else _short_array(value) for value in held]
-        if len(set(written)) > 1 or any(value is not None for value in held):
+        else:
+            differ = len(set(written)) > 1
+        if differ:
             rows[key] = dict(zip(trees, written, strict=True))
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -253,12 +254,11 @@ def _agreed(trees: Mapping[str, xr.DataTree]) -> Section:
     blocks: list = [_pair_verdict(table, pair, trees) for pair in same]
     if len(groups) > 1:
         listed = "; ".join(", ".join(group) for group in groups)
-        blocks.append(
-            Paragraph(
-                f"The assumptions, and so the posteriors, are of {len(groups)} kinds: {listed}. Invariants "
-                "of different kinds stand side by side but need not agree."
-            )
+        text = (
+            f"The assumptions, and so the posteriors, are of {len(groups)} kinds: {listed}. Invariants of "
+            "different kinds are shown side by side but need not agree."
         )
+        blocks.append(Paragraph(text))
     blocks += _side_by_side(table, same)
     if any(kind_of(tree) != "point" for tree in trees.values()):
         try:
@@ -362,8 +362,8 @@ def _side_by_side(table: pd.DataFrame, same: Sequence[tuple[str, str]]) -> list:
             "posterior standard deviations (sd)"
         )
     left_out = variable[~kept].value_counts()
-    said = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
-    note = [Paragraph(f"Not shown: {said} (of each those furthest apart stand here).")] if said else []
+    more = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
+    note = [Paragraph(f"Not shown: {more} (of each, those furthest apart are shown).")] if more else []
     return [Table(caption, cells[kept]), *note]
 
 
@@ -374,6 +374,6 @@ def _mean_and_error(mean: float, error: float) -> str:
 
 
 def _one(name: str, tree: xr.DataTree) -> Section:
-    """What a file is and whether it can be believed."""
+    """The section on one fit: its verdicts and its run."""
     verdicts = [block for block in believed(tree).blocks if isinstance(block, Verdict)]
     return Section(f"File {name}", [*verdicts, one_column(f"The run of {name}", run_facts(tree))])

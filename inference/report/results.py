@@ -26,7 +26,7 @@ from inference.partitions import point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.prediction import transform
 from inference.projection_picture import plot_biplot, plot_loadings
-from inference.report.page import Paragraph, Picture, Section, Table, Verdict
+from inference.report.page import Paragraph, Picture, Section, Table, Verdict, one_column
 from inference.report.predictive import predictive_blocks
 from inference.results import model_of
 from inference.rotation import align_rotation
@@ -45,7 +45,7 @@ _MOST_PRODUCT_FEATURES = 64  # of a drawn W W'
 _MOST_DRAWS = 400  # turned to a common mean
 _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
-_VARIED_SEEDS = "fit again with another seed: what changes is not to be believed"
+_VARIED_SEEDS = "fit again with another seed, and do not trust what changes"
 _NO_COMPONENTS = Paragraph(
     "No table of components: labels are matched by the assignments, which this fit does not hold."
 )
@@ -57,43 +57,26 @@ _IDENTIFIED = (
 
 
 def believed(tree: xr.DataTree) -> Section:
-    """Whether the result can be believed, why, and what to do next; the invariants and their path."""
+    """The section on convergence: a verdict with its reason and the next step, and the invariants."""
     kind, table = kind_of(tree), summary(tree)
-    blocks = []
-    if kind == "sampling":
-        good, reason = judge(tree)
-        reason, _, advice = reason.partition(". Next: ")
-        text = (
-            "The chains agree: the draws can be believed"
-            if good
-            else "The chains have NOT converged: do not build on these draws yet"
-        )
-        blocks.append(Verdict(good, text, reason, advice or _VARIED_SEEDS))
-        blocks += _divergences(tree)
-    else:
-        blocks.append(_ascent_verdict(tree, kind))
+    verdicts = _sampler_verdicts(tree) if kind == "sampling" else [_ascent_verdict(tree, kind)]
     cells = summary_cells(table)
-    blocks += [
+    blocks = [
+        *verdicts,
         Table("Invariants (nothing in this table depends on labels or axes)", cells),
         Paragraph(f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()),
     ]
     if kind == "sampling" and draws_of(tree).sizes["chain"] > 1 and draws_of(tree).sizes["draw"] >= 40:
         alt = f"Line plot of the PSRF against draws per chain. {_extremes(table)}"
-        caption = "PSRF of the invariants as draws accumulate: all should come to stay below the dashed line."
+        caption = "PSRF of the invariants as draws accumulate: all should fall below the dashed line."
         blocks.append(Picture("psrf", caption, alt, plot_psrf_path(tree)))
     elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
         objective = tree["trace"]["objective"].values
         final = objective[np.isfinite(objective)].max()
         counted = " and the number of occupied components" if "num_occupied" in tree["trace"] else ""
         caption = f"The objective (higher is better){counted} by iteration."
-        blocks.append(
-            Picture(
-                "objective",
-                caption,
-                f"Line plot of the objective, whose best value is {final:.2f} nats.",
-                plot_objective(tree),
-            )
-        )
+        alt = f"Line plot of the objective, whose best value is {final:.2f} nats."
+        blocks.append(Picture("objective", caption, alt, plot_objective(tree)))
     return Section("Believed", blocks)
 
 
@@ -106,21 +89,25 @@ def _extremes(table: pd.DataFrame) -> str:
     )
 
 
-def _divergences(tree: xr.DataTree) -> list[Verdict]:
-    if "sample_stats" not in tree.children or "diverging" not in tree["sample_stats"]:
-        return []
-    count, total = int(tree["sample_stats"]["diverging"].sum()), tree["sample_stats"]["diverging"].size
-    if not count:
-        return []
-    reason = "near a divergence the sampler may have missed a region of high curvature, unseen by the PSRF"
-    return [
-        Verdict(
-            False,
-            f"{count} of {total} transitions diverged",
-            reason,
-            "raise target_accept_prob to 0.95, or compare with another method",
+def _sampler_verdicts(tree: xr.DataTree) -> list[Verdict]:
+    """Whether the chains agree, and how many transitions diverged if any did."""
+    good, reason = judge(tree)
+    reason, _, advice = reason.partition(". Next: ")
+    text = (
+        "The chains agree: the draws can be trusted"
+        if good
+        else "The chains have NOT converged: do not build on these draws yet"
+    )
+    verdicts = [Verdict(good, text, reason, advice or _VARIED_SEEDS)]
+    diverging = tree["sample_stats"].get("diverging") if "sample_stats" in tree.children else None
+    if diverging is not None and diverging.any():
+        text = f"{int(diverging.sum())} of {diverging.size} transitions diverged"
+        reason = (
+            "near a divergence the sampler may have missed a region of high curvature, unseen by the PSRF"
         )
-    ]
+        advice = "raise target_accept_prob to 0.95, or compare with another method"
+        verdicts.append(Verdict(False, text, reason, advice))
+    return verdicts
 
 
 def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
@@ -131,41 +118,34 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
         )
         reason = "a closed form: the optimum of the objective, one point without uncertainty"
         return Verdict(True, "Solved directly: there is nothing to converge", reason, advice)
-    what = "q" if kind == "variational" else "the estimate"
+    result = "q" if kind == "variational" else "the estimate"
     if not int(tree.attrs.get("converged", 0)):
-        return Verdict(
-            False,
-            f"The objective has NOT come to rest: {what} is not final",
-            _WHY_STOPPED.get(stopped, stopped),
-            "raise max_iterations, or continue with init=tree",
-        )
-    reason = f"{stopped}; that says where the ascent stopped, not that no better optimum exists"
-    restarts = 1
-    if "trace" in tree.children and "restart" in tree["trace"]["objective"].dims:
-        finals = tree["trace"]["objective"].max("iteration").values
-        restarts = len(finals)
-        second = np.sort(finals)[-2]
-        reason = (
-            f"{stopped}; the best of {restarts} restarts is {finals.max() - second:.2f} nats above the second"
-        )
+        text = f"The objective has NOT converged: {result} is not final"
+        advice = "raise max_iterations, or continue with init=tree"
+        return Verdict(False, text, _WHY_STOPPED.get(stopped, stopped), advice)
+    objective = tree["trace"]["objective"] if "trace" in tree.children else None
+    restarts = 1 if objective is None else objective.sizes.get("restart", 1)
+    reason = f"{stopped}; another start may still reach a better optimum"
+    if restarts > 1:
+        second, best = np.sort(objective.max("iteration").values)[-2:]
+        reason = f"{stopped}; the best of {restarts} restarts is {best - second:.2f} nats above the second"
     referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
     advice = (
         "num_restarts=10: the ascent finds the optimum nearest to its start"
         if restarts < 5
-        else f"compare with method='{referee}': an approximation is usually too sure of itself"
+        else f"compare with method='{referee}': an approximation usually understates uncertainty"
     )
-    return Verdict(True, f"The objective has come to rest: {what} is final for its start", reason, advice)
+    return Verdict(True, f"The objective has converged: {result} is final for its start", reason, advice)
 
 
 def found(tree: xr.DataTree) -> Section:
-    """What was found: the number of clusters, the components after relabelling, who belongs together."""
+    """The section on findings: clusters, relabelled components, co-clustering, loadings or topics."""
     symmetries, blocks = symmetries_of(tree), _provisional(tree)
     if "rotation" in symmetries and "labels" not in symmetries:
         return Section("Found", [*blocks, *projection_blocks(tree)])
     if "labels" not in symmetries:
-        return Section(
-            "Found", [Paragraph("The invariants above are what was found: this model has no clusters.")]
-        )
+        text = "The findings are the invariants above: this model has no clusters."
+        return Section("Found", [Paragraph(text)])
     if "topic_word_probs" in draws_of(tree):
         blocks += topic_blocks(tree)
         if not any(name.startswith("cluster_") for name in draws_of(tree).data_vars):
@@ -181,19 +161,18 @@ def found(tree: xr.DataTree) -> Section:
     num_rows = 0 if per_row is None else per_row.sizes.get("observation", 0)  # documents: their own section
     if 0 < num_rows <= _MOST_ROWS and ("assignments" in names or kind_of(tree) != "sampling"):
         partition = point_partition(tree)
-        sizes = np.bincount(partition.values)
-        listed = ", ".join(map(str, sizes))
-        alt = f"Matrix in blocks: the point partition of {num_rows} rows has clusters of {listed} rows."
+        sizes = ", ".join(map(str, np.bincount(partition.values)))
+        alt = f"Matrix in blocks: the point partition of {num_rows} rows has clusters of {sizes} rows."
         caption = (
             "Posterior probability that two rows share a component, rows ordered by cluster. "
-            "Sharp blocks: clusters one can rely on."
+            "Sharp blocks are reliable clusters."
         )
         blocks.append(Picture("co-clustering", caption, alt, plot_co_clustering(tree)))
     return Section("Found", blocks)
 
 
 def _occupied(tree: xr.DataTree) -> list[Table | Verdict]:
-    """How many components hold rows."""
+    """The verdict on the number of components that hold rows, and its posterior."""
     counts = occupied(tree)
     mode = counts.attrs["mode"]
     advice = "compare with the clusters below: how many rows each holds matters more than their number"
@@ -203,9 +182,8 @@ def _occupied(tree: xr.DataTree) -> list[Table | Verdict]:
     frame = pd.DataFrame(
         {"probability": counts.values, "mcse": counts["mcse"].values}, index=counts["num_occupied"].values
     )
-    sure = float(counts.max())
     noun = "component is" if mode == 1 else "components are"
-    text = f"{mode} occupied {noun} most probable (probability {sure:.2f})"
+    text = f"{mode} occupied {noun} most probable (probability {float(counts.max()):.2f})"
     reason = "each occupied component holds at least one row; small ones may come and go between draws"
     if "variational_num_occupied" in counts.attrs:
         reason += f"; q itself holds {counts.attrs['variational_num_occupied']} (expected rows above 0.5)"
@@ -238,11 +216,8 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
     blocks = [Table(caption, frame)]
     if "relabel_rhat_after" in aligned.attrs:
         before, after = aligned.attrs["relabel_rhat_before"], aligned.attrs["relabel_rhat_after"]
-        blocks.append(
-            Paragraph(
-                f"Largest R-hat of these parameters: {before:.3f} before relabelling, {after:.3f} after."
-            )
-        )
+        text = f"Largest R-hat of these parameters: {before:.3f} before relabelling, {after:.3f} after."
+        blocks.append(Paragraph(text))
     if "observed_data" not in tree.children:
         return [*blocks, Paragraph("This fit does not hold its data, so there is no picture of them.")]
     described = "; ".join(
@@ -256,7 +231,7 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
 
 
 def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
-    """Tables and pictures of the components, and what is identified of them.
+    """Tables and pictures of the components of a repulsive mixture of PCAs, and what is identified of them.
 
     Args:
         tree: a fit of DEPCAM.
@@ -265,10 +240,8 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
         return [_NO_COMPONENTS]
     table = effective_directions(tree)
     if len(table) > _MOST_LOCAL_PCAS:
-        return [
-            Paragraph(_IDENTIFIED),
-            Table(f"The largest {_MOST_LOCAL_PCAS} of {len(table)} components", table[:_MOST_LOCAL_PCAS]),
-        ]
+        caption = f"The largest {_MOST_LOCAL_PCAS} of {len(table)} components"
+        return [Paragraph(_IDENTIFIED), Table(caption, table[:_MOST_LOCAL_PCAS])]
     reach = ", ".join(f"{value:.1f}" for value in table["effective"])
     blocks = [
         Paragraph(_IDENTIFIED),
@@ -286,11 +259,8 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
     if products.sizes["feature"] <= _MOST_PRODUCT_FEATURES:
         traces = ", ".join(f"{np.trace(p):.3g}" for p in products.values)
         caption = "W W' of each component: features of one colour move together, of the other against it."
-        blocks.append(
-            Picture(
-                "loading-products", caption, f"Matrices with traces {traces}.", plot_loading_products(tree)
-            )
-        )
+        alt = f"Matrices with traces {traces}."
+        blocks.append(Picture("loading-products", caption, alt, plot_loading_products(tree)))
     return blocks
 
 
@@ -322,8 +292,8 @@ def _pairs(tree: xr.DataTree) -> list[Picture | Table]:
         ),
         Picture(
             "overlap",
-            "How a component's rows would be dealt out if labels were drawn again: a dark diagonal is sure.",
-            f"Matrix; the least sure component would lose {np.nanmax(lost):.0%} of its rows.",
+            "Where rows of a component would go if labels were drawn again; dark diagonal: certain labels.",
+            f"Matrix; the least certain component would lose {np.nanmax(lost):.0%} of its rows.",
             plot_overlap(tree),
         ),
     ]
@@ -341,9 +311,7 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     num_latents = draws_of(tree)[loadings[0]].sizes["latent"]
     aligned = align_rotation(thinned(tree, _MOST_DRAWS))
     blocks: list[Paragraph | Picture] = [Paragraph(_how_aligned(tree, aligned))]
-    caption = (
-        "Loadings: what moves together along each latent axis; signs and order of axes are a convention."
-    )
+    caption = "Loadings: features that move together along each latent; signs and order are a convention."
     strongest = _strongest(aligned, loadings)
     blocks.append(Picture("loadings", caption, f"Loadings by feature. {strongest}", plot_loadings(aligned)))
     held = "latents" in draws_of(tree) or "latents" in tree.get("variational", {})
@@ -360,18 +328,18 @@ def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
     if latents is None and "projection" in draws_of(tree) and "observed_data" in tree.children:
         return _projected_rows(tree)
     if latents is None or latents.sizes["latent"] < 2:
-        return [Paragraph("This fit holds no plane to draw: the invariants above are what was found.")]
+        return [Paragraph("This fit holds no plane to draw: the findings are the invariants above.")]
     aligned = align_rotation(thinned(tree, _MOST_DRAWS))
-    caption = "Rows on the plane of the first two aligned latents: neighbours are alike by the kernel."
+    caption = "Rows on the plane of the first two aligned latents: neighbours are similar under the kernel."
     alt = f"Scatter plot of {latents.sizes['observation']} rows on two latents."
     return [Paragraph(_how_aligned(tree, aligned)), Picture("rows", caption, alt, plot_biplot(aligned))]
 
 
 def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """A projection that is no model: where it puts the fitted rows."""
+    """The fitted rows under a projection that is no model."""
     scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model_of(tree))[:1])
     if scores.sizes["latent"] < 2:
-        return [Paragraph("This projection has one axis: inference.transform gives the rows' places on it.")]
+        return [Paragraph("This projection has one axis: inference.transform gives the scores on it.")]
     held = draws_of(tree).assign(latents=scores.expand_dims(("chain", "draw")))
     attrs = dict(tree.attrs) | {"rotation_aligned": 1}
     drawn = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), "posterior": held})
@@ -383,13 +351,13 @@ def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
 def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
     if kind_of(tree) == "point":
         turned = [name for name in draws_of(tree).data_vars if str(name).startswith("loadings")]
-        what = "its loadings are orthogonal" if turned else "its axes are the principal ones"
-        return f"One point estimate, turned so that {what}, the strongest first."
-    said = "Axes of all draws are turned to a common mean before anything is averaged."
+        axes = "its loadings are orthogonal" if turned else "its axes are the principal ones"
+        return f"One point estimate, turned so that {axes}, the strongest first."
+    text = "Axes of all draws are turned to a common mean before anything is averaged."
     if "rotation_rhat_after" in aligned.attrs:
         before, after = (aligned.attrs[f"rotation_rhat_{when}"] for when in ("before", "after"))
-        said += f" Largest R-hat of the loadings: {before:.3f} before, {after:.3f} after."
-    return said
+        text += f" Largest R-hat of the loadings: {before:.3f} before, {after:.3f} after."
+    return text
 
 
 def _strongest(aligned: xr.DataTree, names: list) -> str:
@@ -417,15 +385,14 @@ def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
     words = top_words(tree)
     caption = "The most probable words of each topic"
     if kind_of(tree) == "sampling":
-        caption += ", the topics of all draws brought to one numbering by their words"
+        caption += ", with the topics of all draws matched by their words"
     blocks: list[Paragraph | Picture | Table] = [Table(caption, words)]
     if "observed_data" not in tree.children:
         return [*blocks, Paragraph("This fit does not hold its documents, so there are no shares of topics.")]
     first = ", ".join(f"{topic}: {row.iloc[0]}" for topic, row in words.head(20).iterrows())
     caption = "Topics by their most probable words, the largest share of all tokens first."
-    blocks.append(
-        Picture("topics", caption, f"Bars of word probabilities. First words: {first}.", plot_topics(tree))
-    )
+    alt = f"Bars of word probabilities. First words: {first}."
+    blocks.append(Picture("topics", caption, alt, plot_topics(tree)))
     if tree.attrs.get("model") == "pcp":
         caption = "Clusters of documents as mixtures of topics, the heaviest first."
         alt = "Matrix of clusters by topics, shaded by the topic's share."
@@ -434,7 +401,7 @@ def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
 
 
 def fits(tree: xr.DataTree) -> Section:
-    """How well the fit predicts: leave-one-out, and data drawn from it against the data."""
+    """The section on prediction: the leave-one-out score and posterior predictive checks."""
     return Section("Fits", [*_provisional(tree), *_leave_one_out(tree), *predictive_blocks(tree)])
 
 
@@ -460,33 +427,24 @@ def _leave_one_out(tree: xr.DataTree) -> list:
         advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
         return [Verdict(None, "No leave-one-out score", str(why_not), advice)]
     bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
-    frame = pd.DataFrame(
-        {
-            "value": {
-                "elpd (nats)": float(score.elpd),
-                "standard error": float(score.se),
-                "elpd per row": float(score.elpd) / rows,
-                "effective number of parameters": float(score.p),
-                f"rows with Pareto k above {score.good_k:.2f}": bad,
-                "largest Pareto k": float(score.pareto_k.max()),
-            }
-        }
-    )
-    text = (
-        "The leave-one-out score can be trusted"
-        if not bad
-        else f"The leave-one-out score is doubtful for {bad} of {rows} rows"
-    )
-    reason = (
-        "all Pareto k are below the threshold"
-        if not bad
-        else "without one of these rows the posterior would change too much for importance sampling"
-    )
-    advice = (
-        "compare it with other models of the same data: inference.diagnostics.compare"
-        if not bad
-        else "look at these rows; score held-out rows instead"
-    )
+    numbers = {
+        "elpd (nats)": float(score.elpd),
+        "standard error": float(score.se),
+        "elpd per row": float(score.elpd) / rows,
+        "effective number of parameters": float(score.p),
+        f"rows with Pareto k above {score.good_k:.2f}": bad,
+        "largest Pareto k": float(score.pareto_k.max()),
+    }
+    if bad:
+        text = f"The leave-one-out score is doubtful for {bad} of {rows} rows"
+        reason = "without one of these rows the posterior would change too much for importance sampling"
+        advice = "look at these rows; score held-out rows instead"
+    else:
+        text, reason = "The leave-one-out score can be trusted", "all Pareto k are below the threshold"
+        advice = "compare it with other models of the same data: inference.diagnostics.compare"
     if kind_of(tree) == "variational":
         reason += "; the draws are from q, so this is the score of the approximation"
-    return [Verdict(not bad, text, reason, advice), Table("Leave-one-out prediction (PSIS-LOO)", frame)]
+    return [
+        Verdict(not bad, text, reason, advice),
+        one_column("Leave-one-out prediction (PSIS-LOO)", numbers),
+    ]

@@ -157,6 +157,14 @@ def test_a_variational_fit_is_judged_by_its_objective():
     assert not _verdicts(believed(tree))[0].good
 
 
+def test_one_restart_has_no_second_to_be_compared_with():
+    tree = variational_mixture()
+    tree = replaced(tree, trace=tree["trace"].to_dataset().isel(restart=[0]))
+    tree.attrs |= {"converged": 1, "stop_reason": "gain below tolerance"}
+    verdict = _verdicts(believed(tree))[0]
+    assert verdict.good and "above the second" not in verdict.reason and "num_restarts" in verdict.advice
+
+
 def test_a_point_estimate_gets_a_report_without_loo(tmp_path):
     tree = variational_mixture(num_draws=1)
     tree.attrs["method"] = "em"
