@@ -17,11 +17,11 @@ from inference.comparison_picture import plot_agreement, plot_scores
 from inference.identifiable import draws_of, kind_of
 from inference.prediction import log_density
 from inference.report.page import (
+    Judgement,
     Paragraph,
     Picture,
     Section,
     Table,
-    Verdict,
     check_page_path,
     one_column,
     write_page,
@@ -97,7 +97,9 @@ def _fitted(trees: Mapping[str, xr.DataTree], unchecked: Sequence[str]) -> Secti
     if unchecked:
         reason = f"the data were left out of {', '.join(unchecked)} for their size"
         advice = "check it yourself, or fit with keep=('observed_data',)"
-        blocks.append(Verdict(False, "It is not checked that all fits are of the same data", reason, advice))
+        blocks.append(
+            Judgement(False, "It is not checked that all fits are of the same data", reason, advice)
+        )
     else:
         blocks.append(Paragraph(f"All are of the same data, cell by cell{f': {data}' if data else ''}."))
     fields = _fields_that_differ(trees)
@@ -169,7 +171,7 @@ def _leave_one_out(trees: Mapping[str, xr.DataTree]) -> list:
         blocks = _ranking({name: trees[name] for name in scored}, scored)
     except ValueError as why_not:
         advice = "score rows that were held out: --heldout FILE"
-        blocks = [Verdict(None, "No ranking by leave-one-out", str(why_not), advice)]
+        blocks = [Judgement(None, "No ranking by leave-one-out", str(why_not), advice)]
     if refused:
         blocks.append(one_column("Fits without a leave-one-out score", refused, "why"))
     return blocks
@@ -194,7 +196,7 @@ def _ranking(trees: Mapping[str, xr.DataTree], scores: Mapping[str, ELPDData]) -
     )
     caption = "Leave-one-out scores below the best one, with the standard error of the difference."
     return [
-        Verdict(None if bad else clear, text, reason, advice),
+        Judgement(None if bad else clear, text, reason, advice),
         Table("Leave-one-out (PSIS-LOO), nats over all rows; dse: standard error of the difference", shown),
         Picture(
             "scores", caption, f"Points: {best} is best; {alt or 'no other differs'}.", plot_scores(table)
@@ -225,7 +227,7 @@ def _held_out(trees: Mapping[str, xr.DataTree], data: Sequence[Any]) -> list:
         others = [name for name in frame.index if name != best]
         clear = all(frame.loc[name, "below best"] > 2 * frame.loc[name, "its error"] for name in others)
         blocks = [
-            Verdict(
+            Judgement(
                 None,
                 f"{best} predicts the rows held out best"
                 + ("" if clear or not others else ", but not clearly"),
@@ -248,7 +250,7 @@ def _agreed(trees: Mapping[str, xr.DataTree]) -> Section:
     if table.empty:
         reason = "the models have no invariant in common"
         advice = "compare how they predict"
-        return Section("Agreement", [Verdict(None, "There is nothing to agree on", reason, advice)])
+        return Section("Agreement", [Judgement(None, "There is nothing to agree on", reason, advice)])
     groups = _posteriors(trees)
     same = [(group[0], other) for group in groups for other in group[1:]]
     blocks: list = [_pair_verdict(table, pair, trees) for pair in same]
@@ -292,7 +294,7 @@ def _posteriors(trees: Mapping[str, xr.DataTree]) -> list[list[str]]:
     return [sorted(group, key=trust) for group in groups]
 
 
-def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str, xr.DataTree]) -> Verdict:
+def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str, xr.DataTree]) -> Judgement:
     gaps = differences(table, *pair)
     samplers = [name for name in pair if kind_of(trees[name]) == "sampling"]
     unfinished = [name for name in samplers if not int(trees[name].attrs.get("converged", 0))]
@@ -303,7 +305,7 @@ def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str
     if apart.empty:
         reason = "neither has draws that vary, so there is no posterior standard deviation to measure by"
         advice = "add a fit by a sampler: its posterior is the unit"
-        return Verdict(None, f"{one} and {other}: nothing to measure by", reason, advice)
+        return Judgement(None, f"{one} and {other}: nothing to measure by", reason, advice)
     near = bool((apart <= _POSTERIOR_SDS).all())
     text = f"{one} and {other} lie {'near each other' if near else 'far apart'}"
     reason = (
@@ -316,10 +318,10 @@ def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str
         advice = "spreads may still be too small: compare the sd of what you need"
     else:
         advice = "build on the sampler" if samplers else "run a sampler to see which is nearer"
-    return Verdict(None if near else False, text, reason, advice)
+    return Judgement(None if near else False, text, reason, advice)
 
 
-def _by_monte_carlo_error(apart: pd.Series, pair: tuple[str, str], unfinished: Sequence[str]) -> Verdict:
+def _by_monte_carlo_error(apart: pd.Series, pair: tuple[str, str], unfinished: Sequence[str]) -> Judgement:
     """Whether two samplers of one posterior agree: ``apart`` is in combined standard errors."""
     one, other = pair
     good = bool((apart < _STANDARD_ERRORS).all())
@@ -335,7 +337,7 @@ def _by_monte_carlo_error(apart: pd.Series, pair: tuple[str, str], unfinished: S
     else:
         advice = "one of them is wrong or stuck: run both longer from other seeds"
     text = f"{one} and {other} {'agree' if good else 'DISAGREE'}"
-    return Verdict(None if good and unfinished else good, text, reason, advice)
+    return Judgement(None if good and unfinished else good, text, reason, advice)
 
 
 def _side_by_side(table: pd.DataFrame, same: Sequence[tuple[str, str]]) -> list:
@@ -375,5 +377,5 @@ def _mean_and_error(mean: float, error: float) -> str:
 
 def _one(name: str, tree: xr.DataTree) -> Section:
     """The section on one fit: its verdicts and its run."""
-    verdicts = [block for block in believed(tree).blocks if isinstance(block, Verdict)]
+    verdicts = [block for block in believed(tree).blocks if isinstance(block, Judgement)]
     return Section(f"File {name}", [*verdicts, one_column(f"The run of {name}", run_facts(tree))])

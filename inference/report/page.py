@@ -24,7 +24,7 @@ __all__ = [
     "Picture",
     "Section",
     "Table",
-    "Verdict",
+    "Judgement",
     "as_html",
     "as_markdown",
     "check_page_path",
@@ -50,12 +50,12 @@ class Paragraph(NamedTuple):
     text: str
 
 
-class Verdict(NamedTuple):
-    """A judgement with its reason and what to do next.
+class Judgement(NamedTuple):
+    """A verdict with its reason and the next step.
 
     Attributes:
         good: whether it is in favour; None: neither.
-        text: the judgement.
+        text: the verdict in one sentence.
         reason: why.
         advice: the next step.
     """
@@ -113,7 +113,7 @@ class Section(NamedTuple):
     """
 
     title: str
-    blocks: Sequence[Paragraph | Verdict | Code | Table | Picture]
+    blocks: Sequence[Paragraph | Judgement | Code | Table | Picture]
 
 
 def one_column(caption: str, values: Mapping[str, object], name: str = "value") -> Table:
@@ -213,8 +213,8 @@ def _anchors(sections: Sequence[Section]) -> list[str]:
     ]
 
 
-def _sentences(verdict: Verdict) -> tuple[str, list[str]]:
-    """The judgement, and its reason and advice as far as there are any."""
+def _sentences(verdict: Judgement) -> tuple[str, list[str]]:
+    """The verdict, and its reason and advice as far as there are any."""
     found = [verdict.text]
     found += [f"Why: {verdict.reason}"] if verdict.reason else []
     found += [f"Next: {verdict.advice}"] if verdict.advice else []

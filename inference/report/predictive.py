@@ -10,7 +10,7 @@ from inference.document_checks import check_documents
 from inference.extension import extend
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.predictive_checks import check_features
-from inference.report.page import Paragraph, Picture, Table, Verdict
+from inference.report.page import Judgement, Paragraph, Picture, Table
 from inference.topic_picture import plot_document_check
 from inference.tree_groups import thinned
 
@@ -24,7 +24,7 @@ _MOST_TOPICS = 20
 _SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is named
 
 
-def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Verdict]:
+def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Judgement]:
     """Verdict and table of statistics of the data, observed and replicated.
 
     Args:
@@ -84,8 +84,8 @@ def _suspect(table: pd.DataFrame) -> list[str]:
     return list(table.index[(table["p"] - 0.5).abs() > 0.5 - _SUSPECT])
 
 
-def _good(noun: str, checked: str) -> Verdict:
-    return Verdict(
+def _good(noun: str, checked: str) -> Judgement:
+    return Judgement(
         True,
         f"{noun.capitalize()} drawn from the fit look like the {noun}",
         f"{checked} is out of the ordinary (p between {_SUSPECT} and {1 - _SUSPECT})",
@@ -93,12 +93,12 @@ def _good(noun: str, checked: str) -> Verdict:
     )
 
 
-def _verdict_on_rows(tree: xr.DataTree, table: pd.DataFrame) -> Verdict:
+def _verdict_on_rows(tree: xr.DataTree, table: pd.DataFrame) -> Judgement:
     suspect = _suspect(table)
     if not suspect:
         return _good("data", f"none of {len(table)} means, spreads and extremes")
     more = "components" if "labels" in symmetries_of(tree) else "latents"
-    return Verdict(
+    return Judgement(
         False,
         f"Data drawn from the fit differ from the data in {len(suspect)} of {len(table)} statistics",
         "; ".join(suspect[:8]) + ("; ..." if len(suspect) > 8 else ""),
@@ -117,7 +117,7 @@ def _features(table: pd.DataFrame) -> Table:
     return Table(f"{caption}; the {_MOST_LINES} furthest out", table.loc[distance.index[:_MOST_LINES]])
 
 
-def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Verdict]:
+def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Judgement]:
     """Verdict, tables and picture of the posterior predictive check of documents.
 
     Args:
@@ -157,7 +157,7 @@ def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Ver
     ]
 
 
-def _verdict_on_documents(suspect: Sequence[str], num_mixed: int, num_topics: int) -> Verdict:
+def _verdict_on_documents(suspect: Sequence[str], num_mixed: int, num_topics: int) -> Judgement:
     if not suspect and not num_mixed:
         return _good("documents", f"no statistic of documents and none of {num_topics} topics")
     parts = [*suspect, *([f"{num_mixed} of {num_topics} topics (by chance 1 in 100)"] if num_mixed else [])]
@@ -170,4 +170,6 @@ def _verdict_on_documents(suspect: Sequence[str], num_mixed: int, num_topics: in
         advice = "topics with p near 0 mix what should be several: raise num_topics, or num_restarts"
     else:
         advice = "look at the documents and words far from the band and the line in the picture"
-    return Verdict(False, "Documents drawn from the fit differ from the documents", ", ".join(parts), advice)
+    return Judgement(
+        False, "Documents drawn from the fit differ from the documents", ", ".join(parts), advice
+    )

@@ -26,7 +26,7 @@ from inference.partitions import point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.prediction import transform
 from inference.projection_picture import plot_biplot, plot_loadings
-from inference.report.page import Paragraph, Picture, Section, Table, Verdict, one_column
+from inference.report.page import Judgement, Paragraph, Picture, Section, Table, one_column
 from inference.report.predictive import predictive_blocks
 from inference.results import model_of
 from inference.rotation import align_rotation
@@ -89,7 +89,7 @@ def _extremes(table: pd.DataFrame) -> str:
     )
 
 
-def _sampler_verdicts(tree: xr.DataTree) -> list[Verdict]:
+def _sampler_verdicts(tree: xr.DataTree) -> list[Judgement]:
     """Whether the chains agree, and how many transitions diverged if any did."""
     good, reason = judge(tree)
     reason, _, advice = reason.partition(". Next: ")
@@ -98,7 +98,7 @@ def _sampler_verdicts(tree: xr.DataTree) -> list[Verdict]:
         if good
         else "The chains have NOT converged: do not build on these draws yet"
     )
-    verdicts = [Verdict(good, text, reason, advice or _VARIED_SEEDS)]
+    verdicts = [Judgement(good, text, reason, advice or _VARIED_SEEDS)]
     diverging = tree["sample_stats"].get("diverging") if "sample_stats" in tree.children else None
     if diverging is not None and diverging.any():
         text = f"{int(diverging.sum())} of {diverging.size} transitions diverged"
@@ -106,23 +106,23 @@ def _sampler_verdicts(tree: xr.DataTree) -> list[Verdict]:
             "near a divergence the sampler may have missed a region of high curvature, unseen by the PSRF"
         )
         advice = "raise target_accept_prob to 0.95, or compare with another method"
-        verdicts.append(Verdict(False, text, reason, advice))
+        verdicts.append(Judgement(False, text, reason, advice))
     return verdicts
 
 
-def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
+def _ascent_verdict(tree: xr.DataTree, kind: str) -> Judgement:
     stopped = tree.attrs.get("stop_reason", "no reason recorded")
     if stopped == _SOLVED:
         advice = (
             "score held-out rows; for uncertainty fit by a method that gives a posterior, if there is one"
         )
         reason = "a closed form: the optimum of the objective, one point without uncertainty"
-        return Verdict(True, "Solved directly: there is nothing to converge", reason, advice)
+        return Judgement(True, "Solved directly: there is nothing to converge", reason, advice)
     result = "q" if kind == "variational" else "the estimate"
     if not int(tree.attrs.get("converged", 0)):
         text = f"The objective has NOT converged: {result} is not final"
         advice = "raise max_iterations, or continue with init=tree"
-        return Verdict(False, text, _WHY_STOPPED.get(stopped, stopped), advice)
+        return Judgement(False, text, _WHY_STOPPED.get(stopped, stopped), advice)
     objective = tree["trace"]["objective"] if "trace" in tree.children else None
     restarts = 1 if objective is None else objective.sizes.get("restart", 1)
     reason = f"{stopped}; another start may still reach a better optimum"
@@ -135,7 +135,7 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
         if restarts < 5
         else f"compare with method='{referee}': an approximation usually understates uncertainty"
     )
-    return Verdict(True, f"The objective has converged: {result} is final for its start", reason, advice)
+    return Judgement(True, f"The objective has converged: {result} is final for its start", reason, advice)
 
 
 def found(tree: xr.DataTree) -> Section:
@@ -171,14 +171,14 @@ def found(tree: xr.DataTree) -> Section:
     return Section("Found", blocks)
 
 
-def _occupied(tree: xr.DataTree) -> list[Table | Verdict]:
+def _occupied(tree: xr.DataTree) -> list[Table | Judgement]:
     """The verdict on the number of components that hold rows, and its posterior."""
     counts = occupied(tree)
     mode = counts.attrs["mode"]
     advice = "compare with the clusters below: how many rows each holds matters more than their number"
     if kind_of(tree) == "point":
         text = f"The estimate has {mode} occupied component{'s' if mode != 1 else ''}"
-        return [Verdict(None, text, "each is the most probable one of at least one row", advice)]
+        return [Judgement(None, text, "each is the most probable one of at least one row", advice)]
     frame = pd.DataFrame(
         {"probability": counts.values, "mcse": counts["mcse"].values}, index=counts["num_occupied"].values
     )
@@ -188,7 +188,7 @@ def _occupied(tree: xr.DataTree) -> list[Table | Verdict]:
     if "variational_num_occupied" in counts.attrs:
         reason += f"; q itself holds {counts.attrs['variational_num_occupied']} (expected rows above 0.5)"
     table = Table("Posterior of the number of occupied components", frame)
-    return [Verdict(None, text, reason, advice), table]
+    return [Judgement(None, text, reason, advice), table]
 
 
 def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
@@ -420,12 +420,12 @@ def _leave_one_out(tree: xr.DataTree) -> list:
             else f"method {tree.attrs.get('method')!r} is a projection, which gives rows no density"
         )
         advice = "judge it by what it is for: predict from its scores (inference.transform), rows held out"
-        return [Verdict(None, "No leave-one-out score", reason, advice)]
+        return [Judgement(None, "No leave-one-out score", reason, advice)]
     try:
         score = leave_one_out(tree)
     except ValueError as why_not:
         advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
-        return [Verdict(None, "No leave-one-out score", str(why_not), advice)]
+        return [Judgement(None, "No leave-one-out score", str(why_not), advice)]
     bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
     numbers = {
         "elpd (nats)": float(score.elpd),
@@ -445,6 +445,6 @@ def _leave_one_out(tree: xr.DataTree) -> list:
     if kind_of(tree) == "variational":
         reason += "; the draws are from q, so this is the score of the approximation"
     return [
-        Verdict(not bad, text, reason, advice),
+        Judgement(not bad, text, reason, advice),
         one_column("Leave-one-out prediction (PSIS-LOO)", numbers),
     ]

@@ -14,7 +14,7 @@ from inference.comparison import compare, leave_one_out
 from inference.comparison_picture import plot_agreement, plot_scores
 from inference.report import report_comparison
 from inference.report.comparison import _agreed, _check_data, _fitted, _pair_verdict
-from inference.report.page import Verdict
+from inference.report.page import Judgement
 from zoo.cli import main
 
 
@@ -78,7 +78,7 @@ def test_samplers_of_one_posterior_agree(three):
 
 
 def _verdicts(section):
-    return [block for block in section.blocks if isinstance(block, Verdict)]
+    return [block for block in section.blocks if isinstance(block, Judgement)]
 
 
 def test_a_sampler_that_is_off_is_found(three):

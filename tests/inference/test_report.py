@@ -20,7 +20,7 @@ from planted import (
 from inference.model_graph import Graph
 from inference.predictive_checks import check_features
 from inference.report import report
-from inference.report.page import Code, Paragraph, Section, Table, Verdict, as_html, as_markdown
+from inference.report.page import Code, Judgement, Paragraph, Section, Table, as_html, as_markdown
 from inference.report.results import believed, fits
 from inference.report.run import _command, _first_literal_block, _short
 
@@ -128,7 +128,7 @@ def test_a_failed_write_leaves_no_temporary_file(switched, tmp_path, monkeypatch
 
 
 def _verdicts(section):
-    return [block for block in section.blocks if isinstance(block, Verdict)]
+    return [block for block in section.blocks if isinstance(block, Judgement)]
 
 
 def test_chains_that_disagree_are_not_believed():
@@ -227,7 +227,7 @@ def test_text_is_escaped_in_html_and_markdown_tables():
     sections = [
         Section(
             "One",
-            [Paragraph("1 < 2"), Code("a <- b"), Table("t", frame), Verdict(True, "<b>", "why", "next")],
+            [Paragraph("1 < 2"), Code("a <- b"), Table("t", frame), Judgement(True, "<b>", "why", "next")],
         )
     ]
     page = as_html("T & U", sections, {})

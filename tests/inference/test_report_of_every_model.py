@@ -11,7 +11,7 @@ import inference
 import zoo
 from inference.projection_picture import plot_biplot, plot_loadings
 from inference.report import report
-from inference.report.page import Paragraph, Picture, Table, Verdict, write_page
+from inference.report.page import Judgement, Paragraph, Picture, Table, write_page
 from inference.report.results import fits, projection_blocks
 from inference.topic_picture import plot_topics
 from inference.topics import top_words, topic_words
@@ -113,14 +113,14 @@ def test_estimates_are_replicated_at_the_estimate(name):
     columns = sum(values.shape[1] for values in tree["observed_data"].data_vars.values())
     assert np.isfinite(shown.to_numpy(float)).all() and len(shown) == min(4 * columns, 24)
     assert any("200 replications" in block.text for block in _of(section, Paragraph))
-    assert any("Data drawn from the fit" in block.text for block in _of(section, Verdict))
+    assert any("Data drawn from the fit" in block.text for block in _of(section, Judgement))
 
 
 def test_an_outlier_is_not_reproduced_by_an_estimate():
     rows = ROWS.copy()
     rows[0, 1] = 60.0
     tree = inference.fit(zoo.PPCA(num_latents=1), rows, method="closed_form")
-    verdict = _of(fits(tree), Verdict)[-1]
+    verdict = _of(fits(tree), Judgement)[-1]
     assert (
         verdict.good is False and "feature 1: largest" in verdict.reason and "more latents" in verdict.advice
     )
@@ -129,7 +129,7 @@ def test_an_outlier_is_not_reproduced_by_an_estimate():
 def test_what_is_no_distribution_of_rows_is_not_asked_for_any():
     """Kernel PCA scores a Gram matrix; a report of its draws once stopped here."""
     section = fits(fitted("kernelpca"))
-    assert "no distribution of rows, which have no density" in _of(section, Verdict)[0].reason
+    assert "no distribution of rows, which have no density" in _of(section, Judgement)[0].reason
     assert any(
         "No data were drawn from the fit: KernelPCA" in block.text for block in _of(section, Paragraph)
     )
