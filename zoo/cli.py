@@ -160,8 +160,8 @@ def report(options: argparse.Namespace) -> int:
     names = _short_names(options.fits)
 
     from inference import load
-    from inference.comparison_report import report_comparison
     from inference.report import report as write_report
+    from inference.report import report_comparison
 
     with _collected_warnings() as notes:
         if several:

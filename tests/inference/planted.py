@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
+from inference.model_fields import restore
+
 CENTRES = np.array([[0.0, 0.0], [4.0, 0.5], [1.0, 5.0]])
 SHARES = np.array([0.5, 0.3, 0.2])
 
@@ -81,7 +83,13 @@ def planted_mixture(seed=0, num_chains=4, num_draws=100, num_rows=60, num_compon
     return xr.DataTree.from_dict(
         {
             "/": xr.Dataset(
-                attrs={"model": "planted_mixture", "method": "gibbs", "seed": seed, "converged": 1}
+                attrs={
+                    "model": "planted_mixture",
+                    "model_fields": "{}",
+                    "method": "gibbs",
+                    "seed": seed,
+                    "converged": 1,
+                }
             ),
             "posterior": xr.Dataset(variables, coords={"feature": ["width", "height"]}),
             "sample_stats": xr.Dataset({"lp": (("chain", "draw"), lp)}),
@@ -194,7 +202,7 @@ def planted_projection(seed=0, num_chains=4, num_draws=150, num_rows=8, views=("
     )
     tree = xr.DataTree.from_dict(
         {
-            "/": xr.Dataset(attrs={"model": "planted_projection", "method": "nuts"}),
+            "/": xr.Dataset(attrs={"model": "planted_projection", "model_fields": "{}", "method": "nuts"}),
             "posterior": xr.Dataset(variables),
             "sample_stats": xr.Dataset({"lp": (("chain", "draw"), rng.normal(size=(num_chains, num_draws)))}),
         }
@@ -209,7 +217,7 @@ def planted_regression(seed=0, num_chains=4, num_draws=200, shift=0.0):
     slope[-1] += shift
     return xr.DataTree.from_dict(
         {
-            "/": xr.Dataset(attrs={"model": "planted_regression", "method": "nuts"}),
+            "/": xr.Dataset(attrs={"model": "planted_regression", "model_fields": "{}", "method": "nuts"}),
             "posterior": xr.Dataset(
                 {"slope": (("chain", "draw", "feature"), slope)}, coords={"feature": ["a", "b"]}
             ),
@@ -228,6 +236,11 @@ def replaced(tree, **groups):
 def planted_models(tree):
     """Stands in for ``inference.model_of``: these fits are of no model of the zoo."""
     return MODELS[tree.attrs["model"]]
+
+
+def planted_restore(name, fields, arrays):
+    """Stands in for the ``restore`` that `model_of` calls: it knows the planted models too."""
+    return MODELS[name] if name in MODELS else restore(name, fields, arrays)
 
 
 def planted_extend(tree, group):

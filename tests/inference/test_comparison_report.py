@@ -5,16 +5,16 @@ import pandas as pd
 import pytest
 import xarray as xr
 from html_page import Page
-from planted import planted_mixture, planted_models, replaced, variational_mixture
+from planted import planted_mixture, planted_restore, replaced, variational_mixture
 
 import inference
 import zoo
-from inference import model_of
 from inference.agreement import agreement, differences, same_posterior
 from inference.comparison import compare, leave_one_out
 from inference.comparison_picture import plot_agreement, plot_scores
-from inference.comparison_report import _agreed, _check_data, _fitted, _pair_verdict, report_comparison
-from inference.page import Verdict
+from inference.report import report_comparison
+from inference.report.comparison import _agreed, _check_data, _fitted, _pair_verdict
+from inference.report.page import Judgement
 from zoo.cli import main
 
 
@@ -28,7 +28,7 @@ def part(tree, **index):
 @pytest.fixture(scope="module", autouse=True)
 def of_planted_models():
     patch = pytest.MonkeyPatch()
-    patch.setattr("inference.model_of", planted_models, raising=False)
+    patch.setattr("inference.results.restore", planted_restore)
     yield
     patch.undo()
 
@@ -78,7 +78,7 @@ def test_samplers_of_one_posterior_agree(three):
 
 
 def _verdicts(section):
-    return [block for block in section.blocks if isinstance(block, Verdict)]
+    return [block for block in section.blocks if isinstance(block, Judgement)]
 
 
 def test_a_sampler_that_is_off_is_found(three):
@@ -127,7 +127,7 @@ def test_other_assumptions_are_not_one_posterior(three):
 def test_a_point_estimate_is_scored_by_rows_alone(three, tmp_path):
     point = part(three["vb"], draw=[0])
     point.attrs["method"] = "em"
-    said = report_comparison({"vb": three["vb"], "em": point}, tmp_path / "page.txt")
+    said = report_comparison({"vb": three["vb"], "em": point}, tmp_path / "page.md")
     said = said.read_text(encoding="utf-8")
     assert "No ranking by leave-one-out" in said and "point estimate" in said
 
@@ -153,9 +153,8 @@ def test_data_that_were_left_out_are_not_vouched_for(three):
     assert not found.good and "not checked" in found.text
 
 
-def test_the_command_compares_files(tmp_path, capsys, monkeypatch):
+def test_the_command_compares_files(tmp_path, capsys):
     """Two projections of one table, of which the second has the right number of latents."""
-    monkeypatch.setattr("inference.model_of", model_of)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 4)) + 0.2 * rng.normal(size=(60, 4))
     paths = []
@@ -199,9 +198,9 @@ def test_leave_one_out_is_computed_once_for_each_fit(three, tmp_path, monkeypatc
         counted.append(tree)
         return leave_one_out(tree)
 
-    monkeypatch.setattr("inference.comparison_report.leave_one_out", counting)
+    monkeypatch.setattr("inference.report.comparison.leave_one_out", counting)
     monkeypatch.setattr("inference.comparison.leave_one_out", counting)
-    report_comparison({name: three[name] for name in ("first", "second")}, tmp_path / "page.txt")
+    report_comparison({name: three[name] for name in ("first", "second")}, tmp_path / "page.md")
     assert len(counted) == 2
     scores = {name: leave_one_out(three[name]) for name in ("first", "second")}
     trees = {name: three[name] for name in scores}

@@ -17,7 +17,7 @@ from inference.component_subspaces import (
     responsibility_overlap,
 )
 from inference.plots import plot_component_similarity, plot_hinton, plot_loading_products, plot_overlap
-from inference.report_components import local_pca_blocks
+from inference.report.results import local_pca_blocks
 
 COMPONENTS, FEATURES, LATENTS, ROWS, RHO = 3, 5, 2, 40, 0.3
 SHARES = np.array([0.2, 0.5, 0.3])  # not in order: the largest is to come first

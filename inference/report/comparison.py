@@ -1,4 +1,4 @@
-"""A page on several fits of the same data: which predicts better, and whether the methods agree."""
+"""A page that compares several fits of the same data: predictive scores, and agreement of the methods."""
 
 import json
 import os
@@ -15,10 +15,19 @@ from inference.agreement import agreement, differences, same_posterior
 from inference.comparison import compare, different_data, leave_one_out
 from inference.comparison_picture import plot_agreement, plot_scores
 from inference.identifiable import draws_of, kind_of
-from inference.page import Paragraph, Picture, Section, Table, Verdict
-from inference.page_files import check_page_path, write_page
-from inference.report_results import believed
-from inference.report_run import run_facts, title_of
+from inference.prediction import log_density
+from inference.report.page import (
+    Judgement,
+    Paragraph,
+    Picture,
+    Section,
+    Table,
+    check_page_path,
+    one_column,
+    write_page,
+)
+from inference.report.results import believed
+from inference.report.run import run_facts, title_of
 
 __all__ = ["report_comparison"]
 
@@ -62,7 +71,7 @@ def report_comparison(
 
 
 def _check_data(trees: Mapping[str, xr.DataTree]) -> list[str]:
-    """Raise ValueError where two fits are of other data; the fits that do not hold theirs."""
+    """Names of the fits that do not hold their data; ValueError where two fits are of different data."""
     for tree in trees.values():
         draws_of(tree)
     holding = [name for name, tree in trees.items() if "observed_data" in tree.children]
@@ -87,8 +96,10 @@ def _fitted(trees: Mapping[str, xr.DataTree], unchecked: Sequence[str]) -> Secti
     data = run_facts(first).get("data", "")
     if unchecked:
         reason = f"the data were left out of {', '.join(unchecked)} for their size"
-        advice = "make sure yourself, or fit with keep=('observed_data',)"
-        blocks.append(Verdict(False, "That all fits are of the same data is not checked", reason, advice))
+        advice = "check it yourself, or fit with keep=('observed_data',)"
+        blocks.append(
+            Judgement(False, "It is not checked that all fits are of the same data", reason, advice)
+        )
     else:
         blocks.append(Paragraph(f"All are of the same data, cell by cell{f': {data}' if data else ''}."))
     fields = _fields_that_differ(trees)
@@ -98,7 +109,7 @@ def _fitted(trees: Mapping[str, xr.DataTree], unchecked: Sequence[str]) -> Secti
 
 
 def _fields_that_differ(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
-    """A row a field of the models, a column a fit; only those with different values."""
+    """The fields whose values differ: a row for each field, a column for each fit."""
     fields = {name: json.loads(tree.attrs.get("model_fields", "{}")) for name, tree in trees.items()}
     arrays = {
         name: {key: value.values for key, value in tree["constant_data"].data_vars.items()}
@@ -106,16 +117,17 @@ def _fields_that_differ(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
         else {}
         for name, tree in trees.items()
     }
-    known = dict.fromkeys(key for own in (*fields.values(), *arrays.values()) for key in own)
+    known = dict.fromkeys(key for held in (*fields.values(), *arrays.values()) for key in held)
     rows = {}
     for key in known:
         held = [arrays[name].get(key) for name in trees]
         written = [_written(fields[name].get(key)) for name in trees]
         if any(value is not None for value in held):
-            if all(value is not None and np.array_equal(value, held[0]) for value in held):
-                continue
+            differ = not all(value is not None and np.array_equal(value, held[0]) for value in held)
             written = ["-" if value is None else _short_array(value) for value in held]
-        if len(set(written)) > 1 or any(value is not None for value in held):
+        else:
+            differ = len(set(written)) > 1
+        if differ:
             rows[key] = dict(zip(trees, written, strict=True))
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -153,25 +165,15 @@ def _leave_one_out(trees: Mapping[str, xr.DataTree]) -> list:
             scored[name] = leave_one_out(tree)
         except ValueError as why_not:
             refused[name] = str(why_not)
-    blocks: list = []
-    if len(scored) > 1:
-        try:
-            blocks += _ranking({name: trees[name] for name in scored}, scored)
-        except ValueError as why_not:
-            advice = "score rows that were held out"
-            blocks.append(Verdict(None, "No ranking by leave-one-out", str(why_not), advice))
-    else:
-        blocks.append(
-            Verdict(
-                None,
-                "No ranking by leave-one-out",
-                "it takes two fits with a posterior and its pointwise log likelihood",
-                "score rows that were held out: --heldout FILE",
-            )
-        )
+    try:
+        if len(scored) < 2:
+            raise ValueError("it takes two fits with a posterior and its pointwise log likelihood")
+        blocks = _ranking({name: trees[name] for name in scored}, scored)
+    except ValueError as why_not:
+        advice = "score rows that were held out: --heldout FILE"
+        blocks = [Judgement(None, "No ranking by leave-one-out", str(why_not), advice)]
     if refused:
-        reasons = pd.DataFrame({"why": refused.values()}, index=list(refused))
-        blocks.append(Table("Fits without a leave-one-out score", reasons))
+        blocks.append(one_column("Fits without a leave-one-out score", refused, "why"))
     return blocks
 
 
@@ -194,7 +196,7 @@ def _ranking(trees: Mapping[str, xr.DataTree], scores: Mapping[str, ELPDData]) -
     )
     caption = "Leave-one-out scores below the best one, with the standard error of the difference."
     return [
-        Verdict(None if bad else clear, text, reason, advice),
+        Judgement(None if bad else clear, text, reason, advice),
         Table("Leave-one-out (PSIS-LOO), nats over all rows; dse: standard error of the difference", shown),
         Picture(
             "scores", caption, f"Points: {best} is best; {alt or 'no other differs'}.", plot_scores(table)
@@ -203,8 +205,6 @@ def _ranking(trees: Mapping[str, xr.DataTree], scores: Mapping[str, ELPDData]) -
 
 
 def _held_out(trees: Mapping[str, xr.DataTree], data: Sequence[Any]) -> list:
-    from inference import log_density
-
     scores, refused = {}, {}
     for name, tree in trees.items():
         try:
@@ -227,7 +227,7 @@ def _held_out(trees: Mapping[str, xr.DataTree], data: Sequence[Any]) -> list:
         others = [name for name in frame.index if name != best]
         clear = all(frame.loc[name, "below best"] > 2 * frame.loc[name, "its error"] for name in others)
         blocks = [
-            Verdict(
+            Judgement(
                 None,
                 f"{best} predicts the rows held out best"
                 + ("" if clear or not others else ", but not clearly"),
@@ -237,8 +237,7 @@ def _held_out(trees: Mapping[str, xr.DataTree], data: Sequence[Any]) -> list:
             Table("Rows held out", frame),
         ]
     if refused:
-        reasons = pd.DataFrame({"why": refused.values()}, index=list(refused))
-        blocks.append(Table("Fits that do not score these rows", reasons))
+        blocks.append(one_column("Fits that do not score these rows", refused, "why"))
     return blocks
 
 
@@ -251,21 +250,19 @@ def _agreed(trees: Mapping[str, xr.DataTree]) -> Section:
     if table.empty:
         reason = "the models have no invariant in common"
         advice = "compare how they predict"
-        return Section("Agreement", [Verdict(None, "There is nothing to agree on", reason, advice)])
+        return Section("Agreement", [Judgement(None, "There is nothing to agree on", reason, advice)])
     groups = _posteriors(trees)
     same = [(group[0], other) for group in groups for other in group[1:]]
     blocks: list = [_pair_verdict(table, pair, trees) for pair in same]
     if len(groups) > 1:
         listed = "; ".join(", ".join(group) for group in groups)
-        blocks.append(
-            Paragraph(
-                f"The assumptions, and so the posteriors, are of {len(groups)} kinds: {listed}. Invariants "
-                "of different kinds stand side by side but need not agree."
-            )
+        text = (
+            f"The assumptions, and so the posteriors, are of {len(groups)} kinds: {listed}. Invariants of "
+            "different kinds are shown side by side but need not agree."
         )
+        blocks.append(Paragraph(text))
     blocks += _side_by_side(table, same)
-    varying = [kind for kind in map(kind_of, trees.values()) if kind != "point"]
-    if varying:
+    if any(kind_of(tree) != "point" for tree in trees.values()):
         try:
             figure = plot_agreement(table)
         except ValueError as why_not:
@@ -286,70 +283,61 @@ def _posteriors(trees: Mapping[str, xr.DataTree]) -> list[list[str]]:
     """
     groups: list[list[str]] = []
     for name, tree in trees.items():
-        home = next((group for group in groups if same_posterior(trees[group[0]], tree)), None)
-        if home is None:
-            groups.append([name])
-        else:
-            home.append(name)
-    trust = {
-        name: (
-            ("sampling", "variational", "point").index(kind_of(tree)),
-            1 - int(tree.attrs.get("converged", 0)),
-        )
-        for name, tree in trees.items()
-    }
-    return [sorted(group, key=trust.__getitem__) for group in groups]
+        home = next((group for group in groups if same_posterior(trees[group[0]], tree)), [])
+        groups += [] if home else [home]
+        home.append(name)
+
+    def trust(name: str) -> tuple[int, int]:
+        kind = ("sampling", "variational", "point").index(kind_of(trees[name]))
+        return kind, 1 - int(trees[name].attrs.get("converged", 0))
+
+    return [sorted(group, key=trust) for group in groups]
 
 
-def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str, xr.DataTree]) -> Verdict:
-    one, other = pair
-    gaps = differences(table, one, other)
-    kinds = [kind_of(trees[name]) for name in pair]
-    if kinds == ["sampling", "sampling"]:
-        worst = gaps["standard_errors"].abs()
-        worst = worst.dropna()
-        good = bool((worst < _STANDARD_ERRORS).all())
-        text = f"{one} and {other} agree" if good else f"{one} and {other} DISAGREE"
-        reason = (
-            f"over {len(worst)} invariants the largest difference is {worst.max():.1f} combined Monte Carlo "
-            f"standard errors ({worst.idxmax()}); {_STANDARD_ERRORS:g} allowed, by chance 6 times in 100 000"
-        )
-        unfinished = [name for name in pair if not int(trees[name].attrs.get("converged", 0))]
-        advice = (
-            f"run {' and '.join(unfinished)} longer: until a sampler has converged its error is not known"
-            if unfinished
-            else "build on either; prefer the one with more effective draws"
-            if good
-            else "one of them is wrong or stuck: run both longer from other seeds"
-        )
-        return Verdict(None if good and unfinished else good, text, reason, advice)
+def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str, xr.DataTree]) -> Judgement:
+    gaps = differences(table, *pair)
+    samplers = [name for name in pair if kind_of(trees[name]) == "sampling"]
+    unfinished = [name for name in samplers if not int(trees[name].attrs.get("converged", 0))]
+    if len(samplers) == 2:
+        return _by_monte_carlo_error(gaps["standard_errors"].abs().dropna(), pair, unfinished)
     apart = gaps["posterior_sds"].abs().replace(np.inf, np.nan).dropna()
+    one, other = pair
     if apart.empty:
         reason = "neither has draws that vary, so there is no posterior standard deviation to measure by"
-        return Verdict(
-            None,
-            f"{one} and {other}: nothing to measure by",
-            reason,
-            "add a fit by a sampler: its posterior is the unit",
-        )
+        advice = "add a fit by a sampler: its posterior is the unit"
+        return Judgement(None, f"{one} and {other}: nothing to measure by", reason, advice)
     near = bool((apart <= _POSTERIOR_SDS).all())
     text = f"{one} and {other} lie {'near each other' if near else 'far apart'}"
     reason = (
         f"means differ by at most {apart.max():.2f} posterior standard deviations ({apart.idxmax()}) over "
         f"{len(apart)} invariants; one of them is no sampler, so a difference is bias, not chance"
     )
-    samplers = [name for name in pair if kind_of(trees[name]) == "sampling"]
-    unfinished = [name for name in samplers if not int(trees[name].attrs.get("converged", 0))]
-    advice = (
-        f"run {unfinished[0]} longer first: until a sampler has converged it is no measure"
-        if unfinished
-        else "spreads may still be too small: compare the sd of what you need"
-        if near
-        else "build on the sampler"
-        if samplers
-        else "run a sampler to see which is nearer"
+    if unfinished:
+        advice = f"run {unfinished[0]} longer first: until a sampler has converged it is no measure"
+    elif near:
+        advice = "spreads may still be too small: compare the sd of what you need"
+    else:
+        advice = "build on the sampler" if samplers else "run a sampler to see which is nearer"
+    return Judgement(None if near else False, text, reason, advice)
+
+
+def _by_monte_carlo_error(apart: pd.Series, pair: tuple[str, str], unfinished: Sequence[str]) -> Judgement:
+    """Whether two samplers of one posterior agree: ``apart`` is in combined standard errors."""
+    one, other = pair
+    good = bool((apart < _STANDARD_ERRORS).all())
+    reason = (
+        f"over {len(apart)} invariants the largest difference is {apart.max():.1f} combined Monte Carlo "
+        f"standard errors ({apart.idxmax()}); {_STANDARD_ERRORS:g} allowed, by chance 6 times in 100 000"
     )
-    return Verdict(None if near else False, text, reason, advice)
+    if unfinished:
+        longer = " and ".join(unfinished)
+        advice = f"run {longer} longer: until a sampler has converged its error is not known"
+    elif good:
+        advice = "build on either; prefer the one with more effective draws"
+    else:
+        advice = "one of them is wrong or stuck: run both longer from other seeds"
+    text = f"{one} and {other} {'agree' if good else 'DISAGREE'}"
+    return Judgement(None if good and unfinished else good, text, reason, advice)
 
 
 def _side_by_side(table: pd.DataFrame, same: Sequence[tuple[str, str]]) -> list:
@@ -376,8 +364,8 @@ def _side_by_side(table: pd.DataFrame, same: Sequence[tuple[str, str]]) -> list:
             "posterior standard deviations (sd)"
         )
     left_out = variable[~kept].value_counts()
-    said = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
-    note = [Paragraph(f"Not shown: {said} (of each those furthest apart stand here).")] if said else []
+    more = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
+    note = [Paragraph(f"Not shown: {more} (of each, those furthest apart are shown).")] if more else []
     return [Table(caption, cells[kept]), *note]
 
 
@@ -388,8 +376,6 @@ def _mean_and_error(mean: float, error: float) -> str:
 
 
 def _one(name: str, tree: xr.DataTree) -> Section:
-    """What a file is and whether it can be believed."""
-    facts = run_facts(tree)
-    verdicts = [block for block in believed(tree).blocks if isinstance(block, Verdict)]
-    run = pd.DataFrame({"value": facts.values()}, index=list(facts))
-    return Section(f"File {name}", [*verdicts, Table(f"The run of {name}", run)])
+    """The section on one fit: its verdicts and its run."""
+    verdicts = [block for block in believed(tree).blocks if isinstance(block, Judgement)]
+    return Section(f"File {name}", [*verdicts, one_column(f"The run of {name}", run_facts(tree))])

@@ -1,16 +1,16 @@
-"""The sections of a report that come before its results: what was assumed and what was done."""
+"""The sections of a report that come before its results: the assumptions and the run."""
 
 import dataclasses
 import json
 import textwrap
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.model_graph import draw_graph, graph_of, in_words
-from inference.page import Code, Paragraph, Picture, Section, Table
+from inference.report.page import Code, Paragraph, Picture, Section, one_column
+from inference.results import model_of
 from zoo import MODELS
 from zoo.cards import read_card
 
@@ -18,11 +18,7 @@ __all__ = ["assumed", "done", "run_facts", "title_of"]
 
 
 def assumed(tree: xr.DataTree) -> Section:
-    """What the model assumes: its generative process, fields, priors and symmetries."""
-    from inference import (
-        model_of,  # here, because inference/__init__ may import this module while it is being built
-    )
-
+    """The section on assumptions: generative process, fields, priors, graph and symmetries."""
     model = model_of(tree)
     name = tree.attrs.get("model", "")
     blocks = []
@@ -33,27 +29,18 @@ def assumed(tree: xr.DataTree) -> Section:
         blocks += [Code(process)] if process else []
     if not tree.attrs.get("generative", 1):
         method = tree.attrs.get("method")
-        blocks.append(
-            Paragraph(f"The method {method!r} is a projection: of this program it takes the data alone.")
-        )
-    fields = dict(_fields(model))
-    blocks.append(Table("Fields and priors", pd.DataFrame({"value": fields.values()}, index=list(fields))))
-    symmetries = ", ".join(symmetries_of(tree))
-    blocks.append(_graph(tree))
-    if symmetries:
-        blocks.append(
-            Paragraph(
-                f"Symmetries of the posterior: {symmetries}. Nothing below depends on them unless it says so."
-            )
-        )
+        text = f"The method {method!r} is a projection: of this program it uses the data alone."
+        blocks.append(Paragraph(text))
+    blocks += [one_column("Fields and priors", dict(_fields(model))), _graph(tree)]
+    if symmetries := ", ".join(symmetries_of(tree)):
+        text = f"Symmetries of the posterior: {symmetries}. Nothing below depends on them unless it says so."
+        blocks.append(Paragraph(text))
     return Section("Assumed", blocks)
 
 
 def _graph(tree: xr.DataTree) -> Picture | Paragraph:
     if "observed_data" not in tree.children:
-        return Paragraph(
-            "No graph of the program: it takes the data, which this fit left out for their size."
-        )
+        return Paragraph("No graph of the program: drawing it takes the data, which this fit left out.")
     graph = graph_of(tree)
     caption = (
         "The program: arrows lead to what depends on a symbol, frames are plates, grey boxes data; dashed: "
@@ -77,7 +64,7 @@ def _first_literal_block(docstring: str) -> str:
 
 
 def _fields(assumptions: object, prefix: str = "") -> list[tuple[str, str]]:
-    """Field names, dotted for nested priors, with their values in short."""
+    """Field names (dotted for nested priors) and their values in short."""
     found = []
     for field in dataclasses.fields(assumptions):
         if not field.init or field.name.startswith("_"):
@@ -113,7 +100,7 @@ def _short(value: object) -> str:
 
 
 def run_facts(tree: xr.DataTree) -> dict[str, str]:
-    """What was run, on what and for how long, by name; what is not known is left out.
+    """Method, data, draws, time, seed, settings and versions of a run, by name; unknown ones are left out.
 
     Args:
         tree: a fit.
@@ -152,18 +139,13 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
 
 
 def done(tree: xr.DataTree) -> Section:
-    """What was run, on what, for how long, and how to repeat it."""
-    facts = run_facts(tree)
-    blocks = [
-        Table("The run", pd.DataFrame({"value": facts.values()}, index=list(facts))),
-        Paragraph("To repeat it:"),
-        Code(_command(tree)),
-    ]
-    return Section("Done", blocks)
+    """The section on the run: method, data, time, settings, and how to repeat it."""
+    facts = one_column("The run", run_facts(tree))
+    return Section("Done", [facts, Paragraph("To repeat it:"), Code(_command(tree))])
 
 
 def _command(tree: xr.DataTree) -> str:
-    """What makes this fit again: the command recorded, or Python that reads model and data from its file."""
+    """The recorded command that made the fit, or Python that repeats it from its file."""
     if "command" in tree.attrs:
         return str(tree.attrs["command"])
     keywords = {name: tree.attrs[name] for name in ("method", "seed", "dtype") if name in tree.attrs}
@@ -187,11 +169,10 @@ def _command(tree: xr.DataTree) -> str:
             '(cells.attrs["num_documents"], cells.attrs["num_words"])), '
         )
     call = f"tree = fit(model_of(old), {data}{listed})"
-    whole = {
-        "break_long_words": False,
-        "break_on_hyphens": False,
-    }  # so that every line break is inside brackets
-    return "\n".join([*lines, *textwrap.wrap(call, 90, subsequent_indent="    ", **whole)])
+    wrapped = textwrap.wrap(  # without breaking words, so that every line break is inside brackets
+        call, 90, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join([*lines, *wrapped])
 
 
 def _options(tree: xr.DataTree) -> dict:
