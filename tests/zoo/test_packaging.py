@@ -59,9 +59,8 @@ def third_party(*folders):
     return {DISTRIBUTIONS.get(name, name) for name in found}
 
 
-OPTIONAL = {
-    "sklearn": {"inference/estimators.py"}
-}  # an extra, and the files that may import what it installs
+# An extra, and the files that may import what it installs.
+OPTIONAL = {"sklearn": {"inference/estimators.py"}}
 
 
 def test_every_import_is_declared():
