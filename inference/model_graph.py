@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import Affine2D, Bbox
 from numpyro.infer.inspect import generate_graph_specification, get_model_relations, render_graph
 from scipy.optimize import linprog, minimize
 
@@ -482,7 +482,13 @@ def _draw_plate(axis: Axes, plate: str, frame: tuple[float, float, int, int], ar
     corners = [
         Bbox.from_bounds(x, y, long, _LABEL) for y in (below - _LABEL, above) for x in (right - long, left)
     ]
-    corner = min(corners, key=lambda box: sum(path.intersects_bbox(box, filled=False) for path in arrows))
+    points = Affine2D().scale(72 * _INCHES)  # matplotlib follows curves to a fraction of a unit
+
+    def crossed(corner: Bbox) -> int:
+        box = corner.transformed(points)
+        return sum(path.transformed(points).intersects_bbox(box, filled=False) for path in arrows)
+
+    corner = min(corners, key=crossed)
     at_right, at_foot = corner.x1 == right, corner.y0 < below
     low = below - (_LABEL if at_foot else _MARGIN)
     high = above + (_MARGIN if at_foot else _LABEL)

@@ -15,6 +15,8 @@ import scipy.sparse
 import xarray as xr
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.path import Path
+from matplotlib.transforms import Affine2D
 from numpyro.handlers import scale, seed, substitute, trace
 from numpyro.infer.inspect import get_model_relations
 from posterior_cases import CASES
@@ -124,7 +126,8 @@ def check_layout(parents, plates):
     for (source, child), path in zip(layout.routes, _arrows(layout), strict=True):
         ((x, y),) = path.vertices[-1:]
         assert symbols[child][0] < x < symbols[child][1] and np.isclose(y, symbols[child][3])
-        points = path.interpolated(1).to_polygons(closed_only=False)[0]
+        (corners,) = path.to_polygons(Affine2D().scale(500), closed_only=False)
+        points = Path(corners / 500).interpolated(50).vertices
         for name in set(symbols) - {source, child}:
             left, right, low, high = symbols[name]
             through = (
