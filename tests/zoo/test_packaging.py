@@ -59,9 +59,8 @@ def third_party(*folders):
     return {DISTRIBUTIONS.get(name, name) for name in found}
 
 
-OPTIONAL = {  # an extra, and the files that may import what it installs
-    "sklearn": {"inference/estimator.py", "inference/output_estimators.py", "inference/row_estimators.py"}
-}
+# An extra, and the files that may import what it installs.
+OPTIONAL = {"sklearn": {"inference/estimators.py"}}
 
 
 def test_every_import_is_declared():
@@ -84,7 +83,7 @@ def test_what_an_extra_installs_is_imported_by_its_files_alone(extra):
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and f"{node.module}".replace(".", "/") + ".py" in OPTIONAL[extra]
     }
-    assert importers <= OPTIONAL[extra] | {"inference/estimators.py"}  # nothing else needs them
+    assert importers <= OPTIONAL[extra]  # nothing else needs them
 
 
 def named(*folders):
