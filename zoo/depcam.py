@@ -64,7 +64,7 @@ from zoo.depcam_checks import check_fields, check_new_rows, check_table, is_zero
 from zoo.depcam_rows import DEPCAMRows, orthonormal
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
 from zoo.dpp import repulsion_factor
-from zoo.exponential_family import Family, Gaussian, as_family
+from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.local_pca import (
     ComponentRows,
@@ -270,7 +270,7 @@ class DEPCAM(DEPCAMRows, Model):
     @property
     def integrates_latents(self) -> bool:
         """Whether the program integrates the latents out: of Gaussian cells."""
-        return isinstance(self.family, Gaussian)
+        return self.family.log_partition_form == "quadratic"
 
     @property
     def sums_out_locals(self) -> bool:

@@ -7,9 +7,7 @@ import jax
 import numpy as np
 
 from zoo.argument_checks import check_choice, check_flag, check_positive, check_size
-from zoo.column_families import ByColumn
 from zoo.dpp import SIMILARITIES
-from zoo.polytomous_families import Categorical, Ordinal
 from zoo.validation import as_matrix, check_some_cells
 
 __all__ = ["check_fields", "check_new_rows", "check_table", "is_zero", "rows_to_draw", "warn_of_drift"]
@@ -52,7 +50,7 @@ def check_fields(model: Any) -> None:
     for name, choices in CHOICES.items():
         check_choice(name, getattr(model, name), choices)
     check_flag("offset", model.offset)
-    if isinstance(model.family, ByColumn | Categorical | Ordinal):
+    if model.family.is_mixed or not model.family.has_kernel:
         raise ValueError(
             "family must have one natural parameter a cell and be the same for all columns; "
             f"got {type(model.family).__name__}"

@@ -48,7 +48,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.argument_checks import check_positive, check_size
-from zoo.exponential_family import ByColumn, Family, as_family
+from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.joint_prior import (
     balanced_variance,
@@ -278,8 +278,7 @@ class EPCA(Model):
         if self.beta.shape != ():
             raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
         if self.conjugate is not None:
-            columns = (len(self.family.columns), 2) if isinstance(self.family, ByColumn) else (2,)
-            if self.conjugate.shape not in ((2,), columns) or not np.isfinite(self.conjugate).all():
+            if self.conjugate.shape not in self.family.kernel_shapes or not np.isfinite(self.conjugate).all():
                 raise ValueError(
                     "conjugate must be two finite numbers, lam and nu (of a mixed table also two for each "
                     f"column); got {self.conjugate}"

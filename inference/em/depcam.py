@@ -45,7 +45,6 @@ from inference.spectral_labels import spectral_labels
 from zoo.argument_checks import check_size
 from zoo.depcam import DEPCAM
 from zoo.depcam_rows import orthonormal
-from zoo.exponential_family import Poisson
 
 __all__ = [
     "METHOD",
@@ -162,7 +161,7 @@ def _random_values(key: Array, model: DEPCAM, x: Array, integrated: bool) -> dic
         values["weights"] = jnp.exp(model.weights.log_weights(values))
     if integrated and "latents" in values:
         del values["latents"]
-        if isinstance(model.family, Poisson):
+        if model.family.log_partition_form == "exponential":
             return values | prior_latents(model, x.shape[0])
         values["curves"] = jnp.ones((x.shape[0], model.num_components, x.shape[1]))
     return values

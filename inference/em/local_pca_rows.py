@@ -19,18 +19,14 @@ costs O(N K D d), or O(N K D d^2) where latents are integrated.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import gammaln
 
 from zoo.depcam import DEPCAM
-from zoo.exponential_family import Bernoulli, Binomial, Family, Gaussian
 
 __all__ = [
     "Rows",
     "Sums",
-    "curvature_bound",
     "quadratic_rows",
     "rows_given_latents",
     "sums_of",
@@ -73,15 +69,6 @@ class Sums(NamedTuple):
     moments: Array
 
 
-def curvature_bound(family: Family) -> Array | None:
-    """The most that minus the second derivative of a cell's log density can be; None: there is no bound."""
-    if isinstance(family, Gaussian):
-        return 1.0 / family.dispersion
-    if isinstance(family, Bernoulli):
-        return 0.25
-    return 0.25 * family.total_count if isinstance(family, Binomial) else None
-
-
 def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows:
     """At values of the latents."""
     local, y = model.local(values), values["latents"]
@@ -91,7 +78,7 @@ def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> 
     log_density = jnp.sum(jnp.where(seen, family.log_density(theta, filled), 0.0), axis=-1)
     inside = seen & jnp.isfinite(log_density)[..., None]  # a row may lie outside of a component's domain
     residual = jnp.where(inside, (filled - family.mean(theta)) / family.dispersion, 0.0)
-    bound = curvature_bound(family)
+    bound = family.curvature_bound
     curvature = family.variance(theta) / family.dispersion**2 if bound is None else bound
     curvature = jnp.where(inside, curvature, 0.0) * jnp.ones_like(theta)
     if y.ndim == 3:
@@ -111,7 +98,7 @@ def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows
     local, seen = model.local(values), ~jnp.isnan(x)[:, None]
     w, b = local.loadings, local.offsets
     filled = jnp.where(seen, jnp.nan_to_num(x)[:, None], 0.0)
-    constant, slope, curvature = _quadratic(local.family, filled, values.get("curves"))
+    constant, slope, curvature = local.family.quadratic_bound(filled, values.get("curves"))
     curvature = jnp.where(seen, curvature, 0.0)
     away = jnp.where(seen, slope, 0.0) - curvature * b
     precision = jnp.einsum("nkf,kfi,kfj->nkij", curvature, w, w) + jnp.eye(w.shape[-1])
@@ -124,19 +111,6 @@ def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows
     log_density -= jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
     residual = away - curvature * jnp.einsum("nki,kfi->nkf", mean, w)
     return Rows(log_density, residual, curvature, mean, covariance)
-
-
-def _quadratic(family: Family, x: Array, curves: Array | None) -> tuple[Array, Array, Array]:
-    """c, t and a of each cell."""
-    if isinstance(family, Gaussian):
-        return family.log_base_measure(x), x / family.dispersion, 1.0 / family.dispersion
-    count = family.total_count if isinstance(family, Binomial) else 1
-    half = 0.25 * jnp.where(curves < 1e-6, 0.5, jnp.tanh(curves / 2) / jnp.where(curves < 1e-6, 1.0, curves))
-    log_two_cosh = curves / 2 + jax.nn.softplus(-curves)
-    constant = count * (half * curves**2 - log_two_cosh)
-    if isinstance(family, Binomial):
-        constant += gammaln(count + 1.0) - gammaln(x + 1.0) - gammaln(count - x + 1.0)
-    return constant, x - count / 2, 2 * count * half
 
 
 def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: Rows) -> Array:
