@@ -62,7 +62,7 @@ from jax import Array
 
 from zoo.depcam_checks import check_fields, check_new_rows, check_table, is_zero, rows_to_draw, warn_of_drift
 from zoo.depcam_rows import DEPCAMRows, orthonormal
-from zoo.dirichlet_process import DirichletAllocation, StickBreaking
+from zoo.dirichlet_process import DirichletAllocation, StickBreaking, weight_prior
 from zoo.dpp import repulsion_factor
 from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
@@ -280,9 +280,7 @@ class DEPCAM(DEPCAMRows, Model):
     @property
     def weights(self) -> DirichletAllocation | StickBreaking:
         """The prior of the weights (one component has no sticks)."""
-        if self.weight_prior == "dirichlet" or self.num_components == 1:
-            return DirichletAllocation(self.num_components)
-        return StickBreaking(self.num_components)
+        return weight_prior(self.weight_prior, self.num_components)
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:

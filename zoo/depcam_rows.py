@@ -221,7 +221,7 @@ class DEPCAMRows:
             "carriers": orthonormal(jax.random.normal(keys[0], sizes)),
             "scales": scale * jnp.ones((sizes[0], sizes[2])),
         }
-        if self.weights.site == "weights":
+        if not self.weights.has_sticks:
             values["weights"] = jnp.full(sizes[0], 1.0 / sizes[0])
         else:
             values["stick_fractions"] = 1.0 / jnp.arange(sizes[0], 1.0, -1.0)

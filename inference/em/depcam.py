@@ -232,7 +232,7 @@ def build(init: str, clamped_sweeps: int) -> Algorithm:
 def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:
     """Raise TypeError or ValueError if an option or a field does not suit a point estimate."""
     check_size("clamped_sweeps", clamped_sweeps, 0)
-    least = model.num_components if model.weights.site == "weights" else 1
+    least = 1 if model.weights.has_sticks else model.num_components
     if model.num_components > 1 and model.concentration < least:
         raise ValueError(
             f"the most probable weights lie on the border of the simplex with concentration below {least}; "
