@@ -34,7 +34,16 @@ BISECTIONS = 48  # of the logarithm: to 1e-13 relative
 
 
 def root(falling: Callable, low: Array, high: Array) -> Array:
-    """Where a falling function of a positive number is zero, or the end of the bracket nearest to that."""
+    """Where a falling function of a positive number is zero, or the end of the bracket nearest to that.
+
+    Args:
+        falling: elementwise function of an array of the shape of ``low``.
+        low: lower end of the bracket, positive.
+        high: upper end, the shape of ``low``.
+
+    Returns:
+        The shape of ``low``.
+    """
 
     def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         below, above = bracket
@@ -47,20 +56,41 @@ def root(falling: Callable, low: Array, high: Array) -> Array:
 
 
 def bracket(name: str, like: Array) -> tuple[Array, Array]:
-    """Both ends of a hyperparameter's bracket, in the shape of ``like``."""
+    """Both ends of a hyperparameter's bracket.
+
+    Args:
+        name: of the hyperparameter.
+        like: array whose shape the ends get.
+
+    Returns:
+        Two arrays of the shape of ``like``.
+    """
     low, high = BRACKETS[name]
     return jnp.full_like(like, low), jnp.full_like(like, high)
 
 
 def expected_log_probs(concentration: Array) -> Array:
-    """E[log p] of Dirichlets over the last axis."""
+    """E[log p] of Dirichlets.
+
+    Args:
+        concentration: shape (..., num_categories).
+
+    Returns:
+        The shape of ``concentration``, in nats.
+    """
     return digamma(concentration) - digamma(jnp.sum(concentration, axis=-1, keepdims=True))
 
 
 def best_dirichlet(average: Array) -> Array:
-    """The Dirichlet with given expectations of the logarithms, over the last axis.
+    """The Dirichlet with given expectations of the logarithms.
 
     A search for the total s with sum of psi^-1(psi(s) + average) equal to s.
+
+    Args:
+        average: E[log p], shape (..., num_categories).
+
+    Returns:
+        The concentration, the shape of ``average``.
     """
     total = average[..., 0]
     low, high = BRACKETS["concentration"]
@@ -77,7 +107,15 @@ def best_dirichlet(average: Array) -> Array:
 
 
 def relative_eigenvalues(matrix: Array, reference: Array) -> tuple[Array, Array]:
-    """Eigenvalues and vectors of a matrix in coordinates where the reference is the identity."""
+    """Eigenvalues and vectors of a matrix in coordinates where the reference is the identity.
+
+    Args:
+        matrix: symmetric, shape (D, D).
+        reference: positive definite, shape (D, D).
+
+    Returns:
+        Eigenvalues, shape (D,), and vectors in the given coordinates, shape (D, D).
+    """
     factor = jnp.linalg.cholesky(reference)
     half = jax.scipy.linalg.solve_triangular(factor, matrix, lower=True)
     whitened = jax.scipy.linalg.solve_triangular(factor, half.T, lower=True)
@@ -86,7 +124,15 @@ def relative_eigenvalues(matrix: Array, reference: Array) -> tuple[Array, Array]
 
 
 def within_scale(matrix: Array, reference: Array) -> Array:
-    """The matrix, with eigenvalues relative to the reference brought into the bracket of scale matrices."""
+    """The matrix, with eigenvalues relative to the reference brought into the bracket of scale matrices.
+
+    Args:
+        matrix: symmetric, shape (D, D).
+        reference: positive definite, shape (D, D).
+
+    Returns:
+        Shape (D, D).
+    """
     low, high = BRACKETS["scale_matrix"]
     values, vectors = relative_eigenvalues(matrix, reference)
     clipped = (vectors * jnp.clip(values, low, high)) @ vectors.T

@@ -421,13 +421,30 @@ class ConjugatePredictive(dist.Distribution):
 
 
 def bounded_estimate(site: str, value: Array, lowest: Array | float, highest: Array | float) -> Estimate:
-    """The estimate of a site whose values are kept within bounds, shape (num_components, num_features)."""
+    """The estimate of a site whose values are kept within bounds.
+
+    Args:
+        site: its name.
+        value: estimate without bounds, shape (num_components, num_features).
+        lowest: lower bound, broadcast to ``value``.
+        highest: upper bound, likewise.
+
+    Returns:
+        The estimate, and how many components a bound holds.
+    """
     outside = (value < lowest) | (value > highest)
     return Estimate({site: jnp.clip(value, lowest, highest)}, jnp.sum(jnp.any(outside, axis=-1)))
 
 
 def at_least_one(count: Array) -> Array:
-    """A count to divide by: an empty component has sums of zero."""
+    """A count to divide by: an empty component has sums of zero.
+
+    Args:
+        count: number of rows, any shape.
+
+    Returns:
+        The shape of ``count``, one where it is zero.
+    """
     return jnp.where(count > 0, count, np.ones(()))
 
 

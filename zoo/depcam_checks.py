@@ -99,26 +99,18 @@ def rows_to_draw(model: Any, num_observations: int | None) -> int:
 
     Args:
         model: a `zoo.DEPCAM`.
-        num_observations: how many were asked for.
+        num_observations: as the program was called.
 
     Returns:
         ``num_observations``.
-
-    Raises:
-        ValueError: there is nothing to draw from, or no number.
     """
-    if model.num_features is None:
-        raise ValueError("num_features is not set: give it, or make the model with DEPCAM.from_data(x)")
-    if model.prior == "improper":
-        raise ValueError("sparsity=0 has a flat prior of the scales, which nothing can be drawn from")
+    reason = "sparsity=0 has a flat prior of the scales, which nothing can be drawn from"
     if model.prior == "unnormalised":
-        raise ValueError(
+        reason = (
             "repulsion > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
             "inference.extend(tree, 'prior') samples it"
         )
-    if num_observations is None:
-        raise ValueError("give x to condition on, or num_observations to draw")
-    return num_observations
+    return model.rows_to_draw(num_observations, "num_features", reason=reason)
 
 
 def warn_of_drift(model: Any, method: str) -> None:

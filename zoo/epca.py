@@ -51,6 +51,7 @@ from zoo.argument_checks import check_positive, check_size
 from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.joint_prior import (
+    FACTOR_IN_PRIOR,
     balanced_variance,
     check_joint_prior,
     joint_prior_factor,
@@ -342,16 +343,7 @@ class EPCA(Model):
 
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         if x is not None:
-            if self.conjugate is None and isinstance(self.beta, np.ndarray) and self.beta > 0:
-                raise ValueError("conjugate is not set: give it, or make the model with EPCA.from_data(x)")
+            if isinstance(self.beta, np.ndarray) and self.beta > 0:
+                self.require("conjugate")
             return x.shape[0]
-        if self.num_features is None:
-            raise ValueError("num_features is not set: give it, or make the model with EPCA.from_data(x)")
-        if self.prior != "proper":
-            raise ValueError(
-                "beta > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
-                "inference.extend(tree, 'prior') samples it"
-            )
-        if num_observations is None:
-            raise ValueError("give x to condition on, or num_observations to draw")
-        return num_observations
+        return self.rows_to_draw(num_observations, "num_features", reason=FACTOR_IN_PRIOR)

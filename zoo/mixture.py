@@ -56,7 +56,7 @@ from zoo.component_prior import ComponentPrior
 from zoo.conjugate import GaussianWishart
 from zoo.dirichlet_process import WEIGHT_PRIORS, DirichletAllocation, StickBreaking, weight_prior
 from zoo.model import Assumptions, Model, in_current_precision, static
-from zoo.multinomial_dirichlet import SparseRows
+from zoo.multinomial_dirichlet import SparseCountRows
 from zoo.sparse_counts import SparseCounts
 from zoo.validation import as_matrix, check_rows
 
@@ -140,7 +140,7 @@ class Mixture(Model):
                 assignments = numpyro.sample("assignments", labels, infer={"enumerate": "parallel"})
             if isinstance(x, SparseCounts):
                 return numpyro.sample(
-                    "x", SparseRows(components, parameters, log_weights, assignments, num_rows), obs=x
+                    "x", SparseCountRows(components, parameters, log_weights, assignments, num_rows), obs=x
                 )
             if assignments is not None:
                 return numpyro.sample("x", components.likelihood_of(parameters, assignments), obs=x)
@@ -315,15 +315,5 @@ class Mixture(Model):
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         if x is not None:
             return x.shape[0]
-        if self.prior != "proper":
-            raise ValueError(
-                "free_last_stick=True defines no prior to draw from: its weights sum to less than one"
-            )
-        if self.components is None:
-            raise ValueError(
-                "components is not set: give a prior from zoo.conjugate, or make the model with "
-                "Mixture.from_data(x)"
-            )
-        if num_observations is None:
-            raise ValueError("give x to condition on, or num_observations to draw")
-        return num_observations
+        reason = "free_last_stick=True defines no prior to draw from: its weights sum to less than one"
+        return self.rows_to_draw(num_observations, "components", reason=reason)

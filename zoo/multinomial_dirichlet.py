@@ -25,7 +25,7 @@ from zoo.model import static
 from zoo.sparse_counts import SparseCounts
 from zoo.validation import as_matrix, check_cells, check_columns, check_finite
 
-__all__ = ["CountFeatures", "CountRow", "MultinomialDirichlet", "SparseRows"]
+__all__ = ["CountFeatures", "CountRow", "MultinomialDirichlet", "SparseCountRows"]
 
 
 class CountRow(dist.Distribution):
@@ -82,7 +82,7 @@ class CountFeatures(NamedTuple):
         return jnp.concatenate([ends[:, :1], words, ends[:, 1:]], axis=1)
 
 
-class SparseRows(dist.Distribution):
+class SparseCountRows(dist.Distribution):
     """Sparse rows of counts under a mixture, each under its assigned component or under all by their weights.
 
     Args:

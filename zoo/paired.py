@@ -67,7 +67,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.exponential_family import Family, as_family
-from zoo.joint_prior import balanced_variance, joint_prior_factor, refuse_improper
+from zoo.joint_prior import FACTOR_IN_PRIOR, balanced_variance, joint_prior_factor, refuse_improper
 from zoo.model import Model, in_current_precision, static
 from zoo.paired_checks import check_fields, check_views, read_views
 from zoo.paired_rows import PairedRows
@@ -371,19 +371,11 @@ class Paired(PairedRows, Model):
         if views:
             if len(views) != len(self.families):
                 raise TypeError(f"the program takes {', '.join(self.data_names)}; got {len(views)} views")
-            if self.conjugate is None and isinstance(self.beta, np.ndarray) and self.beta > 0:
-                raise ValueError("conjugate is not set: give it, or use Paired.from_data(y_0, y_1, ...)")
+            if isinstance(self.beta, np.ndarray) and self.beta > 0:
+                self.require("conjugate")
             return views[0].shape[0], tuple(view.shape[1] for view in views)
-        if self.num_features is None:
-            raise ValueError("num_features is not set: give it, or use Paired.from_data(y_0, y_1, ...)")
-        if self.prior != "proper":
-            raise ValueError(
-                "beta > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
-                "inference.extend(tree, 'prior') samples it"
-            )
-        if num_observations is None:
-            raise ValueError("give y_0, y_1, ... to condition on, or num_observations to draw")
-        return num_observations, self.num_features
+        num_rows = self.rows_to_draw(num_observations, "num_features", reason=FACTOR_IN_PRIOR)
+        return num_rows, self.num_features
 
 
 def _with_targets(families: Sequence, num_specific: int | Sequence[int]) -> tuple[int, ...]:

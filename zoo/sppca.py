@@ -376,22 +376,15 @@ class SPPCA(SupervisedRows, Model):
         return "proper" if self.loading_prior == "gaussian" else "improper"
 
     def _num_rows(self, x: Array | None, y: Array | None, num_observations: int | None) -> int:
-        for name in ("num_features", "num_outputs"):
-            if getattr(self, name) is None:
-                raise ValueError(f"{name} is not set: give it, or make the model with SPPCA.from_data(x, y)")
+        self.require("num_features", "num_outputs")
         if x is not None:
             return x.shape[0]
         if y is not None:
             raise ValueError("give x along with y")
         if self.kernel is not None:
             raise ValueError("with a kernel x is known by inner products alone: rows cannot be drawn")
-        if self.prior != "proper":
-            raise ValueError(
-                "the prior is improper and cannot be drawn from: loading_prior='gaussian' makes it proper"
-            )
-        if num_observations is None:
-            raise ValueError("give x and y to condition on, or num_observations to draw")
-        return num_observations
+        reason = "the prior is improper and cannot be drawn from: loading_prior='gaussian' makes it proper"
+        return self.rows_to_draw(num_observations, reason=reason)
 
 
 def _improper(shape: tuple[int, ...], support: Any = dist.constraints.real) -> dist.Distribution:

@@ -18,7 +18,7 @@ from jax import Array
 
 from inference.em.depcam_blocks import ROUNDING, Evaluation, objective_of, rows_of
 from inference.em.local_pca_rows import (
-    Rows,
+    LocalRows,
     log_standard_normal,
     rows_given_latents,
     tight_curves,
@@ -59,7 +59,7 @@ def update_latents(
 
 
 def _moved_latents(
-    values: dict[str, Array], model: DEPCAM, x: Array, rows: Rows, r: Array, clamp: Array
+    values: dict[str, Array], model: DEPCAM, x: Array, rows: LocalRows, r: Array, clamp: Array
 ) -> tuple[Array, Array]:
     y, loadings = values["latents"], model.local(values).loadings
     inner = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings)

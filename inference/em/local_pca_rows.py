@@ -25,7 +25,7 @@ from jax import Array
 from zoo.depcam import DEPCAM
 
 __all__ = [
-    "Rows",
+    "LocalRows",
     "Sums",
     "quadratic_rows",
     "rows_given_latents",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-class Rows(NamedTuple):
+class LocalRows(NamedTuple):
     """Of each row under each component.
 
     Attributes:
@@ -69,7 +69,7 @@ class Sums(NamedTuple):
     moments: Array
 
 
-def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows:
+def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
     """At values of the latents."""
     local, y = model.local(values), values["latents"]
     family, seen = local.family, ~jnp.isnan(x)[:, None]
@@ -85,7 +85,7 @@ def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> 
         log_density += log_standard_normal(y)
     else:
         y = jnp.broadcast_to(y[:, None], (*theta.shape[:2], y.shape[-1]))
-    return Rows(log_density, residual, curvature, y, None)
+    return LocalRows(log_density, residual, curvature, y, None)
 
 
 def log_standard_normal(y: Array) -> Array:
@@ -93,7 +93,7 @@ def log_standard_normal(y: Array) -> Array:
     return -0.5 * jnp.sum(y**2, axis=-1) - 0.5 * y.shape[-1] * jnp.log(2 * jnp.pi)
 
 
-def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows:
+def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
     """With the latents integrated out; binary cells by the bound at ``values["curves"]``, xi."""
     local, seen = model.local(values), ~jnp.isnan(x)[:, None]
     w, b = local.loadings, local.offsets
@@ -110,10 +110,10 @@ def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows
     log_density = jnp.sum(cells, axis=-1) + 0.5 * jnp.sum(projected * mean, axis=-1)
     log_density -= jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
     residual = away - curvature * jnp.einsum("nki,kfi->nkf", mean, w)
-    return Rows(log_density, residual, curvature, mean, covariance)
+    return LocalRows(log_density, residual, curvature, mean, covariance)
 
 
-def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: Rows) -> Array:
+def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: LocalRows) -> Array:
     """Xi with which the bound is best given the latents' distribution: the root of E[theta^2]."""
     local = model.local(values)
     theta = local.natural_params(rows.mean)
@@ -121,7 +121,7 @@ def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: Rows) -> Arra
     return jnp.sqrt(theta**2 + spread)
 
 
-def sums_of(rows: Rows, r: Array, loadings: Array) -> Sums:
+def sums_of(rows: LocalRows, r: Array, loadings: Array) -> Sums:
     """Sums over rows with responsibilities r, shape (rows, components)."""
     weighted = r[..., None] * rows.residual
     gradient = jnp.einsum("nkf,nki->kfi", weighted, rows.mean)
