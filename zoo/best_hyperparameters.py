@@ -1,7 +1,7 @@
 """Solvers of the M-steps of hyperparameters, each within a bracket, so that nothing can run off.
 
-Equations in one unknown are solved by bisection of its logarithm; `ComponentPrior.learnt` of each family and the
-weight priors of `zoo.dirichlet_process` state theirs.
+Equations in one unknown are solved by bisection of its logarithm; `ComponentPrior.learnt` of each family
+states its own.
 """
 
 from collections.abc import Callable

@@ -56,7 +56,7 @@ class Family(Assumptions):
             num_features: cells of a row.
 
         Returns:
-            Each family with the numbers of its columns.
+            Each family with the numbers of its columns, shape (columns of the family,).
         """
         return [(self, np.arange(num_features))]
 
