@@ -22,10 +22,12 @@ zeros are turned into each other. A model without loadings (kernel PCA) has its 
 Both depend on the draws through W W' alone, up to rounding, so they can be repeated.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import xarray as xr
 
-from inference.convergence import is_constant, psrf_of
+from inference.convergence import largest_psrf
 from inference.identifiable import draws_of, kind_of, symmetries_of
 
 __all__ = ["align_rotation", "identify"]
@@ -172,8 +174,10 @@ def _turned(tree: xr.DataTree, rotations: np.ndarray, how: str) -> xr.DataTree:
     }
     if posterior.sizes["chain"] > 1 and posterior.sizes["draw"] >= 4:
         attrs |= {
-            "rotation_rhat_before": float(tree.attrs.get("rotation_rhat_before", _largest_psrf(posterior))),
-            "rotation_rhat_after": _largest_psrf(groups["posterior"]),
+            "rotation_rhat_before": float(
+                tree.attrs.get("rotation_rhat_before", largest_psrf(_entries(posterior)))
+            ),
+            "rotation_rhat_after": largest_psrf(_entries(groups["posterior"])),
         }
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
 
@@ -198,11 +202,8 @@ def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list
     return xr.Dataset(turned, coords=group.coords, attrs=group.attrs), dropped
 
 
-def _largest_psrf(posterior: xr.Dataset) -> float:
-    largest = 1.0
+def _entries(posterior: xr.Dataset) -> Iterator[np.ndarray]:
+    """Every entry of the variables that turn, each (chain, draw)."""
     for name in _turning(posterior):
         values = posterior[name].transpose("chain", "draw", ...).values
-        for draws in np.moveaxis(values.reshape(*values.shape[:2], -1), -1, 0):
-            if not is_constant(draws):
-                largest = max(largest, psrf_of(draws, "rank"))
-    return float(largest)
+        yield from np.moveaxis(values.reshape(*values.shape[:2], -1), -1, 0)

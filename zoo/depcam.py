@@ -63,9 +63,9 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.argument_checks import check_choice, check_flag, check_positive, check_size
-from zoo.dirichlet_process import DirichletAllocation, StickBreaking
+from zoo.dirichlet_process import DirichletAllocation, StickBreaking, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
-from zoo.exponential_family import ByColumn, Categorical, Family, Gaussian, Ordinal, as_family
+from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.local_pca import (
     ComponentRows,
@@ -214,18 +214,13 @@ class DEPCAM(Model):
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         if x is not None:
             return x.shape[0]
-        if self.num_features is None:
-            raise ValueError("num_features is not set: give it, or make the model with DEPCAM.from_data(x)")
-        if self.prior == "improper":
-            raise ValueError("sparsity=0 has a flat prior of the scales, which nothing can be drawn from")
+        reason = "sparsity=0 has a flat prior of the scales, which nothing can be drawn from"
         if self.prior == "unnormalised":
-            raise ValueError(
-                "repulsion > 0 multiplies the prior by a factor, which drawing from the program would "
-                "ignore: inference.extend(tree, 'prior') samples it"
+            reason = (
+                "repulsion > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
+                "inference.extend(tree, 'prior') samples it"
             )
-        if num_observations is None:
-            raise ValueError("give x to condition on, or num_observations to draw")
-        return num_observations
+        return self.rows_to_draw(num_observations, "num_features", reason=reason)
 
     @property
     def prior(self) -> str:
@@ -238,14 +233,12 @@ class DEPCAM(Model):
     @property
     def weights(self) -> DirichletAllocation | StickBreaking:
         """The prior of the weights (one component has no sticks)."""
-        if self.weight_prior == "dirichlet" or self.num_components == 1:
-            return DirichletAllocation(self.num_components)
-        return StickBreaking(self.num_components)
+        return weight_prior(self.weight_prior, self.num_components)
 
     @property
     def integrates_latents(self) -> bool:
         """Whether the program integrates the latents out: of Gaussian cells."""
-        return isinstance(self.family, Gaussian)
+        return self.family.log_partition_form == "quadratic"
 
     def latents_shape(self, num_rows: int) -> tuple[int, ...]:
         """The shape of the site ``latents``.
@@ -355,7 +348,7 @@ class DEPCAM(Model):
         for name, choices in CHOICES.items():
             check_choice(name, getattr(self, name), choices)
         check_flag("offset", self.offset)
-        if isinstance(self.family, ByColumn | Categorical | Ordinal):
+        if self.family.is_mixed or not self.family.has_kernel:
             raise ValueError(
                 "family must have one natural parameter a cell and be the same for all columns; "
                 f"got {type(self.family).__name__}"
@@ -446,7 +439,7 @@ class DEPCAM(Model):
             "carriers": orthonormal(jax.random.normal(keys[0], sizes)),
             "scales": scale * jnp.ones((sizes[0], sizes[2])),
         }
-        if self.weights.site == "weights":
+        if not self.weights.has_sticks:
             values["weights"] = jnp.full(sizes[0], 1.0 / sizes[0])
         else:
             values["stick_fractions"] = 1.0 / jnp.arange(sizes[0], 1.0, -1.0)

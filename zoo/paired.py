@@ -72,6 +72,7 @@ from zoo.argument_checks import check_choice, check_size
 from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.joint_prior import (
+    FACTOR_IN_PRIOR,
     balanced_variance,
     check_joint_prior,
     joint_prior_factor,
@@ -219,19 +220,11 @@ class Paired(Model):
         if views:
             if len(views) != len(self.families):
                 raise TypeError(f"the program takes {', '.join(self.data_names)}; got {len(views)} views")
-            if self.conjugate is None and isinstance(self.beta, np.ndarray) and self.beta > 0:
-                raise ValueError("conjugate is not set: give it, or use Paired.from_data(y_0, y_1, ...)")
+            if isinstance(self.beta, np.ndarray) and self.beta > 0:
+                self.require("conjugate")
             return views[0].shape[0], tuple(view.shape[1] for view in views)
-        if self.num_features is None:
-            raise ValueError("num_features is not set: give it, or use Paired.from_data(y_0, y_1, ...)")
-        if self.prior != "proper":
-            raise ValueError(
-                "beta > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
-                "inference.extend(tree, 'prior') samples it"
-            )
-        if num_observations is None:
-            raise ValueError("give y_0, y_1, ... to condition on, or num_observations to draw")
-        return num_observations, self.num_features
+        num_rows = self.rows_to_draw(num_observations, "num_features", reason=FACTOR_IN_PRIOR)
+        return num_rows, self.num_features
 
     # Parts of the program
 

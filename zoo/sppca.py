@@ -72,7 +72,7 @@ from jax import Array
 from zoo.argument_checks import check_choice, check_positive, check_size
 from zoo.feature_space import FeatureRows, centred, feature_rows, given_latents, scored_dimension
 from zoo.gram_matrices import check_gram
-from zoo.kernels import Kernel, Precomputed, as_kernel
+from zoo.kernels import Kernel, as_kernel
 from zoo.linear_gaussian import (
     LinearGaussianRows,
     RowsGivenOthers,
@@ -318,10 +318,10 @@ class SPPCA(Model):
             gram = centred(kernel.matrix(x, x))
             return feature_rows(gram, jnp.diag(gram), gram @ b, b, *space)
         means = values["gram_means"]
-        raw = x if isinstance(kernel, Precomputed) else kernel.matrix(x, values["fitted_x"])
+        raw = x if kernel.is_precomputed else kernel.matrix(x, values["fitted_x"])
         each = jnp.mean(raw, axis=1)
         cross = raw - each[:, None] - (means - jnp.mean(means))
-        itself = jnp.zeros(len(x)) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
+        itself = jnp.zeros(len(x)) if kernel.is_precomputed else kernel.diagonal(x)
         return feature_rows(cross, itself - 2 * each + jnp.mean(means), values["gram_products"], b, *space)
 
     def outputs_given(self, values: Mapping[str, Array], rows: FeatureRows) -> ShiftedRows:
@@ -365,22 +365,20 @@ class SPPCA(Model):
         return "proper" if self.loading_prior == "gaussian" else "improper"
 
     def _num_rows(self, x: Array | None, y: Array | None, num_observations: int | None) -> int:
-        for name in ("num_features", "num_outputs"):
-            if getattr(self, name) is None:
-                raise ValueError(f"{name} is not set: give it, or make the model with SPPCA.from_data(x, y)")
+        self.require("num_features", "num_outputs")
         if x is not None:
             return x.shape[0]
         if y is not None:
             raise ValueError("give x along with y")
         if self.kernel is not None:
             raise ValueError("with a kernel x is known by inner products alone: rows cannot be drawn")
-        if self.prior != "proper":
-            raise ValueError(
-                "the prior is improper and cannot be drawn from: loading_prior='gaussian' makes it proper"
-            )
-        if num_observations is None:
-            raise ValueError("give x and y to condition on, or num_observations to draw")
-        return num_observations
+        reason = "the prior is improper and cannot be drawn from: loading_prior='gaussian' makes it proper"
+        return self.rows_to_draw(num_observations, reason=reason)
+
+    @property
+    def _has_gram_matrix(self) -> bool:
+        """Whether x holds kernel values instead of rows."""
+        return self.kernel is not None and self.kernel.is_precomputed
 
     def _check_noise(self) -> None:
         if self.noise_variance_x is None and self.kernel.feature_dimension(1) == math.inf:
@@ -494,7 +492,7 @@ class SPPCA(Model):
         x, y = as_rows(x), as_matrix(y, "y")
         self.check_new(x, y)
         self._check_observed(x, y)
-        if isinstance(self.kernel, Precomputed):
+        if self._has_gram_matrix:
             check_gram(x)
         limits = {"rows": x.shape[0]} | ({"columns of x": x.shape[1]} if self.kernel is None else {})
         for counted, limit in limits.items():
@@ -514,7 +512,7 @@ class SPPCA(Model):
             empty = np.flatnonzero(np.isnan(part).all(axis=0))
             if empty.size:
                 raise ValueError(f"column {empty[0]} of {name} has no observed cell; leave it out")
-            if name == "y" or not isinstance(self.kernel, Precomputed):
+            if name == "y" or not self._has_gram_matrix:
                 check_not_constant(part, name)
         if isinstance(x, SparseMatrix):
             return
@@ -622,7 +620,7 @@ class SPPCA(Model):
         if self.kernel is None:
             *cells, log_factor = self._cells(values, x, y)
             return log_density(*cells) + log_factor
-        if isinstance(self.kernel, Precomputed) and "gram_means" in values:
+        if self._has_gram_matrix and "gram_means" in values:
             raise ValueError(
                 "a precomputed kernel does not say the inner product of a new row with itself, which its "
                 "density needs: give the kernel itself"

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from zoo.argument_checks import check_size
-from zoo.documents import as_counts, check_documents
+from zoo.documents import as_counts, check_word_counts
 from zoo.model import Model
 from zoo.sparse_counts import SparseCounts
 
@@ -35,7 +35,7 @@ class TopicModel(Model):
 
     def check_new(self, counts: SparseCounts) -> None:
         """Raise ValueError if new documents do not suit the (fitted) model."""
-        check_documents(as_counts(counts), self.num_words)
+        check_word_counts(as_counts(counts), self.num_words)
 
     def _sizes(self, counts: Any, num_observations: int | None) -> tuple[int, int]:
         """Documents and words of a run of the program.
@@ -45,14 +45,7 @@ class TopicModel(Model):
         """
         if counts is not None:
             return counts.shape
-        if self.num_words is None:
-            raise ValueError(
-                "num_words is not set: give it, or make the model with "
-                f"{type(self).__name__}.from_data(counts)"
-            )
-        if num_observations is None:
-            raise ValueError("give counts to condition on, or num_observations to draw")
-        return num_observations, self.num_words
+        return self.rows_to_draw(num_observations, "num_words"), self.num_words
 
     def _topic_prior(self) -> Array:
         """Dirichlet parameters over topics, shape (num_topics,)."""
