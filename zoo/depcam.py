@@ -50,7 +50,7 @@ Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -60,6 +60,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.argument_checks import check_num_parts
 from zoo.depcam_checks import check_fields, check_new_rows, check_table, is_zero, rows_to_draw, warn_of_drift
 from zoo.depcam_rows import DEPCAMRows, orthonormal
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
@@ -71,9 +72,18 @@ from zoo.local_pca import (
     SparseScales,
 )
 from zoo.model import Model, in_current_precision, static
+from zoo.suitable_fields import (
+    check_not_sparse,
+    family_of,
+    kind_of_cells,
+    natural_param_widths,
+    suitable_num_latents,
+)
 from zoo.validation import as_matrix
 
 __all__ = ["DEPCAM"]
+
+SCALE_RATE = 0.1  # of the prior of scales beside numbers, in standard deviations of the data
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +151,9 @@ class DEPCAM(DEPCAMRows, Model):
     symmetries = ("labels", "sign")
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
     score_dims = ("observation", "component")
+    cluster_site = "assignments"
+    weight_site = "weights"
+    subspace_sites = ("bases", "scales")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.
@@ -243,6 +256,24 @@ class DEPCAM(DEPCAMRows, Model):
         given = {"ard_concentration": (features + 1) / 2, "ard_rate": 1e-3, "repulsion": 0.0} | fields
         return cls.from_data(x, num_components=1, num_latents=num_latents, scale_prior="ard", **given)
 
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """Family, number of latents, and priors in the units of the data.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 1)
+        check_not_sparse(cls.__name__, data[0])
+        kind = kind_of_cells(data[0])
+        fields = {"family": family_of(kind), "num_latents": suitable_num_latents(data[0])}
+        if kind == "gaussian" and (widths := natural_param_widths(data[0])):
+            fields |= {"offset_variance": widths[1], "sparsity": SCALE_RATE / np.sqrt(widths[0])}
+        return fields
+
     def __post_init__(self) -> None:
         """A family's name is the family, and the weights' prior flat if nothing is said."""
         object.__setattr__(self, "family", as_family(self.family))
@@ -266,6 +297,11 @@ class DEPCAM(DEPCAMRows, Model):
     def caution(self, method: str) -> None:
         """Refuse samplers of an improper posterior; warn point estimates of the drift."""
         warn_of_drift(self, method)
+
+    @property
+    def cell_families(self) -> tuple[Family]:
+        """The family of the cells."""
+        return (self.family,)
 
     @property
     def integrates_latents(self) -> bool:

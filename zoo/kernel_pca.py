@@ -106,6 +106,7 @@ class KernelPCA(Model):
     methods = ("closed_form", "em", "nuts", "hmc", "svi")
     scores_rows = False
     needs_fitted_rows = True
+    latent_site = "latents"
 
     def __post_init__(self) -> None:
         """Look a kernel's name up, then store and validate the fields."""

@@ -86,6 +86,7 @@ class LDA(TopicModel):
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     sums_out_locals = False
     local_sites = ("doc_topic_probs",)
+    document_topic_site = "doc_topic_probs"
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``counts`` it conditions, without them it draws documents.

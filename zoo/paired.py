@@ -66,11 +66,13 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.argument_checks import check_num_parts
 from zoo.exponential_family import Family, as_family
 from zoo.joint_prior import balanced_variance, joint_prior_factor, refuse_improper
 from zoo.model import Model, in_current_precision, static
 from zoo.paired_checks import check_fields, check_views, read_views
 from zoo.paired_rows import PairedRows
+from zoo.suitable_fields import check_not_sparse, family_of, kind_of_cells, natural_param_widths
 from zoo.view_parameters import sample_view_parameters
 from zoo.zero_padding import padded
 
@@ -142,6 +144,7 @@ class Paired(PairedRows, Model):
     symmetries = ("rotation", "sign")
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi", "closed_form")
     sums_out_locals = False
+    latent_site = "latents"
     num_needed = 1
 
     def __call__(self, *views: Array, num_observations: int | None = None) -> tuple[Array, ...]:
@@ -208,6 +211,39 @@ class Paired(PairedRows, Model):
     def data_names(self) -> tuple[str, ...]:
         """Y_0, y_1, ..."""
         return tuple(f"y_{v}" for v in range(len(self.families)))
+
+    @property
+    def cell_families(self) -> tuple[Family, ...]:
+        """The family of the cells of each view."""
+        return self.families
+
+    @property
+    def loading_sites(self) -> Mapping[str, str]:
+        """Loadings of each view to the view's suffix."""
+        return {f"loadings_{v}": f"_{v}" for v in range(len(self.families))}
+
+    def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Covariances of two views: of the first, of the first with the second, of the second.
+
+        Args:
+            values: of one draw.
+
+        Returns:
+            Three matrices; of cells that are not Gaussian those of natural parameters.
+        """
+        if len(self.families) != 2:
+            return super().view_covariances(values)
+        variance = float(balanced_variance(self.latent_variance, self.loading_variance, self.beta))
+        w = [values[f"loadings_{v}"] for v in (0, 1)]
+        first, second = (variance * own @ own.T + self._noise(v, values, len(own)) for v, own in enumerate(w))
+        return first, variance * w[0] @ w[1].T, second
+
+    def _noise(self, v: int, values: Mapping[str, np.ndarray], size: int) -> np.ndarray | float:
+        """Psi_v of one draw; zero where the cells have no variance of their own."""
+        if self.specific == "full_covariance":
+            return np.linalg.inv(values[f"specific_precision_{v}"])
+        given = values.get(f"noise_variance_{v}", getattr(self.families[v], "noise_variance", None))
+        return 0.0 if given is None else float(given) * np.eye(size)
 
     def latents_of(self, v: int) -> tuple[int, ...]:
         """Places of the latents that a view sees: the shared ones and its own.
@@ -342,6 +378,28 @@ class Paired(PairedRows, Model):
         if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
             return self
         return super().filled(*data)
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """Families, one shared latent and one of each view's, and priors in the units of the data.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 2)
+        check_not_sparse(cls.__name__, data[0])
+        kinds = [kind_of_cells(part) for part in data]
+        fields = {
+            "families": tuple(map(family_of, kinds)),
+            "num_shared": 1,
+            "num_specific": tuple(int(part.shape[1] > 1) for part in data),
+        }
+        if set(kinds) == {"gaussian"} and (widths := natural_param_widths(np.hstack(data))):
+            fields |= {"loading_variance": widths[0], "loc_variance": widths[1]}
+        return fields
 
     def __post_init__(self) -> None:
         """Names of families are families and lists are tuples; then as every model."""

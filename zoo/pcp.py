@@ -101,6 +101,9 @@ class PCP(TopicModel):
     }
     symmetries = ("labels",)
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
+    cluster_site = "doc_clusters"
+    weight_site = "cluster_weights"
+    cluster_topic_site = "cluster_topic_probs"
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``counts`` it conditions, without them it draws documents.

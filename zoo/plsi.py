@@ -67,6 +67,7 @@ class PLSI(TopicModel):
     methods = ("em", "nuts", "hmc", "svi")
     sums_out_locals = False
     local_sites = ("doc_topic_probs",)
+    document_topic_site = "doc_topic_probs"
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program; it cannot draw documents, since its parameters have no prior to draw from.

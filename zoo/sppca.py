@@ -48,7 +48,7 @@ Yu (2006), chapter 7.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -58,7 +58,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_positive, check_size
+from zoo.argument_checks import check_choice, check_num_parts, check_positive, check_size
 from zoo.class_labels import CODINGS, Label, are_labels, class_names, code_labels
 from zoo.conditional_rows import RowsGivenOthers, ShiftedRows
 from zoo.feature_space import centred, given_latents, scored_dimension
@@ -69,6 +69,7 @@ from zoo.model import Model, in_current_precision, static
 from zoo.probit_outputs import check_probit_outputs
 from zoo.probit_rows import sample_cells
 from zoo.sparse_matrix import as_rows, is_sparse
+from zoo.suitable_fields import density_fields
 from zoo.supervised_data import check_latents_fit, check_observed, check_pair, sparse_inputs
 from zoo.supervised_rows import SupervisedRows
 from zoo.validation import as_matrix
@@ -156,6 +157,8 @@ class SPPCA(SupervisedRows, Model):
     methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
     predicted_dims = ("observation", "output")
     num_needed = 1
+    latent_site = "latents"
+    loading_sites = {"loadings_x": "_x", "loadings_y": "_y"}
 
     def __call__(
         self, x: Array | None = None, y: Array | None = None, *, num_observations: int | None = None
@@ -256,6 +259,19 @@ class SPPCA(SupervisedRows, Model):
             overrides["kernel"] = model.kernel.filled(x)
             read["feature_dimension"] = scored_dimension(model.kernel.feature_dimension(x.shape[1]), len(x))
         return cls(**read | {name: value for name, value in overrides.items() if value is not None})
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """The number of latents; the data must have densities.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 2)
+        return density_fields(cls.__name__, data[0])
 
     def coded(self, *data: Any) -> tuple[Self, tuple]:
         """The model that knows its classes, and the data with labels as columns (`zoo.class_labels`).

@@ -1,12 +1,13 @@
 """What the topic models share: their data, sizes, and the checks of these."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from zoo.argument_checks import check_size
+from zoo.argument_checks import check_num_parts, check_size
 from zoo.documents import as_counts, check_documents
 from zoo.model import Model
 from zoo.sparse_counts import SparseCounts
@@ -20,6 +21,7 @@ class TopicModel(Model):
     data_names: ClassVar[tuple[str, ...]] = ("counts",)
     score_dims: ClassVar[tuple[str, ...]] = ("document", "topic")
     takes_documents: ClassVar[bool] = True
+    topic_site: ClassVar[str | None] = "topic_word_probs"
 
     @classmethod
     def from_data(cls, counts: Any, **overrides: Any) -> Self:
@@ -28,6 +30,23 @@ class TopicModel(Model):
         lengths = np.bincount(counts.document, counts.count, counts.shape[0])
         read = {"num_words": counts.shape[1], "num_tokens": tuple(int(length) for length in lengths)}
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """None: documents are counts; the data must be a sparse matrix of them.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 1)
+        if not hasattr(data[0], "tocsr"):
+            raise ValueError(
+                f"{cls.__name__} scores documents given their lengths: give their counts as a sparse matrix"
+            )
+        return {}
 
     def check(self, counts: SparseCounts) -> None:
         """Raise ValueError if the documents do not suit the model."""
