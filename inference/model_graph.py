@@ -273,12 +273,8 @@ def _bend(line: tuple[str, str], at: Mapping[str, tuple[float, float]]) -> float
 
 def _families(model: Model) -> dict[str, str]:
     """Data site to the names of its cells' families."""
-    families = getattr(model, "families", None) or (getattr(model, "family", None),)
-    return {
-        name: type(family).__name__
-        for name, family in zip(model.data_names, families, strict=False)
-        if family is not None
-    }
+    pairs = zip(model.data_names, model.cell_families, strict=bool(model.cell_families))
+    return {name: type(family).__name__ for name, family in pairs}
 
 
 def _of_another_view(source: str, child: str, views: Sequence[str]) -> bool:

@@ -16,8 +16,9 @@ from inference.component_subspaces import (
     loading_products,
     responsibility_overlap,
 )
-from inference.identifiable import draws_of, kind_of
+from inference.identifiable import kind_of
 from inference.page import Paragraph, Picture, Table
+from inference.tree_groups import labels_of
 
 __all__ = ["local_pca_blocks"]
 
@@ -36,7 +37,7 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
     Args:
         tree: a fit of DEPCAM.
     """
-    if kind_of(tree) == "sampling" and "assignments" not in draws_of(tree):
+    if kind_of(tree) == "sampling" and labels_of(tree) is None:
         return [
             Paragraph(
                 "No table of components: labels are matched by the assignments, which this fit does not hold."

@@ -9,6 +9,7 @@ from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.page import Paragraph, Picture, Table, Verdict
 from inference.predictive_checks import check_features
 from inference.report_documents import document_blocks
+from inference.results import model_of
 from inference.tree_groups import thinned
 
 __all__ = ["predictive_blocks"]
@@ -30,7 +31,7 @@ def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | V
         Blocks of a section; a sentence where nothing can be drawn from the fit, and nothing where it does not
             hold its data.
     """
-    if "topic_word_probs" in draws_of(tree):
+    if model_of(tree).topic_site in draws_of(tree):
         return document_blocks(tree)
     if "observed_data" not in tree.children or not tree.attrs.get("generative", 1):
         return []
@@ -50,15 +51,20 @@ def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | V
         drawn = extend(few, "posterior_predictive")["posterior_predictive"]
     except ValueError as why_not:
         return [Paragraph(f"No data were drawn from the fit: {why_not}.")]
-    parts = []
+    parts, nouns = [], [_noun(values) for values in observed.values()]
     for name, values in observed.items():
-        view = "" if name in ("x", "y") else f"{name} "  # several tables of one kind
+        view = f"{name} " if nouns.count(_noun(values)) > 1 else ""
         parts.append(check_features(values, drawn[name]).rename(index=lambda own, view=view: view + own))
     table = pd.concat(parts)
     said = f"{drawn.sizes['chain'] * drawn.sizes['draw']} replications of the data."
     if kind_of(tree) == "point":
         said += " The parameters are one estimate: replications vary less than they should."
     return [_verdict(tree, table), Paragraph(said), _table(table)]
+
+
+def _noun(table: xr.DataArray) -> str:
+    """The word for a column of a table, the same for all views of one kind."""
+    return str(table.dims[-1]).rstrip("_0123456789")
 
 
 def _repeated(tree: xr.DataTree, times: int) -> xr.DataTree:

@@ -12,7 +12,7 @@ from inference.results import model_of
 from inference.rotation import align_rotation
 from inference.topic_picture import plot_clusters, plot_topics
 from inference.topics import top_words
-from inference.tree_groups import thinned
+from inference.tree_groups import loadings_of, thinned
 
 __all__ = ["projection_blocks", "topic_blocks"]
 
@@ -25,18 +25,19 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     Args:
         tree: a fit of a model with the symmetry "rotation".
     """
-    loadings = [name for name in draws_of(tree).data_vars if str(name).startswith("loadings")]
+    loadings = list(loadings_of(tree).values())
     if not loadings:
         return _rows_alone(tree)
-    num_latents = draws_of(tree)[loadings[0]].sizes["latent"]
+    num_latents = loadings[0].sizes["latent"]
     aligned = align_rotation(thinned(tree, _MOST_DRAWS))
     blocks: list[Paragraph | Picture] = [Paragraph(_how_aligned(tree, aligned))]
     caption = (
         "Loadings: what moves together along each latent axis; signs and order of axes are a convention."
     )
-    strongest = _strongest(aligned, loadings)
+    strongest = _strongest(aligned)
     blocks.append(Picture("loadings", caption, f"Loadings by feature. {strongest}", plot_loadings(aligned)))
-    held = "latents" in draws_of(tree) or "latents" in tree.get("variational", {})
+    site = model_of(tree).latent_site
+    held = site in draws_of(tree) or site in tree.get("variational", {})
     if num_latents > 1 and held:
         caption = "Rows (points) and features (arrows) on the plane of the first two aligned latents."
         alt = f"Biplot of the rows with an arrow for each feature. {strongest}"
@@ -46,8 +47,8 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
     """A fit by inner products alone, without loadings."""
-    latents = draws_of(tree).get("latents")
-    if latents is None and "projection" in draws_of(tree) and "observed_data" in tree.children:
+    latents = draws_of(tree).get(model_of(tree).latent_site)
+    if latents is None and not tree.attrs.get("generative", 1) and "observed_data" in tree.children:
         return _projected_rows(tree)
     if latents is None or latents.sizes["latent"] < 2:
         return [Paragraph("This fit holds no plane to draw: the invariants above are what was found.")]
@@ -59,12 +60,14 @@ def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
     """A projection that is no model: where it puts the fitted rows."""
-    scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model_of(tree))[:1])
+    model = model_of(tree)
+    scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model)[:1])
     if scores.sizes["latent"] < 2:
         return [Paragraph("This projection has one axis: inference.transform gives the rows' places on it.")]
-    held = draws_of(tree).assign(latents=scores.expand_dims(("chain", "draw")))
+    held = draws_of(tree).assign({model.latent_site: scores.expand_dims(("chain", "draw"))})
+    groups = {name: child.to_dataset() for name, child in tree.children.items()} | {"posterior": held}
     attrs = dict(tree.attrs) | {"rotation_aligned": 1}
-    drawn = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), "posterior": held})
+    drawn = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
     caption = "Rows on the first two axes of the projection, the strongest first."
     alt = f"Scatter plot of {scores.sizes['observation']} rows on two axes."
     return [Picture("rows", caption, alt, plot_biplot(drawn))]
@@ -72,8 +75,7 @@ def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
     if kind_of(tree) == "point":
-        turned = [name for name in draws_of(tree).data_vars if str(name).startswith("loadings")]
-        what = "its loadings are orthogonal" if turned else "its axes are the principal ones"
+        what = "its loadings are orthogonal" if loadings_of(tree) else "its axes are the principal ones"
         return f"One point estimate, turned so that {what}, the strongest first."
     said = "Axes of all draws are turned to a common mean before anything is averaged."
     if "rotation_rhat_after" in aligned.attrs:
@@ -82,11 +84,11 @@ def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
     return said
 
 
-def _strongest(aligned: xr.DataTree, names: list) -> str:
+def _strongest(aligned: xr.DataTree) -> str:
     """The feature with the largest mean loading on each of the first latents, in words."""
     means = []
-    for name in names:
-        variable = draws_of(aligned)[name].mean(("chain", "draw"))
+    for loadings in loadings_of(aligned).values():
+        variable = loadings.mean(("chain", "draw"))
         (feature,) = (dim for dim in variable.dims if dim != "latent")
         labels = [str(label) for label in variable[feature].values]
         means += list(zip(labels, variable.transpose(feature, "latent").values, strict=True))
@@ -116,7 +118,7 @@ def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
     blocks.append(
         Picture("topics", caption, f"Bars of word probabilities. First words: {first}.", plot_topics(tree))
     )
-    if tree.attrs.get("model") == "pcp":
+    if model_of(tree).cluster_topic_site is not None:
         caption = "Clusters of documents as mixtures of topics, the heaviest first."
         alt = "Matrix of clusters by topics, shaded by the topic's share."
         blocks.append(Picture("clusters", caption, alt, plot_clusters(tree, least_weight=0.01)))

@@ -7,7 +7,7 @@ import xarray as xr
 from inference.comparison import leave_one_out
 from inference.convergence import judge
 from inference.diagnostics import occupied, summary, summary_cells
-from inference.identifiable import draws_of, feature_names, kind_of, symmetries_of
+from inference.identifiable import draws_of, feature_names, kind_of
 from inference.mixture_picture import occupied_components
 from inference.page import Paragraph, Picture, Section, Table, Verdict
 from inference.partitions import point_partition
@@ -15,7 +15,9 @@ from inference.plots import plot_co_clustering, plot_mixture, plot_objective, pl
 from inference.report_components import local_pca_blocks
 from inference.report_predictive import predictive_blocks
 from inference.report_projections import projection_blocks, topic_blocks
+from inference.results import model_of
 from inference.symmetry import relabel
+from inference.tree_groups import labels_of, responsibilities_of
 
 __all__ = ["believed", "fits", "found"]
 
@@ -55,7 +57,9 @@ def believed(tree: xr.DataTree) -> Section:
     elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
         objective = tree["trace"]["objective"].values
         final = objective[np.isfinite(objective)].max()
-        counted = " and the number of occupied components" if "num_occupied" in tree["trace"] else ""
+        counted = (
+            " and the number of occupied components" if model_of(tree).occupied_site in tree["trace"] else ""
+        )
         caption = f"The objective (higher is better){counted} by iteration."
         blocks.append(
             Picture(
@@ -119,8 +123,6 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
         reason = (
             f"{stopped}; the best of {restarts} restarts is {finals.max() - second:.2f} nats above the second"
         )
-    from inference import model_of
-
     referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
     advice = (
         "num_restarts=10: the ascent finds the optimum nearest to its start"
@@ -132,27 +134,28 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Verdict:
 
 def found(tree: xr.DataTree) -> Section:
     """What was found: the number of clusters, the components after relabelling, who belongs together."""
-    symmetries, blocks = symmetries_of(tree), _provisional(tree)
+    model, blocks = model_of(tree), _provisional(tree)
+    symmetries = model.symmetries
     if "rotation" in symmetries and "labels" not in symmetries:
         return Section("Found", [*blocks, *projection_blocks(tree)])
     if "labels" not in symmetries:
         return Section(
             "Found", [Paragraph("The invariants above are what was found: this model has no clusters.")]
         )
-    if "topic_word_probs" in draws_of(tree):
+    names = draws_of(tree)
+    if model.topic_site in names:
         blocks += topic_blocks(tree)
-        if not any(name.startswith("cluster_") for name in draws_of(tree).data_vars):
+        if model.cluster_site is None:
             return Section("Found", blocks)
     blocks += _occupied(tree)
-    names = draws_of(tree)
-    if {"weights", "locs", "covariances"} <= set(names.data_vars) and "feature" in names["locs"].dims:
+    if model.gaussian_sites and all(site in names for site in model.gaussian_sites):
         blocks += _components(tree)
-    if {"bases", "scales"} <= set(names.data_vars):
+    if model.subspace_sites and all(site in names for site in model.subspace_sites):
         blocks += local_pca_blocks(tree)
-    stored = tree["variational"].to_dataset() if "variational" in tree.children else {}
-    per_row = names["assignments"] if "assignments" in names else stored.get("responsibilities")
+    labels = labels_of(tree)
+    per_row = responsibilities_of(tree) if labels is None else labels
     num_rows = 0 if per_row is None else per_row.sizes.get("observation", 0)  # documents: their own section
-    if 0 < num_rows <= _MOST_ROWS and ("assignments" in names or kind_of(tree) != "sampling"):
+    if 0 < num_rows <= _MOST_ROWS and (labels is not None or kind_of(tree) != "sampling"):
         partition = point_partition(tree)
         sizes = np.bincount(partition.values)
         listed = ", ".join(map(str, sizes))
@@ -187,7 +190,7 @@ def _occupied(tree: xr.DataTree) -> list[Table | Verdict]:
 
 
 def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
-    if kind_of(tree) == "sampling" and "assignments" not in draws_of(tree):
+    if kind_of(tree) == "sampling" and labels_of(tree) is None:
         return [
             Paragraph(
                 "No table of components: labels are matched by the assignments, which this fit does not hold."
@@ -197,7 +200,7 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
     components = occupied_components(aligned)
     posterior = draws_of(aligned).isel(component=components.index)
     columns = {"share of rows": components.share}
-    names = feature_names(posterior["locs"])
+    names = feature_names(posterior[model_of(tree).gaussian_sites[1]])
     for i, name in enumerate(names[:_MOST_FEATURES]):
         columns[f"{name}: mean"] = components.locs[:, i]
         if kind_of(tree) != "point":
@@ -244,8 +247,6 @@ def _provisional(tree: xr.DataTree) -> list[Paragraph]:
 
 
 def _leave_one_out(tree: xr.DataTree) -> list:
-    from inference import model_of
-
     model = model_of(tree)
     if not tree.attrs.get("generative", 1) or not model.scores_rows:
         reason = (

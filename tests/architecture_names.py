@@ -24,7 +24,7 @@ class _Names(NamedTuple):
 
     Attributes:
         classes: classes of the modules that models live in.
-        keys: keys of `zoo.MODELS`, aliases, and class names as strings.
+        keys: keys of `zoo.MODELS`, and class names as strings.
         sites: variables by `Model.dims`.
         stems: beginnings of the variables that repeat by view or stage.
     """
@@ -38,8 +38,8 @@ class _Names(NamedTuple):
 def model_tests(path: str, source: str) -> list[str]:
     """Tests of a model's name, class or literal site names in one file.
 
-    Found are ``isinstance`` and ``issubclass`` with a model class, ``type(x) is Model``, comparisons with a key
-    of `zoo.MODELS`, an alias or a class name, and comparisons, ``get`` and ``startswith`` with a variable that
+    Found are ``isinstance`` and ``issubclass`` with a model class, ``type(x) is Mixture``, comparisons with a
+    key of `zoo.MODELS` or a class name, and comparisons, ``get`` and ``startswith`` with a variable that
     `Model.dims` names. Collections of such names count too, written in place or named at the module's top.
 
     Args:
@@ -67,7 +67,7 @@ def _names() -> _Names:
         bases = {base.id for base in body.bases if isinstance(base, ast.Name)} - {"Model"}
         classes |= {entry["class"], *bases}
         sites |= set(read_card(key).dims)
-    keys = {*zoo.MODELS, *zoo.ALIASES, *(entry["class"] for entry in zoo.MODELS.values())}
+    keys = {*zoo.MODELS, *(entry["class"] for entry in zoo.MODELS.values())}
     stems = tuple(site.partition("*")[0] for site in sites if "*" in site)
     return _Names(frozenset(classes), frozenset(keys), frozenset(s for s in sites if "*" not in s), stems)
 
@@ -127,8 +127,6 @@ def _asks_for_name(node: ast.AST, constants: dict[str, list[str]]) -> bool:
     if isinstance(node, ast.Compare):
         texts = [text for operand in (node.left, *node.comparators) for text in _strings(operand, constants)]
         return any(text in _names().keys or _is_site(text) for text in texts)
-    if isinstance(node, ast.comprehension) or isinstance(node, ast.For):
-        return False
     if isinstance(node, ast.GeneratorExp | ast.ListComp | ast.SetComp | ast.DictComp):
         return any(
             part.ifs and any(map(_is_site, _strings(part.iter, constants))) for part in node.generators

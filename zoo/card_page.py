@@ -41,7 +41,7 @@ def card_sections(card: ModelCard) -> list[CardSection]:
     Returns:
         Sections: what is assumed, fields, shapes, symmetries, methods, papers' claims and misprints, program.
     """
-    own = METHOD_NOTES[card.name]
+    own = METHOD_NOTES.get(card.name, {})
     methods = [(name, *own.get(name, GENERIC.get(name, ("", "")))) for name in card.methods]
     fields = "\n".join(f"{name}: {declared}" for name, declared in card.fields.items())
     width = max(map(len, card.dims)) + 2

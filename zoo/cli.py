@@ -250,7 +250,7 @@ def compare(options: argparse.Namespace) -> int:
 def _model_class(card: ModelCard) -> Any:
     import zoo
 
-    return getattr(zoo, MODELS[card.name]["class"])
+    return zoo.model_class(card.name)
 
 
 def _check_method(card: ModelCard, method: str) -> None:

@@ -6,11 +6,14 @@ JAX nor NumPy.
 """
 
 import ast
+import inspect
+import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoo import ALIASES, MODELS, canonical_name
+from zoo import ALIASES, MODELS, canonical_name, model_class
 
 __all__ = ["ModelCard", "read_card"]
 
@@ -61,6 +64,8 @@ def read_card(name: str) -> ModelCard:
     """
     name = canonical_name(name)
     entry = MODELS[name]
+    if not entry["module"].startswith(f"{__package__}."):
+        return _registered_card(name, entry)
     path = Path(__file__).parent / (entry["module"].removeprefix("zoo.").replace(".", "/") + ".py")
     source = path.read_text(encoding="utf-8")
     module = ast.parse(source)
@@ -77,6 +82,31 @@ def read_card(name: str) -> ModelCard:
         dims=literals["dims"],
         symmetries=tuple(literals["symmetries"]),
         methods=tuple(literals["methods"]),
+        program=_program(body, source),
+    )
+
+
+def _registered_card(name: str, entry: Mapping[str, str]) -> ModelCard:
+    """The card of a model that was added by `zoo.register`, whose class is in memory."""
+    model = model_class(name)
+    try:
+        source = textwrap.dedent(inspect.getsource(model))
+    except OSError:
+        raise ValueError(
+            f"the source of {entry['class']} is not at hand: write it into a file to have its card"
+        ) from None
+    body = ast.parse(source).body[0]
+    return ModelCard(
+        name=name,
+        title=entry["title"],
+        paper=entry["paper"],
+        aliases=(),
+        module_docstring=sys.modules[entry["module"]].__doc__ or "",
+        class_docstring=ast.get_docstring(body) or "",
+        fields=_fields(body),
+        dims=model.dims,
+        symmetries=model.symmetries,
+        methods=model.methods,
         program=_program(body, source),
     )
 

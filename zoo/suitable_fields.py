@@ -101,7 +101,7 @@ def family_of(kind: str) -> Any:
 
 
 def natural_param_widths(x: Any) -> tuple[float, float] | None:
-    """Mean variance of the columns, and a wide prior variance of their means, both in squared units of the data.
+    """Mean variance of the columns, and a wide prior variance of their means, in squared units of the data.
 
     Args:
         x: a table of numbers.

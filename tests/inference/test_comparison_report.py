@@ -5,11 +5,10 @@ import pandas as pd
 import pytest
 import xarray as xr
 from html_page import Page
-from planted import planted_mixture, planted_models, replaced, variational_mixture
+from planted import planted_mixture, planted_zoo, replaced, variational_mixture
 
 import inference
 import zoo
-from inference import model_of
 from inference.agreement import agreement, differences, same_posterior
 from inference.comparison import compare, leave_one_out
 from inference.comparison_picture import plot_agreement, plot_scores
@@ -27,10 +26,8 @@ def part(tree, **index):
 
 @pytest.fixture(scope="module", autouse=True)
 def of_planted_models():
-    patch = pytest.MonkeyPatch()
-    patch.setattr("inference.model_of", planted_models, raising=False)
-    yield
-    patch.undo()
+    with planted_zoo():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +152,6 @@ def test_data_that_were_left_out_are_not_vouched_for(three):
 
 def test_the_command_compares_files(tmp_path, capsys, monkeypatch):
     """Two projections of one table, of which the second has the right number of latents."""
-    monkeypatch.setattr("inference.model_of", model_of)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 4)) + 0.2 * rng.normal(size=(60, 4))
     paths = []

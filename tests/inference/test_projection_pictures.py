@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
-from planted import planted_models, planted_projection, variational_mixture
+from planted import planted_projection, planted_zoo, variational_mixture
 
 from inference.label_picture import confusion, plot_confusion
 from inference.partitions import central_draw
@@ -12,8 +12,9 @@ from inference.tree_groups import thinned
 
 
 @pytest.fixture(autouse=True)
-def of_planted_models(monkeypatch):
-    monkeypatch.setattr("inference.model_of", planted_models, raising=False)
+def of_planted_models():
+    with planted_zoo():
+        yield
 
 
 @pytest.fixture(scope="module")

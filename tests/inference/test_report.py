@@ -10,8 +10,8 @@ from html_page import Page
 from planted import (
     planted_extend,
     planted_mixture,
-    planted_models,
     planted_regression,
+    planted_zoo,
     replaced,
     switch_labels,
     variational_mixture,
@@ -35,10 +35,10 @@ def planted_graph(tree):
 @pytest.fixture(scope="module", autouse=True)
 def of_planted_models():
     patch = pytest.MonkeyPatch()
-    patch.setattr("inference.model_of", planted_models, raising=False)
     patch.setattr("inference.report_predictive.extend", planted_extend)
     patch.setattr("inference.report_run.graph_of", planted_graph)
-    yield
+    with planted_zoo():
+        yield
     patch.undo()
 
 
