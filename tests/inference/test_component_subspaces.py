@@ -185,7 +185,7 @@ def test_report_has_tables_pictures_and_what_is_identified():
 def test_other_fits_are_refused():
     tree, _ = estimate()
     tree["posterior"] = tree["posterior"].to_dataset().drop_vars("bases")
-    with pytest.raises(ValueError, match="expected a fit of DEPCAM, whose components have bases and scales"):
+    with pytest.raises(ValueError, match="expected a fit whose components have bases and scales"):
         loading_products(tree)
     with pytest.raises(TypeError, match="DataTree"):
         loading_products({})

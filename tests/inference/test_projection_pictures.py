@@ -95,7 +95,8 @@ def test_the_central_draw_has_the_least_expected_loss_of_all_draws():
     )
     draws = np.stack([rng.permutation(4)[z] for z in draws] + [rng.integers(4, size=40)])
     posterior = xr.Dataset({"assignments": (("chain", "draw", "observation"), draws[None])})
-    tree = xr.DataTree.from_dict({"posterior": posterior})
+    attrs = {"model": "plantedmixture", "model_fields": "{}"}
+    tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), "posterior": posterior})
     pairs = draws[:, :, None] == draws[:, None, :]
     loss = (pairs[:, None] != pairs).sum((1, 2, 3))
     found = central_draw(tree)
