@@ -50,8 +50,8 @@ def assemble(
     if outcome.is_generative:
         draws |= to_numpy(over_draws(deterministics, draws, model, data))
     stats = dict(outcome.sample_stats)
-    has_labels = "assignments" in model.dims
-    groups, left_out = {}, ["assignments"] if has_labels and "assignments" not in draws else []
+    site = model.cluster_site
+    groups, left_out = {}, [site] if site is not None and site not in draws else []
     num_draws = first.shape[0] * first.shape[1]
     rows_fit = holds_rows and row_limit(num_draws * data[0].shape[0] * 8, "log_likelihood", keep)
     absent = [name for name in model.local_sites if name not in draws] if outcome.is_generative else []
@@ -74,8 +74,8 @@ def assemble(
     groups["posterior"] = dataset(draws, dims, labels, SAMPLE_DIMS)
     variational, too_large = _by_size(dict(outcome.variational), dims, keep)
     left_out += too_large
-    if not holds_rows and "responsibilities" in dims:
-        left_out.append("responsibilities")
+    if not holds_rows and model.responsibility_site in dims:
+        left_out.append(model.responsibility_site)
     if variational:
         groups["variational"] = dataset(variational, dims, labels)
     groups["trace"] = trace

@@ -17,8 +17,6 @@ import xarray as xr
 from inference.closed_form.paired import canonical
 from inference.identifiable import draws_of
 from inference.results import model_of
-from zoo.joint_prior import balanced_variance
-from zoo.paired import Paired
 
 __all__ = ["canonical_correlations"]
 
@@ -39,45 +37,33 @@ def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
     Raises:
         ValueError: not a fit of two views.
     """
-    model = model_of(tree)
-    if not isinstance(model, Paired) or len(model.families) != 2:
-        raise ValueError(
-            f"canonical correlations are of zoo.Paired with two views; got {tree.attrs['model']}"
-        )
-    posterior = draws_of(tree)
-    variance = float(balanced_variance(model.latent_variance, model.loading_variance, model.beta))
-    loadings = [posterior[f"loadings_{v}"].transpose("chain", "draw", ..., "latent") for v in (0, 1)]
-    number = min(model.num_shared, *(w.shape[2] for w in loadings))
-    shape = loadings[0].shape[:2]
-    correlations = np.zeros((*shape, number))
-    directions = [np.zeros((*shape, w.shape[2], number)) for w in loadings]
+    model, posterior = model_of(tree), draws_of(tree)
+    draws = {
+        str(name): value.transpose("chain", "draw", *model.variable_dims[name])
+        for name, value in posterior.data_vars.items()
+        if name in model.variable_dims
+    }
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
+    correlations, directions = None, None
     for place in np.ndindex(shape):
-        own = [w.values[place] for w in loadings]
-        squares = [variance * w @ w.T + _noise(model, posterior, v, place, len(w)) for v, w in enumerate(own)]
-        squares = [s + JITTER * np.trace(s) / len(s) * np.eye(len(s)) for s in squares]
-        found = canonical(squares[0], variance * own[0] @ own[1].T, squares[1], number)
+        blocks = model.view_covariances({name: value.values[place] for name, value in draws.items()})
+        squares = [s + JITTER * np.trace(s) / len(s) * np.eye(len(s)) for s in blocks[::2]]
+        number = min(model.num_shared, *map(len, squares))
+        found = canonical(squares[0], blocks[1], squares[1], number)
+        if directions is None:
+            correlations = np.zeros((*shape, number))
+            directions = [np.zeros((*shape, len(s), number)) for s in squares]
         correlations[place] = found.correlations
         signs = np.sign(np.sum(found.directions[0] * directions[0][0, 0], axis=0)) if any(place) else 1.0
         for v in (0, 1):
             directions[v][place] = found.directions[v] * np.where(signs == 0, 1.0, signs)
-    components = {"component": np.arange(1, number + 1)}
+    components = {"component": np.arange(1, correlations.shape[-1] + 1)}
     found = {
         "correlations": xr.DataArray(correlations, dims=("chain", "draw", "component"), coords=components)
     }
-    for v, (w, value) in enumerate(zip(loadings, directions, strict=True)):
-        dims = ("chain", "draw", w.dims[2], "component")
-        coords = components | {w.dims[2]: w.coords[w.dims[2]].values}
+    for v, (site, value) in enumerate(zip(model.loading_sites, directions, strict=True)):
+        feature = model.variable_dims[site][0]
+        coords = components | {feature: posterior.coords[feature].values}
+        dims = ("chain", "draw", feature, "component")
         found[f"directions_{v}"] = xr.DataArray(value, dims=dims, coords=coords)
     return xr.Dataset(found)
-
-
-def _noise(
-    model: Paired, posterior: xr.Dataset, v: int, place: tuple[int, ...], size: int
-) -> np.ndarray | float:
-    """Psi_v of one draw."""
-    if model.specific == "full_covariance":
-        return np.linalg.inv(posterior[f"specific_precision_{v}"].values[place])
-    if f"noise_variance_{v}" in posterior:
-        return float(posterior[f"noise_variance_{v}"].values[place]) * np.eye(size)
-    given = getattr(model.families[v], "noise_variance", None)
-    return 0.0 if given is None else float(given) * np.eye(size)

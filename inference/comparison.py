@@ -19,11 +19,13 @@ from arviz_stats.base import array_stats
 from arviz_stats.utils import ELPDData
 
 from inference.identifiable import draws_of, kind_of
+from inference.prediction import log_density
+from inference.results import model_of
+from inference.text_heldout import PROTOCOLS, heldout_text
 
 __all__ = ["compare", "different_data", "heldout", "leave_one_out"]
 
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
-_TEXT_MODELS = ("lda", "plsi", "pcp")
 
 
 def leave_one_out(tree: xr.DataTree) -> ELPDData:
@@ -140,16 +142,11 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed:
     Raises:
         ValueError: a text protocol for a model whose data are rows, an unknown protocol, or no rows.
     """
-    from inference import (
-        log_density,  # here, because inference/__init__ may import this module while it is being built
-    )
-    from inference.text_heldout import PROTOCOLS, heldout_text
-
     if protocol is not None:
         known = f"one of {list(PROTOCOLS)} (text) or None (rows)"
         if protocol not in PROTOCOLS:
             raise ValueError(f"protocol must be {known}; got {protocol!r}")
-        if tree.attrs.get("model") in _TEXT_MODELS:
+        if model_of(tree).takes_documents:
             return heldout_text(tree, *data, protocol=protocol, seed=seed)
         raise ValueError(
             f"protocol {protocol!r} scores text, and the data of {tree.attrs.get('model', 'this model')!r} "

@@ -27,7 +27,10 @@ import pandas as pd
 import xarray as xr
 
 from inference.identifiable import draws_of, kind_of
+from inference.prediction import transform
+from inference.results import model_of
 from inference.symmetry import relabel
+from inference.tree_groups import labels_of, responsibilities_of
 
 __all__ = [
     "component_shares",
@@ -135,8 +138,6 @@ def component_similarity(tree: xr.DataTree) -> xr.Dataset:
         TypeError: ``tree`` is not a DataTree.
         ValueError: as `loading_products`.
     """
-    from inference import model_of
-
     components = _components(tree)
     rho, bases, scales = float(model_of(tree).similarity_scale), components.bases, components.scales
     d = bases.shape[-1]
@@ -205,22 +206,22 @@ def component_shares(tree: xr.DataTree) -> xr.DataArray:
 
 
 def _components(tree: xr.DataTree) -> _Components:
-    posterior = draws_of(tree)
-    if not {"bases", "scales"} <= set(posterior.data_vars):
+    posterior, model = draws_of(tree), model_of(tree)
+    if not model.subspace_sites or any(site not in posterior for site in model.subspace_sites):
         raise ValueError(
-            "expected a fit of DEPCAM, whose components have bases and scales; got one of "
+            "expected a fit whose components have bases and scales, as of zoo.DEPCAM; got one of "
             f"{tree.attrs.get('model', 'no model')!r}"
         )
     if kind_of(tree) == "sampling":
         tree = tree if "relabelled" in tree.attrs else relabel(tree)
         posterior = draws_of(tree)
         order = slice(None)
-        shares = _frequencies(posterior)
+        shares = _frequencies(tree)
     else:
         shares = _responsibilities(tree)
         order = np.argsort(-shares.sum(0), kind="stable")
     names = posterior["feature"].values if "feature" in posterior.coords else None
-    bases, scales = (_draws(posterior[name])[:, order] for name in ("bases", "scales"))
+    bases, scales = (_draws(posterior[name])[:, order] for name in model.subspace_sites)
     names = np.arange(bases.shape[2]) if names is None else names
     return _Components(bases, scales, shares[:, order], names)
 
@@ -232,26 +233,25 @@ def _draws(variable: xr.DataArray) -> np.ndarray:
     return values[np.linspace(0, len(values) - 1, min(len(values), _MOST_DRAWS)).round().astype(int)]
 
 
-def _frequencies(posterior: xr.Dataset) -> np.ndarray:
-    labels = posterior["assignments"].transpose("chain", "draw", "observation").values
+def _frequencies(tree: xr.DataTree) -> np.ndarray:
+    labels = labels_of(tree).values
     labels = labels.reshape(-1, labels.shape[-1])
-    return np.stack([(labels == k).mean(0) for k in range(posterior.sizes["component"])], axis=1)
+    return np.stack([(labels == k).mean(0) for k in range(draws_of(tree).sizes["component"])], axis=1)
 
 
 def _responsibilities(tree: xr.DataTree) -> np.ndarray:
     """Of the fitted rows under an estimate or q, whose labels are the same in all draws."""
-    from inference import transform
-
-    if "responsibilities" in tree["variational"]:
-        return tree["variational"]["responsibilities"].transpose("observation", "component").values
-    if "assignments" in draws_of(tree):
-        return _frequencies(draws_of(tree))
+    soft = responsibilities_of(tree)
+    if soft is not None:
+        return soft.values
+    if labels_of(tree) is not None:
+        return _frequencies(tree)
     if "observed_data" not in tree.children:
         raise ValueError(
             "this fit holds neither responsibilities, labels nor its rows, by which components are ordered: "
             "fit with keep=('observed_data',)"
         )
-    return transform(tree, tree["observed_data"]["x"].values).values
+    return transform(tree, tree["observed_data"][model_of(tree).data_names[0]].values).values
 
 
 def _largest_signed_sum(cosines: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import Method
-from inference.diagnostics import judge
+from inference.convergence import judge
 from inference.driver import Ascent, Chains
 
 __all__ = ["has_converged"]

@@ -28,6 +28,8 @@ from inference.identifiable import draws_of, hidden_variables, invariants, kind_
 from inference.partition_posterior import top_partitions
 from inference.partitions import cluster_sizes, co_clustering, point_partition
 from inference.prior_sensitivity import prior_sensitivity
+from inference.results import model_of
+from inference.tree_groups import labels_of
 from zoo.argument_checks import check_choice
 
 __all__ = [
@@ -173,12 +175,11 @@ def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
     Raises:
         ValueError: the fit has no components to occupy.
     """
-    posterior = draws_of(tree)
-    if "num_occupied" in posterior:
-        counts = posterior["num_occupied"].transpose("chain", "draw").values.astype(int)
-    elif "assignments" in posterior:
-        drawn = posterior["assignments"].transpose("chain", "draw", "observation").values
-        counts = (cluster_sizes(drawn) > 0).sum(-1)
+    posterior, site, drawn = draws_of(tree), model_of(tree).occupied_site, labels_of(tree)
+    if site in posterior:
+        counts = posterior[site].transpose("chain", "draw").values.astype(int)
+    elif drawn is not None:
+        counts = (cluster_sizes(drawn.values) > 0).sum(-1)
     else:
         raise ValueError(
             f"a fit of {tree.attrs.get('model', 'this model')!r} has no components to be occupied"
@@ -205,8 +206,8 @@ def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
         for i, p in enumerate(probabilities)
     ]
     attrs = {"mean": float(counts.mean()), "mode": int(support[probabilities.argmax()])}
-    if "variational" in tree.children and "num_occupied" in tree["variational"]:
-        attrs["variational_num_occupied"] = int(tree["variational"]["num_occupied"])
+    if "variational" in tree.children and site in tree["variational"]:
+        attrs["variational_num_occupied"] = int(tree["variational"][site])
     return xr.DataArray(
         probabilities,
         dims=("num_occupied",),

@@ -29,9 +29,10 @@ import pandas as pd
 import xarray as xr
 from numpy.random import Generator
 from scipy.sparse import csr_matrix
-from scipy.special import softmax, xlogy
+from scipy.special import xlogy
 
 from inference.identifiable import draws_of
+from inference.results import model_of
 from inference.topics import align_topics, documents_of, top_words
 from inference.tree_groups import thinned
 
@@ -171,39 +172,27 @@ def _draws(
     """The draws to look at, one by one, their topics in one numbering, and how many the fit has."""
     posterior = draws_of(tree)
     known = posterior.sizes["chain"] * posterior.sizes["draw"]
-    is_pcp = tree.attrs["model"] == "pcp"
-    needed = ("cluster_topic_probs", "cluster_weights") if is_pcp else ("doc_topic_probs",)
-    missing = [name for name in needed if name not in posterior]
+    model = model_of(tree)
+    missing = [name for name in model.share_sites if name not in posterior]
     if missing:
         raise ValueError(f"replicating documents takes {missing[0]!r}, which this fit does not hold")
     few = draws_of(align_topics(thinned(tree, most)))
-    names = (*needed, "topic_word_probs")
-    flat = {name: few[name].stack(sample=("chain", "draw")).transpose("sample", ...) for name in names}
-    if not is_pcp:
-        flat["doc_topic_probs"] = flat["doc_topic_probs"].isel(document=chosen)
-    values = {name: value.values for name, value in flat.items()}
-    size = len(values["topic_word_probs"])
+    flat = {
+        name: few[name].stack(sample=("chain", "draw")).transpose("sample", ...)
+        for name in (*model.share_sites, model.topic_site)
+    }
+    values = {
+        name: value.isel(document=chosen).values if "document" in value.dims else value.values
+        for name, value in flat.items()
+    }
+    size = len(values[model.topic_site])
     places = np.arange(most) % size if size == 1 else np.arange(size)
 
     def one(place: int) -> _Draw:
-        topics = values["topic_word_probs"][place]
-        if not is_pcp:
-            shares = values["doc_topic_probs"][place]
-            return _Draw(shares, shares, topics)
-        weights, clusters = values["cluster_weights"][place], values["cluster_topic_probs"][place]
-        tiny = np.finfo(float).tiny
-        scores = counts @ np.log(np.maximum(clusters @ topics, tiny)).T + np.log(np.maximum(weights, tiny))
-        prior = np.broadcast_to(weights / weights.sum(), scores.shape)
-        return _Draw(clusters[_one_of(prior, rng)], clusters[_one_of(softmax(scores, axis=1), rng)], topics)
+        own = {name: value[place] for name, value in values.items()}
+        return _Draw(*model.document_shares(own, counts, rng), own[model.topic_site])
 
     return (one(place) for place in places), known
-
-
-def _one_of(probs: np.ndarray, rng: Generator) -> np.ndarray:
-    """A column for each row."""
-    below = np.cumsum(probs, axis=1)
-    reached = rng.random(len(probs))[:, None] * below[:, -1:] >= below
-    return np.minimum(reached.sum(1), probs.shape[1] - 1)
 
 
 def _topic_counts(lengths: np.ndarray, shares: np.ndarray, rng: Generator) -> np.ndarray:

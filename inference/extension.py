@@ -87,7 +87,7 @@ def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
         )
     if model.needs_fitted_rows and model.scores_rows:
         posterior = group_of(tree, "posterior").data_vars.items()
-        return {name: jnp.asarray(value.to_numpy()) for name, value in posterior if name != "latents"}
+        return {name: jnp.asarray(value.to_numpy()) for name, value in posterior if name != model.latent_site}
     return {
         name: jnp.asarray(value.to_numpy())
         for name, value in group_of(tree, "posterior").data_vars.items()

@@ -291,6 +291,12 @@ def method_of(model: Model, name: str) -> Method:
     """
     if name not in model.methods:
         raise ValueError(f"{model_name(model)} has no method {name!r}; it has {', '.join(model.methods)}")
+    key = model_name(model)
+    if key not in zoo.MODELS:
+        raise ValueError(f"{type(model).__name__} is not a model of the zoo: call zoo.register first")
+    registered = zoo.registered_methods(key)
+    if name in registered:
+        return registered[name]
     if name in ("nuts", "hmc"):
         return importlib.import_module("inference.hamiltonian").METHODS[name]
     if name == "svi":
@@ -300,7 +306,7 @@ def method_of(model: Model, name: str) -> Method:
     if name in OWN_FILES:
         return importlib.import_module(f"inference.{OWN_FILES[name]}").METHOD
     prefix = "collapsed_" if name.startswith("collapsed_") else ""
-    file = zoo.MODELS[model_name(model)]["module"].rpartition(".")[2]
+    file = zoo.MODELS[key]["module"].rpartition(".")[2]
     return importlib.import_module(f"inference.{FOLDERS[name]}.{prefix}{file}").METHOD
 
 

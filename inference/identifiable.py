@@ -18,7 +18,8 @@ import xarray as xr
 
 from inference.natural_invariants import natural_invariants, word_probs
 from inference.partitions import cluster_sizes
-from inference.tree_groups import group_of
+from inference.results import model_of
+from inference.tree_groups import group_of, labels_of, loadings_of
 
 __all__ = [
     "draws_of",
@@ -44,20 +45,13 @@ _LARGEST_COVARIANCE = 10  # features; above it the covariance is summarised by s
 
 def symmetries_of(tree: xr.DataTree) -> tuple[str, ...]:
     """The symmetries ("labels", "rotation", "sign") of the model that a fit was made with."""
-    from inference import (
-        model_of,  # here, because inference/__init__ may import this module while it is being built
-    )
-
     return tuple(model_of(tree).symmetries)
 
 
 def _draws_latents(tree: xr.DataTree) -> bool:
     """Whether the program has its latents as sites, so that draws of Theta follow from those of both."""
-    from inference import model_of
-
-    posterior = draws_of(tree)
-    has_both = "latents" in posterior and any(str(name).startswith("loadings") for name in posterior)
-    return has_both and not getattr(model_of(tree), "sums_out_locals", True)
+    model = model_of(tree)
+    return model.latent_site in draws_of(tree) and bool(loadings_of(tree)) and not model.sums_out_locals
 
 
 def kind_of(tree: xr.DataTree) -> str:
@@ -101,11 +95,12 @@ def feature_names(data: xr.DataArray, noun: str = "feature") -> list[str]:
 
 def hidden_variables(tree: xr.DataTree) -> dict[str, str]:
     """Variables of the posterior that a symmetry makes meaningless one by one: name to symmetry."""
-    symmetries = symmetries_of(tree)
+    model = model_of(tree)
+    symmetries = model.symmetries
     hidden = {}
     for name, variable in draws_of(tree).data_vars.items():
         dims = _plain(variable.dims)
-        if "labels" in symmetries and (dims & _LABEL_DIMS or name in ("assignments", "doc_clusters")):
+        if "labels" in symmetries and (dims & _LABEL_DIMS or name == model.cluster_site):
             hidden[name] = "labels"
         elif {"rotation", "sign"} & set(symmetries) and dims & _ROTATED_DIMS:
             hidden[name] = "rotation"
@@ -136,11 +131,12 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         ValueError: it has no draws.
     """
     posterior = draws_of(tree)
-    symmetries = symmetries_of(tree)
+    model = model_of(tree)
+    symmetries = model.symmetries
     hidden = hidden_variables(tree)
     found: dict[str, xr.DataArray] = {}
-    if "num_occupied" in posterior:
-        found["num_occupied"] = posterior["num_occupied"]
+    if model.occupied_site in posterior:
+        found["num_occupied"] = posterior[model.occupied_site]
     if "sample_stats" in tree.children and "lp" in tree["sample_stats"]:
         found["lp"] = tree["sample_stats"]["lp"]
     if "log_likelihood" in tree.children and symmetries:
@@ -150,9 +146,9 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         if name not in hidden and not (symmetries and _plain(variable.dims) & _ROW_DIMS):
             found.setdefault(name, variable)
     if "labels" in symmetries:
-        found |= word_probs(posterior) | _label_free(tree, posterior)
+        found |= word_probs(tree) | _label_free(tree, posterior)
     if {"rotation", "sign"} & set(symmetries):
-        found |= natural_invariants(posterior) if _draws_latents(tree) else _rotation_free(posterior)
+        found |= natural_invariants(tree) if _draws_latents(tree) else _rotation_free(tree)
     if not found and "trace" in tree.children:  # a point estimate of labelled parameters alone
         reached = float(tree["trace"]["objective"].max())
         found["objective"] = xr.DataArray([[reached]], dims=("chain", "draw"))
@@ -187,20 +183,19 @@ def _plain(dims: tuple) -> set[str]:
 
 
 def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataArray]:
-    found = {}
-    if "weights" in posterior and posterior["weights"].dims == ("chain", "draw", "component"):
-        weights = posterior["weights"].values
+    found, model = {}, model_of(tree)
+    if model.weight_site in posterior and posterior[model.weight_site].dims == ("chain", "draw", "component"):
+        weights = posterior[model.weight_site].values
         ranked = -np.sort(-weights, axis=-1)
         kept = ranked[..., ranked.mean((0, 1)) >= _SMALLEST_WEIGHT]
         found["sorted_weights"] = xr.DataArray(
             kept, dims=("chain", "draw", "rank"), coords={"rank": np.arange(1, kept.shape[-1] + 1)}
         )
-    clusters = next((name for name in ("assignments", "doc_clusters") if name in posterior), None)
-    if clusters is None:
+    assignments = labels_of(tree)
+    if assignments is None:
         return found
-    assignments = posterior[clusters].transpose("chain", "draw", ...)
     sizes = cluster_sizes(assignments.values)
-    if "num_occupied" not in posterior:
+    if model.occupied_site not in posterior:
         found["num_occupied"] = xr.DataArray((sizes > 0).sum(-1), dims=("chain", "draw"))
     num_rows = assignments.shape[2]
     if (
@@ -226,9 +221,10 @@ def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataAr
 
 def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
     """Neighbours, (pairs, 2), among nine rows along the first principal component of the data."""
-    if "observed_data" not in tree.children or "x" not in tree["observed_data"]:
+    name = model_of(tree).data_names[0]
+    if "observed_data" not in tree.children or name not in tree["observed_data"]:
         return None
-    x = np.asarray(tree["observed_data"]["x"].values, dtype=float)
+    x = np.asarray(tree["observed_data"][name].values, dtype=float)
     if x.ndim != 2 or len(x) < 2 or not np.isfinite(x).all():
         return None
     centred = x - x.mean(0)
@@ -240,14 +236,10 @@ def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
     return pairs if len(pairs) else None
 
 
-def _rotation_free(posterior: xr.Dataset) -> dict[str, xr.DataArray]:
-    found, views = {}, {}
-    for name, loadings in posterior.data_vars.items():
-        if not name.startswith("loadings") or "latent" not in loadings.dims or loadings.ndim != 4:
-            continue
-        suffix = name.removeprefix("loadings")
-        feature = next(dim for dim in loadings.dims if dim not in ("chain", "draw", "latent"))
-        w = loadings.transpose("chain", "draw", feature, "latent").values
+def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
+    found, views, posterior = {}, {}, draws_of(tree)
+    for suffix, loadings in loadings_of(tree).items():
+        feature, w = loadings.dims[2], loadings.values
         found[f"singular_values{suffix}"] = xr.DataArray(
             np.linalg.svd(w, compute_uv=False), dims=("chain", "draw", f"rank{suffix}")
         )

@@ -21,8 +21,10 @@ import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
 from inference.convergence import effective_sample_size, is_constant, psrf_of
-from inference.identifiable import draws_of, kind_of, symmetries_of
+from inference.identifiable import draws_of, kind_of
 from inference.natural_invariants import factors_of, shared_latents
+from inference.results import model_of
+from inference.tree_groups import loadings_of
 from zoo.argument_checks import check_choice
 
 __all__ = ["component_intervals", "components"]
@@ -50,12 +52,12 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
         ValueError: the fit has no latents and loadings, or no shared latents.
     """
     check_choice("part", part, _PARTS)
-    posterior = draws_of(tree)
-    if "rotation" not in symmetries_of(tree) or "latents" not in posterior:
+    posterior, model = draws_of(tree), model_of(tree)
+    if "rotation" not in model.symmetries or model.latent_site not in posterior:
         raise ValueError(
             f"components need draws of latents and loadings; this fit has {sorted(posterior.data_vars)}"
         )
-    u, loadings = factors_of(posterior)
+    u, loadings = factors_of(tree)
     chosen = shared_latents(loadings) if part == "shared" else np.arange(u.shape[-1])
     u = u[..., chosen]
     v = np.concatenate([value[..., chosen] for value in loadings.values()], axis=2)
@@ -72,13 +74,13 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
         "swapped": ((*draws, "component"), order != np.arange(len(numbers))),
         "separation": (("component",), _separation(singular)),
     }
-    coords = {"component": numbers, "observation": posterior["latents"].coords["observation"].values}
+    coords = {"component": numbers, "observation": posterior[model.latent_site].coords["observation"].values}
     first = 0
-    for suffix, value in loadings.items():
-        dim = next(d for d in posterior[f"loadings{suffix}"].dims if d not in (*draws, "latent"))
-        found[f"loadings{suffix}"] = ((*draws, dim, "component"), right[:, :, first : first + value.shape[2]])
-        coords[dim] = posterior[f"loadings{suffix}"].coords[dim].values
-        first += value.shape[2]
+    for suffix, value in loadings_of(tree).items():
+        dim, size = value.dims[2], value.shape[2]
+        found[f"loadings{suffix}"] = ((*draws, dim, "component"), right[:, :, first : first + size])
+        coords[dim] = value.coords[dim].values
+        first += size
     return xr.Dataset(found, coords, {"part": part, "kind": kind_of(tree)})
 
 
@@ -100,7 +102,7 @@ def component_intervals(tree: xr.DataTree, part: str = "all", prob: float = 0.9)
         raise ValueError(f"prob must lie between 0 and 1; got {prob}")
     found, rows = components(tree, part), {}
     for name, variable in found.data_vars.items():
-        if name != "singular_values" and not str(name).startswith("loadings"):
+        if "draw" not in variable.dims or "observation" in variable.dims or variable.dtype == bool:
             continue
         inner = variable.dims[2:]
         for index in np.ndindex(variable.shape[2:]):

@@ -7,10 +7,11 @@ import pandas as pd
 import xarray as xr
 from matplotlib.figure import Figure
 
-from inference.identifiable import draws_of
 from inference.partitions import central_draw, point_partition
+from inference.results import model_of
 from inference.topic_quality import normalised_mutual_information
 from inference.topics import cluster_shares
+from inference.tree_groups import labels_of, responsibilities_of
 
 __all__ = ["confusion", "plot_confusion"]
 
@@ -80,10 +81,10 @@ def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
 
 
 def _clusters(tree: xr.DataTree) -> np.ndarray:
-    if tree.attrs.get("model") == "pcp":
+    if model_of(tree).cluster_topic_site is not None:
         return cluster_shares(tree).to_numpy().argmax(1)
-    posterior, q = draws_of(tree), tree.get("variational", {})
-    rows = posterior.get("assignments", q.get("responsibilities"))
-    if rows is not None and rows.sizes["observation"] > _MOST_ROWS:
+    drawn, soft = labels_of(tree), responsibilities_of(tree)
+    num_rows = drawn.shape[-1] if drawn is not None else 0 if soft is None else soft.shape[0]
+    if num_rows > _MOST_ROWS:
         return central_draw(tree)
     return point_partition(tree).values

@@ -24,7 +24,9 @@ from scipy.optimize import linear_sum_assignment
 from inference.convergence import largest_psrf
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.partitions import cluster_sizes
+from inference.results import model_of
 from inference.topic_alignment import align_topics
+from inference.tree_groups import labels_of, responsibilities_of
 
 __all__ = ["relabel"]
 
@@ -60,7 +62,8 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
             f"a fit of {tree.attrs.get('model', 'this model')!r} has no labels that could switch: there "
             f"is nothing to relabel"
         )
-    if "topic_word_probs" in posterior:
+    model = model_of(tree)
+    if model.topic_site in posterior:
         return align_topics(tree)
     if "component" not in posterior.dims:
         raise ValueError(
@@ -69,27 +72,28 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
     num_components = posterior.sizes["component"]
     if kind_of(tree) != "sampling":
         return _one_order(tree, posterior, num_components)
-    if "assignments" not in posterior:
+    drawn = labels_of(tree)
+    if drawn is None:
         raise ValueError(
             "relabel matches draws by their assignments, which this fit does not hold: draw them by "
             "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"
         )
-    assignments = posterior["assignments"].transpose("chain", "draw", "observation").values
-    shape = assignments.shape[:2]
-    labels = assignments.reshape(-1, assignments.shape[-1])
+    shape = drawn.shape[:2]
+    labels = drawn.values.reshape(-1, drawn.shape[-1])
     sizes = np.zeros((len(labels), num_components), dtype=np.int64)
     counted = cluster_sizes(labels)
     sizes[:, : counted.shape[1]] = counted
     weights = (
-        posterior["weights"].transpose("chain", "draw", "component").values.reshape(-1, num_components)
-        if "weights" in posterior
+        posterior[model.weight_site].transpose("chain", "draw", ...).values.reshape(-1, num_components)
+        if model.weight_site in posterior
         else sizes
     )
     new_labels, rounds = _match(labels, _pivot(tree, sizes), num_components)
     sources = _sources(new_labels, sizes, weights)
     targets = np.empty_like(sources)
     np.put_along_axis(targets, sources, np.broadcast_to(np.arange(num_components), sources.shape), axis=1)
-    relabelled = _permuted(posterior, sources.reshape(*shape, -1), targets.reshape(*shape, -1))
+    sources_and_targets = sources.reshape(*shape, -1), targets.reshape(*shape, -1)
+    relabelled = _permuted(posterior, model.cluster_site, *sources_and_targets)
     groups = {name: child.to_dataset() for name, child in tree.children.items()} | {"posterior": relabelled}
     how = f"assignments matched across draws in {rounds} rounds" + _dropped(posterior)
     attrs = dict(tree.attrs) | {"relabelled": tree.attrs.get("relabelled", how)}
@@ -170,13 +174,15 @@ def _sources(new_labels: list[dict[int, int]], sizes: np.ndarray, weights: np.nd
     return sources
 
 
-def _permuted(group: xr.Dataset, sources: np.ndarray, targets: np.ndarray) -> xr.Dataset:
-    """Every variable with new component j from old ``sources[..., j]``, assignments through ``targets``."""
+def _permuted(
+    group: xr.Dataset, cluster_site: str | None, sources: np.ndarray, targets: np.ndarray
+) -> xr.Dataset:
+    """Every variable with new component j from old ``sources[..., j]``, labels of rows by ``targets``."""
     moved = {}
     for name, variable in group.data_vars.items():
         if "stick" in variable.dims:
             continue
-        if name == "assignments":
+        if name == cluster_site:
             rows = variable.transpose("chain", "draw", ...)
             mapped = np.take_along_axis(targets, rows.values.astype(np.int64), axis=2).astype(rows.dtype)
             variable = rows.copy(data=mapped).transpose(*variable.dims)
@@ -200,14 +206,13 @@ def _rebuilt(group: xr.Dataset, variables: dict[str, xr.DataArray]) -> xr.Datase
 
 def _one_order(tree: xr.DataTree, posterior: xr.Dataset, num_components: int) -> xr.DataTree:
     """Draws of one q, or a point estimate: their labels agree, so one order by share serves all groups."""
-    if "variational" in tree.children and "responsibilities" in tree["variational"]:
-        share = tree["variational"]["responsibilities"].transpose("observation", "component").values.sum(0)
-    elif "assignments" in posterior:
-        share = np.bincount(
-            posterior["assignments"].values.astype(int).ravel(), minlength=num_components
-        ).astype(float)
-    elif "weights" in posterior:
-        share = posterior["weights"].transpose("chain", "draw", "component").values.mean((0, 1))
+    model, soft, drawn = model_of(tree), responsibilities_of(tree), labels_of(tree)
+    if soft is not None:
+        share = soft.values.sum(0)
+    elif drawn is not None:
+        share = np.bincount(drawn.values.astype(int).ravel(), minlength=num_components).astype(float)
+    elif model.weight_site in posterior:
+        share = posterior[model.weight_site].transpose("chain", "draw", ...).values.mean((0, 1))
     else:
         raise ValueError(
             "relabel orders components by their share of the rows: this fit has neither "
@@ -216,9 +221,8 @@ def _one_order(tree: xr.DataTree, posterior: xr.Dataset, num_components: int) ->
     order = np.argsort(-share, kind="stable")
     shape = (posterior.sizes["chain"], posterior.sizes["draw"], num_components)
     groups = {name: child.to_dataset() for name, child in tree.children.items()}
-    groups["posterior"] = _permuted(
-        posterior, np.broadcast_to(order, shape), np.broadcast_to(np.argsort(order), shape)
-    )
+    both = np.broadcast_to(order, shape), np.broadcast_to(np.argsort(order), shape)
+    groups["posterior"] = _permuted(posterior, model.cluster_site, *both)
     if "variational" in groups:
         kept = {name: v for name, v in groups["variational"].data_vars.items() if "stick" not in v.dims}
         for dim in ("component", *_OTHER_INDEX):

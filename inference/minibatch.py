@@ -187,8 +187,8 @@ def drive_in_batches(
     state = on_one_device(result.state)
     outcome = method.conclude(conclude_key, state, model, data, num_samples, keep_rows, **options)
     on_host = {name: to_numpy(dict(getattr(outcome, name))) for name in ("posterior", "variational")}
-    if not holds_rows and "num_occupied" in result.trace:
-        on_host["variational"]["num_occupied"] = last_of(result, "num_occupied").astype(int)
+    if not holds_rows and model.occupied_site in result.trace:
+        on_host["variational"][model.occupied_site] = last_of(result, model.occupied_site).astype(int)
     return result, outcome._replace(**on_host), whole
 
 

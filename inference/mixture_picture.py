@@ -16,7 +16,9 @@ from scipy.stats import chi2
 
 from inference.identifiable import draws_of, feature_names, kind_of
 from inference.palette import COLOURS, LINES, MARKERS
+from inference.results import model_of
 from inference.symmetry import relabel
+from inference.tree_groups import labels_of, responsibilities_of
 
 __all__ = ["draw_mixture", "occupied_components"]
 
@@ -72,26 +74,27 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
     Returns:
         The components, or None where the assignments were left out of a sampler's fit.
     """
-    posterior = draws_of(tree)
-    if kind_of(tree) == "sampling" and "assignments" not in posterior:
+    if kind_of(tree) == "sampling" and labels_of(tree) is None:
         return None
     tree = tree if "relabelled" in tree.attrs else relabel(tree)
     posterior = draws_of(tree)
     num_components = posterior.sizes["component"]
-    if "variational" in tree.children and "responsibilities" in tree["variational"]:
-        soft = tree["variational"]["responsibilities"].transpose("observation", "component").values
+    stored = responsibilities_of(tree)
+    if stored is not None:
+        soft = stored.values
         share, owner = soft.mean(0), soft.argmax(1)
         present = np.broadcast_to(
             soft.sum(0) > 0.5, (posterior.sizes["chain"] * posterior.sizes["draw"], num_components)
         )
     else:
-        drawn = posterior["assignments"].transpose("chain", "draw", "observation").values
+        drawn = labels_of(tree).values
         drawn = drawn.reshape(-1, drawn.shape[-1])
         counts = np.stack([(drawn == k).sum(0) for k in range(num_components)])  # component x observation
         share, owner = counts.mean(1) / len(drawn), counts.argmax(0)
         present = np.stack([(drawn == k).any(1) for k in range(num_components)], axis=1)
     index = np.flatnonzero((share >= 0.01) & (present.mean(0) >= 0.5))
-    locs, covariances = _flat(posterior["locs"], 2), _flat(posterior["covariances"], 3)
+    _, *sites = model_of(tree).gaussian_sites
+    locs, covariances = (_flat(posterior[site], inner) for site, inner in zip(sites, (2, 3), strict=True))
     return Components(
         index,
         share[index],
@@ -117,19 +120,19 @@ def draw_mixture(
     Raises:
         ValueError: no Gaussian components, no data, or an unknown feature.
     """
-    posterior = draws_of(tree)
-    missing = [name for name in ("weights", "locs", "covariances") if name not in posterior]
-    if missing or posterior["locs"].dims != ("chain", "draw", "component", "feature"):
+    posterior, model = draws_of(tree), model_of(tree)
+    missing = [name for name in model.gaussian_sites if name not in posterior]
+    if missing or not model.gaussian_sites:
         raise ValueError(
             "plot_mixture draws Gaussian components; the posterior lacks "
-            f"{missing or 'locs by component and feature'}"
+            f"{missing or 'their weights, means and covariances'}"
         )
-    if "observed_data" not in tree.children or "x" not in tree["observed_data"]:
+    if "observed_data" not in tree.children or model.data_names[0] not in tree["observed_data"]:
         raise ValueError(
             "plot_mixture draws the data, which this fit does not hold: fit again with "
             "keep=('observed_data',)"
         )
-    x = tree["observed_data"]["x"].transpose("observation", "feature")
+    x = tree["observed_data"][model.data_names[0]].transpose("observation", "feature")
     plane = _plane(x, features)
     axis = figure.subplots()
     if plane.basis.shape[1] == 1:
@@ -137,7 +140,7 @@ def draw_mixture(
         return
     points = (x.values - plane.origin) @ plane.basis
     radius = np.sqrt(chi2.ppf(content, 2))
-    weights, locs, covariances = _projected(posterior, plane)
+    weights, locs, covariances = _projected(posterior, model.gaussian_sites, plane)
     handles = _draw_density(axis, points, weights, locs, covariances)
     _draw_ellipses_of_draws(axis, weights, locs, covariances, num_draws, radius, len(points))
     components = occupied_components(tree)
@@ -190,12 +193,14 @@ def _flat(variable: xr.DataArray, num_inner: int) -> np.ndarray:
     return values.reshape(-1, *values.shape[-num_inner:])
 
 
-def _projected(posterior: xr.Dataset, plane: _Plane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _projected(
+    posterior: xr.Dataset, sites: tuple[str, ...], plane: _Plane
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Weights, locs and covariances of the margin in the plane, (draws, K, ...), of at most 100 draws."""
-    weights = _flat(posterior["weights"], 1)
+    weights, locs, covariances = (_flat(posterior[site], inner) for inner, site in enumerate(sites, 1))
     some = np.unique(np.linspace(0, len(weights) - 1, _MOST_DENSITY_DRAWS).astype(int))
-    locs = (_flat(posterior["locs"], 2)[some] - plane.origin) @ plane.basis
-    covariances = plane.basis.T @ _flat(posterior["covariances"], 3)[some] @ plane.basis
+    locs = (locs[some] - plane.origin) @ plane.basis
+    covariances = plane.basis.T @ covariances[some] @ plane.basis
     return weights[some], locs, covariances
 
 
@@ -305,7 +310,7 @@ def _draw_line(axis: Axes, tree: xr.DataTree, posterior: xr.Dataset, x: np.ndarr
     """One feature: histogram, predictive density, and the components' parts of it."""
     axis.hist(x, bins="auto", density=True, color="0.88", edgecolor="white", label="data")
     at = np.linspace(x.min() - 0.15 * np.ptp(x), x.max() + 0.15 * np.ptp(x), 400)[:, None]
-    weights, locs, covariances = _projected(posterior, plane)
+    weights, locs, covariances = _projected(posterior, model_of(tree).gaussian_sites, plane)
     axis.plot(
         at[:, 0],
         _density(at, weights, locs, covariances),

@@ -20,7 +20,7 @@ from zoo.exponential_family import FAMILIES, ByColumn
 from zoo.kernels import KERNELS
 from zoo.model import Assumptions, Model
 
-__all__ = ["describe", "field_dims", "model_name", "restore"]
+__all__ = ["check_known", "describe", "field_dims", "model_name", "restore"]
 
 DISTRIBUTIONS = {
     "Gamma": (dist.Gamma, ("concentration", "rate")),
@@ -48,10 +48,7 @@ def restore(name: str, fields: str, arrays: Mapping[str, Any]) -> Model:
         ValueError: the model, a field or one of the types in its fields is not in this version, the fields
             cannot be read, or an array of them is not there.
     """
-    if name not in zoo.MODELS:
-        raise ValueError(
-            f"this fit is of model {name!r}, which this version does not have; it has {', '.join(zoo.MODELS)}"
-        )
+    check_known(name)
     try:
         described = json.loads(fields)
     except ValueError as error:
@@ -59,7 +56,17 @@ def restore(name: str, fields: str, arrays: Mapping[str, Any]) -> Model:
             f"the attribute model_fields of this fit cannot be read ({error}): it was changed after the fit; "
             "copy the file again, or fit again"
         ) from None
-    return _made(getattr(zoo, zoo.MODELS[name]["class"]), _restore_fields(described, arrays))
+    return _made(zoo.model_class(name), _restore_fields(described, arrays))
+
+
+def check_known(name: str) -> None:
+    """Raise ValueError unless the zoo has the model of a fit, shipped or registered."""
+    if name not in zoo.MODELS:
+        raise ValueError(
+            f"this fit is of model {name!r}, which this version does not have (it has "
+            f"{', '.join(zoo.MODELS)}); "
+            "if the model is yours, import the module that calls zoo.register on it, then try again"
+        )
 
 
 def field_dims(model: Model) -> dict[str, tuple[str, ...]]:

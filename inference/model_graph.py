@@ -589,12 +589,8 @@ def _draw_symbol(axis: Axes, name: str, place: tuple[float, float], graph: Graph
 
 def _families(model: Model) -> dict[str, str]:
     """Data site to the names of its cells' families."""
-    families = getattr(model, "families", None) or (getattr(model, "family", None),)
-    return {
-        name: type(family).__name__
-        for name, family in zip(model.data_names, families, strict=False)
-        if family is not None
-    }
+    pairs = zip(model.data_names, model.cell_families, strict=bool(model.cell_families))
+    return {name: type(family).__name__ for name, family in pairs}
 
 
 def _of_another_view(source: str, child: str, views: Sequence[str]) -> bool:

@@ -14,20 +14,19 @@ own, else (clusters of documents) of a document whose cluster is not known.
 import numpy as np
 import xarray as xr
 
+from inference.results import model_of
+from inference.tree_groups import group_of, loadings_of
+
 __all__ = ["factors_of", "natural_invariants", "shared_latents", "word_probs"]
 
 _FIXED_CELLS = 3  # rows and columns of each table that are summarised
 
 
-def factors_of(posterior: xr.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def factors_of(tree: xr.DataTree) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Draws of the latents (chain, draw, observation, latent), and of each table's loadings by suffix."""
-    u = posterior["latents"].transpose("chain", "draw", "observation", "latent").values
-    loadings = {
-        str(name).removeprefix("loadings"): value.transpose("chain", "draw", ..., "latent").values
-        for name, value in posterior.data_vars.items()
-        if str(name).startswith("loadings") and value.ndim == 4
-    }
-    return u, loadings
+    latents = group_of(tree, "posterior")[model_of(tree).latent_site]
+    u = latents.transpose("chain", "draw", "observation", "latent").values
+    return u, {suffix: value.values for suffix, value in loadings_of(tree).items()}
 
 
 def shared_latents(loadings: dict[str, np.ndarray]) -> np.ndarray:
@@ -36,9 +35,10 @@ def shared_latents(loadings: dict[str, np.ndarray]) -> np.ndarray:
     return np.flatnonzero(np.all(seen, axis=0))
 
 
-def natural_invariants(posterior: xr.Dataset) -> dict[str, xr.DataArray]:
+def natural_invariants(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     """The quantities above, draw by draw."""
-    u, loadings = factors_of(posterior)
+    posterior = group_of(tree, "posterior")
+    u, loadings = factors_of(tree)
     found = {"theta_singular_values": _spectrum(u, np.concatenate(list(loadings.values()), axis=2))}
     shared = shared_latents(loadings)
     if 0 < len(shared) < u.shape[-1]:
@@ -58,21 +58,25 @@ def natural_invariants(posterior: xr.Dataset) -> dict[str, xr.DataArray]:
     return found
 
 
-def word_probs(posterior: xr.Dataset) -> dict[str, xr.DataArray]:
+def word_probs(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     """A few cells of the word probabilities of documents, draw by draw; empty without topics."""
-    if "topic_word_probs" not in posterior:
+    model, posterior = model_of(tree), group_of(tree, "posterior")
+    if model.topic_site not in posterior or any(site not in posterior for site in model.share_sites):
         return {}
-    topics = posterior["topic_word_probs"].transpose("chain", "draw", "topic", "word").values
+    values = {
+        site: posterior[site].transpose("chain", "draw", *model.variable_dims[site]).values
+        for site in (model.topic_site, *model.share_sites)
+    }
+    topics = values[model.topic_site]
     columns = _spread(topics.shape[3])
-    if "doc_topic_probs" in posterior:
-        shares = posterior["doc_topic_probs"].transpose("chain", "draw", "document", "topic").values
+    if model.document_topic_site is not None:
+        shares = values[model.document_topic_site]
         rows = _spread(shares.shape[2])
         cells = shares[:, :, rows] @ topics[..., columns]
         return {"word_probs": _cells(cells, "", rows, columns).rename(row="document", column="word")}
-    if "cluster_topic_probs" not in posterior:
-        return {}
-    centres = posterior["cluster_topic_probs"].transpose("chain", "draw", "cluster", "topic").values
-    weights = posterior["cluster_weights"].transpose("chain", "draw", "cluster").values
+    centres = model.centres(values)
+    centres = np.broadcast_to(centres, (*topics.shape[:2], *centres.shape[-2:]))
+    weights = values[model.weight_site]
     cells = np.einsum("cdm,cdmk,cdkw->cdw", weights, centres, topics[..., columns], optimize=True)
     return {"word_probs": xr.DataArray(cells, dims=("chain", "draw", "word"), coords={"word": columns})}
 

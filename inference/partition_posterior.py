@@ -7,7 +7,8 @@ import pandas as pd
 import xarray as xr
 from arviz_stats.base import array_stats
 
-from inference.identifiable import draws_of, kind_of
+from inference.identifiable import kind_of
+from inference.tree_groups import labels_of
 
 __all__ = ["top_partitions"]
 
@@ -32,13 +33,13 @@ def top_partitions(tree: xr.DataTree, count: int = 10) -> pd.DataFrame:
     """
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
         raise ValueError(f"count must be a whole number of at least 1; got {count!r}")
-    draws = draws_of(tree)
-    if "assignments" not in draws:
+    drawn_labels = labels_of(tree)
+    if drawn_labels is None:
         raise ValueError(
             "the draws hold no assignments: fit with keep=('assignments',), or make them with "
             "inference.extend(tree, 'assignments')"
         )
-    labels = draws["assignments"].transpose("chain", "draw", "observation").to_numpy()
+    labels = drawn_labels.to_numpy()
     chains, number, num_rows = labels.shape
     flat = _by_first_appearance(labels.reshape(-1, num_rows))
     kinds, which, counts = np.unique(flat, axis=0, return_inverse=True, return_counts=True)

@@ -22,6 +22,8 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
+from inference.results import model_of
+from inference.tree_groups import labels_of, responsibilities_of
 from zoo.argument_checks import check_choice
 
 __all__ = ["central_draw", "cluster_sizes", "co_clustering", "point_partition"]
@@ -176,14 +178,15 @@ def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
 
 def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
     """Assignments (draws, rows) or responsibilities (rows, components), and the rows' names."""
-    if "variational" in tree.children and "responsibilities" in tree["variational"]:
-        soft = tree["variational"]["responsibilities"].transpose("observation", "component")
-        return None, np.asarray(soft.values, dtype=float), _names(soft)
-    if "posterior" in tree.children and "assignments" in tree["posterior"]:
-        drawn = tree["posterior"]["assignments"].transpose("chain", "draw", "observation")
-        return drawn.values.reshape(-1, drawn.sizes["observation"]), None, _names(drawn)
-    left_out = str(tree.attrs.get("left_out", ""))
-    if "assignments" in left_out or "responsibilities" in left_out:
+    soft = responsibilities_of(tree)
+    if soft is not None:
+        return None, np.asarray(soft.values, dtype=float), _names(soft, soft.dims[0])
+    drawn = labels_of(tree) if "posterior" in tree.children else None
+    if drawn is not None:
+        row = drawn.dims[-1]
+        return drawn.values.reshape(-1, drawn.sizes[row]), None, _names(drawn, row)
+    model, left_out = model_of(tree), str(tree.attrs.get("left_out", "")).split(", ")
+    if model.cluster_site in left_out or model.responsibility_site in left_out:
         raise ValueError(
             "the assignments of this fit were left out for their size: draw them by "
             "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"
@@ -194,10 +197,8 @@ def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, 
     )
 
 
-def _names(rows: xr.DataArray) -> np.ndarray:
-    return (
-        rows["observation"].values if "observation" in rows.coords else np.arange(rows.sizes["observation"])
-    )
+def _names(rows: xr.DataArray, dim: str) -> np.ndarray:
+    return rows[dim].values if dim in rows.coords else np.arange(rows.sizes[dim])
 
 
 def _compact(labels: np.ndarray) -> np.ndarray:

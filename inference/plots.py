@@ -31,12 +31,14 @@ from inference.model_graph import plot_model_graph
 from inference.palette import COLOURS, LINES
 from inference.partitions import co_clustering, point_partition
 from inference.projection_picture import plot_basis_images, plot_biplot, plot_loadings
+from inference.results import model_of
 from inference.topic_picture import (
     plot_clusters,
     plot_document_check,
     plot_document_clusters,
     plot_topics,
 )
+from inference.tree_groups import labels_of, responsibilities_of
 
 __all__ = [
     "plot_agreement",
@@ -118,7 +120,8 @@ def plot_objective(tree: xr.DataTree) -> Figure:
             "plot_objective needs the group 'trace' with the variable 'objective'; this fit has none"
         )
     trace = tree["trace"].to_dataset()
-    panels = ["objective"] + (["num_occupied"] if "num_occupied" in trace else [])
+    counted = model_of(tree).occupied_site
+    panels = ["objective"] + ([counted] if counted in trace else [])
     figure = Figure(figsize=(8.0, 2.6 + 1.5 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=[2, 1][: len(panels)])[
         :, 0
@@ -138,7 +141,7 @@ def plot_objective(tree: xr.DataTree) -> Figure:
     )
     if len(panels) > 1:
         axes[1].set_ylabel("occupied components")
-        axes[1].set_ylim(0, 1.15 * np.nanmax(trace["num_occupied"].values) + 0.5)
+        axes[1].set_ylim(0, 1.15 * np.nanmax(trace[counted].values) + 0.5)
         axes[1].yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes[-1].set_xlabel("sweep (warm-up included)" if sampling else "iteration")
     if objective.get_legend_handles_labels()[0]:
@@ -282,7 +285,7 @@ def _draw_trace(axis: Axes, trace: xr.Dataset, name: str, attrs: dict) -> None:
         if behind and i == next(j for j in range(len(values)) if j != best):
             label = "other restarts"
         known = np.isfinite(line)
-        drawstyle = "steps-post" if name == "num_occupied" else "default"
+        drawstyle = "default" if name == "objective" else "steps-post"
         axis.plot(
             iterations[known],
             line[known],
@@ -332,9 +335,11 @@ def _zoom(axis: Axes, objective: xr.DataArray, num_warmup: int) -> str:
 
 
 def _number_of_rows(tree: xr.DataTree) -> int:
-    for group, name in (("variational", "responsibilities"), ("posterior", "assignments")):
-        if group in tree.children and name in tree[group]:
-            return tree[group][name].sizes["observation"]
+    soft, drawn = responsibilities_of(tree), labels_of(tree)
+    if soft is not None:
+        return soft.shape[0]
+    if drawn is not None:
+        return drawn.shape[-1]
     return co_clustering(tree).sizes["observation"]  # raises the ValueError that says what is missing
 
 

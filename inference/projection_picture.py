@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 from inference.identifiable import draws_of, kind_of
 from inference.palette import COLOURS
+from inference.results import model_of
 from inference.rotation import align_rotation
-from inference.tree_groups import thinned
+from inference.tree_groups import loadings_of, thinned
 
 __all__ = ["plot_basis_images", "plot_biplot", "plot_loadings"]
 
@@ -91,7 +92,7 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
     mean, sd = _scores(aligned)
     first, second = _two_of(latents, mean.shape[1])
     draws, names, view = np.zeros((1, 0, mean.shape[1])), [], np.zeros(0, int)
-    if any(str(name).startswith("loadings") for name in draws_of(aligned).data_vars):
+    if loadings_of(aligned):
         draws, names, view = _stacked(aligned)
     rows = np.unique(np.linspace(0, len(mean) - 1, min(len(mean), _MOST_ROWS)).astype(int))
     mean, sd = mean[rows][:, [first, second]], None if sd is None else sd[rows][:, [first, second]]
@@ -203,11 +204,8 @@ def _aligned(tree: xr.DataTree) -> xr.DataTree:
 def _stacked(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarray]:
     """Loadings of all views, (draws, features, latents), the features' names, and the view of each."""
     blocks, names, views = [], [], []
-    for name, variable in draws_of(tree).data_vars.items():
-        if not str(name).startswith("loadings") or "latent" not in variable.dims or variable.ndim != 4:
-            continue
-        feature = next(dim for dim in variable.dims if dim not in ("chain", "draw", "latent"))
-        values = variable.transpose("chain", "draw", feature, "latent").values
+    for variable in loadings_of(tree).values():
+        feature, values = str(variable.dims[2]), variable.values
         blocks.append(values.reshape(-1, *values.shape[2:]))
         labels = variable[feature].values if feature in variable.coords else np.arange(values.shape[2])
         numbered = labels.dtype.kind in "iu"
@@ -220,13 +218,13 @@ def _stacked(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarray]:
 
 def _scores(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray | None]:
     """Posterior means of the rows' latents, (rows, latents), and their standard deviations if known."""
-    posterior = draws_of(tree)
-    if "latents" in posterior:
-        values = posterior["latents"].transpose("chain", "draw", "observation", "latent").values
+    posterior, site = draws_of(tree), model_of(tree).latent_site
+    if site in posterior:
+        values = posterior[site].transpose("chain", "draw", "observation", "latent").values
         values = values.reshape(-1, *values.shape[2:])
         return values.mean(0), values.std(0) if len(values) > 1 else None
-    if "variational" in tree.children and "latents" in tree["variational"]:
-        return tree["variational"]["latents"].transpose("observation", "latent").values, None
+    if "variational" in tree.children and site in tree["variational"]:
+        return tree["variational"][site].transpose("observation", "latent").values, None
     raise ValueError(
         "this picture needs the rows' latents, which this fit does not hold: transform gives them"
     )

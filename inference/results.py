@@ -13,7 +13,7 @@ import xarray as xr
 
 import zoo
 from inference.atomic_files import check_writable, replacing
-from inference.model_fields import restore
+from inference.model_fields import check_known, restore
 from zoo.model import Model
 
 __all__ = ["Labels", "dataset", "load", "model_of", "row_limit", "save", "versions"]
@@ -174,6 +174,7 @@ def load(path: str | os.PathLike) -> xr.DataTree:
             "a table is fitted by zoo fit MODEL FILE"
         )
     _check_version(path, str(tree.attrs.get(f"version_{OWN_PACKAGE.replace('-', '_')}", "")))
+    check_known(str(tree.attrs.get("model", "")))
     tree.attrs = {
         name: value.item() if isinstance(value, np.generic) else value for name, value in tree.attrs.items()
     }

@@ -29,6 +29,8 @@ import xarray as xr
 
 from inference.convergence import largest_psrf
 from inference.identifiable import draws_of, kind_of, symmetries_of
+from inference.results import model_of
+from inference.tree_groups import loadings_of
 
 __all__ = ["align_rotation", "identify"]
 
@@ -97,14 +99,15 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
             f"a fit of {tree.attrs.get('model', 'this model')!r} has no rotation symmetry: there is "
             f"nothing to turn"
         )
-    names = _turning(posterior)
-    views = [posterior[name].transpose("chain", "draw", ..., "latent").values for name in names]
-    scales = [_noise_scale(posterior, name, view) for name, view in zip(names, views, strict=True)]
-    if not views:
+    turning = _turning(tree)
+    if not turning:
+        model = model_of(tree)
+        wanted = ", ".join(filter(None, (*model.loading_sites, model.latent_site)))
         raise ValueError(
-            "expected variables 'loadings*' with the dims (feature, latent) in the posterior, or 'latents'; "
-            f"got {sorted(posterior.data_vars)}"
+            f"turning takes one of {wanted} in the posterior; it has {sorted(posterior.data_vars)}"
         )
+    views = [variable.values for variable in turning.values()]
+    scales = [_noise_scale(posterior, suffix, variable.values) for suffix, variable in turning.items()]
     if kind_of(tree) != "sampling":
         views, scales = (  # one q has one orientation: that of its mean
             [part.mean((0, 1), keepdims=True) for part in parts] for parts in (views, scales)
@@ -115,24 +118,20 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
     return np.concatenate(views, axis=2), np.concatenate(scales, axis=2), blocks
 
 
-def _noise_scale(posterior: xr.Dataset, name: str, view: np.ndarray) -> np.ndarray:
+def _noise_scale(posterior: xr.Dataset, suffix: str | None, view: np.ndarray) -> np.ndarray:
     """Standard deviation of the noise of a view's features, (chain, draw, features, 1); 1 without any."""
-    noise = posterior.get(name.replace("loadings", "noise_variance", 1)) if "loadings" in name else None
+    noise = None if suffix is None else posterior.get(f"noise_variance{suffix}")
     if noise is None:
         return np.ones((*view.shape[:3], 1))
     variance = noise.transpose("chain", "draw", ...).values.reshape(*view.shape[:2], -1, 1)
     return np.sqrt(np.broadcast_to(variance, (*view.shape[:3], 1)))
 
 
-def _turning(posterior: xr.Dataset) -> list[str]:
-    """The variables that decide the orientation: loadings, or latents where they are the parameters."""
-    turned = [
-        name
-        for name, variable in posterior.data_vars.items()
-        if "latent" in variable.dims and variable.ndim == 4
-    ]
-    loadings = [name for name in turned if name.startswith("loadings")]
-    return loadings or [name for name in turned if name == "latents"]
+def _turning(tree: xr.DataTree) -> dict[str | None, xr.DataArray]:
+    """What decides the orientation: loadings by suffix, or (None) latents where they are the parameters."""
+    site, posterior = model_of(tree).latent_site, draws_of(tree)
+    latents = {None: posterior[site].transpose("chain", "draw", ..., "latent")} if site in posterior else {}
+    return loadings_of(tree) or latents
 
 
 def _procrustes(w: np.ndarray) -> np.ndarray:
@@ -172,14 +171,15 @@ def _turned(tree: xr.DataTree, rotations: np.ndarray, how: str) -> xr.DataTree:
         "rotation_aligned": how
         + (f"; {', '.join(dropped)} dropped: not defined after a rotation" if dropped else "")
     }
+    new = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
     if posterior.sizes["chain"] > 1 and posterior.sizes["draw"] >= 4:
-        attrs |= {
+        new.attrs |= {
             "rotation_rhat_before": float(
-                tree.attrs.get("rotation_rhat_before", largest_psrf(_entries(posterior)))
+                tree.attrs.get("rotation_rhat_before", largest_psrf(_entries(tree)))
             ),
-            "rotation_rhat_after": largest_psrf(_entries(groups["posterior"])),
+            "rotation_rhat_after": largest_psrf(_entries(new)),
         }
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+    return new
 
 
 def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list[str]]:
@@ -202,8 +202,8 @@ def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list
     return xr.Dataset(turned, coords=group.coords, attrs=group.attrs), dropped
 
 
-def _entries(posterior: xr.Dataset) -> Iterator[np.ndarray]:
+def _entries(tree: xr.DataTree) -> Iterator[np.ndarray]:
     """Every entry of the variables that turn, each (chain, draw)."""
-    for name in _turning(posterior):
-        values = posterior[name].transpose("chain", "draw", ...).values
+    for variable in _turning(tree).values():
+        values = variable.values
         yield from np.moveaxis(values.reshape(*values.shape[:2], -1), -1, 0)

@@ -14,26 +14,22 @@ Scores are of the tokens in their order: the multinomial coefficients are left o
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import xarray as xr
 from jax import Array
-from jax.scipy.special import gammaln
 
 from inference.precision import double_precision
 from inference.prediction import draws_without_rows, log_density, prepared, stored_variables
 from inference.tree_groups import group_of
-from inference.variational.dirichlet_factors import expected_log
 from zoo.argument_checks import check_choice
 from zoo.documents import ClusteredBags, log_coefficients
-from zoo.model import Model, in_current_precision
+from zoo.model import Model
 from zoo.sparse_counts import SparseCounts
-from zoo.topic_shares import cell_sums, fold_in
+from zoo.topic_model import dirichlet_of
 
 __all__ = ["PROTOCOLS", "heldout_text", "split_tokens"]
 
@@ -113,81 +109,45 @@ def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -
 
 def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
     stored = stored_variables(tree, model) if "variational" in tree.children else {}
-    if "topic_word_concentration" not in stored:
+    if dirichlet_of(model.topic_site) not in stored:
         raise ValueError(
             f"a fit by {tree.attrs['method']!r} has no bound: score it by 'likelihood' or 'completion'"
         )
-    return _document_bounds(stored, model, documents, tree.attrs["model"])
-
-
-@partial(jax.jit, static_argnums=3)
-def _document_bounds(stored: Mapping[str, Array], model: Model, documents: SparseCounts, name: str) -> Array:
-    log_topics = expected_log(stored["topic_word_concentration"])
-    if name == "lda":
-        prior = in_current_precision(model)._topic_prior()
-        gamma = fold_in(documents, jnp.exp(log_topics).T, prior)
-        expected = expected_log(gamma)
-        words = cell_sums(documents, jnp.exp(expected), jnp.exp(log_topics).T).log_sums
-        return words - _row_divergences(gamma, prior)
-    shares = jnp.exp(expected_log(stored["cluster_topic_concentration"]))
-    log_centres = jnp.log(jnp.maximum(shares @ jnp.exp(log_topics), jnp.finfo(shares.dtype).tiny))
-    if "cluster_weights_concentration" in stored:
-        log_weights = expected_log(stored["cluster_weights_concentration"])
-    else:
-        parts = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
-        log_weights = model.weights.expected_log_weights(dist.Beta(*parts))
-    return jax.nn.logsumexp(documents.times(log_centres.T) + log_weights, axis=-1)
-
-
-def _row_divergences(gamma: Array, prior: Array) -> Array:
-    """KL of each row's Dirichlet from the prior, in nats."""
-    total = gammaln(jnp.sum(gamma, axis=-1)) - jnp.sum(gammaln(gamma), axis=-1)
-    total -= gammaln(jnp.sum(prior)) - jnp.sum(gammaln(prior))
-    return total + jnp.sum((gamma - prior) * expected_log(gamma), axis=-1)
-
-
-def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
-    if tree.attrs["model"] == "plsi":
-        stored = {
-            name: value.to_numpy()[-1, -1] for name, value in group_of(tree, "posterior").data_vars.items()
-        }
-        if "doc_topic_probs" not in stored:
-            raise ValueError("this fit does not hold its documents' topic shares, which pLSI is scored by")
-        return _over_fitted_documents(stored, documents)
-    return log_density(tree, documents).to_numpy() - np.asarray(log_coefficients(documents))
+    return _document_bounds(stored, model, documents)
 
 
 @jax.jit
-def _over_fitted_documents(stored: Mapping[str, Array], documents: SparseCounts) -> Array:
-    shares = stored["doc_topic_probs"]
+def _document_bounds(stored: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
+    return model.document_bounds(stored, documents)
+
+
+def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
+    if not model.scored_over_fitted:
+        return log_density(tree, documents).to_numpy() - np.asarray(log_coefficients(documents))
+    draws = group_of(tree, "posterior")
+    if model.document_topic_site not in draws:
+        raise ValueError(
+            f"this fit does not hold its documents' topic shares, by which {type(model).__name__} scores new "
+            "ones: fit with keep=('doc_topic_probs',)"
+        )
+    shares, topics = (
+        draws[name].to_numpy()[-1, -1] for name in (model.document_topic_site, model.topic_site)
+    )
+    return _over_fitted_documents(shares, topics, documents)
+
+
+@jax.jit
+def _over_fitted_documents(shares: Array, topics: Array, documents: SparseCounts) -> Array:
     equal = jnp.full(shares.shape[0], -jnp.log(shares.shape[0]))
-    mixture = ClusteredBags(equal, shares, stored["topic_word_probs"], documents.shape[0])
+    mixture = ClusteredBags(equal, shares, topics, documents.shape[0])
     return mixture.log_prob(documents) - log_coefficients(documents)
 
 
 def _completions(tree: xr.DataTree, model: Model, given: SparseCounts, scored: SparseCounts) -> Array:
     draws = draws_without_rows(tree, MOST_DRAWS)
     if "variational" in tree.children and tree["posterior"].sizes["chain"] == 1:
-        draws = {name: value[None] for name, value in _expected(stored_variables(tree, model)).items()}
+        draws = {name: value[None] for name, value in model.expected(stored_variables(tree, model)).items()}
     return _completed(draws, model, given, scored)
-
-
-def _expected(stored: Mapping[str, Array]) -> dict[str, Array]:
-    """Parameters at their mean under q, or the point estimate."""
-
-    def mean(concentration: Array) -> Array:
-        return concentration / jnp.sum(concentration, axis=-1, keepdims=True)
-
-    values = {name: value for name, value in stored.items() if name.endswith("_probs")}
-    for name in ("topic_word", "cluster_topic"):
-        if f"{name}_concentration" in stored:
-            values[f"{name}_probs"] = mean(stored[f"{name}_concentration"])
-    if "cluster_weights_concentration" in stored:
-        values["cluster_weights"] = mean(stored["cluster_weights_concentration"])
-    if "stick_fractions_concentration1" in stored:
-        a, b = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
-        values["stick_fractions"] = a / (a + b)
-    return values
 
 
 @jax.jit
@@ -195,7 +155,7 @@ def _completed(draws: Mapping[str, Array], model: Model, given: SparseCounts, sc
     """Log of the word probabilities of the scored tokens, averaged over draws, summed by document."""
 
     def add(total: Array, values: dict[str, Array]) -> tuple[Array, None]:
-        shares, by_word = model.scores(values, given), values["topic_word_probs"].T
+        shares, by_word = model.scores(values, given), values[model.topic_site].T
 
         def block(cells: tuple) -> Array:
             return jnp.sum(shares[cells[0]] * by_word[cells[1]], axis=-1)

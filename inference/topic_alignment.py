@@ -13,6 +13,8 @@ import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
 from inference.identifiable import draws_of, kind_of
+from inference.results import model_of
+from zoo.model import Model
 
 __all__ = ["Matching", "align_topics", "match_topics"]
 
@@ -77,14 +79,15 @@ def align_topics(tree: xr.DataTree) -> xr.DataTree:
     posterior = draws_of(tree)
     if kind_of(tree) != "sampling":
         return tree
-    topics = _flat(posterior["topic_word_probs"], "topic", "word")
+    model = model_of(tree)
+    topics = _flat(posterior[model.topic_site], "topic", "word")
     best = _best_draw(tree)
     orders, rounds = _orders(topics, best)
-    moved = _permuted(posterior, "topic", orders)
-    if "cluster_topic_probs" in posterior:
-        shares = _flat(moved["cluster_topic_probs"], "cluster", "topic")
-        ordered = _flat(moved["topic_word_probs"], "topic", "word")
-        moved = _permuted(moved, "cluster", _orders(shares, best, ordered.mean(0))[0])
+    moved = _permuted(posterior, model, "topic", orders)
+    if model.cluster_topic_site in posterior:
+        shares = _flat(moved[model.cluster_topic_site], "cluster", "topic")
+        ordered = _flat(moved[model.topic_site], "topic", "word")
+        moved = _permuted(moved, model, "cluster", _orders(shares, best, ordered.mean(0))[0])
     groups = {name: child.to_dataset() for name, child in tree.children.items()} | {"posterior": moved}
     attrs = dict(tree.attrs) | {"relabelled": f"topics matched across draws in {rounds} rounds"}
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
@@ -117,9 +120,10 @@ def _orders(rows: np.ndarray, best: int, words: np.ndarray | None = None) -> tup
     return orders, rounds
 
 
-def _permuted(posterior: xr.Dataset, dim: str, orders: np.ndarray) -> xr.Dataset:
+def _permuted(posterior: xr.Dataset, model: Model, dim: str, orders: np.ndarray) -> xr.Dataset:
     """Every variable with entry j of the dim from old entry ``orders[..., j]``; cluster numbers follow."""
     moved = {}
+    clusters = None if model.weight_site is None else model.variable_dims[model.weight_site][-1]
     shape = (posterior.sizes["chain"], posterior.sizes["draw"], -1)
     places = np.argsort(orders, axis=1).reshape(shape)
     for name, variable in posterior.data_vars.items():
@@ -130,7 +134,7 @@ def _permuted(posterior: xr.Dataset, dim: str, orders: np.ndarray) -> xr.Dataset
             index = orders.reshape(*shape, *(1,) * (front.ndim - 3))
             taken = np.take_along_axis(front.values, index, axis=2)
             variable = front.copy(data=taken).transpose(*variable.dims)
-        elif dim == "cluster" and name == "doc_clusters":
+        elif dim == clusters and name == model.cluster_site:
             rows = variable.transpose("chain", "draw", ...)
             renamed = np.take_along_axis(places, rows.values.astype(int), axis=2)
             variable = rows.copy(data=renamed.astype(rows.dtype)).transpose(*variable.dims)

@@ -23,7 +23,9 @@ from inference.text_heldout import split_tokens
 from inference.text_input import WordCounts, to_vocabulary
 from inference.topic_alignment import align_topics, match_topics
 from inference.topic_quality import coherence, normalised_mutual_information
+from inference.tree_groups import labels_of, responsibilities_of
 from zoo.sparse_counts import SparseCounts
+from zoo.topic_model import dirichlet_of
 
 __all__ = [
     "WordCounts",
@@ -61,7 +63,7 @@ def topic_words(tree: xr.DataTree) -> pd.DataFrame:
     Raises:
         ValueError: the fit is of no topic model.
     """
-    return _table(_expected(_checked(tree), "topic_word"), "topic", "word")
+    return _table(_expected(_checked(tree), model_of(tree).topic_site), "topic", "word")
 
 
 def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
@@ -124,7 +126,7 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
     documents, names = _given_or_fitted(_checked(tree), counts)
     topics, matrix = topic_words(tree), documents.to_scipy()
     by_word = topics.to_numpy().T
-    if tree.attrs["model"] == "pcp":
+    if model_of(tree).document_topic_site is None:
         tokens = _tokens_by_cluster(matrix, _cluster_probs(tree, matrix), _centres(tree), by_word)
     else:
         tokens = _tokens_by_topic(documents, transform(tree, documents).values, by_word)
@@ -168,7 +170,7 @@ def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
         ValueError: the fit has no clusters.
     """
     tree = _with_clusters(tree)
-    table = _table(_expected(tree, "cluster_topic"), "cluster", "topic")
+    table = _table(_expected(tree, model_of(tree).cluster_topic_site), "cluster", "topic")
     return table.assign(weight=_weights(tree))
 
 
@@ -191,14 +193,13 @@ def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
         documents, names = _given_or_fitted(tree, counts)
         index, columns = pd.Index(names, name="document"), cluster_topics(tree).index
         return pd.DataFrame(_cluster_probs(tree, documents.to_scipy()), index=index, columns=columns)
-    if "variational" in tree.children and "responsibilities" in tree["variational"]:
-        return _table(tree["variational"]["responsibilities"], "document", "cluster")
-    posterior = align_topics(tree)["posterior"]
-    if "doc_clusters" not in posterior:
+    soft, aligned = responsibilities_of(tree), align_topics(tree)
+    if soft is not None:
+        return _table(soft, "document", "cluster")
+    posterior, labels = aligned["posterior"], labels_of(aligned)
+    if labels is None:
         raise ValueError("this fit does not hold its documents' clusters: fit with keep=('assignments',)")
-    drawn = (
-        posterior["doc_clusters"].transpose(..., "document").values.reshape(-1, posterior.sizes["document"])
-    )
+    drawn = labels.values.reshape(-1, posterior.sizes["document"])
     shares = np.stack([(drawn == m).mean(0) for m in range(posterior.sizes["cluster"])], axis=1)
     index = pd.Index(posterior["document"].values, name="document")
     return pd.DataFrame(shares, index=index, columns=pd.Index(posterior["cluster"].values, name="cluster"))
@@ -298,7 +299,7 @@ def _checked(tree: xr.DataTree) -> xr.DataTree:
 
 
 def _with_clusters(tree: xr.DataTree) -> xr.DataTree:
-    if tree.attrs.get("model") != "pcp":
+    if model_of(tree).cluster_topic_site is None:
         raise ValueError(f"a fit of {tree.attrs.get('model')!r} has no clusters of documents: fit zoo.PCP")
     return tree
 
@@ -340,30 +341,31 @@ def _given_or_fitted(tree: xr.DataTree, counts: Any) -> tuple[SparseCounts, np.n
 
 
 def _centres(tree: xr.DataTree) -> np.ndarray:
-    return cluster_topics(tree).drop(columns="weight").to_numpy()
+    site = model_of(tree).cluster_topic_site
+    return model_of(tree).centres({} if site is None else {site: _expected(tree, site).values})
 
 
 def _cluster_probs(tree: xr.DataTree, matrix: csr_matrix) -> np.ndarray:
     """Probabilities of clusters given a document, parameters at their posterior mean, a row a document."""
     centres = np.log(np.maximum(_centres(tree) @ topic_words(tree).to_numpy(), np.finfo(float).tiny))
-    weights = np.log(np.maximum(cluster_topics(tree)["weight"].to_numpy(), np.finfo(float).tiny))
+    weights = np.log(np.maximum(_weights(tree), np.finfo(float).tiny))
     return softmax(matrix @ centres.T + weights, axis=1)
 
 
-def _expected(tree: xr.DataTree, stem: str) -> xr.DataArray:
-    """Posterior mean of ``STEM_probs``."""
+def _expected(tree: xr.DataTree, site: str) -> xr.DataArray:
+    """Posterior mean of probabilities."""
     if "variational" in tree.children:
         stored = tree["variational"]
-        if f"{stem}_concentration" in stored:
-            concentration = stored[f"{stem}_concentration"]
+        if dirichlet_of(site) in stored:
+            concentration = stored[dirichlet_of(site)]
             return concentration / concentration.sum(concentration.dims[-1])
-        if f"{stem}_probs" in stored:
-            return stored[f"{stem}_probs"]
-    return align_topics(tree)["posterior"][f"{stem}_probs"].mean(("chain", "draw"))
+        if site in stored:
+            return stored[site]
+    return align_topics(tree)["posterior"][site].mean(("chain", "draw"))
 
 
 def _weights(tree: xr.DataTree) -> np.ndarray:
-    return align_topics(tree)["posterior"]["cluster_weights"].mean(("chain", "draw")).values
+    return align_topics(tree)["posterior"][model_of(tree).weight_site].mean(("chain", "draw")).values
 
 
 def _table(values: xr.DataArray, rows: str, columns: str) -> pd.DataFrame:

@@ -1,8 +1,10 @@
-"""The groups of a fit: one message for all that need one which is not there."""
+"""The groups of a fit, and the variables in them by their role in its model."""
 
 import xarray as xr
 
-__all__ = ["group_of", "thinned"]
+from inference.results import model_of
+
+__all__ = ["group_of", "labels_of", "loadings_of", "responsibilities_of", "thinned"]
 
 _REMEDIES = {
     "observed_data": "the data were left out for their size: fit again with keep=('observed_data',)",
@@ -28,6 +30,52 @@ def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
         held = ", ".join(sorted(tree.children)) or "no groups at all"
         raise ValueError(f"this needs the group {name!r} of the fit, which holds {held}; {remedy}")
     return tree[name].to_dataset()
+
+
+def labels_of(tree: xr.DataTree) -> xr.DataArray | None:
+    """Draws of each row's cluster.
+
+    Args:
+        tree: a fit.
+
+    Returns:
+        Dims (chain, draw, observation) or (chain, draw, document); None where the fit holds none.
+    """
+    site, posterior = model_of(tree).cluster_site, group_of(tree, "posterior")
+    return posterior[site].transpose("chain", "draw", ...) if site in posterior else None
+
+
+def responsibilities_of(tree: xr.DataTree) -> xr.DataArray | None:
+    """Stored probabilities of each row's clusters.
+
+    Args:
+        tree: a fit.
+
+    Returns:
+        Dims (observation, component) or (document, cluster); None where the fit holds none.
+    """
+    if "variational" not in tree.children:
+        return None
+    model, stored = model_of(tree), tree["variational"].to_dataset()
+    site = model.responsibility_site
+    return stored[site].transpose(*model.variable_dims[site]) if site in stored else None
+
+
+def loadings_of(tree: xr.DataTree) -> dict[str, xr.DataArray]:
+    """Draws of the loadings of each view.
+
+    Args:
+        tree: a fit.
+
+    Returns:
+        Suffix of the view to loadings, dims (chain, draw, feature, latent), in the order of the posterior.
+    """
+    sites = model_of(tree).loading_sites
+    return {
+        sites[str(name)]: variable.transpose("chain", "draw", ..., "latent")
+        for name, variable in group_of(tree, "posterior").data_vars.items()
+        if name in sites
+    }
 
 
 def thinned(tree: xr.DataTree, most: int) -> xr.DataTree:

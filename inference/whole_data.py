@@ -99,8 +99,8 @@ def drive_whole(
     on_host = {
         name: to_numpy(dict(getattr(outcome, name))) for name in ("posterior", "variational", "sample_stats")
     }
-    if jax.process_count() > 1 and "num_occupied" in result.trace:  # each process holds but its own rows
-        on_host["variational"]["num_occupied"] = last_of(result, "num_occupied").astype(int)
+    if jax.process_count() > 1 and model.occupied_site in result.trace:  # each process holds but its own rows
+        on_host["variational"][model.occupied_site] = last_of(result, model.occupied_site).astype(int)
     return result, outcome._replace(**on_host)
 
 

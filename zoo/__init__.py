@@ -5,6 +5,7 @@ once; a public name is imported when it is first asked for.
 """
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 __version__ = "0.1.0"
@@ -109,6 +110,10 @@ ALIASES: dict[str, str] = {
     "clustering_projection": "pcp",
 }
 
+_SHIPPED = frozenset(MODELS)
+_REGISTERED: dict[str, tuple[type, Mapping[str, Any]]] = {}  # models of the user, and their methods
+_GENERIC_METHODS = ("nuts", "hmc", "svi", "map")  # every program has these
+
 _PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {
     "Model": "zoo.model",
     "GaussianWishart": "zoo.conjugate",
@@ -116,7 +121,16 @@ _PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {
 }
 _SUBMODULES = ("conjugate", "datasets", "dirichlet_process", "kernels")
 
-__all__ = ["ALIASES", "MODELS", "canonical_name", *sorted(_PUBLIC)]
+__all__ = [
+    "ALIASES",
+    "MODELS",
+    "canonical_name",
+    "model_class",
+    "register",
+    "registered_methods",
+    "unregister",
+    *sorted(_PUBLIC),
+]
 
 
 def canonical_name(name: str) -> str:
@@ -147,6 +161,108 @@ def canonical_name(name: str) -> str:
     if target not in MODELS:
         raise ValueError(f"{name} is an alias of {target}, which is not in this version; the zoo has: {here}")
     return target
+
+
+def register(model: type, *, methods: Mapping[str, Any]) -> type:
+    """Add a model to the zoo for this process: `inference.fit`, summaries, reports and files then know it.
+
+    The class follows the contract of `zoo.model.Model`: a NumPyro program with ``dims``, ``symmetries`` and
+    ``methods`` as literals. It enters `MODELS` under its name in lower case. Whoever loads a file of its fits
+    registers it first. Registering the same class again replaces it.
+
+    Args:
+        model: the class.
+        methods: name to method (`inference.algorithm`) for the names in ``model.methods``; ``nuts``, ``hmc``,
+            ``svi`` and ``map`` need no entry.
+
+    Returns:
+        The class.
+
+    Raises:
+        TypeError: not a subclass of `zoo.model.Model`.
+        ValueError: a name that is taken, no ``methods`` or ``dims``, or methods other than ``model.methods``.
+    """
+    base = importlib.import_module("zoo.model").Model
+    if not (isinstance(model, type) and issubclass(model, base) and model is not base):
+        raise TypeError(f"zoo.register takes a subclass of zoo.model.Model; got {model!r}")
+    name, key = model.__name__, model.__name__.lower()
+    if key in _SHIPPED or key in ALIASES:
+        raise ValueError(
+            f"{name} has the name of a model of the zoo ({ALIASES.get(key, key)}): choose another"
+        )
+    if key in _REGISTERED and _home(_REGISTERED[key][0]) != _home(model):
+        raise ValueError(
+            f"{name} is registered already, by {_home(_REGISTERED[key][0])}: choose another name"
+        )
+    if not model.methods:
+        raise ValueError(f"{name}.methods is empty: name the ways to fit it, such as ('em', 'nuts')")
+    data_names = model.data_names if isinstance(model.data_names, tuple) else ()
+    if not model.dims or not set(data_names) <= set(model.dims):
+        raise ValueError(
+            f"{name}.dims must give the dims of every variable, the data {', '.join(data_names)} among them; "
+            f"got {dict(model.dims)}"
+        )
+    unknown = sorted(set(methods) - set(model.methods))
+    missing = sorted(set(model.methods) - set(methods) - set(_GENERIC_METHODS))
+    if unknown or missing:
+        raise ValueError(
+            f"methods must be those of {name}.methods, {', '.join(model.methods)}; not among them: "
+            f"{', '.join(unknown) or 'none'}; missing: {', '.join(missing) or 'none'}"
+        )
+    _REGISTERED[key] = (model, dict(methods))
+    title = (model.__doc__ or name).strip().splitlines()[0].rstrip(".")
+    MODELS[key] = {
+        "module": model.__module__,
+        "class": name,
+        "title": title,
+        "paper": f"registered by {model.__module__}",
+    }
+    return model
+
+
+def unregister(model: type) -> None:
+    """Take a model that was registered out of the zoo.
+
+    Args:
+        model: the class.
+
+    Raises:
+        KeyError: it is not registered.
+    """
+    del _REGISTERED[model.__name__.lower()], MODELS[model.__name__.lower()]
+
+
+def _home(model: type) -> str:
+    return f"{model.__module__}.{model.__qualname__}"
+
+
+def registered_methods(key: str) -> Mapping[str, Any]:
+    """The methods that a model was registered with.
+
+    Args:
+        key: a key of `MODELS`.
+
+    Returns:
+        Name to method; empty for a model of the zoo itself.
+    """
+    return dict(_REGISTERED[key][1]) if key in _REGISTERED else {}
+
+
+def model_class(key: str) -> type:
+    """The class of a model.
+
+    Args:
+        key: a key of `MODELS`.
+
+    Returns:
+        A subclass of `zoo.model.Model`.
+
+    Raises:
+        KeyError: no such model.
+    """
+    if key in _REGISTERED:
+        return _REGISTERED[key][0]
+    return getattr(importlib.import_module(MODELS[key]["module"]), MODELS[key]["class"])
 
 
 def __getattr__(name: str) -> Any:

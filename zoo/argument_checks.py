@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_choice", "check_flag", "check_positive", "check_size"]
+__all__ = ["check_choice", "check_flag", "check_num_parts", "check_positive", "check_size"]
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
@@ -29,6 +29,21 @@ def check_flag(name: str, value: Any) -> None:
     """
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False; got {value!r}")
+
+
+def check_num_parts(name: str, given: int, needed: int) -> None:
+    """Raise TypeError unless a model was given as many parts of data as it takes.
+
+    Args:
+        name: of the model.
+        given: number of parts.
+        needed: number that it takes.
+    """
+    if given != needed:
+        parts = "part" if needed == 1 else "parts"
+        raise TypeError(
+            f"{name} takes {needed} {parts} of data; there {'is' if given == 1 else 'are'} {given}"
+        )
 
 
 def check_size(name: str, value: Any, least: int = 1) -> None:

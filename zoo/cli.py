@@ -252,7 +252,7 @@ def compare(options: argparse.Namespace) -> int:
 def _model_class(card: Card) -> Any:
     import zoo
 
-    return getattr(zoo, MODELS[card.name]["class"])
+    return zoo.model_class(card.name)
 
 
 def _check_method(card: Card, method: str) -> None:

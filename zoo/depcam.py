@@ -51,7 +51,7 @@ ever. It is allowed with a warning; samplers refuse it, because the posterior is
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -62,7 +62,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_flag, check_positive, check_size
+from zoo.argument_checks import check_choice, check_flag, check_num_parts, check_positive, check_size
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family
@@ -77,6 +77,13 @@ from zoo.local_pca import (
 )
 from zoo.model import Model, in_current_precision, static
 from zoo.row_latents import RowMode
+from zoo.suitable_fields import (
+    check_not_sparse,
+    family_of,
+    kind_of_cells,
+    natural_param_widths,
+    suitable_num_latents,
+)
 from zoo.validation import as_matrix, check_some_cells
 
 __all__ = ["DEPCAM", "orthonormal"]
@@ -90,6 +97,8 @@ CHOICES = {
 POSITIVE = ("similarity_scale", "concentration", "offset_variance", "ard_concentration", "ard_rate")
 LEAST_NOISE = 1e-6  # of a start
 START_SCALE = 0.5
+
+SCALE_RATE = 0.1  # of the prior of scales beside numbers, in standard deviations of the data
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +166,9 @@ class DEPCAM(Model):
     symmetries = ("labels", "sign")
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
     score_dims = ("observation", "component")
+    cluster_site = "assignments"
+    weight_site = "weights"
+    subspace_sites = ("bases", "scales")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.
@@ -217,8 +229,8 @@ class DEPCAM(Model):
         reason = "sparsity=0 has a flat prior of the scales, which nothing can be drawn from"
         if self.prior == "unnormalised":
             reason = (
-                "repulsion > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
-                "inference.extend(tree, 'prior') samples it"
+                "repulsion > 0 multiplies the prior by a factor, which drawing from the program would "
+                "ignore: inference.extend(tree, 'prior') samples it"
             )
         return self.rows_to_draw(num_observations, "num_features", reason=reason)
 
@@ -328,6 +340,24 @@ class DEPCAM(Model):
         given = {"ard_concentration": (features + 1) / 2, "ard_rate": 1e-3, "repulsion": 0.0} | fields
         return cls.from_data(x, num_components=1, num_latents=num_latents, scale_prior="ard", **given)
 
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """Family, number of latents, and priors in the units of the data.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 1)
+        check_not_sparse(cls.__name__, data[0])
+        kind = kind_of_cells(data[0])
+        fields = {"family": family_of(kind), "num_latents": suitable_num_latents(data[0])}
+        if kind == "gaussian" and (widths := natural_param_widths(data[0])):
+            fields |= {"offset_variance": widths[1], "sparsity": SCALE_RATE / np.sqrt(widths[0])}
+        return fields
+
     def __post_init__(self) -> None:
         """Look a family's name up; the default prior of the weights is flat."""
         object.__setattr__(self, "family", as_family(self.family))
@@ -406,6 +436,11 @@ class DEPCAM(Model):
             "when the run stops; give sparsity > 0 or scale_prior='ard'",
             stacklevel=2,
         )
+
+    @property
+    def cell_families(self) -> tuple[Family]:
+        """The family of the cells."""
+        return (self.family,)
 
     @property
     def sums_out_locals(self) -> bool:

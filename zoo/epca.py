@@ -36,7 +36,7 @@ sees the whole Theta, mean included.
 References: Virtanen (2010), chapters 3 and 5; Mohamed et al. (2008); Collins, Dasgupta and Schapire (2001).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -47,7 +47,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_positive, check_size
+from zoo.argument_checks import check_num_parts, check_positive, check_size
 from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.joint_prior import (
@@ -61,6 +61,13 @@ from zoo.joint_prior import (
 from zoo.low_rank import LowRank
 from zoo.model import Model, in_current_precision, static
 from zoo.row_latents import RowMode, row_modes
+from zoo.suitable_fields import (
+    check_not_sparse,
+    family_of,
+    kind_of_cells,
+    natural_param_widths,
+    suitable_num_latents,
+)
 from zoo.validation import as_matrix, check_some_cells
 from zoo.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
 
@@ -121,6 +128,8 @@ class EPCA(Model):
     symmetries = ("rotation", "sign")
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi")
     sums_out_locals = False
+    latent_site = "latents"
+    loading_sites = {"loadings": ""}
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.
@@ -271,6 +280,24 @@ class EPCA(Model):
         object.__setattr__(self, "family", as_family(self.family))
         super().__post_init__()
 
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """Family, number of latents, and priors in the units of the data.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 1)
+        check_not_sparse(cls.__name__, data[0])
+        kind = kind_of_cells(data[0])
+        fields = {"family": family_of(kind), "num_latents": suitable_num_latents(data[0])}
+        if kind == "gaussian" and (widths := natural_param_widths(data[0])):
+            fields |= {"loading_variance": widths[0], "loc_variance": widths[1]}
+        return fields
+
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
         check_size("num_latents", self.num_latents)
@@ -312,6 +339,11 @@ class EPCA(Model):
         if self.num_features is not None and x.shape[1] != self.num_features:
             raise ValueError(f"x must have {self.num_features} columns, as the model has; got {x.shape[1]}")
         self.family.check(x)
+
+    @property
+    def cell_families(self) -> tuple[Family]:
+        """The family of the cells."""
+        return (self.family,)
 
     @property
     def has_kernel(self) -> bool:

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["digamma", "exp_digamma", "gammaln"]
+__all__ = ["digamma", "exp_digamma", "expected_log", "gammaln"]
 
 DOUBLE, SINGLE = (10, 8), (4, 4)  # shift n, terms of the series
 
@@ -119,3 +119,8 @@ def _coefficients(terms: int) -> tuple[tuple[float, ...], tuple[float, ...], tup
     for m in range(1, terms + 1):
         power.append(sum(j * logs[j - 1] * power[m - j] for j in range(1, m + 1)) / m)
     return tuple(map(float, logs)), tuple(map(float, integrals)), tuple(map(float, power[1:]))
+
+
+def expected_log(concentration: Array, axis: int = -1) -> Array:
+    """E[log p] under Dirichlets along an axis, in nats; shape of ``concentration``."""
+    return digamma(concentration) - digamma(jnp.sum(concentration, axis=axis, keepdims=True))

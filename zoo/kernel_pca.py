@@ -106,6 +106,7 @@ class KernelPCA(Model):
     methods = ("closed_form", "em", "nuts", "hmc", "svi")
     scores_rows = False
     needs_fitted_rows = True
+    latent_site = "latents"
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program; it cannot draw rows.

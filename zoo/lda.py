@@ -37,12 +37,15 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from jax.scipy.special import gammaln
 
 from zoo.argument_checks import check_positive
 from zoo.documents import BagsOfWords, TopicCounts, TopicTotals, log_coefficients
+from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
+from zoo.sparse_counts import SparseCounts
 from zoo.topic_model import TopicModel
-from zoo.topic_shares import fold_in, log_integrals
+from zoo.topic_shares import cell_sums, fold_in, log_integrals
 
 __all__ = ["LDA"]
 
@@ -86,6 +89,7 @@ class LDA(TopicModel):
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     sums_out_locals = False
     local_sites = ("doc_topic_probs",)
+    document_topic_site = "doc_topic_probs"
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``counts`` it conditions, without them it draws documents.
@@ -142,6 +146,23 @@ class LDA(TopicModel):
         gamma = fold_in(counts, values["topic_word_probs"].T, prior._topic_prior())
         return gamma / jnp.sum(gamma, axis=-1, keepdims=True)
 
+    def document_bounds(self, stored: Mapping[str, Array], counts: SparseCounts) -> Array:
+        """Terms of new documents in the evidence lower bound, with q of the topics held.
+
+        Args:
+            stored: ``topic_word_concentration`` is read.
+            counts: the documents.
+
+        Returns:
+            Shape (num_documents,), in nats.
+        """
+        log_topics = expected_log(stored["topic_word_concentration"])
+        prior = in_current_precision(self)._topic_prior()
+        gamma = fold_in(counts, jnp.exp(log_topics).T, prior)
+        expected = expected_log(gamma)
+        words = cell_sums(counts, jnp.exp(expected), jnp.exp(log_topics).T).log_sums
+        return words - _row_divergences(gamma, prior)
+
     def __post_init__(self) -> None:
         """Equal topic shares by default; then as every model."""
         if self.topic_prior is None and isinstance(self.num_topics, int) and self.num_topics > 0:
@@ -153,3 +174,10 @@ class LDA(TopicModel):
         self._check_sizes()
         self._check_topic_prior()
         check_positive("word_smoothing", self.word_smoothing)
+
+
+def _row_divergences(gamma: Array, prior: Array) -> Array:
+    """KL of each row's Dirichlet from the prior, in nats."""
+    total = gammaln(jnp.sum(gamma, axis=-1)) - jnp.sum(gammaln(gamma), axis=-1)
+    total -= gammaln(jnp.sum(prior)) - jnp.sum(gammaln(prior))
+    return total + jnp.sum((gamma - prior) * expected_log(gamma), axis=-1)

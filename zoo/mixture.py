@@ -40,7 +40,7 @@ reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -51,13 +51,20 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice
+from zoo.argument_checks import check_choice, check_num_parts
 from zoo.component_prior import ComponentPrior
-from zoo.conjugate import GaussianWishart
+from zoo.conjugate import (
+    BernoulliBeta,
+    GaussianWishart,
+    MultinomialDirichlet,
+    NormalGamma,
+    PoissonGamma,
+)
 from zoo.dirichlet_process import WEIGHT_PRIORS, DirichletAllocation, StickBreaking, weight_prior
 from zoo.model import Assumptions, Model, in_current_precision, static
 from zoo.multinomial_dirichlet import SparseCountRows
 from zoo.sparse_counts import SparseCounts
+from zoo.suitable_fields import kind_of_cells
 from zoo.validation import as_matrix, check_rows
 
 __all__ = ["Mixture"]
@@ -110,6 +117,8 @@ class Mixture(Model):
     score_dims = ("observation", "component")
     predicted_dims = ("observation",)
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
+    cluster_site = "assignments"
+    weight_site = "weights"
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.
@@ -157,6 +166,29 @@ class Mixture(Model):
         if overrides.get("components") is None:
             overrides["components"] = GaussianWishart.from_data(x)
         return cls(**overrides)
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """Components by the kind of cells: independent ones but for numbers without a gap.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 1)
+        x = data[0]
+        if hasattr(x, "tocsr"):
+            return {"components": MultinomialDirichlet.from_data(x)}
+        kind = kind_of_cells(x)
+        if kind == "gaussian" and not np.isnan(np.asarray(x, np.float64)).any():
+            return {}
+        if kind == "poisson":  # a column without events: as if half a one had been seen
+            means = np.nanmean(np.asarray(x, np.float64), axis=0)
+            return {"components": PoissonGamma.from_data(x, rate=1.0 / np.maximum(means, 0.5 / len(x)))}
+        family = {"bernoulli": BernoulliBeta, "gaussian": NormalGamma}[kind]
+        return {"components": family.from_data(x)}
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
@@ -226,6 +258,13 @@ class Mixture(Model):
         sites = self.components.hyperprior_sites().items()
         hyper = {site: self.components.field_dims[name] for name, site in sites}
         return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
+
+    @property
+    def gaussian_sites(self) -> tuple[str, ...]:
+        """Weights, means and covariances of the components, where these are Gaussian; else empty."""
+        sites = ("locs", "covariances")
+        known = () if self.components is None else self.components.parameter_dims
+        return (self.weight_site, *sites) if all(site in known for site in sites) else ()
 
     @property
     def prior(self) -> str:

@@ -9,13 +9,14 @@ tracer.
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
 from numpyro.distributions import Distribution
 
+from zoo.argument_checks import check_num_parts
 from zoo.current_precision import in_current_precision
 from zoo.numpyro_whole import attach_submodules
 
@@ -140,6 +141,19 @@ class Model(Assumptions):
         needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
         local_sites: latents of single rows that the program draws and a fit may leave out for their size.
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
+
+    Literals that name the variables of a role, for summaries, plots and reports; None or empty: no such role.
+        cluster_site: label of each row's cluster.
+        weight_site: weights of the clusters.
+        responsibility_site: probability of each cluster for each row, in the group ``variational``.
+        occupied_site: number of clusters that hold rows.
+        subspace_sites: orthonormal bases and scales of clusters that are low-dimensional subspaces.
+        latent_site: latents of the rows.
+        loading_sites: loadings of each view to the suffix of the view's other variables, as in
+            ``{"loadings_x": "_x"}`` beside ``loc_x`` and ``noise_variance_x``.
+        topic_site: word probabilities of the topics.
+        document_topic_site: topic shares of the documents.
+        cluster_topic_site: topic shares of clusters of documents.
     """
 
     data_names: ClassVar[tuple[str, ...]] = ("x",)
@@ -156,6 +170,17 @@ class Model(Assumptions):
     kept_locals: ClassVar[tuple[str, ...]] = ()
     local_sites: ClassVar[tuple[str, ...]] = ()
     takes_documents: ClassVar[bool] = False
+
+    cluster_site: ClassVar[str | None] = None
+    weight_site: ClassVar[str | None] = None
+    responsibility_site: ClassVar[str] = "responsibilities"
+    occupied_site: ClassVar[str] = "num_occupied"
+    subspace_sites: ClassVar[tuple[str, ...]] = ()
+    latent_site: ClassVar[str | None] = None
+    loading_sites: ClassVar[Mapping[str, str]] = {}
+    topic_site: ClassVar[str | None] = None
+    document_topic_site: ClassVar[str | None] = None
+    cluster_topic_site: ClassVar[str | None] = None
 
     draw_locals: bool = static(default=False, init=False, repr=False)
 
@@ -188,6 +213,49 @@ class Model(Assumptions):
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
         """Variable name to its dims: ``dims``, and what a nested prior adds to them."""
         return self.dims
+
+    @property
+    def gaussian_sites(self) -> tuple[str, ...]:
+        """Weights, means and covariances of the clusters, where these are Gaussian; else empty."""
+        return ()
+
+    @property
+    def cell_families(self) -> tuple[Any, ...]:
+        """The exponential family of the cells of each part of the data; empty: no such families."""
+        return ()
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """Fields with which the model suits data that it was not told of, besides those of `from_data`.
+
+        Args:
+            data: parts of the data, tables of two axes; a sparse one holds documents.
+
+        Returns:
+            Field name to value.
+
+        Raises:
+            TypeError: another number of parts.
+            ValueError: what the model scores does not compare with other models' scores of such data.
+        """
+        check_num_parts(cls.__name__, len(data), len(cls.data_names))
+        return {}
+
+    def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Covariances of two views that share ``num_shared`` latents, for their canonical correlations.
+
+        Args:
+            values: of one draw, shapes as in ``dims``.
+
+        Returns:
+            Covariance of the first view, of the first with the second, of the second.
+
+        Raises:
+            ValueError: the model is not of two views.
+        """
+        raise ValueError(
+            f"canonical correlations are of zoo.Paired with two views; got {type(self).__name__.lower()!r}"
+        )
 
     def coded(self, *data: Any) -> tuple[Self, tuple]:
         """The model and its data as tables of numbers: where it takes labels, they are coded here, first.

@@ -68,7 +68,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_size
+from zoo.argument_checks import check_choice, check_num_parts, check_size
 from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.joint_prior import (
@@ -83,6 +83,7 @@ from zoo.linear_gaussian import DenseRows
 from zoo.low_rank import LowRank
 from zoo.model import Model, in_current_precision, static
 from zoo.row_latents import RowMode, row_modes
+from zoo.suitable_fields import check_not_sparse, family_of, kind_of_cells, natural_param_widths
 from zoo.validation import as_matrix
 from zoo.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
 from zoo.zero_padding import padded
@@ -159,6 +160,7 @@ class Paired(Model):
     symmetries = ("rotation", "sign")
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi", "closed_form")
     sums_out_locals = False
+    latent_site = "latents"
     num_needed = 1
 
     def __call__(self, *views: Array, num_observations: int | None = None) -> tuple[Array, ...]:
@@ -237,6 +239,39 @@ class Paired(Model):
     def data_names(self) -> tuple[str, ...]:
         """Y_0, y_1, ..."""
         return tuple(f"y_{v}" for v in range(len(self.families)))
+
+    @property
+    def cell_families(self) -> tuple[Family, ...]:
+        """The family of the cells of each view."""
+        return self.families
+
+    @property
+    def loading_sites(self) -> Mapping[str, str]:
+        """Loadings of each view to the view's suffix."""
+        return {f"loadings_{v}": f"_{v}" for v in range(len(self.families))}
+
+    def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Covariances of two views: of the first, of the first with the second, of the second.
+
+        Args:
+            values: of one draw.
+
+        Returns:
+            Three matrices; of cells that are not Gaussian those of natural parameters.
+        """
+        if len(self.families) != 2:
+            return super().view_covariances(values)
+        variance = float(balanced_variance(self.latent_variance, self.loading_variance, self.beta))
+        w = [values[f"loadings_{v}"] for v in (0, 1)]
+        first, second = (variance * own @ own.T + self._noise(v, values, len(own)) for v, own in enumerate(w))
+        return first, variance * w[0] @ w[1].T, second
+
+    def _noise(self, v: int, values: Mapping[str, np.ndarray], size: int) -> np.ndarray | float:
+        """Psi_v of one draw; zero where the cells have no variance of their own."""
+        if self.specific == "full_covariance":
+            return np.linalg.inv(values[f"specific_precision_{v}"])
+        given = values.get(f"noise_variance_{v}", getattr(self.families[v], "noise_variance", None))
+        return 0.0 if given is None else float(given) * np.eye(size)
 
     def latents_of(self, v: int) -> tuple[int, ...]:
         """Indices of the latents that a view sees: the shared ones and its specific ones.
@@ -443,6 +478,28 @@ class Paired(Model):
         views = (*views, *[None] * (len(self.families) - len(views)))
         sizes = zip(views, self.num_features, strict=True)
         return self, tuple(np.full((known[0], d), np.nan) if y is None else y for y, d in sizes)
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """Families, one shared latent and one of each view's, and priors in the units of the data.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 2)
+        check_not_sparse(cls.__name__, data[0])
+        kinds = [kind_of_cells(part) for part in data]
+        fields = {
+            "families": tuple(map(family_of, kinds)),
+            "num_shared": 1,
+            "num_specific": tuple(int(part.shape[1] > 1) for part in data),
+        }
+        if set(kinds) == {"gaussian"} and (widths := natural_param_widths(np.hstack(data))):
+            fields |= {"loading_variance": widths[0], "loc_variance": widths[1]}
+        return fields
 
     def __post_init__(self) -> None:
         """Names of families are families and lists are tuples; then as every model."""

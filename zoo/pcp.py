@@ -50,7 +50,9 @@ from zoo.dirichlet_process import (
     weight_prior,
 )
 from zoo.documents import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
+from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
+from zoo.sparse_counts import SparseCounts
 from zoo.topic_model import TopicModel
 
 __all__ = ["PCP"]
@@ -105,6 +107,9 @@ class PCP(TopicModel):
     }
     symmetries = ("labels",)
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
+    cluster_site = "doc_clusters"
+    weight_site = "cluster_weights"
+    cluster_topic_site = "cluster_topic_probs"
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``counts`` it conditions, without them it draws documents.
@@ -196,6 +201,34 @@ class PCP(TopicModel):
         return (
             jax.nn.softmax(self.log_joint_documents(values, counts), axis=-1) @ values["cluster_topic_probs"]
         )
+
+    def expected(self, stored: Mapping[str, Array]) -> dict[str, Array]:
+        """Sites at their mean under q, or at the stored estimate; weights by their stick fractions."""
+        values = super().expected(stored)
+        if "stick_fractions_concentration1" in stored:
+            a, b = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
+            values["stick_fractions"] = a / (a + b)
+        return values
+
+    def document_bounds(self, stored: Mapping[str, Array], counts: SparseCounts) -> Array:
+        """Terms of new documents in the evidence lower bound, with q of the parameters held.
+
+        Args:
+            stored: parameters of these factors.
+            counts: the documents.
+
+        Returns:
+            Shape (num_documents,), in nats.
+        """
+        log_topics = expected_log(stored["topic_word_concentration"])
+        shares = jnp.exp(expected_log(stored["cluster_topic_concentration"]))
+        log_centres = jnp.log(jnp.maximum(shares @ jnp.exp(log_topics), jnp.finfo(shares.dtype).tiny))
+        if "cluster_weights_concentration" in stored:
+            log_weights = expected_log(stored["cluster_weights_concentration"])
+        else:
+            parts = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
+            log_weights = self.weights.expected_log_weights(dist.Beta(*parts))
+        return jax.nn.logsumexp(counts.times(log_centres.T) + log_weights, axis=-1)
 
     def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Clusters in the smallest type that holds them, and how many have at least one document."""

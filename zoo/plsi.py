@@ -67,6 +67,8 @@ class PLSI(TopicModel):
     methods = ("em", "nuts", "hmc", "svi")
     sums_out_locals = False
     local_sites = ("doc_topic_probs",)
+    document_topic_site = "doc_topic_probs"
+    scored_over_fitted = True
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program; it cannot draw documents, since its parameters have no prior to draw from.

@@ -36,7 +36,7 @@ References: Tipping and Bishop (1999), "Probabilistic principal component analys
 "Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -46,7 +46,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_positive, check_size
+from zoo.argument_checks import check_choice, check_num_parts, check_positive, check_size
 from zoo.cellwise_components import ObservedCells
 from zoo.linear_gaussian import (
     LatentsGivenRows,
@@ -58,6 +58,7 @@ from zoo.linear_gaussian import (
 )
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse_matrix import SparseMatrix, as_rows, is_sparse
+from zoo.suitable_fields import density_fields
 from zoo.validation import check_infinite, check_not_constant, check_some_cells
 
 __all__ = ["PPCA"]
@@ -120,6 +121,8 @@ class PPCA(Model):
     symmetries = ("rotation",)
     score_dims = ("observation", "latent")
     predicted_dims = ("observation", "feature")
+    latent_site = "latents"
+    loading_sites = {"loadings": ""}
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
@@ -228,6 +231,19 @@ class PPCA(Model):
             }
         given = {name: value for name, value in overrides.items() if value is not None}
         return cls(**(read | given))
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """The number of latents; the data must have densities.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 1)
+        return density_fields(cls.__name__, data[0])
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

@@ -58,7 +58,7 @@ Yu (2006), chapter 7.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -69,7 +69,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_positive, check_size
+from zoo.argument_checks import check_choice, check_num_parts, check_positive, check_size
 from zoo.feature_space import FeatureRows, centred, feature_rows, given_latents, scored_dimension
 from zoo.gram_matrices import check_gram
 from zoo.kernels import Kernel, as_kernel
@@ -92,6 +92,7 @@ from zoo.linear_gaussian.probit import (
 )
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse_matrix import SparseMatrix, as_rows, is_sparse
+from zoo.suitable_fields import density_fields
 from zoo.validation import as_matrix, check_infinite, check_not_constant
 
 __all__ = ["SPPCA"]
@@ -178,6 +179,8 @@ class SPPCA(Model):
     methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
     predicted_dims = ("observation", "output")
     num_needed = 1
+    latent_site = "latents"
+    loading_sites = {"loadings_x": "_x", "loadings_y": "_y"}
 
     def __call__(
         self, x: Array | None = None, y: Array | None = None, *, num_observations: int | None = None
@@ -407,6 +410,19 @@ class SPPCA(Model):
             overrides["kernel"] = model.kernel.filled(x)
             read["feature_dimension"] = scored_dimension(model.kernel.feature_dimension(x.shape[1]), len(x))
         return cls(**read | {name: value for name, value in overrides.items() if value is not None})
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """The number of latents; the data must have densities.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 2)
+        return density_fields(cls.__name__, data[0])
 
     def coded(self, *data: Any) -> tuple[Self, tuple]:
         """The model that knows its classes, and the data with labels as 0/1 columns.

@@ -1,5 +1,7 @@
 """Fields with which a model suits a data set, so that models can be compared on it without being told.
 
+Each model gives its own (`zoo.model.Model.suitable_fields`); here is what they share.
+
 Cells are judged by their values: zeros and ones get Bernoulli cells, whole numbers from 0 Poisson ones, other
 numbers Gaussian ones of unknown variance, with priors as wide as the data, in every model that has a choice;
 a sparse matrix holds documents. Then all models score the same thing, a density, a probability, or that of a
@@ -11,16 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from zoo.conjugate import BernoulliBeta, MultinomialDirichlet, NormalGamma, PoissonGamma
 from zoo.exponential_family import Gaussian
 from zoo.model import Model
 
-__all__ = ["kind_of_cells", "suitable_fields"]
+__all__ = [
+    "check_not_sparse",
+    "density_fields",
+    "family_of",
+    "kind_of_cells",
+    "natural_param_widths",
+    "suitable_fields",
+    "suitable_num_latents",
+]
 
-_DENSITIES_ALONE = ("PPCA", "SPPCA")
 _SIZE = 2  # latents, where the data have columns enough
 _WIDE = 100.0  # prior variance of means, in mean squares of the cells
-_RATE = 0.1  # of the prior of DEPCAM's scales, a standard deviation of the data
 
 
 def kind_of_cells(x: Any) -> str:
@@ -55,71 +62,61 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
         TypeError: the model takes another number of parts.
         ValueError: the model scores densities, and the cells are zeros and ones, or counts.
     """
-    name = model.__name__
-    needed = 2 if name == "Paired" else len(model.data_names)
-    if len(data) != needed:
-        parts = "part" if needed == 1 else "parts"
-        raise TypeError(f"{name} takes {needed} {parts} of data; there {_are(len(data))}")
+    fields = model.suitable_fields(data)
     if not model.scores_rows:
-        raise ValueError(f"{name} gives rows no density to compare")
-    sparse = hasattr(data[0], "tocsr")
-    if model.takes_documents and not sparse:
-        raise ValueError(f"{name} scores documents given their lengths: give their counts as a sparse matrix")
-    if model.takes_documents:
-        return {}
-    if name == "Mixture" and sparse:
-        return {"components": MultinomialDirichlet.from_data(data[0])}
-    if sparse:
+        raise ValueError(f"{model.__name__} gives rows no density to compare")
+    return fields
+
+
+def check_not_sparse(name: str, x: Any) -> None:
+    """Raise ValueError if the table is sparse, and so holds documents."""
+    if hasattr(x, "tocsr"):
         raise ValueError(f"{name} scores cells, which does not compare with documents given their lengths")
-    kinds = [kind_of_cells(part) for part in data]
-    if name in _DENSITIES_ALONE:
-        if kinds[0] != "gaussian":
-            held = "zeros and ones" if kinds[0] == "bernoulli" else "whole numbers"
-            raise ValueError(f"{name} gives densities, which do not compare with probabilities of {held}")
-        return {"num_latents": _num_latents(data[0])}
-    if name == "Mixture":
-        return _components(data[0], kinds[0])
-    if name == "Paired":
-        own = tuple(int(part.shape[1] > 1) for part in data)
-        families = tuple(_family(kind) for kind in kinds)
-        fields = {"families": families, "num_shared": 1, "num_specific": own}
-        return fields | (_widths(name, np.hstack(data)) if set(kinds) == {"gaussian"} else {})
-    fields = {"family": _family(kinds[0]), "num_latents": _num_latents(data[0])}
-    return fields | (_widths(name, data[0]) if kinds[0] == "gaussian" else {})
 
 
-def _family(kind: str) -> Any:
+def density_fields(name: str, x: Any) -> dict[str, Any]:
+    """Fields of a projection whose scores are densities.
+
+    Args:
+        name: of the model.
+        x: a table of numbers.
+
+    Returns:
+        ``num_latents``.
+
+    Raises:
+        ValueError: the cells have probabilities.
+    """
+    check_not_sparse(name, x)
+    kind = kind_of_cells(x)
+    if kind != "gaussian":
+        held = "zeros and ones" if kind == "bernoulli" else "whole numbers"
+        raise ValueError(f"{name} gives densities, which do not compare with probabilities of {held}")
+    return {"num_latents": suitable_num_latents(x)}
+
+
+def family_of(kind: str) -> Any:
+    """The family of cells of a kind; Gaussian ones have an unknown noise variance."""
     return Gaussian(noise_variance=None) if kind == "gaussian" else kind
 
 
-def _widths(name: str, x: Any) -> dict[str, float]:
-    """Priors of Gaussian natural parameters in the units of the data."""
+def natural_param_widths(x: Any) -> tuple[float, float] | None:
+    """Mean variance of the columns, and a wide prior variance of their means, in squared units of the data.
+
+    Args:
+        x: a table of numbers.
+
+    Returns:
+        None where the data have no variance; the model's own check refuses them.
+    """
     values = np.asarray(x, np.float64)
     values = values[:, ~np.isnan(values).all(axis=0)]
     if not values.size:
-        return {}
+        return None
     variance, size = float(np.nanmean(np.nanvar(values, axis=0))), float(np.nanmean(values**2))
-    if not (variance > 0 and np.isfinite(size)):
-        return {}  # the model's own check says what is wrong with the data
-    if name == "DEPCAM":
-        return {"offset_variance": _WIDE * size, "sparsity": _RATE / np.sqrt(variance)}
-    return {"loading_variance": variance, "loc_variance": _WIDE * size}
+    return (variance, _WIDE * size) if variance > 0 and np.isfinite(size) else None
 
 
-def _are(count: int) -> str:
-    return "is 1" if count == 1 else f"are {count}"
-
-
-def _num_latents(x: Any) -> int:
+def suitable_num_latents(x: Any) -> int:
+    """Two latents, where the data have rows and columns enough."""
     return max(1, min(_SIZE, x.shape[1] - 1, x.shape[0] - 1))
-
-
-def _components(x: Any, kind: str) -> dict[str, Any]:
-    """Families of independent cells where the cells are no numbers, or some are missing."""
-    if kind == "gaussian" and not np.isnan(np.asarray(x, np.float64)).any():
-        return {}
-    if kind == "poisson":  # a column without events: as if half a one had been seen
-        means = np.nanmean(np.asarray(x, np.float64), axis=0)
-        return {"components": PoissonGamma.from_data(x, rate=1.0 / np.maximum(means, 0.5 / len(x)))}
-    family = {"bernoulli": BernoulliBeta, "gaussian": NormalGamma}[kind]
-    return {"components": family.from_data(x)}

@@ -11,6 +11,7 @@ from inference.extension import extend
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.predictive_checks import check_features
 from inference.report.page import Judgement, Paragraph, Picture, Table
+from inference.results import model_of
 from inference.topic_picture import plot_document_check
 from inference.tree_groups import thinned
 
@@ -34,7 +35,7 @@ def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | J
         Blocks of a section; a sentence where nothing can be drawn from the fit, and nothing where it does not
             hold its data.
     """
-    if "topic_word_probs" in draws_of(tree):
+    if model_of(tree).topic_site in draws_of(tree):
         return document_blocks(tree)
     if "observed_data" not in tree.children or not tree.attrs.get("generative", 1):
         return []
@@ -54,14 +55,19 @@ def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | J
         drawn = extend(few, "posterior_predictive")["posterior_predictive"]
     except ValueError as why_not:
         return [Paragraph(f"No data were drawn from the fit: {why_not}.")]
-    parts = []
+    parts, nouns = [], [_noun(values) for values in observed.values()]
     for name, values in observed.items():
-        view = "" if name in ("x", "y") else f"{name} "  # several tables of one kind
+        view = f"{name} " if nouns.count(_noun(values)) > 1 else ""
         parts.append(check_features(values, drawn[name]).rename(index=lambda own, view=view: view + own))
     table = pd.concat(parts)
     num_replications = drawn.sizes["chain"] * drawn.sizes["draw"]
     replications = _replications(tree, f"{num_replications} replications of the data.")
     return [_verdict_on_rows(tree, table), replications, _features(table)]
+
+
+def _noun(table: xr.DataArray) -> str:
+    """The word for a column of a table, the same for all views of one kind."""
+    return str(table.dims[-1]).rstrip("_0123456789")
 
 
 def _repeated(tree: xr.DataTree, times: int) -> xr.DataTree:

@@ -19,7 +19,7 @@ from inference.component_subspaces import (
 )
 from inference.convergence import judge
 from inference.diagnostics import occupied, summary, summary_cells
-from inference.identifiable import draws_of, feature_names, kind_of, symmetries_of
+from inference.identifiable import draws_of, feature_names, kind_of
 from inference.mixture_picture import occupied_components
 from inference.observed import restored_data
 from inference.partitions import point_partition
@@ -33,7 +33,7 @@ from inference.rotation import align_rotation
 from inference.symmetry import relabel
 from inference.topic_picture import plot_clusters, plot_topics
 from inference.topics import top_words
-from inference.tree_groups import thinned
+from inference.tree_groups import labels_of, loadings_of, responsibilities_of, thinned
 
 __all__ = ["believed", "fits", "found", "local_pca_blocks", "projection_blocks", "topic_blocks"]
 
@@ -73,7 +73,8 @@ def believed(tree: xr.DataTree) -> Section:
     elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
         objective = tree["trace"]["objective"].values
         final = objective[np.isfinite(objective)].max()
-        counted = " and the number of occupied components" if "num_occupied" in tree["trace"] else ""
+        has_counts = model_of(tree).occupied_site in tree["trace"]
+        counted = " and the number of occupied components" if has_counts else ""
         caption = f"The objective (higher is better){counted} by iteration."
         alt = f"Line plot of the objective, whose best value is {final:.2f} nats."
         blocks.append(Picture("objective", caption, alt, plot_objective(tree)))
@@ -140,26 +141,27 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Judgement:
 
 def found(tree: xr.DataTree) -> Section:
     """The section on findings: clusters, relabelled components, co-clustering, loadings or topics."""
-    symmetries, blocks = symmetries_of(tree), _provisional(tree)
+    model, blocks = model_of(tree), _provisional(tree)
+    symmetries = model.symmetries
     if "rotation" in symmetries and "labels" not in symmetries:
         return Section("Found", [*blocks, *projection_blocks(tree)])
     if "labels" not in symmetries:
         text = "The findings are the invariants above: this model has no clusters."
         return Section("Found", [Paragraph(text)])
-    if "topic_word_probs" in draws_of(tree):
+    names = draws_of(tree)
+    if model.topic_site in names:
         blocks += topic_blocks(tree)
-        if not any(name.startswith("cluster_") for name in draws_of(tree).data_vars):
+        if model.cluster_site is None:
             return Section("Found", blocks)
     blocks += _occupied(tree)
-    names = draws_of(tree)
-    if {"weights", "locs", "covariances"} <= set(names.data_vars) and "feature" in names["locs"].dims:
+    if model.gaussian_sites and all(site in names for site in model.gaussian_sites):
         blocks += _components(tree)
-    if {"bases", "scales"} <= set(names.data_vars):
+    if model.subspace_sites and all(site in names for site in model.subspace_sites):
         blocks += local_pca_blocks(tree)
-    stored = tree["variational"].to_dataset() if "variational" in tree.children else {}
-    per_row = names["assignments"] if "assignments" in names else stored.get("responsibilities")
+    labels = labels_of(tree)
+    per_row = responsibilities_of(tree) if labels is None else labels
     num_rows = 0 if per_row is None else per_row.sizes.get("observation", 0)  # documents: their own section
-    if 0 < num_rows <= _MOST_ROWS and ("assignments" in names or kind_of(tree) != "sampling"):
+    if 0 < num_rows <= _MOST_ROWS and (labels is not None or kind_of(tree) != "sampling"):
         partition = point_partition(tree)
         sizes = ", ".join(map(str, np.bincount(partition.values)))
         alt = f"Matrix in blocks: the point partition of {num_rows} rows has clusters of {sizes} rows."
@@ -192,13 +194,13 @@ def _occupied(tree: xr.DataTree) -> list[Table | Judgement]:
 
 
 def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
-    if kind_of(tree) == "sampling" and "assignments" not in draws_of(tree):
+    if kind_of(tree) == "sampling" and labels_of(tree) is None:
         return [_NO_COMPONENTS]
     aligned = tree if "relabelled" in tree.attrs else relabel(tree)
     components = occupied_components(aligned)
     posterior = draws_of(aligned).isel(component=components.index)
     columns = {"share of rows": components.share}
-    names = feature_names(posterior["locs"])
+    names = feature_names(posterior[model_of(tree).gaussian_sites[1]])
     for i, name in enumerate(names[:_MOST_FEATURES]):
         columns[f"{name}: mean"] = components.locs[:, i]
         if kind_of(tree) != "point":
@@ -236,7 +238,7 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
     Args:
         tree: a fit of DEPCAM.
     """
-    if kind_of(tree) == "sampling" and "assignments" not in draws_of(tree):
+    if kind_of(tree) == "sampling" and labels_of(tree) is None:
         return [_NO_COMPONENTS]
     table = effective_directions(tree)
     if len(table) > _MOST_LOCAL_PCAS:
@@ -305,16 +307,17 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     Args:
         tree: a fit of a model with the symmetry "rotation".
     """
-    loadings = [name for name in draws_of(tree).data_vars if str(name).startswith("loadings")]
+    loadings = list(loadings_of(tree).values())
     if not loadings:
         return _rows_alone(tree)
-    num_latents = draws_of(tree)[loadings[0]].sizes["latent"]
+    num_latents = loadings[0].sizes["latent"]
     aligned = align_rotation(thinned(tree, _MOST_DRAWS))
     blocks: list[Paragraph | Picture] = [Paragraph(_how_aligned(tree, aligned))]
     caption = "Loadings: features that move together along each latent; signs and order are a convention."
-    strongest = _strongest(aligned, loadings)
+    strongest = _strongest(aligned)
     blocks.append(Picture("loadings", caption, f"Loadings by feature. {strongest}", plot_loadings(aligned)))
-    held = "latents" in draws_of(tree) or "latents" in tree.get("variational", {})
+    site = model_of(tree).latent_site
+    held = site in draws_of(tree) or site in tree.get("variational", {})
     if num_latents > 1 and held:
         caption = "Rows (points) and features (arrows) on the plane of the first two aligned latents."
         alt = f"Biplot of the rows with an arrow for each feature. {strongest}"
@@ -324,8 +327,8 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
     """A fit by inner products alone, without loadings."""
-    latents = draws_of(tree).get("latents")
-    if latents is None and "projection" in draws_of(tree) and "observed_data" in tree.children:
+    latents = draws_of(tree).get(model_of(tree).latent_site)
+    if latents is None and not tree.attrs.get("generative", 1) and "observed_data" in tree.children:
         return _projected_rows(tree)
     if latents is None or latents.sizes["latent"] < 2:
         return [Paragraph("This fit holds no plane to draw: the findings are the invariants above.")]
@@ -337,12 +340,14 @@ def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
     """The fitted rows under a projection that is no model."""
-    scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model_of(tree))[:1])
+    model = model_of(tree)
+    scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model)[:1])
     if scores.sizes["latent"] < 2:
         return [Paragraph("This projection has one axis: inference.transform gives the scores on it.")]
-    held = draws_of(tree).assign(latents=scores.expand_dims(("chain", "draw")))
+    held = draws_of(tree).assign({model.latent_site: scores.expand_dims(("chain", "draw"))})
+    groups = {name: child.to_dataset() for name, child in tree.children.items()} | {"posterior": held}
     attrs = dict(tree.attrs) | {"rotation_aligned": 1}
-    drawn = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), "posterior": held})
+    drawn = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
     caption = "Rows on the first two axes of the projection, the strongest first."
     alt = f"Scatter plot of {scores.sizes['observation']} rows on two axes."
     return [Picture("rows", caption, alt, plot_biplot(drawn))]
@@ -350,8 +355,7 @@ def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
     if kind_of(tree) == "point":
-        turned = [name for name in draws_of(tree).data_vars if str(name).startswith("loadings")]
-        axes = "its loadings are orthogonal" if turned else "its axes are the principal ones"
+        axes = "its loadings are orthogonal" if loadings_of(tree) else "its axes are the principal ones"
         return f"One point estimate, turned so that {axes}, the strongest first."
     text = "Axes of all draws are turned to a common mean before anything is averaged."
     if "rotation_rhat_after" in aligned.attrs:
@@ -360,11 +364,11 @@ def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
     return text
 
 
-def _strongest(aligned: xr.DataTree, names: list) -> str:
+def _strongest(aligned: xr.DataTree) -> str:
     """The feature with the largest mean loading on each of the first latents, in words."""
     means = []
-    for name in names:
-        variable = draws_of(aligned)[name].mean(("chain", "draw"))
+    for loadings in loadings_of(aligned).values():
+        variable = loadings.mean(("chain", "draw"))
         (feature,) = (dim for dim in variable.dims if dim != "latent")
         labels = [str(label) for label in variable[feature].values]
         means += list(zip(labels, variable.transpose(feature, "latent").values, strict=True))
@@ -393,7 +397,7 @@ def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
     caption = "Topics by their most probable words, the largest share of all tokens first."
     alt = f"Bars of word probabilities. First words: {first}."
     blocks.append(Picture("topics", caption, alt, plot_topics(tree)))
-    if tree.attrs.get("model") == "pcp":
+    if model_of(tree).cluster_topic_site is not None:
         caption = "Clusters of documents as mixtures of topics, the heaviest first."
         alt = "Matrix of clusters by topics, shaded by the topic's share."
         blocks.append(Picture("clusters", caption, alt, plot_clusters(tree, least_weight=0.01)))

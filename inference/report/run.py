@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 import textwrap
 
 import numpy as np
@@ -12,7 +13,6 @@ from inference.model_graph import draw_graph, graph_of, in_words
 from inference.report.page import Code, Paragraph, Picture, Section, one_column
 from inference.results import model_of
 from zoo import MODELS
-from zoo.cards import read_card
 
 __all__ = ["assumed", "done", "run_facts", "title_of"]
 
@@ -23,9 +23,8 @@ def assumed(tree: xr.DataTree) -> Section:
     name = tree.attrs.get("model", "")
     blocks = []
     if name in MODELS:
-        card = read_card(name)
-        blocks.append(Paragraph(f"{card.title}. {card.paper}."))
-        process = _first_literal_block(card.module_docstring)
+        blocks.append(Paragraph(f"{MODELS[name]['title']}. {MODELS[name]['paper']}."))
+        process = _first_literal_block(sys.modules[type(model).__module__].__doc__ or "")
         blocks += [Code(process)] if process else []
     if not tree.attrs.get("generative", 1):
         method = tree.attrs.get("method")
@@ -110,8 +109,9 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
     """
     attrs, sizes, kind = tree.attrs, draws_of(tree).sizes, kind_of(tree)
     facts = {"method": str(attrs.get("method", "not recorded"))}
-    if "observed_data" in tree.children and "x" in tree["observed_data"]:
-        shape = tree["observed_data"]["x"].shape
+    first = model_of(tree).data_names[0]
+    if "observed_data" in tree.children and first in tree["observed_data"]:
+        shape = tree["observed_data"][first].shape
         facts["data"] = f"{shape[0]} rows, {shape[1]} features"
     elif "observed_data" in tree.children and "count" in tree["observed_data"]:
         cells = tree["observed_data"].to_dataset()

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from zoo.gamma_functions import digamma, exp_digamma, gammaln
+from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 
 __all__ = [
     "dirichlet_kl",
@@ -25,11 +25,6 @@ __all__ = [
 
 LEAST, MOST = 1e-6, 1e4  # a learnt parameter stays between
 HALVINGS = 60
-
-
-def expected_log(concentration: Array, axis: int = -1) -> Array:
-    """E[log p] under Dirichlets along an axis."""
-    return digamma(concentration) - digamma(jnp.sum(concentration, axis=axis, keepdims=True))
 
 
 def exp_expected_log(concentration: Array, axis: int = -1) -> Array:

@@ -6,30 +6,72 @@ permutes the components of each draw at random: what diagnostics must not notice
 exactly.
 """
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
-from inference.model_fields import restore
+import zoo
+from zoo.model import Model, static
 
 CENTRES = np.array([[0.0, 0.0], [4.0, 0.5], [1.0, 5.0]])
 SHARES = np.array([0.5, 0.3, 0.2])
 
 
-@dataclass(frozen=True)
-class PlantedModel:
-    symmetries: tuple[str, ...]
-    num_components: int = 5
-    methods: tuple[str, ...] = ("vb", "gibbs", "nuts")
-    scores_rows: bool = True
+@dataclass(frozen=True, eq=False)
+class PlantedMixture(Model):
+    """A mixture without a program: its fits are made by hand."""
+
+    num_components: int = static(default=5)
+
+    dims = {
+        "weights": ("component",),
+        "locs": ("component", "feature"),
+        "covariances": ("component", "feature", "feature_2"),
+        "assignments": ("observation",),
+        "responsibilities": ("observation", "component"),
+        "x": ("observation", "feature"),
+    }
+    symmetries = ("labels",)
+    methods = ("nuts", "svi", "map")
+    cluster_site = "assignments"
+    weight_site = "weights"
+    gaussian_sites = ("weights", "locs", "covariances")
 
 
-MODELS = {
-    "planted_mixture": PlantedModel(("labels",)),
-    "planted_projection": PlantedModel(("rotation", "sign")),
-    "planted_regression": PlantedModel(()),
-}
+@dataclass(frozen=True, eq=False)
+class PlantedProjection(Model):
+    """A projection without a program."""
+
+    dims = {
+        "loadings": ("feature", "latent"),
+        "latents": ("observation", "latent"),
+        "x": ("observation", "feature"),
+    }
+    symmetries = ("rotation", "sign")
+    methods = ("nuts", "svi", "map")
+    latent_site = "latents"
+    loading_sites = {"loadings": "", "loadings_y": "_y", "loadings_0": "_0", "loadings_1": "_1"}
+
+
+@dataclass(frozen=True, eq=False)
+class PlantedRegression(Model):
+    """A model without a symmetry and without a program."""
+
+    dims = {"slope": ("feature",), "x": ("observation", "feature")}
+    methods = ("nuts", "svi", "map")
+
+
+@contextmanager
+def planted_zoo():
+    """The zoo with the planted models in it."""
+    models = (PlantedMixture, PlantedProjection, PlantedRegression)
+    for model in models:
+        zoo.register(model, methods={})
+    yield
+    for model in models:
+        zoo.unregister(model)
 
 
 def log_normal(x, locs, covariances):
@@ -84,7 +126,7 @@ def planted_mixture(seed=0, num_chains=4, num_draws=100, num_rows=60, num_compon
         {
             "/": xr.Dataset(
                 attrs={
-                    "model": "planted_mixture",
+                    "model": "plantedmixture",
                     "model_fields": "{}",
                     "method": "gibbs",
                     "seed": seed,
@@ -202,7 +244,7 @@ def planted_projection(seed=0, num_chains=4, num_draws=150, num_rows=8, views=("
     )
     tree = xr.DataTree.from_dict(
         {
-            "/": xr.Dataset(attrs={"model": "planted_projection", "model_fields": "{}", "method": "nuts"}),
+            "/": xr.Dataset(attrs={"model": "plantedprojection", "model_fields": "{}", "method": "nuts"}),
             "posterior": xr.Dataset(variables),
             "sample_stats": xr.Dataset({"lp": (("chain", "draw"), rng.normal(size=(num_chains, num_draws)))}),
         }
@@ -217,7 +259,7 @@ def planted_regression(seed=0, num_chains=4, num_draws=200, shift=0.0):
     slope[-1] += shift
     return xr.DataTree.from_dict(
         {
-            "/": xr.Dataset(attrs={"model": "planted_regression", "model_fields": "{}", "method": "nuts"}),
+            "/": xr.Dataset(attrs={"model": "plantedregression", "model_fields": "{}", "method": "nuts"}),
             "posterior": xr.Dataset(
                 {"slope": (("chain", "draw", "feature"), slope)}, coords={"feature": ["a", "b"]}
             ),
@@ -231,16 +273,6 @@ def replaced(tree, **groups):
     all_groups = {name: child.to_dataset() for name, child in tree.children.items()} | groups
     kept = {name: group for name, group in all_groups.items() if group is not None}
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs))} | kept)
-
-
-def planted_models(tree):
-    """Stands in for ``inference.model_of``: these fits are of no model of the zoo."""
-    return MODELS[tree.attrs["model"]]
-
-
-def planted_restore(name, fields, arrays):
-    """Stands in for the ``restore`` that `model_of` calls: it knows the planted models too."""
-    return MODELS[name] if name in MODELS else restore(name, fields, arrays)
 
 
 def planted_extend(tree, group):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from html_page import Page
-from planted import planted_mixture, planted_restore, replaced, variational_mixture
+from planted import planted_mixture, planted_zoo, replaced, variational_mixture
 
 import inference
 import zoo
@@ -27,10 +27,8 @@ def part(tree, **index):
 
 @pytest.fixture(scope="module", autouse=True)
 def of_planted_models():
-    patch = pytest.MonkeyPatch()
-    patch.setattr("inference.results.restore", planted_restore)
-    yield
-    patch.undo()
+    with planted_zoo():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 import xarray as xr
 from planted import (
     planted_mixture,
-    planted_models,
     planted_projection,
     planted_regression,
+    planted_zoo,
     replaced,
     switch_labels,
     variational_mixture,
@@ -35,8 +35,9 @@ from inference.diagnostics import (
 
 
 @pytest.fixture(autouse=True)
-def of_planted_models(monkeypatch):
-    monkeypatch.setattr("inference.model_of", planted_models, raising=False)
+def of_planted_models():
+    with planted_zoo():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -505,7 +506,7 @@ def test_compare_refuses_other_data_and_point_estimates(straight):
 def test_heldout_is_the_mean_with_its_standard_error(straight, monkeypatch):
     values = np.array([-1.0, -2.0, -6.0])
     monkeypatch.setattr(
-        "inference.log_density", lambda tree, x: xr.DataArray(values[: len(x)]), raising=False
+        "inference.comparison.log_density", lambda tree, x: xr.DataArray(values[: len(x)]), raising=False
     )
     found = heldout(straight, np.zeros((3, 2)))
     assert float(found["mean"]) == pytest.approx(-3.0)

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from planted import (
     planted_mixture,
-    planted_models,
     planted_regression,
+    planted_zoo,
     replaced,
     switch_labels,
     variational_mixture,
@@ -21,8 +21,9 @@ from inference.plots import plot_co_clustering, plot_mixture, plot_objective, pl
 
 
 @pytest.fixture(autouse=True)
-def of_planted_models(monkeypatch):
-    monkeypatch.setattr("inference.model_of", planted_models, raising=False)
+def of_planted_models():
+    with planted_zoo():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
-from planted import planted_models, planted_projection, variational_mixture
+from planted import planted_projection, planted_zoo, variational_mixture
 
 from inference.label_picture import confusion, plot_confusion
 from inference.partitions import central_draw
@@ -12,8 +12,9 @@ from inference.tree_groups import thinned
 
 
 @pytest.fixture(autouse=True)
-def of_planted_models(monkeypatch):
-    monkeypatch.setattr("inference.model_of", planted_models, raising=False)
+def of_planted_models():
+    with planted_zoo():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,8 @@ def test_the_central_draw_has_the_least_expected_loss_of_all_draws():
     )
     draws = np.stack([rng.permutation(4)[z] for z in draws] + [rng.integers(4, size=40)])
     posterior = xr.Dataset({"assignments": (("chain", "draw", "observation"), draws[None])})
-    tree = xr.DataTree.from_dict({"posterior": posterior})
+    attrs = {"model": "plantedmixture", "model_fields": "{}"}
+    tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), "posterior": posterior})
     pairs = draws[:, :, None] == draws[:, None, :]
     loss = (pairs[:, None] != pairs).sum((1, 2, 3))
     found = central_draw(tree)

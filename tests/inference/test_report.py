@@ -11,7 +11,7 @@ from planted import (
     planted_extend,
     planted_mixture,
     planted_regression,
-    planted_restore,
+    planted_zoo,
     replaced,
     switch_labels,
     variational_mixture,
@@ -35,10 +35,10 @@ def planted_graph(tree):
 @pytest.fixture(scope="module", autouse=True)
 def of_planted_models():
     patch = pytest.MonkeyPatch()
-    patch.setattr("inference.results.restore", planted_restore)
     patch.setattr("inference.report.predictive.extend", planted_extend)
     patch.setattr("inference.report.run.graph_of", planted_graph)
-    yield
+    with planted_zoo():
+        yield
     patch.undo()
 
 

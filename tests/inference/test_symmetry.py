@@ -6,9 +6,9 @@ import xarray as xr
 from planted import (
     CENTRES,
     planted_mixture,
-    planted_models,
     planted_projection,
     planted_regression,
+    planted_zoo,
     replaced,
     switch_labels,
     variational_mixture,
@@ -19,8 +19,9 @@ from inference.symmetry import align_rotation, identify, relabel
 
 
 @pytest.fixture(autouse=True)
-def of_planted_models(monkeypatch):
-    monkeypatch.setattr("inference.model_of", planted_models, raising=False)
+def of_planted_models():
+    with planted_zoo():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +206,7 @@ def test_latents_of_one_view_only_stay_its_own(turn):
     dims = ("chain", "draw", "feature_0", "latent"), ("chain", "draw", "feature_1", "latent")
     posterior = xr.Dataset({"loadings_0": (dims[0], w_0), "loadings_1": (dims[1], w_1)})
     tree = xr.DataTree.from_dict(
-        {"/": xr.Dataset(attrs={"model": "planted_projection"}), "posterior": posterior}
+        {"/": xr.Dataset(attrs={"model": "plantedprojection", "model_fields": "{}"}), "posterior": posterior}
     )
     after = turn(tree)["posterior"]
     assert (after["loadings_0"].values[..., 3] == 0).all() and (after["loadings_1"].values[..., 2] == 0).all()

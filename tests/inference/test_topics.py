@@ -196,7 +196,8 @@ def test_draws_are_brought_to_one_numbering():
             ),
         }
     )
-    tree = xr.DataTree.from_dict({"posterior": posterior})
+    attrs = {"model": "pcp", "model_fields": "{}"}
+    tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), "posterior": posterior})
     aligned = topics.align_topics(tree)["posterior"]
     for name, variable in aligned.data_vars.items():
         assert np.ptp(variable.values, axis=1).max() < 1e-12, name

@@ -6,18 +6,21 @@ its program are Python source; both are read with `ast`, and the notes (``zoo/ca
 """
 
 import ast
+import inspect
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoo import ALIASES, MODELS, canonical_name
+from zoo import ALIASES, MODELS, canonical_name, model_class
 from zoo.cards.program import module_file, parsed, program_of
 
 __all__ = ["Card", "Claim", "Correction", "MethodNote", "Notes", "Usage", "read_card", "read_notes"]
 
 _LITERALS = ("dims", "symmetries", "methods")
 _FOLDER = Path(__file__).parent
+_NO_NOTE = {"when": "", "cost": ""}
+_NOTHING = {"usage": {"python": "", "command": ""}, "methods": {}, "claims": (), "corrections": ()}
 
 
 class Card(NamedTuple):
@@ -142,9 +145,13 @@ def read_card(name: str) -> Card:
     """
     name = canonical_name(name)
     entry = MODELS[name]
-    path = module_file(entry["module"])
+    path = module_file(entry["module"]) or Path(inspect.getsourcefile(model_class(name)) or "")
+    if not path.is_file():
+        raise ValueError(f"the source of {entry['class']} is in no file: write it into one to have its card")
     module = parsed(path)
-    (body,) = (node for node in module.body if isinstance(node, ast.ClassDef) and node.name == entry["class"])
+    (body,) = (
+        node for node in ast.walk(module) if isinstance(node, ast.ClassDef) and node.name == entry["class"]
+    )
     literals = _literals(body)
     return Card(
         name=name,
@@ -171,8 +178,9 @@ def read_notes(card: Card) -> Notes:
     Returns:
         Usage, a note for each method of the card, claims and corrections.
     """
-    own, generic = (_read_toml(_FOLDER / f"{name}.toml") for name in (card.name, "generic"))
-    methods = generic["methods"] | own["methods"]
+    generic, path = _read_toml(_FOLDER / "generic.toml"), _FOLDER / f"{card.name}.toml"
+    own = _read_toml(path) if path.is_file() else _NOTHING  # a model of the user has none
+    methods = dict.fromkeys(card.methods, _NO_NOTE) | generic["methods"] | own["methods"]
     shared = [entry for entry in generic["corrections"] if card.name in entry["models"]]
     return Notes(
         usage=Usage(own["usage"]["python"].strip(), _joined(own["usage"]["command"])),

@@ -40,10 +40,11 @@ def card_sections(card: Card) -> list[CardSection]:
     usage = [
         Code(f"import inference, zoo\n{notes.usage.python}", "python", wrapped=False),
         Code(_command(notes.usage.command), "bash", wrapped=False),
-    ]
+    ] * bool(notes.usage.python)
     dims = tuple((f"``{name}``", f"({', '.join(names)})") for name, names in card.dims.items())
     methods = [
-        f"``{name}``{' (auto)' if name == card.methods[0] else ''}: {note.when}. Cost: {note.cost}."
+        f"``{name}``{' (auto)' if name == card.methods[0] else ''}"
+        + (f": {note.when}. Cost: {note.cost}." if note.when else "")
         for name, note in notes.methods.items()
     ]
     claims = [
@@ -51,7 +52,7 @@ def card_sections(card: Card) -> list[CardSection]:
         for claim in notes.claims
     ]
     corrections = [f"{place}: {right}" for place, right in notes.corrections]
-    return [
+    sections = [
         CardSection("", markup.parse(card.module_docstring)),
         CardSection("Usage", usage),
         CardSection("Fields", _fields(card)),
@@ -63,6 +64,7 @@ def card_sections(card: Card) -> list[CardSection]:
         CardSection("Aliases", [Paragraph(", ".join(card.aliases) or "none")]),
         CardSection("Program", [Code(card.program, "python", wrapped=False)]),
     ]
+    return [section for section in sections if section.blocks and section.blocks != [Bullets(())]]
 
 
 def _command(line: str) -> str:
