@@ -69,7 +69,7 @@ class DocumentBlock(NamedTuple):
 
 @jax.tree_util.register_pytree_node_class
 class DocumentBlocks:
-    """All documents in blocks.
+    """The documents of a corpus in blocks.
 
     Args:
         blocks: `DocumentBlock` with a leading axis over blocks, or with axes over devices and blocks.
@@ -157,7 +157,7 @@ class Layout(NamedTuple):
     documents: int
 
     @classmethod
-    def of(cls, num_cells: np.ndarray, num_columns: int, block_cells: int | None = None) -> Self:
+    def of(cls, num_cells: np.ndarray, num_columns: int) -> Self:
         """Blocks whose cells x columns stay in the cache, unless a single document has more.
 
         Segments are as wide as fills up at most about an eighth of the cells of documents of usual length.
@@ -165,12 +165,11 @@ class Layout(NamedTuple):
         Args:
             num_cells: of each document, shape (num_documents,).
             num_columns: of what a pass gathers for each cell, such as topics or clusters.
-            block_cells: cells per block instead.
         """
         usual = num_cells.sum() / max(np.count_nonzero(num_cells), 1)
         width = max((width for width in WIDTHS if width <= usual / 4), default=WIDTHS[0])
         number = -(-num_cells // width)
-        wanted = (CACHED_NUMBERS // num_columns if block_cells is None else block_cells) // width
+        wanted = CACHED_NUMBERS // num_columns // width
         size = int(max(min(wanted, max(number.sum(), 1)), number.max(), 1))
         most = max(8, int(1.5 * size / max(number.mean(), 1.0)))  # so that short documents leave no waste
         return cls(width, size, most)
@@ -180,7 +179,6 @@ def cut(
     counts: SparseCounts,
     num_columns: int = 1,
     *,
-    block_cells: int | None = None,
     layout: Layout | None = None,
     num_documents: int | None = None,
     num_blocks: int = 0,
@@ -190,7 +188,6 @@ def cut(
     Args:
         counts: the documents.
         num_columns: of what a pass gathers for each cell, see `Layout.of`.
-        block_cells: see `Layout.of`.
         layout: the sizes of blocks, where they are not to be made for these documents.
         num_documents: that the blocks are to pass for, at least as many as there are.
         num_blocks: at least so many; those that fill up hold nothing.
@@ -198,7 +195,7 @@ def cut(
     held, absent = counts.shape[0], counts.shape[0] if num_documents is None else num_documents
     length = np.bincount(counts.document, minlength=held)
     if layout is None:
-        layout = Layout.of(length, num_columns, block_cells)
+        layout = Layout.of(length, num_columns)
     number = -(-length // layout.width)  # segments of each document
     ends = np.cumsum(number)
     borders = [0]

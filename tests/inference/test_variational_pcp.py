@@ -18,7 +18,7 @@ from text_cases import COUNTS, WORDS, pcp_bound, sparse
 import zoo
 from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
-from inference.document_blocks import cut
+from inference.document_blocks import CACHED_NUMBERS, cut
 from inference.topic_quality import normalised_mutual_information
 from inference.variational import pcp as vb
 from inference.variational import pcp_mean_field as mean_field
@@ -37,7 +37,7 @@ def in_double():
 
 
 def corpus(counts=COUNTS):
-    return jax.tree.map(jnp.asarray, cut(sparse(counts), 3, block_cells=40))
+    return jax.tree.map(jnp.asarray, cut(sparse(counts), CACHED_NUMBERS // 40))
 
 
 def model_for(num_topics=3, num_clusters=4, **fields):
