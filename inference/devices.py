@@ -68,18 +68,14 @@ def deal_out(x: np.ndarray, weight: np.ndarray, num_devices: int) -> RowShards:
     padding = share * local - x.shape[0]
     x = np.concatenate([x, np.broadcast_to(x[:1], (padding, *x.shape[1:]))])  # real rows: finite everywhere
     weight = np.pad(weight, (0, padding))
-    sharding = NamedSharding(_mesh(num_devices), PartitionSpec("shards"))
-
-    def put(local_rows: np.ndarray) -> jax.Array:
-        shaped = local_rows.reshape(local, share, *local_rows.shape[1:])
-        return jax.make_array_from_process_local_data(sharding, shaped)
-
-    return RowShards(put(x), put(weight))
+    shares = (rows.reshape(local, share, *rows.shape[1:]) for rows in (x, weight))
+    return RowShards(*(spread(rows, num_devices) for rows in shares))
 
 
 def spread(shares: np.ndarray, num_devices: int) -> jax.Array:
     """An array whose leading axis is one share for each device of this process."""
-    return jax.device_put(shares, NamedSharding(_mesh(num_devices), PartitionSpec("shards")))
+    sharding = NamedSharding(_mesh(num_devices), PartitionSpec("shards"))
+    return jax.make_array_from_process_local_data(sharding, shares)
 
 
 def on_all_devices(tree: Any, num_devices: int) -> Any:

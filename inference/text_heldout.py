@@ -35,6 +35,7 @@ __all__ = ["PROTOCOLS", "heldout_text", "split_tokens"]
 
 PROTOCOLS = ("bound", "likelihood", "completion")
 MOST_DRAWS = 50  # of a sampler, over which word probabilities are averaged
+CELLS = 8192  # whose word probabilities are computed at once
 
 
 def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, SparseCounts]:
@@ -157,11 +158,10 @@ def _completed(draws: Mapping[str, Array], model: Model, given: SparseCounts, sc
     def add(total: Array, values: dict[str, Array]) -> tuple[Array, None]:
         shares, by_word = model.scores(values, given), values[model.topic_site].T
 
-        def block(cells: tuple) -> Array:
-            return jnp.sum(shares[cells[0]] * by_word[cells[1]], axis=-1)
+        def prob(cell: tuple) -> Array:
+            return jnp.sum(shares[cell[0]] * by_word[cell[1]])
 
-        probs = jax.lax.map(block, scored.blocks()[:2])
-        return total + probs.reshape(-1)[: scored.num_nonzeros], None
+        return total + jax.lax.map(prob, (scored.document, scored.word), batch_size=CELLS), None
 
     count = jax.tree.leaves(draws)[0].shape[0]
     total = jax.lax.scan(add, jnp.zeros(scored.num_nonzeros), draws)[0] / count

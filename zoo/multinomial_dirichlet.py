@@ -219,11 +219,11 @@ class MultinomialDirichlet(ComponentPrior):
         concentration = jnp.asarray(self.concentration)
         total = jnp.sum(concentration, axis=-1)
 
-        def grown(word: Array, count: Array) -> Array:
+        def grown(document: Array, word: Array, count: Array) -> Array:
             prior = concentration[:, word].T
             return gammaln(prior + count[:, None]) - gammaln(prior) - gammaln(count + 1)[:, None]
 
-        words = x.sum_cells(grown, concentration.shape[0])
+        words = x.sum_by_document(grown)
         tokens = x.totals[:, None]
         return words + gammaln(total) - gammaln(total + tokens) + gammaln(tokens + 1)
 

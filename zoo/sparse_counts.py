@@ -1,11 +1,12 @@
 """Sparse counts: the nonzero cells of a document-term matrix (or any table of counts), sorted by row.
 
-A compiled step scans over equal blocks of cells, so that neither a dense rows x columns array nor a cells x
-components array is ever made.
+Sums over cells are taken a few thousand cells at a time, so that neither a dense rows x columns array nor a
+cells x components array is ever made.
 """
 
+import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -13,24 +14,10 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
 
-__all__ = ["CellBlock", "SparseCounts"]
+__all__ = ["SparseCounts"]
 
-BLOCK_CELLS = 8192
-CACHED_NUMBERS = 2**18  # of a block's temporary array
-
-
-class CellBlock(NamedTuple):
-    """Some of the nonzero cells; cells that only fill up a block have count zero.
-
-    Attributes:
-        document: row of each cell.
-        word: column of each cell.
-        count: what it holds.
-    """
-
-    document: Array
-    word: Array
-    count: Array
+CACHED_TERMS = 2**18  # numbers that are made for the cells of a sum at once
+SCANNED_CELLS = (256, 8192)  # fewest and most cells at once
 
 
 @jax.tree_util.register_pytree_node_class
@@ -113,28 +100,6 @@ class SparseCounts:
         """Bytes of the cells."""
         return sum(part.nbytes for part in (self.document, self.word, self.count))
 
-    def blocks(self, block_cells: int = BLOCK_CELLS) -> CellBlock:
-        """The cells in equal blocks, the last filled up with zero counts.
-
-        Args:
-            block_cells: cells of a block.
-
-        Returns:
-            Arrays of shape (num_blocks, block_cells).
-        """
-        size = min(block_cells, max(self.num_nonzeros, 1))
-        num_blocks = max(-(-self.num_nonzeros // size), 1)
-        padding = num_blocks * size - self.num_nonzeros
-
-        def cut(values: Array) -> Array:
-            return jnp.pad(jnp.asarray(values), (0, padding)).reshape(num_blocks, size)
-
-        return CellBlock(cut(self.document), cut(self.word), cut(self.count))
-
-    def _blocks_for(self, width: int) -> CellBlock:
-        """Blocks whose cells x ``width`` arrays stay in the processor's cache."""
-        return self.blocks(int(np.clip(CACHED_NUMBERS // max(width, 1), 256, BLOCK_CELLS)))
-
     def times(self, by_word: Array) -> Array:
         """The matrix times a dense one.
 
@@ -145,12 +110,7 @@ class SparseCounts:
             Shape (num_documents, K).
         """
         by_word = jnp.asarray(by_word)
-
-        def add(total: Array, block: CellBlock) -> tuple[Array, None]:
-            return total.at[block.document].add(block.count[:, None] * by_word[block.word]), None
-
-        start = jnp.zeros((self.shape[0], by_word.shape[1]), self.sum_type(by_word))
-        return jax.lax.scan(add, start, self._blocks_for(by_word.shape[1]))[0]
+        return self.sum_by_document(lambda document, word, count: count[:, None] * by_word[word])
 
     def transposed_times(self, by_document: Array) -> Array:
         """The transposed matrix times a dense one.
@@ -162,60 +122,39 @@ class SparseCounts:
             Shape (num_words, K).
         """
         by_document = jnp.asarray(by_document)
+        return self._sums(lambda document, word, count: count[:, None] * by_document[document], axis=1)
 
-        def add(total: Array, block: CellBlock) -> tuple[Array, None]:
-            return total.at[block.word].add(block.count[:, None] * by_document[block.document]), None
-
-        start = jnp.zeros((self.shape[1], by_document.shape[1]), self.sum_type(by_document))
-        return jax.lax.scan(add, start, self._blocks_for(by_document.shape[1]))[0]
-
-    def sum_type(self, *factors: Array) -> jnp.dtype:
-        """Of sums of counts times factors: double counts may meet what a fit in single precision holds.
+    def sum_by_document(self, function: Callable[[Array, Array, Array], Any]) -> Any:
+        """Sums over the cells of each document, a few thousand cells at a time.
 
         Args:
-            *factors: arrays of any shape.
+            function: ``function(document, word, count)`` of some cells, vectors of one length; returns an
+                array with a leading axis over the cells, or a pytree of such arrays.
 
         Returns:
-            The wider type.
+            The same with a leading axis over documents, shape (num_documents, ...).
         """
-        return jnp.result_type(*factors, jnp.asarray(self.count))
+        return self._sums(function, axis=0)
 
-    def sum_cells(self, function: Callable[[Array, Array], Array], width: int) -> Array:
-        """Sums over the cells of each document of a function of them.
+    def _sums(self, function: Callable[[Array, Array, Array], Any], axis: int) -> Any:
+        """Sums by document (axis 0) or by word (axis 1) whose terms stay in the processor's cache."""
+        cells = jax.tree.map(jnp.asarray, (self.document, self.word, self.count))
+        terms = jax.eval_shape(function, *cells)
+        width = max(1, *(math.prod(term.shape[1:]) for term in jax.tree.leaves(terms)))
+        size = min(int(np.clip(CACHED_TERMS // width, *SCANNED_CELLS)), max(self.num_nonzeros, 1))
+        padding = -self.num_nonzeros % size
+        absent = (*self.shape, 0)  # cells that fill up belong to no document and no word
+        blocks = [
+            jnp.pad(values, (0, padding), constant_values=fill).reshape(-1, size)
+            for values, fill in zip(cells, absent, strict=True)
+        ]
 
-        Args:
-            function: ``function(word, count)`` of a block of cells, shape (block_cells, width).
-            width: its number of columns.
+        def add(total: Any, block: list[Array]) -> tuple[Any, None]:
+            index = block[axis]
+            return jax.tree.map(lambda sums, term: sums.at[index].add(term), total, function(*block)), None
 
-        Returns:
-            Shape (num_documents, width).
-        """
-
-        def add(total: Array, block: CellBlock) -> tuple[Array, None]:
-            filled = (block.count > 0)[:, None]
-            return total.at[block.document].add(
-                jnp.where(filled, function(block.word, block.count), 0.0)
-            ), None
-
-        start = jnp.zeros((self.shape[0], width), jnp.asarray(self.count).dtype)
-        return jax.lax.scan(add, start, self.blocks())[0]
-
-    def sum_by_document(self, function: Callable[[Array, Array, Array], Array]) -> Array:
-        """Sums over the cells of each document of a function that may depend on the document.
-
-        Args:
-            function: ``function(document, word, count)`` of a block of cells, shape (block_cells,).
-
-        Returns:
-            Shape (num_documents,).
-        """
-
-        def add(total: Array, block: CellBlock) -> tuple[Array, None]:
-            value = jnp.where(block.count > 0, function(*block), 0.0)
-            return total.at[block.document].add(value), None
-
-        start = jnp.zeros(self.shape[0], jnp.asarray(self.count).dtype)
-        return jax.lax.scan(add, start, self.blocks())[0]
+        start = jax.tree.map(lambda term: jnp.zeros((self.shape[axis], *term.shape[1:]), term.dtype), terms)
+        return jax.lax.scan(add, start, blocks)[0]
 
     @property
     def totals(self) -> Array:

@@ -15,7 +15,7 @@ from jax import Array
 from jax.scipy.special import logsumexp
 
 from zoo.gamma_functions import exp_digamma, gammaln
-from zoo.sparse_counts import CellBlock, SparseCounts
+from zoo.sparse_counts import SparseCounts
 
 __all__ = ["CellSums", "cell_sums", "fold_in", "likely_shares", "log_integrals"]
 
@@ -25,7 +25,7 @@ IMPORTANCE_DRAWS = 50
 
 
 class CellSums(NamedTuple):
-    """What a pass over the cells leaves behind.
+    """Sums over the cells of each document.
 
     Attributes:
         by_document: sum over words of n/s times the word's weights, shape (num_documents, num_topics).
@@ -48,16 +48,13 @@ def cell_sums(counts: SparseCounts, shares: Array, by_word: Array) -> CellSums:
         What the cells add up to, see `CellSums`.
     """
 
-    def add(total: CellSums, block: CellBlock) -> tuple[CellSums, None]:
-        own = by_word[block.word]
-        s = jnp.sum(shares[block.document] * own, axis=-1)
-        s = jnp.where(block.count > 0, jnp.maximum(s, jnp.finfo(s.dtype).tiny), 1.0)
-        rows = total.by_document.at[block.document].add((block.count / s)[:, None] * own)
-        return CellSums(rows, total.log_sums.at[block.document].add(block.count * jnp.log(s))), None
+    def cells(document: Array, word: Array, count: Array) -> CellSums:
+        own = by_word[word]
+        s = jnp.sum(shares[document] * own, axis=-1)
+        s = jnp.where(count > 0, jnp.maximum(s, jnp.finfo(s.dtype).tiny), 1.0)
+        return CellSums((count / s)[:, None] * own, count * jnp.log(s))
 
-    dtype = counts.sum_type(shares, by_word)
-    zeros = CellSums(jnp.zeros(shares.shape, dtype), jnp.zeros(shares.shape[0], dtype))
-    return jax.lax.scan(add, zeros, counts.blocks())[0]
+    return counts.sum_by_document(cells)
 
 
 def fold_in(counts: SparseCounts, by_word: Array, prior: Array, steps: int = FOLD_IN_STEPS) -> Array:
@@ -95,7 +92,8 @@ def likely_shares(counts: SparseCounts, by_word: Array, steps: int = LIKELIHOOD_
         Shape (num_documents, num_topics).
     """
     num_topics = by_word.shape[1]
-    start = jnp.full((counts.shape[0], num_topics), 1.0 / num_topics, counts.sum_type(by_word))
+    dtype = jnp.result_type(by_word, jnp.asarray(counts.count))  # double counts may meet single topics
+    start = jnp.full((counts.shape[0], num_topics), 1.0 / num_topics, dtype)
 
     def update(shares: Array, _: None) -> tuple[Array, None]:
         new = shares * cell_sums(counts, shares, by_word).by_document

@@ -36,8 +36,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Method, Stochastic
-from inference.block_shards import sum_over_blocks
-from inference.document_blocks import DocumentBlock, DocumentBlocks, block_sums, cut, word_tokens
+from inference.document_blocks import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
 from inference.variational.dirichlet_factors import (
     dirichlet_kl,
     expected_log,
@@ -74,7 +73,7 @@ class LDAVBInfo(NamedTuple):
 
 
 class LocalSums(NamedTuple):
-    """What the documents leave behind.
+    """The sums over all documents.
 
     Attributes:
         doc_concentration: gamma, shape (num_documents, num_topics).
@@ -106,13 +105,13 @@ def local_step(
     """
     num_topics = by_word.shape[1]
 
-    def visit(total: LocalSums, block: DocumentBlock) -> tuple[LocalSums, None]:
+    def add(total: LocalSums, block: DocumentBlock) -> LocalSums:
         own = by_word[block.word]
         if doc_concentration is None:
             tokens = jnp.zeros(block.owner.shape, own.dtype).at[block.place].add(jnp.sum(block.count, -1))
             gamma = topic_prior + tokens[:, None] / num_topics
         else:
-            gamma = doc_concentration.at[block.owner].get(mode="fill", fill_value=1.0)
+            gamma = block.rows_of(doc_concentration, missing=1.0)
 
         def once(gamma: Array, _: None) -> tuple[Array, None]:
             shares = exp_digamma(gamma)  # phi is the same without the factor that makes them normalised
@@ -129,9 +128,9 @@ def local_step(
         gap = normaliser - jnp.sum(tokens * log_shares, axis=-1)
         return LocalSums(
             total.doc_concentration.at[block.owner].set(gamma, mode="drop"),
-            word_tokens(total.by_word, block, ratio, shares),
+            add_by_word(total.by_word, block, ratio, shares),
             total.score + log_sums + jnp.sum(jnp.where(held, gap, 0.0)),
-        ), None
+        )
 
     prior_normaliser = jnp.sum(gammaln(topic_prior)) - gammaln(jnp.sum(topic_prior))
     zeros = LocalSums(
@@ -139,7 +138,7 @@ def local_step(
         jnp.zeros_like(by_word),
         jnp.zeros((), by_word.dtype),
     )
-    sums = sum_over_blocks(visit, zeros, documents.blocks)
+    sums = documents.fold(add, zeros)
     return sums._replace(by_word=sums.by_word * by_word)
 
 
@@ -148,11 +147,10 @@ def bound(state: LDAVBState, documents: DocumentBlocks) -> Array:
     by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
     shares = jnp.exp(expected_log(state.doc_concentration))
 
-    def add(total: Array, block: DocumentBlock) -> tuple[Array, None]:
-        own_shares = shares.at[block.owner].get(mode="fill", fill_value=0.0)
-        return total + block_sums(block, own_shares, by_word[block.word])[2], None
+    def add(total: Array, block: DocumentBlock) -> Array:
+        return total + block_sums(block, block.rows_of(shares), by_word[block.word])[2]
 
-    words = sum_over_blocks(add, jnp.zeros((), by_word.dtype), documents.blocks)
+    words = documents.fold(add, jnp.zeros((), by_word.dtype))
     divergence = dirichlet_kl(state.doc_concentration, state.topic_prior)
     divergence += dirichlet_kl(state.word_concentration, state.word_smoothing, axis=0)
     return words - divergence + documents.log_coefficient

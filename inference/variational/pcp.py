@@ -36,7 +36,6 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Method
 from inference.document_blocks import DocumentBlocks, cut
-from inference.document_chunks import in_chunks, times, transposed_times
 from inference.variational import pcp_mean_field
 from inference.variational.pcp_posterior import (
     OCCUPIED,
@@ -57,43 +56,10 @@ from zoo.argument_checks import check_choice, check_flag
 from zoo.gamma_functions import digamma
 from zoo.pcp import PCP
 
-__all__ = ["ALGORITHM", "METHOD", "Corpus", "PCPVBInfo", "bound", "init", "step"]
+__all__ = ["ALGORITHM", "METHOD", "PCPVBInfo", "bound", "init", "step"]
 
 FAMILIES = ("structured", "mean_field")
 LEARNABLE = ("concentration", "topic_prior", "word_smoothing")
-
-
-class Corpus(NamedTuple):
-    """The documents as the steps take them.
-
-    Attributes:
-        counts: in chunks (`inference.document_chunks`).
-        blocks: the same in blocks, where the family or the start passes over cells and topics; else None.
-    """
-
-    counts: DocumentBlocks
-    blocks: DocumentBlocks | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Documents and words."""
-        return self.counts.shape
-
-    @property
-    def log_coefficient(self) -> Array:
-        """Sum of the documents' log multinomial coefficients, in nats."""
-        return self.counts.log_coefficient
-
-    def over_devices(self, num_devices: int) -> "Corpus":
-        """The same, the documents dealt out; the blocks are left out, for the start has seen them.
-
-        Args:
-            num_devices: how many shares.
-
-        Returns:
-            The same documents, a leading axis of devices before that of the chunks.
-        """
-        return Corpus(self.counts.over_devices(num_devices))
 
 
 class PCPVBInfo(NamedTuple):
@@ -116,7 +82,7 @@ def step(
     key: Array,
     state: PCPVBState,
     model: PCP,
-    corpus: Corpus,
+    documents: DocumentBlocks,
     *,
     inner_steps: int = 5,
     learn: tuple[str, ...] = ("word_smoothing",),
@@ -124,23 +90,22 @@ def step(
 ) -> tuple[PCPVBState, PCPVBInfo]:
     """Clusters of documents, then centres, topics and hyperparameters in turn, then the bound."""
     log_weights = expected_log_weights(state, model)
-    documents = assign(corpus.counts, word_log_centres(state, point), log_weights)
-    by_word, sizes = documents.by_word, documents.sizes
+    by_word, sizes, entropy = assign(documents, word_log_centres(state, point), log_weights)
     state = update_globals(state, by_word, sizes, model, inner_steps, learn, point)
     words = log_likelihood(state, by_word, point)
-    objective = words + documents.entropy + globals_bound(state, model, point) + corpus.log_coefficient
+    objective = words + entropy + globals_bound(state, model, point) + documents.log_coefficient
     occupied = jnp.sum(sizes > OCCUPIED)
     return state, PCPVBInfo(objective, occupied, state.word_smoothing, state.concentration)
 
 
-def bound(state: PCPVBState, model: PCP, corpus: Corpus, point: bool = False) -> Array:
+def bound(state: PCPVBState, model: PCP, documents: DocumentBlocks, point: bool = False) -> Array:
     """The structured bound of given global factors, the documents' factors optimal, in nats.
 
     The expected log weights are those of q(weights), which need not be optimal.
     """
     log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
     log_weights = expected_log_weights(state, model)
-    documents = jnp.sum(jax.nn.logsumexp(times(corpus.counts, log_centres.T) + log_weights, axis=-1))
+    words = jnp.sum(jax.nn.logsumexp(documents.times(log_centres.T) + log_weights, axis=-1))
     if model.weights.has_sticks:
         a, b = state.weights.concentration1, state.weights.concentration0
         counted = jnp.sum((a - 1) * (digamma(a) - digamma(a + b)))
@@ -148,14 +113,14 @@ def bound(state: PCPVBState, model: PCP, corpus: Corpus, point: bool = False) ->
     else:
         sizes = state.weights.concentration - state.concentration / model.num_clusters
         counted = jnp.sum(sizes * log_weights)
-    return documents - counted + globals_bound(state, model, point) + corpus.log_coefficient
+    return words - counted + globals_bound(state, model, point) + documents.log_coefficient
 
 
 # The algorithm
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: PCP, corpus: Corpus, **options: Any
+    key: Array, variables: Mapping[str, Array], model: PCP, documents: DocumentBlocks, **options: Any
 ) -> PCPVBState:
     """The state with the factors of a former fit, or after updates from given ``responsibilities``.
 
@@ -163,7 +128,7 @@ def start(
         ValueError: neither is given, or of other shapes.
     """
     point, family = options["topics"] == "point", options["family"]
-    state = init(key, model, corpus, strategy="random", family=family, point=point)
+    state = init(key, model, documents, strategy="random", family=family, point=point)
     names = ("cluster_topic_concentration", "topic_word_probs" if point else "topic_word_concentration")
     if all(name in variables for name in names):
         clusters, words = (jnp.asarray(variables[name]) for name in names)
@@ -184,11 +149,10 @@ def start(
             f"{', '.join(variables) or 'nothing'}"
         )
     r = jnp.asarray(variables["responsibilities"])
-    if r.shape != (corpus.shape[0], model.num_clusters):
-        raise ValueError(
-            f"init: responsibilities must have shape {(corpus.shape[0], model.num_clusters)}; got {r.shape}"
-        )
-    by_word = transposed_times(corpus.counts, r)
+    shape = (documents.shape[0], model.num_clusters)
+    if r.shape != shape:
+        raise ValueError(f"init: responsibilities must have shape {shape}; got {r.shape}")
+    by_word = documents.transposed_times(r)
     state = update_globals(state, by_word, jnp.sum(r, axis=0), model, options["inner_steps"], (), point)
     return state._replace(responsibilities=r) if family == "mean_field" else state
 
@@ -210,11 +174,12 @@ def build(
     return Algorithm(begin, once, shrink=drop)
 
 
-def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[Corpus]:
-    """The documents, in blocks too where those are passed over."""
-    (counts,) = data
-    blocks = cut(counts, model.num_topics) if family == "mean_field" or init in PROJECTIONS else None
-    return (Corpus(in_chunks(counts, model.num_clusters), blocks),)
+def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[DocumentBlocks]:
+    """The documents in blocks for passes over clusters, over topics, or over both."""
+    columns = model.num_topics if family == "mean_field" else model.num_clusters
+    if init in PROJECTIONS:
+        columns = max(columns, model.num_topics)
+    return (cut(data[0], columns),)
 
 
 def check(model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any, prune: Any) -> None:

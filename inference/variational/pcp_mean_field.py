@@ -17,7 +17,7 @@ first phi here; what its lines 8, 14 and 15 call the log-likelihood is the bound
 prior of beta, which is in the bound here.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,12 +59,18 @@ class PCPMeanFieldInfo(NamedTuple):
 
 
 def step(
-    key: Array, state: PCPVBState, model: PCP, corpus: Any, *, learn: tuple[str, ...], point: bool
+    key: Array,
+    state: PCPVBState,
+    model: PCP,
+    documents: DocumentBlocks,
+    *,
+    learn: tuple[str, ...],
+    point: bool,
 ) -> tuple[PCPVBState, PCPMeanFieldInfo]:
     """Topics of words, clusters and centres in turn, topics, hyperparameters, bound; the key is ignored."""
     before = expected_log_topics(state.words, point)
     expected = state.responsibilities @ expected_log(state.clusters)
-    sums = topic_pass(corpus.blocks, jnp.exp(expected), jnp.exp(before).T)
+    sums = topic_pass(documents, jnp.exp(expected), jnp.exp(before).T)
     held = sums.log_sums - jnp.sum(sums.by_document * expected)
 
     def cluster(state: PCPVBState, _: None) -> tuple[PCPVBState, None]:
@@ -85,12 +91,15 @@ def step(
     words = jnp.sum(sums.by_word.T * (after - before))
     topics = jnp.sum(sums.by_document * (r @ expected_log(state.clusters)))
     entropy = -jnp.sum(jax.scipy.special.xlogy(r, r))
-    objective = held + words + topics + entropy + globals_bound(state, model, point) + corpus.log_coefficient
+    objective = held + words + topics + entropy + globals_bound(state, model, point)
+    objective += documents.log_coefficient
     occupied = jnp.sum(sizes > OCCUPIED)
     return state, PCPMeanFieldInfo(objective, occupied, state.word_smoothing, state.concentration)
 
 
-def begin(key: Array, state: PCPVBState, model: PCP, corpus: Any, strategy: str, point: bool) -> PCPVBState:
+def begin(
+    key: Array, state: PCPVBState, model: PCP, documents: DocumentBlocks, strategy: str, point: bool
+) -> PCPVBState:
     """The state of a start with the clusters of documents filled in.
 
     ``"random"``: the topic shares of every token are drawn uniformly from the simplex, as line 1 of Algorithm
@@ -98,12 +107,12 @@ def begin(key: Array, state: PCPVBState, model: PCP, corpus: Any, strategy: str,
     Any other: clusters as the structured family has them.
     """
     if strategy != "random":
-        scores = cluster_scores(state, model, corpus.counts, point)
+        scores = cluster_scores(state, model, documents, point)
         return state._replace(responsibilities=jax.nn.softmax(scores, axis=-1))
     key, cluster_key = jax.random.split(key)
     noise = jax.random.gamma(cluster_key, 100.0, state.clusters.shape, state.clusters.dtype) / 100.0
     state = state._replace(clusters=noise)
-    sums = _random_topics(key, corpus.blocks, model.num_topics)
+    sums = _random_topics(key, documents, model.num_topics)
     scores = sums.by_document @ expected_log(state.clusters).T + expected_log_weights(state, model)
     state = state._replace(responsibilities=jax.nn.softmax(scores, axis=-1))
     return learnt_factors(state, state.clusters, sums.by_word.T, (), point)
@@ -118,7 +127,7 @@ def _random_topics(key: Array, documents: DocumentBlocks, num_topics: int) -> Pa
     shapes = [(size, num_topics) for size in documents.shape]
     zeros = PassSums(*(jnp.zeros(shape, count.dtype) for shape in shapes), jnp.zeros((), count.dtype))
 
-    def add(carry: tuple, block: DocumentBlock) -> tuple[tuple, None]:
+    def add(carry: tuple, block: DocumentBlock) -> tuple:
         key, total = carry
         key, own = jax.random.split(key)
         spread = (jnp.maximum(block.count, 1.0) * (num_topics + 1) - 1) / num_topics
@@ -128,6 +137,6 @@ def _random_topics(key: Array, documents: DocumentBlocks, num_topics: int) -> Pa
         rows = rows.at[block.place].add(jnp.sum(tokens, axis=1))
         by_document = total.by_document.at[block.owner].set(rows, mode="drop")
         by_word = total.by_word.at[block.word].add(tokens)
-        return (key, total._replace(by_document=by_document, by_word=by_word)), None
+        return key, total._replace(by_document=by_document, by_word=by_word)
 
-    return jax.lax.scan(add, (key, zeros), documents.blocks)[0][1]
+    return documents.fold(add, (key, zeros))[1]  # a start is made on one device

@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.document_chunks import times
+from inference.document_blocks import DocumentBlocks
 from inference.variational.dirichlet_factors import (
     dirichlet_kl,
     expected_log,
@@ -101,10 +101,10 @@ def expected_log_weights(state: PCPVBState, model: PCP) -> Array:
     return digamma(held) - digamma(total)
 
 
-def cluster_scores(state: PCPVBState, model: PCP, counts: Any, point: bool) -> Array:
+def cluster_scores(state: PCPVBState, model: PCP, documents: DocumentBlocks, point: bool) -> Array:
     """Unnormalised log q(c) of the structured family, shape (num_documents, num_clusters)."""
     log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
-    return times(counts, log_centres.T) + expected_log_weights(state, model)
+    return documents.times(log_centres.T) + expected_log_weights(state, model)
 
 
 def globals_bound(state: PCPVBState, model: PCP, point: bool) -> Array:
@@ -195,11 +195,11 @@ def conclude(
     """Independent draws from q, as one chain, beside q's parameters; documents' clusters if ``keep_rows``."""
     from inference.variational.pcp_pruning import with_all_clusters  # which imports the state
 
-    point, counts = topics == "point", data[0].counts
+    point, documents = topics == "point", data[0]
     current, state = with_learnt(state, model), with_all_clusters(state, model)
     r = state.responsibilities
     if r is None:
-        r = jax.nn.softmax(_cluster_scores(state, current, counts, point), axis=-1)
+        r = jax.nn.softmax(_cluster_scores(state, current, documents, point), axis=-1)
     stored = {
         "cluster_topic_concentration": state.clusters,
         "responsibilities": r,

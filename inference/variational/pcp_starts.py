@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.document_chunks import transposed_times
+from inference.document_blocks import DocumentBlocks
 from inference.em import plsi as plsi_em
 from inference.variational import lda, pcp_mean_field
 from inference.variational.pcp_posterior import PCPVBState, expected_log_weights
@@ -38,7 +38,7 @@ OWN_TOPIC = 0.9  # of a cluster's words, where annealing begins
 def init(
     key: Array,
     model: PCP,
-    corpus: Any,
+    documents: DocumentBlocks,
     *,
     strategy: str = "auto",
     family: str = "structured",
@@ -67,13 +67,13 @@ def init(
     if strategy == "annealed" and family == "mean_field":
         raise ValueError("init='annealed' is a start of family='structured'; the mean-field family has none")
     word_key, cluster_key, share_key = jax.random.split(key, 3)
-    num_documents, num_words = corpus.shape
-    ones = jnp.ones((num_documents, 1), jnp.asarray(corpus.log_coefficient).dtype)
-    frequency = transposed_times(corpus.counts, ones)[:, 0]
+    num_documents, num_words = documents.shape
+    ones = jnp.ones((num_documents, 1), jnp.asarray(documents.log_coefficient).dtype)
+    frequency = documents.transposed_times(ones)[:, 0]
     dtype, tokens = ones.dtype, jnp.sum(frequency)
     prior = jnp.asarray(model._topic_prior(), dtype)
     if strategy in PROJECTIONS:
-        words, of_documents = _projected(word_key, model, corpus, strategy)
+        words, of_documents = _projected(word_key, model, documents, strategy)
         order = jax.random.permutation(cluster_key, num_documents)
         shares = of_documents[order[jnp.arange(model.num_clusters) % num_documents]]
     else:
@@ -88,21 +88,21 @@ def init(
     if strategy == "annealed":
         usual = tokens / num_documents
         powers = jnp.minimum(FIRST_WORDS / usual, 1.0) ** jnp.linspace(1.0, 0.0, ANNEALING_STEPS)
-        return _annealed(state, model, corpus, powers, inner_steps, point)
+        return _annealed(state, model, documents, powers, inner_steps, point)
     if family == "mean_field":
-        return pcp_mean_field.begin(share_key, state, model, corpus, strategy, point)
+        return pcp_mean_field.begin(share_key, state, model, documents, strategy, point)
     return state
 
 
 def _annealed(
-    state: PCPVBState, model: PCP, corpus: Any, powers: Array, inner_steps: int, point: bool
+    state: PCPVBState, model: PCP, documents: DocumentBlocks, powers: Array, inner_steps: int, point: bool
 ) -> PCPVBState:
     """The state after an update under each power of the documents' likelihood; hyperparameters are kept."""
 
     def once(state: PCPVBState, power: Array) -> tuple[PCPVBState, None]:
         log_weights = expected_log_weights(state, model)
-        documents = assign(corpus.counts, word_log_centres(state, point), log_weights, power)
-        state = update_globals(state, documents.by_word, documents.sizes, model, inner_steps, (), point)
+        sums = assign(documents, word_log_centres(state, point), log_weights, power)
+        state = update_globals(state, sums.by_word, sums.sizes, model, inner_steps, (), point)
         return state, None
 
     return jax.lax.scan(once, state, powers)[0]
@@ -120,9 +120,9 @@ def _state(
     return PCPVBState(weights, clusters, words, alpha, prior, jnp.asarray(model.word_smoothing, dtype))
 
 
-def _projected(key: Array, model: PCP, corpus: Any, strategy: str) -> tuple[Array, Array]:
+def _projected(key: Array, model: PCP, documents: DocumentBlocks, strategy: str) -> tuple[Array, Array]:
     """Topics, as Dirichlet parameters, and topic shares of the documents by a short run of LDA or pLSI."""
-    fields = {"num_topics": model.num_topics, "num_words": corpus.shape[1]}
+    fields = {"num_topics": model.num_topics, "num_words": documents.shape[1]}
     if strategy == "lda":
         projection = LDA(**fields)  # its priors are learnt
         begin, once = lda.init, partial(lda.step, learn=lda.LEARNABLE)
@@ -130,12 +130,12 @@ def _projected(key: Array, model: PCP, corpus: Any, strategy: str) -> tuple[Arra
         projection, begin, once = PLSI(**fields), plsi_em.init, plsi_em.step
 
     def climb(state: Any, _: None) -> tuple[Any, None]:
-        return once(None, state, projection, corpus.blocks)[0], None
+        return once(None, state, projection, documents)[0], None
 
-    first = begin(key, projection, corpus.blocks)
+    first = begin(key, projection, documents)
     state = jax.lax.scan(climb, first, None, PROJECTION_STEPS)[0]
     if strategy == "plsi":
-        tokens = jnp.sum(corpus.counts.blocks.count) / model.num_topics
+        tokens = jnp.sum(documents.blocks.count) / model.num_topics
         return model.word_smoothing + tokens * state.by_word.T, state.shares
     gamma = state.doc_concentration
     return state.word_concentration.T, gamma / jnp.sum(gamma, axis=-1, keepdims=True)

@@ -6,10 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.block_shards import sum_over_blocks
-from inference.count_segments import CACHED_NUMBERS
-from inference.document_blocks import DocumentBlock, DocumentBlocks
-from inference.document_chunks import add_transposed_times, chunk_times
+from inference.document_blocks import CACHED_NUMBERS, DocumentBlock, DocumentBlocks, add_by_word
 from inference.variational.dirichlet_factors import exp_expected_log
 from inference.variational.pcp_posterior import (
     PCPVBState,
@@ -22,7 +19,7 @@ __all__ = ["ClusterSums", "assign", "log_likelihood", "update_globals", "word_lo
 
 
 class ClusterSums(NamedTuple):
-    """What the documents' clusters leave behind.
+    """The sums over the clusters of all documents.
 
     Attributes:
         by_word: C', expected tokens of each word in each cluster, shape (num_words, num_clusters).
@@ -38,31 +35,31 @@ class ClusterSums(NamedTuple):
 def assign(
     documents: DocumentBlocks, log_centres: Array, log_weights: Array, power: Array | float = 1.0
 ) -> ClusterSums:
-    """The clusters of documents, a chunk of documents at a time.
+    """The clusters of documents, a block of documents at a time.
 
     Args:
-        documents: in chunks.
+        documents: in blocks.
         log_centres: shape (num_words, num_clusters).
         log_weights: shape (num_clusters,).
         power: of the documents' likelihood; below 1 they are less sure of their clusters.
     """
 
-    def visit(total: ClusterSums, chunk: DocumentBlock) -> tuple[ClusterSums, None]:
-        scores = power * chunk_times(chunk, log_centres) + log_weights
+    def add(total: ClusterSums, block: DocumentBlock) -> ClusterSums:
+        scores = power * block.times(log_centres) + log_weights
         scores -= jnp.max(scores, axis=-1, keepdims=True)
-        exists = (chunk.owner < documents.shape[0])[:, None]
+        exists = (block.owner < documents.shape[0])[:, None]
         unnormalised = jnp.where(exists, jnp.exp(scores), 0.0)
         normaliser = jnp.where(exists, jnp.sum(unnormalised, axis=-1, keepdims=True), 1.0)
         r = unnormalised / normaliser
         return ClusterSums(
-            add_transposed_times(total.by_word, chunk, r),
+            add_by_word(total.by_word, block, block.count, r),
             total.sizes + jnp.sum(r, axis=0),
             total.entropy + jnp.sum(jnp.log(normaliser)) - jnp.sum(r * scores),
-        ), None
+        )
 
     zero = jnp.zeros((), log_centres.dtype)
     zeros = ClusterSums(jnp.zeros_like(log_centres), jnp.zeros_like(log_weights), zero)
-    return sum_over_blocks(visit, zeros, documents.blocks)
+    return documents.fold(add, zeros)
 
 
 def update_globals(

@@ -11,7 +11,7 @@ from text_cases import COUNTS, sparse
 
 import zoo
 from inference import fit, log_density, transform
-from inference.document_blocks import cut
+from inference.document_blocks import CACHED_NUMBERS, cut
 from inference.em import plsi
 
 
@@ -41,7 +41,7 @@ def climb(state, data, b=1.0, steps=200):
 
 
 def blocks():
-    return jax.tree.map(jnp.asarray, cut(sparse(), 3, block_cells=40))
+    return jax.tree.map(jnp.asarray, cut(sparse(), CACHED_NUMBERS // 40))
 
 
 @pytest.mark.parametrize("b", [1.0, 0.6])

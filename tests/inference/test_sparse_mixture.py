@@ -10,7 +10,7 @@ from numpyro.infer.util import log_density as program_density
 from inference import extend, fit, load, log_density, predict, save
 from inference.calibration import conditional_check
 from inference.gibbs import mixture as gibbs
-from zoo import Mixture, SparseCounts
+from zoo import Mixture, SparseCounts, sparse_counts
 from zoo.conjugate import MultinomialDirichlet, PoissonGamma
 
 
@@ -27,7 +27,10 @@ def model():
     return Mixture(components=from_sparse, num_components=3)
 
 
-def test_products_with_sparse_counts_are_the_dense_ones(counts):
+@pytest.mark.parametrize("cells_at_once", [8192, 7])
+def test_products_with_sparse_counts_are_the_dense_ones(counts, cells_at_once, monkeypatch):
+    """All cells at once, or a few, the last of which are filled up."""
+    monkeypatch.setattr(sparse_counts, "SCANNED_CELLS", (1, cells_at_once))
     with jax.enable_x64(True):
         sparse = SparseCounts.from_matrix(scipy.sparse.csr_matrix(counts))
         rng = np.random.default_rng(1)
@@ -35,9 +38,9 @@ def test_products_with_sparse_counts_are_the_dense_ones(counts):
         np.testing.assert_allclose(sparse.times(by_word), counts @ by_word, rtol=1e-12)
         np.testing.assert_allclose(sparse.transposed_times(by_document), counts.T @ by_document, rtol=1e-12)
         np.testing.assert_array_equal(sparse.totals, counts.sum(axis=1))
+        logs = jax.grad(lambda probs: jnp.sum(sparse.times(jnp.log(probs))))(jnp.abs(by_word))
+        np.testing.assert_allclose(logs, counts.sum(axis=0)[:, None] / np.abs(by_word), rtol=1e-12)
         np.testing.assert_array_equal(sparse.to_dense(), counts)
-        assert sparse.blocks(64).count.shape[1] == 64  # the last block is filled up
-        assert float(sparse.blocks(64).count.sum()) == counts.sum()
 
 
 def test_program_and_conditionals_are_those_of_dense_rows(counts, model):

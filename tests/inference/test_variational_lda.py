@@ -15,7 +15,7 @@ from text_cases import COUNTS, lda_bound, random_corpus, sparse
 import zoo
 from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
-from inference.document_blocks import cut
+from inference.document_blocks import CACHED_NUMBERS, cut
 from inference.variational import lda as vb
 from inference.variational.dirichlet_factors import expected_log, symmetric_prior
 from inference.variational.lda_posterior import LDAVBState
@@ -30,7 +30,7 @@ def in_double():
 
 
 def blocks(counts=COUNTS, block_cells=40):
-    return jax.tree.map(jnp.asarray, cut(sparse(counts), 3, block_cells=block_cells))
+    return jax.tree.map(jnp.asarray, cut(sparse(counts), CACHED_NUMBERS // block_cells))
 
 
 def model_for(num_topics=3, **fields):
@@ -128,7 +128,7 @@ def test_blocks_hold_whole_documents_once():
     """Empty documents and ones longer than a block among them."""
     counts = np.vstack([np.zeros(6), random_corpus(17, seed=3), np.zeros(6), 9 * np.ones(6)])
     for size in (1, 7, 50, 4096):
-        cutting = cut(sparse(counts), 3, block_cells=size)
+        cutting = cut(sparse(counts), CACHED_NUMBERS // size)
         rebuilt = np.zeros(counts.shape)
         owner = np.take_along_axis(cutting.blocks.owner, cutting.blocks.place, axis=1)
         held = cutting.blocks.count > 0

@@ -18,8 +18,7 @@ from text_cases import COUNTS, WORDS, pcp_bound, sparse
 import zoo
 from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
-from inference.document_blocks import cut
-from inference.document_chunks import in_chunks
+from inference.document_blocks import CACHED_NUMBERS, cut
 from inference.topic_quality import normalised_mutual_information
 from inference.variational import pcp as vb
 from inference.variational import pcp_mean_field as mean_field
@@ -38,10 +37,7 @@ def in_double():
 
 
 def corpus(counts=COUNTS):
-    documents = sparse(counts)
-    blocks = cut(documents, 3, block_cells=40)
-    held = vb.Corpus(in_chunks(documents, 4), blocks)
-    return jax.tree.map(jnp.asarray, held)
+    return jax.tree.map(jnp.asarray, cut(sparse(counts), CACHED_NUMBERS // 40))
 
 
 def model_for(num_topics=3, num_clusters=4, **fields):
@@ -200,9 +196,8 @@ def test_starts_that_project_know_the_documents(strategy):
     data = load("pcp_corpus", seed=0)
     counts = data["counts"][:100]
     model = zoo.PCP.from_data(counts, num_topics=6, num_clusters=120)
-    documents = sparse(counts.toarray())
-    held = vb.Corpus(in_chunks(documents, 120), cut(documents, 6))
-    held, order = jax.tree.map(jnp.asarray, held), np.random.default_rng(0).permutation(200)
+    held = jax.tree.map(jnp.asarray, cut(sparse(counts.toarray()), 120))
+    order = np.random.default_rng(0).permutation(200)
 
     @jax.jit
     def compared(key):
