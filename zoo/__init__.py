@@ -5,6 +5,7 @@ once; a public name is imported when it is first asked for.
 """
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 __version__ = "0.1.0"
@@ -147,6 +148,18 @@ def canonical_name(name: str) -> str:
     if target not in MODELS:
         raise ValueError(f"{name} is an alias of {target}, which is not in this version; the zoo has: {here}")
     return target
+
+
+def registered_methods(name: str) -> Mapping[str, Any]:
+    """The methods that were registered with a model.
+
+    Args:
+        name: the key of the model.
+
+    Returns:
+        Name of the method to what `inference` runs; none for the models of the zoo itself.
+    """
+    return {}
 
 
 def __getattr__(name: str) -> Any:
