@@ -7,7 +7,7 @@ import xarray as xr
 
 from inference.algorithm import AscentRun, ChainsRun, FitRequest, Sampler, Stochastic
 from inference.convergence import judge
-from inference.progress import CONVERGED, FELL, NOT_FINITE, RUNNING, Progress
+from inference.progress import FELL, NOT_FINITE, RUNNING, Progress
 
 __all__ = ["SMALL_STEPS", "five_small_gains", "has_converged"]
 
@@ -15,7 +15,7 @@ SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
 
 
 def five_small_gains(
-    numbers: Any, progress: Progress, objective: Any, small_gain: Any, slack: Any
+    numbers: Any, progress: Progress, objective: Any, small_gain: Any, slack: Any, settled: Any
 ) -> tuple[Any, Any]:
     """The stopping rule of every ascent: small steps in a row so far, and the status after a step.
 
@@ -25,10 +25,11 @@ def five_small_gains(
         objective: after it, nats.
         small_gain: the gain in nats below which a step is small.
         slack: the fall that is tolerated, relative to the objective.
+        settled: the status of a restart after five small steps: `CONVERGED` or `SETTLED`.
     """
     gain = objective - progress.objective
     small = numbers.where(gain < small_gain, progress.small_steps + 1, 0)
-    status = numbers.where(small >= SMALL_STEPS, CONVERGED, RUNNING)
+    status = numbers.where(small >= SMALL_STEPS, settled, RUNNING)
     status = numbers.where(gain < -slack * numbers.abs(progress.objective), FELL, status)
     return small, numbers.where(numbers.isfinite(objective), status, NOT_FINITE)
 

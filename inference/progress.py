@@ -1,8 +1,8 @@
 """How far the restarts of an ascent are: one record for every loop, on a device or on the host.
 
 The loops do not decide when to stop. They are given a rule, ``rule(numbers, progress, objective, small_gain,
-slack) -> (small_steps, status)``, with ``numbers`` either `jax.numpy` or `numpy`, and apply it after each
-step (`advanced`).
+slack, settled) -> (small_steps, status)``, with ``numbers`` either `jax.numpy` or `numpy`, and apply it after
+each step (`advanced`).
 """
 
 from collections.abc import Callable, Mapping
@@ -81,8 +81,7 @@ def advanced(
     settled: Any = CONVERGED,
 ) -> Progress:
     """Progress after a step, elementwise over restarts; ``settled`` is the status of one that converged."""
-    small_steps, status = rule(numbers, progress, objective, small_gain, slack)
-    status = numbers.where(status == CONVERGED, settled, status)
+    small_steps, status = rule(numbers, progress, objective, small_gain, slack, settled)
     failed = status >= NOT_FINITE
     return Progress(
         numbers.where(failed, progress.objective, objective),

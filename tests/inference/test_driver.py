@@ -93,6 +93,12 @@ def test_a_checkpoint_of_another_run_is_refused_with_what_differs(small_model, t
     ):
         with pytest.raises(ValueError, match=f"belongs to another run; what differs: .*{name}"):
             change()
+    with np.load(path, allow_pickle=False) as file:
+        kept = {name: file[name] for name in file.files if name != "format"}
+    with open(path, "wb") as file:
+        np.savez(file, **kept)
+    with pytest.raises(ValueError, match="has format 1 and this version resumes format 2: remove the file"):
+        fit(small_model, two_clusters, **call)
     path.write_bytes(b"garbage")
     with pytest.raises(ValueError, match="is not a checkpoint"):
         fit(small_model, two_clusters, **call)
