@@ -1,17 +1,45 @@
-"""What an algorithm is, and what the front door must know to run one.
+"""Algorithms, methods, and the request, runs and outcome of a fit.
 
 An algorithm is two pure functions. ``init(key, model, *data)`` gives a state,
 ``step(key, state, model, *data)`` gives the next state and what is worth recording. Model and data are
 arguments, never closed over and never part of the state: they can be sharded, a second fit of the same
 shapes compiles nothing, and a checkpoint holds no data. Both functions are module-level (or made once per
 set of options by a cached builder), so that their identity can key the compile cache.
+
+A method is one way to fit one model: an algorithm with its options, starts and conclusions. `fit` reads its
+arguments into a `FitRequest`, plans a run, drives it, and builds the tree of the `Fitted` result.
 """
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["Algorithm", "Memoised", "Method", "Outcome", "conclude_draws"]
+import numpy as np
+
+__all__ = [
+    "Algorithm",
+    "Ascent",
+    "AscentRun",
+    "AscentSettings",
+    "ChainsRun",
+    "Direct",
+    "DirectSettings",
+    "FitRequest",
+    "Fitted",
+    "Iterative",
+    "Memoised",
+    "Method",
+    "NaturalGradient",
+    "Outcome",
+    "Sampler",
+    "SamplerSettings",
+    "Stochastic",
+    "conclude_draws",
+    "last_of",
+    "model_name",
+]
 
 
 class Algorithm(NamedTuple):
@@ -20,9 +48,8 @@ class Algorithm(NamedTuple):
     Attributes:
         init: ``init(key, model, *data) -> state``.
         step: ``step(key, state, model, *data) -> (state, info)``; ``info`` is a NamedTuple of scalars that
-            always has ``objective``, in
-            nats: the bound, the log likelihood or the log posterior for an ascent, the log joint for a
-                sampler.
+            always has ``objective``, in nats: the bound, the log likelihood or the log posterior for an
+            ascent, the log joint for a sampler.
         improve: ascent only, optional: ``improve(key, state, model, *data) -> (state, objective, better)``,
             asked whenever the objective has settled: a state elsewhere with a higher objective, and whether
             there is one.
@@ -57,7 +84,7 @@ class Memoised(NamedTuple):
     reorder: Callable
 
 
-class Stochastic(NamedTuple):
+class NaturalGradient(NamedTuple):
     """An ascent by noisy natural gradients, one batch of rows each (Hoffman, Blei, Wang and Paisley 2013).
 
     Attributes:
@@ -77,7 +104,7 @@ class Stochastic(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a method concludes from its final state (or its draws), before names of dims are attached.
+    """The conclusion of a method from its final state (or its draws), before dims are named.
 
     Attributes:
         posterior: site name to draws, with leading dims (chain, draw).
@@ -100,78 +127,271 @@ class Outcome(NamedTuple):
     is_generative: bool = True
 
 
-class Method(NamedTuple):
-    """One way to fit one model, as the front door sees it.
+def accept(model: Any, **options: Any) -> None:
+    """The ``check`` of a method whose options suit every model."""
+
+
+def as_passed(model: Any, data: tuple, init: Any, **options: Any) -> tuple:
+    """The ``prepare`` of a method that takes the data as they are passed."""
+    return data
+
+
+def never(data: tuple) -> bool:
+    """The ``runs_on_host`` of a method whose steps are always compiled."""
+    return False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Method:
+    """One way to fit one model: the part that all kinds of methods share.
 
     Attributes:
-        kind: ``"ascent"`` (an objective that must not fall), ``"stochastic"`` (a noisy objective),
-            ``"sampling"`` (chains of draws) or ``"direct"`` (one computation on the host, nothing repeated).
         options: the options a caller may pass to ``fit``, with their defaults.
-        strategies: the strings that ``init`` may be; the first is the default.
-        build: ``build(init=strategy, **options) -> Algorithm``, cached, so that equal options give the same
-            functions.
-        start: ``start(key, variables, model, *data, **options) -> state``, a state from given variables
-            (``init`` a dict or a former tree).
-        conclude: ascent: ``conclude(key, state, model, data, num_samples, keep_rows, **options) -> Outcome``;
-            sampling: ``conclude(key, draws, model, data, keep_rows) -> Outcome``.
-        position: sampling only: ``position(keep_rows)`` gives a function of (state, model); what that
-            returns is kept of a draw.
-        guide: variational only: ``guide(variables, model, *data)``, q as a NumPyro program.
+        takes: the parts of a call beyond dense rows that it takes: ``"weights"`` (`inference.rows.Rows`),
+            ``"sparse"`` (`zoo.sparse_matrix.SparseMatrix`), ``"batches"``, ``"devices"`` (rows that lie on
+            several); ``"documents"`` where the rows are documents, which go to devices in blocks and in
+            batches by natural gradients.
+        check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
+            model, before anything is compiled; a method that takes devices is given ``num_devices``, a whole
+            number, among them.
+        guide: ``guide(variables, model, *data)``, q as a NumPyro program.
         transform: ``transform(variables, model, *new_data)``, scores of new rows; samplers and SVI average
             over draws.
         covariance: ``covariance(variables, model, *new_data)``, of the scores of new rows.
-        predict: ``predict(variables, model, *new_data)``, mean and variance of what is missing of new rows.
+        predict: ``predict(variables, model, *new_data)``, mean and variance of the missing part of new rows.
             Without these three the model's own ``scores``, ``scores_covariance`` and ``predicted`` at the
             estimate serve.
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
-        resize: sampling only: ``resize(states, model, full)``, the states of all chains with another number
-            of slots, see `inference.driver.sample`.
-        may_fall: ascent only: whether its objective may fall on the way, so that a fall is no error.
-        takes_weight: whether its data may be `inference.rows.Rows`.
-        takes_sparse: whether they may be `zoo.sparse_matrix.SparseMatrix`.
-        runs_on_host: ascent only: ``runs_on_host(data)``, whether its steps on these (prepared) data run on
-            the host instead of compiled.
-        prepare: ``prepare(model, data, init, **options)``, on the host before anything is compiled: what
-            ``init``, ``start``, ``step`` and ``conclude`` take as data instead of what a person passed. It
-            may raise ValueError if ``init`` does not suit the data.
-        solve: direct only: ``solve(key, model, data, **options) -> (Outcome, objective)`` with NumPy arrays
-            in and out.
-        memoised: ``memoised(**options) -> Memoised``, for data that pass in batches; without it the method
-            does not take ``batch_size``.
-        stochastic: ``stochastic(**options) -> Stochastic``, for documents that pass in batches.
-        learnt_in_batches: hyperparameters that may be learnt with ``batch_size``.
-        shards_documents: whether its (prepared) documents have ``over_devices(num_devices)``.
-        check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
-            model, before anything is compiled.
     """
 
-    kind: str
-    options: Mapping[str, Any]
-    strategies: tuple[str, ...]
-    build: Callable | None = None
-    start: Callable | None = None
-    conclude: Callable | None = None
-    position: Callable | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
+    takes: AbstractSet[str] = frozenset()
+    check: Callable = accept
     guide: Callable | None = None
     transform: Callable | None = None
     covariance: Callable | None = None
     predict: Callable | None = None
     log_density: Callable | None = None
-    prepare: Callable | None = None
-    solve: Callable | None = None
-    check: Callable | None = None
-    resize: Callable | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Iterative(Method):
+    """A method that starts somewhere and repeats a step.
+
+    Attributes:
+        strategies: the strings that ``init`` may be; the first is the default.
+        build: ``build(init=strategy, **options) -> Algorithm``, cached, so that equal options give the same
+            functions; a sampler's is given ``num_warmup`` too.
+        start: ``start(key, variables, model, *data, **options) -> state``, a state from given variables
+            (``init`` a dict or a former tree).
+        prepare: ``prepare(model, data, init, **options)``, on the host before anything is compiled: the data
+            as ``init``, ``start``, ``step`` and ``conclude`` take them. It may raise ValueError if ``init``
+            does not suit the data.
+        conclude: ``conclude(key, state, model, data, num_samples, keep_rows, **options) -> Outcome``;
+            a sampler's ``conclude(key, draws, model, data, keep_rows) -> Outcome``.
+    """
+
+    strategies: tuple[str, ...]
+    build: Callable
+    start: Callable
+    prepare: Callable = as_passed
+    conclude: Callable
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ascent(Iterative):
+    """A method that climbs an objective: VB, EM, MAP.
+
+    Attributes:
+        may_fall: whether its objective may fall on the way, so that a fall is no error.
+        runs_on_host: ``runs_on_host(data)``, whether its steps on these (prepared) data run on the host
+            instead of compiled.
+        in_batches: ``in_batches(**options) -> Memoised | NaturalGradient``, the step for rows that pass in
+            batches; it raises ValueError for an option that needs all rows at once.
+    """
+
     may_fall: bool = False
-    takes_weight: bool = False
-    takes_sparse: bool = False
-    runs_on_host: Callable | None = None
-    memoised: Callable | None = None
-    stochastic: Callable | None = None
-    learnt_in_batches: tuple[str, ...] = ()
-    shards_documents: bool = False
+    runs_on_host: Callable = never
+    in_batches: Callable | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stochastic(Iterative):
+    """A method that climbs a noisy objective for a given number of steps: SVI."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sampler(Iterative):
+    """A method that runs chains of draws.
+
+    Attributes:
+        position: ``position(keep_rows)`` gives a function of (state, model), whose value is kept of a draw.
+        resize: ``resize(states, model, full)``, the states of all chains with another number of slots, see
+            `inference.driver.sample`.
+    """
+
+    position: Callable
+    resize: Callable | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Direct(Method):
+    """A method that computes its answer at once, on the host.
+
+    Attributes:
+        solve: ``solve(key, model, data, **options) -> (Outcome, objective)``, NumPy arrays in and out.
+    """
+
+    solve: Callable
 
 
 def conclude_draws(key: Any, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:
     """The ``conclude`` of a sampler whose draws are the posterior as they are."""
     return Outcome(posterior=draws)
+
+
+def model_name(model: Any) -> str:
+    """The key of the model in ``zoo.MODELS``."""
+    return type(model).__name__.lower()
+
+
+# A call of `fit`
+
+
+@dataclass(frozen=True)
+class AscentSettings:
+    """The arguments of `fit` that matter to an ascent, as documented there."""
+
+    num_samples: int
+    max_iterations: int
+    tolerance: float
+    num_restarts: int
+
+
+@dataclass(frozen=True)
+class SamplerSettings:
+    """The arguments of `fit` that matter to a sampler, as documented there."""
+
+    num_chains: int
+    num_warmup: int
+    num_samples: int
+    thinning: int
+    chain_method: str
+
+
+@dataclass(frozen=True)
+class DirectSettings:
+    """The arguments of `fit` that matter to a direct method: none, and its answer is one."""
+
+    num_restarts: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FitRequest:
+    """A call of `fit`, read and checked.
+
+    Attributes:
+        model: the model, its sizes and data-dependent defaults filled in.
+        data: the parts of the data as float64 arrays or sparse matrices; of rows that pass in batches those
+            that default priors are read off.
+        coords: labels by dim, as they came with the data.
+        method: the method.
+        name: its name.
+        settings: the arguments of `fit` that matter to this kind of method.
+        options: all options of the method but ``num_devices``.
+        init: as passed.
+        strategy: the name of the start.
+        variables: given values to start from, with a leading axis over restarts or chains, or None.
+        sample_weight: of the rows, shape (num_observations,), or None.
+        stream: the rows or documents in batches, or None.
+        batch_size: of the stream.
+        num_devices: that the rows lie on.
+        key: the JAX key.
+        seed: as it is stored: a whole number, or the words of a key as a string.
+        dtype: ``"float64"`` or ``"float32"``.
+        keep: names of variables to store whatever their size.
+        show_progress: whether a bar is shown.
+        checkpoint: a path, or None.
+    """
+
+    model: Any
+    data: tuple
+    coords: Mapping[str, Any]
+    method: Method
+    name: str
+    settings: AscentSettings | SamplerSettings | DirectSettings
+    options: Mapping[str, Any]
+    init: Any
+    strategy: str
+    variables: Mapping[str, np.ndarray] | None
+    sample_weight: np.ndarray | None
+    stream: Any
+    batch_size: int | None
+    num_devices: int
+    key: Any
+    seed: int | str
+    dtype: str
+    keep: tuple[str, ...]
+    show_progress: bool
+    checkpoint: Any
+
+
+class AscentRun(NamedTuple):
+    """A finished (or interrupted) ascent.
+
+    Attributes:
+        state: the final state of the best restart.
+        trace: name to array of shape (num_restarts, num_iterations), NaN after a restart has stopped.
+        best_restart: index of the restart with the highest last objective.
+        converged: whether the best restart met the tolerance.
+        stop_reason: why the best restart stopped.
+        num_iterations: iterations of the best restart.
+        num_improvements: how often the best restart, having settled, was moved to a better state.
+    """
+
+    state: Any
+    trace: dict[str, np.ndarray]
+    best_restart: int
+    converged: bool
+    stop_reason: str
+    num_iterations: int
+    num_improvements: int
+
+
+class ChainsRun(NamedTuple):
+    """Finished (or interrupted) chains of a sampler.
+
+    Attributes:
+        draws: the kept draws, leaves of shape (num_chains, num_draws, ...).
+        trace: name to array of shape (num_chains, num_sweeps), warm-up included.
+        stop_reason: ``"completed"``, ``"interrupted"`` or what went wrong.
+        num_iterations: sweeps run per chain, warm-up included.
+    """
+
+    draws: Any
+    trace: dict[str, np.ndarray]
+    stop_reason: str
+    num_iterations: int
+
+
+class Fitted(NamedTuple):
+    """A run and its outcome, before they become a tree.
+
+    Attributes:
+        run: what the driver returned.
+        outcome: what the method concluded, NumPy arrays throughout.
+        data: the rows that the tree may hold, or None if it is to hold nothing per row.
+        sample_weight: of these rows, or None.
+    """
+
+    run: AscentRun | ChainsRun
+    outcome: Outcome
+    data: tuple | None
+    sample_weight: np.ndarray | None = None
+
+
+def last_of(run: AscentRun, name: str) -> np.ndarray:
+    """The last recorded value of the best restart."""
+    values = run.trace[name][run.best_restart]
+    return values[np.isfinite(values)][-1]

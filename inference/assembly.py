@@ -1,6 +1,8 @@
-"""A run's outcome and trace become the groups of a tree."""
+"""The tree of a fit: the groups and attributes that a finished run becomes."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -8,41 +10,31 @@ import jax
 import numpy as np
 import xarray as xr
 
-from inference.algorithm import Method, Outcome
+from inference.algorithm import AscentRun, FitRequest, Fitted, Sampler, model_name
 from inference.densities import deterministics, log_prior
 from inference.draws import over_draws
-from inference.driver import Ascent, Chains
-from inference.model_fields import describe, field_dims, model_name
+from inference.model_fields import describe, field_dims
 from inference.observed import observed_group
 from inference.precision import to_numpy
-from inference.results import SAMPLE_DIMS, Labels, dataset, row_limit
-from inference.row_blocks import map_rows
+from inference.results import SAMPLE_DIMS, Labels, dataset, versions
+from inference.row_blocks import map_rows, row_limit
 from zoo.model import Model
 
-__all__ = ["assemble", "trace_group"]
+__all__ = ["build_tree"]
 
 
-def assemble(
-    model: Model,
-    data: tuple,
-    coords: Mapping[str, Any],
-    outcome: Outcome,
-    trace: xr.Dataset,
-    keep: tuple[str, ...],
-    holds_rows: bool = True,
-) -> xr.DataTree:
-    """All groups, with names for dims and coords.
+def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
+    """All groups of a fit, with names for dims and coords, and all root attributes but those of convergence.
 
     Args:
-        model: the model that was fitted.
-        data: its data; without ``holds_rows`` any rows that the program accepts.
-        coords: labels by dim.
-        outcome: what the method concluded.
-        trace: the group `trace`.
-        keep: names of what is stored whatever its size.
-        holds_rows: whether anything per row is stored.
+        request: the call.
+        fitted: the finished run; without data nothing per row is stored.
     """
-    labels = Labels(coords)
+    outcome, keep = fitted.outcome, request.keep
+    model = request.model if outcome.model is None else outcome.model
+    holds_rows = fitted.data is not None
+    data = fitted.data if holds_rows else request.data
+    labels = Labels(request.coords)
     dims = dict(model.variable_dims) | dict(outcome.dims)
     fields, arrays = describe(model)
     draws = dict(outcome.posterior)
@@ -78,7 +70,7 @@ def assemble(
         left_out.append(model.responsibility_site)
     if variational:
         groups["variational"] = dataset(variational, dims, labels)
-    groups["trace"] = trace
+    groups["trace"] = _trace_group(request, fitted.run)
     if stats:
         groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
     if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
@@ -86,6 +78,10 @@ def assemble(
     else:
         left_out.append("observed_data")
     groups["constant_data"] = dataset(arrays, field_dims(model), labels)
+    if fitted.sample_weight is not None:
+        groups["constant_data"] = groups["constant_data"].assign(
+            sample_weight=("observation", fitted.sample_weight)
+        )
     order = (
         "posterior",
         "variational",
@@ -96,8 +92,44 @@ def assemble(
         "constant_data",
     )
     tree = xr.DataTree.from_dict({name: groups[name] for name in order if name in groups})
-    tree.attrs = {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
+    tree.attrs = (
+        {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
+        | _attributes(request, fitted)
+        | versions()
+    )
     return tree
+
+
+def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
+    """The root attributes that tell how the fit was made."""
+    run, of_outcome = fitted.run, dict(fitted.outcome.attrs)
+    options = asdict(request.settings) | dict(request.options)
+    options["init"] = request.strategy if request.variables is None else "given"
+    if "learnt_from" in of_outcome:
+        options["learnt_from"] = json.loads(of_outcome.pop("learnt_from"))
+    attrs = {
+        "method": request.name,
+        "options": json.dumps(options),
+        "seed": request.seed,
+        "dtype": request.dtype,
+        "stop_reason": run.stop_reason,
+        "num_iterations": run.num_iterations,
+        "chain_method": getattr(request.settings, "chain_method", "none"),
+    }
+    if _has_restarts(request):
+        attrs["best_restart"] = run.best_restart
+    attrs |= of_outcome
+    if request.stream is not None:
+        attrs |= {"batch_size": request.batch_size, "num_observations": request.stream.num_rows or 0}
+    if request.num_devices > 1:
+        attrs["num_devices"] = request.num_devices
+    if isinstance(run, AscentRun) and request.options.get("moves"):
+        attrs["num_improvements"] = run.num_improvements
+    return attrs
+
+
+def _has_restarts(request: FitRequest) -> bool:
+    return getattr(request.settings, "num_restarts", 1) > 1
 
 
 def _by_size(
@@ -119,14 +151,13 @@ def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.
     return map_rows(partial(model.log_likelihood, values), data[0])  # no rows x components array at once
 
 
-def trace_group(method: Method, result: Ascent | Chains, settings: Mapping[str, Any]) -> xr.Dataset:
+def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:
     """The group `trace`: per restart (where there are several) or chain, by iteration."""
-    sampling = method.kind == "sampling"
-    several = sampling or settings["num_restarts"] > 1
-    leading = (("chain",) if sampling else ("restart",)) if several else ()
-    values = result.trace if several else {name: value[0] for name, value in result.trace.items()}
-    attrs = {"num_warmup": settings["num_warmup"]} if sampling else {}
-    length = result.trace["objective"].shape[1]
+    sampling = isinstance(request.method, Sampler)
+    leading = ("chain",) if sampling else ("restart",) if _has_restarts(request) else ()
+    values = run.trace if leading else {name: value[0] for name, value in run.trace.items()}
+    attrs = {"num_warmup": request.settings.num_warmup} if sampling else {}
+    length = run.trace["objective"].shape[1]
     return dataset(
         values,
         dict.fromkeys(values, ("iteration",)),

@@ -26,7 +26,7 @@ from numpyro.infer.autoguide import (
 from numpyro.infer.svi import SVIState
 from numpyro.optim import ClippedAdam
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Outcome, Stochastic
 from inference.densities import latent_names
 from inference.hamiltonian import program
 from inference.local_latents import draw_locals, sample_locals
@@ -74,7 +74,7 @@ def _algorithm(options: tuple) -> Algorithm:
     return Algorithm(partial(_init, options=options), partial(_step, options=options))
 
 
-def build(init: str, **options: Any) -> Algorithm:
+def build(strategy: str, **options: Any) -> Algorithm:
     """The algorithm for a guide family and step size."""
     return _algorithm(_checked(**options))
 
@@ -141,8 +141,7 @@ def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> N
     sample_locals(model, values, *data)
 
 
-METHOD = Method(
-    kind="stochastic",
+METHOD = Stochastic(
     options={"guide": "normal", "step_size": 0.01, "num_particles": 1},
     strategies=("uniform",),
     build=build,

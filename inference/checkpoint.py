@@ -1,9 +1,8 @@
-"""Long runs survive: the state of a run in one file, replaced atomically.
+"""Checkpoints: the state of a run in one file, replaced atomically, with a fingerprint of the run.
 
-And a fingerprint that says which run it belongs to.
-
-The file is a ``.npz`` without pickle. It holds the leaves of the driver's state in flatten order, the draws
-and traces so far, and a fingerprint (model class, fields and data by SHA-256, options, versions). The
+The file is a ``.npz`` without pickle. It holds the number of its format, the leaves of the driver's state in
+flatten order, the progress, draws and traces so far, and a fingerprint (model class, fields and data by
+SHA-256, options, versions). The
 structure of the state is never read from the file: it comes from the algorithm's own ``init``, so a file
 cannot make the program build anything but arrays.
 """
@@ -26,6 +25,7 @@ from inference.atomic_files import replacing
 __all__ = ["Checkpoint", "fingerprint"]
 
 SECONDS_BETWEEN_SAVES = 5.0
+FORMAT = 2  # 1 held the progress of restarts among the leaves of the state, and no number of a format
 
 
 def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:
@@ -68,8 +68,8 @@ class Checkpoint:
                 file yet, or none is kept.
 
         Raises:
-            ValueError: the file is damaged, is no checkpoint, or belongs to another run (the message says
-                what differs).
+            ValueError: the file is damaged, is no checkpoint, is of another format, or belongs to another run
+                (the message says what differs).
         """
         if self.path is None or not self.path.exists():
             return None
@@ -77,11 +77,17 @@ class Checkpoint:
             with np.load(self.path, allow_pickle=False) as file:
                 stored = {name: file[name] for name in file.files}
             saved = json.loads(str(stored.pop("fingerprint")))
+            written = int(stored.pop("format", 1))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(
                 f"{self.path} is not a checkpoint of this library, or is damaged ({error}); remove it or "
                 f"name another"
             ) from None
+        if written != FORMAT:
+            raise ValueError(
+                f"the checkpoint {self.path} has format {written} and this version resumes format {FORMAT}: "
+                "remove the file and run again, or resume it with the version that wrote it"
+            )
         differs = sorted(
             name for name in self.aspects.keys() | saved.keys() if self.aspects.get(name) != saved.get(name)
         )
@@ -117,7 +123,8 @@ class Checkpoint:
             return
         leaves = {f"state_{i}": _to_file(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         with replacing(self.path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, fingerprint=np.asarray(json.dumps(self.aspects)), **leaves, **arrays)
+            header = {"format": np.asarray(FORMAT), "fingerprint": np.asarray(json.dumps(self.aspects))}
+            np.savez(file, **header, **leaves, **arrays)
             file.flush()
             os.fsync(file.fileno())
         self._saved_at = time.monotonic()

@@ -1,41 +1,57 @@
-"""Whether a run can be taken for converged, and if not, what to do."""
+"""The convergence of an ascent: when a restart stops, whether a run has converged, and advice if not."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from inference.algorithm import Method
+from inference.algorithm import AscentRun, ChainsRun, FitRequest, Sampler, Stochastic
 from inference.convergence import judge
-from inference.driver import Ascent, Chains
+from inference.progress import FELL, NOT_FINITE, RUNNING, Progress
 
-__all__ = ["has_converged"]
+__all__ = ["SMALL_STEPS", "five_small_gains", "has_converged"]
 
-_ADVICE = {
-    "stochastic": "lower step_size",
-    "ascent": "try other starts (num_restarts) or check the scale of data and priors",
-}
+SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
 
 
-def has_converged(
-    method: Method, result: Ascent | Chains, tree: xr.DataTree, settings: Mapping[str, Any]
-) -> tuple[bool, str]:
-    """Whether the fit can be taken for converged, and if not, what to do."""
-    if method.kind == "sampling":
-        if result.stop_reason != "completed":
-            return False, f"the run ended early: {result.stop_reason}"
-        converged, reason = judge(tree)
-        return converged, reason
-    if result.stop_reason.startswith("the objective"):  # it fell or was not finite
-        return False, f"{result.stop_reason}; {_ADVICE[method.kind]}"
-    if method.kind == "stochastic":
-        return _has_levelled(result.trace["objective"][result.best_restart], settings["max_iterations"])
-    if result.stop_reason == "max_iterations" and settings["tolerance"] == 0:
+def five_small_gains(
+    numbers: Any, progress: Progress, objective: Any, small_gain: Any, slack: Any, settled: Any
+) -> tuple[Any, Any]:
+    """The stopping rule of every ascent: small steps in a row so far, and the status after a step.
+
+    Args:
+        numbers: `jax.numpy` or `numpy`.
+        progress: before the step.
+        objective: after it, nats.
+        small_gain: the gain in nats below which a step is small.
+        slack: the fall that is tolerated, relative to the objective.
+        settled: the status of a restart after five small steps: `CONVERGED` or `SETTLED`.
+    """
+    gain = objective - progress.objective
+    small = numbers.where(gain < small_gain, progress.small_steps + 1, 0)
+    status = numbers.where(small >= SMALL_STEPS, settled, RUNNING)
+    status = numbers.where(gain < -slack * numbers.abs(progress.objective), FELL, status)
+    return small, numbers.where(numbers.isfinite(objective), status, NOT_FINITE)
+
+
+def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.DataTree) -> tuple[bool, str]:
+    """Whether the fit can be taken for converged, and advice if not (none where it ran as ordered)."""
+    settings = request.settings
+    if isinstance(request.method, Sampler):
+        if run.stop_reason != "completed":
+            return False, f"the run ended early: {run.stop_reason}"
+        return judge(tree)
+    is_noisy = isinstance(request.method, Stochastic)
+    if run.stop_reason.startswith("the objective"):  # it fell or was not finite
+        remedy = "try other starts (num_restarts) or check the scale of data and priors"
+        return False, f"{run.stop_reason}; {'lower step_size' if is_noisy else remedy}"
+    if is_noisy:
+        return _has_levelled(run.trace["objective"][run.best_restart], settings.max_iterations)
+    if run.stop_reason == "max_iterations" and settings.tolerance == 0:
         return False, ""  # so it was ordered
     return (
-        result.converged,
-        f"stopped by {result.stop_reason}; raise max_iterations or tolerance, or try other starts "
+        run.converged,
+        f"stopped by {run.stop_reason}; raise max_iterations or tolerance, or try other starts "
         f"(num_restarts)",
     )
 

@@ -1,6 +1,4 @@
-"""The only loops: an algorithm's step, compiled, over restarts (`inference.ascent`) or chains, in chunks.
-
-Until it is time to stop.
+"""The loop of a sampler: its step, compiled, over chains, in chunks; those of ascents are beside it.
 
 One compiled function runs up to ``limit`` steps inside a ``while_loop``; the limit is an argument, so that
 any chunk length is the same executable and a run that was cut anywhere is bit for bit the run that was not.
@@ -10,7 +8,7 @@ and Ctrl-C. The key of iteration i of lane r is ``fold_in(fold_in(key, r), i)``.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,31 +16,14 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
-from inference.ascent import Ascent, ascend
+from inference.algorithm import ChainsRun
 from inference.checkpoint import Checkpoint
 from inference.lanes import lane_keys, resume, start_each
-from inference.pacing import CHUNK_CAPACITY, ChunkLength, Interrupt, progress_bar
+from inference.pacing import CHUNK_CAPACITY, ChunkLength, Interrupt
 
-__all__ = ["Ascent", "Chains", "ascend", "sample"]
+__all__ = ["sample"]
 
 DRAW_BYTES = 2**26  # what a chunk's draws may take
-CHAIN_METHODS = ("vectorized", "sequential", "parallel")
-
-
-class Chains(NamedTuple):
-    """What `sample` returns.
-
-    Attributes:
-        draws: what was kept, leaves of shape (num_chains, num_draws, ...).
-        trace: name to array of shape (num_chains, num_sweeps), warm-up included.
-        stop_reason: ``"completed"``, ``"interrupted"`` or what went wrong.
-        num_iterations: sweeps run per chain, warm-up included.
-    """
-
-    draws: Any
-    trace: dict[str, np.ndarray]
-    stop_reason: str
-    num_iterations: int
 
 
 def sample(
@@ -60,12 +41,10 @@ def sample(
     thinning: int,
     chain_method: str,
     checkpoint: Checkpoint,
-    progress: bool,
+    open_bar: Callable,
     resize: Callable | None = None,
-) -> Chains:
-    """Run chains of a sampler.
-
-    ``num_warmup`` sweeps, then ``num_samples * thinning`` of which every ``thinning``-th is kept.
+) -> ChainsRun:
+    """Run chains of a sampler: warm-up, then ``num_samples * thinning`` sweeps, every ``thinning``-th kept.
 
     Args:
         step: the sampler's step; its ``info.objective`` is the log joint.
@@ -82,7 +61,7 @@ def sample(
         chain_method: ``"vectorized"`` (vmap), ``"sequential"`` (one after another, within each sweep) or
             ``"parallel"`` (over devices).
         checkpoint: where to save and resume.
-        progress: whether to show a bar.
+        open_bar: ``open_bar(total, done)``, a context that is told of sweeps and shows them.
         resize: ``resize(states, model, full)``, for a sampler whose state has slots: the states of all chains
             with more of them when a sweep has said ``info.full`` (it is then made again from where it began),
             or with no more than they need, at the end of warm-up.
@@ -113,7 +92,7 @@ def sample(
     def _num_draws(sweeps: int) -> int:
         return max(sweeps - num_warmup, 0) // thinning
 
-    with Interrupt() as interrupt, progress_bar(progress, total, done) as bar:
+    with Interrupt() as interrupt, open_bar(total, done) as bar:
         while done < total:
             if interrupt.requested and (chunks or done):
                 reason = "interrupted"
@@ -162,10 +141,10 @@ def sample(
     num_draws = _num_draws(done)
     if num_draws == 0:  # stopped in warm-up: what there is is the state reached
         reached = _over_chains(position, model)(states)
-        return Chains(
+        return ChainsRun(
             jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], reached), trace, f"{reason} in warm-up", done
         )
-    return Chains(jax.tree.map(lambda leaf: leaf[:, :num_draws], kept), trace, reason, done)
+    return ChainsRun(jax.tree.map(lambda leaf: leaf[:, :num_draws], kept), trace, reason, done)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -11,7 +11,7 @@ density's. The step does not depend on the state, so each trajectory leaves the 
 long ones together reach what one length would return to.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from numpyro.infer import HMC, NUTS
 from numpyro.infer.hmc import HMCState
 from numpyro.infer.util import constrain_fn, unconstrain_fn
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Outcome, Sampler, accept
 from inference.densities import latent_names
 from inference.local_latents import draw_locals
 from zoo.argument_checks import check_flag
@@ -87,7 +87,7 @@ def _algorithm(kind: str, options: tuple, num_warmup: int) -> Algorithm:
     return Algorithm(partial(_init, **keywords), partial(_step, **keywords))
 
 
-def _build(kind: str, init: str, num_warmup: int, **options: Any) -> Algorithm:
+def _build(kind: str, strategy: str, num_warmup: int, **options: Any) -> Algorithm:
     return _algorithm(kind, tuple(sorted(options.items())), num_warmup)
 
 
@@ -144,20 +144,20 @@ def _check_hmc(model: Any, **options: Any) -> None:
         raise ValueError("random_step=True draws the step size, so trajectory_length must be None")
 
 
-def _method(kind: str, **own: Any) -> Method:
+def _method(kind: str, check: Callable, **own: Any) -> Sampler:
     shared = {"target_accept_prob": 0.8, "dense_mass": False}
-    return Method(
-        kind="sampling",
+    return Sampler(
         options=shared | own,
         strategies=("uniform",),
         build=partial(_build, kind),
         start=partial(start, kind=kind),
         conclude=conclude,
         position=lambda keep_rows: position,
+        check=check,
     )
 
 
 METHODS = {
-    "nuts": _method("nuts", max_tree_depth=10),
-    "hmc": _method("hmc", num_steps=16, trajectory_length=None, random_step=False)._replace(check=_check_hmc),
+    "nuts": _method("nuts", accept, max_tree_depth=10),
+    "hmc": _method("hmc", _check_hmc, num_steps=16, trajectory_length=None, random_step=False),
 }

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from jax import Array
 
+from inference.progress import NOT_FINITE, RUNNING, advanced
+
 __all__ = ["ascend_chunk_on_host", "start_on_host"]
 
 
@@ -24,43 +26,35 @@ def start_on_host(start: Callable, keys: Array, variables: Any, model: Any, data
 
 
 def ascend_chunk_on_host(
-    step: Callable,
-    verdict: Callable,
+    functions: tuple[Callable, Callable],
     lanes: Any,
     keys: Array,
     limit: int,
     max_iterations: int,
+    small_gain: float,
+    slack: float,
+    settled: int,
     model: Any,
     data: tuple,
 ) -> tuple[Any, Any]:
     """Up to ``limit`` steps of every running restart; a restart that has stopped keeps its state.
 
-    Args:
-        step: of the algorithm.
-        verdict: ``verdict(lane, objective)`` gives the steps of little gain, the status, and whether the step
-            failed.
-        lanes: all restarts, as `inference.ascent` has them.
-        keys: of the restarts.
-        limit: the most steps of the chunk.
-        max_iterations: the most steps of a restart.
-        model: passed to the step.
-        data: passed to the step.
-
-    Returns:
-        The restarts, and what was recorded, leaves of shape (restarts, steps).
+    The arguments and results are those of the compiled chunk of `inference.ascent`.
     """
+    step, rule = functions
     after, recorded = [], []
     for lane, key in enumerate(keys):
         own = jax.tree.map(lambda leaf, at=lane: np.asarray(leaf[at]), lanes)
         infos = []
-        while own.status == 0 and own.iteration < max_iterations and len(infos) < limit:
-            state, info = step(jax.random.fold_in(key, own.iteration), own.state, model, *data)
-            small, status, failed = verdict(own, info.objective)
-            own = own._replace(iteration=own.iteration + 1, status=np.asarray(status))
-            if not failed:
-                own = own._replace(
-                    state=state, objective=np.asarray(info.objective), small_steps=np.asarray(small)
-                )
+        while (
+            own.progress.status == RUNNING and own.progress.iteration < max_iterations and len(infos) < limit
+        ):
+            at = own.progress
+            state, info = step(jax.random.fold_in(key, at.iteration), own.state, model, *data)
+            with np.errstate(invalid="ignore"):
+                reached = advanced(rule, np, at, np.asarray(info.objective), small_gain, slack, settled)
+            failed = reached.status >= NOT_FINITE
+            own = own._replace(state=own.state if failed else state, progress=reached)
             infos.append(jax.tree.map(np.asarray, info))
         after.append(own)
         recorded.append(infos)

@@ -19,7 +19,7 @@ import numpyro
 from jax import Array
 from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.densities import latent_names
 from inference.hamiltonian import program
 from inference.limited_memory_bfgs import LBFGSState, lbfgs_init, lbfgs_step
@@ -69,7 +69,7 @@ def _step(
 
 
 @cache
-def build(init: str, memory_size: int) -> Algorithm:
+def build(strategy: str, memory_size: int) -> Algorithm:
     """The algorithm."""
     return Algorithm(partial(_init, memory_size=memory_size), partial(_step, memory_size=memory_size))
 
@@ -117,8 +117,7 @@ def _constrain(unconstrained: dict[str, Array], model: Any, data: tuple) -> dict
     return constrain_fn(program, (model, *data), {}, unconstrained)
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"memory_size": 10},
     strategies=("random",),
     build=build,

@@ -19,16 +19,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Memoised
-from inference.ascent import SMALL_STEPS, Ascent, rounding
+from inference.algorithm import AscentRun, Memoised
 from inference.checkpoint import Checkpoint
 from inference.lanes import lane_keys, resume, start_each
-from inference.pacing import Interrupt, progress_bar
-from inference.row_stream import RowStream
+from inference.pacing import Interrupt
+from inference.progress import (
+    NOT_FINITE,
+    RUNNING,
+    Progress,
+    advanced,
+    best_run,
+    restored,
+    smallest_gain,
+    stored,
+    tolerated_fall,
+)
 
 __all__ = ["ascend_in_batches"]
-
-RUNNING, CONVERGED, NOT_FINITE, FELL = range(4)
 
 
 class _Lanes(NamedTuple):
@@ -40,21 +47,11 @@ class _Lanes(NamedTuple):
     settled: Any  # the state at the end of the last pass
 
 
-class _Progress(NamedTuple):
-    """How far the run is, on the host."""
-
-    passes: int  # complete ones
-    batches: int  # visited in the present pass
-    status: np.ndarray  # per restart
-    small_steps: np.ndarray
-    ended_at: np.ndarray  # passes of each restart when it stopped
-
-
 def ascend_in_batches(
     memoised: Memoised,
     start: Callable,
     model: Any,
-    stream: RowStream,
+    stream: Any,
     *,
     put: Callable,
     check: Callable,
@@ -65,16 +62,17 @@ def ascend_in_batches(
     num_restarts: int,
     max_iterations: int,
     tolerance: float,
+    rule: Callable,
     checkpoint: Checkpoint,
-    progress: bool,
-) -> Ascent:
+    open_bar: Callable,
+) -> AscentRun:
     """Pass over all batches, on every restart, until the objective stops rising.
 
     Args:
         memoised: the step taken apart.
         start: ``start(key, variables, model, rows) -> state`` of one restart.
         model: passed to the step.
-        stream: the rows.
+        stream: the rows, an iterable of batches (`inference.row_stream.RowStream`).
         put: a batch as the step takes it, on its device or devices.
         check: called with each batch in the first pass, before it is used.
         start_rows: what the starts see.
@@ -83,53 +81,68 @@ def ascend_in_batches(
         variables: what the starts are given.
         num_restarts: how many starts are run side by side.
         max_iterations: the most passes.
-        tolerance: gain in nats per row and pass; a restart has converged after five consecutive passes that
-            gain less. 0: never.
+        tolerance: gain in nats per row below which a pass is small; 0: none is.
+        rule: whether a restart goes on after a pass, see `inference.progress`.
         checkpoint: where to save and resume.
-        progress: whether to show a bar.
+        open_bar: ``open_bar(total, done)``, a context that is told of passes and shows them.
 
     Raises:
         FloatingPointError: no restart has a finite objective after its first pass.
     """
     keys = lane_keys(key, num_restarts)
-    lanes, stored = resume(checkpoint, partial(_start, start, memoised), keys, variables, model, start_rows)
-    if stored is None:
+    lanes, saved = resume(checkpoint, partial(_start, start, memoised), keys, variables, model, start_rows)
+    if saved is None:
         state = warm_up(keys, lanes.state)
         lanes = lanes._replace(state=state, settled=state)
     nothing = jax.tree.map(jnp.zeros_like, lanes.sums)
-    memo, trace, at = _restored(stored, nothing, num_restarts)
-    slack = rounding(jax.tree.leaves(lanes.sums)[0].dtype)
-    with Interrupt() as interrupt, progress_bar(progress, max_iterations, at.passes) as bar:
-        while at.passes < max_iterations and (at.status == RUNNING).any() and not interrupt.requested:
-            running = jnp.asarray(at.status == RUNNING)
+    progress, history, loop = restored(saved, num_restarts)
+    progress = Progress(*map(np.asarray, progress))
+    passes, visited = int(progress.iteration.max()), int(loop.get("batches", 0))
+    memo = _restored_memo(loop, nothing)
+    slack = tolerated_fall(jax.tree.leaves(lanes.sums)[0].dtype)
+
+    def save() -> None:
+        checkpoint.save(lanes, stored(progress, history, batches=visited, **_memo_arrays(memo)))
+
+    with Interrupt() as interrupt, open_bar(max_iterations, passes) as bar:
+        while passes < max_iterations and (progress.status == RUNNING).any() and not interrupt.requested:
+            runs = progress.status == RUNNING
+            running, moves = jnp.asarray(runs), jnp.asarray(runs & (passes > 0))
             total_weight = 0.0
             for number, batch in enumerate(stream):
                 total_weight += float(batch.weight.sum())
-                if number < at.batches:  # visited before the run was cut
+                if number < visited:  # before the run was cut
                     continue
-                if at.passes == 0:
+                if passes == 0:
                     check(batch)
                     memo.append(nothing)
-                moves = running & (at.passes > 0)
                 lanes, memo[number] = _visit(memoised, lanes, memo[number], running, moves, model, put(batch))
-                at = at._replace(batches=number + 1)
+                visited = number + 1
                 bar.set_postfix_str(f"row {batch.begin + batch.count}", refresh=False)
                 if checkpoint.is_due():
                     jax.block_until_ready(lanes)
-                    checkpoint.save(lanes, _stored(memo, trace, at))
+                    save()
                 if interrupt.requested:
                     break
             else:
                 lanes, info, memo = _end_of_pass(memoised, lanes, memo, running, model)
-                info = {name: np.asarray(value, float) for name, value in info._asdict().items()}
-                at = _judge(at, info["objective"], trace, tolerance * total_weight, slack)
-                lanes = _end_at_good_state(lanes, jnp.asarray(at.status >= NOT_FINITE))
-                for name, value in info.items():
-                    value = np.where(at.ended_at >= at.passes, value, np.nan)
-                    trace.setdefault(name, []).append(value)
+                infos = {name: np.asarray(value, float)[:, None] for name, value in info._asdict().items()}
+                small_gain = smallest_gain(total_weight, tolerance)
+                with np.errstate(invalid="ignore"):
+                    reached = advanced(rule, np, progress, infos["objective"][:, 0], small_gain, slack)
+                reached = jax.tree.map(partial(np.where, runs), reached, progress)
+                history.add(progress.iteration, reached.iteration, infos)
+                progress, passes, visited = reached, passes + 1, 0
+                lanes = _end_at_good_state(lanes, jnp.asarray(progress.status >= NOT_FINITE))
                 bar.update(1)
-    checkpoint.save(lanes, _stored(memo, trace, at))
-    return _best(lanes, trace, at, interrupt.requested)
+    save()
+    if passes == 0 and visited == 0:
+        raise KeyboardInterrupt("interrupted before the first batch was complete")
+    if passes == 0:
+        state = jax.tree.map(lambda leaf: leaf[0], lanes.state)
+        trace = {"objective": np.full((num_restarts, 1), np.nan)}
+        return AscentRun(state, trace, 0, False, "interrupted", 0, 0)
+    return best_run(lanes.state, progress, history.arrays(), interrupt.requested, "pass")
 
 
 def _start(
@@ -202,77 +215,16 @@ def _reordered(memoised: Memoised, sums: Any, order: Array) -> Any:
     return jax.vmap(memoised.reorder)(sums, order)
 
 
-def _judge(
-    at: _Progress, objective: np.ndarray, trace: dict[str, list], small_gain: float, slack: float
-) -> _Progress:
-    """Which restarts go on after a complete pass."""
-    before = trace["objective"][-1] if trace else np.full(objective.shape, -np.inf)
-    runs = at.status == RUNNING
-    gain = np.where(runs, objective - before, np.inf)
-    small = np.where(gain < small_gain, at.small_steps + 1, 0) if small_gain > 0 else at.small_steps
-    status = np.where(runs & (small >= SMALL_STEPS), CONVERGED, at.status)
-    status = np.where(runs & (gain < -slack * np.abs(before)), FELL, status)
-    status = np.where(runs & ~np.isfinite(objective), NOT_FINITE, status)
-    passes = at.passes + 1
-    small, ended_at = np.where(runs, small, at.small_steps), np.where(runs, passes, at.ended_at)
-    return _Progress(passes, 0, status, small, ended_at)
-
-
-def _best(lanes: _Lanes, trace: dict[str, list], at: _Progress, interrupted: bool) -> Ascent:
-    """The highest restart and why it stopped."""
-    if at.passes == 0 and at.batches == 0:
-        raise KeyboardInterrupt("interrupted before the first batch was complete")
-    arrays = {name: np.stack(values, axis=1) for name, values in trace.items()}
-    if at.passes == 0:
-        arrays = {"objective": np.full((at.status.shape[0], 1), np.nan)}
-        last = np.zeros(at.status.shape[0])
-    else:
-        good = at.ended_at - (at.status >= NOT_FINITE)  # the pass whose end the state is
-        last = np.array(
-            [row[end - 1] if end else -np.inf for row, end in zip(arrays["objective"], good, strict=True)]
-        )
-        if not np.isfinite(last).any():
-            raise FloatingPointError(
-                "the objective is not finite after the first pass, at every restart: check the scale of data "
-                "and priors"
-            )
-    best = int(last.argmax())
-    reason = {
-        RUNNING: "interrupted" if interrupted else "max_iterations",
-        CONVERGED: "converged",
-        NOT_FINITE: f"the objective was not finite after pass {at.ended_at[best]}; this is the state before",
-        FELL: f"the objective fell in pass {at.ended_at[best]}; this is the state before",
-    }[int(at.status[best])]
-    state = jax.tree.map(lambda leaf: leaf[best], lanes.state)
-    converged = bool(at.status[best] == CONVERGED)
-    return Ascent(state, arrays, best, converged, reason, int(at.ended_at[best]), 0)
-
-
-# Checkpoints
-
-
-def _stored(memo: list, trace: dict[str, list], at: _Progress) -> dict[str, np.ndarray]:
-    arrays = {f"progress_{name}": np.asarray(value) for name, value in at._asdict().items()}
-    arrays |= {f"trace_{name}": np.stack(values) for name, values in trace.items()}
+def _memo_arrays(memo: list) -> dict[str, np.ndarray]:
+    """The sums of all batches, leaf by leaf."""
     leaves = zip(*(jax.tree.leaves(sums) for sums in memo), strict=True)
-    return arrays | {
-        f"memo_{i}": np.stack([np.asarray(part) for part in parts]) for i, parts in enumerate(leaves)
-    }
+    return {f"memo_{i}": np.stack([np.asarray(part) for part in parts]) for i, parts in enumerate(leaves)}
 
 
-def _restored(
-    stored: dict[str, np.ndarray] | None, nothing: Any, num_restarts: int
-) -> tuple[list, dict[str, list], _Progress]:
-    if stored is None:
-        still = np.zeros(num_restarts, int)
-        return [], {}, _Progress(0, 0, still + RUNNING, still, still)
-    fields = {name: stored[f"progress_{name}"] for name in _Progress._fields}
-    fields |= {name: int(fields[name]) for name in ("passes", "batches")}
+def _restored_memo(loop: dict[str, np.ndarray], nothing: Any) -> list:
     structure = jax.tree.structure(nothing)
-    leaves = [stored[f"memo_{i}"] for i in range(structure.num_leaves)]
-    memo = [jax.tree.unflatten(structure, map(jnp.asarray, parts)) for parts in zip(*leaves, strict=True)]
-    trace = {name[6:]: list(values) for name, values in stored.items() if name.startswith("trace_")}
-    return memo, trace, _Progress(**fields)
+    leaves = [loop[f"memo_{i}"] for i in range(structure.num_leaves) if "memo_0" in loop]
+    return [jax.tree.unflatten(structure, map(jnp.asarray, parts)) for parts in zip(*leaves, strict=True)]
 
 
 def _where(condition: Array, yes: Any, no: Any) -> Any:

@@ -1,195 +1,188 @@
-"""A fit whose rows pass in batches: what `inference.front_door` does differently then."""
+"""Plans of fits whose rows pass in batches: memoised ascents, and natural gradients of documents."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.algorithm import Algorithm, Method, Outcome
-from inference.ascent import Ascent, ascend, last_of
+from inference.algorithm import Algorithm, FitRequest, Fitted, Memoised, NaturalGradient, last_of
+from inference.ascent import ascend
 from inference.checkpoint import Checkpoint
-from inference.count_stream import CountStream
+from inference.convergence_of_runs import five_small_gains
 from inference.devices import deal_out, on_all_devices, on_one_device
+from inference.lanes import lane_keys
 from inference.memoised import ascend_in_batches
-from inference.precision import to_numpy
-from inference.results import row_limit
-from inference.row_stream import Batch, RowStream, is_chunked
-from inference.rows import Rows, checked_weight
-from inference.tables import as_arrays
-from zoo.argument_checks import check_size
+from inference.row_blocks import row_limit
+from inference.row_stream import Batch
+from inference.rows import Rows
+from inference.stochastic_batches import ascend_stochastically
+from inference.whole_data import checkpoint_of, progress_line, start_of, with_arrays
 from zoo.model import Model, in_current_precision
-from zoo.sparse_counts import SparseCounts
 
-__all__ = [
-    "drive_in_batches",
-    "open_documents",
-    "open_stream",
-    "passes_in_batches",
-    "rows_to_begin_with",
-    "warmed_up",
-]
+__all__ = ["BatchPlan", "warmed_up"]
 
 WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
-SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
 
 
-def passes_in_batches(data: tuple, batch_size: int | None) -> bool:
-    """Whether the rows of a fit pass in batches.
+@dataclass(frozen=True)
+class BatchPlan:
+    """An algorithm taken apart, with its start, and the model as its steps take it."""
 
-    Raises:
-        ValueError: chunks without a batch size.
-    """
-    if batch_size is None and any(is_chunked(part) for part in data):
-        raise ValueError("data that come in chunks are fitted in batches: give batch_size, such as 10_000")
-    return batch_size is not None
+    request: FitRequest
+    parts: Memoised | NaturalGradient
+    algorithm: Algorithm
+    start: Callable
+    model: Model
 
+    @classmethod
+    def of(cls, request: FitRequest) -> Self:
+        """Build the algorithm.
 
-def open_documents(
-    data: tuple, batch_size: int, sample_weight: Any, model: Model
-) -> tuple[CountStream, dict[str, Any]]:
-    """The documents of a fit as batches, and the names of words and documents.
+        Raises:
+            ValueError: an option needs all rows at once, or variables per row are given of rows that come in
+                chunks.
+        """
+        method, options = request.method, request.options
+        parts = method.in_batches(**options)
+        kind = MemoisedPlan if isinstance(parts, Memoised) else NaturalGradientPlan
+        algorithm = method.build(request.strategy, **options)
+        start = start_of(method, algorithm, request.variables, options)
+        return kind(request, parts, algorithm, start, in_current_precision(request.model))
 
-    Raises:
-        TypeError: a batch size that is no whole number, data in several parts, or no counts.
-        ValueError: a batch size below 1, weights, or documents that do not suit.
-    """
-    _check_batches(data, batch_size)
-    if sample_weight is not None:
-        raise ValueError("documents in batches do not take sample_weight")
-    stream = CountStream(data[0], int(batch_size), model.num_topics)
-    return stream, stream.coords
-
-
-def _check_batches(data: tuple, batch_size: Any) -> None:
-    """Raise TypeError or ValueError unless the batch size suits, and the data are of one part."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer):
-        raise TypeError(f"batch_size must be a whole number of rows; got {batch_size!r}")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
-    if len(data) != 1:
-        raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
-
-
-def open_stream(data: tuple, batch_size: int, sample_weight: Any) -> tuple[RowStream, dict[str, Any]]:
-    """The rows of a fit as batches, and the names of its columns.
-
-    Raises:
-        TypeError: a batch size that is no whole number, sparse rows, or data in several parts.
-        ValueError: a batch size below 1, weights that do not go with the rows, no rows.
-    """
-    check_size("batch_size", batch_size)
-    if len(data) != 1:
-        raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
-    (source,) = data
-    if isinstance(source, SparseCounts) or hasattr(source, "tocoo"):
-        raise TypeError("batch_size takes dense rows; sparse counts are fitted whole, without batch_size")
-    coords: dict[str, Any] = {}
-    if not is_chunked(source) and not (hasattr(source, "shape") and not hasattr(source, "columns")):
-        (source,), coords = as_arrays(data)  # a table or nested lists
-    if sample_weight is not None and is_chunked(source):
-        raise ValueError("sample_weight goes with an array, whose length is known; these data come in chunks")
-    weight = None if sample_weight is None else checked_weight(sample_weight, source.shape[0])
-    return RowStream(source, int(batch_size), weight), coords
+    def _settings_of_loop(self) -> dict[str, Any]:
+        """The arguments that both loops over batches take."""
+        request = self.request
+        return {
+            "max_iterations": request.settings.max_iterations,
+            "tolerance": request.settings.tolerance,
+            "rule": five_small_gains,
+            "checkpoint": checkpoint_of(request),
+            "open_bar": progress_line(request.show_progress),
+        }
 
 
-def rows_to_begin_with(stream: RowStream) -> np.ndarray:
-    """What default priors are read off: all rows of an array in memory, else a sample or the first ones."""
-    in_memory = isinstance(stream.source, np.ndarray) and not isinstance(stream.source, np.memmap)
-    return stream.whole() if in_memory else stream.sample(max(SCALE_ROWS, stream.batch_size))
-
-
-def drive_in_batches(
-    method: Method,
-    model: Model,
-    given: Model,
-    stream: RowStream,
-    *,
-    algorithm: Algorithm,
-    key: jax.Array,
-    start: Callable,
-    variables: Any,
-    settings: Mapping[str, Any],
-    options: dict[str, Any],
-    num_devices: int,
-    checkpoint: Checkpoint,
-    progress: bool,
-    keep: tuple[str, ...],
-) -> tuple[Ascent, Outcome, tuple | None]:
-    """Run and conclude.
+class MemoisedPlan(BatchPlan):
+    """Coordinate ascent on the whole objective, one batch at a time.
 
     Before the first pass every restart climbs to the top of the bound of the rows that it starts from, moves
     and all: that costs little, and batches cannot find a better optimum later. Not so from given variables,
     where the passes start.
-
-    Returns:
-        What the driver returns, the outcome, and all rows if the fit is to hold them.
-
-    Raises:
-        ValueError: variables per row to start from, of rows that come in chunks; or rows that do not suit
-            the model.
     """
-    run_key, conclude_key = jax.random.split(key)
 
-    def check(batch: Batch) -> None:
-        rows = (
-            batch.rows if batch.count > 1 else np.repeat(batch.rows, 2, axis=0)
-        )  # models refuse a single row
+    def drive(self) -> Fitted:
+        """Run the restarts over all batches and conclude from the best.
+
+        Raises:
+            ValueError: rows that do not suit the model, or variables per row to start from, of rows that come
+                in chunks.
+        """
+        request, stream, settings = self.request, self.request.stream, self.request.settings
+        run_key, conclude_key = jax.random.split(request.key)
+        num_devices, is_given = request.num_devices, request.variables is not None
+        begin = self._rows_to_start_from()
+        run = ascend_in_batches(
+            self.parts,
+            self.start,
+            on_all_devices(self.model, num_devices) if num_devices > 1 else self.model,
+            stream,
+            put=self._put,
+            check=self._check,
+            start_rows=begin,
+            warm_up=_left_alone if is_given else partial(warmed_up, self.algorithm, self.model, begin),
+            key=run_key,
+            variables=request.variables or {},
+            num_restarts=settings.num_restarts,
+            **self._settings_of_loop(),
+        )
+        per_row = 8 * (stream.num_features + self.model.num_components)
+        num_rows, num_samples = stream.num_rows, settings.num_samples
+        holds_rows = num_rows is not None and row_limit(num_rows * per_row, "observed_data", request.keep)
+        whole = (stream.whole(),) if holds_rows else None
+        data = () if whole is None else in_current_precision(whole)
+        if data and stream.sample_weight is not None:
+            data = (Rows(data[0], jnp.asarray(stream.sample_weight)),)
+        keep_rows = holds_rows and row_limit(num_samples * num_rows, "assignments", request.keep)
+        outcome = request.method.conclude(
+            conclude_key,
+            on_one_device(run.state),
+            self.model,
+            data,
+            num_samples,
+            keep_rows,
+            **request.options,
+        )
+        outcome = with_arrays(outcome)
+        if not holds_rows and self.model.occupied_site in run.trace:
+            site = self.model.occupied_site
+            outcome.variational[site] = last_of(run, site).astype(int)
+        return Fitted(run, outcome, whole, stream.sample_weight if holds_rows else None)
+
+    def _rows_to_start_from(self) -> Any:
+        """A batch of rows all over the data, or all rows where variables are given, with their weights."""
+        stream = self.request.stream
+        if self.request.variables is None:
+            rows = in_current_precision(stream.sample(stream.batch_size))
+        elif stream.is_chunked:
+            raise ValueError(
+                "init: variables per row go with an array; data in chunks start by a strategy's name"
+            )
+        else:
+            rows = in_current_precision(stream.whole())
+        if stream.sample_weight is None:
+            return rows
+        return Rows(rows, jnp.asarray(stream.sampled_weight(rows.shape[0])))
+
+    def _check(self, batch: Batch) -> None:
+        """Raise ValueError if the rows of a batch do not suit the model."""
+        rows = batch.rows if batch.count > 1 else np.repeat(batch.rows, 2, axis=0)  # a single row is refused
         try:
-            given.check(rows)
+            self.request.model.check(rows)
         except ValueError as error:
             last = batch.begin + batch.count - 1
             raise ValueError(
                 f"in rows {batch.begin} to {last} of the data (counted from there): {error}"
             ) from None
 
-    def put(batch: Batch) -> Any:
-        if num_devices > 1:
-            return deal_out(batch.x, batch.weight, num_devices)
+    def _put(self, batch: Batch) -> Any:
+        """A batch as the step takes it, on its device or devices."""
+        if self.request.num_devices > 1:
+            return deal_out(batch.x, batch.weight, self.request.num_devices)
         return Rows(*in_current_precision((np.asarray(batch.x), np.asarray(batch.weight))))
 
-    if variables is not None and stream.is_chunked:
-        raise ValueError(
-            "init: variables per row go with an array; data in chunks start by a strategy's name"
-        )
-    begin = in_current_precision(stream.sample(stream.batch_size) if variables is None else stream.whole())
-    if stream.sample_weight is not None:
-        weight = stream.sampled_weight(begin.shape[0])
-        begin = Rows(begin, jnp.asarray(weight))
 
-    result = ascend_in_batches(
-        method.memoised(**options),
-        start,
-        on_all_devices(model, num_devices) if num_devices > 1 else model,
-        stream,
-        put=put,
-        check=check,
-        start_rows=begin,
-        warm_up=partial(warmed_up, algorithm, model, begin) if variables is None else _left_alone,
-        key=run_key,
-        variables={} if variables is None else variables,
-        num_restarts=settings["num_restarts"],
-        max_iterations=settings["max_iterations"],
-        tolerance=settings["tolerance"],
-        checkpoint=checkpoint,
-        progress=progress,
-    )
-    per_row = 8 * (stream.num_features + model.num_components)
-    holds_rows = stream.num_rows is not None and row_limit(stream.num_rows * per_row, "observed_data", keep)
-    whole = (stream.whole(),) if holds_rows else None
-    data = () if whole is None else in_current_precision(whole)
-    if data and stream.sample_weight is not None:
-        data = (Rows(data[0], jnp.asarray(stream.sample_weight)),)
-    num_samples = settings["num_samples"]
-    keep_rows = holds_rows and row_limit(num_samples * stream.num_rows, "assignments", keep)
-    state = on_one_device(result.state)
-    outcome = method.conclude(conclude_key, state, model, data, num_samples, keep_rows, **options)
-    on_host = {name: to_numpy(dict(getattr(outcome, name))) for name in ("posterior", "variational")}
-    if not holds_rows and model.occupied_site in result.trace:
-        on_host["variational"][model.occupied_site] = last_of(result, model.occupied_site).astype(int)
-    return result, outcome._replace(**on_host), whole
+class NaturalGradientPlan(BatchPlan):
+    """Noisy natural gradients, one batch of documents each."""
+
+    def drive(self) -> Fitted:
+        """Run over all batches and conclude."""
+        request, stream = self.request, self.request.stream
+        run_key, conclude_key = jax.random.split(request.key)
+        in_memory, num_samples = not stream.is_chunked, request.settings.num_samples
+        per_row = 8 * self.model.num_topics
+        holds_rows = in_memory and row_limit(
+            stream.num_rows * per_row, "doc_topic_concentration", request.keep
+        )
+        run, rows = ascend_stochastically(
+            self.parts,
+            self.start,
+            self.model,
+            stream,
+            key=lane_keys(run_key, 1)[0],
+            variables={name: value[0] for name, value in (request.variables or {}).items()},
+            keep_rows=holds_rows,
+            **self._settings_of_loop(),
+        )
+        state = run.state if rows is None else self.parts.with_rows(run.state, rows)
+        data = (stream.source,) if in_memory else ()
+        keep_rows = holds_rows and row_limit(num_samples * stream.num_rows, "doc_topic_probs", request.keep)
+        outcome = request.method.conclude(
+            conclude_key, state, self.model, data, num_samples, keep_rows, **request.options
+        )
+        return Fitted(run, with_arrays(outcome), data or None)
 
 
 def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, states: Any) -> Any:
@@ -212,8 +205,9 @@ def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, st
             max_iterations=WARM_UP_STEPS,
             tolerance=WARM_UP_TOLERANCE,
             must_rise=True,
+            rule=five_small_gains,
             checkpoint=Checkpoint(None, {}),
-            progress=False,
+            open_bar=progress_line(False),
             improve=algorithm.improve,
         )
         if run.stop_reason == "interrupted":

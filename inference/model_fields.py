@@ -16,6 +16,7 @@ import numpyro.distributions as dist
 
 import zoo
 import zoo.conjugate
+from inference.algorithm import model_name
 from zoo.exponential_family import FAMILIES, ByColumn
 from zoo.kernels import KERNELS
 from zoo.model import Assumptions, Model
@@ -28,11 +29,6 @@ DISTRIBUTIONS = {
     "Wishart": (dist.Wishart, ("concentration", "scale_matrix")),
 }
 _TYPES = {kind.__name__: kind for kind in (*KERNELS.values(), *FAMILIES.values(), ByColumn)}
-
-
-def model_name(model: Model) -> str:
-    """The key of the model in ``zoo.MODELS``."""
-    return type(model).__name__.lower()
 
 
 def describe(model: Model) -> tuple[str, dict[str, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""What the host does between chunks of a run: keep chunks short, show progress, notice Ctrl-C."""
+"""The host between chunks of a run: the length of the next chunk, and Ctrl-C."""
 
 import signal
 import sys
@@ -8,9 +8,8 @@ from types import FrameType, TracebackType
 from typing import Self
 
 import numpy as np
-from tqdm import tqdm
 
-__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "progress_bar"]
+__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt"]
 
 CHUNK_SECONDS = 0.25
 CHUNK_CAPACITY = 512  # steps a chunk can hold
@@ -66,8 +65,3 @@ class Interrupt:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._main:
             signal.signal(signal.SIGINT, self._previous)
-
-
-def progress_bar(progress: bool, total: int, initial: int) -> tqdm:
-    """A bar over iterations, silent unless ``progress``."""
-    return tqdm(total=total, initial=initial, disable=not progress, unit="it", leave=False)

@@ -6,7 +6,7 @@ from functools import partial
 
 import xarray as xr
 
-from inference.front_door import method_of
+from inference.methods import method_of
 from inference.results import model_of
 from inference.tree_groups import group_of
 

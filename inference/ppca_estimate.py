@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.results import row_limit
+from inference.row_blocks import row_limit
 from inference.rows import Rows, unweighted, weight_of
 from zoo.linear_gaussian import (
     latents_covariance,

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from inference.algorithm import Method
-from inference.front_door import method_of
+from inference.algorithm import Ascent, Direct, Method
+from inference.methods import method_of
 from inference.precision import double_precision
 from inference.results import Labels, model_of
 from inference.symmetry import align_rotation, relabel
@@ -252,7 +252,7 @@ def _labelled(values: jax.Array, dims: tuple[str, ...], labels: Labels) -> xr.Da
 
 def _has_estimate(method: Method) -> bool:
     """Whether new rows are judged by the stored estimate (or q), not draw by draw."""
-    return method.transform is not None or method.kind in ("ascent", "direct")
+    return method.transform is not None or isinstance(method, Ascent | Direct)
 
 
 def _aligned(tree: xr.DataTree, model: Model) -> xr.DataTree:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -14,11 +15,13 @@ from jax import Array
 from numpyro.handlers import seed as seeded
 from numpyro.handlers import substitute, trace
 
+from inference.algorithm import SamplerSettings
 from inference.checkpoint import Checkpoint
 from inference.densities import latent_names
 from inference.driver import sample
 from inference.programs import redraw_data
 from inference.starting_points import read_init
+from inference.whole_data import progress_line
 from zoo.model import Model
 
 __all__ = ["prior_by_mcmc", "replicate", "simulate"]
@@ -76,10 +79,10 @@ def prior_by_mcmc(
 
     nuts, options = METHODS["nuts"], dict(METHODS["nuts"].options)
     missing = jax.tree.map(lambda part: jnp.full_like(part, jnp.nan), data)
-    settings = {"num_chains": CHAINS, "num_warmup": WARMUP, "num_samples": -(-num_samples // CHAINS)}
+    settings = SamplerSettings(CHAINS, WARMUP, -(-num_samples // CHAINS), 1, "vectorized")
     values = read_init(tree, nuts, settings)[1]
     variables = {name: values[name] for name in latent_names(model, *missing)}
-    algorithm = nuts.build(init="uniform", num_warmup=WARMUP, **options)
+    algorithm = nuts.build("uniform", num_warmup=WARMUP, **options)
     run = sample(
         algorithm.step,
         partial(nuts.start, num_warmup=WARMUP, **options),
@@ -88,15 +91,13 @@ def prior_by_mcmc(
         missing,
         key=key,
         variables=variables,
-        thinning=1,
-        chain_method="vectorized",
         checkpoint=Checkpoint(None, {}),
-        progress=False,
-        **settings,
+        open_bar=progress_line(False),
+        **asdict(settings),
     )
     draws = jax.tree.map(jnp.asarray, run.draws)
     kept = nuts.conclude(key, draws, model, missing, True).posterior
-    log_prior = np.asarray(run.trace["objective"])[:, -settings["num_samples"] :]
+    log_prior = np.asarray(run.trace["objective"])[:, -settings.num_samples :]
     rhat = float(array_stats.rhat(log_prior, chain_axis=0, draw_axis=1)) if log_prior.shape[1] > 3 else np.nan
     divergences = int(np.sum(run.draws["stats"]["diverging"]))
     if rhat > LARGEST_RHAT or divergences:

@@ -16,9 +16,8 @@ from inference.atomic_files import check_writable, replacing
 from inference.model_fields import check_known, restore
 from zoo.model import Model
 
-__all__ = ["Labels", "dataset", "load", "model_of", "row_limit", "save", "versions"]
+__all__ = ["Labels", "dataset", "load", "model_of", "save", "versions"]
 
-ROW_BYTES = 256e6  # anything per row that would take more is left out
 OWN_PACKAGE = "probabilistic-model-zoo"
 SAMPLE_DIMS = ("chain", "draw")
 
@@ -94,11 +93,6 @@ def _dims_of(name: str, ndim: int, dims: Mapping[str, tuple[str, ...]]) -> tuple
         if named is not None and len(named) == ndim
         else tuple(f"{name}_dim_{i}" for i in range(ndim))
     )
-
-
-def row_limit(num_bytes: float, name: str, keep: tuple[str, ...]) -> bool:
-    """Whether something per row is stored: it is small enough, or asked for."""
-    return num_bytes < ROW_BYTES or name in keep
 
 
 def versions() -> dict[str, str]:

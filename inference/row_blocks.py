@@ -15,9 +15,15 @@ from jax import Array
 from inference.rows import Rows, RowShards, unweighted, weight_of
 from zoo.sparse_counts import SparseCounts
 
-__all__ = ["map_rows", "sum_over_rows"]
+__all__ = ["map_rows", "row_limit", "sum_over_rows"]
 
 BLOCK_ROWS = 2048
+ROW_BYTES = 256e6  # anything per row that would take more is left out of a fit
+
+
+def row_limit(num_bytes: float, name: str, keep: tuple[str, ...] = ()) -> bool:
+    """Whether something per row is stored: it is small enough, or asked for by name."""
+    return num_bytes < ROW_BYTES or name in keep
 
 
 def sum_over_rows(function: Callable, x: Array | Rows | RowShards, block_rows: int = BLOCK_ROWS) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.results import row_limit
+from inference.row_blocks import row_limit
 from zoo.sparse_matrix import SparseMatrix
 from zoo.sppca import SPPCA
 

@@ -1,4 +1,4 @@
-"""What a run starts from: a strategy by name, given variables, or a former fit."""
+"""The start of a run: a strategy by name, given variables, or a former fit."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from inference.algorithm import Method
+from inference.algorithm import Ascent, AscentSettings, Direct, Method, SamplerSettings
 from inference.tree_groups import group_of
 
 __all__ = ["read_init"]
 
 
 def read_init(
-    init: Any, method: Method, settings: Mapping[str, Any]
+    init: Any, method: Method, settings: AscentSettings | SamplerSettings
 ) -> tuple[str, dict[str, np.ndarray] | None]:
     """The start strategy, and given variables: for a sampler with a leading axis over chains.
 
@@ -21,7 +21,7 @@ def read_init(
         TypeError: ``init`` is nothing of the kind.
         ValueError: an unknown strategy, or a method that starts nowhere.
     """
-    if method.kind == "direct":
+    if isinstance(method, Direct):
         if init is not None:
             raise ValueError("a method that solves directly starts nowhere: leave init out")
         return "none", None
@@ -34,9 +34,9 @@ def read_init(
                 f"got {init!r}"
             )
         return init, None
-    lanes = settings.get("num_chains", settings.get("num_restarts"))
+    lanes = getattr(settings, "num_chains", None) or settings.num_restarts
     if isinstance(init, xr.DataTree):
-        if method.kind != "ascent":
+        if not isinstance(method, Ascent):
             return method.strategies[0], _draws_to_start_from(init, lanes)
         values = _best_of(init)
     elif isinstance(init, Mapping):

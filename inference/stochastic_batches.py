@@ -11,103 +11,48 @@ Between two batches, and only there, the host looks at Ctrl-C and the checkpoint
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Method, Outcome, Stochastic
-from inference.ascent import SMALL_STEPS, Ascent
+from inference.algorithm import AscentRun, NaturalGradient
 from inference.checkpoint import Checkpoint
-from inference.count_stream import CountStream
-from inference.lanes import lane_keys, resume
-from inference.pacing import Interrupt, progress_bar
-from inference.precision import to_numpy
-from inference.results import row_limit
-from zoo.model import Model, in_current_precision
+from inference.lanes import resume
+from inference.pacing import Interrupt
+from inference.progress import (
+    CONVERGED,
+    NOT_FINITE,
+    RUNNING,
+    Progress,
+    advanced,
+    restored,
+    smallest_gain,
+    stored,
+    tolerated_fall,
+)
+from zoo.model import in_current_precision
 
-__all__ = ["ascend_stochastically", "drive_stochastically", "with_lengths"]
-
-
-class _Progress(NamedTuple):
-    """How far the run is, on the host."""
-
-    passes: int  # complete ones
-    batches: int  # visited in the present pass
-    score: float  # of the documents visited in the present pass, nats
-    small_steps: int
-
-
-def drive_stochastically(
-    method: Method,
-    model: Model,
-    stream: CountStream,
-    *,
-    start: Callable,
-    key: Array,
-    variables: Any,
-    settings: dict[str, Any],
-    options: dict[str, Any],
-    checkpoint: Checkpoint,
-    progress: bool,
-    keep: tuple[str, ...],
-) -> tuple[Ascent, Outcome, tuple | None]:
-    """Run and conclude.
-
-    Returns:
-        The ascent, the outcome, and the documents if the fit is to hold them.
-    """
-    run_key, conclude_key = jax.random.split(key)
-    stochastic = method.stochastic(**options)
-    in_memory = not stream.is_chunked
-    per_row = 8 * model.num_topics
-    holds_rows = in_memory and row_limit(stream.num_rows * per_row, "doc_topic_concentration", keep)
-    result, rows = ascend_stochastically(
-        stochastic,
-        start,
-        model,
-        stream,
-        key=lane_keys(run_key, 1)[0],
-        variables={name: value[0] for name, value in (variables or {}).items()},
-        max_iterations=settings["max_iterations"],
-        tolerance=settings["tolerance"],
-        checkpoint=checkpoint,
-        progress=progress,
-        keep_rows=holds_rows,
-    )
-    state = result.state if rows is None else stochastic.with_rows(result.state, rows)
-    data = (stream.source,) if in_memory else ()
-    num_samples = settings["num_samples"]
-    keep_rows = holds_rows and row_limit(num_samples * stream.num_rows, "doc_topic_probs", keep)
-    outcome = method.conclude(conclude_key, state, model, data, num_samples, keep_rows, **options)
-    on_host = {name: to_numpy(dict(getattr(outcome, name))) for name in ("posterior", "variational")}
-    return result, outcome._replace(**on_host), data or None
-
-
-def with_lengths(model: Model, lengths: np.ndarray) -> Model:
-    """The model with the documents' lengths, unless it was given others."""
-    if model.num_tokens is not None:
-        return model
-    return replace(model, num_tokens=tuple(int(length) for length in lengths))
+__all__ = ["ascend_stochastically"]
 
 
 def ascend_stochastically(
-    stochastic: Stochastic,
+    stochastic: NaturalGradient,
     start: Callable,
     model: Any,
-    stream: CountStream,
+    stream: Any,
     *,
     key: Array,
     variables: Any,
     max_iterations: int,
     tolerance: float,
+    rule: Callable,
     checkpoint: Checkpoint,
-    progress: bool,
+    open_bar: Callable,
     keep_rows: bool,
-) -> tuple[Ascent, np.ndarray | None]:
+) -> tuple[AscentRun, np.ndarray | None]:
     """Pass over all batches until the objective stops rising.
 
     Args:
@@ -118,10 +63,10 @@ def ascend_stochastically(
         key: the run's key.
         variables: what the start is given.
         max_iterations: the most passes.
-        tolerance: gain in nats per document and pass; converged after five consecutive passes that gain less.
-            0: never.
+        tolerance: gain in nats per document below which a pass is small; 0: none is.
+        rule: whether the run goes on after a pass, see `inference.progress`.
         checkpoint: where to save and resume.
-        progress: whether to show a bar.
+        open_bar: ``open_bar(total, done)``, a context that is told of passes and shows them.
         keep_rows: whether the documents' own parameters are returned.
 
     Raises:
@@ -133,51 +78,63 @@ def ascend_stochastically(
 
     _, first = next(stream.batches())
     begin = partial(_start, stochastic, start)
-    state, stored = resume(checkpoint, begin, key, variables, model, put(first))
-    trace, at = _restored(stored)
-    converged = at.small_steps >= SMALL_STEPS
-    with Interrupt() as interrupt, progress_bar(progress, max_iterations, at.passes) as bar:
-        while at.passes < max_iterations and not converged and not interrupt.requested:
-            order = None if stream.is_chunked else _order(key, at.passes, stream.num_rows)
+    state, saved = resume(checkpoint, begin, key, variables, model, put(first))
+    progress, history, loop = restored(saved, 1)
+    progress = Progress(*map(np.asarray, progress))
+    passes = int(progress.iteration[0])
+    visited, score = int(loop.get("batches", 0)), float(loop.get("score", 0.0))
+
+    def save() -> None:
+        checkpoint.save(state, stored(progress, history, batches=visited, score=score))
+
+    with Interrupt() as interrupt, open_bar(max_iterations, passes) as bar:
+        while passes < max_iterations and progress.status[0] == RUNNING and not interrupt.requested:
+            order = None if stream.is_chunked else _order(key, passes, stream.num_rows)
             for number, (first_row, counts) in enumerate(stream.batches(order)):
-                if number < at.batches:  # visited before the run was cut
+                if number < visited:  # before the run was cut
                     continue
-                time = at.passes * -(-stream.num_rows // stream.batch_size) + number + 1
+                time = passes * -(-stream.num_rows // stream.batch_size) + number + 1
                 share = counts.shape[0] / stream.num_rows
-                state, score = _visit(stochastic.step, state, model, put(counts), share, float(time))
-                at = at._replace(batches=number + 1, score=at.score + float(score))
+                state, gain = _visit(stochastic.step, state, model, put(counts), share, float(time))
+                visited, score = number + 1, score + float(gain)
                 bar.set_postfix_str(f"document {first_row + counts.shape[0]}", refresh=False)
                 if checkpoint.is_due():
-                    checkpoint.save(state, _stored(trace, at))
+                    save()
                 if interrupt.requested:
                     break
             else:
-                info = _total(stochastic.total, state, model)._asdict()
-                info["objective"] += at.score + stream.log_coefficient
-                if not np.isfinite(info["objective"]):
+                info = _objective_of(stochastic, state, model, score + stream.log_coefficient)
+                small_gain = smallest_gain(stream.num_rows, tolerance)
+                objective = np.array([info["objective"]])
+                reached = advanced(rule, np, progress, objective, small_gain, tolerated_fall(None, False))
+                if reached.status[0] == NOT_FINITE:
                     raise FloatingPointError(
-                        f"the objective was not finite in pass {at.passes + 1}: check the scale of the priors"
+                        f"the objective was not finite in pass {passes + 1}: check the scale of the priors"
                     )
-                before = trace["objective"][-1] if trace else -np.inf
-                small = float(info["objective"]) - before < tolerance * stream.num_rows
-                for name, value in info.items():
-                    trace.setdefault(name, []).append(float(value))
-                at = _Progress(at.passes + 1, 0, 0.0, at.small_steps + 1 if small and tolerance > 0 else 0)
-                converged = at.small_steps >= SMALL_STEPS
+                infos = {name: np.array([[value]]) for name, value in info.items()}
+                history.add(progress.iteration, reached.iteration, infos)
+                progress, passes, visited, score = reached, passes + 1, 0, 0.0
                 bar.update(1)
-    checkpoint.save(state, _stored(trace, at))
-    if not at.passes and not at.batches:
+    save()
+    if passes == 0 and visited == 0:
         raise KeyboardInterrupt("interrupted before the first batch was complete")
     info, rows = _evaluated(stochastic, state, model, stream, put, keep_rows)
+    trace = history.arrays() or {name: np.full((1, 1), np.nan) for name in info}
     for name, value in info.items():
-        trace[name] = [*trace.get(name, [np.nan])[:-1], value]
+        trace[name][0, -1] = value
+    converged = bool(progress.status[0] == CONVERGED)
     reason = "converged" if converged else "interrupted" if interrupt.requested else "max_iterations"
-    arrays = {name: np.asarray(values)[None] for name, values in trace.items()}
-    return Ascent(state, arrays, 0, converged, reason, at.passes, 0), rows
+    return AscentRun(state, trace, 0, converged, reason, passes, 0), rows
+
+
+def _objective_of(stochastic: NaturalGradient, state: Any, model: Any, of_rows: float) -> dict[str, float]:
+    """The recorded values at a state; ``of_rows`` is the rows' part of the objective."""
+    info = {name: float(value) for name, value in _total(stochastic.total, state, model)._asdict().items()}
+    return info | {"objective": info["objective"] + of_rows}
 
 
 def _evaluated(
-    stochastic: Stochastic, state: Any, model: Any, stream: CountStream, put: Callable, keep_rows: bool
+    stochastic: NaturalGradient, state: Any, model: Any, stream: Any, put: Callable, keep_rows: bool
 ) -> tuple[dict[str, float], np.ndarray | None]:
     """The bound of all documents at a state, and their own parameters."""
     score, rows = 0.0, []
@@ -186,8 +143,7 @@ def _evaluated(
         score += float(gain)
         if keep_rows:
             rows.append(np.asarray(own)[: counts.shape[0]])
-    info = {name: float(value) for name, value in _total(stochastic.total, state, model)._asdict().items()}
-    info["objective"] += score + stream.log_coefficient
+    info = _objective_of(stochastic, state, model, score + stream.log_coefficient)
     return info, np.concatenate(rows) if keep_rows else None
 
 
@@ -199,7 +155,7 @@ def _order(key: Array, number: int, num_rows: int) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _start(
-    stochastic: Stochastic, start: Callable, key: Array, variables: Any, model: Any, documents: Any
+    stochastic: NaturalGradient, start: Callable, key: Array, variables: Any, model: Any, documents: Any
 ) -> Any:
     return stochastic.without_rows(start(key, variables, model, documents))
 
@@ -217,18 +173,3 @@ def _evaluate(evaluate: Callable, state: Any, model: Any, documents: Any) -> Any
 @partial(jax.jit, static_argnums=0)
 def _total(total: Callable, state: Any, model: Any) -> Any:
     return total(state, model)
-
-
-# Checkpoints
-
-
-def _stored(trace: dict[str, list], at: _Progress) -> dict[str, np.ndarray]:
-    arrays = {f"progress_{name}": np.asarray(value) for name, value in at._asdict().items()}
-    return arrays | {f"trace_{name}": np.asarray(values) for name, values in trace.items()}
-
-
-def _restored(stored: dict[str, np.ndarray] | None) -> tuple[dict[str, list], _Progress]:
-    if stored is None:
-        return {}, _Progress(0, 0, 0.0, 0)
-    at = _Progress(*(stored[f"progress_{name}"].item() for name in _Progress._fields))
-    return {name[6:]: value.tolist() for name, value in stored.items() if name.startswith("trace_")}, at

@@ -1,111 +1,216 @@
-"""A fit that holds all rows at once: drive an algorithm, or let a direct method answer, and conclude."""
+"""Plans of fits that hold all rows at once: direct methods, samplers and ascents."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tqdm import tqdm
 
-from inference.algorithm import Algorithm, Method, Outcome
-from inference.ascent import Ascent, ascend, last_of
-from inference.checkpoint import Checkpoint
+from inference.algorithm import (
+    Algorithm,
+    Ascent,
+    AscentRun,
+    FitRequest,
+    Fitted,
+    Iterative,
+    Outcome,
+    last_of,
+)
+from inference.ascent import ascend
+from inference.checkpoint import Checkpoint, fingerprint
+from inference.convergence_of_runs import five_small_gains
 from inference.devices import deal_out, exchanged, on_all_devices, on_one_device, over_processes
-from inference.driver import Chains, sample
+from inference.driver import sample
 from inference.precision import to_numpy
-from inference.results import row_limit
+from inference.results import versions
+from inference.row_blocks import row_limit
 from inference.rows import Rows, unweighted, weight_of
-from zoo.model import Model
+from zoo.model import Model, in_current_precision
 
-__all__ = ["drive_whole", "solve", "start_of"]
+__all__ = [
+    "AscentPlan",
+    "DirectPlan",
+    "SamplerPlan",
+    "checkpoint_of",
+    "progress_line",
+    "start_of",
+    "with_arrays",
+]
 
 
-def solve(
-    method: Method, key: jax.Array, model: Model, arrays: tuple, options: dict[str, Any]
-) -> tuple[Ascent, Outcome]:
+@dataclass(frozen=True)
+class DirectPlan:
     """A direct method's answer, as an ascent of one step that converged."""
-    outcome, objective = method.solve(key, model, arrays, **options)
-    trace = {"objective": np.full((1, 1), float(objective))}
-    return Ascent(None, trace, 0, True, "solved directly", 1, 0), outcome
+
+    request: FitRequest
+
+    @classmethod
+    def of(cls, request: FitRequest) -> Self:
+        """There is nothing to prepare."""
+        return cls(request)
+
+    def drive(self) -> Fitted:
+        """Solve."""
+        request = self.request
+        outcome, objective = request.method.solve(request.key, request.model, request.data, **request.options)
+        trace = {"objective": np.full((1, 1), float(objective))}
+        run = AscentRun(None, trace, 0, True, "solved directly", 1, 0)
+        return Fitted(run, outcome, request.data)
 
 
-def drive_whole(
-    method: Method,
-    model: Model,
-    data: tuple,
-    *,
-    key: jax.Array,
-    settings: dict[str, Any],
-    options: dict[str, Any],
-    num_devices: int,
-    strategy: str,
-    variables: dict[str, np.ndarray] | None,
-    checkpoint: Checkpoint,
-    progress: bool,
-    keep: tuple[str, ...],
-) -> tuple[Ascent | Chains, Outcome]:
-    """Run and conclude; everything handed out is NumPy."""
-    adaptation = {"num_warmup": settings["num_warmup"]} if method.kind == "sampling" else {}
-    algorithm = method.build(init=strategy, **options, **adaptation)
-    start = start_of(method, algorithm, variables, {**options, **adaptation})
-    variables = {} if variables is None else variables
-    run_key, conclude_key = jax.random.split(key)
-    num_rows, num_samples = data[0].shape[0], settings["num_samples"]
-    total_weight = float(jnp.sum(data[0].weight)) if isinstance(data[0], Rows) else num_rows
-    shared = {"key": run_key, "variables": variables, "checkpoint": checkpoint, "progress": progress}
-    if method.kind == "sampling":
-        keep_rows = row_limit(settings["num_chains"] * num_samples * num_rows, "assignments", keep)
-        position = method.position(keep_rows)
-        result = sample(
-            algorithm.step, start, position, model, data, **settings, **shared, resize=method.resize
+@dataclass(frozen=True)
+class _WholePlan:
+    """An algorithm with its start, and model and data as its steps take them."""
+
+    request: FitRequest
+    algorithm: Algorithm
+    start: Callable
+    model: Model
+    data: tuple
+
+    @classmethod
+    def of(cls, request: FitRequest) -> Self:
+        """Prepare the data and build the algorithm."""
+        method, options, data = request.method, dict(request.options), request.data
+        if request.sample_weight is not None:
+            data = (Rows(data[0], request.sample_weight), *data[1:])
+        data = method.prepare(request.model, data, request.init, **options)
+        if not (isinstance(method, Ascent) and method.runs_on_host(data)):
+            data = in_current_precision(data)
+        if hasattr(request.settings, "num_warmup"):
+            options["num_warmup"] = request.settings.num_warmup
+        algorithm = method.build(request.strategy, **options)
+        start = start_of(method, algorithm, request.variables, options)
+        return cls(request, algorithm, start, in_current_precision(request.model), data)
+
+    def _fitted(self, run: Any, outcome: Outcome) -> Fitted:
+        outcome = with_arrays(outcome)
+        if (
+            jax.process_count() > 1 and self.model.occupied_site in run.trace
+        ):  # each process holds but its own rows
+            site = self.model.occupied_site
+            outcome.variational[site] = last_of(run, site).astype(int)
+        return Fitted(run, outcome, self.request.data, self.request.sample_weight)
+
+
+class SamplerPlan(_WholePlan):
+    """Chains of a sampler."""
+
+    def drive(self) -> Fitted:
+        """Run the chains and conclude from their draws."""
+        request, method, settings = self.request, self.request.method, self.request.settings
+        run_key, conclude_key = jax.random.split(request.key)
+        num_draws = settings.num_chains * settings.num_samples
+        keep_rows = row_limit(num_draws * self.data[0].shape[0], "assignments", request.keep)
+        run = sample(
+            self.algorithm.step,
+            self.start,
+            method.position(keep_rows),
+            self.model,
+            self.data,
+            key=run_key,
+            variables=request.variables or {},
+            checkpoint=checkpoint_of(request),
+            open_bar=progress_line(request.show_progress),
+            resize=method.resize,
+            **asdict(settings),
         )
+        draws = jax.tree.map(jnp.asarray, run.draws)
+        return self._fitted(run, method.conclude(conclude_key, draws, self.model, self.data, keep_rows))
+
+
+class AscentPlan(_WholePlan):
+    """Restarts of an ascent, on one device or several, compiled or on the host."""
+
+    def drive(self) -> Fitted:
+        """Run the restarts and conclude from the best."""
+        request, method, settings = self.request, self.request.method, self.request.settings
+        run_key, conclude_key = jax.random.split(request.key)
+        num_rows, num_samples = self.data[0].shape[0], settings.num_samples
+        keep_rows = row_limit(num_samples * num_rows, "assignments", request.keep)
+        if isinstance(self.data[0], Rows):
+            num_rows = float(jnp.sum(self.data[0].weight))
+        is_ascent = isinstance(method, Ascent)
+        placed = self._over_devices() if request.num_devices > 1 else {"data": self.data}
+        run = ascend(
+            self.algorithm.step,
+            self.start,
+            self.model,
+            key=run_key,
+            variables=request.variables or {},
+            num_rows=over_processes(num_rows),
+            num_restarts=settings.num_restarts,
+            max_iterations=settings.max_iterations,
+            tolerance=settings.tolerance if is_ascent else 0.0,
+            must_rise=is_ascent and not method.may_fall,
+            rule=five_small_gains,
+            checkpoint=checkpoint_of(request),
+            open_bar=progress_line(request.show_progress),
+            improve=self.algorithm.improve,
+            shrink=self.algorithm.shrink,
+            on_host=is_ascent and method.runs_on_host(self.data),
+            **placed,
+        )
+        state = on_one_device(run.state) if request.num_devices > 1 else run.state
         outcome = method.conclude(
-            conclude_key, jax.tree.map(jnp.asarray, result.draws), model, data, keep_rows
+            conclude_key, state, self.model, self.data, num_samples, keep_rows, **request.options
         )
-    else:
-        keep_rows = row_limit(num_samples * num_rows, "assignments", keep)
-        rising = method.kind == "ascent"
-        taken = data
-        if num_devices > 1 and method.shards_documents:
-            taken = tuple(part.over_devices(num_devices) for part in data)
-            shared |= {"start_data": data, "place": partial(on_all_devices, num_devices=num_devices)}
-        elif num_devices > 1:
-            rows, weight = np.asarray(unweighted(data[0])), np.asarray(weight_of(data[0]))
-            of_all = Rows(*map(jnp.asarray, (exchanged(rows), exchanged(weight[:, None])[:, 0])))
-            taken = (deal_out(rows, weight, num_devices),)
-            shared |= {
-                "start_data": data if jax.process_count() == 1 else (of_all,),
-                "place": partial(on_all_devices, num_devices=num_devices),
-            }
-            total_weight = over_processes(total_weight)
-        result = ascend(
-            algorithm.step,
-            start,
-            model,
-            taken,
-            num_rows=total_weight,
-            num_restarts=settings["num_restarts"],
-            max_iterations=settings["max_iterations"],
-            tolerance=settings["tolerance"] if rising else 0.0,
-            must_rise=rising and not method.may_fall,
-            improve=algorithm.improve,
-            shrink=algorithm.shrink,
-            on_host=method.runs_on_host is not None and method.runs_on_host(data),
-            **shared,
-        )
-        state = on_one_device(result.state) if num_devices > 1 else result.state
-        outcome = method.conclude(conclude_key, state, model, data, num_samples, keep_rows, **options)
-    on_host = {
-        name: to_numpy(dict(getattr(outcome, name))) for name in ("posterior", "variational", "sample_stats")
-    }
-    if jax.process_count() > 1 and model.occupied_site in result.trace:  # each process holds but its own rows
-        on_host["variational"][model.occupied_site] = last_of(result, model.occupied_site).astype(int)
-    return result, outcome._replace(**on_host)
+        return self._fitted(run, outcome)
+
+    def _over_devices(self) -> dict[str, Any]:
+        """The data dealt out over devices, those that starts are given, and where states go."""
+        num_devices, first = self.request.num_devices, self.data[0]
+        place = partial(on_all_devices, num_devices=num_devices)
+        if "documents" in self.request.method.takes:
+            dealt = tuple(part.over_devices(num_devices) for part in self.data)
+            return {"data": dealt, "start_data": self.data, "place": place}
+        rows, weight = np.asarray(unweighted(first)), np.asarray(weight_of(first))
+        begun_with = self.data
+        if jax.process_count() > 1:
+            of_all = exchanged(rows), exchanged(weight[:, None])[:, 0]
+            begun_with = (Rows(*map(jnp.asarray, of_all)),)
+        return {"data": (deal_out(rows, weight, num_devices),), "start_data": begun_with, "place": place}
+
+
+def with_arrays(outcome: Outcome) -> Outcome:
+    """The outcome with NumPy arrays instead of JAX's."""
+    groups = ("posterior", "variational", "sample_stats")
+    return outcome._replace(**{name: to_numpy(dict(getattr(outcome, name))) for name in groups})
+
+
+def progress_line(shown: bool) -> Callable:
+    """``open_bar(total, done)`` of the driver's loops: a bar over iterations, silent unless it is shown."""
+    return lambda total, done: tqdm(total=total, initial=done, disable=not shown, unit="it", leave=False)
+
+
+def checkpoint_of(request: FitRequest) -> Checkpoint:
+    """Where the run saves and resumes, with the fingerprint of the call."""
+    if request.checkpoint is None:
+        return Checkpoint(None, {})
+    data = request.data if request.stream is None else request.stream.identity()
+    aspects = fingerprint(
+        request.model,
+        (data, request.variables, request.sample_weight),
+        method=request.name,
+        settings=asdict(request.settings),
+        options=dict(request.options),
+        init=request.strategy,
+        batch_size=request.batch_size,
+        num_devices=request.num_devices,
+        seed=np.asarray(jax.random.key_data(request.key)).tolist(),
+        dtype=request.dtype,
+        devices=[str(device) for device in jax.devices()],
+        versions=versions(),
+    )
+    return Checkpoint(request.checkpoint, aspects)
 
 
 def start_of(
-    method: Method, algorithm: Algorithm, variables: Mapping | None, options: dict[str, Any]
+    method: Iterative, algorithm: Algorithm, variables: Mapping | None, options: Mapping[str, Any]
 ) -> Callable:
     """``start(key, variables, model, *data)`` of one run."""
     if variables is None:

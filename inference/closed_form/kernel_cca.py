@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from inference.algorithm import Method, Outcome
+from inference.algorithm import Direct, Outcome
 from inference.closed_form.morp import OUTPUT_KERNELS, output_gram
 from inference.closed_form.projection_estimate import (
     centred_gram,
@@ -56,10 +56,8 @@ def check(model: SPPCA, *, ridge: Any, output_kernel: Any) -> None:
     check_choice("output_kernel", output_kernel, OUTPUT_KERNELS)
 
 
-METHOD = Method(
-    kind="direct",
+METHOD = Direct(
     options={"ridge": 0.1, "output_kernel": "linear"},
-    strategies=(),
     solve=solve,
     check=check,
     transform=transform,

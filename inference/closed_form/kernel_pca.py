@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
-from inference.algorithm import Method, Outcome
+from inference.algorithm import Direct, Outcome
 from inference.kernel_components import (
     centred_gram,
     components_from,
@@ -88,10 +88,8 @@ def check(model: KernelPCA, *, solver: Any) -> None:
         )
 
 
-METHOD = Method(
-    kind="direct",
+METHOD = Direct(
     options={"solver": "auto"},
-    strategies=(),
     solve=solve,
     check=check,
 )

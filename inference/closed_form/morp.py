@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from inference.algorithm import Method, Outcome
+from inference.algorithm import Direct, Outcome
 from inference.closed_form.projection_estimate import (
     centred_gram,
     check_complete,
@@ -135,8 +135,7 @@ def _sets(output_sets: Any, num_outputs: int) -> tuple[tuple[int, ...], ...]:
     return sets
 
 
-METHOD = Method(
-    kind="direct",
+METHOD = Direct(
     options={
         "weight": 0.5,
         "ridge": 0.0,
@@ -145,7 +144,6 @@ METHOD = Method(
         "output_sets": None,
         "balance": True,
     },
-    strategies=(),
     solve=solve,
     check=check,
     transform=transform,

@@ -37,7 +37,7 @@ import numpy as np
 import scipy.linalg
 from jax import Array
 
-from inference.algorithm import Method, Outcome
+from inference.algorithm import Direct, Outcome
 from zoo.exponential_family import Gaussian
 from zoo.joint_prior import balanced_variance
 from zoo.paired import Paired
@@ -203,4 +203,4 @@ def check(model: Paired) -> None:
         )
 
 
-METHOD = Method(kind="direct", options={}, strategies=(), solve=solve, check=check)
+METHOD = Direct(options={}, solve=solve, check=check)

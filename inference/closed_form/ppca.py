@@ -24,7 +24,7 @@ import numpy as np
 import scipy.linalg
 from jax import Array
 
-from inference.algorithm import Method, Outcome
+from inference.algorithm import Direct, Outcome
 from inference.ppca_estimate import check_noise_floor, point_outcome
 from zoo.ppca import PPCA
 
@@ -122,4 +122,4 @@ def check(model: PPCA, *, noise_floor: Any) -> None:
     check_noise_floor(noise_floor)
 
 
-METHOD = Method(kind="direct", options={"noise_floor": 1e-6}, strategies=(), solve=solve, check=check)
+METHOD = Direct(options={"noise_floor": 1e-6}, solve=solve, check=check)

@@ -43,7 +43,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.sppca_estimate import concluded, log_density
 from zoo.sppca import SPPCA
 
@@ -253,11 +253,10 @@ def _estimate(state: SPPCAState, model: SPPCA) -> dict[str, Array]:
     }
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={},
     strategies=("eigenvalues",),
-    build=lambda init: ALGORITHM,
+    build=lambda strategy: ALGORITHM,
     start=start,
     conclude=conclude,
     log_density=log_density,

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.em.depcam_blocks import (
     evaluate,
     update_bases,
@@ -222,9 +222,9 @@ def step(
 
 
 @cache
-def build(init: str, clamped_sweeps: int) -> Algorithm:
+def build(strategy: str, clamped_sweeps: int) -> Algorithm:
     """The algorithm with a start strategy."""
-    begin = partial(globals()["init"], strategy=init, clamped_sweeps=clamped_sweeps, integrated=False)
+    begin = partial(init, strategy=strategy, clamped_sweeps=clamped_sweeps, integrated=False)
     return Algorithm(begin, step)
 
 
@@ -278,8 +278,7 @@ def log_density(stored: Mapping[str, Array], model: DEPCAM, x: Array) -> Array:
     return model.log_likelihood({name: value for name, value in stored.items() if name != "latents"}, x)
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"clamped_sweeps": 50},
     strategies=STRATEGIES,
     build=build,

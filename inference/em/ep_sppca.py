@@ -39,7 +39,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.em.compressed_rows import CompressedRows, compress, expanded
 from inference.em.linear_gaussian_moments import Parameters
 from inference.em.linear_gaussian_prior import LoadingPrior, expansion, expansion_mean, log_prior
@@ -279,9 +279,9 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, acceleration: str) -> Algorithm:
+def build(strategy: str, acceleration: str) -> Algorithm:
     """The algorithm with a start and an acceleration."""
-    return Algorithm(partial(globals()["init"], strategy=init), partial(step, acceleration=acceleration))
+    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
 
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
@@ -330,8 +330,7 @@ def conclude(
     return concluded(_values(state.parameters, model), model, (x, y))
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"acceleration": "px"},
     strategies=STRATEGIES,
     build=build,

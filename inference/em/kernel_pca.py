@@ -46,7 +46,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import cho_factor, cho_solve
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.kernel_components import to_outcome
 from inference.kernel_rows import KernelRows, prepare, restricted_eigenpairs, ritz_components
 from zoo.argument_checks import check_choice
@@ -184,9 +184,9 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, acceleration: str, memory: str, new_rows: str) -> Algorithm:
+def build(strategy: str, acceleration: str, memory: str, new_rows: str) -> Algorithm:
     """The algorithm with or without parameter expansion."""
-    return Algorithm(partial(globals()["init"], strategy=init), partial(step, acceleration=acceleration))
+    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
 
 
 def check(model: KernelPCA, *, acceleration: Any, memory: Any, new_rows: Any) -> None:
@@ -218,8 +218,7 @@ def conclude(
     return to_outcome(components, model, "em")
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"acceleration": "px", "memory": "full", "new_rows": "projected"},
     strategies=("sketch", "random"),
     build=build,

@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.mixture_starts import STARTS, statistics_given
 from inference.row_blocks import map_rows, sum_over_rows
 from zoo.mixture import Mixture
@@ -153,10 +153,10 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, variance_floor: float) -> Algorithm:
+def build(strategy: str, variance_floor: float) -> Algorithm:
     """The algorithm with a start strategy and a floor."""
     return Algorithm(
-        partial(globals()["init"], strategy=init, variance_floor=variance_floor),
+        partial(init, strategy=strategy, variance_floor=variance_floor),
         partial(step, variance_floor=variance_floor),
     )
 
@@ -239,15 +239,14 @@ def log_density(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
     return map_rows(lambda rows: jax.nn.logsumexp(_scores(stored, model, rows), axis=-1), x)
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"variance_floor": 1e-6},
     strategies=tuple(STARTS),
+    takes=frozenset({"weights"}),
     build=build,
     start=start,
     conclude=conclude,
     transform=lambda stored, model, x: responsibilities(stored, model, x),
     log_density=log_density,
     check=check,
-    takes_weight=True,
 )

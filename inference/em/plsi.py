@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.document_blocks import DocumentBlocks, cut, topic_pass
 from zoo.plsi import PLSI
 
@@ -106,9 +106,9 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, inverse_temperature: float, smoothing: float) -> Algorithm:
+def build(strategy: str, inverse_temperature: float, smoothing: float) -> Algorithm:
     """The algorithm at a temperature."""
-    return Algorithm(globals()["init"], partial(step, inverse_temperature=inverse_temperature))
+    return Algorithm(init, partial(step, inverse_temperature=inverse_temperature))
 
 
 def prepare(model: PLSI, data: tuple, init: Any, **options: Any) -> tuple[DocumentBlocks]:
@@ -148,8 +148,7 @@ def conclude(
     return Outcome(posterior=lead, variational=values, is_point=True)
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"inverse_temperature": 1.0, "smoothing": 0.0},
     strategies=("random",),
     build=build,

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.em import linear_gaussian, sparse_linear_gaussian
 from inference.em.compressed_rows import CompressedRows, compress, expanded, one_by_one
 from inference.em.linear_gaussian import LinearGaussianInfo, LinearGaussianState
@@ -129,10 +129,10 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, acceleration: str, noise_floor: float) -> Algorithm:
+def build(strategy: str, acceleration: str, noise_floor: float) -> Algorithm:
     """The algorithm with a start strategy and options."""
     return Algorithm(
-        partial(globals()["init"], strategy=init),
+        partial(init, strategy=strategy),
         partial(step, acceleration=acceleration, noise_floor=noise_floor),
     )
 
@@ -180,16 +180,14 @@ def conclude(
 _expanded = jax.jit(expanded)
 _canonical = jax.jit(canonical)
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"acceleration": "px", "noise_floor": 1e-6},
     strategies=("pca", "random"),
+    takes=frozenset({"weights", "sparse"}),
     build=build,
     start=start,
     conclude=conclude,
     prepare=prepare,
     check=check,
-    takes_weight=True,
-    takes_sparse=True,
     runs_on_host=runs_on_host,
 )

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.em import kernel_sppca, sparse_linear_gaussian
 from inference.em.compressed_rows import CompressedRows, compress, expanded
 from inference.em.linear_gaussian import (
@@ -152,9 +152,9 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, acceleration: str) -> Algorithm:
+def build(strategy: str, acceleration: str) -> Algorithm:
     """The algorithm with a start and an acceleration."""
-    return Algorithm(partial(globals()["init"], strategy=init), partial(step, acceleration=acceleration))
+    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
 
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
@@ -229,16 +229,15 @@ def conclude(
 _estimate = jax.jit(estimate)
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"acceleration": "px"},
     strategies=STRATEGIES,
+    takes=frozenset({"sparse"}),
     build=build,
     start=start,
     conclude=conclude,
     log_density=log_density,
     check=check,
     prepare=prepare,
-    takes_sparse=True,
     runs_on_host=runs_on_host,
 )

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.gibbs.gamma_draws import draw
 from inference.gibbs.lda import TopicGibbsInfo, posteriors
 from inference.gibbs.topic_tokens import (
@@ -160,7 +160,7 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, num_warmup: int) -> Algorithm:
+def build(strategy: str, num_warmup: int) -> Algorithm:
     """The sampler; it does not adapt."""
     return ALGORITHM
 
@@ -195,8 +195,7 @@ def _parameters(key: Array, counts: dict[str, Array], model: LDA) -> dict[str, A
     return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)
 
 
-METHOD = Method(
-    kind="sampling",
+METHOD = Sampler(
     options={},
     strategies=("random",),
     build=build,

@@ -44,7 +44,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.gibbs.mixture import concentration_and_weights
 from inference.gibbs.split_merge import split_or_merge
 from inference.gibbs.urn_statistics import statistics_for
@@ -295,9 +295,9 @@ def resize(states: CollapsedMixtureState, model: Mixture, full: bool) -> Collaps
 
 
 @cache
-def build(init: str, split_merge: int, num_warmup: int) -> Algorithm:
+def build(strategy: str, split_merge: int, num_warmup: int) -> Algorithm:
     """The sampler with a start strategy; it does not adapt."""
-    return Algorithm(partial(globals()["init"], strategy=init), partial(step, split_merge=split_merge))
+    return Algorithm(partial(init, strategy=strategy), partial(step, split_merge=split_merge))
 
 
 ALGORITHM = Algorithm(init, step)
@@ -385,8 +385,7 @@ def _by_size(labels: Array, num_rows: int) -> Array:
     return jnp.argsort(jnp.argsort(-counts, stable=True))[labels]
 
 
-METHOD = Method(
-    kind="sampling",
+METHOD = Sampler(
     options={"split_merge": 5},
     strategies=("random", "one_cluster", "singletons"),
     build=build,

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.gibbs.collapsed_lda import scan_tokens
 from inference.gibbs.gamma_draws import draw
 from inference.gibbs.lda import TopicGibbsInfo
@@ -179,7 +179,7 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, num_warmup: int) -> Algorithm:
+def build(strategy: str, num_warmup: int) -> Algorithm:
     """The sampler; it does not adapt."""
     return ALGORITHM
 
@@ -219,8 +219,7 @@ def _parameters(key: Array, draws: dict[str, Array], model: PCP, tokens: Tokens)
     return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)
 
 
-METHOD = Method(
-    kind="sampling",
+METHOD = Sampler(
     options={},
     strategies=("random",),
     build=build,

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.gibbs.gamma_draws import draw
 from inference.gibbs.topic_tokens import (
     SMALL_DRAW,
@@ -160,7 +160,7 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, num_warmup: int) -> Algorithm:
+def build(strategy: str, num_warmup: int) -> Algorithm:
     """The sampler; it does not adapt."""
     return ALGORITHM
 
@@ -181,8 +181,7 @@ def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_
     )
 
 
-METHOD = Method(
-    kind="sampling",
+METHOD = Sampler(
     options={},
     strategies=("random",),
     build=build,

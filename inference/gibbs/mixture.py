@@ -38,7 +38,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
-from inference.algorithm import Algorithm, Method, conclude_draws
+from inference.algorithm import Algorithm, Sampler, conclude_draws
 from inference.densities import log_prior
 from inference.gibbs.hyperparameters import expected_hyperparameters, hyperparameter_blocks
 from inference.gibbs.label_moves import reorder_components
@@ -258,7 +258,7 @@ def algorithm_of(blocks_of: Callable = blocks_of, init_labels: str = "random") -
 ALGORITHM = algorithm_of()
 
 
-def build(init: str, num_warmup: int, label_moves: bool) -> Algorithm:
+def build(strategy: str, num_warmup: int, label_moves: bool) -> Algorithm:
     """The sampler with a start strategy, with or without label moves.
 
     It does not adapt, so the length of the warm-up does not matter to it.
@@ -267,7 +267,7 @@ def build(init: str, num_warmup: int, label_moves: bool) -> Algorithm:
         TypeError: ``label_moves`` is not a boolean.
     """
     check_flag("label_moves", label_moves)
-    return algorithm_of(blocks_of if label_moves else plain_blocks_of, init)
+    return algorithm_of(blocks_of if label_moves else plain_blocks_of, strategy)
 
 
 def position(state: MixtureGibbsState, model: Mixture) -> dict[str, Array]:
@@ -283,8 +283,7 @@ def position_without_rows(state: MixtureGibbsState, model: Mixture) -> dict[str,
     return {name: value for name, value in position(state, model).items() if name != "assignments"}
 
 
-METHOD = Method(
-    kind="sampling",
+METHOD = Sampler(
     options={"label_moves": True},
     strategies=tuple(STARTS),
     build=build,

@@ -5,6 +5,7 @@ tables of them, every beta below 1. ``specific="full_covariance"``: `inference.g
 every family without cut points.
 """
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -40,7 +41,7 @@ def algorithm_of(moves: bool = True) -> Algorithm:
 ALGORITHM = algorithm_of()
 
 
-def build(init: str, num_warmup: int, moves: bool) -> Algorithm:
+def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
     """The sampler; it does not adapt."""
     return algorithm_of(moves)
 
@@ -58,4 +59,4 @@ def check(model: Paired, *, moves: Any) -> None:
     return None
 
 
-METHOD = projections.METHOD._replace(build=build, check=check)
+METHOD = replace(projections.METHOD, build=build, check=check)

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, conclude_draws
+from inference.algorithm import Algorithm, Sampler, conclude_draws
 from inference.gibbs.gamma_draws import draw
 from inference.gibbs.lda import TopicGibbsInfo
 from inference.gibbs.topic_tokens import Tokens, draw_topics, tokens_of, topic_posterior
@@ -165,7 +165,7 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, num_warmup: int) -> Algorithm:
+def build(strategy: str, num_warmup: int) -> Algorithm:
     """The sampler; it does not adapt."""
     return ALGORITHM
 
@@ -185,8 +185,7 @@ def position_without_rows(state: PCPGibbsState, model: PCP) -> dict[str, Array]:
     return {name: value for name, value in position(state, model).items() if name != "doc_clusters"}
 
 
-METHOD = Method(
-    kind="sampling",
+METHOD = Sampler(
     options={},
     strategies=("random",),
     build=build,

@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.gibbs.projection_moves import common_shift, rescaling
 from inference.gibbs.quadratic_cells import (
     QuadraticCells,
@@ -321,7 +321,7 @@ def algorithm_of(moves: bool = True) -> Algorithm:
     return Algorithm(init, partial(_step, moves=moves))
 
 
-def build(init: str, num_warmup: int, moves: bool) -> Algorithm:
+def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
     """The sampler; it does not adapt."""
     return algorithm_of(moves)
 
@@ -349,8 +349,7 @@ def conclude(
     return Outcome(posterior=draws["values"], sample_stats=draws["stats"])
 
 
-METHOD = Method(
-    kind="sampling",
+METHOD = Sampler(
     options={"moves": True},
     strategies=("random",),
     build=build,

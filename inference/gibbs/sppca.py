@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, conclude_draws
+from inference.algorithm import Algorithm, Sampler, conclude_draws
 from inference.gibbs.probit_utilities import ClassUtilities, SignedUtilities
 from inference.gibbs.projection_moves import common_shift, rescaling
 from inference.gibbs.sweep import Move, sweep
@@ -288,7 +288,7 @@ def algorithm_of(blocks_of: Callable = blocks_of) -> Algorithm:
 ALGORITHM = algorithm_of()
 
 
-def build(init: str, num_warmup: int, moves: bool) -> Algorithm:
+def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
     """The sampler with or without moves; it does not adapt.
 
     Raises:
@@ -308,8 +308,7 @@ def position_without_rows(state: SPPCAGibbsState, model: SPPCA) -> dict[str, Arr
     return {name: value for name, value in position(state, model).items() if name != "latents"}
 
 
-METHOD = Method(
-    kind="sampling",
+METHOD = Sampler(
     options={"moves": True},
     strategies=("random",),
     build=build,

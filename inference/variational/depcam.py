@@ -30,7 +30,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.em import depcam as em
 from inference.em.depcam_blocks import evaluate, rows_of
 from zoo.depcam import DEPCAM
@@ -51,9 +51,9 @@ LARGEST_DRAWS = 256e6  # bytes of drawn latents that are kept
 
 
 @cache
-def build(init: str, clamped_sweeps: int) -> Algorithm:
+def build(strategy: str, clamped_sweeps: int) -> Algorithm:
     """The algorithm with a start strategy."""
-    begin = partial(em.init, strategy=init, clamped_sweeps=clamped_sweeps, integrated=True)
+    begin = partial(em.init, strategy=strategy, clamped_sweeps=clamped_sweeps, integrated=True)
     return Algorithm(begin, em.step)
 
 
@@ -160,8 +160,7 @@ def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) ->
         )
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"clamped_sweeps": 50},
     strategies=em.STRATEGIES,
     build=build,

@@ -19,7 +19,19 @@ some per cent of perplexity. A careless comparison with such an LDA is easily wo
 may fall a little when a document finds another optimum; ``documents="continue"`` carries over and never
 falls.
 
-With ``batch_size`` documents pass in batches (`inference.variational.lda_stochastic`).
+With ``batch_size`` documents pass in batches. Documents have their optimum in the batch (:math:`\gamma_d`,
+:math:`\phi_d` as above); a batch B of them, taken D/|B| times, would have the topics
+
+.. math:: \hat\mu = \epsilon + \frac{D}{|B|} \sum_{d \in B} n_{dw} \phi_{dwk},
+
+and :math:`\hat\mu - \mu` estimates the natural gradient of the bound without bias (Hoffman, Blei and Bach
+2010, equations 5-7; Hoffman, Blei, Wang and Paisley 2013, 4.2), so
+
+.. math:: \mu \leftarrow (1 - \rho_t)\, \mu + \rho_t\, \hat\mu, \qquad \rho_t = (\tau + t)^{-\kappa}.
+
+``learning_offset`` is tau, ``learning_decay`` kappa; the sum of :math:`\rho_t` must be infinite and that of
+its squares finite, hence 1/2 < kappa <= 1. ``word_smoothing`` may be learnt: after every batch it is set to
+the maximum of the bound at the topics.
 
 The objective is the whole evidence lower bound, the documents' multinomial coefficients included, at the phi
 of the last pass. ``learn`` fits the symmetric priors, ``"word_smoothing"`` and ``"topic_prior"``, by maximum
@@ -35,7 +47,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Stochastic
+from inference.algorithm import Algorithm, Ascent, NaturalGradient
 from inference.document_blocks import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
 from inference.variational.dirichlet_factors import (
     dirichlet_kl,
@@ -51,7 +63,7 @@ from zoo.argument_checks import check_choice, check_positive
 from zoo.gamma_functions import digamma, exp_digamma, gammaln
 from zoo.lda import LDA
 
-__all__ = ["ALGORITHM", "METHOD", "LDAVBInfo", "bound", "init", "local_step", "step"]
+__all__ = ["ALGORITHM", "METHOD", "LDAVBInfo", "bound", "init", "local_step", "natural_gradient", "step"]
 
 LEARNABLE = ("word_smoothing", "topic_prior")
 DOCUMENTS = ("restart", "continue")
@@ -242,19 +254,11 @@ ALGORITHM = Algorithm(init, step)
 
 @cache
 def build(
-    init: str, documents: str, inner_steps: int, learn: tuple[str, ...], **of_batches: Any
+    strategy: str, documents: str, inner_steps: int, learn: tuple[str, ...], **of_batches: Any
 ) -> Algorithm:
     """The algorithm with its options; those of batches do not matter to it."""
     options = {"inner_steps": inner_steps, "restarted": documents == "restart", "learn": learn}
-    return Algorithm(globals()["init"], partial(step, **options))
-
-
-@cache
-def in_batches(**options: Any) -> Stochastic:
-    """The step by noisy natural gradients."""
-    from inference.variational.lda_stochastic import stochastic  # which imports this module's updates
-
-    return stochastic(**options)
+    return Algorithm(init, partial(step, **options))
 
 
 def prepare(model: LDA, data: tuple, init: Any, **options: Any) -> tuple[DocumentBlocks]:
@@ -270,6 +274,7 @@ def check(
     learn: Any,
     learning_offset: Any,
     learning_decay: Any,
+    num_devices: int,
 ) -> None:
     """Raise ValueError if an option does not suit."""
     check_positive("learning_offset", learning_offset)
@@ -286,8 +291,130 @@ def check(
         raise ValueError("learn: topic_prior is learnt as one number; this model has one for each topic")
 
 
-METHOD = Method(
-    kind="ascent",
+# Documents in batches
+
+
+class BatchGradient(NamedTuple):
+    """What a batch says of the topics.
+
+    Attributes:
+        gradient: noisy natural gradient with respect to the topics' parameters, (num_words, num_topics).
+        score: the documents' part of the bound, in nats.
+    """
+
+    gradient: Array
+    score: Array
+
+
+def natural_gradient(
+    state: LDAVBState, documents: DocumentBlocks, share: Array, inner_steps: int
+) -> BatchGradient:
+    """The estimate of a batch.
+
+    Args:
+        state: q.
+        documents: the batch.
+        share: |B| / D, of all documents.
+        inner_steps: passes over the documents.
+    """
+    by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
+    local = local_step(documents, by_word, state.topic_prior, inner_steps)
+    best = state.word_smoothing + local.by_word / share
+    return BatchGradient(best - state.word_concentration, local.score)
+
+
+def step_of_batch(
+    state: LDAVBState,
+    model: LDA,
+    documents: DocumentBlocks,
+    share: Array,
+    time: Array,
+    *,
+    inner_steps: int,
+    learn: tuple[str, ...],
+    learning_offset: float,
+    learning_decay: float,
+) -> tuple[LDAVBState, Array]:
+    """The state after a batch, and the documents' part of the bound before it.
+
+    Args:
+        state: q.
+        model: the model as given.
+        documents: the batch.
+        share: |B| / D.
+        time: t, from 1.
+        inner_steps: passes over the documents.
+        learn: hyperparameters to learn.
+        learning_offset: tau.
+        learning_decay: kappa.
+    """
+    found = natural_gradient(state, documents, share, inner_steps)
+    size = jnp.minimum((learning_offset + time) ** -learning_decay, 1.0)
+    words = state.word_concentration + size * found.gradient
+    smoothing = state.word_smoothing
+    if "word_smoothing" in learn:
+        smoothing = symmetric_prior(total_expected_log(words, axis=0), *words.shape[::-1], smoothing)
+    return state._replace(word_concentration=words, word_smoothing=smoothing), found.score
+
+
+def evaluate(
+    state: LDAVBState, model: LDA, documents: DocumentBlocks, *, inner_steps: int
+) -> tuple[Array, Array]:
+    """Dirichlet parameters of documents and their part of the bound, the topics as they are."""
+    by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
+    local = local_step(documents, by_word, state.topic_prior, inner_steps)
+    return local.doc_concentration, local.score
+
+
+def total(state: LDAVBState, model: LDA) -> LDAVBInfo:
+    """The bound without the documents' terms."""
+    divergence = dirichlet_kl(state.word_concentration, state.word_smoothing, axis=0)
+    return LDAVBInfo(-divergence, state.word_smoothing, jnp.mean(state.topic_prior))
+
+
+def with_rows(state: LDAVBState, doc_concentration: Array) -> LDAVBState:
+    """The state with the documents' parameters."""
+    return state._replace(doc_concentration=jnp.asarray(doc_concentration))
+
+
+def without_rows(state: LDAVBState) -> LDAVBState:
+    """The state as batches pass it on: documents keep nothing."""
+    return state._replace(doc_concentration=state.doc_concentration[:0])
+
+
+@cache
+def in_batches(
+    documents: str,
+    inner_steps: int,
+    learn: tuple[str, ...],
+    learning_offset: float,
+    learning_decay: float,
+) -> NaturalGradient:
+    """The step by noisy natural gradients, with its options.
+
+    Raises:
+        ValueError: an option that needs all documents at once.
+    """
+    if not set(learn) <= {"word_smoothing"}:
+        raise ValueError(
+            "learn does not go with batch_size but for word_smoothing: give the hyperparameters, or learn "
+            "them on fewer rows"
+        )
+    if documents == "continue":
+        raise ValueError(
+            "documents='continue' needs all documents at once: with batch_size they are restarted"
+        )
+    options = {"learn": learn, "learning_offset": learning_offset, "learning_decay": learning_decay}
+    return NaturalGradient(
+        partial(step_of_batch, inner_steps=inner_steps, **options),
+        partial(evaluate, inner_steps=inner_steps),
+        total,
+        with_rows,
+        without_rows,
+    )
+
+
+METHOD = Ascent(
     options={
         "documents": "restart",
         "inner_steps": INNER_STEPS,
@@ -297,6 +424,7 @@ METHOD = Method(
         "num_devices": None,
     },
     strategies=("random",),
+    takes=frozenset({"batches", "devices", "documents"}),
     build=build,
     start=start,
     conclude=conclude,
@@ -306,7 +434,5 @@ METHOD = Method(
     prepare=prepare,
     check=check,
     may_fall=True,
-    stochastic=in_batches,
-    learnt_in_batches=("word_smoothing",),
-    shards_documents=True,
+    in_batches=in_batches,
 )

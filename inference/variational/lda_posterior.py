@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.results import ROW_BYTES
+from inference.row_blocks import row_limit
 from inference.variational.dirichlet_factors import expected_log
 from zoo.documents import CellTopics, dense_counts, log_coefficients
 from zoo.lda import INTEGRATION_SEED, LDA
@@ -72,7 +72,7 @@ def conclude(
     if "topic_prior" in options.get("learn", ()):
         _check_prior(state)
     keys = jax.random.split(key, num_samples)
-    keep_rows = keep_rows and num_samples * state.doc_concentration.size * 8 < ROW_BYTES
+    keep_rows = keep_rows and row_limit(num_samples * state.doc_concentration.size * 8, "doc_topic_probs")
     draws = _draw(keys, state, keep_rows)
     stored = {"topic_word_concentration": state.word_concentration.T}
     if state.doc_concentration.shape[0]:  # documents in chunks keep nothing

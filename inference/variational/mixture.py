@@ -30,15 +30,13 @@ A step costs O(N K D^2) and holds no N x K array: rows pass in blocks, and the e
 NUTS or Gibbs when the spread of parameters matters: q's variances are too small.
 """
 
-from functools import cache, partial
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.algorithm import Algorithm, Memoised, Method
-from inference.mixture_starts import STARTS
 from inference.row_blocks import sum_over_rows
 from inference.variational.concentration import (
     concentration_terms,
@@ -48,7 +46,6 @@ from inference.variational.concentration import (
     update_concentration,
 )
 from inference.variational.hyperparameters import (
-    check_learn,
     learn_concentration,
     log_hyperprior,
     with_learnt,
@@ -56,18 +53,12 @@ from inference.variational.hyperparameters import (
 from inference.variational.mixture_posterior import (
     OCCUPIED,
     MixtureVBState,
-    conclude,
     from_statistics,
-    guide,
-    log_density,
-    transform,
 )
-from inference.variational.mixture_starts import begin, init, start
-from zoo.argument_checks import check_flag
+from inference.variational.mixture_starts import init
 from zoo.mixture import Mixture
 
 __all__ = [
-    "METHOD",
     "MixtureVBInfo",
     "RowSums",
     "bound",
@@ -80,7 +71,6 @@ __all__ = [
 ]
 
 LEARNING_STEPS = 5  # of hyperparameters and global factors in turn, within a step
-MOVES = ("merge", "birth")
 
 
 class MixtureVBInfo(NamedTuple):
@@ -250,57 +240,3 @@ def update_globals(
     objective = bound(state, statistics, sums.entropy, model)
     num_occupied = jnp.sum(statistics[:, 0] > OCCUPIED)
     return state, MixtureVBInfo(objective, num_occupied, mean_of(state.concentration))
-
-
-@cache
-def build(init: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple[str, ...]) -> Algorithm:
-    """The algorithm with a start strategy."""
-    from inference.variational.mixture_moves import improve  # which imports this module's updates
-
-    options = {"sort_sticks": sort_sticks, "learn": learn}
-    return Algorithm(
-        partial(begin, STARTS[init], learn),
-        partial(step, **options),
-        partial(improve, moves=moves, **options) if moves or learn else None,
-    )
-
-
-@cache
-def memoised(sort_sticks: bool, moves: tuple[str, ...], learn: tuple[str, ...]) -> Memoised:
-    """The step taken apart, for rows that pass in batches."""
-    return Memoised(
-        update_responsibilities,
-        update_globals,
-        partial(_order_of_sums, sort_sticks),
-        lambda sums, order: sums._replace(statistics=sums.statistics[order]),
-    )
-
-
-def _order_of_sums(sort_sticks: bool, state: MixtureVBState, sums: RowSums, model: Mixture) -> Array | None:
-    return best_order(state, sums.statistics, model) if sort_sticks else None
-
-
-def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any) -> None:
-    """Raise TypeError or ValueError if an option does not suit the model."""
-    check_flag("sort_sticks", sort_sticks)
-    if not isinstance(moves, tuple) or not set(moves) <= set(MOVES):
-        raise ValueError(f"moves must be a tuple of some of {', '.join(MOVES)}; got {moves!r}")
-    if moves and model.num_components < 2:
-        raise ValueError("moves need a mixture of at least two components")
-    check_learn(model, learn)
-
-
-METHOD = Method(
-    kind="ascent",
-    options={"sort_sticks": True, "moves": (), "learn": (), "num_devices": None},
-    strategies=tuple(STARTS),
-    build=build,
-    start=start,
-    conclude=conclude,
-    guide=guide,
-    transform=transform,
-    log_density=log_density,
-    check=check,
-    takes_weight=True,
-    memoised=memoised,
-)

@@ -40,8 +40,9 @@ from inference.variational.mixture_posterior import OCCUPIED, MixtureVBState, lo
 from zoo.mixture import Mixture
 from zoo.sparse_counts import SparseCounts
 
-__all__ = ["Births", "improve", "merge_gains", "split"]
+__all__ = ["MOVES", "Births", "improve", "merge_gains", "split"]
 
+MOVES = ("merge", "birth")
 PROPOSALS = 12  # births tried in a round
 RESTRICTED_STEPS = 6  # updates of the two components of a birth, all else held
 REFINED = 3  # proposals that get full updates

@@ -6,6 +6,7 @@ Gaussian views of unknown noise (Bayesian CCA).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -38,7 +39,7 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def _build(init: str) -> Algorithm:
+def _build(strategy: str) -> Algorithm:
     return ALGORITHM
 
 
@@ -77,7 +78,8 @@ def _predict(stored: dict[str, Array], model: Paired, *data: Array, **options: A
     return model.predicted(_own(model).point(stored, model), *data, **options)
 
 
-METHOD = projections.METHOD._replace(
+METHOD = replace(
+    projections.METHOD,
     build=_build,
     start=_start,
     prepare=_prepare,

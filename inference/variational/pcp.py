@@ -19,8 +19,8 @@ pcp_mean_field`). From a random start it collapses to one cluster; it is here to
 The objective is the whole evidence lower bound, multinomial coefficients included; it never falls.
 ``topics``: ``"posterior"`` (a Dirichlet factor) or ``"point"`` (the thesis's: the maximum, ``word_smoothing -
 1`` being its additive constant, 9.9). ``learn`` fits hyperparameters by maximum of the bound. A cluster
-without documents is at its prior: such are dropped on the way (``prune``, `inference.variational.
-pcp_pruning`), which leaves the bound as it is, and stand last in the fit.
+without documents is at its prior: such are dropped on the way (``prune``), which leaves the bound as it is,
+and come last in the fit.
 """
 
 import warnings
@@ -34,7 +34,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method
+from inference.algorithm import Algorithm, Ascent
 from inference.document_blocks import DocumentBlocks, cut
 from inference.variational import pcp_mean_field
 from inference.variational.pcp_posterior import (
@@ -47,9 +47,9 @@ from inference.variational.pcp_posterior import (
     globals_bound,
     guide,
     log_density,
+    shrink,
     transform,
 )
-from inference.variational.pcp_pruning import shrink
 from inference.variational.pcp_starts import PROJECTIONS, init
 from inference.variational.pcp_updates import assign, log_likelihood, update_globals, word_log_centres
 from zoo.argument_checks import check_choice, check_flag
@@ -162,11 +162,11 @@ ALGORITHM = Algorithm(init, step)
 
 @cache
 def build(
-    init: str, family: str, topics: str, inner_steps: int, learn: tuple[str, ...], prune: bool
+    strategy: str, family: str, topics: str, inner_steps: int, learn: tuple[str, ...], prune: bool
 ) -> Algorithm:
     """The algorithm with its options."""
     point, drop = topics == "point", shrink if prune else None
-    begin = partial(globals()["init"], strategy=init, family=family, point=point)
+    begin = partial(init, strategy=strategy, family=family, point=point)
     if family == "mean_field":
         return Algorithm(begin, partial(pcp_mean_field.step, learn=learn, point=point), shrink=drop)
     begin = partial(begin, inner_steps=inner_steps)
@@ -182,9 +182,16 @@ def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) 
     return (cut(data[0], columns),)
 
 
-def check(model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any, prune: Any) -> None:
+def check(
+    model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any, prune: Any, num_devices: int
+) -> None:
     """Raise ValueError if an option does not suit the model; warn of the mean-field family."""
     check_choice("family", family, FAMILIES)
+    if family == "mean_field" and num_devices > 1:
+        raise ValueError(
+            f"family='mean_field' runs on one device, the structured one on several; got "
+            f"num_devices={num_devices}"
+        )
     check_flag("prune", prune)
     if topics not in ("posterior", "point"):
         raise ValueError(f"topics must be 'posterior' or 'point'; got {topics!r}")
@@ -207,8 +214,7 @@ def check(model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any,
         )
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={
         "family": "structured",
         "topics": "posterior",
@@ -218,6 +224,7 @@ METHOD = Method(
         "num_devices": None,
     },
     strategies=("auto", "annealed", "random", *PROJECTIONS),
+    takes=frozenset({"devices", "documents"}),
     build=build,
     start=start,
     conclude=conclude,
@@ -226,5 +233,4 @@ METHOD = Method(
     log_density=log_density,
     prepare=prepare,
     check=check,
-    shards_documents=True,
 )

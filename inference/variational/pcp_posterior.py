@@ -31,6 +31,7 @@ from zoo.model import in_current_precision
 from zoo.pcp import PCP
 
 __all__ = [
+    "NO_MASS",
     "OCCUPIED",
     "PCPVBState",
     "centre_log_probs",
@@ -43,10 +44,15 @@ __all__ = [
     "learnt_concentration",
     "learnt_factors",
     "log_density",
+    "prune",
+    "shrink",
     "transform",
+    "with_all_clusters",
     "with_learnt",
 ]
 
+NO_MASS = 1e-9  # expected documents: clusters below it are dropped
+FEWEST = 16  # clusters below which nothing is gained by dropping some
 OCCUPIED = 0.5  # a cluster counts as occupied when it is expected to hold more documents than this
 
 
@@ -178,6 +184,70 @@ def learnt_concentration(state: PCPVBState, model: PCP) -> Array:
     return size * symmetric_prior(logs, 1, size, share)
 
 
+# Clusters without documents are dropped, and the bound stays as it is: a cluster without mass has q at its
+# prior, so it adds nothing to the bound but through alpha / M, which stays what it was. A cluster holds some
+# mass in every document; below NO_MASS documents in all, what it adds is below the bound's rounding.
+
+
+def prune(state: PCPVBState, sizes: Array, least: float = NO_MASS) -> PCPVBState:
+    """The state without the clusters that hold less than ``least`` documents (finite weights only).
+
+    Args:
+        state: q under Dirichlet weights.
+        sizes: expected documents of each cluster, shape (num_clusters,).
+        least: documents.
+    """
+    return _chosen(state, np.flatnonzero(np.asarray(sizes) >= least))
+
+
+def shrink(states: PCPVBState, model: PCP) -> PCPVBState | None:
+    """The states of all restarts with as many clusters as the one that needs most, if that halves them.
+
+    Sticks are not dropped: what they leave depends on their order.
+
+    Args:
+        states: with a leading axis over restarts.
+        model: as given.
+    """
+    if model.weights.has_sticks:
+        return None
+    concentration = np.asarray(states.weights.concentration)
+    share = np.asarray(states.concentration)[:, None] / model.num_clusters
+    least = np.maximum(NO_MASS, 8 * np.finfo(concentration.dtype).eps * share)
+    needed = max(int((concentration - share > least).sum(axis=1).max()), FEWEST)
+    if 2 * needed > concentration.shape[1]:
+        return None
+    largest = np.argsort(-concentration, axis=1, kind="stable")[:, :needed]
+    lanes = (jax.tree.map(lambda leaf, lane=lane: leaf[lane], states) for lane in range(len(largest)))
+    fewer = [_chosen(lane, np.sort(held)) for lane, held in zip(lanes, largest, strict=True)]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *fewer)
+
+
+def with_all_clusters(state: PCPVBState, model: PCP) -> PCPVBState:
+    """The state with the clusters that were dropped at the end, at their prior."""
+    if model.weights.has_sticks:
+        return state
+    missing = model.num_clusters - state.clusters.shape[0]
+    share = state.concentration / model.num_clusters
+    weights = jnp.concatenate([state.weights.concentration, jnp.full(missing, share)])
+    priors = jnp.broadcast_to(state.topic_prior, (missing, state.clusters.shape[1]))
+    r = state.responsibilities
+    return state._replace(
+        weights=dist.Dirichlet(weights),
+        clusters=jnp.concatenate([state.clusters, priors]),
+        responsibilities=None if r is None else jnp.pad(r, ((0, 0), (0, missing))),
+    )
+
+
+def _chosen(state: PCPVBState, held: np.ndarray) -> PCPVBState:
+    r = state.responsibilities
+    return state._replace(
+        weights=dist.Dirichlet(state.weights.concentration[held]),
+        clusters=state.clusters[held],
+        responsibilities=None if r is None else r[:, held],
+    )
+
+
 # The posterior as draws and as a program
 
 
@@ -193,8 +263,6 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """Independent draws from q, as one chain, beside q's parameters; documents' clusters if ``keep_rows``."""
-    from inference.variational.pcp_pruning import with_all_clusters  # which imports the state
-
     point, documents = topics == "point", data[0]
     current, state = with_learnt(state, model), with_all_clusters(state, model)
     r = state.responsibilities

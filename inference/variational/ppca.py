@@ -23,12 +23,12 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.em.compressed_rows import CompressedRows, compress, one_by_one
 from inference.em.linear_gaussian_moments import Parameters
 from inference.em.linear_gaussian_starts import check_given, start_of
 from inference.em.ppca import groups_of, prior_of
-from inference.results import row_limit
+from inference.row_blocks import row_limit
 from inference.rows import Rows, unweighted
 from inference.variational import linear_gaussian
 from inference.variational.linear_gaussian import LinearGaussianPosterior, LinearGaussianVBInfo
@@ -111,9 +111,9 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, acceleration: str) -> Algorithm:
+def build(strategy: str, acceleration: str) -> Algorithm:
     """The algorithm with a start strategy and options."""
-    return Algorithm(partial(globals()["init"], strategy=init), partial(step, acceleration=acceleration))
+    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
 
 
 def check(model: PPCA, *, acceleration: Any) -> None:
@@ -312,10 +312,10 @@ def predict(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, 
     return filled, jnp.where(missing, variance, 0.0)
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"acceleration": "px"},
     strategies=("pca", "random"),
+    takes=frozenset({"weights"}),
     build=build,
     start=start,
     conclude=conclude,
@@ -325,5 +325,4 @@ METHOD = Method(
     predict=predict,
     prepare=prepare,
     check=check,
-    takes_weight=True,
 )

@@ -23,9 +23,9 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.projection_views import View, views_of
-from inference.results import row_limit
+from inference.row_blocks import row_limit
 from inference.variational.natural_cells import check_has_bound
 from inference.variational.projection_factors import (
     ProjectionPosterior,
@@ -133,7 +133,7 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str) -> Algorithm:
+def build(strategy: str) -> Algorithm:
     """The algorithm."""
     return ALGORITHM
 
@@ -324,8 +324,7 @@ def point(stored: Mapping[str, Array], model: EPCA | Paired) -> dict[str, Array]
     return point
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={},
     strategies=("random",),
     build=build,

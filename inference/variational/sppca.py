@@ -24,12 +24,12 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.em.compressed_rows import CompressedRows, compress
 from inference.em.linear_gaussian_moments import Parameters
 from inference.em.linear_gaussian_starts import check_given, start_of
 from inference.em.sppca import GIVEN, joint_matrix, noise_groups, prior_of
-from inference.results import row_limit
+from inference.row_blocks import row_limit
 from inference.variational import linear_gaussian, ppca
 from inference.variational.linear_gaussian import LinearGaussianPosterior, LinearGaussianVBInfo
 from zoo.argument_checks import check_choice
@@ -109,9 +109,9 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(init: str, acceleration: str) -> Algorithm:
+def build(strategy: str, acceleration: str) -> Algorithm:
     """The algorithm with a start strategy and options."""
-    return Algorithm(partial(globals()["init"], strategy=init), partial(step, acceleration=acceleration))
+    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
 
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
@@ -307,8 +307,7 @@ def predict(
     return mean[:, own], variance[:, own]
 
 
-METHOD = Method(
-    kind="ascent",
+METHOD = Ascent(
     options={"acceleration": "px"},
     strategies=("pca", "random"),
     build=build,

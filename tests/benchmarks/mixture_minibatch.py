@@ -81,12 +81,14 @@ def batches_against_all(seed):
     import zoo
     from inference.ascent import ascend
     from inference.checkpoint import Checkpoint
+    from inference.convergence_of_runs import five_small_gains
     from inference.memoised import ascend_in_batches
+    from inference.methods.mixture.vb import METHOD
     from inference.minibatch import warmed_up
     from inference.precision import in_precision
     from inference.row_stream import RowStream
     from inference.rows import Rows
-    from inference.variational.mixture import METHOD
+    from inference.whole_data import progress_line
     from zoo.model import in_current_precision
 
     x = np.concatenate(list(mixture_of_gaussians(NUM_ROWS)))
@@ -107,22 +109,23 @@ def batches_against_all(seed):
     with in_precision():
         program = in_current_precision(model)
         begin = in_current_precision(x[:: NUM_ROWS // BATCH_ROWS])
-        init = METHOD.build(init="random", **plain).init
+        init = METHOD.build("random", **plain).init
         shared = {
             "key": jax.random.key(seed),
             "variables": {},
             "num_restarts": 1,
             "tolerance": 1e-6,
             "checkpoint": Checkpoint(None, {}),
-            "progress": False,
+            "rule": five_small_gains,
+            "open_bar": progress_line(False),
         }
         start = lambda key, variables, model, rows: init(key, model, rows)  # noqa: E731
         stream = Timed(x, BATCH_ROWS)
 
         def in_batches(passes, options):
-            algorithm = METHOD.build(init="random", **options)
+            algorithm = METHOD.build("random", **options)
             return ascend_in_batches(
-                METHOD.memoised(**options),
+                METHOD.in_batches(**options),
                 start,
                 program,
                 stream,
@@ -136,7 +139,7 @@ def batches_against_all(seed):
 
         def all_at_once(steps):
             return ascend(
-                METHOD.build(init="random", **plain).step,
+                METHOD.build("random", **plain).step,
                 start,
                 program,
                 (in_current_precision(x),),

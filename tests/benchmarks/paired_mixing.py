@@ -51,7 +51,7 @@ def samplers(lengths):
 
     model = in_current_precision(zoo.Paired(("bernoulli",) * 2, num_features=(FEATURES,) * 2, **FIELDS))
     cells = jnp.asarray(np.random.default_rng(7).choice(ROWS * 2 * FEATURES, CELLS, replace=False))
-    nuts = METHODS["nuts"].build(init="uniform", num_warmup=lengths["nuts"][0], **METHODS["nuts"].options)
+    nuts = METHODS["nuts"].build("uniform", num_warmup=lengths["nuts"][0], **METHODS["nuts"].options)
 
     def theta_s(values):
         loadings = jnp.concatenate([values["loadings_0"], values["loadings_1"]])[:, :1]

@@ -87,7 +87,7 @@ def sweep_and_products(x, y, repeats):
         model, (rows, _) = zoo.SPPCA(num_latents=SIZE["num_latents"]).coded(x, y)
         model = model.filled(rows, y)
         prepared = METHOD.prepare(model, (rows, y), None)
-        algorithm = METHOD.build(init="random", acceleration="px")
+        algorithm = METHOD.build("random", acceleration="px")
         key = jax.random.key(0)
         state = [algorithm.init(key, model, *prepared)]
 

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 from inference import fit
-from inference.ascent import _new_lanes
+from inference.convergence_of_runs import five_small_gains
+from inference.progress import new_progress
+from inference.whole_data import progress_line
 from zoo.mixture import Mixture
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +93,12 @@ def test_a_checkpoint_of_another_run_is_refused_with_what_differs(small_model, t
     ):
         with pytest.raises(ValueError, match=f"belongs to another run; what differs: .*{name}"):
             change()
+    with np.load(path, allow_pickle=False) as file:
+        kept = {name: file[name] for name in file.files if name != "format"}
+    with open(path, "wb") as file:
+        np.savez(file, **kept)
+    with pytest.raises(ValueError, match="has format 1 and this version resumes format 2: remove the file"):
+        fit(small_model, two_clusters, **call)
     path.write_bytes(b"garbage")
     with pytest.raises(ValueError, match="is not a checkpoint"):
         fit(small_model, two_clusters, **call)
@@ -242,10 +250,9 @@ def test_a_falling_or_infinite_objective_stops_with_the_iteration_and_the_last_g
     from typing import NamedTuple
 
     import jax
-    import jax.numpy as jnp
 
+    from inference.ascent import ascend
     from inference.checkpoint import Checkpoint
-    from inference.driver import ascend
 
     class Info(NamedTuple):
         objective: jax.Array
@@ -267,8 +274,9 @@ def test_a_falling_or_infinite_objective_stops_with_the_iteration_and_the_last_g
             max_iterations=20,
             tolerance=0,
             must_rise=True,
+            rule=five_small_gains,
             checkpoint=Checkpoint(None, {}),
-            progress=False,
+            open_bar=progress_line(False),
         )
 
     for bad_value, words in ((-3.0, "fell at iteration 6"), (jnp.nan, "not finite at iteration 6")):
@@ -289,6 +297,5 @@ def test_the_fit_says_how_to_repeat_it(vb_tree):
 
 
 def test_the_second_chunk_is_compiled_as_the_first():
-    """Lanes start with the types that a chunk leaves them: a weak one cost every fit a compilation."""
-    lanes = _new_lanes(jnp.zeros(2), 2)
-    assert not any(leaf.weak_type for leaf in jax.tree.leaves(lanes))
+    """Progress starts with the types that a chunk leaves it: a weak one cost every fit a compilation."""
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(new_progress(2)))

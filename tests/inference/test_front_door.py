@@ -21,7 +21,7 @@ def no_compilation(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("the run had begun")
 
-    monkeypatch.setattr(front_door, "drive_whole", refuse)
+    monkeypatch.setattr(front_door, "plan", refuse)
 
 
 def table(rows=20):
@@ -208,9 +208,9 @@ def test_a_former_fit_is_a_start(small_model, two_clusters, vb_tree, gibbs_tree)
 
 
 def test_rows_are_left_out_when_they_are_too_many_and_kept_when_asked(small_model, two_clusters, monkeypatch):
-    from inference import results
+    from inference import row_blocks
 
-    monkeypatch.setattr(results, "ROW_BYTES", 1000)
+    monkeypatch.setattr(row_blocks, "ROW_BYTES", 1000)
     tree = fit(small_model, two_clusters, num_samples=30, tolerance=1e-3)
     assert tree.attrs["left_out"] == "assignments, log_likelihood, responsibilities"
     assert "assignments" not in tree["posterior"] and "log_likelihood" not in tree.children

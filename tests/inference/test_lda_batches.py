@@ -15,8 +15,8 @@ import zoo
 from inference import fit, log_density, transform
 from inference.diagnostics import summary
 from inference.document_blocks import Layout, cut
+from inference.variational.lda import natural_gradient
 from inference.variational.lda_posterior import LDAVBState
-from inference.variational.lda_stochastic import natural_gradient
 
 CORPUS = random_corpus(90, seed=4)
 CALL = {"num_samples": 2, "progress": False, "tolerance": 0, "batch_size": 16, "learning_offset": 1.0}

@@ -18,7 +18,9 @@ from recording import write_record
 from inference import fit, model_of
 from inference.ascent import ascend
 from inference.checkpoint import Checkpoint
-from inference.variational.mixture import METHOD
+from inference.convergence_of_runs import five_small_gains
+from inference.methods.mixture.vb import METHOD
+from inference.whole_data import progress_line
 from zoo.datasets import load
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision
@@ -57,7 +59,8 @@ def climb(algorithm, model, x, seed):
         tolerance=1e-6,
         must_rise=True,
         checkpoint=Checkpoint(None, {}),
-        progress=False,
+        rule=five_small_gains,
+        open_bar=progress_line(False),
         improve=algorithm.improve,
     )
     return result.trace["objective"][0, -1], time.process_time() - begin
@@ -76,7 +79,7 @@ def test_paired_gain_at_equal_cpu_time(weight_prior):
         "sorted and moved": {"sort_sticks": True, "moves": MOVES},
     }
     with jax.enable_x64(True):
-        algorithms = {name: METHOD.build(init="random", learn=(), **form) for name, form in forms.items()}
+        algorithms = {name: METHOD.build("random", learn=(), **form) for name, form in forms.items()}
         table = {name: [] for name in forms}
         single = {name: [] for name in forms}
         for draw in range(DRAWS):

@@ -9,7 +9,8 @@ from report_cases import ROWS, fitted
 
 import inference
 import zoo
-from inference.front_door import method_of
+from inference.algorithm import Ascent, Sampler
+from inference.methods import method_of
 from inference.report import report
 
 pytestmark = pytest.mark.slow
@@ -33,8 +34,8 @@ def test_a_brief_run_has_a_report(name, method, tmp_path):
     case = CASES[name]()
     model = {**case.exact, **case.approximate}[method].get("model", case.model)
     known = method_of(model, method)
-    usual = {"ascent": ("max_iterations",), "sampling": ("num_warmup", "num_samples", "num_chains")}
-    options = {own: SHORT[own] for own in usual.get(known.kind, ())}
+    usual = {Ascent: ("max_iterations",), Sampler: ("num_warmup", "num_samples", "num_chains")}
+    options = {own: SHORT[own] for own in usual.get(type(known), ())}
     if known.guide is not None or method == "svi":
         options["num_samples"] = SHORT["num_samples"]
     with warnings.catch_warnings():

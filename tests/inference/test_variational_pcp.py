@@ -23,8 +23,7 @@ from inference.topic_quality import normalised_mutual_information
 from inference.variational import pcp as vb
 from inference.variational import pcp_mean_field as mean_field
 from inference.variational import pcp_starts as starts
-from inference.variational.pcp_posterior import PCPVBState
-from inference.variational.pcp_pruning import prune, shrink, with_all_clusters
+from inference.variational.pcp_posterior import PCPVBState, prune, shrink, with_all_clusters
 from zoo.datasets import load
 
 LEARN = ("word_smoothing", "concentration", "topic_prior")

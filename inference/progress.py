@@ -1,0 +1,192 @@
+"""How far the restarts of an ascent are: one record for every loop, on a device or on the host.
+
+The loops do not decide when to stop. They are given a rule, ``rule(numbers, progress, objective, small_gain,
+slack, settled) -> (small_steps, status)``, with ``numbers`` either `jax.numpy` or `numpy`, and apply it after
+each step (`advanced`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.algorithm import AscentRun
+
+__all__ = [
+    "CONVERGED",
+    "FELL",
+    "NOT_FINITE",
+    "RUNNING",
+    "SETTLED",
+    "History",
+    "Progress",
+    "advanced",
+    "best_run",
+    "new_progress",
+    "restored",
+    "smallest_gain",
+    "stored",
+    "tolerated_fall",
+]
+
+RUNNING, CONVERGED, SETTLED, NOT_FINITE, FELL = range(5)  # a restart of status NOT_FINITE or more has failed
+
+
+class Progress(NamedTuple):
+    """How far each restart is; every field has a leading axis over restarts.
+
+    Attributes:
+        objective: of the state that the restart holds, nats: a failed step leaves it as it was.
+        small_steps: consecutive steps of little gain.
+        iteration: steps (or passes) taken.
+        status: `RUNNING`, `CONVERGED`, `SETTLED` (to be asked for a better state), `NOT_FINITE` or `FELL`.
+        improvements: how often a settled state was moved to a better one.
+    """
+
+    objective: Array
+    small_steps: Array
+    iteration: Array
+    status: Array
+    improvements: Array
+
+
+def new_progress(num_restarts: int) -> Progress:
+    """Progress before the first step, in arrays of strong types: every chunk is compiled as the first."""
+    zeros = jnp.zeros(num_restarts, int)
+    return Progress(jnp.full(num_restarts, -jnp.inf, float), zeros, zeros, zeros, zeros)
+
+
+def smallest_gain(num_rows: float, tolerance: float) -> float:
+    """The gain in nats below which a step is small; minus infinity at tolerance 0: no step is."""
+    return num_rows * tolerance if tolerance > 0 else -np.inf
+
+
+def tolerated_fall(dtype: Any, must_rise: bool = True) -> float:
+    """How much an objective may fall, relative to its size, before it is an error: rounding, or anything."""
+    if not must_rise:
+        return np.inf
+    return 1e-8 if dtype == jnp.float64 else 2e-4
+
+
+def advanced(
+    rule: Callable,
+    numbers: Any,
+    progress: Progress,
+    objective: Any,
+    small_gain: Any,
+    slack: Any,
+    settled: Any = CONVERGED,
+) -> Progress:
+    """Progress after a step, elementwise over restarts; ``settled`` is the status of one that converged."""
+    small_steps, status = rule(numbers, progress, objective, small_gain, slack, settled)
+    failed = status >= NOT_FINITE
+    return Progress(
+        numbers.where(failed, progress.objective, objective),
+        numbers.where(failed, progress.small_steps, small_steps),
+        progress.iteration + 1,
+        status,
+        progress.improvements,
+    )
+
+
+class History:
+    """The recorded values of all steps so far; restarts need not have taken the same number of steps."""
+
+    def __init__(self) -> None:
+        """Begin with no steps."""
+        self._chunks: list[tuple[np.ndarray, np.ndarray, Mapping[str, np.ndarray]]] = []
+
+    def __bool__(self) -> bool:
+        """Whether anything is recorded."""
+        return bool(self._chunks)
+
+    def add(self, before: Any, after: Any, infos: Mapping[str, Any]) -> None:
+        """Append the values of a chunk of steps.
+
+        Args:
+            before: iterations of each restart before the chunk.
+            after: and after it.
+            infos: name to values, shape (num_restarts, steps).
+        """
+        self._chunks.append((np.asarray(before), np.asarray(after), infos))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All values by name.
+
+        Returns:
+            Arrays of shape (num_restarts, num_iterations), NaN after a restart has stopped.
+        """
+        if not self._chunks:
+            return {}
+        last = self._chunks[-1][1]
+        trace = {name: np.full((last.size, int(last.max())), np.nan) for name in self._chunks[0][2]}
+        for before, after, infos in self._chunks:
+            for name, values in infos.items():
+                for restart, (begin, end) in enumerate(zip(before, after, strict=True)):
+                    trace[name][restart, begin:end] = np.asarray(values)[restart, : end - begin]
+        return trace
+
+
+def stored(progress: Progress, history: History, **others: Any) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint beside the state: progress, history, and numbers of the loop itself."""
+    arrays = {f"progress_{name}": np.asarray(value) for name, value in progress._asdict().items()}
+    arrays |= {f"trace_{name}": values for name, values in history.arrays().items()}
+    return arrays | {f"loop_{name}": np.asarray(value) for name, value in others.items()}
+
+
+def restored(
+    arrays: Mapping[str, np.ndarray] | None, num_restarts: int
+) -> tuple[Progress, History, dict[str, np.ndarray]]:
+    """Progress, history and the loop's numbers from a checkpoint, or those of a fresh run."""
+    progress, history = new_progress(num_restarts), History()
+    if arrays is None:
+        return progress, history, {}
+    progress = Progress(
+        *(jnp.asarray(arrays[f"progress_{name}"], value.dtype) for name, value in progress._asdict().items())
+    )
+    trace = _beginning_with("trace_", arrays)
+    if trace:
+        history.add(np.zeros(num_restarts, int), progress.iteration, trace)
+    return progress, history, _beginning_with("loop_", arrays)
+
+
+def _beginning_with(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def best_run(
+    states: Any, progress: Progress, trace: dict[str, np.ndarray], interrupted: bool, unit: str = "iteration"
+) -> AscentRun:
+    """The restart with the highest objective, and why it stopped.
+
+    Args:
+        states: of all restarts, leaves with a leading axis over them.
+        progress: of all restarts.
+        trace: of all restarts.
+        interrupted: whether the run was.
+        unit: the name of a step, for messages.
+
+    Raises:
+        FloatingPointError: no restart has a finite objective.
+    """
+    objective, small_steps, iteration, status, improvements = map(np.asarray, progress)
+    if not np.isfinite(objective).any():
+        raise FloatingPointError(
+            f"the objective is not finite after the first {unit}, at every restart: check the scale of data "
+            "and priors"
+        )
+    best = int(objective.argmax())
+    end = int(iteration[best])
+    reason = {
+        RUNNING: "interrupted" if interrupted else "max_iterations",
+        CONVERGED: "converged",
+        SETTLED: "interrupted",
+        NOT_FINITE: f"the objective was not finite at {unit} {end}; this is the state before it",
+        FELL: f"the objective fell at {unit} {end}; this is the state before it",
+    }[int(status[best])]
+    state = jax.tree.map(lambda leaf: leaf[best], states)
+    converged = bool(status[best] == CONVERGED)
+    return AscentRun(state, trace, best, converged, reason, end, int(improvements[best]))
