@@ -174,8 +174,8 @@ def plot_model_graph(tree: xr.DataTree) -> Figure:
         tree: a fit that holds its data.
 
     Returns:
-        The figure. Round boxes are random, dashed ones computed from others, square ones factors that the prior
-        is multiplied with. In NumPyro's picture, where ``dot`` is installed, symbols are ellipses, and
+        The figure. Round boxes are random, dashed ones computed from others, square ones factors that the
+        prior is multiplied with. In NumPyro's picture, where ``dot`` is installed, symbols are ellipses, and
         distributions are listed beside them.
 
     Raises:
