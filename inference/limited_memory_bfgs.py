@@ -14,6 +14,11 @@ value never rises by more than rounding.
 
 Side by side under ``vmap`` every trial is one evaluation for all; there is no branch that would be computed
 on both sides.
+
+Measured against `optax.lbfgs` (``python -m tests.benchmarks.numerics``) by MAP of EPCA and DEPCAM: on tables
+from 200 x 30 to 2000 x 100 a first call with optax, compilation included, takes 2.1 to 2.3 times as long, a
+later one 1.0 to 1.3 times; on 20 000 x 500 cells 1.2 and 1.0 times, but ten iterations end far below ours.
+The first calls, and objectives that lag behind for as many iterations, are why this module stays.
 """
 
 from collections.abc import Callable

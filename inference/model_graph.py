@@ -174,8 +174,9 @@ def plot_model_graph(tree: xr.DataTree) -> Figure:
         tree: a fit that holds its data.
 
     Returns:
-        The figure. Round boxes are drawn at random, those with dashes are computed from others, those with
-        cut corners are factors that the prior is multiplied with.
+        The figure. Round boxes are random, dashed ones computed from others, square ones factors that the
+        prior is multiplied with. In NumPyro's picture, where ``dot`` is installed, symbols are ellipses, and
+        distributions are listed beside them.
 
     Raises:
         ValueError: the fit does not hold its data, without which the program cannot be run.

@@ -41,7 +41,6 @@ __all__ = [
     "draw_fraction",
     "draw_whole",
     "log_cosh",
-    "log_laplace",
     "log_remainder_error",
     "mean",
     "variance",
@@ -55,7 +54,7 @@ NUM_TERMS = 5
 REMAINDER_SHAPE, REMAINDER_RATE = 1.5, 6.0  # mean b / 4 and variance b / 24 at c = 0
 
 
-# Moments and transforms
+# Moments
 
 
 def log_cosh(value: Array) -> Array:
@@ -80,11 +79,6 @@ def variance(count: Array, tilt: Array) -> Array:
     safe = jnp.where(small, 1.0, size)
     closed = (2 * jnp.tanh(safe / 2) - safe / jnp.cosh(jnp.minimum(safe, 80.0) / 2) ** 2) / (4 * safe**3)
     return count * jnp.where(small, 1 / 24 - size**2 / 120 + 17 * size**4 / 13440, closed)
-
-
-def log_laplace(count: Array, tilt: Array, s: Array) -> Array:
-    """Log E[exp(-s omega)] of PG(count, tilt), s >= 0."""
-    return count * (log_cosh(tilt / 2) - log_cosh(jnp.sqrt(tilt**2 / 4 + s / 2)))
 
 
 def log_remainder_error(psi: Array) -> Array:

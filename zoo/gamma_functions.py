@@ -1,4 +1,4 @@
-r"""Digamma and log-gamma of positive numbers, ten times as fast as the general functions of JAX.
+r"""Digamma and log-gamma of positive numbers, 7 and 4 times as fast as JAX (``tests.benchmarks.numerics``).
 
 With :math:`y = x + n - 1/2` and Bernoulli polynomials :math:`b_j = B_{2j}(1/2)` (Abramowitz and Stegun 1964,
 6.3.18 and 6.1.40, taken at the half)

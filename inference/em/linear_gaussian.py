@@ -58,7 +58,6 @@ from inference.em.linear_gaussian_prior import (
 
 __all__ = [
     "ACCELERATIONS",
-    "CENTERS",
     "LinearGaussianInfo",
     "LinearGaussianState",
     "begin",
@@ -67,7 +66,6 @@ __all__ = [
 ]
 
 ACCELERATIONS = ("px", "none", "squarem")
-CENTERS = ("joint", "plugin")
 
 
 class LinearGaussianState(NamedTuple):
