@@ -8,6 +8,7 @@ import xarray as xr
 from arviz_stats.base import array_stats
 
 from inference.identifiable import draws_of, kind_of
+from zoo.argument_checks import check_whole
 
 __all__ = ["top_partitions"]
 
@@ -30,8 +31,7 @@ def top_partitions(tree: xr.DataTree, count: int = 10) -> pd.DataFrame:
     Raises:
         ValueError: no assignments in the draws, or ``count`` below 1.
     """
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-        raise ValueError(f"count must be a whole number of at least 1; got {count!r}")
+    check_whole("count", count)
     draws = draws_of(tree)
     if "assignments" not in draws:
         raise ValueError(

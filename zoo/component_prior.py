@@ -389,11 +389,11 @@ class ConjugatePredictive(dist.Distribution):
         components: a prior, or a posterior with a leading axis over components (the batch shape).
     """
 
-    def __init__(self, components: ComponentPrior, *, validate_args: bool | None = None) -> None:
+    def __init__(self, components: ComponentPrior) -> None:
         self.components = components
         row = jnp.zeros(components.num_features)
         batch_shape = jax.eval_shape(lambda: components.log_evidence(components.features(row))).shape
-        super().__init__(batch_shape, (components.num_features,), validate_args=validate_args)
+        super().__init__(batch_shape, (components.num_features,))
 
     @property
     def support(self) -> dist.constraints.Constraint:

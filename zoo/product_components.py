@@ -32,17 +32,11 @@ class ProductRow(dist.Distribution):
     pytree_data_fields = ("groups",)
     pytree_aux_fields = ("columns",)
 
-    def __init__(
-        self,
-        groups: tuple[dist.Distribution, ...],
-        columns: tuple[tuple[int, ...], ...],
-        *,
-        validate_args: bool | None = None,
-    ) -> None:
+    def __init__(self, groups: tuple[dist.Distribution, ...], columns: tuple[tuple[int, ...], ...]) -> None:
         self.groups, self.columns = groups, columns
         num_features = sum(map(len, columns))
         batch_shape = jnp.broadcast_shapes(*[group.batch_shape for group in groups])
-        super().__init__(batch_shape, (num_features,), validate_args=validate_args)
+        super().__init__(batch_shape, (num_features,))
 
     def log_prob(self, value: Array) -> Array:
         """In nats."""
