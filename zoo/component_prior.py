@@ -61,6 +61,7 @@ class ComponentPrior(Assumptions):
             by component.
         learnable: hyperparameters that `learnt` can move.
         takes_sparse: whether rows may be `zoo.SparseCounts`.
+        is_grouped: whether groups of columns have families of their own.
     """
 
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -70,6 +71,7 @@ class ComponentPrior(Assumptions):
     couples_components: ClassVar[bool] = False
     learnable: ClassVar[tuple[str, ...]] = ()
     takes_sparse: ClassVar[bool] = False
+    is_grouped: ClassVar[bool] = False
 
     # What each family writes
 

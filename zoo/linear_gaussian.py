@@ -167,17 +167,9 @@ class LatentsGivenRows(dist.Distribution):
     support = dist.constraints.real_vector
     pytree_data_fields = ("x", "loadings", "loc", "noise_variance")
 
-    def __init__(
-        self,
-        x: Array,
-        loadings: Array,
-        loc: Array,
-        noise_variance: Array,
-        *,
-        validate_args: bool | None = None,
-    ) -> None:
+    def __init__(self, x: Array, loadings: Array, loc: Array, noise_variance: Array) -> None:
         self.x, self.loadings, self.loc, self.noise_variance = x, loadings, loc, noise_variance
-        super().__init__(x.shape[:1], loadings.shape[1:], validate_args=validate_args)
+        super().__init__(x.shape[:1], loadings.shape[1:])
 
     @property
     def mean(self) -> Array:

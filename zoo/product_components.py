@@ -78,6 +78,7 @@ class Product(ComponentPrior):
 
     families: tuple[ComponentPrior, ...]
     columns: tuple[tuple[int, ...], ...] = static()
+    is_grouped = True
 
     @classmethod
     def from_data(cls, x: Any, *, families: tuple[Any, ...], columns: tuple[tuple[int, ...], ...]) -> Self:
@@ -114,7 +115,7 @@ class Product(ComponentPrior):
                 f"columns must name each column 0 to {len(listed) - 1} exactly once; got {self.columns}"
             )
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
-            if isinstance(family, Product) or family.couples_components:
+            if family.is_grouped or family.couples_components:
                 raise ValueError(f"family {number} cannot be a {type(family).__name__}")
             if family.hyperprior_sites():
                 raise ValueError(
