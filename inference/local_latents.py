@@ -11,6 +11,8 @@ import jax
 import numpyro
 from jax import Array
 
+from inference.draws import map_draws
+
 __all__ = ["draw_locals", "sample_locals"]
 
 
@@ -39,8 +41,6 @@ def draw_locals(
         data: the data.
         keep_rows: whether values per row are returned, or only what `Model.derived` makes of them.
     """
-    chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), draws)
 
     def one(args: tuple) -> dict[str, Array]:
         key, values = args
@@ -49,5 +49,4 @@ def draw_locals(
         derived = model.derived(values | local)
         return derived if keep_rows else {name: value for name, value in derived.items() if name not in local}
 
-    drawn = jax.lax.map(one, (jax.random.split(key, chains * num_draws), flat))
-    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), drawn)
+    return map_draws(one, key, draws)

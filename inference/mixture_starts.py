@@ -20,6 +20,7 @@ from zoo.sparse_counts import SparseCounts
 __all__ = [
     "KMEANS_STEPS",
     "STARTS",
+    "given_labels",
     "hierarchical_labels",
     "kmeans_labels",
     "principal_labels",
@@ -188,3 +189,23 @@ STARTS = {
     "pca": pca,
     "hierarchical": hierarchical,
 }
+
+
+def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:
+    """Given ``assignments``, or labels drawn from given ``responsibilities``, shape (num_rows,).
+
+    Raises:
+        ValueError: neither is given, or there are not as many as rows.
+    """
+    if "assignments" in variables:
+        labels = jnp.asarray(variables["assignments"]).astype(int)
+    elif "responsibilities" in variables:
+        labels = jax.random.categorical(key, jnp.log(jnp.asarray(variables["responsibilities"])))
+    else:
+        raise ValueError(
+            f"init must hold 'assignments' or 'responsibilities' for this sampler; got "
+            f"{', '.join(variables) or 'nothing'}"
+        )
+    if labels.shape != (num_rows,):
+        raise ValueError(f"init: assignments must have shape ({num_rows},); got {labels.shape}")
+    return labels

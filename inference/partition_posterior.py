@@ -9,6 +9,7 @@ from arviz_stats.base import array_stats
 
 from inference.identifiable import kind_of
 from inference.tree_groups import labels_of
+from zoo.argument_checks import check_whole
 
 __all__ = ["top_partitions"]
 
@@ -31,8 +32,7 @@ def top_partitions(tree: xr.DataTree, count: int = 10) -> pd.DataFrame:
     Raises:
         ValueError: no assignments in the draws, or ``count`` below 1.
     """
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-        raise ValueError(f"count must be a whole number of at least 1; got {count!r}")
+    check_whole("count", count)
     drawn_labels = labels_of(tree)
     if drawn_labels is None:
         raise ValueError(

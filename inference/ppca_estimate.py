@@ -12,6 +12,7 @@ from jax import Array
 from inference.algorithm import Outcome
 from inference.row_blocks import row_limit
 from inference.rows import Rows, unweighted, weight_of
+from zoo.argument_checks import check_number
 from zoo.linear_gaussian import (
     latents_covariance,
     latents_mean,
@@ -48,8 +49,7 @@ def num_free_parameters(model: PPCA, num_features: int) -> int:
 
 def check_noise_floor(noise_floor: Any) -> None:
     """Raise TypeError or ValueError unless it is a share of the columns' variance."""
-    if isinstance(noise_floor, bool) or not isinstance(noise_floor, int | float):
-        raise TypeError(f"noise_floor must be a number; got {noise_floor!r}")
+    check_number("noise_floor", noise_floor)
     if not 0 < noise_floor < 1:
         raise ValueError(
             f"noise_floor must be a share of the columns' variance, between 0 and 1; got {noise_floor}"

@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_choice", "check_flag", "check_num_parts", "check_positive", "check_size"]
+__all__ = [
+    "check_choice",
+    "check_flag",
+    "check_number",
+    "check_num_parts",
+    "check_positive",
+    "check_size",
+    "check_whole",
+]
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
@@ -58,6 +66,29 @@ def check_size(name: str, value: Any, least: int = 1) -> None:
         raise TypeError(f"{name} must be a whole number; got {value!r}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}; got {value}")
+
+
+def check_whole(name: str, value: Any, least: int = 1) -> None:
+    """Raise ValueError unless ``value`` is a whole number of at least ``least``.
+
+    Args:
+        name: of the argument in the message.
+        value: what came.
+        least: the smallest that is allowed.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
+
+
+def check_number(name: str, value: Any) -> None:
+    """Raise TypeError unless ``value`` is a Python number.
+
+    Args:
+        name: of the argument in the message.
+        value: what came.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number; got {value!r}")
 
 
 def check_positive(name: str, value: Any) -> None:

@@ -33,9 +33,9 @@ class ObservedCells(dist.Distribution):
 
     pytree_data_fields = ("cell",)
 
-    def __init__(self, cell: dist.Distribution, *, validate_args: bool | None = None) -> None:
+    def __init__(self, cell: dist.Distribution) -> None:
         self.cell = cell
-        super().__init__(cell.batch_shape[:-1], cell.batch_shape[-1:], validate_args=validate_args)
+        super().__init__(cell.batch_shape[:-1], cell.batch_shape[-1:])
 
     @property
     def support(self) -> dist.constraints.Constraint:

@@ -61,6 +61,7 @@ class ComponentPrior(Assumptions):
             by component.
         learnable: hyperparameters that `learnt` can move.
         takes_sparse: whether rows may be `zoo.SparseCounts`.
+        is_grouped: whether groups of columns have families of their own.
     """
 
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -70,6 +71,7 @@ class ComponentPrior(Assumptions):
     couples_components: ClassVar[bool] = False
     learnable: ClassVar[tuple[str, ...]] = ()
     takes_sparse: ClassVar[bool] = False
+    is_grouped: ClassVar[bool] = False
 
     # What each family writes
 
@@ -389,11 +391,11 @@ class ConjugatePredictive(dist.Distribution):
         components: a prior, or a posterior with a leading axis over components (the batch shape).
     """
 
-    def __init__(self, components: ComponentPrior, *, validate_args: bool | None = None) -> None:
+    def __init__(self, components: ComponentPrior) -> None:
         self.components = components
         row = jnp.zeros(components.num_features)
         batch_shape = jax.eval_shape(lambda: components.log_evidence(components.features(row))).shape
-        super().__init__(batch_shape, (components.num_features,), validate_args=validate_args)
+        super().__init__(batch_shape, (components.num_features,))
 
     @property
     def support(self) -> dist.constraints.Constraint:

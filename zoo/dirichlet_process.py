@@ -81,6 +81,17 @@ class DirichletAllocation(NamedTuple):
         """
         return dist.Dirichlet(concentration / self.num_components + counts)
 
+    def sample_posterior(self, q: dist.Distribution) -> Array:
+        """A `posterior` as a NumPyro statement.
+
+        Args:
+            q: what `posterior` gave.
+
+        Returns:
+            Log weights, shape (num_components,).
+        """
+        return jnp.log(numpyro.sample(self.name, q))
+
     def log_weights(self, values: Mapping[str, Array]) -> Array:
         """Log weights, from values of this prior's site.
 
@@ -216,6 +227,18 @@ class StickBreaking(NamedTuple):
         longer = jnp.cumsum(counts[::-1])[::-1]  # sum over l >= j
         tail = jnp.append(longer[1:], 0.0)
         return dist.Beta(1.0 + counts[: self.num_sticks], concentration + tail[: self.num_sticks])
+
+    def sample_posterior(self, q: dist.Distribution) -> Array:
+        """A `posterior` as a NumPyro statement.
+
+        Args:
+            q: what `posterior` gave.
+
+        Returns:
+            Log weights, shape (num_components,).
+        """
+        with numpyro.plate("sticks", self.num_sticks):
+            return self.log_weights({"stick_fractions": numpyro.sample("stick_fractions", q)})
 
     def log_weights(self, values: Mapping[str, Array]) -> Array:
         """Log weights, from values of this prior's site, or of the weights if components were reordered.

@@ -208,15 +208,10 @@ class BagsOfWords(_Documents):
     pytree_aux_fields = ("num_tokens",)
 
     def __init__(
-        self,
-        topic_shares: Array,
-        topic_word_probs: Array,
-        num_tokens: int | tuple[int, ...] | None = None,
-        *,
-        validate_args: bool | None = None,
+        self, topic_shares: Array, topic_word_probs: Array, num_tokens: int | tuple[int, ...] | None = None
     ) -> None:
         self.topic_shares, self.topic_word_probs, self.num_tokens = topic_shares, topic_word_probs, num_tokens
-        super().__init__(topic_shares.shape[:1], topic_word_probs.shape[1:], validate_args=validate_args)
+        super().__init__(topic_shares.shape[:1], topic_word_probs.shape[1:])
 
     def log_prob(self, value: Any) -> Array:
         """In nats, shape (num_documents,)."""
@@ -257,12 +252,10 @@ class ClusteredBags(_Documents):
         topic_word_probs: Array,
         num_documents: int,
         num_tokens: int | tuple[int, ...] | None = None,
-        *,
-        validate_args: bool | None = None,
     ) -> None:
         self.log_weights, self.cluster_topic_probs = log_weights, cluster_topic_probs
         self.topic_word_probs, self.num_tokens = topic_word_probs, num_tokens
-        super().__init__((num_documents,), topic_word_probs.shape[1:], validate_args=validate_args)
+        super().__init__((num_documents,), topic_word_probs.shape[1:])
 
     def by_cluster(self, value: Any) -> Array:
         """Log weight plus log density of each document under each cluster.
@@ -302,15 +295,10 @@ class TopicCounts(_Documents):
     pytree_aux_fields = ("num_tokens",)
 
     def __init__(
-        self,
-        topic_shares: Array,
-        topic_word_probs: Array,
-        num_tokens: int | tuple[int, ...] | None = None,
-        *,
-        validate_args: bool | None = None,
+        self, topic_shares: Array, topic_word_probs: Array, num_tokens: int | tuple[int, ...] | None = None
     ) -> None:
         self.topic_shares, self.topic_word_probs, self.num_tokens = topic_shares, topic_word_probs, num_tokens
-        super().__init__(topic_shares.shape[:1], topic_word_probs.shape, validate_args=validate_args)
+        super().__init__(topic_shares.shape[:1], topic_word_probs.shape)
 
     def _log_probs(self) -> Array:
         return _safe_log(self.topic_shares)[:, :, None] + _safe_log(self.topic_word_probs)
@@ -338,16 +326,9 @@ class CellTopics(dist.Distribution):
     pytree_data_fields = ("counts", "logits")
     pytree_aux_fields = ("num_tokens",)
 
-    def __init__(
-        self,
-        counts: Array,
-        logits: Array,
-        num_tokens: int | tuple[int, ...] | None = None,
-        *,
-        validate_args: bool | None = None,
-    ) -> None:
+    def __init__(self, counts: Array, logits: Array, num_tokens: int | tuple[int, ...] | None = None) -> None:
         self.counts, self.logits, self.num_tokens = counts, jax.nn.log_softmax(logits, axis=1), num_tokens
-        super().__init__(logits.shape[:1], logits.shape[1:], validate_args=validate_args)
+        super().__init__(logits.shape[:1], logits.shape[1:])
 
     def log_prob(self, value: Array) -> Array:
         """In nats, shape (num_documents,); minus infinity unless the topics' tokens add up to the cells."""
@@ -380,10 +361,10 @@ class TopicTotals(dist.Distribution):
     support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
     pytree_data_fields = ("word_topics",)
 
-    def __init__(self, word_topics: Array, *, validate_args: bool | None = None) -> None:
+    def __init__(self, word_topics: Array) -> None:
         self.word_topics = word_topics
         shape = word_topics.shape
-        super().__init__(shape[:1], shape[2:], validate_args=validate_args)
+        super().__init__(shape[:1], shape[2:])
 
     def log_prob(self, value: Any) -> Array:
         """Zero where the counts are those totals, else minus infinity."""

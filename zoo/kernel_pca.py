@@ -53,7 +53,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_positive
+from zoo.argument_checks import check_positive, check_whole
 from zoo.gram_matrices import Centring, announce_cost, centring_of, check_gram
 from zoo.kernels import Kernel, as_kernel
 from zoo.model import Model, in_current_precision, static
@@ -215,12 +215,7 @@ class KernelPCA(Model):
 
     def validate(self) -> None:
         """Raise ValueError if a field is outside its domain."""
-        if (
-            isinstance(self.num_latents, bool)
-            or not isinstance(self.num_latents, int | np.integer)
-            or self.num_latents < 1
-        ):
-            raise ValueError(f"num_latents must be a whole number of at least 1; got {self.num_latents!r}")
+        check_whole("num_latents", self.num_latents)
         for name in ("noise_variance", "degrees_of_freedom", "latent_variance"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from zoo.argument_checks import check_whole
 from zoo.model import Assumptions, in_current_precision, static
 
 __all__ = ["KERNELS", "Kernel", "Linear", "Polynomial", "Precomputed", "RBF", "as_kernel"]
@@ -189,8 +190,7 @@ class Polynomial(Kernel):
 
     def validate(self) -> None:
         """Raise ValueError if a field is outside its domain."""
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int | np.integer) or self.degree < 1:
-            raise ValueError(f"degree must be a whole number of at least 1; got {self.degree!r}")
+        check_whole("degree", self.degree)
         object.__setattr__(self, "degree", int(self.degree))
         _check_number("offset", self.offset, lambda value: value >= 0, "at least 0")
         _check_number("scale", self.scale, lambda value: value > 0, "positive")

@@ -140,8 +140,7 @@ class LDA(TopicModel):
         Raises:
             ValueError: another kind than ``"latent"``.
         """
-        if kind != "latent":
-            raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
+        self._check_kind(kind)
         prior = in_current_precision(self)
         gamma = fold_in(counts, values["topic_word_probs"].T, prior._topic_prior())
         return gamma / jnp.sum(gamma, axis=-1, keepdims=True)
@@ -162,12 +161,6 @@ class LDA(TopicModel):
         expected = expected_log(gamma)
         words = cell_sums(counts, jnp.exp(expected), jnp.exp(log_topics).T).log_sums
         return words - _row_divergences(gamma, prior)
-
-    def __post_init__(self) -> None:
-        """Equal topic shares by default; then as every model."""
-        if self.topic_prior is None and isinstance(self.num_topics, int) and self.num_topics > 0:
-            object.__setattr__(self, "topic_prior", 1.0 / self.num_topics)
-        super().__post_init__()
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

@@ -51,7 +51,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_num_parts
+from zoo.argument_checks import check_choice, check_num_parts, check_whole
 from zoo.component_prior import ComponentPrior
 from zoo.conjugate import (
     BernoulliBeta,
@@ -196,10 +196,7 @@ class Mixture(Model):
             raise TypeError(
                 f"components must be a prior from zoo.conjugate; got {type(self.components).__name__}"
             )
-        if not isinstance(self.num_components, int | np.integer) or self.num_components < 1:
-            raise ValueError(
-                f"num_components must be a whole number of at least 1; got {self.num_components!r}"
-            )
+        check_whole("num_components", self.num_components)
         check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)
         if self.free_last_stick and self.weight_prior != "stick_breaking":
             raise ValueError('free_last_stick goes with weight_prior="stick_breaking" only')

@@ -39,9 +39,9 @@ class CountRow(dist.Distribution):
     support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
     pytree_data_fields = ("probs", "total_count")
 
-    def __init__(self, probs: Array, total_count: Any = None, *, validate_args: bool | None = None) -> None:
+    def __init__(self, probs: Array, total_count: Any = None) -> None:
         self.probs, self.total_count = probs, total_count
-        super().__init__(probs.shape[:-1], probs.shape[-1:], validate_args=validate_args)
+        super().__init__(probs.shape[:-1], probs.shape[-1:])
 
     def log_prob(self, value: Array) -> Array:
         """In nats."""
@@ -103,12 +103,10 @@ class SparseCountRows(dist.Distribution):
         log_weights: Array,
         assignments: Array | None,
         num_rows: int,
-        *,
-        validate_args: bool | None = None,
     ) -> None:
         self.components, self.parameters = components, dict(parameters)
         self.log_weights, self.assignments = log_weights, assignments
-        super().__init__((num_rows,), (components.num_features,), validate_args=validate_args)
+        super().__init__((num_rows,), (components.num_features,))
 
     def log_prob(self, value: SparseCounts) -> Array:
         """In nats, shape (num_observations,)."""

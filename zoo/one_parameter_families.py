@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
-from zoo.argument_checks import check_positive
+from zoo.argument_checks import check_positive, check_whole
 from zoo.family import Family
 from zoo.model import static
 
@@ -207,8 +207,7 @@ class Binomial(_Logistic):
 
     def validate(self) -> None:
         """Raise ValueError if the total is not a positive whole number."""
-        if not isinstance(self.total_count, int | np.integer) or self.total_count < 1:
-            raise ValueError(f"total_count must be a whole number of at least 1; got {self.total_count!r}")
+        check_whole("total_count", self.total_count)
 
     @property
     def domain(self) -> str:

@@ -196,8 +196,7 @@ class PCP(TopicModel):
         Raises:
             ValueError: another kind than ``"latent"``.
         """
-        if kind != "latent":
-            raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
+        self._check_kind(kind)
         return (
             jax.nn.softmax(self.log_joint_documents(values, counts), axis=-1) @ values["cluster_topic_probs"]
         )
@@ -236,12 +235,6 @@ class PCP(TopicModel):
         occupied = jnp.sum(jnp.bincount(clusters, length=self.num_clusters) > 0)
         kind = np.min_scalar_type(self.num_clusters - 1)
         return {"doc_clusters": clusters.astype(kind), "num_occupied": occupied}
-
-    def __post_init__(self) -> None:
-        """Equal topic shares by default; then as every model."""
-        if self.topic_prior is None and isinstance(self.num_topics, int) and self.num_topics > 0:
-            object.__setattr__(self, "topic_prior", 1.0 / self.num_topics)
-        super().__post_init__()
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

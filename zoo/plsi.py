@@ -123,8 +123,7 @@ class PLSI(TopicModel):
         Raises:
             ValueError: another kind than ``"latent"``.
         """
-        if kind != "latent":
-            raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
+        self._check_kind(kind)
         return likely_shares(counts, values["topic_word_probs"].T)
 
     def validate(self) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.argument_checks import check_whole
 from zoo.family import Family
 from zoo.model import static
 
@@ -27,8 +28,7 @@ class Categorical(Family):
 
     def validate(self) -> None:
         """Raise ValueError if there are fewer than two classes."""
-        if not isinstance(self.num_classes, int | np.integer) or self.num_classes < 2:
-            raise ValueError(f"num_classes must be a whole number of at least 2; got {self.num_classes!r}")
+        check_whole("num_classes", self.num_classes, 2)
 
     @property
     def domain(self) -> str:
@@ -90,8 +90,7 @@ class Ordinal(Family):
 
     def validate(self) -> None:
         """Raise ValueError if there are fewer than two levels."""
-        if not isinstance(self.num_levels, int | np.integer) or self.num_levels < 2:
-            raise ValueError(f"num_levels must be a whole number of at least 2; got {self.num_levels!r}")
+        check_whole("num_levels", self.num_levels, 2)
 
     @property
     def domain(self) -> str:

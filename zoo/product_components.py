@@ -32,17 +32,11 @@ class ProductRow(dist.Distribution):
     pytree_data_fields = ("groups",)
     pytree_aux_fields = ("columns",)
 
-    def __init__(
-        self,
-        groups: tuple[dist.Distribution, ...],
-        columns: tuple[tuple[int, ...], ...],
-        *,
-        validate_args: bool | None = None,
-    ) -> None:
+    def __init__(self, groups: tuple[dist.Distribution, ...], columns: tuple[tuple[int, ...], ...]) -> None:
         self.groups, self.columns = groups, columns
         num_features = sum(map(len, columns))
         batch_shape = jnp.broadcast_shapes(*[group.batch_shape for group in groups])
-        super().__init__(batch_shape, (num_features,), validate_args=validate_args)
+        super().__init__(batch_shape, (num_features,))
 
     def log_prob(self, value: Array) -> Array:
         """In nats."""
@@ -84,6 +78,7 @@ class Product(ComponentPrior):
 
     families: tuple[ComponentPrior, ...]
     columns: tuple[tuple[int, ...], ...] = static()
+    is_grouped = True
 
     @classmethod
     def from_data(cls, x: Any, *, families: tuple[Any, ...], columns: tuple[tuple[int, ...], ...]) -> Self:
@@ -120,7 +115,7 @@ class Product(ComponentPrior):
                 f"columns must name each column 0 to {len(listed) - 1} exactly once; got {self.columns}"
             )
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
-            if isinstance(family, Product) or family.couples_components:
+            if family.is_grouped or family.couples_components:
                 raise ValueError(f"family {number} cannot be a {type(family).__name__}")
             if family.hyperprior_sites():
                 raise ValueError(

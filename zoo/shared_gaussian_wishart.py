@@ -16,7 +16,6 @@ from zoo.component_prior import Estimate
 from zoo.gaussian_components import (
     LOG_2PI,
     MATRIX,
-    expected_log_det,
     log_wishart_normaliser,
     normal_locs,
     symmetric_inverse,
@@ -92,13 +91,6 @@ class SharedGaussianWishart(GaussianWishart):
             scale_matrix=symmetric_inverse(prior_rate + jnp.sum(scatter, axis=-3)),
             degrees_of_freedom=self.degrees_of_freedom + jnp.sum(count, axis=-1),
         )
-
-    def expected_coefficients(self, posterior: Self) -> Array:
-        """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
-        d = self.num_features
-        precision = posterior.degrees_of_freedom[..., None, None] * posterior.scale_matrix
-        constant = 0.5 * (expected_log_det(posterior) - d * LOG_2PI - d / posterior.mean_precision)
-        return self._coefficients(constant, posterior.loc - self.center, precision)
 
     def coefficients(self, parameters: Mapping[str, Array]) -> Array:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""

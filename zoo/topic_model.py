@@ -39,6 +39,13 @@ class TopicModel(Model):
     topic_site: ClassVar[str | None] = "topic_word_probs"
     scored_over_fitted: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        """Equal topic shares by default; then as every model."""
+        prior = getattr(self, "topic_prior", 0.0)  # which pLSI has not
+        if prior is None and isinstance(self.num_topics, int) and self.num_topics > 0:
+            object.__setattr__(self, "topic_prior", 1.0 / self.num_topics)
+        super().__post_init__()
+
     @classmethod
     def from_data(cls, counts: Any, **overrides: Any) -> Self:
         """The model with the vocabulary's size and the documents' lengths read off; ``overrides``: fields."""
@@ -156,6 +163,11 @@ class TopicModel(Model):
         if counts is not None:
             return counts.shape
         return self.rows_to_draw(num_observations, "num_words"), self.num_words
+
+    def _check_kind(self, kind: str) -> None:
+        """Raise ValueError unless the scores that are asked for are the topic shares."""
+        if kind != "latent":
+            raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
 
     def _topic_prior(self) -> Array:
         """Dirichlet parameters over topics, shape (num_topics,)."""

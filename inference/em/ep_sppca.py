@@ -45,6 +45,7 @@ from inference.em.linear_gaussian_moments import Parameters
 from inference.em.linear_gaussian_prior import LoadingPrior, expansion, expansion_mean, log_prior
 from inference.em.linear_gaussian_starts import check_given, start_of
 from inference.em.probit_propagation import propagate
+from inference.em.sppca import prior_about
 from inference.sppca_estimate import concluded, log_density
 from zoo.argument_checks import check_choice
 from zoo.linear_gaussian import log_density as linear_gaussian_log_density
@@ -292,17 +293,7 @@ def check(model: SPPCA, *, acceleration: Any) -> None:
 
 
 def _prior(model: SPPCA) -> LoadingPrior | None:
-    if model.loading_prior == "flat":
-        return None
-    return LoadingPrior(
-        loading_variance=jnp.asarray(model.loading_variance),
-        ard_concentration=jnp.ones(()),
-        ard_rate=jnp.ones(()),
-        loc=jnp.zeros(model.num_features + model.num_outputs),
-        loc_variance=jnp.asarray(model.loc_variance),
-        noise_concentration=jnp.asarray(model.noise_concentration),
-        noise_rate=jnp.asarray(model.noise_rate),
-    )
+    return prior_about(model, jnp.zeros(model.num_features + model.num_outputs))
 
 
 def conclude(

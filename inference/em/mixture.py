@@ -37,6 +37,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.mixture_starts import STARTS, statistics_given
 from inference.row_blocks import map_rows, sum_over_rows
+from zoo.argument_checks import check_number
 from zoo.mixture import Mixture
 
 __all__ = ["ALGORITHM", "METHOD", "MixtureEMInfo", "MixtureEMState", "init", "step"]
@@ -170,8 +171,7 @@ def check(model: Mixture, *, variance_floor: Any) -> None:
         )
     if model.has_random_concentration or model.components.hyperprior_sites():
         raise ValueError("em maximises the likelihood and has no use for hyperpriors: give numbers instead")
-    if isinstance(variance_floor, bool) or not isinstance(variance_floor, int | float):
-        raise TypeError(f"variance_floor must be a number; got {variance_floor!r}")
+    check_number("variance_floor", variance_floor)
     if not 0 <= variance_floor < 1:
         raise ValueError(
             f"variance_floor must be a share of the variance of all rows, in [0, 1); got {variance_floor}"

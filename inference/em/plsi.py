@@ -28,6 +28,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.document_blocks import DocumentBlocks, cut, topic_pass
+from zoo.argument_checks import check_number
 from zoo.plsi import PLSI
 
 __all__ = ["ALGORITHM", "METHOD", "PLSIEMInfo", "PLSIEMState", "init", "step"]
@@ -119,8 +120,7 @@ def prepare(model: PLSI, data: tuple, init: Any, **options: Any) -> tuple[Docume
 def check(model: PLSI, *, inverse_temperature: Any, smoothing: Any) -> None:
     """Raise TypeError or ValueError if an option does not suit."""
     for name, value in (("inverse_temperature", inverse_temperature), ("smoothing", smoothing)):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"{name} must be a number; got {value!r}")
+        check_number(name, value)
     if not 0 < inverse_temperature <= 1:
         raise ValueError(f"inverse_temperature must lie in (0, 1]; got {inverse_temperature}")
     if not 0 <= smoothing < np.inf:

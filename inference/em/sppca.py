@@ -174,14 +174,19 @@ def _given_noise(model: SPPCA, rows: CompressedRows | SparseRows) -> Array | Non
 
 
 def prior_of(model: SPPCA, rows: CompressedRows | SparseRows) -> LoadingPrior | None:
-    """The proper prior of loadings, means and noise; None where the prior is flat."""
+    """The proper prior of loadings, means and noise about the data's centre; None where it is flat."""
+    return prior_about(model, -rows.original_centre)
+
+
+def prior_about(model: SPPCA, loc: Array) -> LoadingPrior | None:
+    """The same with means about ``loc``."""
     if model.loading_prior == "flat":
         return None
     return LoadingPrior(
         loading_variance=jnp.asarray(model.loading_variance),
         ard_concentration=jnp.ones(()),
         ard_rate=jnp.ones(()),
-        loc=-rows.original_centre,
+        loc=loc,
         loc_variance=jnp.asarray(model.loc_variance),
         noise_concentration=jnp.asarray(model.noise_concentration),
         noise_rate=jnp.asarray(model.noise_rate),

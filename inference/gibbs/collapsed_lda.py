@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.draws import map_draws
 from inference.gibbs.gamma_draws import draw
 from inference.gibbs.lda import TopicGibbsInfo, posteriors
 from inference.gibbs.topic_tokens import (
@@ -181,8 +182,6 @@ def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_
 
 @jax.jit
 def _parameters(key: Array, counts: dict[str, Array], model: LDA) -> dict[str, Array]:
-    chains, num_draws = counts["by_word"].shape[:2]
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), counts)
 
     def one(args: tuple) -> dict[str, Array]:
         key, given = args
@@ -191,8 +190,7 @@ def _parameters(key: Array, counts: dict[str, Array], model: LDA) -> dict[str, A
         names = drawn if "by_document" in given else ("topic_word_probs",)
         return {name: draw(jax.random.fold_in(key, i), drawn[name]) for i, name in enumerate(names)}
 
-    values = jax.lax.map(one, (jax.random.split(key, chains * num_draws), flat))
-    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)
+    return map_draws(one, key, counts)
 
 
 METHOD = Sampler(

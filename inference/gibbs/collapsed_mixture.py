@@ -45,9 +45,12 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.draws import map_draws
 from inference.gibbs.mixture import concentration_and_weights
 from inference.gibbs.split_merge import split_or_merge
 from inference.gibbs.urn_statistics import statistics_for
+from inference.mixture_starts import given_labels
+from zoo.argument_checks import check_whole
 from zoo.mixture import Mixture
 
 __all__ = [
@@ -252,17 +255,7 @@ def start(
     key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, *, num_warmup: int, **options: Any
 ) -> CollapsedMixtureState:
     """The state with given ``assignments`` (or drawn from given ``responsibilities``), and concentration."""
-    if "assignments" in variables:
-        labels = jnp.asarray(variables["assignments"]).astype(int)
-    elif "responsibilities" in variables:
-        labels = jax.random.categorical(key, jnp.log(jnp.asarray(variables["responsibilities"])))
-    else:
-        raise ValueError(
-            f"init must hold 'assignments' or 'responsibilities' for this sampler; got "
-            f"{', '.join(variables) or 'nothing'}"
-        )
-    if labels.shape != x.shape[:1]:
-        raise ValueError(f"init: assignments must have shape ({x.shape[0]},); got {labels.shape}")
+    labels = given_labels(key, variables, x.shape[0])
     slots = max(model.num_components, x.shape[0] + 1) if is_process(model) else model.num_components
     state = _state(labels, slots, model)  # the process: labels may be any, up to one per row
     if model.has_random_concentration and "concentration" in variables:
@@ -305,8 +298,7 @@ ALGORITHM = Algorithm(init, step)
 
 def check(model: Mixture, *, split_merge: Any) -> None:
     """Raise ValueError or TypeError if the model or an option does not suit the sampler."""
-    if isinstance(split_merge, bool) or not isinstance(split_merge, int | np.integer) or split_merge < 0:
-        raise ValueError(f"split_merge must be a whole number of at least 0; got {split_merge!r}")
+    check_whole("split_merge", split_merge, 0)
     if model.free_last_stick:
         raise ValueError("collapsed_gibbs needs weights that sum to one: free_last_stick=True has no urn")
     if model.components.couples_components:
@@ -335,17 +327,14 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
         ordered = np.sort(labels.reshape(-1, labels.shape[-1]), axis=1)
         most = int((np.diff(ordered, axis=1) != 0).sum(axis=1).max()) + 1
         model = model.replaced(num_components=most + SPARE_SLOTS)
-    chains, number = draws["assignments"].shape[:2]
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), draws)
-    drawn = _complete(jax.random.split(key, chains * number), flat, model, x)
-    posterior = jax.tree.map(lambda leaf: leaf.reshape(chains, number, *leaf.shape[1:]), drawn)
+    posterior = _complete(key, draws, model, x)
     if not keep_rows:
         posterior.pop("assignments")
     return Outcome(posterior=posterior, model=jax.tree.map(np.asarray, model))
 
 
 @jax.jit
-def _complete(keys: Array, draws: dict[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
+def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
     """For each draw: components by size (the process), then weights and parameters given the labels."""
 
     def one(args: tuple) -> dict[str, Array]:
@@ -376,7 +365,7 @@ def _complete(keys: Array, draws: dict[str, Array], model: Mixture, x: Array) ->
             parameters[site] = sites[site].sample(site_key)
         return completed | parameters | model.derived(completed)
 
-    return jax.lax.map(one, (keys, draws))
+    return map_draws(one, key, draws)
 
 
 def _by_size(labels: Array, num_rows: int) -> Array:

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.draws import map_draws
 from inference.gibbs.collapsed_lda import scan_tokens
 from inference.gibbs.gamma_draws import draw
 from inference.gibbs.lda import TopicGibbsInfo
@@ -202,8 +203,6 @@ def conclude(key: Array, draws: dict[str, Array], model: PCP, data: tuple, keep_
 
 @jax.jit
 def _parameters(key: Array, draws: dict[str, Array], model: PCP, tokens: Tokens) -> dict[str, Array]:
-    chains, num_draws = draws["topics"].shape[:2]
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), draws)
 
     def one(args: tuple) -> dict[str, Array]:
         key, values = args
@@ -215,8 +214,7 @@ def _parameters(key: Array, draws: dict[str, Array], model: PCP, tokens: Tokens)
         drawn = {name: draw(jax.random.fold_in(key, i), d) for i, (name, d) in enumerate(given.items())}
         return drawn | model.derived({"doc_clusters": clusters})
 
-    values = jax.lax.map(one, (jax.random.split(key, chains * num_draws), flat))
-    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)
+    return map_draws(one, key, draws)
 
 
 METHOD = Sampler(

@@ -44,6 +44,7 @@ from inference.gibbs.hyperparameters import expected_hyperparameters, hyperparam
 from inference.gibbs.label_moves import reorder_components
 from inference.gibbs.slice_sampling import PositiveSlice
 from inference.gibbs.sweep import Move, conditionals_among, sweep
+from inference.mixture_starts import given_labels
 from zoo.argument_checks import check_flag
 from zoo.mixture import Mixture
 
@@ -222,17 +223,7 @@ def start(
     Further given sites are kept, others drawn.
     """
     state_key, label_key = jax.random.split(key)
-    if "assignments" in variables:
-        assignments = jnp.asarray(variables["assignments"]).astype(int)
-    elif "responsibilities" in variables:
-        assignments = jax.random.categorical(label_key, jnp.log(jnp.asarray(variables["responsibilities"])))
-    else:
-        raise ValueError(
-            f"init must hold 'assignments' or 'responsibilities' for this sampler; got "
-            f"{', '.join(variables) or 'nothing'}"
-        )
-    if assignments.shape != x.shape[:1]:
-        raise ValueError(f"init: assignments must have shape ({x.shape[0]},); got {assignments.shape}")
+    assignments = given_labels(label_key, variables, x.shape[0])
     values = _from_labels(state_key, assignments, model, x).values
     return MixtureGibbsState(
         {name: jnp.asarray(variables.get(name, value), value.dtype) for name, value in values.items()}

@@ -42,10 +42,10 @@ class _Truncated(dist.Distribution):
     support = dist.constraints.real_vector
     pytree_data_fields = ("predictor", "y")
 
-    def __init__(self, predictor: Array, y: Array, *, validate_args: bool | None = None) -> None:
+    def __init__(self, predictor: Array, y: Array) -> None:
         self.missing = jnp.isnan(y)
         self.predictor, self.y = jnp.where(self.missing, 0.0, predictor), y
-        super().__init__(predictor.shape[:1], predictor.shape[1:], validate_args=validate_args)
+        super().__init__(predictor.shape[:1], predictor.shape[1:])
 
     def _density(self, value: Array, allowed: Array) -> Array:
         own = jnp.sum(-0.5 * (value - self.predictor) ** 2, axis=-1)
@@ -87,11 +87,9 @@ class ClassUtilities(_Truncated):
 
     pytree_data_fields = ("predictor", "y", "current")
 
-    def __init__(
-        self, predictor: Array, y: Array, current: Array, *, validate_args: bool | None = None
-    ) -> None:
+    def __init__(self, predictor: Array, y: Array, current: Array) -> None:
         self.current = current
-        super().__init__(predictor, y, validate_args=validate_args)
+        super().__init__(predictor, y)
 
     def log_prob(self, value: Array) -> Array:
         """In nats, up to a constant, shape (num_observations,)."""

@@ -111,9 +111,9 @@ class CanonicalNormal(dist.Distribution):
     support = dist.constraints.real_vector
     pytree_data_fields = ("linear", "precision")
 
-    def __init__(self, linear: Array, precision: Array, *, validate_args: bool | None = None) -> None:
+    def __init__(self, linear: Array, precision: Array) -> None:
         self.linear, self.precision = linear, precision
-        super().__init__(linear.shape[:-1], linear.shape[-1:], validate_args=validate_args)
+        super().__init__(linear.shape[:-1], linear.shape[-1:])
 
     def log_prob(self, value: Array) -> Array:
         """In nats."""

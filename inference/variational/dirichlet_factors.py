@@ -6,13 +6,20 @@ is, and :math:`\psi(Sa) - \psi(a)` falls from infinity to log S, so bisection in
 an end of the bracket the objective still rises from any value inside it.
 """
 
+from collections.abc import Collection
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from zoo.argument_checks import check_whole
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
+from zoo.topic_model import TopicModel
 
 __all__ = [
+    "check_topic_options",
     "dirichlet_kl",
     "exp_expected_log",
     "expected_log",
@@ -115,3 +122,12 @@ def symmetric_prior(total_log: Array, num_vectors: int, size: int, current: Arra
     (low, high), _ = jax.lax.scan(halve, start, None, HALVINGS)
     best = jnp.exp(0.5 * (low + high))
     return jnp.where(height(best) >= height(current), best, current)
+
+
+def check_topic_options(model: TopicModel, inner_steps: Any, learn: Any, learnable: Collection[str]) -> None:
+    """Raise ValueError if the options that the topic models' VB methods share do not suit."""
+    check_whole("inner_steps", inner_steps)
+    if not isinstance(learn, tuple) or not set(learn) <= set(learnable):
+        raise ValueError(f"learn must be a tuple of some of {', '.join(learnable)}; got {learn!r}")
+    if "topic_prior" in learn and np.ndim(model.topic_prior):
+        raise ValueError("learn: topic_prior is learnt as one number; this model has one for each topic")

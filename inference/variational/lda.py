@@ -44,12 +44,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, NaturalGradient
 from inference.document_blocks import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
 from inference.variational.dirichlet_factors import (
+    check_topic_options,
     dirichlet_kl,
     expected_log,
     log_normaliser,
@@ -59,7 +59,7 @@ from inference.variational.dirichlet_factors import (
     total_expected_log,
 )
 from inference.variational.lda_posterior import LDAVBState, conclude, guide, log_density, transform
-from zoo.argument_checks import check_choice, check_positive
+from zoo.argument_checks import check_choice, check_number, check_positive
 from zoo.gamma_functions import digamma, exp_digamma, gammaln
 from zoo.lda import LDA
 
@@ -278,17 +278,11 @@ def check(
 ) -> None:
     """Raise ValueError if an option does not suit."""
     check_positive("learning_offset", learning_offset)
-    if isinstance(learning_decay, bool) or not isinstance(learning_decay, int | float):
-        raise TypeError(f"learning_decay must be a number; got {learning_decay!r}")
+    check_number("learning_decay", learning_decay)
     if not 0.5 < learning_decay <= 1:
         raise ValueError(f"learning_decay must lie in (0.5, 1], so that steps settle; got {learning_decay}")
     check_choice("documents", documents, DOCUMENTS)
-    if isinstance(inner_steps, bool) or not isinstance(inner_steps, int | np.integer) or inner_steps < 1:
-        raise ValueError(f"inner_steps must be a whole number of at least 1; got {inner_steps!r}")
-    if not isinstance(learn, tuple) or not set(learn) <= set(LEARNABLE):
-        raise ValueError(f"learn must be a tuple of some of {', '.join(LEARNABLE)}; got {learn!r}")
-    if "topic_prior" in learn and np.ndim(model.topic_prior):
-        raise ValueError("learn: topic_prior is learnt as one number; this model has one for each topic")
+    check_topic_options(model, inner_steps, learn, LEARNABLE)
 
 
 # Documents in batches

@@ -6,10 +6,13 @@ r"""The latents' factor of variational Bayes for linear-Gaussian models: of comp
     \mu_d\rangle)
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import cho_solve
 
@@ -17,7 +20,14 @@ from inference.em.compressed_rows import CompressedRows, Pattern
 from inference.row_blocks import map_rows, sum_over_rows
 from inference.rows import Rows
 
-__all__ = ["LatentMoments", "latent_moments", "latents_of"]
+__all__ = [
+    "LatentMoments",
+    "draws_of",
+    "latent_moments",
+    "latents_of",
+    "sample_columns",
+    "sample_latents",
+]
 
 
 class LatentMoments(NamedTuple):
@@ -146,3 +156,62 @@ def _single_moments(
         total_first=jnp.sum(weighed, axis=0),
         half_log_det=0.5 * weight @ jnp.linalg.slogdet(spread)[1],
     )
+
+
+def sample_columns(
+    suffix: str,
+    mean: Array,
+    covariance: Array,
+    cross: Array,
+    loc_mean: Array,
+    loc_variance: Array,
+    concentration: Array,
+    rate: Array,
+) -> None:
+    """Q of a block of columns as NumPyro statements: the mean, the loadings given it, the noise variance.
+
+    Args:
+        suffix: of the sites' names.
+        mean: of the loadings, shape (num_features, num_latents).
+        covariance: of each column's loadings, shape (num_features, num_latents, num_latents).
+        cross: of each column's loadings with its mean, shape (num_features, num_latents).
+        loc_mean: shape (num_features,).
+        loc_variance: shape (num_features,).
+        concentration: of the inverse-gamma q of the noise variance, shape () or one for each column.
+        rate: of it, likewise.
+    """
+    loc = numpyro.sample(f"loc{suffix}", dist.Normal(loc_mean, jnp.sqrt(loc_variance)).to_event(1))
+    slope = cross / loc_variance[:, None]
+    given = dist.MultivariateNormal(
+        mean + slope * (loc - loc_mean)[:, None], covariance - slope[:, :, None] * cross[:, None, :]
+    )
+    numpyro.sample(f"loadings{suffix}", given.to_event(1))
+    noise = dist.InverseGamma(concentration, rate)
+    numpyro.sample(f"noise_variance{suffix}", noise.to_event(jnp.ndim(rate)))
+
+
+def sample_latents(num_rows: int, num_latents: int, moments: tuple[Array, Array] | None) -> None:
+    """Q of the latents of rows with these means and covariances, or the prior of new rows."""
+    own = dist.Normal(0.0, 1.0).expand([num_latents]).to_event(1)
+    if moments is not None:
+        own = dist.MultivariateNormal(*moments)
+    with numpyro.plate("observations", num_rows):
+        numpyro.sample("latents", own)
+
+
+def draws_of(
+    keys: Array, sample_globals: Callable, means: Array, covariances: Array, keep_rows: bool
+) -> dict[str, Array]:
+    """A draw from q for each key: the sites of ``sample_globals``, and latents if ``keep_rows``."""
+    factors = jnp.linalg.cholesky(covariances)
+
+    def one(key: Array) -> dict[str, Array]:
+        own, rest = jax.random.split(key)
+        sites = numpyro.handlers.trace(numpyro.handlers.seed(sample_globals, own)).get_trace()
+        values = {name: site["value"] for name, site in sites.items()}
+        if keep_rows:
+            noise = jax.random.normal(rest, means.shape)
+            values["latents"] = means + jnp.einsum("nij,nj->ni", factors, noise)
+        return values
+
+    return jax.lax.map(one, keys)

@@ -133,13 +133,9 @@ def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
     """Q of everything but the labels, as a NumPyro program; returns the log weights drawn."""
     if model.has_random_concentration:
         numpyro.sample("concentration", state.concentration)
-    if model.weights.has_sticks:
-        with numpyro.plate("sticks", state.weights.concentration1.shape[-1]):
-            values = {"stick_fractions": numpyro.sample("stick_fractions", state.weights)}
-    else:
-        values = {"weights": numpyro.sample("weights", state.weights)}
+    log_weights = model.weights.sample_posterior(state.weights)
     state.components.sample(model.num_components)
-    return model.weights.log_weights(values)
+    return log_weights
 
 
 def variables(state: MixtureVBState, model: Mixture, x: Array | None = None) -> dict[str, Array]:

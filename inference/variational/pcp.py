@@ -30,13 +30,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent
 from inference.document_blocks import DocumentBlocks, cut
 from inference.variational import pcp_mean_field
+from inference.variational.dirichlet_factors import check_topic_options
 from inference.variational.pcp_posterior import (
     OCCUPIED,
     PCPVBState,
@@ -200,12 +200,7 @@ def check(
             "topics='point' maximises over topics under Dirichlet(word_smoothing), which has no maximum "
             f"below 1: give the additive constant plus one; got {model.word_smoothing}"
         )
-    if isinstance(inner_steps, bool) or not isinstance(inner_steps, int | np.integer) or inner_steps < 1:
-        raise ValueError(f"inner_steps must be a whole number of at least 1; got {inner_steps!r}")
-    if not isinstance(learn, tuple) or not set(learn) <= set(LEARNABLE):
-        raise ValueError(f"learn must be a tuple of some of {', '.join(LEARNABLE)}; got {learn!r}")
-    if "topic_prior" in learn and np.ndim(model.topic_prior):
-        raise ValueError("learn: topic_prior is learnt as one number; this model has one for each topic")
+    check_topic_options(model, inner_steps, learn, LEARNABLE)
     if family == "mean_field":
         warnings.warn(
             "family='mean_field' is the thesis's Algorithm 9.1, which from a random start collapses to one "

@@ -328,15 +328,9 @@ def guide(stored: Mapping[str, Array], model: PCP, counts: Any) -> None:
     stored, model = in_current_precision((dict(stored), model))
     names = [name for name in stored if name.endswith(("concentration", "concentration1", "concentration0"))]
     q = {name: numpyro.param(name, stored[name], constraint=dist.constraints.positive) for name in names}
-    if "stick_fractions_concentration1" in q:
-        with numpyro.plate("sticks", model.weights.num_sticks):
-            parts = q["stick_fractions_concentration1"], q["stick_fractions_concentration0"]
-            numpyro.sample("stick_fractions", dist.Beta(*parts))
-        log_weights = model.weights.expected_log_weights(dist.Beta(*parts))
-    else:
-        weights = dist.Dirichlet(q["cluster_weights_concentration"])
-        numpyro.sample("cluster_weights", weights)
-        log_weights = expected_log(weights.concentration)
+    weights = model.weights.with_variables(q)
+    model.weights.sample_posterior(weights)
+    log_weights = model.weights.expected_log_weights(weights)
     clusters, point = q["cluster_topic_concentration"], "topic_word_probs" in stored
     words = stored["topic_word_probs"] if point else q["topic_word_concentration"]
     with numpyro.plate("topics", model.num_topics):
@@ -355,7 +349,7 @@ def guide(stored: Mapping[str, Array], model: PCP, counts: Any) -> None:
 # New documents
 
 
-def _centres(stored: Mapping[str, Array]) -> tuple[Array, Array, Array]:
+def _centres(stored: Mapping[str, Array], model: PCP) -> tuple[Array, Array, Array]:
     """Expected weights, topic shares of clusters and topics under q."""
 
     def mean(concentration: Array) -> Array:
@@ -364,24 +358,19 @@ def _centres(stored: Mapping[str, Array]) -> tuple[Array, Array, Array]:
     topics = stored["topic_word_probs"] if "topic_word_probs" in stored else None
     topics = mean(stored["topic_word_concentration"]) if topics is None else topics
     shares = mean(stored["cluster_topic_concentration"])
-    if "cluster_weights_concentration" in stored:
-        return mean(stored["cluster_weights_concentration"]), shares, topics
-    parts = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
-    taken = parts[0] / (parts[0] + parts[1])
-    left = jnp.cumprod(1 - taken)
-    start = jnp.ones(1, taken.dtype)
-    return jnp.concatenate([taken, start]) * jnp.concatenate([start, left]), shares, topics
+    weights = model.weights.expected_weights(model.weights.with_variables(stored))
+    return weights, shares, topics
 
 
 def _log_joint(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
-    weights, shares, topics = _centres(stored)
+    weights, shares, topics = _centres(stored, model)
     values = {"cluster_weights": weights, "cluster_topic_probs": shares, "topic_word_probs": topics}
     return model.log_joint_documents(values, counts)
 
 
 def transform(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
     """Expected topic shares of new documents, parameters at their mean under q."""
-    return jax.nn.softmax(_log_joint(stored, model, counts), axis=-1) @ _centres(stored)[1]
+    return jax.nn.softmax(_log_joint(stored, model, counts), axis=-1) @ _centres(stored, model)[1]
 
 
 def log_density(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:

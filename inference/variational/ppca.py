@@ -32,7 +32,12 @@ from inference.row_blocks import row_limit
 from inference.rows import Rows, unweighted
 from inference.variational import linear_gaussian
 from inference.variational.linear_gaussian import LinearGaussianPosterior, LinearGaussianVBInfo
-from inference.variational.linear_gaussian_latents import latents_of
+from inference.variational.linear_gaussian_latents import (
+    draws_of,
+    latents_of,
+    sample_columns,
+    sample_latents,
+)
 from zoo.argument_checks import check_choice
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
@@ -53,6 +58,14 @@ DIMS = {
     "num_relevant": (),
 }
 OF_NOISE = ("noise_precision_concentration", "noise_precision_rate")
+OF_COLUMNS = (
+    "loadings_mean",
+    "loadings_covariance",
+    "loadings_loc_covariance",
+    "loc_mean",
+    "loc_variance",
+    *OF_NOISE,
+)
 
 
 def prepare(
@@ -203,11 +216,7 @@ def guide(
     }
     _sample_globals(given, model)
     rows = num_observations if x is None else x.shape[0]
-    own = dist.Normal(0.0, 1.0).expand([model.num_latents]).to_event(1)
-    if x is not None:
-        own = dist.MultivariateNormal(*latents(given, model, x))
-    with numpyro.plate("observations", rows):
-        numpyro.sample("latents", own)
+    sample_latents(rows, model.num_latents, None if x is None else latents(given, model, x))
 
 
 def _sample_globals(stored: Mapping[str, Array], model: PPCA) -> None:
@@ -215,14 +224,7 @@ def _sample_globals(stored: Mapping[str, Array], model: PPCA) -> None:
     if model.loading_prior == "ard":
         names = ("loading_precision_concentration", "loading_precision_rate")
         numpyro.sample("loading_precision", dist.Gamma(*(stored[name] for name in names)).to_event(1))
-    variance, cross = stored["loc_variance"], stored["loadings_loc_covariance"]
-    loc = numpyro.sample("loc", dist.Normal(stored["loc_mean"], jnp.sqrt(variance)).to_event(1))
-    slope = cross / variance[:, None]
-    mean = stored["loadings_mean"] + slope * (loc - stored["loc_mean"])[:, None]
-    covariance = stored["loadings_covariance"] - slope[:, :, None] * cross[:, None, :]
-    numpyro.sample("loadings", dist.MultivariateNormal(mean, covariance).to_event(1))
-    noise = dist.InverseGamma(*(stored[name] for name in OF_NOISE))
-    numpyro.sample("noise_variance", noise.to_event(1 if model.noise == "diagonal" else 0))
+    sample_columns("", *(stored[name] for name in OF_COLUMNS))
 
 
 def conclude(
@@ -264,20 +266,7 @@ def _concluded(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows
 def _draw(
     keys: Array, stored: dict[str, Array], model: PPCA, means: Array, covariances: Array, keep_rows: bool
 ) -> dict[str, Array]:
-    factors = jnp.linalg.cholesky(covariances)
-
-    def one(key: Array) -> dict[str, Array]:
-        own, rest = jax.random.split(key)
-        sites = numpyro.handlers.trace(
-            numpyro.handlers.seed(partial(_sample_globals, stored, model), own)
-        ).get_trace()
-        values = {name: site["value"] for name, site in sites.items()}
-        if keep_rows:
-            noise = jax.random.normal(rest, means.shape)
-            values["latents"] = means + jnp.einsum("nij,nj->ni", factors, noise)
-        return values
-
-    return jax.lax.map(one, keys)
+    return draws_of(keys, partial(_sample_globals, stored, model), means, covariances, keep_rows)
 
 
 # New rows

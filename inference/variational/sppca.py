@@ -21,7 +21,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpyro
-import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
@@ -32,6 +31,7 @@ from inference.em.sppca import GIVEN, joint_matrix, noise_groups, prior_of
 from inference.row_blocks import row_limit
 from inference.variational import linear_gaussian, ppca
 from inference.variational.linear_gaussian import LinearGaussianPosterior, LinearGaussianVBInfo
+from inference.variational.linear_gaussian_latents import draws_of, sample_columns, sample_latents
 from zoo.argument_checks import check_choice
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
@@ -49,15 +49,6 @@ PARTS = {
     "noise_precision_{}_rate": (),
 }
 BLOCKS = {"x": "feature", "y": "output"}
-JOINT = (  # the names of the same for the joint matrix, in `inference.variational.ppca`
-    "loadings_mean",
-    "loadings_covariance",
-    "loadings_loc_covariance",
-    "loc_mean",
-    "loc_variance",
-    "noise_precision_concentration",
-    "noise_precision_rate",
-)
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
@@ -153,7 +144,7 @@ def _stored(state: LinearGaussianPosterior, model: SPPCA, rows: CompressedRows) 
 def _joined(stored: Mapping[str, Array]) -> dict[str, Array]:
     """The parameters of q of the joint matrix, noise by column."""
     joined = {}
-    for part, name in zip(PARTS, JOINT, strict=True):
+    for part, name in zip(PARTS, ppca.OF_COLUMNS, strict=True):
         blocks = []
         for block in BLOCKS:
             value = stored[part.format(block)]
@@ -207,27 +198,13 @@ def guide(
     given = {name: numpyro.param(name, stored[name]) for name in names}
     _sample_globals(given)
     rows = num_observations if x is None else x.shape[0]
-    own = dist.Normal(0.0, 1.0).expand([model.num_latents]).to_event(1)
-    if x is not None:
-        own = dist.MultivariateNormal(*latents(given, model, x, y))
-    with numpyro.plate("observations", rows):
-        numpyro.sample("latents", own)
+    sample_latents(rows, model.num_latents, None if x is None else latents(given, model, x, y))
 
 
 def _sample_globals(stored: Mapping[str, Array]) -> None:
     """Q of everything but the latents, as NumPyro statements: the means, then the loadings given them."""
     for block in BLOCKS:
-        mean, covariance, cross, loc_mean, variance, concentration, rate = (
-            stored[part.format(block)] for part in PARTS
-        )
-        loc = numpyro.sample(f"loc_{block}", dist.Normal(loc_mean, jnp.sqrt(variance)).to_event(1))
-        slope = cross / variance[:, None]
-        given = dist.MultivariateNormal(
-            mean + slope * (loc - loc_mean)[:, None], covariance - slope[:, :, None] * cross[:, None, :]
-        )
-        numpyro.sample(f"loadings_{block}", given.to_event(1))
-        noise = dist.InverseGamma(concentration, rate)
-        numpyro.sample(f"noise_variance_{block}", noise.to_event(jnp.ndim(rate)))
+        sample_columns(f"_{block}", *(stored[part.format(block)] for part in PARTS))
 
 
 def conclude(
@@ -270,18 +247,7 @@ def _concluded(
 def _draw(
     keys: Array, stored: dict[str, Array], means: Array, covariances: Array, keep_rows: bool
 ) -> dict[str, Array]:
-    factors = jnp.linalg.cholesky(covariances)
-
-    def one(key: Array) -> dict[str, Array]:
-        own, rest = jax.random.split(key)
-        sampled = numpyro.handlers.trace(numpyro.handlers.seed(partial(_sample_globals, stored), own))
-        values = {name: site["value"] for name, site in sampled.get_trace().items()}
-        if keep_rows:
-            noise = jax.random.normal(rest, means.shape)
-            values["latents"] = means + jnp.einsum("nij,nj->ni", factors, noise)
-        return values
-
-    return jax.lax.map(one, keys)
+    return draws_of(keys, partial(_sample_globals, stored), means, covariances, keep_rows)
 
 
 # New rows

@@ -11,6 +11,7 @@ from zoo.exponential_family import (
     FAMILIES,
     Bernoulli,
     Binomial,
+    ByColumn,
     Categorical,
     Exponential,
     GammaWithShape,
@@ -180,3 +181,51 @@ def test_a_family_that_does_not_exist_is_named_with_those_that_do():
     with pytest.raises(ValueError, match="no family is called 'cauchy'; there are gaussian, bernoulli"):
         as_family("cauchy")
     assert set(FAMILIES) >= set(CASES)
+
+
+CLOSED_FORMS = {
+    "gaussian": (Gaussian(0.7), 1.3),
+    "bernoulli": (Bernoulli(), 1.0),
+    "binomial": (Binomial(3), 2.0),
+    "poisson": (Poisson(), 4.0),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED_FORMS)
+def test_cell_terms_are_the_weighted_log_density_and_the_kernel_up_to_a_constant(name):
+    with jax.enable_x64(True):
+        family, cell = CLOSED_FORMS[name]
+        theta, beta, weight, (lam, nu) = jnp.linspace(-4.0, 4.0, 17), 0.3, 0.8, (0.4, 1.1)
+        terms = family.cell_terms(jnp.array([[cell], [jnp.nan]]), beta, jnp.array([lam, nu]), weight)
+        for row, likelihood in ((0, weight * family.log_density(theta, cell)), (1, 0.0)):
+            linear, precision, count, rate = (term[row, 0] for term in terms)
+            found = linear * theta - precision * theta**2 / 2 - rate * jnp.exp(theta)
+            found -= count * jnp.log(2 * jnp.cosh(theta / 2))
+            away = found - likelihood - beta * family.log_kernel(theta, lam, nu)
+            assert np.ptp(away) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["gaussian", "bernoulli", "binomial"])
+def test_the_quadratic_bound_is_below_the_log_density_and_touches_it(name):
+    with jax.enable_x64(True):
+        family, cell = CLOSED_FORMS[name]
+        theta, curve = jnp.linspace(-4.0, 4.0, 17), 1.5
+        constant, slope, curvature = family.quadratic_bound(jnp.float64(cell), jnp.float64(curve))
+        lacking = family.log_density(theta, cell) - (constant + slope * theta - curvature * theta**2 / 2)
+        assert lacking.min() > -1e-12
+        np.testing.assert_allclose(lacking[jnp.abs(theta) == curve], 0.0, atol=1e-12)
+        assert (name == "gaussian") == bool(lacking.max() < 1e-12)
+        assert (family.variance(theta) / family.dispersion**2).max() <= family.curvature_bound + 1e-12
+
+
+def test_a_mixed_table_has_the_terms_of_each_column():
+    with jax.enable_x64(True):
+        table = ByColumn.of((Poisson(), Gaussian(0.7), Poisson(), Bernoulli()))
+        x = jnp.array([[2.0, 0.3, 5.0, 1.0], [0.0, -1.0, jnp.nan, 0.0]])
+        found = table.cell_terms(x)
+        for column, family in enumerate((Poisson(), Gaussian(0.7), Poisson(), Bernoulli())):
+            for term, own in zip(found, family.cell_terms(x[:, [column]]), strict=True):
+                np.testing.assert_array_equal(term[:, [column]], own)
+        assert table.log_partition_forms == {"exponential", "quadratic", "logistic"}
+        whole = sum(f.expected_base_measure(x[:, c], 1.0, 0.0) for f, c in table.column_groups(4))
+        np.testing.assert_allclose(table.expected_base_measure(x, 1.0, 0.0), whole)

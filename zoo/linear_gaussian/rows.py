@@ -177,17 +177,9 @@ class LatentsGivenRows(dist.Distribution):
     support = dist.constraints.real_vector
     pytree_data_fields = ("x", "loadings", "loc", "noise_variance")
 
-    def __init__(
-        self,
-        x: Array,
-        loadings: Array,
-        loc: Array,
-        noise_variance: Array,
-        *,
-        validate_args: bool | None = None,
-    ) -> None:
+    def __init__(self, x: Array, loadings: Array, loc: Array, noise_variance: Array) -> None:
         self.x, self.loadings, self.loc, self.noise_variance = x, loadings, loc, noise_variance
-        super().__init__(x.shape[:1], loadings.shape[1:], validate_args=validate_args)
+        super().__init__(x.shape[:1], loadings.shape[1:])
 
     @property
     def mean(self) -> Array:
@@ -275,17 +267,9 @@ class ShiftedRows(dist.Distribution):
     support = dist.constraints.real_vector
     pytree_data_fields = ("shift", "loadings", "loc", "noise_variance")
 
-    def __init__(
-        self,
-        shift: Array,
-        loadings: Array,
-        loc: Array,
-        noise_variance: Array,
-        *,
-        validate_args: bool | None = None,
-    ) -> None:
+    def __init__(self, shift: Array, loadings: Array, loc: Array, noise_variance: Array) -> None:
         self.shift, self.loadings, self.loc, self.noise_variance = shift, loadings, loc, noise_variance
-        super().__init__(shift.shape[:1], shift.shape[1:], validate_args=validate_args)
+        super().__init__(shift.shape[:1], shift.shape[1:])
 
     def log_prob(self, value: Array) -> Array:
         """In nats, over the observed cells (NaN is missing), shape (num_observations,)."""
@@ -313,22 +297,14 @@ class RowsGivenOthers(dist.Distribution):
     support = dist.constraints.real_vector
     pytree_data_fields = ("x", "loadings", "loc", "noise_variance")
 
-    def __init__(
-        self,
-        x: Array,
-        loadings: Array,
-        loc: Array,
-        noise_variance: Array,
-        *,
-        validate_args: bool | None = None,
-    ) -> None:
+    def __init__(self, x: Array, loadings: Array, loc: Array, noise_variance: Array) -> None:
         if isinstance(x, SparseMatrix):
             m = x.shape[1]
             x, *own, _ = reduced(x, loadings[:m], loc[:m], noise_variance[:m])
             rest = loadings[m:], loc[m:], noise_variance[m:]
             loadings, loc, noise_variance = map(jnp.concatenate, zip(own, rest, strict=True))
         self.x, self.loadings, self.loc, self.noise_variance = x, loadings, loc, noise_variance
-        super().__init__(x.shape[:1], (loc.shape[0] - x.shape[1],), validate_args=validate_args)
+        super().__init__(x.shape[:1], (loc.shape[0] - x.shape[1],))
 
     def log_prob(self, value: Array) -> Array:
         """In nats, over the observed cells, shape (num_observations,)."""
