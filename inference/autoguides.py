@@ -27,7 +27,7 @@ from numpyro.infer.svi import SVIState
 from numpyro.optim import ClippedAdam
 
 from inference.algorithm import Algorithm, Method, Outcome
-from inference.densities import latent_sites
+from inference.densities import latent_names
 from inference.hamiltonian import program
 from inference.local_latents import draw_locals, sample_locals
 from zoo.argument_checks import check_choice
@@ -90,7 +90,7 @@ def _checked(guide: str, step_size: float, num_particles: int) -> tuple[str, flo
 
 def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, **options: Any) -> SVIState:
     """A guide centred at given values of the program's sites."""
-    sites = latent_sites(model, *data)
+    sites = latent_names(model, *data)
     missing = [name for name in sites if name not in variables]
     if missing:
         raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")
@@ -120,7 +120,7 @@ def _conclude(
     params = svi.get_params(state)
     draw_key, bound_key = jax.random.split(key)
     draws = svi.guide.sample_posterior(draw_key, params, model, *data, sample_shape=(num_samples,))
-    sites = latent_sites(model, *data)
+    sites = latent_names(model, *data)
     draws = {name: value[None] for name, value in draws.items() if name in sites}
 
     def one(key: Array) -> Array:

@@ -9,7 +9,7 @@ improved R-hat"). The numbers themselves come from ArviZ. Draws that are indepen
 have nothing to forget: they are refused.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import xarray as xr
@@ -18,7 +18,16 @@ from arviz_stats.base import array_stats
 from inference.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
 from zoo.argument_checks import check_choice
 
-__all__ = ["effective_sample_size", "is_constant", "judge", "psrf", "psrf_of", "psrf_path", "why_no_psrf"]
+__all__ = [
+    "effective_sample_size",
+    "is_constant",
+    "judge",
+    "largest_psrf",
+    "psrf",
+    "psrf_of",
+    "psrf_path",
+    "why_no_psrf",
+]
 
 _METHODS = ("rank", "split", "folded", "z_scale", "identity")
 _FEWEST_DRAWS = 4
@@ -177,6 +186,15 @@ def psrf_of(draws: np.ndarray, method: str) -> float:
         )
     found = found[~np.isnan(found)]
     return float(found.max()) if len(found) else np.nan
+
+
+def largest_psrf(scalars: Iterable[np.ndarray]) -> float:
+    """The largest rank-normalised R-hat of scalars that vary, each (chain, draw); 1 if all are constant."""
+    largest = 1.0
+    for draws in scalars:
+        if not is_constant(draws):
+            largest = max(largest, psrf_of(draws, "rank"))
+    return float(largest)
 
 
 def effective_sample_size(draws: np.ndarray, kind: str) -> float:

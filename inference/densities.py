@@ -13,7 +13,7 @@ from jax import Array
 from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import init_to_uniform
 
-__all__ = ["deterministics", "latent_sites", "log_prior"]
+__all__ = ["deterministics", "latent_names", "log_prior"]
 
 
 def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
@@ -44,7 +44,7 @@ def deterministics(model: Any, values: Mapping[str, Array], *data: Any) -> dict[
     return {name: site["value"] for name, site in sites if site["type"] == "deterministic"}
 
 
-def latent_sites(model: Any, *data: Any) -> tuple[str, ...]:
+def latent_names(model: Any, *data: Any) -> tuple[str, ...]:
     """Names of the latent sites of the program, in its order."""
     names: list[str] = []
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from inference.densities import latent_sites, log_prior
+from inference.densities import latent_names, log_prior
 from inference.draws import over_draws
 from inference.local_latents import draw_locals
 from inference.observed import restored_data
@@ -133,7 +133,7 @@ def _prior_draws(
     data = _data(tree, model)
     values, attrs = prior_by_mcmc(tree, key, model, data, num_samples)
     chains, draws = next(iter(values.values())).shape[:2]
-    given = {name: values[name].reshape(-1, *values[name].shape[2:]) for name in latent_sites(model, *data)}
+    given = {name: values[name].reshape(-1, *values[name].shape[2:]) for name in latent_names(model, *data)}
     drawn = replicate(jax.random.split(key, chains * draws), given, model, data)
     drawn = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in drawn.items()}
     return to_numpy(values | drawn), attrs
@@ -147,7 +147,7 @@ def _posterior_predictive(
     if model.needs_fitted_rows:
         raise ValueError("with a kernel x is known by inner products alone: rows cannot be replicated")
     draws, data = _draws(tree, model), _data(tree, model)
-    sites = latent_sites(model, *data)
+    sites = latent_names(model, *data)
     chains, num_draws = next(iter(draws.values())).shape[:2]
     flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in sites}
     keys = jax.random.split(key, chains * num_draws)

@@ -23,7 +23,7 @@ from numpyro.infer.hmc import HMCState
 from numpyro.infer.util import constrain_fn, unconstrain_fn
 
 from inference.algorithm import Algorithm, Method, Outcome
-from inference.densities import latent_sites
+from inference.densities import latent_names
 from inference.local_latents import draw_locals
 from zoo.argument_checks import check_flag
 
@@ -101,7 +101,7 @@ def start(
     **options: Any,
 ) -> HMCState:
     """A fresh kernel state at given values of the program's sites."""
-    sites = latent_sites(model, *data)
+    sites = latent_names(model, *data)
     missing = [name for name in sites if name not in variables]
     if missing:
         raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")

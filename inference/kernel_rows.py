@@ -22,7 +22,7 @@ from inference.kernel_components import Components, centred_gram, components_fro
 from inference.results import model_of
 from zoo.gram_matrices import Centring, cross_gram, extended_centring, gram_matrix
 from zoo.kernel_pca import KernelPCA
-from zoo.kernels import Kernel, Precomputed
+from zoo.kernels import Kernel
 
 __all__ = ["KernelRows", "prepare", "restricted_eigenpairs", "ritz_components"]
 
@@ -212,7 +212,7 @@ def _online(kernel: Kernel, x: np.ndarray, former: xr.Dataset, **shared: Any) ->
     kept = values > SMALLEST * values.max()
     basis = vectors[:, kept] / np.sqrt(values[kept])
     num_latents = live.size
-    diagonal = x.diagonal() if isinstance(kernel, Precomputed) else kernel.diagonal(x)
+    diagonal = x.diagonal() if kernel.is_precomputed else kernel.diagonal(x)
     return KernelRows(
         coordinates=np.concatenate([to_old, to_new], axis=1) @ basis,
         gram_means=means,
@@ -225,7 +225,7 @@ def _online(kernel: Kernel, x: np.ndarray, former: xr.Dataset, **shared: Any) ->
 
 def _blocks(kernel: Kernel, x: np.ndarray, num_old: int) -> tuple[np.ndarray, np.ndarray]:
     """Kernel values of old with new rows and of new rows among themselves, not centred."""
-    if isinstance(kernel, Precomputed):
+    if kernel.is_precomputed:
         return x[:num_old, num_old:], x[num_old:, num_old:]
     return cross_gram(kernel, x[:num_old], x[num_old:]), gram_matrix(kernel, x[num_old:], announce=False)
 
@@ -256,7 +256,7 @@ def _former(model: KernelPCA, x: np.ndarray, init: Any) -> xr.Dataset | None:
     num_old = estimate.sizes["observation"]
     rows = init["observed_data"]["x"].to_numpy() if "observed_data" in init.children else None
     if rows is not None:
-        first = x[:num_old, :num_old] if isinstance(model.kernel, Precomputed) else x[:num_old]
+        first = x[:num_old, :num_old] if model.kernel.is_precomputed else x[:num_old]
         same = rows.shape == first.shape and np.array_equal(rows, first)
         if not same:
             raise ValueError(

@@ -15,11 +15,13 @@ relabelling once. A component without rows is a draw from the prior; those are n
 costs O(S N K) for S draws; there are usually 5 to 20.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
-from inference.convergence import is_constant, psrf_of
+from inference.convergence import largest_psrf
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.partitions import cluster_sizes
 from inference.results import model_of
@@ -98,9 +100,11 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
     if shape[0] > 1 and shape[1] >= 4:
         attrs |= {
             "relabel_rhat_before": float(
-                tree.attrs.get("relabel_rhat_before", _largest_psrf(posterior, sizes))
+                tree.attrs.get("relabel_rhat_before", largest_psrf(_entries(posterior, sizes)))
             ),
-            "relabel_rhat_after": _largest_psrf(relabelled, np.take_along_axis(sizes, sources, axis=1)),
+            "relabel_rhat_after": largest_psrf(
+                _entries(relabelled, np.take_along_axis(sizes, sources, axis=1))
+            ),
         }
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
 
@@ -237,16 +241,12 @@ def _dropped(posterior: xr.Dataset) -> str:
     return f"; {', '.join(sticks)} dropped: they belong to the former order" if sticks else ""
 
 
-def _largest_psrf(posterior: xr.Dataset, sizes: np.ndarray) -> float:
-    """Largest R-hat of scalars and vectors by component with enough rows; 1 if all are constant."""
+def _entries(posterior: xr.Dataset, sizes: np.ndarray) -> Iterator[np.ndarray]:
+    """Every entry of the variables by component of those with enough rows, each (chain, draw)."""
     shares = sizes.sum(0) / sizes.sum()
-    largest = 1.0
     for variable in posterior.data_vars.values():
         if "component" not in variable.dims or variable.ndim > 4 or "observation" in variable.dims:
             continue
         values = variable.transpose("chain", "draw", "component", ...).values
         for k in np.flatnonzero(shares >= _SMALLEST_SHARE):
-            for draws in np.moveaxis(values[:, :, k].reshape(*values.shape[:2], -1), -1, 0):
-                if not is_constant(draws):
-                    largest = max(largest, psrf_of(draws.astype(float), "rank"))
-    return float(largest)
+            yield from np.moveaxis(values[:, :, k].reshape(*values.shape[:2], -1), -1, 0).astype(float)

@@ -20,7 +20,7 @@ from jax import Array
 from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
 
 from inference.algorithm import Algorithm, Method, Outcome
-from inference.densities import latent_sites
+from inference.densities import latent_names
 from inference.hamiltonian import program
 from inference.limited_memory_bfgs import LBFGSState, lbfgs_init, lbfgs_step
 
@@ -56,7 +56,7 @@ def _init(key: Array, model: Any, *data: Any, memory_size: int) -> LBFGSState:
     values = model.starting_point(key, *data)
     if values is None:
         drawn = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(model, *data)
-        values = {name: drawn[name]["value"] for name in latent_sites(model, *data)}
+        values = {name: drawn[name]["value"] for name in latent_names(model, *data)}
     return _state(values, model, data, memory_size)
 
 
@@ -76,7 +76,7 @@ def build(init: str, memory_size: int) -> Algorithm:
 
 def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, memory_size: int) -> LBFGSState:
     """A fresh state at given values of the program's sites."""
-    sites = latent_sites(model, *data)
+    sites = latent_names(model, *data)
     missing = [name for name in sites if name not in variables]
     if missing:
         raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")

@@ -107,7 +107,7 @@ def _score(
         seconds = time.perf_counter() - start
         more = _peak() - before
         held_out = heldout(tree, *test)
-        psrf = _largest_psrf(tree)
+        psrf = _largest_r_hat(tree)
     return MethodScore(
         name,
         method,
@@ -121,7 +121,8 @@ def _score(
     )
 
 
-def _largest_psrf(tree: xr.DataTree) -> float:
+def _largest_r_hat(tree: xr.DataTree) -> float:
+    """The largest R-hat of the summary; NaN where there is none."""
     table = summary(tree)
     if "r_hat" not in table:
         return np.nan

@@ -15,7 +15,7 @@ from numpyro.handlers import seed as seeded
 from numpyro.handlers import substitute, trace
 
 from inference.checkpoint import Checkpoint
-from inference.densities import latent_sites
+from inference.densities import latent_names
 from inference.driver import sample
 from inference.programs import redraw_data
 from inference.starting_points import read_init
@@ -78,7 +78,7 @@ def prior_by_mcmc(
     missing = jax.tree.map(lambda part: jnp.full_like(part, jnp.nan), data)
     settings = {"num_chains": CHAINS, "num_warmup": WARMUP, "num_samples": -(-num_samples // CHAINS)}
     values = read_init(tree, nuts, settings)[1]
-    variables = {name: values[name] for name in latent_sites(model, *missing)}
+    variables = {name: values[name] for name in latent_names(model, *missing)}
     algorithm = nuts.build(init="uniform", num_warmup=WARMUP, **options)
     run = sample(
         algorithm.step,

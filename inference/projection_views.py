@@ -6,15 +6,14 @@ Both are views side by side, each of whose columns sees some of the latents; EPC
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from zoo.epca import EPCA
-from zoo.exponential_family import ByColumn, Family
+from zoo.exponential_family import Family
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
-__all__ = ["View", "groups_of", "views_of"]
+__all__ = ["View", "views_of"]
 
 
 class View(NamedTuple):
@@ -45,10 +44,3 @@ def views_of(model: EPCA | Paired) -> tuple[View, ...]:
         View(f"_{v}", family, model.latents_of(v), prior.kernel_of(v) if model.has_kernel else None, weight)
         for v, (family, weight) in enumerate(zip(prior.families, weights, strict=True))
     )
-
-
-def groups_of(family: Family, num_features: int) -> list[tuple[Family, np.ndarray]]:
-    """The families of a table, each with the places of its columns."""
-    if isinstance(family, ByColumn):
-        return [(one, columns) for one, columns, _ in family.groups]
-    return [(family, np.arange(num_features))]

@@ -22,10 +22,12 @@ zeros are turned into each other. A model without loadings (kernel PCA) has its 
 Both depend on the draws through W W' alone, up to rounding, so they can be repeated.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import xarray as xr
 
-from inference.convergence import is_constant, psrf_of
+from inference.convergence import largest_psrf
 from inference.identifiable import draws_of, kind_of, symmetries_of
 from inference.results import model_of
 from inference.tree_groups import loadings_of
@@ -172,8 +174,10 @@ def _turned(tree: xr.DataTree, rotations: np.ndarray, how: str) -> xr.DataTree:
     new = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
     if posterior.sizes["chain"] > 1 and posterior.sizes["draw"] >= 4:
         new.attrs |= {
-            "rotation_rhat_before": float(tree.attrs.get("rotation_rhat_before", _largest_psrf(tree))),
-            "rotation_rhat_after": _largest_psrf(new),
+            "rotation_rhat_before": float(
+                tree.attrs.get("rotation_rhat_before", largest_psrf(_entries(tree)))
+            ),
+            "rotation_rhat_after": largest_psrf(_entries(new)),
         }
     return new
 
@@ -198,11 +202,7 @@ def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list
     return xr.Dataset(turned, coords=group.coords, attrs=group.attrs), dropped
 
 
-def _largest_psrf(tree: xr.DataTree) -> float:
-    largest = 1.0
+def _entries(tree: xr.DataTree) -> Iterator[np.ndarray]:
+    """Every entry of the variables that turn, each (chain, draw)."""
     for variable in _turning(tree).values():
-        values = variable.values
-        for draws in np.moveaxis(values.reshape(*values.shape[:2], -1), -1, 0):
-            if not is_constant(draws):
-                largest = max(largest, psrf_of(draws, "rank"))
-    return float(largest)
+        yield from np.moveaxis(variable.values.reshape(*variable.shape[:2], -1), -1, 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import zoo
-from zoo.model_card import read_card
+from zoo.cards import read_card
 
 __all__ = ["model_tests"]
 

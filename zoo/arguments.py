@@ -87,7 +87,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     command.add_argument(
         "--out",
         metavar="FILE",
-        help="an .html, .txt or .md file (default: the fit's name with .html; of several comparison.html)",
+        help="an .html or .md file (default: the fit's name with .html; of several comparison.html)",
     )
     command.add_argument(
         "--heldout",

@@ -15,11 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+from jax.scipy.special import digamma, gammaln
 
+from zoo.best_hyperparameters import bracket, root
 from zoo.component_prior import ComponentPrior, broadcast_fields
 from zoo.validation import as_matrix, check_columns, check_infinite
 
-__all__ = ["Cellwise", "ObservedCells", "column_means"]
+__all__ = ["Cellwise", "GammaRates", "ObservedCells", "column_means"]
 
 
 class ObservedCells(dist.Distribution):
@@ -187,6 +189,52 @@ class Cellwise(ComponentPrior):
         if self.has_base_measure:
             parts.append(jnp.ones((*lead, 1)))
         return jnp.concatenate(parts, axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class GammaRates(Cellwise):
+    """Families of independent cells with a rate for each component and column, under a gamma prior.
+
+    Attributes:
+        shape: of the gamma prior, positive, shape (num_features,).
+        rate: of the gamma prior, positive, shape (num_features,).
+    """
+
+    shape: Array
+    rate: Array
+
+    field_dims = dict.fromkeys(("shape", "rate"), ("feature",))
+    posterior_dims = dict.fromkeys(("shape", "rate"), ("component", "feature"))
+    parameter_dims = {"rates": ("component", "feature")}
+    column_fields = ("shape", "rate")
+    learnable = ("shape", "rate")
+
+    @property
+    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
+        """Where each field may lie."""
+        return dict.fromkeys(("shape", "rate"), dist.constraints.positive)
+
+    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+        """The rates."""
+        return {"rates": dist.Gamma(jnp.asarray(self.shape), jnp.asarray(self.rate)).to_event(1)}
+
+    def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
+        """The prior with hyperparameters moved to where the variational bound is highest."""
+        mean = jnp.mean(posterior.shape / posterior.rate, axis=0)
+        log_mean = jnp.mean(digamma(posterior.shape) - jnp.log(posterior.rate), axis=0)
+        shape = jnp.asarray(self.shape)
+        if "shape" in learn:
+            if "rate" in learn:
+                target = jnp.log(mean) - log_mean
+                shape = root(lambda a: jnp.log(a) - digamma(a) - target, *bracket("shape", target))
+            else:
+                target = jnp.log(jnp.asarray(self.rate)) + log_mean
+                shape = root(lambda a: target - digamma(a), *bracket("shape", target))
+        return self.replaced(shape=shape, rate=shape / mean if "rate" in learn else self.rate)
+
+    def _log_normaliser(self) -> Array:
+        a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)
+        return jnp.sum(gammaln(a) - a * jnp.log(b), axis=-1)
 
 
 def column_means(x: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ whether the output can be written.
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -18,9 +19,9 @@ from typing import Any
 
 from zoo import MODELS, canonical_name
 from zoo.arguments import COMPARE_OPTIONS, FIT_OPTIONS, parse
-from zoo.card_page import as_markdown, as_text
+from zoo.cards import Card, read_card
+from zoo.cards.page import as_markdown, as_text
 from zoo.datasets import catalogue
-from zoo.model_card import ModelCard, read_card
 
 __all__ = ["main"]
 
@@ -89,7 +90,8 @@ def show(options: argparse.Namespace) -> int:
     """Print what a model assumes, what its methods cost and what came of its paper, or write it as a page."""
     card = read_card(options.model)
     if options.out is None:
-        print(as_text(card))
+        columns = shutil.get_terminal_size((100, 24)).columns
+        print(as_text(card, min(max(columns, 60), 110)))
         return 0
     out = Path(options.out)
     if out.suffix != ".md":
@@ -158,8 +160,8 @@ def report(options: argparse.Namespace) -> int:
     names = _short_names(options.fits)
 
     from inference import load
-    from inference.comparison_report import report_comparison
     from inference.report import report as write_report
+    from inference.report import report_comparison
 
     with _collected_warnings() as notes:
         if several:
@@ -247,13 +249,13 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def _model_class(card: ModelCard) -> Any:
+def _model_class(card: Card) -> Any:
     import zoo
 
     return zoo.model_class(card.name)
 
 
-def _check_method(card: ModelCard, method: str) -> None:
+def _check_method(card: Card, method: str) -> None:
     if method != "auto" and method not in card.methods:
         raise ValueError(f"{card.name} has no method {method!r}; it has: {', '.join(card.methods)}")
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from zoo.family import Family
 from zoo.model import static
-from zoo.polytomous_families import Ordinal
 from zoo.validation import as_matrix
 
 __all__ = ["ByColumn"]
@@ -36,6 +36,7 @@ class ByColumn(Family):
 
     families: tuple[Family, ...] = ()
     columns: tuple[int, ...] = static(default=())
+    is_mixed = True
 
     @classmethod
     def of(cls, families: tuple[Family, ...]) -> Self:
@@ -60,7 +61,7 @@ class ByColumn(Family):
             raise ValueError("columns must name the place of a family in families, and every family be named")
         for what, count in (
             ("Gaussian of unknown variance", sum(f.learns_noise for f in self.families)),
-            ("Ordinal", sum(isinstance(f, Ordinal) for f in self.families)),
+            ("Ordinal", sum(f.num_cut_points > 0 for f in self.families)),
         ):
             if count > 1:
                 raise ValueError(f"a table can have one {what} for several columns, not {count} of them")
@@ -74,6 +75,16 @@ class ByColumn(Family):
     def theta_is_negative(self) -> bool:
         """Whether some natural parameters are negative."""
         return any(family.theta_is_negative for family in self.families)
+
+    @property
+    def log_partition_forms(self) -> frozenset[str]:
+        """The forms of the log-partitions of all columns."""
+        return frozenset().union(*(family.log_partition_forms for family in self.families))
+
+    @property
+    def kernel_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """One pair, or one for each column."""
+        return ((2,), (len(self.columns), 2))
 
     @property
     def has_kernel(self) -> bool:
@@ -117,21 +128,68 @@ class ByColumn(Family):
             for place, family in enumerate(self.families)
         )
 
+    def column_groups(self, num_features: int) -> list[tuple[Family, np.ndarray]]:
+        """Each family with the numbers of its columns."""
+        return [(family, columns) for family, columns, _ in self.groups]
+
+    def row_shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """(num_features,); natural parameters lie flat."""
+        return (len(self.columns),)
+
     def by_column(self, parts: list[Array]) -> Array:
-        """Arrays of each group's columns side by side, in the table's order.
-
-        Args:
-            parts: an array a group, shape (..., columns of the group), in the order of ``groups``.
-
-        Returns:
-            Shape (..., num_features).
-        """
+        """Arrays of the columns of each family side by side, in the table's order."""
         order = np.argsort(np.concatenate([columns for _, columns, _ in self.groups]), kind="stable")
         return jnp.concatenate(parts, axis=-1)[..., order]
 
     def log_partition(self, theta: Array) -> Array:
         """G of each column; all must have one natural parameter."""
         return self.by_column([f.log_partition(theta[..., params]) for f, _, params in self.groups])
+
+    def _parts(self, theta: Array) -> list[tuple[Family, np.ndarray, Array]]:
+        """Each family with its columns and their natural parameters, shaped for it."""
+        return [(f, columns, f.shaped(theta[..., params])) for f, columns, params in self.groups]
+
+    def log_density_at(self, theta: Array, x: Array, cut_points: Array | None) -> Array:
+        """Log density of each cell under the family of its column."""
+        parts = self._parts(theta)
+        return self.by_column([f.log_density_at(own, x[..., c], cut_points) for f, c, own in parts])
+
+    def mean_and_variance(self, theta: Array, cut_points: Array | None) -> tuple[Array, Array]:
+        """Of each cell under the family of its column."""
+        pairs = [family.mean_and_variance(own, cut_points) for family, _, own in self._parts(theta)]
+        mean, variance = (self.by_column(list(part)) for part in zip(*pairs, strict=True))
+        return mean, variance
+
+    def sample(self, key: Array, theta: Array, cut_points: Array | None, shape: tuple[int, ...]) -> Array:
+        """Draws of each cell from the family of its column."""
+        parts = self._parts(theta)
+        keys = jax.random.split(key, len(parts))
+        return self.by_column(
+            [f.sample(k, own, cut_points, shape) for k, (f, _, own) in zip(keys, parts, strict=True)]
+        )
+
+    def cell_terms(
+        self,
+        x: Array,
+        beta: Array | float = 0.0,
+        conjugate: Array | None = None,
+        weight: Array | float = 1.0,
+    ) -> tuple[Array, Array, Array, Array]:
+        """The coefficients under the family of each column."""
+        pairs = None if conjugate is None else jnp.broadcast_to(conjugate, (x.shape[1], 2))
+        parts = [
+            family.cell_terms(x[:, columns], beta, None if pairs is None else pairs[columns], weight)
+            for family, columns, _ in self.groups
+        ]
+        linear, precision, count, rate = (self.by_column(list(part)) for part in zip(*parts, strict=True))
+        return linear, precision, count, rate
+
+    def expected_base_measure(
+        self, x: Array, inverse_noise: Array | float, log_noise: Array | float
+    ) -> Array:
+        """The sum over all columns."""
+        groups = self.groups
+        return sum(f.expected_base_measure(x[:, own], inverse_noise, log_noise) for f, own, _ in groups)
 
     def natural_of_columns(self, x: Array) -> Array:
         """Theta of every column's mean, flat; zero for `Ordinal` columns."""

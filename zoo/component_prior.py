@@ -6,7 +6,7 @@ with a leading axis over components.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,29 @@ from jax import Array
 
 from zoo.model import Assumptions
 
-__all__ = ["ComponentPrior", "ConjugatePredictive", "broadcast_fields"]
+__all__ = [
+    "PROBABILITY_FLOOR",
+    "ComponentPrior",
+    "ConjugatePredictive",
+    "Estimate",
+    "at_least_one",
+    "bounded_estimate",
+    "broadcast_fields",
+]
+
+PROBABILITY_FLOOR = 1e-6  # of estimated probabilities, and of rates relative to that of all rows
+
+
+class Estimate(NamedTuple):
+    """Maximum-likelihood parameters of all components.
+
+    Attributes:
+        parameters: site name to value.
+        at_floor: number of components that a guard holds.
+    """
+
+    parameters: dict[str, Array]
+    at_floor: Array
 
 
 class ComponentPrior(Assumptions):
@@ -37,6 +59,8 @@ class ComponentPrior(Assumptions):
         hyperprior_kinds: hyperparameter to the distributions it may have as its prior.
         couples_components: whether components share a parameter, so that `log_evidence` does not split
             by component.
+        learnable: hyperparameters that `learnt` can move.
+        takes_sparse: whether rows may be `zoo.SparseCounts`.
     """
 
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -44,6 +68,8 @@ class ComponentPrior(Assumptions):
     parameter_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     hyperprior_kinds: ClassVar[Mapping[str, tuple[type, ...]]] = {}
     couples_components: ClassVar[bool] = False
+    learnable: ClassVar[tuple[str, ...]] = ()
+    takes_sparse: ClassVar[bool] = False
 
     # What each family writes
 
@@ -146,6 +172,50 @@ class ComponentPrior(Assumptions):
 
         Returns:
             Shape (num_components,), in nats.
+        """
+        raise NotImplementedError
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        r"""The parameters that the rows of each component make most likely, within a guard.
+
+        Each maximises :math:`\sum_i r_{ik} \log p(x_i \mid \theta_k)` over the parameters that the guard
+        allows: variances (eigenvalues of covariances, in the metric where each column of the data has
+        variance one) of at least ``variance_floor``, probabilities at least ``PROBABILITY_FLOOR`` from 0 and
+        1, rates of at least ``PROBABILITY_FLOOR`` times that of all rows. The guarded maximiser is the exact
+        constrained one, so that the likelihood never falls. Without a guard it has no maximum: a component
+        on a single row sends it to infinity. Of the prior only known values are used (a covariance, a mean,
+        a shape).
+
+        Args:
+            statistics: weighted sums of `features`, shape (num_components, num_statistics).
+            variance_floor: smallest variance, relative to that of all rows.
+
+        Returns:
+            The parameters, and how many components the guard holds.
+        """
+        raise NotImplementedError
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """Numbers that `maximum_likelihood` estimates.
+
+        Args:
+            num_components: K.
+
+        Returns:
+            Their number; by default one for each component and column.
+        """
+        return num_components * self.num_features
+
+    def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
+        """The prior with hyperparameters moved to where the variational bound is highest.
+
+        Args:
+            posterior: of all components, what `posterior` gave.
+            given: the prior as the model has it: hyperpriors, and the scale that brackets refer to.
+            learn: hyperparameters to move, among `learnable`.
+
+        Returns:
+            The prior.
         """
         raise NotImplementedError
 
@@ -348,6 +418,34 @@ class ConjugatePredictive(dist.Distribution):
         count = int(np.prod(sample_shape))
         rows = jax.vmap(one)(jax.random.split(key, count))
         return rows.reshape(*sample_shape, *rows.shape[1:])
+
+
+def bounded_estimate(site: str, value: Array, lowest: Array | float, highest: Array | float) -> Estimate:
+    """The estimate of a site whose values are kept within bounds.
+
+    Args:
+        site: its name.
+        value: estimate without bounds, shape (num_components, num_features).
+        lowest: lower bound, broadcast to ``value``.
+        highest: upper bound, likewise.
+
+    Returns:
+        The estimate, and how many components a bound holds.
+    """
+    outside = (value < lowest) | (value > highest)
+    return Estimate({site: jnp.clip(value, lowest, highest)}, jnp.sum(jnp.any(outside, axis=-1)))
+
+
+def at_least_one(count: Array) -> Array:
+    """A count to divide by: an empty component has sums of zero.
+
+    Args:
+        count: number of rows, any shape.
+
+    Returns:
+        The shape of ``count``, one where it is zero.
+    """
+    return jnp.where(count > 0, count, np.ones(()))
 
 
 def broadcast_fields(fields: dict[str, Any], names: tuple[str, ...], num_features: int) -> dict[str, Any]:

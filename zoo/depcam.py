@@ -50,28 +50,33 @@ Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_num_parts
-from zoo.depcam_checks import check_fields, check_new_rows, check_table, is_zero, rows_to_draw, warn_of_drift
-from zoo.depcam_rows import DEPCAMRows, orthonormal
-from zoo.dirichlet_process import DirichletAllocation, StickBreaking
-from zoo.dpp import repulsion_factor
-from zoo.exponential_family import Family, Gaussian, as_family
+from zoo.argument_checks import check_choice, check_flag, check_num_parts, check_positive, check_size
+from zoo.dirichlet_process import DirichletAllocation, StickBreaking, weight_prior
+from zoo.dpp import SIMILARITIES, repulsion_factor
+from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.local_pca import (
     ComponentRows,
+    LocalPCA,
     SparseScales,
+    gaussian_latents,
+    laplace_latents,
+    log_cells,
 )
 from zoo.model import Model, in_current_precision, static
+from zoo.row_latents import RowMode
 from zoo.suitable_fields import (
     check_not_sparse,
     family_of,
@@ -79,15 +84,25 @@ from zoo.suitable_fields import (
     natural_param_widths,
     suitable_num_latents,
 )
-from zoo.validation import as_matrix
+from zoo.validation import as_matrix, check_some_cells
 
-__all__ = ["DEPCAM"]
+__all__ = ["DEPCAM", "orthonormal"]
+
+CHOICES = {
+    "kernel": tuple(SIMILARITIES),
+    "latents": ("component", "shared"),
+    "scale_prior": ("laplace", "ard"),
+    "weight_prior": ("dirichlet", "stick_breaking"),
+}
+POSITIVE = ("similarity_scale", "concentration", "offset_variance", "ard_concentration", "ard_rate")
+LEAST_NOISE = 1e-6  # of a start
+START_SCALE = 0.5
 
 SCALE_RATE = 0.1  # of the prior of scales beside numbers, in standard deviations of the data
 
 
 @dataclass(frozen=True, eq=False)
-class DEPCAM(DEPCAMRows, Model):
+class DEPCAM(Model):
     """A mixture of exponential-family PCAs whose components repel each other.
 
     Attributes:
@@ -165,14 +180,14 @@ class DEPCAM(DEPCAMRows, Model):
         Returns:
             ``x``, or the rows drawn, shape (num_observations, num_features).
         """
-        num_rows = rows_to_draw(self, num_observations) if x is None else x.shape[0]
+        num_rows = self._num_rows(x, num_observations)
         num_features = self.num_features if x is None else x.shape[1]
         prior = in_current_precision(self)
         sizes = self.num_components, num_features, self.num_latents
         log_weights = self.weights.sample(prior.concentration)
         carriers = numpyro.sample("carriers", dist.Normal(0.0, 1.0).expand(sizes).to_event(3))
         values = {"bases": numpyro.deterministic("bases", orthonormal(carriers))}
-        values["scales"] = self._sample_scales(prior)
+        values["scales"] = self._sample_scales()
         norms = jnp.sum(values["scales"] ** 2, axis=-1)
         numpyro.deterministic("loading_norms", -jnp.sort(-norms))  # trace W_k W_k', largest first
         if self.offset:
@@ -196,16 +211,90 @@ class DEPCAM(DEPCAMRows, Model):
                 return numpyro.sample("x", rows, obs=x)
             local = prior.local(values)
             theta = local.natural_params(values["latents"])
-            own = jnp.take_along_axis(theta, assignments[..., None, None], axis=1)[:, 0]
-            return numpyro.sample("x", FamilyCells(local.family, own), obs=x)
+            of_label = jnp.take_along_axis(theta, assignments[..., None, None], axis=1)[:, 0]
+            return numpyro.sample("x", FamilyCells(local.family, of_label), obs=x)
 
-    def _sample_scales(self, prior: Self) -> Array:
-        shape = (self.num_components, self.num_latents)
+    def _sample_scales(self) -> Array:
+        """The scales from their prior, shape (num_components, num_latents)."""
+        prior, shape = in_current_precision(self), (self.num_components, self.num_latents)
         if self.scale_prior == "laplace":
             return numpyro.sample("scales", SparseScales(prior.sparsity, shape))
         precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand(shape).to_event(2)
         precision = numpyro.sample("scales_precision", precisions)
         return numpyro.sample("scales", dist.Normal(0.0, 1.0 / jnp.sqrt(precision)).to_event(2))
+
+    def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
+        if x is not None:
+            return x.shape[0]
+        reason = "sparsity=0 has a flat prior of the scales, which nothing can be drawn from"
+        if self.prior == "unnormalised":
+            reason = (
+                "repulsion > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
+                "inference.extend(tree, 'prior') samples it"
+            )
+        return self.rows_to_draw(num_observations, "num_features", reason=reason)
+
+    @property
+    def prior(self) -> str:
+        """``"improper"`` at zero sparsity, ``"unnormalised"`` with repulsion, else ``"proper"``."""
+        if self.scale_prior == "laplace" and _is_zero(self.sparsity):
+            return "improper"
+        repels = self.num_components > 1 and not _is_zero(self.repulsion)
+        return "unnormalised" if repels else "proper"
+
+    @property
+    def weights(self) -> DirichletAllocation | StickBreaking:
+        """The prior of the weights (one component has no sticks)."""
+        return weight_prior(self.weight_prior, self.num_components)
+
+    @property
+    def cell_families(self) -> tuple[Family]:
+        """The family of the cells."""
+        return (self.family,)
+
+    @property
+    def integrates_latents(self) -> bool:
+        """Whether the program integrates the latents out: of Gaussian cells."""
+        return self.family.log_partition_form == "quadratic"
+
+    def latents_shape(self, num_rows: int) -> tuple[int, ...]:
+        """The shape of the site ``latents``.
+
+        Args:
+            num_rows: of the table.
+
+        Returns:
+            (num_rows, num_components, num_latents), or without components where latents are shared.
+        """
+        own = (self.num_components,) if self.latents == "component" else ()
+        return (num_rows, *own, self.num_latents)
+
+    def similarity(self, values: Mapping[str, Array]) -> Array:
+        """S, the similarities of the components.
+
+        Args:
+            values: of the sites; ``bases`` is read.
+
+        Returns:
+            Shape (num_components, num_components), with a unit diagonal.
+        """
+        return SIMILARITIES[self.kernel](values["bases"], self.similarity_scale)
+
+    def local(self, values: Mapping[str, Array]) -> LocalPCA:
+        """The components at given values of the sites.
+
+        Args:
+            values: of the sites; ``bases`` or their ``carriers``.
+
+        Returns:
+            Family, loadings and offsets of the components.
+        """
+        family = in_current_precision(self).family
+        if "noise_variance" in values:
+            family = family.with_noise(values["noise_variance"])
+        bases = values["bases"] if "bases" in values else orthonormal(values["carriers"])
+        offsets = values["offsets"] if self.offset else jnp.zeros(bases.shape[:2])
+        return LocalPCA(family, bases * values["scales"][:, None, :], offsets)
 
     # Sizes and checks
 
@@ -275,7 +364,7 @@ class DEPCAM(DEPCAMRows, Model):
         return fields
 
     def __post_init__(self) -> None:
-        """A family's name is the family, and the weights' prior flat if nothing is said."""
+        """Look a family's name up; the default prior of the weights is flat."""
         object.__setattr__(self, "family", as_family(self.family))
         if self.concentration is None:
             object.__setattr__(self, "concentration", self.num_components)
@@ -283,42 +372,80 @@ class DEPCAM(DEPCAMRows, Model):
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        check_fields(self)
+        for name in ("num_components", "num_latents"):
+            check_size(name, getattr(self, name))
+        for name in ("repulsion", "sparsity"):
+            value = getattr(self, name)
+            if value.shape != () or not 0 <= value < np.inf:
+                raise ValueError(f"{name} must be a number of at least 0; got {value}")
+        for name in POSITIVE:
+            check_positive(name, getattr(self, name))
+        for name, choices in CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
+        check_flag("offset", self.offset)
+        if self.family.is_mixed or not self.family.has_kernel:
+            raise ValueError(
+                "family must have one natural parameter a cell and be the same for all columns; "
+                f"got {type(self.family).__name__}"
+            )
+        if self.family.theta_is_negative and not self.offset:
+            raise ValueError(
+                f"the natural parameters of {type(self.family).__name__} are negative, which a component "
+                "without an offset cannot keep to: leave offset=True"
+            )
+        if self.num_features is not None:
+            self._check_num_latents(self.num_features)
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
         self.check_new(x)
-        check_table(self, x)
+        check_some_cells(x)
+        self._check_num_latents(x.shape[1])
+        if x.shape[0] < self.num_components:
+            raise ValueError(
+                f"num_components must be at most the number of rows, {x.shape[0]}; got {self.num_components}"
+            )
+        if self.num_components > 1 and len(x) > 1 and (x == x[0]).all():
+            raise ValueError("all rows are the same: there is nothing to cluster")
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model."""
-        check_new_rows(self, x)
+        x = as_matrix(x)
+        if self.num_features is not None and x.shape[1] != self.num_features:
+            raise ValueError(f"x must have {self.num_features} columns, as the model has; got {x.shape[1]}")
+        self.family.check(x)
+
+    def _check_num_latents(self, num_features: int) -> None:
+        if self.num_latents > num_features:
+            raise ValueError(
+                f"num_latents must be at most the number of features, {num_features}: bases have orthonormal "
+                f"columns; got {self.num_latents}"
+            )
 
     def caution(self, method: str) -> None:
-        """Refuse samplers of an improper posterior; warn point estimates of the drift."""
-        warn_of_drift(self, method)
+        """Refuse samplers of an improper posterior; warn of point estimates without an optimum.
 
-    @property
-    def cell_families(self) -> tuple[Family]:
-        """The family of the cells."""
-        return (self.family,)
-
-    @property
-    def integrates_latents(self) -> bool:
-        """Whether the program integrates the latents out: of Gaussian cells."""
-        return isinstance(self.family, Gaussian)
+        Raises:
+            ValueError: a sampler, and the posterior is improper.
+        """
+        proper = self.integrates_latents or method == "vb"
+        if self.scale_prior != "laplace" or not _is_zero(self.sparsity) or proper:
+            return
+        if method in ("nuts", "hmc", "svi"):
+            raise ValueError(
+                f"{method} needs a proper posterior, and at sparsity=0 it is improper: the likelihood tends "
+                "to a positive constant as the scales grow; give sparsity > 0 or scale_prior='ard'"
+            )
+        warnings.warn(
+            "sparsity=0 has no optimum: scales grow and latents shrink for ever, and the result depends on "
+            "when the run stops; give sparsity > 0 or scale_prior='ard'",
+            stacklevel=2,
+        )
 
     @property
     def sums_out_locals(self) -> bool:
         """Whether the density of a row has its latents integrated out exactly."""
         return self.integrates_latents
-
-    @property
-    def weights(self) -> DirichletAllocation | StickBreaking:
-        """The prior of the weights (one component has no sticks)."""
-        if self.weight_prior == "dirichlet" or self.num_components == 1:
-            return DirichletAllocation(self.num_components)
-        return StickBreaking(self.num_components)
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
@@ -327,22 +454,200 @@ class DEPCAM(DEPCAMRows, Model):
             return self.dims
         return dict(self.dims) | {"latents": ("observation", "latent")}
 
-    def latents_shape(self, num_rows: int) -> tuple[int, ...]:
-        """The shape of the site ``latents``.
+    # Rows at given parameters: starts, densities, responsibilities, predictions
+
+    def starting_point(self, key: Array, x: Array) -> dict[str, Array]:
+        """Values of all sites to start from: random bases, offsets about the columns' means.
 
         Args:
-            num_rows: of the table.
+            key: a JAX key.
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
 
         Returns:
-            (num_rows, num_components, num_latents), or without components where latents are shared.
+            Value of each site by name, in the shapes that the program gives them.
         """
-        own = (self.num_components,) if self.latents == "component" else ()
-        return (num_rows, *own, self.num_latents)
+        family = in_current_precision(self).family
+        keys = jax.random.split(key, 3)
+        scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
+        sizes = self.num_components, x.shape[1], self.num_latents
+        values = {
+            "carriers": orthonormal(jax.random.normal(keys[0], sizes)),
+            "scales": scale * jnp.ones((sizes[0], sizes[2])),
+        }
+        if not self.weights.has_sticks:
+            values["weights"] = jnp.full(sizes[0], 1.0 / sizes[0])
+        else:
+            values["stick_fractions"] = 1.0 / jnp.arange(sizes[0], 1.0, -1.0)
+        if self.scale_prior == "ard":
+            values["scales_precision"] = jnp.ones((sizes[0], sizes[2]))
+        if self.offset:
+            shift = 0.1 * scale * jax.random.normal(keys[1], sizes[:2])
+            values["offsets"] = family.natural_of_columns(x) + shift
+        if family.learns_noise:
+            values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), LEAST_NOISE)
+        if not self.integrates_latents or self.draw_locals:
+            values["latents"] = scale * jax.random.normal(keys[2], self.latents_shape(x.shape[0]))
+        return values
 
-    @property
-    def prior(self) -> str:
-        """``"improper"`` at zero sparsity, ``"unnormalised"`` with repulsion, else ``"proper"``."""
-        if self.scale_prior == "laplace" and is_zero(self.sparsity):
-            return "improper"
-        repels = self.num_components > 1 and not is_zero(self.repulsion)
-        return "unnormalised" if repels else "proper"
+    def log_rows(self, values: Mapping[str, Array], x: Array) -> Array:
+        """``log p(x_n | z_n = k)``, given the latents if ``values`` has them.
+
+        Else with them integrated out, exactly for Gaussian cells, by Laplace's approximation for others.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations, num_components), in nats.
+        """
+        if "latents" not in values:
+            return self.modes(values, x).log_integral
+        local = self.local(values)
+        return log_cells(local.family, local.natural_params(values["latents"]), x)
+
+    def modes(self, values: Mapping[str, Array], x: Array) -> RowMode:
+        """Posterior of the latents of rows under each component, exact or by Laplace's approximation.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Mode, covariance and log integral, leading shape (num_observations, num_components).
+        """
+        local = self.local(values)
+        return (gaussian_latents if self.integrates_latents else laplace_latents)(local, x)
+
+    def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
+        """``log pi_k + log p(x_n | z_n = k)``.
+
+        Args:
+            values: of the sites; latents as in `log_rows`.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations, num_components), in nats.
+        """
+        return self.log_rows(values, x) + self.weights.log_weights(values)
+
+    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Log density of each row, labels summed out.
+
+        Args:
+            values: of the sites; latents as in `log_rows`.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations,), in nats.
+        """
+        return jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
+
+    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
+        """The summed-out labels given everything else.
+
+        Args:
+            values: of the sites; latents as in `log_rows`.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            ``assignments``, with batch shape (num_observations,).
+        """
+        return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
+
+    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Labels in the smallest type that holds them, and how many components have at least one row.
+
+        Args:
+            values: of the sites; ``assignments``, shape (num_observations,), is read.
+
+        Returns:
+            ``assignments``, and ``num_occupied``, a scalar.
+        """
+        assignments = values["assignments"]
+        occupied = jnp.sum(jnp.bincount(assignments, length=self.num_components) > 0)
+        kind = np.min_scalar_type(self.num_components - 1)
+        return {"assignments": assignments.astype(kind), "num_occupied": occupied}
+
+    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+        """Responsibilities with the latents integrated out.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+            kind: ``"latent"``.
+
+        Returns:
+            Shape (num_observations, num_components).
+
+        Raises:
+            ValueError: another kind than ``"latent"``.
+        """
+        if kind != "latent":
+            raise ValueError(f"a mixture has one kind of scores, the shares of components; got {kind!r}")
+        return jax.nn.softmax(self.log_joint_rows(_of_all(values), x), axis=-1)
+
+    def completions(self) -> dict[str, tuple[str, ...]]:
+        """The quantities that `inference.predict` gives: missing cells filled in, or every cell at its mean.
+
+        Returns:
+            Name to dims.
+        """
+        return dict.fromkeys(("cells", "reconstruction"), ("observation", "feature"))
+
+    def default_completion(self, *data: Any) -> str:
+        """The cells that are missing.
+
+        Args:
+            *data: not read.
+
+        Returns:
+            ``"cells"``.
+        """
+        return "cells"
+
+    def predicted(self, values: Mapping[str, Array], x: Array, *, what: str = "cells") -> tuple[Array, Array]:
+        """Mean of cells at the mode of the latents of each component, averaged, and their variance.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+            what: ``"cells"`` or ``"reconstruction"``.
+
+        Returns:
+            Two arrays of shape (num_observations, num_features).
+        """
+        values = _of_all(values)
+        local, modes = self.local(values), self.modes(values, x)
+        r = jax.nn.softmax(modes.log_integral + self.weights.log_weights(values), axis=-1)
+        theta = local.natural_params(modes.latents)
+        means, variances = local.family.mean(theta), local.family.variance(theta)
+        mean = jnp.einsum("nk,nkf->nf", r, means)
+        variance = jnp.einsum("nk,nkf->nf", r, variances + (means - mean[:, None]) ** 2)
+        if what == "reconstruction":
+            return mean, variance
+        missing = jnp.isnan(x)
+        return jnp.where(missing, mean, x), jnp.where(missing, variance, 0.0)
+
+
+def orthonormal(carriers: Array) -> Array:
+    """Q of the QR decomposition whose R has a positive diagonal: of normal matrices uniform on the manifold.
+
+    Args:
+        carriers: shape (..., D, d) with D >= d.
+
+    Returns:
+        Shape (..., D, d), columns orthonormal.
+    """
+    q, r = jnp.linalg.qr(carriers)
+    return q * jnp.where(jnp.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)[..., None, :]
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether a hyperparameter is known to be zero; a traced one is not."""
+    return not isinstance(value, jax.core.Tracer) and bool(np.all(np.asarray(value) == 0))
+
+
+def _of_all(values: Mapping[str, Array]) -> dict[str, Array]:
+    """Values without the latents of the fitted rows."""
+    return {name: value for name, value in values.items() if name != "latents"}

@@ -26,13 +26,17 @@ from jax import Array
 from jax.scipy.special import digamma, gammaln
 
 __all__ = [
+    "WEIGHT_PRIORS",
     "DirichletAllocation",
     "StickBreaking",
     "equivalent_dirichlet",
     "generalised_dirichlet_log_density",
     "generalised_dirichlet_mean",
     "log_stick_weights",
+    "weight_prior",
 ]
+
+WEIGHT_PRIORS = ("dirichlet", "stick_breaking")
 
 
 class DirichletAllocation(NamedTuple):
@@ -40,11 +44,18 @@ class DirichletAllocation(NamedTuple):
 
     Attributes:
         num_components: K.
-        site: name of the weights in the program.
+        name: site of the weights in the program.
     """
 
     num_components: int
-    site: str = "weights"
+    name: str = "weights"
+
+    has_sticks = False
+
+    @property
+    def site(self) -> str:
+        """The latent site of the program: the weights."""
+        return self.name
 
     def sample(self, concentration: Array) -> Array:
         """The prior as a NumPyro statement.
@@ -56,7 +67,7 @@ class DirichletAllocation(NamedTuple):
             Log weights, shape (num_components,).
         """
         share = concentration / self.num_components
-        return jnp.log(numpyro.sample("weights", dist.Dirichlet(share * jnp.ones(self.num_components))))
+        return jnp.log(numpyro.sample(self.name, dist.Dirichlet(share * jnp.ones(self.num_components))))
 
     def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
         """Distribution of the weights given rows per component, counted or expected (Yu 2006, 2.2.2).
@@ -132,9 +143,20 @@ class DirichletAllocation(NamedTuple):
             q: what `posterior` gave.
 
         Returns:
-            ``weights_concentration``, shape (num_components,).
+            The concentration, shape (num_components,).
         """
-        return {"weights_concentration": q.concentration}
+        return {f"{self.name}_concentration": q.concentration}
+
+    def with_variables(self, values: Mapping[str, Array]) -> dist.Distribution:
+        """The posterior back from what `variables` gave.
+
+        Args:
+            values: what `variables` gave.
+
+        Returns:
+            Dirichlet with event shape (num_components,).
+        """
+        return dist.Dirichlet(jnp.asarray(values[f"{self.name}_concentration"]))
 
 
 class StickBreaking(NamedTuple):
@@ -145,12 +167,19 @@ class StickBreaking(NamedTuple):
     Attributes:
         num_components: the truncation.
         free_last_stick: whether the last stick is random too.
-        site: name of the sticks in the program.
+        name: deterministic site of the weights in the program; the sticks are ``stick_fractions``.
     """
 
     num_components: int
     free_last_stick: bool = False
-    site: str = "stick_fractions"
+    name: str = "weights"
+
+    has_sticks = True
+
+    @property
+    def site(self) -> str:
+        """The latent site of the program: the sticks."""
+        return "stick_fractions"
 
     @property
     def num_sticks(self) -> int:
@@ -169,7 +198,7 @@ class StickBreaking(NamedTuple):
         with numpyro.plate("sticks", self.num_sticks):
             fractions = numpyro.sample("stick_fractions", dist.Beta(1.0, concentration))
         log_weights = self.log_weights({"stick_fractions": fractions})
-        numpyro.deterministic("weights", jnp.exp(log_weights))
+        numpyro.deterministic(self.name, jnp.exp(log_weights))
         return log_weights
 
     def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
@@ -292,6 +321,37 @@ class StickBreaking(NamedTuple):
             "stick_fractions_concentration1": q.concentration1,
             "stick_fractions_concentration0": q.concentration0,
         }
+
+    def with_variables(self, values: Mapping[str, Array]) -> dist.Distribution:
+        """The posterior back from what `variables` gave.
+
+        Args:
+            values: what `variables` gave.
+
+        Returns:
+            Beta with batch shape (num_sticks,).
+        """
+        a, b = (values[f"stick_fractions_concentration{which}"] for which in (1, 0))
+        return dist.Beta(jnp.asarray(a), jnp.asarray(b))
+
+
+def weight_prior(
+    kind: str, num_components: int, *, free_last_stick: bool = False, name: str = "weights"
+) -> DirichletAllocation | StickBreaking:
+    """The prior of mixture weights; a single component has no sticks: its weight is 1 under either.
+
+    Args:
+        kind: ``"dirichlet"`` or ``"stick_breaking"``.
+        num_components: the number of components or the truncation.
+        free_last_stick: see `StickBreaking`.
+        name: of the weights in the program.
+
+    Returns:
+        The prior.
+    """
+    if kind == "dirichlet" or num_components == 1:
+        return DirichletAllocation(num_components, name)
+    return StickBreaking(num_components, free_last_stick, name)
 
 
 def generalised_dirichlet_mean(

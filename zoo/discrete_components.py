@@ -13,8 +13,15 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.cellwise_components import Cellwise, column_means
-from zoo.component_prior import broadcast_fields
+from zoo.best_hyperparameters import best_dirichlet, bracket, expected_log_probs, root
+from zoo.cellwise_components import Cellwise, GammaRates, column_means
+from zoo.component_prior import (
+    PROBABILITY_FLOOR,
+    Estimate,
+    at_least_one,
+    bounded_estimate,
+    broadcast_fields,
+)
 from zoo.validation import check_cells
 
 __all__ = ["BernoulliBeta", "BinomialBeta", "PoissonGamma"]
@@ -37,6 +44,7 @@ class BernoulliBeta(Cellwise):
     parameter_dims = {"probs": ("component", "feature")}
     hyperprior_kinds = {"concentration1": (dist.Gamma,), "concentration0": (dist.Gamma,)}
     column_fields = ("concentration1", "concentration0")
+    learnable = ("concentration1", "concentration0")
 
     @property
     def field_supports(self) -> dict[str, dist.constraints.Constraint]:
@@ -66,13 +74,37 @@ class BernoulliBeta(Cellwise):
     def _check_domain(self, x: np.ndarray) -> None:
         check_cells(x, (x == 0) | (x == 1), "zeros and ones (or NaN where a cell is missing)")
 
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The probabilities."""
+        count, ones = self._sums(statistics)
+        trials = self._trials(count)
+        own = jnp.where(trials > 0, ones / at_least_one(trials), 0.5)
+        return bounded_estimate("probs", own, PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR)
+
+    def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
+        """The prior with hyperparameters moved to where the variational bound is highest."""
+        both = jnp.stack([posterior.concentration1, posterior.concentration0], axis=-1)
+        average = jnp.mean(expected_log_probs(both), axis=0)
+        if set(learn) >= set(self.learnable):
+            best = best_dirichlet(average)
+            return self.replaced(concentration1=best[:, 0], concentration0=best[:, 1])
+        column = 0 if "concentration1" in learn else 1
+        name, other = self.learnable[column], self.learnable[1 - column]
+        held, target = jnp.asarray(getattr(self, other)), average[:, column]
+        value = root(lambda value: target - digamma(value) + digamma(value + held), *bracket(name, target))
+        return self.replaced(**{name: value})
+
+    def _trials(self, count: Array) -> Array:
+        """Trials in so many cells."""
+        return count
+
     def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         return dist.Bernoulli(probs=parameters["probs"])
 
     def _updated(self, count: Array, ones: Array) -> dict[str, Array]:
         return {
             "concentration1": self.concentration1 + ones,
-            "concentration0": self.concentration0 + (count - ones),
+            "concentration0": self.concentration0 + (self._trials(count) - ones),
         }
 
     def _log_normaliser(self) -> Array:
@@ -134,8 +166,8 @@ class BinomialBeta(BernoulliBeta):
         m = jnp.asarray(self.total_count)
         return gammaln(m + 1) - gammaln(x + 1) - gammaln(m - x + 1)
 
-    def _updated(self, count: Array, successes: Array) -> dict[str, Array]:
-        return super()._updated(self.total_count * count, successes)
+    def _trials(self, count: Array) -> Array:
+        return self.total_count * count
 
     def _expected_natural(self) -> tuple[Array, ...]:
         log_failure, log_odds = super()._expected_natural()
@@ -147,7 +179,7 @@ class BinomialBeta(BernoulliBeta):
 
 
 @dataclass(frozen=True, eq=False)
-class PoissonGamma(Cellwise):
+class PoissonGamma(GammaRates):
     r"""Counts: :math:`x_j \sim \mathrm{Poisson}(\lambda_{kj})`, the rates gamma.
 
     Attributes:
@@ -155,19 +187,7 @@ class PoissonGamma(Cellwise):
         rate: :math:`b_j > 0`, shape (num_features,), the number of rows that the prior is worth.
     """
 
-    shape: Array
-    rate: Array
-
-    field_dims = {"shape": ("feature",), "rate": ("feature",)}
-    posterior_dims = {"shape": ("component", "feature"), "rate": ("component", "feature")}
-    parameter_dims = {"rates": ("component", "feature")}
-    column_fields = ("shape", "rate")
     has_base_measure = True
-
-    @property
-    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie."""
-        return {"shape": dist.constraints.positive, "rate": dist.constraints.positive}
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
@@ -191,13 +211,15 @@ class PoissonGamma(Cellwise):
         fields = {"shape": 1.0} | ({} if "rate" in overrides else {"rate": 1.0 / means}) | overrides
         return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
-        """The rates."""
-        return {"rates": dist.Gamma(jnp.asarray(self.shape), jnp.asarray(self.rate)).to_event(1)}
-
     def _check_domain(self, x: np.ndarray) -> None:
         whole = (x >= 0) & (x == np.round(x))
         check_cells(x, whole, "counts: whole numbers of at least 0 (or NaN where a cell is missing)")
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The rates."""
+        count, events = self._sums(statistics)
+        overall = jnp.sum(events, axis=0) / jnp.sum(count, axis=0)
+        return bounded_estimate("rates", events / at_least_one(count), PROBABILITY_FLOOR * overall, jnp.inf)
 
     def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         return dist.Poisson(parameters["rates"])
@@ -207,10 +229,6 @@ class PoissonGamma(Cellwise):
 
     def _updated(self, count: Array, events: Array) -> dict[str, Array]:
         return {"shape": self.shape + events, "rate": self.rate + count}
-
-    def _log_normaliser(self) -> Array:
-        a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)
-        return jnp.sum(gammaln(a) - a * jnp.log(b), axis=-1)
 
     def _expected_natural(self) -> tuple[Array, ...]:
         return -self.shape / self.rate, digamma(self.shape) - jnp.log(self.rate)

@@ -28,7 +28,7 @@ __all__ = [
     "TopicCounts",
     "TopicTotals",
     "as_counts",
-    "check_documents",
+    "check_word_counts",
     "dense_counts",
     "log_coefficients",
     "totals_of",
@@ -69,7 +69,7 @@ def as_counts(counts: Any) -> SparseCounts:
     return SparseCounts.from_matrix(table)
 
 
-def check_documents(counts: SparseCounts, num_words: int | None) -> None:
+def check_word_counts(counts: SparseCounts, num_words: int | None) -> None:
     """Raise ValueError unless documents suit a model's vocabulary; warn of those without words.
 
     Args:

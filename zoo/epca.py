@@ -48,9 +48,10 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.argument_checks import check_num_parts, check_positive, check_size
-from zoo.exponential_family import ByColumn, Family, as_family
+from zoo.exponential_family import Family, as_family
 from zoo.family_cells import FamilyCells
 from zoo.joint_prior import (
+    FACTOR_IN_PRIOR,
     balanced_variance,
     check_joint_prior,
     joint_prior_factor,
@@ -305,8 +306,7 @@ class EPCA(Model):
         if self.beta.shape != ():
             raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
         if self.conjugate is not None:
-            columns = (len(self.family.columns), 2) if isinstance(self.family, ByColumn) else (2,)
-            if self.conjugate.shape not in ((2,), columns) or not np.isfinite(self.conjugate).all():
+            if self.conjugate.shape not in self.family.kernel_shapes or not np.isfinite(self.conjugate).all():
                 raise ValueError(
                     "conjugate must be two finite numbers, lam and nu (of a mixed table also two for each "
                     f"column); got {self.conjugate}"
@@ -375,16 +375,7 @@ class EPCA(Model):
 
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         if x is not None:
-            if self.conjugate is None and isinstance(self.beta, np.ndarray) and self.beta > 0:
-                raise ValueError("conjugate is not set: give it, or make the model with EPCA.from_data(x)")
+            if isinstance(self.beta, np.ndarray) and self.beta > 0:
+                self.require("conjugate")
             return x.shape[0]
-        if self.num_features is None:
-            raise ValueError("num_features is not set: give it, or make the model with EPCA.from_data(x)")
-        if self.prior != "proper":
-            raise ValueError(
-                "beta > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
-                "inference.extend(tree, 'prior') samples it"
-            )
-        if num_observations is None:
-            raise ValueError("give x to condition on, or num_observations to draw")
-        return num_observations
+        return self.rows_to_draw(num_observations, "num_features", reason=FACTOR_IN_PRIOR)

@@ -1,4 +1,4 @@
-"""What every family of `zoo.exponential_family` says about a cell of data."""
+"""The interface of the families of `zoo.exponential_family`."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -17,17 +17,71 @@ __all__ = ["Family"]
 
 @dataclass(frozen=True, eq=False)
 class Family(Assumptions):
-    """What every family says.
+    """The distribution of a cell given its natural parameter.
 
     Class attributes:
-        domain: what cells may be, in words, for messages.
+        domain: values that a cell may have, in words, for messages.
         theta_is_negative: whether natural parameters are negative instead of real.
         has_kernel: whether there is a conjugate kernel, which the joint prior needs.
+        is_mixed: whether columns have families of their own.
+        log_partition_form: ``"quadratic"``, ``"logistic"`` (n log(1 + e^theta)) or ``"exponential"``, for
+            which inference has closed forms; ``"other"``.
     """
 
     domain: ClassVar[str] = ""
     theta_is_negative: ClassVar[bool] = False
     has_kernel: ClassVar[bool] = True
+    is_mixed: ClassVar[bool] = False
+    log_partition_form: ClassVar[str] = "other"
+
+    @property
+    def log_partition_forms(self) -> frozenset[str]:
+        """The forms of the log-partitions of all columns."""
+        return frozenset({self.log_partition_form})
+
+    @property
+    def kernel_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes that (lam, nu) of the conjugate kernel may have."""
+        return ((2,),)
+
+    @property
+    def curvature_bound(self) -> Array | float | None:
+        """Upper bound of minus the second derivative of `log_density` in theta; None: there is none."""
+        return None
+
+    def column_groups(self, num_features: int) -> list[tuple["Family", np.ndarray]]:
+        """The families of the columns.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            Each family with the numbers of its columns, shape (columns of the family,).
+        """
+        return [(self, np.arange(num_features))]
+
+    def noise_columns(self, num_features: int) -> np.ndarray:
+        """Columns whose noise variance is not given.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            Numbers of columns, shape (number of such columns,).
+        """
+        groups = self.column_groups(num_features)
+        return np.concatenate([np.zeros(0, int)] + [own for family, own in groups if family.learns_noise])
+
+    def row_shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a row of cells.
+
+        Args:
+            theta_shape: shape of the natural parameters of all rows, as `log_density` takes them.
+
+        Returns:
+            (num_features,).
+        """
+        return theta_shape[1:2]
 
     @property
     def params_per_cell(self) -> int:
@@ -193,6 +247,114 @@ class Family(Assumptions):
             The shape of ``x``, in nats.
         """
         return self.log_base_measure(x) + (x * theta - self.log_partition(theta)) / self.dispersion
+
+    def log_density_at(self, theta: Array, x: Array, cut_points: Array | None) -> Array:
+        """`log_density` of families that may have cut points.
+
+        Args:
+            theta: natural parameters, as in `log_partition`.
+            x: cells.
+            cut_points: of the columns of `level_columns`, shape (number of them, num_cut_points), or None.
+
+        Returns:
+            The shape of ``x``, in nats.
+        """
+        return self.log_density(theta, x)
+
+    def mean_and_variance(self, theta: Array, cut_points: Array | None) -> tuple[Array, Array]:
+        """Mean and variance of each cell; of a class the most probable one, and p (1 - p) of it.
+
+        Args:
+            theta: natural parameters, as in `log_partition`.
+            cut_points: as in `log_density_at`.
+
+        Returns:
+            Two arrays, each of the shape of the cells.
+        """
+        return self.mean(theta), self.variance(theta)
+
+    def sample(self, key: Array, theta: Array, cut_points: Array | None, shape: tuple[int, ...]) -> Array:
+        """Draws of cells, as floating-point numbers.
+
+        Args:
+            key: a JAX key.
+            theta: natural parameters, as in `log_partition`.
+            cut_points: as in `log_density_at`.
+            shape: of the draws.
+
+        Returns:
+            ``shape`` followed by the shape of the cells.
+        """
+        return self.distribution(theta).sample(key, shape).astype(theta.dtype)
+
+    def by_column(self, parts: list[Array]) -> Array:
+        """Arrays of the columns of each family side by side, in the table's order.
+
+        Args:
+            parts: an array for each entry of `column_groups`, shape (..., columns of the group).
+
+        Returns:
+            Shape (..., num_features).
+        """
+        (whole,) = parts
+        return whole
+
+    def cell_terms(
+        self,
+        x: Array,
+        beta: Array | float = 0.0,
+        conjugate: Array | None = None,
+        weight: Array | float = 1.0,
+    ) -> tuple[Array, Array, Array, Array]:
+        r"""Coefficients of the log density of cells together with the conjugate kernel's share of it.
+
+        Up to a constant it is :math:`\kappa\theta - \tau\theta^2/2 - b\log 2\cosh(\theta/2) - r e^\theta`.
+
+        Args:
+            x: cells, shape (num_observations, num_features), NaN where missing.
+            beta: share of the kernel.
+            conjugate: its (lam, nu), shape (2,) or (num_features, 2), or None.
+            weight: of the log likelihood.
+
+        Returns:
+            kappa, tau, b and r, each of the shape of ``x``.
+        """
+        lam, nu = (0.0, 0.0) if conjugate is None else (conjugate[..., 0], conjugate[..., 1])
+        seen = jnp.where(jnp.isnan(x), 0.0, weight)
+        return self._cell_terms(weight * jnp.nan_to_num(x), seen, beta * lam, beta * nu)
+
+    def _cell_terms(
+        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
+    ) -> tuple[Array, Array, Array, Array]:
+        raise NotImplementedError(f"the log-partition of {type(self).__name__} has no such form")
+
+    def quadratic_bound(self, x: Array, curves: Array | None) -> tuple[Array, Array, Array]:
+        r"""Lower bound :math:`c + t\theta - a\theta^2/2` of `log_density`; exact for Gaussian cells.
+
+        Args:
+            x: cells.
+            curves: xi, the values of theta at which the bound of Jaakkola and Jordan (2000) is tight.
+
+        Returns:
+            c, t and a, the shape of ``x``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no quadratic bound")
+
+    def expected_base_measure(
+        self, x: Array, inverse_noise: Array | float, log_noise: Array | float
+    ) -> Array:
+        """The part of the expected log density of all observed cells that does not depend on theta.
+
+        Args:
+            x: cells, shape (num_observations, num_features), NaN where missing.
+            inverse_noise: E[1 / phi], read where the noise variance is not given.
+            log_noise: E[log phi], likewise.
+
+        Returns:
+            A scalar, in nats.
+        """
+        seen = ~jnp.isnan(x)
+        return jnp.sum(jnp.where(seen, self.log_base_measure(jnp.where(seen, x, 1.0)), 0.0))
 
     def log_density_of_rows(self, theta: Array, x: Array, seen: Array) -> Array:
         """The sum of `log_density` over the cells of each row that are seen.

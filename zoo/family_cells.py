@@ -4,11 +4,10 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.exponential_family import Bernoulli, Binomial, ByColumn, Categorical, Family, Ordinal, Poisson
+from zoo.exponential_family import Family
 from zoo.low_rank import LowRank
 
 __all__ = ["FamilyCells"]
@@ -54,8 +53,7 @@ class FamilyCells(dist.Distribution):
     def __init__(self, family: Family, theta: Array | LowRank, cut_points: Array | None = None) -> None:
         self.family, self.given_theta, self.cut_points = family, theta, cut_points
         shape = jax.eval_shape(lambda: self.theta).shape
-        size = (len(family.columns),) if isinstance(family, ByColumn) else shape[1:2]
-        super().__init__(batch_shape=shape[:1], event_shape=size)
+        super().__init__(batch_shape=shape[:1], event_shape=family.row_shape(shape))
 
     @property
     def theta(self) -> Array:
@@ -64,7 +62,7 @@ class FamilyCells(dist.Distribution):
 
     def log_prob(self, value: Array) -> Array:
         """Log density of each row over its observed cells, in nats; NaN is missing."""
-        if isinstance(self.family, Bernoulli | Binomial | Poisson):
+        if self.family.log_partition_form in ("logistic", "exponential"):
             rows = partial(_canonical_rows, self.family)
             if isinstance(self.given_theta, LowRank) and self.given_theta.is_large:
                 return self.given_theta.row_sums_with(partial(_residual, self.family), rows, value)
@@ -80,22 +78,9 @@ class FamilyCells(dist.Distribution):
         Returns:
             The shape of ``value``, in nats.
         """
-        if isinstance(self.family, ByColumn):
-            return self.family.by_column([part.log_cells(value[..., own]) for part, own in self._parts()])
         seen = ~jnp.isnan(value)
         filled = jnp.where(seen, value, 1.0)  # a value of every family: no NaN enters a gradient
-        if isinstance(self.family, Ordinal):
-            cells = self.family.log_density_at(self.theta, filled, self.cut_points)
-        else:
-            cells = self.family.log_density(self.theta, filled)
-        return jnp.where(seen, cells, 0.0)
-
-    def _parts(self) -> list[tuple["FamilyCells", np.ndarray]]:
-        """The cells of each family of a mixed table, and their columns."""
-        return [
-            (FamilyCells(family, family.shaped(self.theta[..., params]), self.cut_points), columns)
-            for family, columns, params in self.family.groups
-        ]
+        return jnp.where(seen, self.family.log_density_at(self.theta, filled, self.cut_points), 0.0)
 
     def mean_and_variance(self) -> tuple[Array, Array]:
         """Of every cell, as numbers; of a class the most probable one, and p (1 - p) of it.
@@ -103,32 +88,8 @@ class FamilyCells(dist.Distribution):
         Returns:
             Two arrays of shape (num_observations, num_features).
         """
-        if isinstance(self.family, ByColumn):
-            both = zip(*(part.mean_and_variance() for part, _ in self._parts()), strict=True)
-            mean, variance = (self.family.by_column(list(parts)) for parts in both)
-            return mean, variance
-        if isinstance(self.family, Ordinal):
-            probs = self.family.level_probs(self.theta, self.cut_points)
-            levels = jnp.arange(1, self.family.num_levels + 1)
-            mean = probs @ levels
-            return mean, probs @ levels**2 - mean**2
-        if isinstance(self.family, Categorical):
-            probs = jnp.exp(self.family.log_probs(self.theta))
-            top = jnp.max(probs, axis=-1)
-            return jnp.argmax(probs, axis=-1).astype(self.theta.dtype), top * (1.0 - top)
-        return self.family.mean(self.theta), self.family.variance(self.theta)
+        return self.family.mean_and_variance(self.theta, self.cut_points)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Rows drawn cell by cell, as floating-point numbers."""
-        if isinstance(self.family, ByColumn):
-            parts = self._parts()
-            keys = jax.random.split(key, len(parts))
-            drawn = [part.sample(own, sample_shape) for own, (part, _) in zip(keys, parts, strict=True)]
-            return self.family.by_column(drawn)
-        if isinstance(self.family, Ordinal):
-            probs = self.family.level_probs(self.theta, self.cut_points)
-            shape = sample_shape + probs.shape[:-1]
-            drawn = jax.random.categorical(key, jnp.log(probs), shape=shape) + 1
-        else:
-            drawn = self.family.distribution(self.theta).sample(key, sample_shape)
-        return drawn.astype(self.theta.dtype)
+        return self.family.sample(key, self.theta, self.cut_points, sample_shape)

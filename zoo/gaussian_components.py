@@ -15,7 +15,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import digamma, multigammaln
 
-from zoo.component_prior import ComponentPrior
+from zoo.component_prior import ComponentPrior, at_least_one
 from zoo.validation import as_matrix, check_columns, check_finite, check_not_constant, check_rows
 
 __all__ = [
@@ -79,6 +79,25 @@ class FullGaussian(ComponentPrior):
         squared = moved[..., :, None] * move[..., None, :]
         second = second - cross - jnp.swapaxes(cross, -1, -2) + squared
         return count, first - moved, second
+
+    def _means_and_covariances(self, statistics: Array) -> tuple[Array, Array, Array]:
+        """Count, mean and covariance of the rows of each component."""
+        count, first, second = self._moments(statistics, jnp.asarray(self.center))
+        safe = at_least_one(count)
+        shift = first / safe[:, None]
+        covariances = second / safe[:, None, None] - shift[:, :, None] * shift[:, None, :]
+        return count, self.center + shift, covariances
+
+    def _floored(self, covariances: Array, statistics: Array, floor: Array) -> tuple[Array, Array]:
+        """Eigenvalues raised to the floor in the metric of the variances of all rows; which had to be."""
+        _, _, total = self._means_and_covariances(jnp.sum(statistics, axis=0, keepdims=True))
+        scale = jnp.sqrt(jnp.diagonal(total[0]))
+        eigenvalues, vectors = jnp.linalg.eigh(covariances / (scale[:, None] * scale))
+        raised = jnp.maximum(eigenvalues, floor)
+        whitened = (vectors * raised[..., None, :]) @ jnp.swapaxes(vectors, -1, -2)
+        at_floor = jnp.any(eigenvalues < floor, axis=-1)
+        whole = jnp.where(at_floor[..., None, None], whitened * (scale[:, None] * scale), covariances)
+        return whole, at_floor
 
     def _coefficients(self, constant: Array, shift: Array, precision: Array) -> Array:
         """Expand ``constant - (y - shift)' precision (y - shift) / 2`` in the features of y."""

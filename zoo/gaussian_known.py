@@ -12,6 +12,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.component_prior import Estimate, at_least_one
 from zoo.gaussian_components import (
     LOG_2PI,
     MATRIX,
@@ -134,6 +135,10 @@ class GaussianKnownCovariance(FullGaussian):
         spread = 1 + 1 / jnp.asarray(self.mean_precision)
         tril = jnp.sqrt(spread)[..., None, None] * jnp.linalg.cholesky(jnp.asarray(self.covariance))
         return dist.MultivariateNormal(jnp.asarray(self.loc), scale_tril=tril)
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The means."""
+        return Estimate({"locs": self._means_and_covariances(statistics)[1]}, jnp.zeros((), int))
 
     def _precision(self) -> Array:
         return symmetric_inverse(jnp.asarray(self.covariance))
@@ -266,3 +271,14 @@ class GaussianKnownMean(FullGaussian):
         rate = jnp.linalg.inv(jnp.asarray(self.scale_matrix))
         loc = jnp.broadcast_to(jnp.asarray(self.loc), rate.shape[:-1])
         return dist.MultivariateStudentT(df, loc, jnp.linalg.cholesky(rate / df[..., None, None]))
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The precisions about the known mean."""
+        count, _, second = self._moments(statistics, jnp.asarray(self.loc))
+        covariances = second / at_least_one(count)[:, None, None]
+        covariances, at_floor = self._floored(covariances, statistics, variance_floor)
+        return Estimate({"precisions": jnp.linalg.inv(covariances)}, jnp.sum(at_floor & (count > 0)))
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """A symmetric matrix for each component."""
+        return num_components * self.num_features * (self.num_features + 1) // 2

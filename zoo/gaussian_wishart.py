@@ -12,7 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+from jax.scipy.special import digamma
 
+from zoo.best_hyperparameters import BRACKETS, bracket, root, within_scale
+from zoo.component_prior import Estimate
 from zoo.gaussian_components import (
     LOG_2PI,
     MATRIX,
@@ -81,6 +84,7 @@ class GaussianWishart(FullGaussian):
         "mean_precision": (dist.Gamma,),
         "scale_matrix": (dist.Wishart,),
     }
+    learnable = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
 
     @property
     def field_supports(self) -> dict[str, dist.constraints.Constraint]:
@@ -222,6 +226,56 @@ class GaussianWishart(FullGaussian):
         return dist.MultivariateStudentT(
             df, jnp.asarray(self.loc), jnp.linalg.cholesky(scale[..., None, None] * rate)
         )
+
+    # Estimates
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The precisions and means."""
+        count, locs, covariances = self._means_and_covariances(statistics)
+        covariances, at_floor = self._floored(covariances, statistics, variance_floor)
+        parameters = {"precisions": jnp.linalg.inv(covariances), "locs": locs}
+        return Estimate(parameters, jnp.sum(at_floor & (count > 0)))
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """A vector and a symmetric matrix for each component."""
+        d = self.num_features
+        return num_components * d + num_components * d * (d + 1) // 2
+
+    def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
+        """The prior with hyperparameters moved to where the variational bound is highest."""
+        q, d, num_components = posterior, self.num_features, posterior.loc.shape[0]
+        precision = jnp.asarray(q.degrees_of_freedom)[..., None, None] * q.scale_matrix
+        precision = jnp.broadcast_to(precision, (num_components, d, d))
+        fields: dict[str, Array] = {}
+        loc = self.loc
+        if "loc" in learn:
+            pull = jnp.einsum("kij,kj->i", precision, q.loc - self.center)
+            loc = self.center + jnp.linalg.solve(jnp.sum(precision, axis=0), pull)
+            fields["loc"] = loc
+        if "mean_precision" in learn:
+            gap = q.loc - loc
+            spread = jnp.sum(d / q.mean_precision) + jnp.einsum("ki,kij,kj->", gap, precision, gap)
+            shape, rate = 1.0, 0.0
+            if given.is_random("mean_precision"):
+                shape, rate = given.mean_precision.concentration, given.mean_precision.rate
+            best = (0.5 * num_components * d + shape - 1.0) / (0.5 * spread + rate)
+            fields["mean_precision"] = jnp.clip(best, *BRACKETS["mean_precision"])
+        average = jnp.mean(precision, axis=0)
+        log_det = jnp.mean(expected_log_det(q))
+        if "degrees_of_freedom" in learn:
+            joint = "scale_matrix" in learn
+            log_scale = jnp.linalg.slogdet(average if joint else jnp.asarray(self.scale_matrix))[1]
+
+            def slope(excess: Array) -> Array:
+                nu = excess + (d - 1)
+                scale = log_scale - d * jnp.log(nu) if joint else log_scale  # W0 = average / nu, its best
+                return log_det - scale - d * jnp.log(2.0) - jnp.sum(digamma(0.5 * (nu - jnp.arange(d))))
+
+            fields["degrees_of_freedom"] = d - 1 + root(slope, *bracket("degrees_of_freedom", log_det))
+        if "scale_matrix" in learn:
+            best = average / fields.get("degrees_of_freedom", self.degrees_of_freedom)
+            fields["scale_matrix"] = within_scale(best, jnp.asarray(given.scale_matrix))
+        return self.replaced(**fields)
 
 
 def _log_normaliser(q: GaussianWishart) -> Array:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from zoo.kernels import Kernel, Precomputed
+from zoo.kernels import Kernel
 
 __all__ = [
     "Centring",
@@ -137,7 +137,7 @@ def gram_matrix(kernel: Kernel, x: Any, announce: bool = True) -> np.ndarray:
     num_rows = x.shape[0]
     if announce:
         announce_cost(num_rows)
-    if isinstance(kernel, Precomputed):
+    if kernel.is_precomputed:
         return np.array(kernel.matrix(x, x), np.float64)
     x = _shifted(kernel, x, x)
     gram = np.empty((num_rows, num_rows))
@@ -164,7 +164,7 @@ def cross_gram(kernel: Kernel, new_x: Any, x: Any) -> np.ndarray:
     Returns:
         Shape (new rows, num_observations).
     """
-    if isinstance(kernel, Precomputed):
+    if kernel.is_precomputed:
         return np.asarray(kernel.matrix(new_x, x), np.float64)
     new_x, x = _shifted(kernel, new_x, x), _shifted(kernel, x, x)
     values = np.empty((new_x.shape[0], x.shape[0]))

@@ -55,7 +55,7 @@ from jax import Array
 
 from zoo.argument_checks import check_positive
 from zoo.gram_matrices import Centring, announce_cost, centring_of, check_gram
-from zoo.kernels import RBF, Kernel, Precomputed, as_kernel
+from zoo.kernels import Kernel, as_kernel
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse_counts import SparseCounts
 from zoo.validation import as_matrix, check_finite, check_rows
@@ -107,11 +107,6 @@ class KernelPCA(Model):
     scores_rows = False
     needs_fitted_rows = True
     latent_site = "latents"
-
-    def __post_init__(self) -> None:
-        """Look a kernel's name up, then store and validate the fields."""
-        object.__setattr__(self, "kernel", as_kernel(self.kernel))
-        super().__post_init__()
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program; it cannot draw rows.
@@ -210,10 +205,13 @@ class KernelPCA(Model):
 
     def continuing(self, former: Self) -> Self:
         """The model with the former fit's kernel, if it is the same but for a length scale left open."""
-        open_scale = isinstance(self.kernel, RBF) and self.kernel.length_scale is None
-        if open_scale and isinstance(former.kernel, RBF):
-            return self.replaced(kernel=former.kernel)
-        return self
+        kernel = self.kernel.continuing(former.kernel)
+        return self if kernel is self.kernel else self.replaced(kernel=kernel)
+
+    def __post_init__(self) -> None:
+        """Look a kernel's name up, then store and validate the fields."""
+        object.__setattr__(self, "kernel", as_kernel(self.kernel))
+        super().__post_init__()
 
     def validate(self) -> None:
         """Raise ValueError if a field is outside its domain."""
@@ -229,7 +227,7 @@ class KernelPCA(Model):
         if self.noise_variance is None and self.kernel.feature_dimension(1) in (math.inf, None):
             reason = (
                 "does not say how many dimensions its feature space has"
-                if isinstance(self.kernel, Precomputed)
+                if self.kernel.is_precomputed
                 else "has infinitely many dimensions, in which the estimate of the noise is 0"
             )
             raise ValueError(
@@ -239,7 +237,7 @@ class KernelPCA(Model):
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model; say what a large Gram matrix costs."""
         x = as_matrix(x)
-        if isinstance(self.kernel, Precomputed):
+        if self.kernel.is_precomputed:
             check_gram(x)
         check_finite(x)
         why = f"the centred Gram matrix of N rows has N - 1 components, and num_latents is {self.num_latents}"
@@ -299,7 +297,7 @@ class KernelPCA(Model):
             raise ValueError(
                 "draws of the latents have no coefficients to project new rows with: fit by closed_form or em"
             )
-        if not isinstance(self.kernel, Precomputed) and x.shape[1] != values["fitted_x"].shape[1]:
+        if not self.kernel.is_precomputed and x.shape[1] != values["fitted_x"].shape[1]:
             raise ValueError(
                 f"x must have the {values['fitted_x'].shape[1]} columns that were fitted; got {x.shape[1]}"
             )
@@ -311,7 +309,7 @@ class KernelPCA(Model):
         return coordinates * (jnp.sqrt(variances) / (variances + values["noise_variance"]))
 
     def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Posterior covariance of the latents of rows, alike for all: ``s2 / (l + s2)`` on the diagonal."""
+        """Posterior covariance of the latents, the same for all rows: ``s2 / (l + s2)`` on the diagonal."""
         noise_variance = values["noise_variance"]
         shares = noise_variance / (values["signal_variances"] + noise_variance)
         return jnp.broadcast_to(jnp.diag(shares), (x.shape[0], shares.size, shares.size))

@@ -35,10 +35,15 @@ __all__ = ["KERNELS", "Kernel", "Linear", "Polynomial", "Precomputed", "RBF", "a
 
 @dataclass(frozen=True, eq=False)
 class Kernel(Assumptions):
-    """A positive semi-definite function of two rows."""
+    """A positive semi-definite function of two rows.
 
-    #: Whether values depend on the difference of two rows alone.
+    Class attributes:
+        is_shift_invariant: whether values depend on the difference of two rows alone.
+        is_precomputed: whether the data are kernel values instead of rows.
+    """
+
     is_shift_invariant: ClassVar[bool] = False
+    is_precomputed: ClassVar[bool] = False
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """Kernel values of rows with rows, k(x_i, y_j).
@@ -82,6 +87,17 @@ class Kernel(Assumptions):
 
         Returns:
             A kernel without None; itself where there is nothing to read off.
+        """
+        return self
+
+    def continuing(self, former: "Kernel") -> "Kernel":
+        """The kernel with parameters that are None taken from the kernel of a former fit.
+
+        Args:
+            former: kernel of the former fit.
+
+        Returns:
+            The former kernel where it is of the same class and a parameter is open, else this one.
         """
         return self
 
@@ -152,6 +168,10 @@ class RBF(Kernel):
             raise ValueError("the rows are all equal: give the RBF kernel a length_scale")
         return type(self)(math.sqrt(total))
 
+    def continuing(self, former: Kernel) -> Kernel:
+        """The former kernel, if the length scale is open."""
+        return former if self.length_scale is None and type(former) is type(self) else self
+
 
 @dataclass(frozen=True, eq=False)
 class Polynomial(Kernel):
@@ -201,6 +221,8 @@ class Precomputed(Kernel):
     Fitted rows are a Gram matrix of shape (num_observations, num_observations); new rows come as their kernel
     values with the fitted ones, shape (new rows, num_observations).
     """
+
+    is_precomputed = True
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """The values themselves; ``y`` is only the Gram matrix that they belong to.

@@ -53,23 +53,15 @@ from jax import Array
 
 from zoo.argument_checks import check_choice, check_num_parts
 from zoo.component_prior import ComponentPrior
-from zoo.conjugate import (
-    BernoulliBeta,
-    GaussianWishart,
-    MultinomialDirichlet,
-    NormalGamma,
-    PoissonGamma,
-)
-from zoo.dirichlet_process import DirichletAllocation, StickBreaking
+from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, NormalGamma, PoissonGamma
+from zoo.dirichlet_process import WEIGHT_PRIORS, DirichletAllocation, StickBreaking, weight_prior
 from zoo.model import Assumptions, Model, in_current_precision, static
-from zoo.multinomial_dirichlet import SparseRows
+from zoo.multinomial_dirichlet import SparseCountRows
 from zoo.sparse_counts import SparseCounts
 from zoo.suitable_fields import kind_of_cells
 from zoo.validation import as_matrix, check_rows
 
 __all__ = ["Mixture"]
-
-WEIGHT_PRIORS = ("dirichlet", "stick_breaking")
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +143,7 @@ class Mixture(Model):
                 assignments = numpyro.sample("assignments", labels, infer={"enumerate": "parallel"})
             if isinstance(x, SparseCounts):
                 return numpyro.sample(
-                    "x", SparseRows(components, parameters, log_weights, assignments, num_rows), obs=x
+                    "x", SparseCountRows(components, parameters, log_weights, assignments, num_rows), obs=x
                 )
             if assignments is not None:
                 return numpyro.sample("x", components.likelihood_of(parameters, assignments), obs=x)
@@ -226,7 +218,7 @@ class Mixture(Model):
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model; a single one is allowed."""
-        if isinstance(x, SparseCounts) and not isinstance(self.components, MultinomialDirichlet):
+        if isinstance(x, SparseCounts) and not self.components.takes_sparse:
             raise ValueError(
                 "sparse rows are taken by MultinomialDirichlet components only; "
                 f"{type(self.components).__name__} needs them dense: x.toarray()"
@@ -295,9 +287,7 @@ class Mixture(Model):
     @property
     def weights(self) -> DirichletAllocation | StickBreaking:
         """The prior of the weights (one component has no sticks: its weight is 1 under either prior)."""
-        if self.weight_prior == "dirichlet" or self.num_components == 1:
-            return DirichletAllocation(self.num_components)
-        return StickBreaking(self.num_components, self.free_last_stick)
+        return weight_prior(self.weight_prior, self.num_components, free_last_stick=self.free_last_stick)
 
     def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
         """``log pi_k + log p(x_i | theta_k)`` at given values of the sites.
@@ -358,15 +348,5 @@ class Mixture(Model):
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         if x is not None:
             return x.shape[0]
-        if self.prior != "proper":
-            raise ValueError(
-                "free_last_stick=True defines no prior to draw from: its weights sum to less than one"
-            )
-        if self.components is None:
-            raise ValueError(
-                "components is not set: give a prior from zoo.conjugate, or make the model with "
-                "Mixture.from_data(x)"
-            )
-        if num_observations is None:
-            raise ValueError("give x to condition on, or num_observations to draw")
-        return num_observations
+        reason = "free_last_stick=True defines no prior to draw from: its weights sum to less than one"
+        return self.rows_to_draw(num_observations, "components", reason=reason)

@@ -295,6 +295,44 @@ class Model(Assumptions):
             return self
         return self.from_data(*data, **{name: value for name, value in given.items() if value is not None})
 
+    def require(self, *names: str) -> None:
+        """Refuse to run the program without fields that `from_data` reads off the data.
+
+        Args:
+            *names: of the fields.
+
+        Raises:
+            ValueError: one of them is None.
+        """
+        for name in names:
+            if getattr(self, name) is None:
+                raise ValueError(
+                    f"{name} is not set: give it, or make the model with "
+                    f"{type(self).__name__}.from_data({', '.join(self.data_names)})"
+                )
+
+    def rows_to_draw(self, num_observations: int | None, *sizes: str, reason: str = "") -> int:
+        """The number of rows of a draw from the prior predictive.
+
+        Args:
+            num_observations: as the program was called.
+            *sizes: fields that a draw needs.
+            reason: why there is nothing to draw from where `prior` is not ``"proper"``, and the remedy.
+
+        Returns:
+            ``num_observations``.
+
+        Raises:
+            ValueError: a size or the number is missing, or there is nothing to draw from.
+        """
+        self.require(*sizes)
+        if self.prior != "proper":
+            raise ValueError(reason)
+        if num_observations is None:
+            given = " and ".join(self.data_names)
+            raise ValueError(f"give {given} to condition on, or num_observations to draw")
+        return num_observations
+
     def continuing(self, former: Self) -> Self:
         """The model for a fit that goes on from a former one.
 

@@ -19,12 +19,13 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln, logsumexp
 
-from zoo.component_prior import ComponentPrior, broadcast_fields
+from zoo.best_hyperparameters import best_dirichlet, expected_log_probs
+from zoo.component_prior import PROBABILITY_FLOOR, ComponentPrior, Estimate, at_least_one, broadcast_fields
 from zoo.model import static
 from zoo.sparse_counts import SparseCounts
 from zoo.validation import as_matrix, check_cells, check_columns, check_finite
 
-__all__ = ["CountFeatures", "CountRow", "MultinomialDirichlet", "SparseRows"]
+__all__ = ["CountFeatures", "CountRow", "MultinomialDirichlet", "SparseCountRows"]
 
 
 class CountRow(dist.Distribution):
@@ -81,7 +82,7 @@ class CountFeatures(NamedTuple):
         return jnp.concatenate([ends[:, :1], words, ends[:, 1:]], axis=1)
 
 
-class SparseRows(dist.Distribution):
+class SparseCountRows(dist.Distribution):
     """Sparse rows of counts under a mixture, each under its assigned component or under all by their weights.
 
     Args:
@@ -134,6 +135,8 @@ class MultinomialDirichlet(ComponentPrior):
     posterior_dims = {"concentration": ("component", "feature")}
     parameter_dims = {"probs": ("component", "feature")}
     hyperprior_kinds = {"concentration": (dist.Gamma,)}
+    learnable = ("concentration",)
+    takes_sparse = True
 
     @property
     def num_features(self) -> int:
@@ -246,6 +249,26 @@ class MultinomialDirichlet(ComponentPrior):
 
         prior = jnp.asarray(self.concentration)
         return log_normaliser(prior + statistics[..., 1:-1]) - log_normaliser(prior) + statistics[..., -1]
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The probabilities."""
+        counts, floor = statistics[:, 1:-1], PROBABILITY_FLOOR / self.num_features
+        total = jnp.sum(counts, axis=-1, keepdims=True)
+        own = jnp.where(total > 0, counts / at_least_one(total), 1.0 / self.num_features)
+        low = own < floor  # words that a component never has keep a little of the mass
+        free = jnp.sum(jnp.where(low, 0.0, own), axis=-1, keepdims=True)
+        held = jnp.sum(low, axis=-1, keepdims=True) * PROBABILITY_FLOOR / self.num_features
+        probs = jnp.where(low, floor, own * (1 - held) / free)
+        return Estimate({"probs": probs}, jnp.sum(jnp.any(low, axis=-1)))
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """A point of the simplex for each component."""
+        return num_components * (self.num_features - 1)
+
+    def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
+        """The prior with its concentration moved to where the variational bound is highest."""
+        average = expected_log_probs(posterior.concentration)
+        return self.replaced(concentration=best_dirichlet(jnp.mean(average, axis=0)))
 
 
 def _with_ends(middle: Array) -> Array:

@@ -17,7 +17,7 @@ from jax import Array
 from jax.scipy.special import digamma, gammaln
 
 from zoo.cellwise_components import Cellwise, column_means
-from zoo.component_prior import broadcast_fields
+from zoo.component_prior import Estimate, at_least_one, broadcast_fields
 from zoo.validation import check_not_constant, check_rows
 
 __all__ = ["NormalGamma", "SphericalNormalGamma"]
@@ -151,6 +151,30 @@ class NormalGamma(Cellwise):
             "rate": self.rate + 0.5 * squares,
         }
 
+    def _cell_moments(self, statistics: Array) -> tuple[Array, Array, Array, Array]:
+        """Cells, means, sums of squares about them by component; variance of each column over all rows."""
+
+        def moments(sums: list[Array]) -> tuple[Array, Array, Array]:
+            count, first, second = sums
+            shift = first / at_least_one(count)
+            return count, shift, second - first * shift
+
+        count, shift, squares = moments(self._sums(statistics))
+        total, _, total_squares = moments(self._sums(jnp.sum(statistics, axis=0)))
+        return count, self.center + shift, squares, total_squares / total
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The precisions and means."""
+        count, locs, squares, variances = self._cell_moments(statistics)
+        at_least = variance_floor * variances
+        own = squares / at_least_one(count)
+        held = jnp.any((own < at_least) & (count > 0), axis=-1)
+        return Estimate({"precisions": 1.0 / jnp.maximum(own, at_least), "locs": locs}, jnp.sum(held))
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """A mean and a variance for each component and column."""
+        return 2 * num_components * self.num_features
+
     def _log_normaliser(self) -> Array:
         a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)
         return jnp.sum(gammaln(a) - a * jnp.log(b) - 0.5 * jnp.log(self.mean_precision), axis=-1)
@@ -221,6 +245,19 @@ class SphericalNormalGamma(NormalGamma):
             "shape": self.shape + 0.5 * jnp.sum(count, axis=-1),
             "rate": self.rate + 0.5 * jnp.sum(squares, axis=-1),
         }
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The precisions and means."""
+        count, locs, squares, variances = self._cell_moments(statistics)
+        at_least = variance_floor * jnp.mean(variances)
+        cells = jnp.sum(count, axis=-1)
+        own = jnp.sum(squares, axis=-1) / at_least_one(cells)
+        held = (own < at_least) & (cells > 0)
+        return Estimate({"precisions": 1.0 / jnp.maximum(own, at_least), "locs": locs}, jnp.sum(held))
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """A vector and a variance for each component."""
+        return num_components * self.num_features + num_components
 
     def _log_normaliser(self) -> Array:
         a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)

@@ -1,6 +1,7 @@
 """Families with one natural parameter a cell; `zoo.exponential_family` has the table."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +35,7 @@ class Gaussian(Family):
 
     noise_variance: Array | None = 1.0
     domain = "finite numbers"
+    log_partition_form = "quadratic"
 
     def validate(self) -> None:
         """Raise ValueError if the variance is not positive."""
@@ -49,6 +51,11 @@ class Gaussian(Family):
     def dispersion(self) -> Array:
         """The noise variance."""
         return self.noise_variance
+
+    @property
+    def curvature_bound(self) -> Array:
+        """One over the noise variance."""
+        return 1.0 / self.dispersion
 
     def log_partition(self, theta: Array) -> Array:
         """Theta^2 / 2."""
@@ -78,13 +85,57 @@ class Gaussian(Family):
         """Nu > 0: theta ~ Normal(lam / nu, 1 / nu)."""
         return nu > 0
 
+    def _cell_terms(
+        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
+    ) -> tuple[Array, Array, Array, Array]:
+        scale, nothing = 1 / self.noise_variance, jnp.zeros_like(seen)
+        return scale * known + lam, scale * seen + nu, nothing, nothing
+
+    def quadratic_bound(self, x: Array, curves: Array | None) -> tuple[Array, Array, Array]:
+        """The log density itself."""
+        return self.log_base_measure(x), x / self.dispersion, 1.0 / self.dispersion
+
+    def expected_base_measure(
+        self, x: Array, inverse_noise: Array | float, log_noise: Array | float
+    ) -> Array:
+        """Normal, with the expectations where the variance is not given."""
+        if not self.learns_noise:
+            inverse_noise, log_noise = 1 / self.noise_variance, jnp.log(self.noise_variance)
+        count = jnp.sum(~jnp.isnan(x))
+        return -0.5 * (count * (jnp.log(2 * jnp.pi) + log_noise) + inverse_noise * jnp.nansum(x**2))
+
     def is_cell(self, x: np.ndarray) -> np.ndarray:
         """Finite."""
         return np.isfinite(x)
 
 
+class _Logistic(Family):
+    """Cells of ``total_count`` trials; theta is the log odds of one."""
+
+    total_count: ClassVar[int] = 1
+    log_partition_form = "logistic"
+
+    @property
+    def curvature_bound(self) -> float:
+        """A quarter for each trial."""
+        return 0.25 * self.total_count
+
+    def _cell_terms(
+        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
+    ) -> tuple[Array, Array, Array, Array]:
+        count, nothing = self.total_count * (seen + nu), jnp.zeros_like(seen)
+        return known + lam - count / 2, nothing, count, nothing
+
+    def quadratic_bound(self, x: Array, curves: Array) -> tuple[Array, Array, Array]:
+        """The bound of Jaakkola and Jordan (2000)."""
+        count, is_small = self.total_count, curves < 1e-6
+        half = 0.25 * jnp.where(is_small, 0.5, jnp.tanh(curves / 2) / jnp.where(is_small, 1.0, curves))
+        constant = count * (half * curves**2 - (curves / 2 + jax.nn.softplus(-curves)))
+        return constant + self.log_base_measure(x), x - count / 2, 2 * count * half
+
+
 @dataclass(frozen=True, eq=False)
-class Bernoulli(Family):
+class Bernoulli(_Logistic):
     """Zeros and ones; theta is the log odds."""
 
     domain = "0 or 1"
@@ -145,7 +196,7 @@ class Bernoulli(Family):
 
 
 @dataclass(frozen=True, eq=False)
-class Binomial(Family):
+class Binomial(_Logistic):
     """Counts out of a total; theta is the log odds of one trial.
 
     Attributes:
@@ -206,6 +257,7 @@ class Poisson(Family):
     """Counts; theta is the log rate."""
 
     domain = "whole numbers of at least 0"
+    log_partition_form = "exponential"
 
     def log_partition(self, theta: Array) -> Array:
         """E^theta."""
@@ -238,6 +290,12 @@ class Poisson(Family):
     def kernel_is_bounded(self, lam: float, nu: float) -> bool:
         """Lam, nu >= 0, and nu > 0 unless lam = 0."""
         return lam >= 0 and nu >= 0 and (nu > 0 or lam == 0)
+
+    def _cell_terms(
+        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
+    ) -> tuple[Array, Array, Array, Array]:
+        nothing = jnp.zeros_like(seen)
+        return known + lam, nothing, nothing, seen + nu
 
     def is_cell(self, x: np.ndarray) -> np.ndarray:
         """Whole and not negative."""

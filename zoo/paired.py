@@ -56,31 +56,52 @@ References: Virtanen (2010), chapters 4 and 6; Guo (2009), SEPCA; Rish et al. (2
 Jordan (2005), probabilistic CCA; Klami and Kaski (2007), Bayesian CCA.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_num_parts
+from zoo.argument_checks import check_choice, check_num_parts, check_size
 from zoo.exponential_family import Family, as_family
-from zoo.joint_prior import balanced_variance, joint_prior_factor, refuse_improper
+from zoo.family_cells import FamilyCells
+from zoo.joint_prior import (
+    FACTOR_IN_PRIOR,
+    balanced_variance,
+    check_joint_prior,
+    joint_prior_factor,
+    log_kernel,
+    refuse_improper,
+)
+from zoo.linear_gaussian import DenseRows
+from zoo.low_rank import LowRank
 from zoo.model import Model, in_current_precision, static
-from zoo.paired_checks import check_fields, check_views, read_views
-from zoo.paired_rows import PairedRows
-from zoo.suitable_fields import check_not_sparse, family_of, kind_of_cells, natural_param_widths
-from zoo.view_parameters import sample_view_parameters
+from zoo.row_latents import RowMode, row_modes
+from zoo.suitable_fields import (
+    check_not_sparse,
+    family_of,
+    kind_of_cells,
+    natural_param_widths,
+)
+from zoo.validation import as_matrix
+from zoo.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
 from zoo.zero_padding import padded
 
 __all__ = ["Paired"]
 
+KERNEL_STRENGTH = 0.1  # lam of the default kernel
+SPECIFICS = ("low_rank", "full_covariance")
+START_SCALE = 0.3
+
 
 @dataclass(frozen=True, eq=False)
-class Paired(PairedRows, Model):
+class Paired(Model):
     """Several tables with the same rows, explained by shared latents and latents of each table alone.
 
     Attributes:
@@ -177,8 +198,8 @@ class Paired(PairedRows, Model):
         """Loadings, means and noise of one view from their priors; ``scale`` is that of each latent."""
         prior, name, columns = in_current_precision(self), f"loadings_{v}", self.latents_of(v)
         num_params = self.families[v].num_params(size)
-        own = dist.Normal(0.0, scale[jnp.asarray(columns, int)]).expand([num_params, len(columns)])
-        values = {name: numpyro.sample(name, padded(own.to_event(2), columns, self.num_latents))}
+        entries = dist.Normal(0.0, scale[jnp.asarray(columns, int)]).expand([num_params, len(columns)])
+        values = {name: numpyro.sample(name, padded(entries.to_event(2), columns, self.num_latents))}
         is_full = self.specific == "full_covariance"
         values |= sample_view_parameters(prior.families[v], size, prior.loc_variance, f"_{v}", not is_full)
         if is_full:
@@ -200,7 +221,19 @@ class Paired(PairedRows, Model):
         with numpyro.handlers.scale(scale=jnp.broadcast_to(prior.view_weights, (len(self.families),))[v]):
             return numpyro.sample(f"y_{v}", rows, obs=y)
 
-    # What the program is made of
+    def _num_rows(
+        self, views: tuple[Array, ...], num_observations: int | None
+    ) -> tuple[int, tuple[int, ...]]:
+        if views:
+            if len(views) != len(self.families):
+                raise TypeError(f"the program takes {', '.join(self.data_names)}; got {len(views)} views")
+            if isinstance(self.beta, np.ndarray) and self.beta > 0:
+                self.require("conjugate")
+            return views[0].shape[0], tuple(view.shape[1] for view in views)
+        num_rows = self.rows_to_draw(num_observations, "num_features", reason=FACTOR_IN_PRIOR)
+        return num_rows, self.num_features
+
+    # Parts of the program
 
     @property
     def num_latents(self) -> int:
@@ -246,7 +279,7 @@ class Paired(PairedRows, Model):
         return 0.0 if given is None else float(given) * np.eye(size)
 
     def latents_of(self, v: int) -> tuple[int, ...]:
-        """Places of the latents that a view sees: the shared ones and its own.
+        """Indices of the latents that a view sees: the shared ones and its specific ones.
 
         Args:
             v: the view, from 0.
@@ -256,6 +289,62 @@ class Paired(PairedRows, Model):
         """
         before = self.num_shared + sum(self.num_specific[:v])
         return (*range(self.num_shared), *range(before, before + self.num_specific[v]))
+
+    def mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
+        """V_v u + mu_v by its factors.
+
+        Args:
+            v: the view, from 0.
+            values: of the sites, the latents among them.
+
+        Returns:
+            The factors; made whole, flat, of shape (num_observations, num_params).
+        """
+        return LowRank(values["latents"], values[f"loadings_{v}"], values.get(f"loc_{v}", 0.0))
+
+    def specific_covariance(self, v: int, values: Mapping[str, Array]) -> Array:
+        """Psi_v.
+
+        Args:
+            v: the view, from 0.
+            values: of the sites; ``specific_precision_v`` is read.
+
+        Returns:
+            Shape (num_params, num_params).
+        """
+        return jnp.linalg.inv(values[f"specific_precision_{v}"])
+
+    def has_dense_rows(self, v: int) -> bool:
+        """Whether the rows of a view are Gaussian with covariance Psi_v.
+
+        Args:
+            v: the view, from 0.
+
+        Returns:
+            True for Gaussian views with ``specific="full_covariance"``.
+        """
+        return self.specific == "full_covariance" and self.families[v].learns_noise
+
+    def rows_of(self, v: int, values: Mapping[str, Array]) -> FamilyCells | DenseRows:
+        """The distribution of the rows of a view at given values of the sites.
+
+        Args:
+            v: the view, from 0.
+            values: of the sites, the latents among them.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (features of the view,).
+        """
+        mean = self.mean_theta(v, values)
+        if self.has_dense_rows(v):
+            return DenseRows(mean.whole(), self.specific_covariance(v, values))
+        theta = values.get(f"natural_params_{v}", mean)
+        return cells_of(in_current_precision(self).families[v], theta, values, f"_{v}")
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether the conjugate kernel multiplies the prior."""
+        return self.conjugate is not None
 
     def kernel_of(self, v: int) -> Array:
         """Lam and nu of a view, or of each of its columns.
@@ -277,35 +366,11 @@ class Paired(PairedRows, Model):
             return "proper"
         return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
 
-    def caution(self, method: str) -> None:
-        """Refuse what would integrate where there is no integral (beta = 1)."""
-        refuse_improper(float(self.beta), method)
-
-    @property
-    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """The dims of all variables, view by view."""
-        dims = {name: own for name, own in self.dims.items() if "*" not in name}
-        for v, family in enumerate(self.families):
-            size = None if self.num_features is None else self.num_features[v]
-            for name, own in self.dims.items():
-                if "*" in name:
-                    dims[name.replace("*", str(v))] = tuple(dim.replace("*", str(v)) for dim in own)
-            if size is not None and family.num_params(size) != size:
-                dims |= {
-                    f"loadings_{v}": (f"feature_class_{v}", "latent"),
-                    f"loc_{v}": (f"feature_class_{v}",),
-                    f"specific_precision_{v}": (f"feature_class_{v}", f"feature_class_{v}_2"),
-                    f"natural_params_{v}": ("observation", f"feature_class_{v}"),
-                }
-            if size is not None and len(family.level_columns(size)) != size:
-                dims[f"cut_points_{v}"] = (f"level_feature_{v}", "cut")
-        return dims
-
     # The papers' models
 
     @classmethod
     def sepca(cls, families: Sequence, num_shared: int, **fields: Any) -> Self:
-        """Supervised EPCA: all latents are shared, targets and covariates alike.
+        """Supervised EPCA: targets and covariates share all latents.
 
         Args:
             families: of the views, the targets first.
@@ -321,7 +386,7 @@ class Paired(PairedRows, Model):
     def epls(
         cls, families: Sequence, num_shared: int, num_specific: int | tuple[int, ...], **fields: Any
     ) -> Self:
-        """Exponential-family PLS: targets y_0, covariates with latents of their own besides.
+        """Exponential-family PLS: targets y_0, and covariates that also have specific latents.
 
         Args:
             families: of targets and covariates.
@@ -336,7 +401,7 @@ class Paired(PairedRows, Model):
 
     @classmethod
     def ecca(cls, families: Sequence, num_shared: int, num_specific: tuple[int, ...], **fields: Any) -> Self:
-        """Exponential-family CCA: every view has latents of its own.
+        """Exponential-family CCA: every view has specific latents.
 
         Args:
             families: of the views.
@@ -351,7 +416,7 @@ class Paired(PairedRows, Model):
 
     @classmethod
     def secca(cls, families: Sequence, num_shared: int, num_specific: tuple[int, ...], **fields: Any) -> Self:
-        """Supervised ECCA: targets y_0 without latents of their own, then views with theirs.
+        """Supervised ECCA: targets y_0 without specific latents, then views with them.
 
         Args:
             families: of the views, the targets first.
@@ -368,10 +433,26 @@ class Paired(PairedRows, Model):
 
     @classmethod
     def from_data(cls, *views: Any, **overrides: Any) -> Self:
-        """The model with its sizes, and the kernels' means, read off the data; ``overrides`` are fields."""
+        """The model with its sizes, and the kernels' means, read off the data; ``overrides`` are fields.
+
+        Raises:
+            ValueError: another number of views than of families.
+        """
         families = overrides.get("families", ("bernoulli",) * len(views))
-        given = {name: value for name, value in overrides.items() if value is not None}
-        return cls(**(read_views(views, families, overrides.get("beta", 0.0)) | given))
+        arrays = [as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
+        if len(arrays) != len(families):
+            raise ValueError(
+                f"there are {len(families)} families and {len(arrays)} views: give one for each view"
+            )
+        read: dict[str, Any] = {"num_features": tuple(array.shape[1] for array in arrays)}
+        kinds = [as_family(family) for family in families]
+        if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and all(kind.has_kernel for kind in kinds):
+            pairs = [
+                np.broadcast_to(kind.kernel_of(array, KERNEL_STRENGTH), (array.shape[1], 2))
+                for kind, array in zip(kinds, arrays, strict=True)
+            ]
+            read["conjugate"] = np.concatenate(pairs)
+        return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
 
     def filled(self, *data: Any) -> Self:
         """The model with its sizes and, where there are kernels, their means."""
@@ -401,6 +482,30 @@ class Paired(PairedRows, Model):
             fields |= {"loading_variance": widths[0], "loc_variance": widths[1]}
         return fields
 
+    def coded(self, *views: Any) -> tuple[Self, tuple]:
+        """Views that are None or left out at the end become tables of missing cells.
+
+        Args:
+            *views: tables, None where a view is missing as a whole.
+
+        Returns:
+            The model, and the views as the program takes them.
+
+        Raises:
+            ValueError: a view that must be there is missing as a whole.
+        """
+        known = [len(view) for view in views if view is not None]
+        if self.num_features is None or not known:
+            missing = [f"y_{v}" for v, view in enumerate(views) if view is None]
+            if missing:
+                raise ValueError(f"{missing[0]} is missing as a whole: leave the view out of the model")
+            return self, views
+        if len(views) > len(self.families):
+            return self, views  # which `check_new` refuses
+        views = (*views, *[None] * (len(self.families) - len(views)))
+        sizes = zip(views, self.num_features, strict=True)
+        return self, tuple(np.full((known[0], d), np.nan) if y is None else y for y, d in sizes)
+
     def __post_init__(self) -> None:
         """Names of families are families and lists are tuples; then as every model."""
         if isinstance(self.families, str | Family) or not isinstance(self.families, Sequence):
@@ -415,36 +520,373 @@ class Paired(PairedRows, Model):
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        check_fields(self)
+        num_views = len(self.families)
+        if num_views < 1:
+            raise ValueError("families must name at least one family")
+        check_size("num_shared", self.num_shared)
+        _check_sizes("num_specific", self.num_specific, num_views, 0)
+        if self.num_features is not None:
+            _check_sizes("num_features", self.num_features, num_views, 1)
+        check_choice("specific", self.specific, SPECIFICS)
+        positive = ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate")
+        for name in (*positive, "covariance_scale"):
+            value = getattr(self, name)
+            if value.shape != () or not 0 < value < np.inf:
+                raise ValueError(f"{name} must be a positive number; got {value}")
+        if self.covariance_degrees.shape != () or not -1 < self.covariance_degrees < np.inf:
+            raise ValueError(f"covariance_degrees must be a number above -1; got {self.covariance_degrees}")
+        weights = self.view_weights
+        if weights.shape not in ((), (num_views,)) or not (np.isfinite(weights) & (weights > 0)).all():
+            raise ValueError(f"view_weights must be positive, one or {num_views} numbers; got {weights}")
+        if self.beta.shape != ():
+            raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
+        self._check_kernels()
+        if self.ard and self.beta > 0:
+            raise ValueError(
+                "ard=True goes with beta=0: the joint prior's normaliser depends on the precisions"
+            )
+        if self.specific == "full_covariance":
+            self._check_full_covariance()
         if self.beta == 0:
             object.__setattr__(self, "conjugate", None)
 
+    def _check_kernels(self) -> None:
+        beta, conjugate = float(self.beta), self.conjugate
+        if conjugate is None:
+            for family in self.families:
+                if not (0 <= beta <= 1 and family.has_kernel):
+                    check_joint_prior(family, beta, 0.0, 0.0)
+            return
+        total = None if self.num_features is None else sum(self.num_features)
+        good = conjugate.shape == (2,) or (
+            conjugate.ndim == 2 and conjugate.shape[1] == 2 and total in (None, conjugate.shape[0])
+        )
+        if not good or not np.isfinite(conjugate).all():
+            raise ValueError(
+                "conjugate must be two finite numbers, lam and nu, or two for each column of all views; "
+                f"got shape {conjugate.shape}"
+            )
+        if conjugate.ndim == 2 and total is None:
+            raise ValueError("conjugate with a row for each column needs num_features")
+        first = 0
+        for v, family in enumerate(self.families):
+            pairs = conjugate
+            if conjugate.ndim == 2:
+                pairs = conjugate[first : first + self.num_features[v]]
+                first += self.num_features[v]
+            for kind, lam, nu in family.kernel_problems(pairs):
+                check_joint_prior(kind, beta, lam, nu)
+
+    def _check_full_covariance(self) -> None:
+        if any(self.num_specific):
+            raise ValueError(
+                "with specific='full_covariance' the views' covariances stand for latents of their own: "
+                f"leave num_specific out; got {self.num_specific}"
+            )
+        if self.beta > 0:
+            raise ValueError(
+                "specific='full_covariance' goes with beta=0: its natural parameters are Gaussian"
+            )
+        for v, family in enumerate(self.families):
+            if family.theta_is_negative:
+                raise ValueError(
+                    f"specific='full_covariance' makes natural parameters Gaussian, and those of view {v} "
+                    f"({type(family).__name__}) are negative: use specific='low_rank'"
+                )
+            if family.learns_noise and hasattr(family, "groups"):
+                raise ValueError(
+                    f"view {v} is mixed and has a Gaussian of unknown variance, which "
+                    "specific='full_covariance' cannot tell from its covariance: give the noise variance"
+                )
+
     def check(self, *views: np.ndarray) -> None:
         """Raise ValueError if the views do not suit the model."""
-        check_views(self, views)
+        self.check_new(*views)
+        lengths = [view.shape[0] for view in views]
+        size = sum(view.shape[1] for view in views)
+        for v, view in enumerate(views):
+            missing = np.isnan(view)
+            if missing.all():
+                raise ValueError(f"y_{v} is missing as a whole: leave the view out of the model")
+            if missing.all(axis=0).any():
+                column = np.flatnonzero(missing.all(axis=0))[0]
+                raise ValueError(f"column {column} of y_{v} is missing in all rows: leave it out")
+            if self.num_specific[v] > view.shape[1]:
+                raise ValueError(
+                    f"num_specific of view {v} must be at most its number of columns, {view.shape[1]}; "
+                    f"got {self.num_specific[v]}"
+                )
+        empty = np.all([np.isnan(view).all(axis=1) for view in views], axis=0)
+        if empty.any():
+            raise ValueError(f"row {np.flatnonzero(empty)[0]} is missing in all views: leave it out")
+        for what, most in (("the columns of all views", size), ("the rows", lengths[0])):
+            if self.num_latents > most:
+                raise ValueError(
+                    f"there can be at most as many latents as {what}, {most}; got {self.num_latents} "
+                    f"({self.num_shared} shared, {self.num_specific} specific)"
+                )
+        self._warn_of_weak_views(views)
 
-    def _num_rows(
-        self, views: tuple[Array, ...], num_observations: int | None
-    ) -> tuple[int, tuple[int, ...]]:
-        if views:
-            if len(views) != len(self.families):
-                raise TypeError(f"the program takes {', '.join(self.data_names)}; got {len(views)} views")
-            if self.conjugate is None and isinstance(self.beta, np.ndarray) and self.beta > 0:
-                raise ValueError("conjugate is not set: give it, or use Paired.from_data(y_0, y_1, ...)")
-            return views[0].shape[0], tuple(view.shape[1] for view in views)
-        if self.num_features is None:
-            raise ValueError("num_features is not set: give it, or use Paired.from_data(y_0, y_1, ...)")
-        if self.prior != "proper":
-            raise ValueError(
-                "beta > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
-                "inference.extend(tree, 'prior') samples it"
+    def check_new(self, *views: np.ndarray) -> None:
+        """Refuse new rows that do not suit the fitted model; rows without any cell are allowed.
+
+        Args:
+            *views: as in `log_likelihood`.
+
+        Raises:
+            ValueError: a number of views or columns that the model does not have, rows that differ in number
+                between views, or cells outside a family's domain.
+        """
+        if len(views) != len(self.families):
+            raise ValueError(f"the model has {len(self.families)} views; got {len(views)}")
+        views = [as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
+        lengths = [view.shape[0] for view in views]
+        if len(set(lengths)) > 1:
+            found = ", ".join(map(str, lengths))
+            raise ValueError(f"the views must have the same rows; they have {found} rows")
+        for v, (family, view) in enumerate(zip(self.families, views, strict=True)):
+            if self.num_features is not None and view.shape[1] != self.num_features[v]:
+                raise ValueError(
+                    f"y_{v} must have {self.num_features[v]} columns, as the model has; got {view.shape[1]}"
+                )
+            family.check(view, f"y_{v}")
+
+    def _warn_of_weak_views(self, views: Sequence[np.ndarray]) -> None:
+        """A view weight far below one leaves the prior of that view's latents to decide."""
+        variance = balanced_variance(self.latent_variance, self.loading_variance, self.beta)
+        weights = np.broadcast_to(self.view_weights, (len(views),))
+        for v, (weight, view) in enumerate(zip(weights, views, strict=True)):
+            if weight < 1 and weight * view.shape[1] < 1 / float(variance):
+                warnings.warn(
+                    f"view_weights of {weight:g} for y_{v} with {view.shape[1]} columns is less than the "
+                    f"prior's precision {1 / float(variance):g}: the prior alone decides on that view; raise "
+                    "latent_variance * loading_variance along",
+                    stacklevel=3,
+                )
+
+    def caution(self, method: str) -> None:
+        """Refuse methods that integrate the posterior at beta = 1, where it has no integral."""
+        refuse_improper(float(self.beta), method)
+
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """The dims of all variables, view by view."""
+        dims = {name: own for name, own in self.dims.items() if "*" not in name}
+        for v, family in enumerate(self.families):
+            size = None if self.num_features is None else self.num_features[v]
+            for name, own in self.dims.items():
+                if "*" in name:
+                    dims[name.replace("*", str(v))] = tuple(dim.replace("*", str(v)) for dim in own)
+            if size is not None and family.num_params(size) != size:
+                dims |= {
+                    f"loadings_{v}": (f"feature_class_{v}", "latent"),
+                    f"loc_{v}": (f"feature_class_{v}",),
+                    f"specific_precision_{v}": (f"feature_class_{v}", f"feature_class_{v}_2"),
+                    f"natural_params_{v}": ("observation", f"feature_class_{v}"),
+                }
+            if size is not None and len(family.level_columns(size)) != size:
+                dims[f"cut_points_{v}"] = (f"level_feature_{v}", "cut")
+        return dims
+
+    # Rows at given parameters: starts, densities, scores, predictions
+
+    def starting_point(self, key: Array, *views: Array) -> dict[str, Array]:
+        """Values of all sites to start from: means at the columns' means, latents and loadings small.
+
+        Natural parameters lie inside the families' domains, which the prior alone does not see to.
+
+        Args:
+            key: a JAX key.
+            *views: as in `log_likelihood`.
+
+        Returns:
+            Value of each site by name, in the shapes that the program gives them.
+        """
+        model = in_current_precision(self)
+        keys = jax.random.split(key, len(views) + 1)
+        negative = any(family.theta_is_negative for family in self.families)
+        scale = START_SCALE * (0.1 if negative else 1.0)
+        latents = scale * jax.random.normal(keys[0], (views[0].shape[0], self.num_latents))
+        values = {"latents": latents}
+        is_full = self.specific == "full_covariance"
+        for v, (family, y) in enumerate(zip(model.families, views, strict=True)):
+            size = family.num_params(y.shape[1])
+            free = jnp.zeros(self.num_latents).at[jnp.asarray(self.latents_of(v))].set(1.0)
+            values[f"loadings_{v}"] = scale * free * jax.random.normal(keys[v + 1], (size, self.num_latents))
+            values |= starting_view_parameters(family, y, f"_{v}", not is_full)
+            if is_full:
+                values[f"specific_precision_{v}"] = jnp.eye(size) / model.covariance_scale
+            if is_full and not self.has_dense_rows(v):
+                values[f"natural_params_{v}"] = self.mean_theta(v, values).whole()
+        if self.ard:
+            values["loading_precision"] = jnp.ones(self.num_latents)
+        return values
+
+    def natural_params(self, v: int, values: Mapping[str, Array]) -> Array:
+        """Theta_v, flat: drawn where the view has noisy ones, else its mean.
+
+        Args:
+            v: the view, from 0.
+            values: of the sites, the latents among them.
+
+        Returns:
+            Shape (num_observations, num_params).
+        """
+        drawn = values.get(f"natural_params_{v}")
+        return self.mean_theta(v, values).whole() if drawn is None else drawn
+
+    def log_likelihood(self, values: Mapping[str, Array], *views: Array) -> Array:
+        """Log density of each row over its observed cells in all views, weighted as in the program.
+
+        Given its latents if ``values`` has them; else (new rows) with them integrated out by Laplace's
+        approximation, under the prior that they have given the loadings, conjugate kernels and all. View
+        weights other than one make it a score instead of a density.
+
+        Args:
+            values: of the sites.
+            *views: a table each, shape (num_observations, features of the view), NaN where a cell is missing.
+
+        Returns:
+            Shape (num_observations,), in nats.
+        """
+        if "latents" in values:
+            return self._log_cells(values, views)
+        whole = self._modes(values, views).log_integral
+        if not self.has_kernel:
+            return whole
+        nothing = tuple(jnp.full_like(view[:1], jnp.nan) for view in views)
+        return whole - self._modes(values, nothing).log_integral
+
+    def scores(self, values: Mapping[str, Array], *views: Array, kind: str = "latent") -> Array:
+        """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis.
+
+        Args:
+            values: of the sites.
+            *views: as in `log_likelihood`.
+            kind: ``"latent"`` or ``"orthonormal"``.
+
+        Returns:
+            Shape (num_observations, num_latents).
+        """
+        u = self._modes(values, views).latents[:, : self.num_latents]
+        if kind == "latent":
+            return u
+        loadings = jnp.concatenate([values[f"loadings_{v}"] for v in range(len(views))])
+        left, _, right = jnp.linalg.svd(loadings, full_matrices=False)
+        return u @ loadings.T @ (left @ right)
+
+    def scores_covariance(self, values: Mapping[str, Array], *views: Array) -> Array:
+        """Laplace's covariance of the latents of each row.
+
+        Args:
+            values: of the sites.
+            *views: as in `log_likelihood`.
+
+        Returns:
+            Shape (num_observations, num_latents, num_latents).
+        """
+        k = self.num_latents
+        return self._modes(values, views).covariance[:, :k, :k]
+
+    def predicted(self, values: Mapping[str, Array], *views: Array, what: str = "y_0") -> tuple[Array, Array]:
+        """One view with its missing cells at their mean at the mode of the latents, and their variance.
+
+        Args:
+            values: of the sites.
+            *views: as in `log_likelihood`.
+            what: the view.
+
+        Returns:
+            Two arrays of the view's shape; the variance of an observed cell is zero.
+        """
+        v = self.data_names.index(what)
+        at_mode = self._with_local(values, self._modes(values, views).latents)
+        if self.has_dense_rows(v):
+            return self.rows_of(v, at_mode).completed(views[v])
+        mean, variance = self.rows_of(v, at_mode).mean_and_variance()
+        missing = jnp.isnan(views[v])
+        return jnp.where(missing, mean, views[v]), jnp.where(missing, variance, 0.0)
+
+    def completions(self) -> dict[str, tuple[str, ...]]:
+        """The quantities that `inference.predict` gives: each view.
+
+        Returns:
+            Name of the view to its dims.
+        """
+        return {name: ("observation", f"feature_{v}") for v, name in enumerate(self.data_names)}
+
+    def default_completion(self, *views: np.ndarray) -> str:
+        """The view that is missing as a whole, or else the only one with missing cells.
+
+        Args:
+            *views: as in `log_likelihood`.
+
+        Returns:
+            The view's name.
+
+        Raises:
+            ValueError: several, or none.
+        """
+        for condition in (np.all, np.any):
+            found = [n for n, y in zip(self.data_names, views, strict=True) if condition(np.isnan(y))]
+            if len(found) == 1:
+                return found[0]
+        names = ", ".join(self.data_names)
+        raise ValueError(f"say which view to predict: what= one of {names}")
+
+    def _log_cells(self, values: Mapping[str, Array], views: tuple[Array, ...]) -> Array:
+        weights = jnp.broadcast_to(in_current_precision(self.view_weights), (len(views),))
+        rows = [weights[v] * self.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
+        return sum(rows[1:], rows[0])
+
+    def _with_local(self, values: Mapping[str, Array], local: Array) -> dict[str, Array]:
+        """Values with the local latents: u, and of noisy natural parameters their whitened deviations."""
+        new = dict(values) | {"latents": local[:, : self.num_latents]}
+        start = self.num_latents
+        for v in self._noisy_views():
+            size = values[f"loadings_{v}"].shape[0]
+            factor = jnp.linalg.cholesky(self.specific_covariance(v, values))
+            new[f"natural_params_{v}"] = (
+                self.mean_theta(v, new).whole() + local[:, start : start + size] @ factor.T
             )
-        if num_observations is None:
-            raise ValueError("give y_0, y_1, ... to condition on, or num_observations to draw")
-        return num_observations, self.num_features
+            start += size
+        return new
+
+    def _noisy_views(self) -> list[int]:
+        full = self.specific == "full_covariance"
+        return [v for v in range(len(self.families)) if full and not self.has_dense_rows(v)]
+
+    def _modes(self, values: Mapping[str, Array], views: tuple[Array, ...]) -> RowMode:
+        prior = in_current_precision(self)
+        variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+        ends = np.cumsum([view.shape[1] for view in views])[:-1].tolist()
+        extra = sum(values[f"loadings_{v}"].shape[0] for v in self._noisy_views())
+        scales = jnp.concatenate([jnp.full(self.num_latents, jnp.sqrt(variance)), jnp.ones(extra)])
+
+        def log_joint(local: Array, row: Array) -> Array:
+            at = self._with_local(values, local[None])
+            total = self._log_cells(at, tuple(jnp.split(row[None], ends, axis=1)))[0]
+            total += jnp.sum(dist.Normal(0.0, scales).log_prob(local))
+            for v, family in enumerate(prior.families if self.has_kernel else ()):
+                kernel = log_kernel(family, self.mean_theta(v, at).whole(), self.kernel_of(v))
+                total += prior.beta * jnp.sum(kernel)
+            return total
+
+        return row_modes(log_joint, jnp.concatenate(views, axis=1), self.num_latents + extra)
 
 
 def _with_targets(families: Sequence, num_specific: int | Sequence[int]) -> tuple[int, ...]:
     """``num_specific`` of all views, none for the targets."""
     given = (num_specific,) if isinstance(num_specific, int | np.integer) else tuple(num_specific)
     return given if len(given) == len(families) else (0, *given)
+
+
+def _check_sizes(name: str, sizes: Any, num_views: int, least: int) -> None:
+    if not isinstance(sizes, tuple) or not all(
+        isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes
+    ):
+        raise TypeError(f"{name} must be a tuple of whole numbers, one for each view; got {sizes!r}")
+    if len(sizes) != num_views:
+        raise ValueError(f"{name} must have one number for each of the {num_views} views; got {sizes}")
+    if min(sizes) < least:
+        raise ValueError(f"{name} must be at least {least} for each view; got {sizes}")

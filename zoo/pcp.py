@@ -42,7 +42,13 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.argument_checks import check_choice, check_positive, check_size
-from zoo.dirichlet_process import DirichletAllocation, StickBreaking, log_stick_weights
+from zoo.dirichlet_process import (
+    WEIGHT_PRIORS,
+    DirichletAllocation,
+    StickBreaking,
+    log_stick_weights,
+    weight_prior,
+)
 from zoo.documents import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
 from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
@@ -50,8 +56,6 @@ from zoo.sparse_counts import SparseCounts
 from zoo.topic_model import TopicModel
 
 __all__ = ["PCP"]
-
-WEIGHT_PRIORS = ("dirichlet", "stick_breaking")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +123,7 @@ class PCP(TopicModel):
         """
         num_documents, num_words = self._sizes(counts, num_observations)
         prior = in_current_precision(self)
-        log_weights = self._sample_weights(prior.concentration)
+        log_weights = self.weights.sample(prior.concentration)
         with numpyro.plate("topics", self.num_topics):
             smoothing = jnp.full(num_words, prior.word_smoothing)
             topics = numpyro.sample("topic_word_probs", dist.Dirichlet(smoothing))
@@ -136,26 +140,12 @@ class PCP(TopicModel):
             word_topics = numpyro.sample("word_topics", TopicCounts(shares, topics, self.num_tokens))
             return numpyro.sample("counts", TopicTotals(word_topics), obs=counts)
 
-    def _sample_weights(self, concentration: Array) -> Array:
-        """The clusters' log weights, as NumPyro statements, shape (num_clusters,)."""
-        weights = self.weights
-        if isinstance(weights, DirichletAllocation):
-            share = concentration / self.num_clusters * jnp.ones(self.num_clusters)
-            return jnp.log(numpyro.sample("cluster_weights", dist.Dirichlet(share)))
-        with numpyro.plate("sticks", weights.num_sticks):
-            fractions = numpyro.sample("stick_fractions", dist.Beta(1.0, concentration))
-        log_weights = log_stick_weights(fractions, self.num_clusters)
-        numpyro.deterministic("cluster_weights", jnp.exp(log_weights))
-        return log_weights
-
     # Closed-form companions of the program
 
     @property
     def weights(self) -> DirichletAllocation | StickBreaking:
         """The prior of the weights (one cluster has no sticks: its weight is 1 under either prior)."""
-        if self.weight_prior == "dirichlet" or self.num_clusters == 1:
-            return DirichletAllocation(self.num_clusters)
-        return StickBreaking(self.num_clusters)
+        return weight_prior(self.weight_prior, self.num_clusters, name="cluster_weights")
 
     def log_weights(self, values: Mapping[str, Array]) -> Array:
         """The clusters' log weights at given values of the sites.

@@ -60,6 +60,12 @@ class Categorical(Family):
         """Log probability of each cell's class; theta has one more axis than x."""
         return jnp.take_along_axis(self.log_probs(theta), x.astype(int)[..., None], axis=-1)[..., 0]
 
+    def mean_and_variance(self, theta: Array, cut_points: Array | None) -> tuple[Array, Array]:
+        """The most probable class, and p (1 - p) of it."""
+        probs = jnp.exp(self.log_probs(theta))
+        top = jnp.max(probs, axis=-1)
+        return jnp.argmax(probs, axis=-1).astype(theta.dtype), top * (1.0 - top)
+
     def distribution(self, theta: Array) -> dist.Distribution:
         """Categorical."""
         return dist.Categorical(logits=self.log_probs(theta))
@@ -130,6 +136,19 @@ class Ordinal(Family):
         below = jax.nn.sigmoid(cut_points - theta[..., None])
         ends = jnp.zeros_like(below[..., :1]), jnp.ones_like(below[..., :1])
         return jnp.diff(jnp.concatenate([ends[0], below, ends[1]], axis=-1), axis=-1)
+
+    def mean_and_variance(self, theta: Array, cut_points: Array) -> tuple[Array, Array]:
+        """Of the levels as numbers."""
+        probs = self.level_probs(theta, cut_points)
+        levels = jnp.arange(1, self.num_levels + 1)
+        mean = probs @ levels
+        return mean, probs @ levels**2 - mean**2
+
+    def sample(self, key: Array, theta: Array, cut_points: Array, shape: tuple[int, ...]) -> Array:
+        """Levels."""
+        probs = self.level_probs(theta, cut_points)
+        drawn = jax.random.categorical(key, jnp.log(probs), shape=shape + probs.shape[:-1]) + 1
+        return drawn.astype(theta.dtype)
 
     def is_cell(self, x: np.ndarray) -> np.ndarray:
         """Whole, from 1 to C."""

@@ -13,34 +13,21 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.cellwise_components import Cellwise, column_means
-from zoo.component_prior import broadcast_fields
+from zoo.cellwise_components import GammaRates, column_means
+from zoo.component_prior import PROBABILITY_FLOOR, Estimate, bounded_estimate, broadcast_fields
 from zoo.validation import check_cells
 
 __all__ = ["ExponentialGamma", "GammaKnownShape"]
 
 
 @dataclass(frozen=True, eq=False)
-class ExponentialGamma(Cellwise):
+class ExponentialGamma(GammaRates):
     r"""Positive cells: :math:`x_j \sim \mathrm{Exponential}(\lambda_{kj})`, the rates gamma.
 
     Attributes:
         shape: :math:`a_j > 0`, shape (num_features,), the number of cells that the prior is worth.
         rate: :math:`b_j > 0`, shape (num_features,), their sum, in the units of the column.
     """
-
-    shape: Array
-    rate: Array
-
-    field_dims = {"shape": ("feature",), "rate": ("feature",)}
-    posterior_dims = {"shape": ("component", "feature"), "rate": ("component", "feature")}
-    parameter_dims = {"rates": ("component", "feature")}
-    column_fields = ("shape", "rate")
-
-    @property
-    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie."""
-        return {"shape": dist.constraints.positive, "rate": dist.constraints.positive}
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
@@ -62,22 +49,26 @@ class ExponentialGamma(Cellwise):
         fields = {"shape": 1.0} | ({} if "rate" in overrides else {"rate": means}) | overrides
         return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
-        """The rates."""
-        return {"rates": dist.Gamma(jnp.asarray(self.shape), jnp.asarray(self.rate)).to_event(1)}
-
     def _check_domain(self, x: np.ndarray) -> None:
         check_cells(x, x >= 0, "numbers of at least 0 (or NaN where a cell is missing)")
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The rates."""
+        count, total = self._sums(statistics)
+        events = self._events(count)
+        overall = jnp.sum(events, axis=0) / jnp.sum(total, axis=0)
+        own = jnp.where(total > 0, events / jnp.where(total > 0, total, 1.0), overall)
+        return bounded_estimate("rates", own, PROBABILITY_FLOOR * overall, overall / PROBABILITY_FLOOR)
+
+    def _events(self, count: Array) -> Array:
+        """The shape of the likelihood of so many cells together."""
+        return count
 
     def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         return dist.Exponential(parameters["rates"])
 
     def _updated(self, count: Array, total: Array) -> dict[str, Array]:
-        return {"shape": self.shape + count, "rate": self.rate + total}
-
-    def _log_normaliser(self) -> Array:
-        a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)
-        return jnp.sum(gammaln(a) - a * jnp.log(b), axis=-1)
+        return {"shape": self.shape + self._events(count), "rate": self.rate + total}
 
     def _expected_natural(self) -> tuple[Array, ...]:
         return digamma(self.shape) - jnp.log(self.rate), -self.shape / self.rate
@@ -127,8 +118,8 @@ class GammaKnownShape(ExponentialGamma):
         s = jnp.asarray(self.known_shape)
         return (s - 1) * jnp.log(x) - gammaln(s)
 
-    def _updated(self, count: Array, total: Array) -> dict[str, Array]:
-        return super()._updated(self.known_shape * count, total)
+    def _events(self, count: Array) -> Array:
+        return self.known_shape * count
 
     def _expected_natural(self) -> tuple[Array, ...]:
         log_rate, minus_rate = super()._expected_natural()

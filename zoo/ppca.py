@@ -135,8 +135,8 @@ class PPCA(Model):
         Returns:
             ``x``, or the rows drawn, shape (num_observations, num_features).
         """
-        num_rows = self._num_rows(x, num_observations)
-        loadings, loc, noise_variance = self._sample_parameters(self._num_columns(x))
+        num_rows, num_features = self._sizes(x, num_observations)
+        loadings, loc, noise_variance = self._sample_parameters(num_features)
         with numpyro.plate("observations", num_rows):
             if x is not None and not self.draw_locals:
                 return numpyro.sample("x", LinearGaussianRows(loadings, loc, noise_variance), obs=x)
@@ -299,28 +299,19 @@ class PPCA(Model):
         """The dims of all variables; those of the noise variance depend on ``noise``."""
         return dict(self.dims) | ({"noise_variance": ("feature",)} if self.noise == "diagonal" else {})
 
-    def _num_columns(self, x: Array | None) -> int:
-        if x is not None:
-            return x.shape[1]
-        if self.num_features is None:
-            raise ValueError("num_features is not set: give it, or make the model with PPCA.from_data(x)")
-        return self.num_features
-
-    def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
-        if x is None and self.prior != "proper":
-            raise ValueError(
-                "loading_prior='flat' is no distribution to draw from: give x to condition on, or choose "
-                "loading_prior='gaussian' or 'ard'"
-            )
+    def _sizes(self, x: Array | None, num_observations: int | None) -> tuple[int, int]:
+        """Rows and columns of a run of the program."""
         if self.prior == "proper":
-            for name in ("loading_variance", "loc_mean", "loc_variance"):
-                if getattr(self, name) is None:
-                    raise ValueError(f"{name} is not set: give it, or make the model with PPCA.from_data(x)")
+            self.require("loading_variance", "loc_mean", "loc_variance")
         if x is not None:
-            return x.shape[0]
-        if num_observations is None:
-            raise ValueError("give x to condition on, or num_observations to draw")
-        return num_observations
+            return x.shape
+        reason = (
+            "loading_prior='flat' is no distribution to draw from: give x to condition on, or choose "
+            "loading_prior='gaussian' or 'ard'"
+        )
+        num_rows = self.rows_to_draw(num_observations, reason=reason)
+        self.require("num_features")
+        return num_rows, self.num_features
 
 
 def _parameters(values: Mapping[str, Array]) -> tuple[Array, Array, Array]:

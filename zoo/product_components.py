@@ -13,7 +13,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.component_prior import ComponentPrior
+from zoo.component_prior import ComponentPrior, Estimate
 from zoo.model import static
 from zoo.validation import as_matrix, check_columns
 
@@ -252,6 +252,19 @@ class Product(ComponentPrior):
         """Log probability of the rows of each component with all parameters integrated out, in nats."""
         parts = self._split(statistics)
         return sum(f.log_evidence(part) for f, part in zip(self.families, parts, strict=True))
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """Those of the groups."""
+        parameters, at_floor = {}, jnp.zeros((), int)
+        for number, (family, own) in enumerate(zip(self.families, self._split(statistics), strict=True)):
+            estimate = family.maximum_likelihood(own, variance_floor)
+            parameters |= _number(estimate.parameters, number)
+            at_floor = jnp.maximum(at_floor, estimate.at_floor)
+        return Estimate(parameters, at_floor)
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """Those of the groups."""
+        return sum(family.num_free_parameters(num_components) for family in self.families)
 
     def _own(self, values: Mapping[str, Array], number: int) -> dict[str, Array]:
         """A group's values under its own names."""

@@ -12,6 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.component_prior import Estimate
 from zoo.gaussian_components import (
     LOG_2PI,
     MATRIX,
@@ -50,6 +51,7 @@ class SharedGaussianWishart(GaussianWishart):
         "covariances": ("component", *MATRIX),
     }
     couples_components = True
+    learnable = ("loc", "mean_precision", "scale_matrix")
 
     def sample(self, num_components: int) -> dict[str, Array]:
         """The shared precision, then the means of all components, as NumPyro statements."""
@@ -118,6 +120,17 @@ class SharedGaussianWishart(GaussianWishart):
         scale = (1 + jnp.asarray(self.mean_precision)) / (self.mean_precision * df)
         tril = jnp.sqrt(scale)[..., None, None] * jnp.linalg.cholesky(rate)
         return dist.MultivariateStudentT(df, jnp.asarray(self.loc), tril)
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The shared precision and the means."""
+        count, locs, covariances = self._means_and_covariances(statistics)
+        pooled = jnp.einsum("k,kij->ij", count, covariances) / jnp.sum(count)
+        pooled, at_floor = self._floored(pooled, statistics, variance_floor)
+        return Estimate({"shared_precision": jnp.linalg.inv(pooled), "locs": locs}, at_floor.astype(int))
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """A vector for each component, and one symmetric matrix."""
+        return num_components * self.num_features + self.num_features * (self.num_features + 1) // 2
 
     def _precision(self) -> dist.Distribution:
         return dist.Wishart(self.degrees_of_freedom, scale_matrix=self.scale_matrix)

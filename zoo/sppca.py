@@ -29,11 +29,21 @@ alone. In an infinite-dimensional space the constant (M/2) log(2 pi sx2) is left
 
 A scipy sparse x (TF-IDF) stays sparse; its unstored cells are zeros, not missing ones (flat prior, ``em``).
 
-Class labels (`zoo.class_labels`) become one 0/1 column a class.
+Class labels (`zoo.linear_gaussian.class_labels`) become one 0/1 column a class.
 
 With ``output_likelihood="probit"`` outputs are 0 or 1: ``utilities`` u_i = W_y z_i + mu_y + Normal(0, I_L),
-(N, L), take the place of y_i above, an output is 1 where its utility is positive, and the class with the
-largest utility is the one (`zoo.probit_rows`). They go with the primal model; with a kernel they are refused.
+(N, L), take the place of y_i above, an output is 1 where its utility is positive, and of classes the one
+with the largest utility occurs (`zoo.linear_gaussian.probit`). There is no ``noise_variance_y``: the
+utilities' noise is 1. ``explicit`` draws the utilities; those of missing outputs are N(0, 1) there and decide
+nothing, so that a sampler need not carry them along. Otherwise they are summed out, and the latents too where
+a row has one decision (a binary output, two classes); with several outputs or classes the latents stay in the
+program. Probit outputs go with the primal model; with a kernel they are refused.
+
+Rows after a fit come with or without outputs; a missing y is one whose cells are all missing. In feature
+space a row is its kernel values with the fitted rows, which come with the parameters as ``fitted_x`` (the
+rows themselves), ``gram_means`` (to centre kernel values) and ``gram_products`` (G B); without them the rows
+are the fitted ones. With m = E[z | observed] and V its covariance, a cell that is not observed has mean
+w'm + mu and variance w'Vw plus its noise variance.
 
 Symmetry: W_x R and W_y R with R orthogonal give the same density (rotation). The program leaves W free.
 
@@ -52,6 +62,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -59,20 +70,30 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.argument_checks import check_choice, check_num_parts, check_positive, check_size
-from zoo.class_labels import CODINGS, Label, are_labels, class_names, code_labels
-from zoo.conditional_rows import RowsGivenOthers, ShiftedRows
-from zoo.feature_space import centred, given_latents, scored_dimension
+from zoo.feature_space import FeatureRows, centred, feature_rows, given_latents, scored_dimension
 from zoo.gram_matrices import check_gram
-from zoo.kernels import Kernel, Precomputed, as_kernel
-from zoo.linear_gaussian import LinearGaussianRows
+from zoo.kernels import Kernel, as_kernel
+from zoo.linear_gaussian import (
+    LinearGaussianRows,
+    RowsGivenOthers,
+    ShiftedRows,
+    latents_covariance,
+    latents_mean,
+    log_density,
+    reduced,
+)
+from zoo.linear_gaussian.class_labels import CODINGS, Label, are_labels, class_names, code_labels
+from zoo.linear_gaussian.probit import (
+    DecidedOutputs,
+    ProbitOutputs,
+    ProbitRows,
+    check_probit_outputs,
+    num_decisions,
+)
 from zoo.model import Model, in_current_precision, static
-from zoo.probit_outputs import check_probit_outputs
-from zoo.probit_rows import sample_cells
-from zoo.sparse_matrix import as_rows, is_sparse
+from zoo.sparse_matrix import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
-from zoo.supervised_data import check_latents_fit, check_observed, check_pair, sparse_inputs
-from zoo.supervised_rows import SupervisedRows
-from zoo.validation import as_matrix
+from zoo.validation import as_matrix, check_infinite, check_not_constant
 
 __all__ = ["SPPCA"]
 
@@ -80,10 +101,11 @@ CENTERS = ("joint", "plugin")
 LOADING_PRIORS = ("flat", "gaussian")
 OUTPUT_LIKELIHOODS = ("gaussian", "probit")
 OUTPUT_NOISES = ("shared", "per_output")
+PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")
 
 
 @dataclass(frozen=True, eq=False)
-class SPPCA(SupervisedRows, Model):
+class SPPCA(Model):
     """Supervised PCA (every row labelled) and semi-supervised PCA (NaN in ``y``): one linear-Gaussian model.
 
     Attributes:
@@ -173,7 +195,7 @@ class SPPCA(SupervisedRows, Model):
             num_observations: how many rows to draw.
 
         Returns:
-            Both tables, or what was drawn in their place.
+            Both tables, as given or drawn.
         """
         num_rows = self._num_rows(x, y, num_observations)
         if self.kernel is not None:
@@ -188,7 +210,7 @@ class SPPCA(SupervisedRows, Model):
                 cells = loc + z @ loadings.T
                 inputs = slice(0, self.num_features), slice(self.num_features, None)
                 return tuple(
-                    sample_cells(name, cells[:, block], noise[block], data)
+                    _sample_cells(name, cells[:, block], noise[block], data)
                     for name, block, data in zip(("x", "y"), inputs, (x, y), strict=True)
                 )
             m = self.num_features
@@ -202,18 +224,35 @@ class SPPCA(SupervisedRows, Model):
         gram = centred(in_current_precision(self.kernel).matrix(x, x))
         values = {"coefficients": numpyro.sample("coefficients", _improper((x.shape[0], self.num_latents)))}
         values |= self._sample_noise("x") | self._sample_block("y", self.num_outputs)
-        w_y, noise_y = values["loadings_y"], self.noise_of_outputs(values)
         with numpyro.plate("observations", x.shape[0]):
             if self.draw_locals:
                 z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
-                own = (values["coefficients"], values["noise_variance_x"], self.feature_dimension)
-                numpyro.factor("x", given_latents(z, gram, jnp.diag(gram), *own))
-                return x, sample_cells("y", values["loc_y"] + z @ w_y.T, noise_y, y)
+                space = (values["coefficients"], values["noise_variance_x"], self.feature_dimension)
+                numpyro.factor("x", given_latents(z, gram, jnp.diag(gram), *space))
+                predictor = values["loc_y"] + z @ values["loadings_y"].T
+                return x, _sample_cells("y", predictor, self.noise_of_outputs(values), y)
             rows = self.rows_in_feature_space(values, x)
             numpyro.factor("x", rows.log_density)
-            spread = w_y @ jnp.linalg.cholesky(rows.covariance)
-            given_x = ShiftedRows(rows.mean @ w_y.T, spread, values["loc_y"], noise_y)
-            return x, numpyro.sample("y", given_x, obs=y)
+            return x, numpyro.sample("y", self.outputs_given(values, rows), obs=y)
+
+    def _score_probit(
+        self, values: dict[str, Array], num_rows: int, x: Array | None, y: Array | None
+    ) -> tuple[Array, Array]:
+        """The program with probit outputs: rows given the parameters."""
+        w_x, loc_x, noise_x = values["loadings_x"], values["loc_x"], values["noise_variance_x"]
+        with numpyro.plate("observations", num_rows):
+            if x is not None and not self.draw_locals and self.sums_out_latents:
+                x = numpyro.sample("x", LinearGaussianRows(w_x, loc_x, noise_x), obs=x)
+                return x, numpyro.sample("y", self.probit_rows(values).outputs_given_inputs(x), obs=y)
+            z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
+            predictor = values["loc_y"] + z @ values["loadings_y"].T
+            outputs = ProbitOutputs(predictor, self.is_classes)
+            if self.draw_locals:
+                known = jnp.ones_like(predictor) if y is None else jnp.where(jnp.isnan(y), 0.0, 1.0)
+                utilities = numpyro.sample("utilities", dist.Normal(predictor * known, 1.0).to_event(1))
+                outputs = DecidedOutputs(utilities, self.is_classes)
+            x = _sample_cells("x", loc_x + z @ w_x.T, noise_x, x)
+            return x, numpyro.sample("y", outputs, obs=y)
 
     def _sample_block(self, block: str, size: int) -> dict[str, Array]:
         """Loadings, mean and noise variance of one block of columns from their prior."""
@@ -224,7 +263,7 @@ class SPPCA(SupervisedRows, Model):
             loadings = dist.Normal(0.0, jnp.sqrt(prior.loading_variance)).expand(shape).to_event(2)
             loc = dist.Normal(0.0, jnp.sqrt(prior.loc_variance)).expand((size,)).to_event(1)
         drawn = {"loadings": loadings, "loc": loc}
-        drawn = {f"{name}_{block}": numpyro.sample(f"{name}_{block}", own) for name, own in drawn.items()}
+        drawn = {f"{name}_{block}": numpyro.sample(f"{name}_{block}", of) for name, of in drawn.items()}
         has_noise = block == "x" or self.output_likelihood == "gaussian"
         return drawn | self._sample_noise(block) if has_noise else drawn
 
@@ -236,8 +275,120 @@ class SPPCA(SupervisedRows, Model):
         shape = (self.num_outputs,) if block == "y" and self.output_noise == "per_output" else ()
         if self.loading_prior == "flat":
             return {name: numpyro.sample(name, _improper(shape, dist.constraints.positive))}
-        own = dist.InverseGamma(prior.noise_concentration, prior.noise_rate)
-        return {name: numpyro.sample(name, own.expand(shape).to_event(len(shape)))}
+        inverse_gamma = dist.InverseGamma(prior.noise_concentration, prior.noise_rate)
+        return {name: numpyro.sample(name, inverse_gamma.expand(shape).to_event(len(shape)))}
+
+    def joint(self, values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
+        """Loadings, mean and noise variance of the columns of [x, y].
+
+        Args:
+            values: of the sites.
+
+        Returns:
+            Shapes (M + L, K), (M + L,) and (M + L,).
+        """
+        loadings = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
+        loc = jnp.concatenate([values["loc_x"], values["loc_y"]])
+        noise_x = jnp.broadcast_to(values["noise_variance_x"], values["loc_x"].shape)
+        return loadings, loc, jnp.concatenate([noise_x, self.noise_of_outputs(values)])
+
+    def noise_of_outputs(self, values: Mapping[str, Array]) -> Array:
+        """Noise variance of each output; of probit outputs' utilities it is 1.
+
+        Args:
+            values: of the sites.
+
+        Returns:
+            Shape (L,).
+        """
+        if self.output_likelihood == "probit":
+            return jnp.ones_like(values["loc_y"])
+        return jnp.broadcast_to(values["noise_variance_y"], values["loc_y"].shape)
+
+    def rows_in_feature_space(self, values: Mapping[str, Array], x: Array) -> FeatureRows:
+        """Latents and density of rows given in feature space, without their outputs.
+
+        Args:
+            values: of the sites; if they hold the stored arrays of a fit, ``x`` are new rows.
+            x: rows, shape (num_observations, M); of a precomputed kernel, its values with the fitted ones.
+
+        Returns:
+            Moments of the latents and log density of each row.
+        """
+        kernel, b = in_current_precision(self.kernel), values["coefficients"]
+        space = values["noise_variance_x"], self.feature_dimension
+        if "gram_means" not in values:
+            gram = centred(kernel.matrix(x, x))
+            return feature_rows(gram, jnp.diag(gram), gram @ b, b, *space)
+        means = values["gram_means"]
+        raw = x if kernel.is_precomputed else kernel.matrix(x, values["fitted_x"])
+        each = jnp.mean(raw, axis=1)
+        cross = raw - each[:, None] - (means - jnp.mean(means))
+        itself = jnp.zeros(len(x)) if kernel.is_precomputed else kernel.diagonal(x)
+        return feature_rows(cross, itself - 2 * each + jnp.mean(means), values["gram_products"], b, *space)
+
+    def outputs_given(self, values: Mapping[str, Array], rows: FeatureRows) -> ShiftedRows:
+        """The outputs of rows given them in feature space.
+
+        Args:
+            values: of the sites.
+            rows: of `rows_in_feature_space`.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (num_outputs,).
+        """
+        w_y = values["loadings_y"]
+        spread = w_y @ jnp.linalg.cholesky(rows.covariance)
+        return ShiftedRows(rows.mean @ w_y.T, spread, values["loc_y"], self.noise_of_outputs(values))
+
+    def probit_rows(self, values: Mapping[str, Array]) -> ProbitRows:
+        """Densities, latents and probabilities of rows with probit outputs.
+
+        Args:
+            values: of the sites.
+
+        Returns:
+            The rows at these values.
+        """
+        return ProbitRows(values, self.is_classes)
+
+    @property
+    def is_classes(self) -> bool:
+        """Whether the outputs are the columns of class labels, of which one is 1."""
+        return self.classes is not None and self.num_outputs == len(self.classes)
+
+    @property
+    def sums_out_latents(self) -> bool:
+        """Whether the program sums the latents out of probit outputs: of one decision a row it can."""
+        return num_decisions(self.num_outputs, self.is_classes) == 1
+
+    @property
+    def prior(self) -> str:
+        """``"proper"`` with Gaussian loadings, else ``"improper"``."""
+        return "proper" if self.loading_prior == "gaussian" else "improper"
+
+    def _num_rows(self, x: Array | None, y: Array | None, num_observations: int | None) -> int:
+        self.require("num_features", "num_outputs")
+        if x is not None:
+            return x.shape[0]
+        if y is not None:
+            raise ValueError("give x along with y")
+        if self.kernel is not None:
+            raise ValueError("with a kernel x is known by inner products alone: rows cannot be drawn")
+        reason = "the prior is improper and cannot be drawn from: loading_prior='gaussian' makes it proper"
+        return self.rows_to_draw(num_observations, reason=reason)
+
+    @property
+    def _has_gram_matrix(self) -> bool:
+        """Whether x holds kernel values instead of rows."""
+        return self.kernel is not None and self.kernel.is_precomputed
+
+    def _check_noise(self) -> None:
+        if self.noise_variance_x is None and self.kernel.feature_dimension(1) == math.inf:
+            raise ValueError(
+                f"the feature space of {type(self.kernel).__name__} has infinitely many dimensions, in which "
+                f"the estimate of the noise of x is zero: give noise_variance_x"
+            )
 
     # Sizes, labels, checks
 
@@ -274,7 +425,7 @@ class SPPCA(SupervisedRows, Model):
         return density_fields(cls.__name__, data[0])
 
     def coded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model that knows its classes, and the data with labels as columns (`zoo.class_labels`).
+        """The model that knows its classes, and the data with labels as 0/1 columns.
 
         A sparse x becomes a `zoo.sparse_matrix.SparseMatrix`.
 
@@ -282,7 +433,7 @@ class SPPCA(SupervisedRows, Model):
             TypeError: sparse outputs.
         """
         if data and is_sparse(data[0]):
-            data = (sparse_inputs(self, data[0]), *data[1:])
+            data = (self._sparse_inputs(data[0]), *data[1:])
         if any(map(is_sparse, data[1:])):
             raise TypeError(
                 "y must be dense: missing outputs are NaN, and cells that are not stored are zeros"
@@ -292,6 +443,18 @@ class SPPCA(SupervisedRows, Model):
         classes = class_names(data[1]) if self.classes is None else self.classes
         y = code_labels(data[1], classes, self.label_coding)
         return self.replaced(classes=classes), (data[0], y, *data[2:])
+
+    def _sparse_inputs(self, x: Any) -> SparseMatrix:
+        """Sparse inputs, where the model takes them: shape (num_observations, num_features)."""
+        if self.kernel is not None:
+            raise ValueError(
+                "a kernel takes dense x: zoo.gram_matrices.gram_matrix makes the Gram matrix of sparse x, to "
+                "be fitted with kernel='precomputed'"
+            )
+        for name, needed in (("loading_prior", "flat"), ("output_likelihood", "gaussian")):
+            if getattr(self, name) != needed:
+                raise ValueError(f"sparse x goes with {name}={needed!r}; got {getattr(self, name)!r}")
+        return as_rows(x)
 
     def __post_init__(self) -> None:
         """A kernel's name is the kernel; then as every model."""
@@ -324,31 +487,79 @@ class SPPCA(SupervisedRows, Model):
             check_positive("noise_variance_x", self.noise_variance_x)
         if self.classes is not None:
             object.__setattr__(self, "classes", tuple(self.classes))
-        if self.kernel is not None:
-            self._validate_kernel()
+        if self.kernel is not None and self.loading_prior != "flat":
+            raise ValueError(
+                "with a kernel the loadings have no rows to put a prior on: loading_prior='flat'"
+            )
         if self.output_likelihood == "probit":
             self._validate_probit()
 
-    def _validate_kernel(self) -> None:
-        if self.loading_prior != "flat":
+    def _validate_probit(self) -> None:
+        if self.kernel is not None:
+            raise ValueError("probit outputs need x as it is: kernel=None, or output_likelihood='gaussian'")
+        if self.label_coding == "reduced" and self.classes is not None and len(self.classes) > 2:
             raise ValueError(
-                "with a kernel the loadings have no rows to put a prior on: loading_prior='flat'"
+                f"probit utilities need a column for each of the {len(self.classes)} classes: "
+                f"label_coding='one_of_c'"
             )
 
     def check(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError if the data do not suit the model."""
         x, y = as_rows(x), as_matrix(y, "y")
         self.check_new(x, y)
-        check_observed(x, y, check_x_columns=not isinstance(self.kernel, Precomputed))
-        if isinstance(self.kernel, Precomputed):
+        self._check_observed(x, y)
+        if self._has_gram_matrix:
             check_gram(x)
-        check_latents_fit(self.num_latents, x.shape[0], x.shape[1] if self.kernel is None else None)
+        limits = {"rows": x.shape[0]} | ({"columns of x": x.shape[1]} if self.kernel is None else {})
+        for counted, limit in limits.items():
+            if self.num_latents >= limit:
+                raise ValueError(
+                    f"num_latents must be below the number of {counted}, {limit}; got {self.num_latents}"
+                )
+
+    def _check_observed(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Raise ValueError naming a column without variance or observed cell, or a row without any cell."""
+        if np.isnan(y).all():
+            raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")
+        for name, part in (("x", x), ("y", y)):
+            if isinstance(part, SparseMatrix):
+                check_not_constant(part, name)
+                continue
+            empty = np.flatnonzero(np.isnan(part).all(axis=0))
+            if empty.size:
+                raise ValueError(f"column {empty[0]} of {name} has no observed cell; leave it out")
+            if name == "y" or not self._has_gram_matrix:
+                check_not_constant(part, name)
+        if isinstance(x, SparseMatrix):
+            return
+        empty = np.flatnonzero(np.isnan(x).all(axis=1) & np.isnan(y).all(axis=1))
+        if empty.size:
+            raise ValueError(f"row {empty[0]} has no observed cell in x or y; leave it out")
+
+    def check_new(self, x: np.ndarray, y: np.ndarray | None = None) -> None:
+        """Raise ValueError if rows, new or fitted, do not suit the model."""
+        for name, part, size in (("x", x, self.num_features), ("y", y, self.num_outputs)):
+            if part is None:
+                continue
+            if size is not None and part.shape[1] != size:
+                raise ValueError(f"{name} must have {size} columns; got {part.shape[1]}")
+            if not isinstance(part, SparseMatrix):  # which is finite
+                check_infinite(part, name)
+        if y is not None and y.shape[0] != x.shape[0]:
+            raise ValueError(f"x and y must have the same rows; x has {x.shape[0]} and y has {y.shape[0]}")
+        if self.output_likelihood == "probit" and y is not None:
+            check_probit_outputs(y, self.is_classes)
+        if self.kernel is not None and np.isnan(x).any():
+            row, column = np.argwhere(np.isnan(x))[0]
+            raise ValueError(f"a kernel needs every cell of x; row {row}, column {column} is missing")
 
     def caution(self, method: str) -> None:
-        """Refuse noise that cannot be estimated, and to sample what nothing but a flat prior holds.
+        """Refuse a method that does not go with the kernel, the outputs or the prior.
 
         Raises:
-            ValueError: a sampler, and a kernel.
+            ValueError: a sampler with a kernel, noise in a feature space of infinitely many dimensions that
+                would be estimated, a method for outputs of the other likelihood, or a flat prior where a
+                proper one is needed.
         """
         if self.kernel is not None and method == "em":
             self._check_noise()
@@ -359,21 +570,33 @@ class SPPCA(SupervisedRows, Model):
             )
         self._check_method(method)
 
-    def _check_noise(self) -> None:
-        if self.noise_variance_x is None and self.kernel.feature_dimension(1) == math.inf:
+    def _check_method(self, method: str) -> None:
+        """Raise ValueError if a method does not go with the likelihood of the outputs or with the prior."""
+        probit = self.output_likelihood == "probit"
+        if probit and method not in PROBIT_METHODS:
             raise ValueError(
-                f"the feature space of {type(self.kernel).__name__} has infinitely many dimensions, in which "
-                f"the estimate of the noise of x is zero: give noise_variance_x"
+                f"method {method!r} is for output_likelihood='gaussian'; probit outputs have "
+                f"{', '.join(PROBIT_METHODS)}"
+            )
+        if not probit and method == "ep":
+            raise ValueError("method 'ep' is for output_likelihood='probit'; Gaussian outputs have 'em'")
+        if method == "gibbs" and self.kernel is not None:
+            raise ValueError("method 'gibbs' needs kernel=None, like every sampler")
+        if self.loading_prior == "flat" and (method == "gibbs" or (probit and method != "ep")):
+            raise ValueError(
+                f"method {method!r} needs a proper prior: loading_prior='gaussian'; got loading_prior='flat'"
             )
 
-    def check_new(self, x: np.ndarray, y: np.ndarray | None = None) -> None:
-        """Raise ValueError if rows, new or fitted, do not suit the model."""
-        check_pair(x, y, self.num_features, self.num_outputs)
-        if self.output_likelihood == "probit" and y is not None:
-            check_probit_outputs(y, self.is_classes)
-        if self.kernel is not None and np.isnan(x).any():
-            row, column = np.argwhere(np.isnan(x))[0]
-            raise ValueError(f"a kernel needs every cell of x; row {row}, column {column} is missing")
+    def auto_method(self, *data: Any) -> str:
+        """EM; with probit outputs by expectation propagation.
+
+        Args:
+            *data: the tables; not read.
+
+        Returns:
+            ``"ep"`` or ``"em"``.
+        """
+        return "ep" if self.output_likelihood == "probit" else "em"
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
@@ -387,29 +610,229 @@ class SPPCA(SupervisedRows, Model):
         return self.kernel is not None
 
     @property
-    def prior(self) -> str:
-        """``"proper"`` with Gaussian loadings, else ``"improper"``."""
-        return "proper" if self.loading_prior == "gaussian" else "improper"
+    def kept_locals(self) -> tuple[str, ...]:
+        """Local latents that the program draws though `log_likelihood` has them integrated out."""
+        keeps = self.output_likelihood == "probit" and not self.sums_out_latents
+        return ("latents",) if keeps else ()
 
-    def _num_rows(self, x: Array | None, y: Array | None, num_observations: int | None) -> int:
-        for name in ("num_features", "num_outputs"):
-            if getattr(self, name) is None:
-                raise ValueError(f"{name} is not set: give it, or make the model with SPPCA.from_data(x, y)")
-        if x is not None:
-            return x.shape[0]
-        if y is not None:
-            raise ValueError("give x along with y")
-        if self.kernel is not None:
-            raise ValueError("with a kernel x is known by inner products alone: rows cannot be drawn")
-        if self.prior != "proper":
+    # Rows at given parameters: densities, latents, outputs, missing cells
+
+    def log_likelihood(self, values: Mapping[str, Array], x: Array, y: Array | None = None) -> Array:
+        """Log density of each row over its observed cells, latents integrated out.
+
+        Args:
+            values: of the sites.
+            x: inputs, shape (num_observations, M), NaN where a cell is missing.
+            y: outputs, shape (num_observations, L), NaN where one is missing; without them, the density of x.
+
+        Returns:
+            Shape (num_observations,), in nats.
+
+        Raises:
+            ValueError: a precomputed kernel, which does not say a new row's inner product with itself.
+        """
+        if self.output_likelihood == "probit":
+            return self.probit_rows(values).log_likelihood(x, y)
+        if self.kernel is None:
+            *cells, log_factor = self._cells(values, x, y)
+            return log_density(*cells) + log_factor
+        if self._has_gram_matrix and "gram_means" in values:
             raise ValueError(
-                "the prior is improper and cannot be drawn from: loading_prior='gaussian' makes it proper"
+                "a precomputed kernel does not say the inner product of a new row with itself, which its "
+                "density needs: give the kernel itself"
             )
-        if num_observations is None:
-            raise ValueError("give x and y to condition on, or num_observations to draw")
-        return num_observations
+        rows = self.rows_in_feature_space(values, x)
+        if y is None:
+            return rows.log_density
+        return rows.log_density + self.outputs_given(values, rows).log_prob(y)
+
+    def local_conditionals(
+        self, values: Mapping[str, Array], x: Array, y: Array
+    ) -> dict[str, dist.Distribution]:
+        """The latents of each row given its observed cells and everything else.
+
+        Args:
+            values: of the sites.
+            x: inputs, as in `log_likelihood`.
+            y: outputs, as there.
+
+        Returns:
+            ``latents``, with event shape (K,); nothing where they are not summed out.
+        """
+        if self.output_likelihood == "probit":
+            return {"latents": self.probit_rows(values).latents(x, y)} if self.sums_out_latents else {}
+        mean, covariance = self._latents(values, x, y)
+        return {"latents": dist.MultivariateNormal(mean, covariance)}
+
+    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """The latents themselves.
+
+        Args:
+            values: of the sites.
+
+        Returns:
+            ``latents``, shape (num_observations, K).
+        """
+        return {"latents": values["latents"]}
+
+    def scores(
+        self, values: Mapping[str, Array], x: Array, y: Array | None = None, *, kind: str = "latent"
+    ) -> Array:
+        """Scores of rows.
+
+        Args:
+            values: parameters.
+            x: inputs.
+            y: outputs, where they are to be used: E[z | x, y]; without them E[z | x].
+            kind: ``"latent"``, or ``"orthonormal"``: coordinates of x (missing cells at their expectation)
+                about its mean in an orthonormal basis of W_x, by descending length.
+
+        Returns:
+            Shape (num_observations, K).
+        """
+        if kind == "latent":
+            return self._latents(values, x, y)[0]
+        if self.kernel is not None:
+            return self._feature_coordinates(values, x)
+        basis = jnp.linalg.svd(values["loadings_x"], full_matrices=False)[0]
+        largest = jnp.argmax(jnp.abs(basis), axis=0)
+        sign = jnp.sign(jnp.take_along_axis(basis, largest[None], axis=0))
+        if isinstance(x, SparseMatrix):
+            return x.times(basis * sign) - values["loc_x"] @ (basis * sign)
+        completed = self.predicted(values, x, y, what="cells")[0]
+        return (completed - values["loc_x"]) @ (basis * sign)
+
+    def scores_covariance(self, values: Mapping[str, Array], x: Array, y: Array | None = None) -> Array:
+        """Posterior covariance of the latents of rows.
+
+        Args:
+            values: of the sites.
+            x: inputs, as in `log_likelihood`.
+            y: outputs, where they are to be used.
+
+        Returns:
+            Shape (num_observations, K, K).
+        """
+        return self._latents(values, x, y)[1]
+
+    def predicted(
+        self, values: Mapping[str, Array], x: Array, y: Array | None = None, *, what: str = "outputs"
+    ) -> tuple[Array, Array]:
+        """Mean and variance of the missing outputs or cells of rows.
+
+        Args:
+            values: parameters.
+            x: inputs.
+            y: outputs; observed ones are used and keep their values.
+            what: ``"outputs"``, ``"cells"`` (of x), or ``"classes"``: the density of each class's code given
+                the observed cells, normalised over the classes, whose variance is that of the indicator.
+
+        Returns:
+            Two arrays of shape (num_observations, L), or with M columns, or one a class.
+
+        Raises:
+            ValueError: cells of x, which are not known with a kernel.
+        """
+        if what == "classes":
+            shares = self._class_probabilities(values, x, y)
+            return shares, shares * (1 - shares)
+        if what == "outputs" and self.output_likelihood == "probit":
+            shares = self.probit_rows(values).probabilities(x, y)
+            return shares, shares * (1 - shares)
+        mean, covariance = self._latents(values, x, y)
+        if what == "cells" and self.kernel is not None:
+            raise ValueError("with a kernel x is known in feature space alone: it has no cells to predict")
+        block, data = ("x", x) if what == "cells" else ("y", y)
+        w, loc = values[f"loadings_{block}"], values[f"loc_{block}"]
+        expected = loc + mean @ w.T
+        variance = jnp.einsum("di,nij,dj->nd", w, covariance, w) + values[f"noise_variance_{block}"]
+        if data is None:
+            return expected, variance
+        if isinstance(data, SparseMatrix):  # nothing is missing
+            return data.to_dense(), jnp.zeros(data.shape)
+        known = ~jnp.isnan(data)
+        return jnp.where(known, data, expected), jnp.where(known, 0.0, variance)
+
+    def completions(self) -> dict[str, tuple[str, ...]]:
+        """The quantities that `inference.predict` gives, its default first.
+
+        Returns:
+            Name to dims.
+        """
+        found: dict[str, Any] = {"outputs": ("observation", "output")}
+        if self.kernel is None:
+            found["cells"] = ("observation", "feature")
+        return found if self.classes is None else found | {"classes": ("observation", "class")}
+
+    def _class_probabilities(self, values: Mapping[str, Array], x: Array, y: Array | None) -> Array:
+        if self.classes is None:
+            raise ValueError("the outputs of this model are numbers, not class labels")
+        if self.output_likelihood == "probit":
+            shares = self.probit_rows(values).probabilities(x, y)
+            return shares if self.is_classes else jnp.concatenate([shares, 1 - shares], axis=1)
+        mean, covariance = self._latents(values, x, y)
+        w = values["loadings_y"]
+        expected = values["loc_y"] + mean @ w.T
+        spread = jnp.einsum("li,nij,mj->nlm", w, covariance, w) + jnp.diag(self.noise_of_outputs(values))
+        codes = jnp.eye(len(self.classes))[:, : self.num_outputs]
+        residual = codes[None] - expected[:, None]
+        solved = jnp.swapaxes(jnp.linalg.solve(spread, jnp.swapaxes(residual, 1, 2)), 1, 2)
+        return jax.nn.softmax(-0.5 * jnp.sum(residual * solved, axis=2), axis=-1)
+
+    def _latents(self, values: Mapping[str, Array], x: Array, y: Array | None) -> tuple[Array, Array]:
+        """Posterior mean and covariance of the latents of each row."""
+        if self.output_likelihood == "probit" and y is not None:
+            return self.probit_rows(values).latents_moments(x, y)
+        if self.kernel is None:
+            rows, loadings, loc, noise, _ = self._cells(values, x, y)
+            return latents_mean(rows, loadings, loc, noise), latents_covariance(rows, loadings, noise)
+        rows = self.rows_in_feature_space(values, x)
+        shared = jnp.broadcast_to(rows.covariance, (*rows.mean.shape, rows.mean.shape[1]))
+        if y is None:
+            return rows.mean, shared
+        root, w_y = jnp.linalg.cholesky(rows.covariance), values["loadings_y"]
+        noise, loc = self.noise_of_outputs(values), values["loc_y"]
+        moved = latents_mean(y - rows.mean @ w_y.T, w_y @ root, loc, noise)
+        covariance = root @ latents_covariance(y, w_y @ root, noise) @ root.T
+        return rows.mean + moved @ root.T, covariance
+
+    def _feature_coordinates(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Coordinates of rows in an orthonormal basis of W_x in feature space."""
+        rows, b = self.rows_in_feature_space(values, x), values["coefficients"]
+        projected = values["gram_products"] if "gram_products" in values else None
+        if projected is None:
+            projected = centred(in_current_precision(self.kernel).matrix(x, x)) @ b
+        inner = b.T @ projected
+        lengths, turn = jnp.linalg.eigh((inner + inner.T) / 2)
+        noise = values["noise_variance_x"]
+        right = rows.mean @ (inner + noise * jnp.eye(len(inner)))  # W' phi(x), undone of its shrinkage
+        return (right @ turn / jnp.sqrt(jnp.maximum(lengths, 1e-300)))[:, ::-1]
+
+    def _cells(
+        self, values: Mapping[str, Array], x: Array, y: Array | None
+    ) -> tuple[Array, Array, Array, Array, Array | float]:
+        """Rows of [x, y], or of x alone, with loadings, mean and noise of their columns.
+
+        Sparse inputs come reduced; last comes the term to add to the log density of each row, otherwise 0.
+        """
+        joint, m, log_factor = self.joint(values), self.num_features, 0.0
+        known, others = [part[:m] for part in joint], [part[m:] for part in joint]
+        if isinstance(x, SparseMatrix):
+            x, *known, log_factor = reduced(x, *known)
+        if y is None:
+            return x, *known, log_factor
+        both = map(jnp.concatenate, zip(known, others, strict=True))
+        return jnp.concatenate([x, y], axis=1), *both, log_factor
 
 
 def _improper(shape: tuple[int, ...], support: Any = dist.constraints.real) -> dist.Distribution:
     """A flat density over arrays of that shape."""
     return dist.ImproperUniform(dist.constraints.independent(support, len(shape)), (), shape)
+
+
+def _sample_cells(name: str, loc: Array, noise_variance: Array, data: Array | None) -> Array:
+    """The site of independent cells about their means, shape (num_observations, columns); NaN is left out."""
+    cells = dist.Normal(loc, jnp.sqrt(noise_variance))
+    if data is None:
+        return numpyro.sample(name, cells.to_event(1))
+    return numpyro.sample(name, cells.mask(~jnp.isnan(data)).to_event(1), obs=jnp.nan_to_num(data))

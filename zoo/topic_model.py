@@ -9,7 +9,7 @@ from jax import Array
 from scipy.special import softmax
 
 from zoo.argument_checks import check_num_parts, check_size
-from zoo.documents import as_counts, check_documents
+from zoo.documents import as_counts, check_word_counts
 from zoo.model import Model
 from zoo.sparse_counts import SparseCounts
 
@@ -70,7 +70,7 @@ class TopicModel(Model):
 
     def check_new(self, counts: SparseCounts) -> None:
         """Raise ValueError if new documents do not suit the (fitted) model."""
-        check_documents(as_counts(counts), self.num_words)
+        check_word_counts(as_counts(counts), self.num_words)
 
     @property
     def share_sites(self) -> tuple[str, ...]:
@@ -155,14 +155,7 @@ class TopicModel(Model):
         """
         if counts is not None:
             return counts.shape
-        if self.num_words is None:
-            raise ValueError(
-                "num_words is not set: give it, or make the model with "
-                f"{type(self).__name__}.from_data(counts)"
-            )
-        if num_observations is None:
-            raise ValueError("give counts to condition on, or num_observations to draw")
-        return num_observations, self.num_words
+        return self.rows_to_draw(num_observations, "num_words"), self.num_words
 
     def _topic_prior(self) -> Array:
         """Dirichlet parameters over topics, shape (num_topics,)."""

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import digamma, gammaln, logsumexp
+from jax.scipy.special import logsumexp
 
+from zoo.gamma_functions import exp_digamma, gammaln
 from zoo.sparse_counts import CellBlock, SparseCounts
 
 __all__ = ["CellSums", "cell_sums", "fold_in", "likely_shares", "log_integrals"]
@@ -74,7 +75,7 @@ def fold_in(counts: SparseCounts, by_word: Array, prior: Array, steps: int = FOL
     start = prior + counts.totals[:, None] / prior.shape[0]
 
     def update(gamma: Array, _: None) -> tuple[Array, None]:
-        shares = jnp.exp(digamma(gamma) - digamma(jnp.sum(gamma, axis=-1, keepdims=True)))
+        shares = exp_digamma(gamma) / exp_digamma(jnp.sum(gamma, axis=-1, keepdims=True))
         return prior + shares * cell_sums(counts, shares, by_word).by_document, None
 
     return jax.lax.scan(update, start, None, steps)[0]

@@ -12,7 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.exponential_family import ByColumn, Family
+from zoo.exponential_family import Family
 from zoo.family_cells import FamilyCells
 from zoo.low_rank import LowRank
 from zoo.zero_padding import padded
@@ -106,7 +106,7 @@ def cells_of(
     Returns:
         Distribution with batch shape (num_observations,) and event shape (num_features,).
     """
-    if isinstance(theta, LowRank) and (isinstance(family, ByColumn) or family.params_per_cell > 1):
+    if isinstance(theta, LowRank) and (family.is_mixed or family.params_per_cell > 1):
         theta = theta.whole()
     if f"noise_variance{suffix}" in values:
         family = family.with_noise(values[f"noise_variance{suffix}"])

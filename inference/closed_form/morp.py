@@ -14,8 +14,8 @@ Options of ``fit(zoo.SPPCA(num_latents=K), x, y, method="morp", ...)``:
 * ``output_sets``: columns of y by set, as a tuple of tuples; None: one set of all.
 * ``balance``: whether every output matrix is scaled to the trace of that of the inputs.
 
-Class labels become columns, see `zoo.class_labels`. The objective is the sum of the leading eigenvalues, not
-in nats.
+Class labels become columns, see `zoo.linear_gaussian.class_labels`. The objective is the sum of the leading
+eigenvalues, not in nats.
 
 Reference: Yu (2006), sections 6.1 and 6.2; problem (6.5) in place of Algorithms 6.1 and 6.2, whose turned
 problem (6.6) is PCA for the linear kernel.

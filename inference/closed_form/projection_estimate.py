@@ -15,7 +15,7 @@ from jax import Array
 from inference.algorithm import Outcome
 from inference.closed_form.projections import DualProjection, PrimalProjection
 from zoo.gram_matrices import centring_of, gram_matrix
-from zoo.kernels import Kernel, Linear, Precomputed, as_kernel
+from zoo.kernels import Kernel, Linear, as_kernel
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
@@ -92,7 +92,7 @@ def transform(
     if "projection" in values:
         return (x - values["loc_x"]) @ values["projection"]
     means, kernel = values["gram_means"], in_current_precision(model.kernel)
-    raw = x if isinstance(kernel, Precomputed) else kernel.matrix(x, values["fitted_x"])
+    raw = x if kernel.is_precomputed else kernel.matrix(x, values["fitted_x"])
     cross = raw - jnp.mean(raw, axis=1, keepdims=True) - (means - jnp.mean(means))
     return cross @ values["coefficients"]
 

@@ -43,9 +43,7 @@ from inference.em.poisson_latents import prior_latents
 from inference.mixture_starts import hierarchical_labels, kmeans_labels, principal_labels
 from inference.spectral_labels import spectral_labels
 from zoo.argument_checks import check_size
-from zoo.depcam import DEPCAM
-from zoo.depcam_rows import orthonormal
-from zoo.exponential_family import Poisson
+from zoo.depcam import DEPCAM, orthonormal
 
 __all__ = [
     "METHOD",
@@ -162,7 +160,7 @@ def _random_values(key: Array, model: DEPCAM, x: Array, integrated: bool) -> dic
         values["weights"] = jnp.exp(model.weights.log_weights(values))
     if integrated and "latents" in values:
         del values["latents"]
-        if isinstance(model.family, Poisson):
+        if model.family.log_partition_form == "exponential":
             return values | prior_latents(model, x.shape[0])
         values["curves"] = jnp.ones((x.shape[0], model.num_components, x.shape[1]))
     return values
@@ -233,7 +231,7 @@ def build(init: str, clamped_sweeps: int) -> Algorithm:
 def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:
     """Raise TypeError or ValueError if an option or a field does not suit a point estimate."""
     check_size("clamped_sweeps", clamped_sweeps, 0)
-    least = model.num_components if model.weights.site == "weights" else 1
+    least = 1 if model.weights.has_sticks else model.num_components
     if model.num_components > 1 and model.concentration < least:
         raise ValueError(
             f"the most probable weights lie on the border of the simplex with concentration below {least}; "

@@ -26,7 +26,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.em.local_pca_rows import (
-    Rows,
+    LocalRows,
     Sums,
     log_standard_normal,
     quadratic_rows,
@@ -34,8 +34,7 @@ from inference.em.local_pca_rows import (
     sums_of,
 )
 from inference.em.poisson_latents import poisson_rows
-from zoo.depcam import DEPCAM
-from zoo.depcam_rows import orthonormal
+from zoo.depcam import DEPCAM, orthonormal
 from zoo.dirichlet_process import log_stick_weights
 from zoo.dpp import log_determinant
 from zoo.local_pca import SparseScales
@@ -109,7 +108,7 @@ def objective_of(
     return total, jax.nn.softmax(log_joint, axis=-1)
 
 
-def rows_of(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows:
+def rows_of(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
     """Given the latents if they have values, else integrated."""
     if "latents_loc" in values:
         return poisson_rows(values, model, x)

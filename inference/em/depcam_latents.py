@@ -18,15 +18,13 @@ from jax import Array
 
 from inference.em.depcam_blocks import ROUNDING, Evaluation, objective_of, rows_of
 from inference.em.local_pca_rows import (
-    Rows,
-    curvature_bound,
+    LocalRows,
     log_standard_normal,
     rows_given_latents,
     tight_curves,
 )
 from inference.em.poisson_latents import best_scaling, natural_step, poisson_rows, scaled_bound
 from zoo.depcam import DEPCAM
-from zoo.exponential_family import Gaussian
 
 __all__ = ["rescale", "update_latents"]
 
@@ -48,7 +46,7 @@ def update_latents(
     if "latents" in values:
         latents, visits = _moved_latents(values, model, x, rows, r, clamp)
         return values | {"latents": latents}, one + visits
-    if not isinstance(model.family, Gaussian):
+    if not model.integrates_latents:
         return values | {"curves": tight_curves(values, model, rows)}, one
     if "noise_variance" not in values:
         return values, one
@@ -61,7 +59,7 @@ def update_latents(
 
 
 def _moved_latents(
-    values: dict[str, Array], model: DEPCAM, x: Array, rows: Rows, r: Array, clamp: Array
+    values: dict[str, Array], model: DEPCAM, x: Array, rows: LocalRows, r: Array, clamp: Array
 ) -> tuple[Array, Array]:
     y, loadings = values["latents"], model.local(values).loadings
     inner = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings)
@@ -70,7 +68,7 @@ def _moved_latents(
         inner, slope = jnp.einsum("nk,nkij->nij", r, inner), jnp.einsum("nk,nki->ni", r, slope)
     step = jnp.linalg.solve(inner + jnp.eye(y.shape[-1]), (slope - y)[..., None])[..., 0]
     step = jnp.where(jnp.isfinite(step), step, 0.0)
-    if curvature_bound(model.family) is not None:
+    if model.family.curvature_bound is not None:
         return y + step, jnp.array(0)
 
     def height(size: Array) -> Array:

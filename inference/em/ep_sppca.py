@@ -1,7 +1,7 @@
 r"""EM with expectation propagation for SPPCA with probit outputs, what the papers propose as future work.
 
 With the utilities u of the outputs as further latent variables everything but the cut :math:`d = T u > 0`
-(`zoo.probit_outputs`) is linear-Gaussian:
+(`zoo.linear_gaussian.probit`) is linear-Gaussian:
 
 * E-step, row by row: z given x is N(m, S), so d is Gaussian; expectation propagation
   (`inference.em.probit_propagation`) gives its mean and covariance after the cut, and with them, because z
@@ -14,8 +14,8 @@ With the utilities u of the outputs as further latent variables everything but t
 The objective is :math:`\sum_n \log p(x_n) + \log Z_n` (plus the log prior with ``loading_prior="gaussian"``),
 Z the normalising constant of expectation propagation. With a single binary output, or two classes, it is the
 log likelihood and the method exact EM; with more it approximates it (``log_density`` and class probabilities
-of the fit are integrated afresh, see `zoo.orthants`), and since the approximation is no bound, a step that
-would lower it is shortened until it does not.
+of the fit are integrated afresh, see `zoo.linear_gaussian.orthants`), and since the approximation is no
+bound, a step that would lower it is shortened until it does not.
 
 With ``loading_prior="flat"`` the likelihood has no maximum where a hyperplane of the latents separates the
 outputs: the loadings then grow slowly for ever, which is warned of; the Gaussian prior cures it. An output
@@ -48,7 +48,7 @@ from inference.em.probit_propagation import propagate
 from inference.sppca_estimate import concluded, log_density
 from zoo.argument_checks import check_choice
 from zoo.linear_gaussian import log_density as linear_gaussian_log_density
-from zoo.probit_outputs import decisions
+from zoo.linear_gaussian.probit import decisions
 from zoo.sppca import SPPCA
 
 __all__ = ["ALGORITHM", "METHOD", "EPInfo", "EPState", "RowMoments", "init", "row_moments", "step"]
@@ -145,7 +145,7 @@ def start(
 
 def row_moments(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> RowMoments:
     """The E-step."""
-    mean, covariance = model.latents_given_inputs(values, x)
+    mean, covariance = model.probit_rows(values).latents_given_inputs(x)
     w, loc = values["loadings_y"], values["loc_y"]
 
     def one(row: tuple[Array, Array, Array]) -> RowMoments:

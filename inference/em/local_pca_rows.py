@@ -19,18 +19,14 @@ costs O(N K D d), or O(N K D d^2) where latents are integrated.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import gammaln
 
 from zoo.depcam import DEPCAM
-from zoo.exponential_family import Bernoulli, Binomial, Family, Gaussian
 
 __all__ = [
-    "Rows",
+    "LocalRows",
     "Sums",
-    "curvature_bound",
     "quadratic_rows",
     "rows_given_latents",
     "sums_of",
@@ -38,7 +34,7 @@ __all__ = [
 ]
 
 
-class Rows(NamedTuple):
+class LocalRows(NamedTuple):
     """Of each row under each component.
 
     Attributes:
@@ -73,16 +69,7 @@ class Sums(NamedTuple):
     moments: Array
 
 
-def curvature_bound(family: Family) -> Array | None:
-    """The most that minus the second derivative of a cell's log density can be; None: there is no bound."""
-    if isinstance(family, Gaussian):
-        return 1.0 / family.dispersion
-    if isinstance(family, Bernoulli):
-        return 0.25
-    return 0.25 * family.total_count if isinstance(family, Binomial) else None
-
-
-def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows:
+def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
     """At values of the latents."""
     local, y = model.local(values), values["latents"]
     family, seen = local.family, ~jnp.isnan(x)[:, None]
@@ -91,14 +78,14 @@ def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> 
     log_density = jnp.sum(jnp.where(seen, family.log_density(theta, filled), 0.0), axis=-1)
     inside = seen & jnp.isfinite(log_density)[..., None]  # a row may lie outside of a component's domain
     residual = jnp.where(inside, (filled - family.mean(theta)) / family.dispersion, 0.0)
-    bound = curvature_bound(family)
+    bound = family.curvature_bound
     curvature = family.variance(theta) / family.dispersion**2 if bound is None else bound
     curvature = jnp.where(inside, curvature, 0.0) * jnp.ones_like(theta)
     if y.ndim == 3:
         log_density += log_standard_normal(y)
     else:
         y = jnp.broadcast_to(y[:, None], (*theta.shape[:2], y.shape[-1]))
-    return Rows(log_density, residual, curvature, y, None)
+    return LocalRows(log_density, residual, curvature, y, None)
 
 
 def log_standard_normal(y: Array) -> Array:
@@ -106,12 +93,12 @@ def log_standard_normal(y: Array) -> Array:
     return -0.5 * jnp.sum(y**2, axis=-1) - 0.5 * y.shape[-1] * jnp.log(2 * jnp.pi)
 
 
-def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows:
+def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
     """With the latents integrated out; binary cells by the bound at ``values["curves"]``, xi."""
     local, seen = model.local(values), ~jnp.isnan(x)[:, None]
     w, b = local.loadings, local.offsets
     filled = jnp.where(seen, jnp.nan_to_num(x)[:, None], 0.0)
-    constant, slope, curvature = _quadratic(local.family, filled, values.get("curves"))
+    constant, slope, curvature = local.family.quadratic_bound(filled, values.get("curves"))
     curvature = jnp.where(seen, curvature, 0.0)
     away = jnp.where(seen, slope, 0.0) - curvature * b
     precision = jnp.einsum("nkf,kfi,kfj->nkij", curvature, w, w) + jnp.eye(w.shape[-1])
@@ -123,23 +110,10 @@ def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows
     log_density = jnp.sum(cells, axis=-1) + 0.5 * jnp.sum(projected * mean, axis=-1)
     log_density -= jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
     residual = away - curvature * jnp.einsum("nki,kfi->nkf", mean, w)
-    return Rows(log_density, residual, curvature, mean, covariance)
+    return LocalRows(log_density, residual, curvature, mean, covariance)
 
 
-def _quadratic(family: Family, x: Array, curves: Array | None) -> tuple[Array, Array, Array]:
-    """c, t and a of each cell."""
-    if isinstance(family, Gaussian):
-        return family.log_base_measure(x), x / family.dispersion, 1.0 / family.dispersion
-    count = family.total_count if isinstance(family, Binomial) else 1
-    half = 0.25 * jnp.where(curves < 1e-6, 0.5, jnp.tanh(curves / 2) / jnp.where(curves < 1e-6, 1.0, curves))
-    log_two_cosh = curves / 2 + jax.nn.softplus(-curves)
-    constant = count * (half * curves**2 - log_two_cosh)
-    if isinstance(family, Binomial):
-        constant += gammaln(count + 1.0) - gammaln(x + 1.0) - gammaln(count - x + 1.0)
-    return constant, x - count / 2, 2 * count * half
-
-
-def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: Rows) -> Array:
+def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: LocalRows) -> Array:
     """Xi with which the bound is best given the latents' distribution: the root of E[theta^2]."""
     local = model.local(values)
     theta = local.natural_params(rows.mean)
@@ -147,7 +121,7 @@ def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: Rows) -> Arra
     return jnp.sqrt(theta**2 + spread)
 
 
-def sums_of(rows: Rows, r: Array, loadings: Array) -> Sums:
+def sums_of(rows: LocalRows, r: Array, loadings: Array) -> Sums:
     """Sums over rows with responsibilities r, shape (rows, components)."""
     weighted = r[..., None] * rows.residual
     gradient = jnp.einsum("nkf,nki->kfi", weighted, rows.mean)

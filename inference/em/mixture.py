@@ -6,7 +6,7 @@ With responsibilities :math:`r_{ik} \propto \pi_k\, p(x_i \mid \theta_k)` (E-ste
     \pi_k = N_k / N, \qquad
     \theta_k = \arg\max_\theta \sum_i r_{ik} \log p(x_i \mid \theta)
 
-(`inference.em.maximum_likelihood`). The objective is the log likelihood :math:`\sum_i \log \sum_k \pi_k\,
+(`zoo.conjugate`). The objective is the log likelihood :math:`\sum_i \log \sum_k \pi_k\,
 p(x_i \mid \theta_k)` in nats, at the parameters returned; it never falls. Beside it the lower bound that the
 M-step climbed, :math:`\sum_{ik} r_{ik} \log\{\pi_k\, p(x_i \mid \theta_k) / r_{ik}\}` with the
 responsibilities of the parameters before: it lies below the log likelihood and touches it where the
@@ -35,7 +35,6 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Method, Outcome
-from inference.em.maximum_likelihood import maximum_likelihood, num_free_parameters
 from inference.mixture_starts import STARTS, statistics_given
 from inference.row_blocks import map_rows, sum_over_rows
 from zoo.mixture import Mixture
@@ -104,7 +103,7 @@ def m_step(
 ) -> tuple[Array, dict[str, Array], Array]:
     """Log weights, parameters, how many components a guard holds; an empty component stays put."""
     counts = statistics[:, 0]
-    estimate = maximum_likelihood(model.components, statistics, variance_floor)
+    estimate = model.components.maximum_likelihood(statistics, variance_floor)
     parameters = estimate.parameters
     if before is not None and not model.components.couples_components:
         empty = counts <= 0
@@ -205,7 +204,7 @@ def conclude(
     values = {"weights": jnp.exp(state.log_weights)} | state.parameters
     r = _responsibilities(values, model, *data)
     log_likelihood, _, _ = _e_step(state.log_weights, state.parameters, model, *data)
-    number = num_free_parameters(model.components, model.num_components) + model.num_components - 1
+    number = model.components.num_free_parameters(model.num_components) + model.num_components - 1
     num_rows = float(jnp.sum(state.statistics[:, 0]))
     occupied = jnp.sum(state.statistics[:, 0] > OCCUPIED)
     posterior = values | model.derived({"assignments": jnp.argmax(r, axis=-1)})

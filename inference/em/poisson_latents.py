@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import gammaln
 
-from inference.em.local_pca_rows import Rows
+from inference.em.local_pca_rows import LocalRows
 from zoo.depcam import DEPCAM
 
 __all__ = ["best_scaling", "natural_step", "poisson_rows", "prior_latents", "scaled_bound"]
@@ -46,7 +46,7 @@ def prior_latents(model: DEPCAM, num_rows: int) -> dict[str, Array]:
     return {"latents_loc": jnp.zeros(shape), "latents_covariance": eye}
 
 
-def poisson_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows:
+def poisson_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
     """The bound, and what the gradients need, at values of q."""
     local, mean, covariance = model.local(values), values["latents_loc"], values["latents_covariance"]
     seen = ~jnp.isnan(x)[:, None]
@@ -59,10 +59,12 @@ def poisson_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Rows:
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
     trace = jnp.trace(covariance, axis1=-2, axis2=-1)
     divergence = 0.5 * (trace + jnp.sum(mean**2, axis=-1) - mean.shape[-1] - log_det)
-    return Rows(jnp.sum(cells, axis=-1) - divergence, filled * seen - rate, rate, mean, covariance)
+    return LocalRows(jnp.sum(cells, axis=-1) - divergence, filled * seen - rate, rate, mean, covariance)
 
 
-def natural_step(values: Mapping[str, Array], model: DEPCAM, rows: Rows, size: Array) -> dict[str, Array]:
+def natural_step(
+    values: Mapping[str, Array], model: DEPCAM, rows: LocalRows, size: Array
+) -> dict[str, Array]:
     """Q after a step of ``size``, shape (rows, components); at size 0 as it was."""
     loadings = model.local(values).loadings
     target = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings) + jnp.eye(loadings.shape[-1])

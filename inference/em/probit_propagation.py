@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from zoo.orthants import Orthant, positive_normal_moments
+from zoo.linear_gaussian.orthants import Orthant, positive_normal_moments
 
 __all__ = ["propagate"]
 

@@ -48,7 +48,6 @@ from inference.algorithm import Algorithm, Method, Outcome
 from inference.gibbs.mixture import concentration_and_weights
 from inference.gibbs.split_merge import split_or_merge
 from inference.gibbs.urn_statistics import statistics_for
-from zoo.dirichlet_process import StickBreaking
 from zoo.mixture import Mixture
 
 __all__ = [
@@ -97,7 +96,7 @@ class CollapsedMixtureInfo(NamedTuple):
 
 def is_process(model: Mixture) -> bool:
     """Whether the prior of the partition is the untruncated Dirichlet process."""
-    return isinstance(model.weights, StickBreaking)
+    return model.weights.has_sticks
 
 
 def log_partition_prior(counts: Array, alpha: Array, model: Mixture) -> Array:

@@ -58,7 +58,7 @@ def log_partition(clusters: Array, model: PCP) -> Array:
     """Log prior probability of the documents' clusters, weights integrated out, in nats."""
     prior = in_current_precision(model)
     sizes = jnp.bincount(clusters, length=model.num_clusters).astype(jnp.result_type(float))
-    if model.weights.site != "stick_fractions":
+    if not model.weights.has_sticks:
         share = prior.concentration / model.num_clusters
         return log_dirichlet_multinomial(sizes[None], share)
     tail = jnp.cumsum(sizes[::-1])[::-1][1:]
@@ -79,7 +79,7 @@ def log_joint(topics: Array, clusters: Array, tokens: Tokens, model: PCP) -> Arr
 def log_weights(sizes: Array, model: PCP) -> Array:
     """Log predictive weight of each cluster given the sizes without the document, up to a constant."""
     alpha = in_current_precision(model).concentration
-    if model.weights.site != "stick_fractions":
+    if not model.weights.has_sticks:
         return jnp.log(sizes + alpha / model.num_clusters)
     tail = jnp.cumsum(sizes[::-1])[::-1]
     own, later = 1.0 + sizes[:-1], alpha + tail[1:]

@@ -45,7 +45,6 @@ from inference.gibbs.label_moves import reorder_components
 from inference.gibbs.slice_sampling import PositiveSlice
 from inference.gibbs.sweep import Move, conditionals_among, sweep
 from zoo.argument_checks import check_flag
-from zoo.dirichlet_process import StickBreaking
 from zoo.mixture import Mixture
 
 __all__ = [
@@ -167,7 +166,7 @@ def plain_blocks_of(model: Mixture) -> tuple[Callable, ...]:
 
 
 def _weight_blocks(model: Mixture) -> tuple[Callable | Move, ...]:
-    if not isinstance(model.weights, StickBreaking):
+    if not model.weights.has_sticks:
         return (concentration_and_weights,)
     concentration = (stick_concentration,) if model.has_random_concentration else ()
     return (*concentration, REORDERING, stick_fractions)
@@ -189,7 +188,7 @@ def _from_labels(key: Array, assignments: Array, model: Mixture, x: Array) -> Mi
     values = {"assignments": assignments}
     dtype = jnp.result_type(float)
     values |= {n: v.astype(dtype) for n, v in expected_hyperparameters(model.components).items()}
-    if isinstance(model.weights, StickBreaking):
+    if model.weights.has_sticks:
         values["stick_fractions"] = jnp.full(model.weights.num_sticks, 0.5, dtype)
     if model.has_random_concentration:
         values["concentration"] = jnp.asarray(model.concentration.mean, dtype)

@@ -69,7 +69,7 @@ def parameters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str
 def posteriors(sizes: Array, by_cluster: Array, by_word: Array, model: PCP) -> dict[str, dist.Distribution]:
     """All parameters given documents and tokens of clusters, and tokens of words, by topic."""
     prior = in_current_precision(model)
-    site = "stick_fractions" if model.weights.site == "stick_fractions" else "cluster_weights"
+    site = model.weights.site
     return {
         site: model.weights.posterior(sizes, prior.concentration),
         "cluster_topic_probs": dist.Dirichlet(prior._topic_prior() + by_cluster),
@@ -102,7 +102,7 @@ def init(key: Array, model: PCP, documents: Any) -> PCPGibbsState:
         "cluster_topic_probs": jax.random.dirichlet(share_key, jnp.ones(k, dtype), (m,)),
         "topic_word_probs": noise / jnp.sum(noise, axis=-1, keepdims=True),
     }
-    if model.weights.site == "stick_fractions":
+    if model.weights.has_sticks:
         values["stick_fractions"] = 1.0 / jnp.arange(m, 1, -1, dtype=dtype)
     else:
         values["cluster_weights"] = jnp.full(m, 1.0 / m, dtype)

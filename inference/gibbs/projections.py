@@ -36,12 +36,8 @@ from inference.gibbs.projection_moves import common_shift, rescaling
 from inference.gibbs.quadratic_cells import (
     QuadraticCells,
     columns_given,
-    columns_with_noise,
     draw_precisions,
-    is_logistic,
-    is_quadratic,
     log_lacking,
-    quadratic_cells,
     rows_given,
     side_by_side,
 )
@@ -117,7 +113,8 @@ def cells_of(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) ->
         family = view.family
         if f"noise_variance{view.suffix}" in values:
             family = family.with_noise(values[f"noise_variance{view.suffix}"])
-        parts.append(quadratic_cells(family, x, beta, view.conjugate, view.weight))
+        terms = family.cell_terms(x, beta, view.conjugate, view.weight)
+        parts.append(QuadraticCells(*terms[:3]))  # none has an exponential term
     return side_by_side(parts)
 
 
@@ -194,7 +191,7 @@ def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> di
     for view, x in zip(views_of(model), data, strict=True):
         if not view.family.learns_noise:
             continue
-        chosen = jnp.asarray(columns_with_noise(view.family, x.shape[1]))
+        chosen = view.family.noise_columns(x.shape[1])
         loadings, loc = values[f"loadings{view.suffix}"], values[f"loc{view.suffix}"]
         away = (x - values["latents"] @ loadings.T - loc)[:, chosen]
         count, squares = jnp.sum(~jnp.isnan(away)), jnp.nansum(away**2)
@@ -251,7 +248,7 @@ def _step(
     keys = jax.random.split(key, 7)
     cells, theta = cells_of(state.values, model, *data), theta_of(state.values, model)
     precisions, lacking = cells.precision, None
-    if any(is_logistic(view.family) for view in views_of(model)):
+    if any("logistic" in view.family.log_partition_forms for view in views_of(model)):
         precisions, lacking = draw_precisions(keys[0], cells, theta), log_lacking(cells, theta)
     values, rest = dict(state.values) | {"cell_precisions": precisions}, (cells, model, data)
     values, lacking, rows = _draw_block(keys[1], _draw_latents, values, lacking, *rest, axis=1)
@@ -333,7 +330,7 @@ def check(model: EPCA | Paired, *, moves: Any) -> None:
     """Raise ValueError if a family has no conjugate sweep, TypeError if ``moves`` is not a boolean."""
     check_flag("moves", moves)
     for view in views_of(model):
-        if not is_quadratic(view.family):
+        if not view.family.log_partition_forms <= {"quadratic", "logistic"}:
             raise ValueError(
                 f"gibbs needs Gaussian, Bernoulli or binomial cells, whose conditionals are normal given "
                 f"Polya-Gamma variables; {type(view.family).__name__} has no such form: use nuts"

@@ -30,18 +30,13 @@ from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from inference import polya_gamma
-from zoo.exponential_family import Bernoulli, Binomial, ByColumn, Family, Gaussian
 
 __all__ = [
     "CanonicalNormal",
     "QuadraticCells",
     "columns_given",
-    "columns_with_noise",
     "draw_precisions",
-    "is_logistic",
-    "is_quadratic",
     "log_lacking",
-    "quadratic_cells",
     "rows_given",
     "side_by_side",
 ]
@@ -65,64 +60,9 @@ class QuadraticCells(NamedTuple):
     count: Array
 
 
-def is_quadratic(family: Family) -> bool:
-    """Whether the family's cells (of a table with a family for each column, all) are quadratic."""
-    families = family.families if isinstance(family, ByColumn) else (family,)
-    return all(isinstance(one, Gaussian | Bernoulli | Binomial) for one in families)
-
-
-def is_logistic(family: Family) -> bool:
-    """Whether some cells need Polya-Gamma variables."""
-    families = family.families if isinstance(family, ByColumn) else (family,)
-    return any(isinstance(one, Bernoulli | Binomial) for one in families)
-
-
-def columns_with_noise(family: Family, num_features: int) -> list[int]:
-    """Columns whose Gaussian has an unknown variance."""
-    if not isinstance(family, ByColumn):
-        return list(range(num_features)) if family.learns_noise else []
-    return [int(c) for one, columns, _ in family.groups if one.learns_noise for c in columns]
-
-
 def side_by_side(parts: list[QuadraticCells]) -> QuadraticCells:
     """The cells of several views with the same rows."""
     return QuadraticCells(*(jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True)))
-
-
-def quadratic_cells(
-    family: Family,
-    x: Array,
-    beta: Array | float = 0.0,
-    conjugate: Array | None = None,
-    weight: Array | float = 1.0,
-) -> QuadraticCells:
-    """The coefficients of all cells of a matrix.
-
-    Args:
-        family: Gaussian (its variance known), Bernoulli or binomial, or a table of such columns.
-        x: the cells, NaN where missing.
-        beta: share of the kernel.
-        conjugate: its (lam, nu), shape (2,) or (num_features, 2), or None.
-        weight: alpha, of the log likelihood.
-    """
-    if isinstance(family, ByColumn):
-        pairs = None
-        if conjugate is not None:
-            pairs = jnp.broadcast_to(conjugate, (x.shape[1], 2))
-        parts = [
-            quadratic_cells(one, x[:, columns], beta, None if pairs is None else pairs[columns], weight)
-            for one, columns, _ in family.groups
-        ]
-        return QuadraticCells(*(family.by_column(list(part)) for part in zip(*parts, strict=True)))
-    seen = jnp.where(jnp.isnan(x), 0.0, weight)
-    known = weight * jnp.nan_to_num(x)
-    lam, nu = (0.0, 0.0) if conjugate is None else (conjugate[..., 0], conjugate[..., 1])
-    if isinstance(family, Gaussian):
-        scale = 1 / family.noise_variance
-        return QuadraticCells(scale * known + beta * lam, scale * seen + beta * nu, jnp.zeros_like(seen))
-    total = family.total_count if isinstance(family, Binomial) else 1
-    count = total * (seen + beta * nu)
-    return QuadraticCells(known + beta * lam - count / 2, jnp.zeros_like(seen), count)
 
 
 def draw_precisions(key: Array, cells: QuadraticCells, theta: Array) -> Array:

@@ -39,7 +39,7 @@ def initial_concentration(model: Mixture) -> dist.Distribution | Array:
     if not model.has_random_concentration:
         return jnp.asarray(model.concentration)
     prior = model.concentration
-    if isinstance(model.weights.posterior(jnp.ones(model.num_components), 1.0), dist.Beta):
+    if model.weights.has_sticks:
         return dist.Gamma(jnp.asarray(prior.concentration), jnp.asarray(prior.rate))
     variance = jnp.log1p(1.0 / prior.concentration)
     return dist.LogNormal(jnp.log(prior.mean) - variance / 2, jnp.sqrt(variance))
@@ -53,7 +53,7 @@ def update_concentration(
         return q
     prior = model.concentration
     expected_log_weights = model.weights.expected_log_weights(weights)
-    if isinstance(weights, dist.Beta):  # conjugate
+    if model.weights.has_sticks:  # conjugate
         left = expected_log_left(weights)
         return dist.Gamma(prior.concentration + left.shape[0], prior.rate - jnp.sum(left))
     return _climb_log_normal(q, prior, model.weights.num_components, jnp.sum(expected_log_weights))

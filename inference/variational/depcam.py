@@ -34,7 +34,6 @@ from inference.algorithm import Algorithm, Method, Outcome
 from inference.em import depcam as em
 from inference.em.depcam_blocks import evaluate, rows_of
 from zoo.depcam import DEPCAM
-from zoo.exponential_family import Bernoulli, Binomial, Gaussian, Poisson
 from zoo.model import in_current_precision
 
 __all__ = ["METHOD", "guide"]
@@ -61,7 +60,7 @@ def build(init: str, clamped_sweeps: int) -> Algorithm:
 def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:
     """Raise TypeError or ValueError if an option or a field does not suit."""
     em.check(model, clamped_sweeps=clamped_sweeps)
-    if not isinstance(model.family, Gaussian | Bernoulli | Binomial | Poisson):
+    if model.family.log_partition_form == "other":
         raise ValueError(
             "vb integrates the latents of Gaussian, Bernoulli, binomial and Poisson cells; for "
             f"{type(model.family).__name__} use em"

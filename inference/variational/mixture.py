@@ -35,7 +35,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Memoised, Method
@@ -50,7 +49,6 @@ from inference.variational.concentration import (
 )
 from inference.variational.hyperparameters import (
     check_learn,
-    learn_components,
     learn_concentration,
     log_hyperprior,
     with_learnt,
@@ -151,7 +149,7 @@ def bound(state: MixtureVBState, statistics: Array, entropy: Array, model: Mixtu
     model = with_learnt(state, model)
     q = state.concentration
     weights = model.weights.log_normaliser(state.weights)
-    if isinstance(state.weights, dist.Beta):  # the prior's constant is alpha for each stick
+    if model.weights.has_sticks:  # the prior's constant is alpha for each stick
         num_sticks = state.weights.concentration1.shape[-1]
         weights += num_sticks * (expected_log(q) if model.has_random_concentration else jnp.log(q))
     else:
@@ -181,7 +179,7 @@ def in_best_order(statistics: Array, state: MixtureVBState, model: Mixture) -> A
 
 def best_order(state: MixtureVBState, statistics: Array, model: Mixture) -> Array | None:
     """The order of the components that the weights' prior likes best; None if it likes all the same."""
-    if not isinstance(state.weights, dist.Beta):
+    if not model.weights.has_sticks:
         return None
     return model.weights.best_order(statistics[:, 0], mean_of(state.concentration))
 
@@ -197,7 +195,7 @@ def learn_hyperparameters(
             state = state._replace(concentration=learn_concentration(state.weights, model))
         if state.prior is None:
             return state, None
-        prior = learn_components(state.prior, state.components, model, learn)
+        prior = state.prior.learnt(state.components, model.components, learn)
         before, after = (
             jnp.sum(which.log_evidence(statistics)) + log_hyperprior(state._replace(prior=which), model)
             for which in (state.prior, prior)

@@ -133,7 +133,7 @@ def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
     """Q of everything but the labels, as a NumPyro program; returns the log weights drawn."""
     if model.has_random_concentration:
         numpyro.sample("concentration", state.concentration)
-    if isinstance(state.weights, dist.Beta):
+    if model.weights.has_sticks:
         with numpyro.plate("sticks", state.weights.concentration1.shape[-1]):
             values = {"stick_fractions": numpyro.sample("stick_fractions", state.weights)}
     else:
@@ -161,15 +161,7 @@ def variables(state: MixtureVBState, model: Mixture, x: Array | None = None) -> 
 def q_from_variables(stored: Mapping[str, Array], model: Mixture) -> MixtureVBState:
     """The state back from what `variables` stored."""
     components = {name: stored[f"components_{name}"] for name in model.components.posterior_dims}
-    example = model.weights.posterior(jnp.ones(model.num_components), jnp.ones(()))
-    weights = (
-        dist.Beta(
-            jnp.asarray(stored["stick_fractions_concentration1"]),
-            jnp.asarray(stored["stick_fractions_concentration0"]),
-        )
-        if isinstance(example, dist.Beta)
-        else dist.Dirichlet(jnp.asarray(stored["weights_concentration"]))
-    )
+    weights = model.weights.with_variables(stored)
     concentration = initial_concentration(model)
     if model.has_random_concentration:
         concentration = stored_concentration(stored, concentration)

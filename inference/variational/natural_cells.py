@@ -18,14 +18,12 @@ log-partition functions of categorical and ordinal cells have no expectation in 
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
 from inference import polya_gamma
-from inference.gibbs.quadratic_cells import quadratic_cells
-from inference.projection_views import View, groups_of
-from zoo.exponential_family import Bernoulli, Binomial, Family, Gaussian, Poisson
+from inference.projection_views import View
+from zoo.exponential_family import Family
 
 __all__ = [
     "NaturalCells",
@@ -36,8 +34,6 @@ __all__ = [
     "expected_moments",
     "natural_cells",
 ]
-
-WITH_BOUND = (Gaussian, Bernoulli, Binomial, Poisson)
 
 
 class NaturalCells(NamedTuple):
@@ -58,14 +54,14 @@ class NaturalCells(NamedTuple):
 
 def check_has_bound(family: Family) -> None:
     """Raise ValueError unless the expectation of every cell is bounded in closed form."""
-    for one, _ in groups_of(family, 1):
+    for one, _ in family.column_groups(1):
         name = type(one).__name__
         if one.theta_is_negative:
             raise ValueError(
                 f"vb has no bound for {name} cells: their natural parameters are negative, and a normal q "
                 f"puts mass where the density is zero, so the bound is minus infinity; use nuts or map"
             )
-        if not isinstance(one, WITH_BOUND):
+        if one.log_partition_form == "other":
             raise ValueError(f"vb has no closed bound for {name} cells; use nuts or svi")
 
 
@@ -78,26 +74,8 @@ def natural_cells(view: View, x: Array, beta: Array | float, noise_variance: Arr
         beta: share of the kernel.
         noise_variance: 1 / E[1 / phi] where a Gaussian has an unknown one.
     """
-    groups, parts = groups_of(view.family, x.shape[1]), []
-    pairs = None if view.conjugate is None else jnp.broadcast_to(view.conjugate, (x.shape[1], 2))
-    for family, columns in groups:
-        own = family.with_noise(noise_variance) if family.learns_noise else family
-        parts.append(_cells(own, x[:, columns], beta, None if pairs is None else pairs[columns], view.weight))
-    if len(parts) == 1:
-        return parts[0]
-    order = np.argsort(np.concatenate([columns for _, columns in groups]), kind="stable")
-    return NaturalCells(*(jnp.concatenate(part, axis=1)[:, order] for part in zip(*parts, strict=True)))
-
-
-def _cells(
-    family: Family, x: Array, beta: Array | float, pairs: Array | None, weight: Array | float
-) -> NaturalCells:
-    if not isinstance(family, Poisson):
-        return NaturalCells(*quadratic_cells(family, x, beta, pairs, weight), jnp.zeros_like(x))
-    lam, nu = (0.0, 0.0) if pairs is None else (pairs[:, 0], pairs[:, 1])
-    seen = jnp.where(jnp.isnan(x), 0.0, weight)
-    nothing = jnp.zeros_like(seen)
-    return NaturalCells(weight * jnp.nan_to_num(x) + beta * lam, nothing, nothing, seen + beta * nu)
+    family = view.family.with_noise(noise_variance) if view.family.learns_noise else view.family
+    return NaturalCells(*family.cell_terms(x, beta, view.conjugate, view.weight))
 
 
 def expected_cells(cells: NaturalCells, mean: Array, second: Array) -> Array:
@@ -117,19 +95,7 @@ def expected_base_measure(view: View, x: Array, noise: tuple[Array, Array] = (jn
         x: its cells.
         noise: E[1 / phi] and E[log phi] where a Gaussian has an unknown phi.
     """
-    total = 0.0
-    for family, columns in groups_of(view.family, x.shape[1]):
-        own = x[:, columns]
-        seen = ~jnp.isnan(own)
-        if isinstance(family, Gaussian):
-            inverse, log_noise = noise
-            if not family.learns_noise:
-                inverse, log_noise = 1 / family.noise_variance, jnp.log(family.noise_variance)
-            total -= 0.5 * (jnp.sum(seen) * (jnp.log(2 * jnp.pi) + log_noise) + inverse * jnp.nansum(own**2))
-        else:
-            base = family.log_base_measure(jnp.where(seen, own, 1.0))
-            total += jnp.sum(jnp.where(seen, base, 0.0))
-    return view.weight * total
+    return view.weight * view.family.expected_base_measure(x, *noise)
 
 
 def expected_moments(

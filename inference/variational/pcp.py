@@ -141,7 +141,7 @@ def bound(state: PCPVBState, model: PCP, corpus: Corpus, point: bool = False) ->
     log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
     log_weights = expected_log_weights(state, model)
     documents = jnp.sum(jax.nn.logsumexp(times(corpus.counts, log_centres.T) + log_weights, axis=-1))
-    if isinstance(state.weights, dist.Beta):
+    if model.weights.has_sticks:
         a, b = state.weights.concentration1, state.weights.concentration0
         counted = jnp.sum((a - 1) * (digamma(a) - digamma(a + b)))
         counted += jnp.sum((b - state.concentration) * (digamma(b) - digamma(a + b)))
@@ -173,7 +173,7 @@ def start(
                 f"got {clusters.shape} and {words.shape}"
             )
         state = state._replace(clusters=clusters, words=words)
-        if "cluster_weights_concentration" in variables and isinstance(state.weights, dist.Dirichlet):
+        if "cluster_weights_concentration" in variables and not model.weights.has_sticks:
             state = state._replace(weights=dist.Dirichlet(variables["cluster_weights_concentration"]))
         if family == "mean_field" and "responsibilities" in variables:
             state = state._replace(responsibilities=jnp.asarray(variables["responsibilities"]))

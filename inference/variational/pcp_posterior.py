@@ -93,7 +93,7 @@ def centre_log_probs(clusters: Array, log_topics: Array) -> Array:
 
 def expected_log_weights(state: PCPVBState, model: PCP) -> Array:
     """E[log pi] of the clusters that the state holds; of those that were pruned nothing but their prior."""
-    if isinstance(state.weights, dist.Beta):
+    if model.weights.has_sticks:
         return model.weights.expected_log_weights(state.weights)
     held = state.weights.concentration
     missing = model.num_clusters - held.shape[0]
@@ -113,7 +113,7 @@ def globals_bound(state: PCPVBState, model: PCP, point: bool) -> Array:
     The expected log weights of the documents' clusters are in it. Of point estimates of the topics their log
     prior density stands in the place of the divergence.
     """
-    if isinstance(state.weights, dist.Beta):  # the prior's constant is alpha for each stick
+    if model.weights.has_sticks:  # the prior's constant is alpha for each stick
         sticks = state.weights.concentration1.shape[-1]
         weights = model.weights.log_normaliser(state.weights) + sticks * jnp.log(state.concentration)
     else:  # a cluster that was pruned has the same normaliser under q and prior
@@ -166,7 +166,7 @@ def learnt_factors(
 def learnt_concentration(state: PCPVBState, model: PCP) -> Array:
     """The concentration that q of the weights likes best."""
     weights, size = state.weights, model.num_clusters
-    if isinstance(weights, dist.Beta):
+    if model.weights.has_sticks:
         a, b = weights.concentration1, weights.concentration0
         left = jnp.sum(digamma(b) - digamma(a + b))
         return a.shape[-1] / -left
@@ -206,10 +206,7 @@ def conclude(
         "num_occupied": jnp.sum(jnp.sum(r, axis=0) > OCCUPIED),
     }
     stored |= {"topic_word_probs" if point else "topic_word_concentration": state.words}
-    if isinstance(state.weights, dist.Beta):
-        stored |= model.weights.variables(state.weights)
-    else:
-        stored["cluster_weights_concentration"] = state.weights.concentration
+    stored |= model.weights.variables(state.weights)
     num_samples = affordable(num_samples, state.words.size + state.clusters.size)
     draws = _draw(jax.random.split(key, num_samples), state, r, current, keep_rows, point)
     prior = state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0]
@@ -234,7 +231,7 @@ _cluster_scores = jax.jit(cluster_scores, static_argnums=3)
 def _draw(
     keys: Array, state: PCPVBState, r: Array, model: PCP, keep_rows: bool, point: bool
 ) -> dict[str, Array]:
-    site = "stick_fractions" if isinstance(state.weights, dist.Beta) else "cluster_weights"
+    site = model.weights.site
 
     def one(key: Array) -> dict[str, Array]:
         keys = jax.random.split(key, 4)

@@ -40,7 +40,7 @@ def shrink(states: PCPVBState, model: PCP) -> PCPVBState | None:
         states: with a leading axis over restarts.
         model: as given.
     """
-    if isinstance(states.weights, dist.Beta):
+    if model.weights.has_sticks:
         return None
     concentration = np.asarray(states.weights.concentration)
     share = np.asarray(states.concentration)[:, None] / model.num_clusters
@@ -56,7 +56,7 @@ def shrink(states: PCPVBState, model: PCP) -> PCPVBState | None:
 
 def with_all_clusters(state: PCPVBState, model: PCP) -> PCPVBState:
     """The state with the clusters that were dropped at the end, at their prior."""
-    if isinstance(state.weights, dist.Beta):
+    if model.weights.has_sticks:
         return state
     missing = model.num_clusters - state.clusters.shape[0]
     share = state.concentration / model.num_clusters

@@ -23,8 +23,7 @@ import numpy as np
 from jax import Array
 
 from inference import polya_gamma
-from inference.gibbs.quadratic_cells import columns_with_noise
-from inference.projection_views import groups_of, views_of
+from inference.projection_views import views_of
 from inference.variational.natural_cells import (
     NaturalCells,
     expected_base_measure,
@@ -40,7 +39,6 @@ from inference.variational.normal_factors import (
     normal_terms,
 )
 from zoo.epca import EPCA
-from zoo.exponential_family import Poisson
 from zoo.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
@@ -92,8 +90,8 @@ def _table(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, 
     prior, parts, poisson, first = in_current_precision(model), [], [], 0
     for own, view, x in zip(state.noise, views_of(model), data, strict=True):
         parts.append(natural_cells(view, x, prior.beta, own[1] / own[0]))  # 1 / E[1 / phi]
-        groups = groups_of(view.family, x.shape[1])
-        poisson += [first + columns for family, columns in groups if isinstance(family, Poisson)]
+        groups = view.family.column_groups(x.shape[1])
+        poisson += [first + columns for f, columns in groups if f.log_partition_form == "exponential"]
         first += x.shape[1]
     variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
     relevance = state.relevance[0] / state.relevance[1] if model.ard else jnp.ones(model.num_latents)
@@ -120,7 +118,7 @@ def noise_concentrations(model: EPCA | Paired, data: tuple[Array, ...]) -> Array
     """Of the views' noise variances, shape (num_views,); one where there is none."""
     counts = []
     for view, x in zip(views_of(model), data, strict=True):
-        own = x[:, np.asarray(columns_with_noise(view.family, x.shape[1]), int)]
+        own = x[:, view.family.noise_columns(x.shape[1])]
         counts.append(1.0 + view.weight * jnp.sum(~jnp.isnan(own)) / 2)
     return jnp.stack(counts)
 
@@ -249,7 +247,7 @@ def _noise(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, 
     mean, second = expected_moments(*state[:4])
     rates, first = [], 0
     for view, x in zip(views_of(model), data, strict=True):
-        chosen = np.asarray(columns_with_noise(view.family, x.shape[1]), int)
+        chosen = view.family.noise_columns(x.shape[1])
         own, places = x[:, chosen], first + chosen
         squares = jnp.nansum(own**2 - 2 * own * mean[:, places] + second[:, places])
         rates.append(1.0 + view.weight * squares / 2)

@@ -23,8 +23,8 @@ from inference.agreement import agreement
 from inference.diagnostics import compare
 from inference.document_checks import check_documents
 from inference.method_comparison import MethodScore
-from inference.page import to_png
 from inference.report import report
+from inference.report.page import to_png
 from tests.recording import add_to_record
 
 _ROWS = 10_000

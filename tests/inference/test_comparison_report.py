@@ -12,8 +12,9 @@ import zoo
 from inference.agreement import agreement, differences, same_posterior
 from inference.comparison import compare, leave_one_out
 from inference.comparison_picture import plot_agreement, plot_scores
-from inference.comparison_report import _agreed, _check_data, _fitted, _pair_verdict, report_comparison
-from inference.page import Verdict
+from inference.report import report_comparison
+from inference.report.comparison import _agreed, _check_data, _fitted, _pair_verdict
+from inference.report.page import Judgement
 from zoo.cli import main
 
 
@@ -75,7 +76,7 @@ def test_samplers_of_one_posterior_agree(three):
 
 
 def _verdicts(section):
-    return [block for block in section.blocks if isinstance(block, Verdict)]
+    return [block for block in section.blocks if isinstance(block, Judgement)]
 
 
 def test_a_sampler_that_is_off_is_found(three):
@@ -124,7 +125,7 @@ def test_other_assumptions_are_not_one_posterior(three):
 def test_a_point_estimate_is_scored_by_rows_alone(three, tmp_path):
     point = part(three["vb"], draw=[0])
     point.attrs["method"] = "em"
-    said = report_comparison({"vb": three["vb"], "em": point}, tmp_path / "page.txt")
+    said = report_comparison({"vb": three["vb"], "em": point}, tmp_path / "page.md")
     said = said.read_text(encoding="utf-8")
     assert "No ranking by leave-one-out" in said and "point estimate" in said
 
@@ -150,7 +151,7 @@ def test_data_that_were_left_out_are_not_vouched_for(three):
     assert not found.good and "not checked" in found.text
 
 
-def test_the_command_compares_files(tmp_path, capsys, monkeypatch):
+def test_the_command_compares_files(tmp_path, capsys):
     """Two projections of one table, of which the second has the right number of latents."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 4)) + 0.2 * rng.normal(size=(60, 4))
@@ -195,9 +196,9 @@ def test_leave_one_out_is_computed_once_for_each_fit(three, tmp_path, monkeypatc
         counted.append(tree)
         return leave_one_out(tree)
 
-    monkeypatch.setattr("inference.comparison_report.leave_one_out", counting)
+    monkeypatch.setattr("inference.report.comparison.leave_one_out", counting)
     monkeypatch.setattr("inference.comparison.leave_one_out", counting)
-    report_comparison({name: three[name] for name in ("first", "second")}, tmp_path / "page.txt")
+    report_comparison({name: three[name] for name in ("first", "second")}, tmp_path / "page.md")
     assert len(counted) == 2
     scores = {name: leave_one_out(three[name]) for name in ("first", "second")}
     trees = {name: three[name] for name in scores}

@@ -16,7 +16,7 @@ from inference.component_subspaces import (
     responsibility_overlap,
 )
 from inference.plots import plot_component_similarity, plot_hinton, plot_loading_products, plot_overlap
-from inference.report_components import local_pca_blocks
+from inference.report.results import local_pca_blocks
 
 COMPONENTS, FEATURES, LATENTS, ROWS, RHO = 3, 5, 2, 40, 0.3
 ATTRS = {"model": "depcam", "model_fields": f'{{"similarity_scale": {RHO}}}'}

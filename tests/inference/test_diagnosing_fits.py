@@ -10,7 +10,7 @@ from inference import fit, load, save
 from inference.diagnostics import co_clustering, heldout, judge, occupied, summary
 from inference.plots import plot_objective, plot_psrf_path
 from inference.report import report
-from inference.report_run import _command
+from inference.report.run import _command
 from inference.symmetry import relabel
 
 SETTINGS = {
@@ -61,7 +61,7 @@ def test_relabelled_fits_are_still_fits(saved, two_groups, tmp_path):
 
 def test_the_report_of_a_fit(saved, tmp_path):
     tree = load(saved)
-    text = report(tree, tmp_path / "fit.txt").read_text(encoding="utf-8")
+    text = report(tree, tmp_path / "fit.md").read_text(encoding="utf-8")
     for expected in ("num_components", "GaussianWishart", "numpyro", "elpd per row", "feature 1: largest"):
         assert expected in text
     assert plot_objective(tree).axes

@@ -14,7 +14,7 @@ import inference
 import zoo
 from inference.document_checks import STATISTICS, _statistics, check_documents
 from inference.plots import plot_document_check
-from inference.report_documents import document_blocks
+from inference.report.predictive import document_blocks
 
 NUM_WORDS, NUM_TOPICS, NUM_DOCUMENTS = 120, 3, 80
 

@@ -19,7 +19,7 @@ from inference.em.depcam_blocks import (
 )
 from inference.em.depcam_latents import update_latents
 from inference.precision import in_precision
-from zoo.depcam_rows import orthonormal
+from zoo.depcam import orthonormal
 from zoo.exponential_family import Binomial, GammaWithShape, Gaussian, NegativeBinomial
 
 SIZES = dict(num_components=3, num_latents=2)

@@ -8,7 +8,6 @@ import scipy.stats
 from component_families import FAMILIES, priors, rows
 
 from inference import fit, log_density, model_of, predict, transform
-from inference.em.maximum_likelihood import maximum_likelihood, num_free_parameters
 from inference.plots import plot_em
 from zoo import Mixture
 from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet
@@ -74,7 +73,7 @@ def test_maximum_likelihood_is_a_stationary_point(name):
         components, x = priors()[name], rows(name, 40)
         r = np.random.default_rng(1).dirichlet(np.ones(2), 40)
         statistics = r.T @ components.features(x)
-        estimate = maximum_likelihood(components, statistics, 1e-6)
+        estimate = components.maximum_likelihood(statistics, 1e-6)
         assert int(estimate.at_floor) == 0
 
         def likelihood(moved):
@@ -181,7 +180,7 @@ def test_numbers_of_parameters():
     made["Product"] = made["Product"].replaced(
         families=(*made["Product"].families[:2], BernoulliBeta([1.0], [1.0]))
     )
-    assert {name: num_free_parameters(made[name], k) for name in FAMILIES} == expected
+    assert {name: made[name].num_free_parameters(k) for name in FAMILIES} == expected
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from inference.em import ep_sppca
 from inference.em.probit_propagation import propagate
 from inference.precision import in_precision
 from zoo import SPPCA
-from zoo.orthants import orthant_moments
+from zoo.linear_gaussian.orthants import orthant_moments
 
 
 def rows_of(kind, num_rows=40, seed=0):

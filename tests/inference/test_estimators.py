@@ -3,6 +3,9 @@
 scikit-learn's checks compare nothing with scikit-learn: they say whether an estimator keeps its promises.
 """
 
+import inspect
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,6 +61,12 @@ def test_scikit_learns_checks_pass(estimator, check):
 @pytest.mark.parametrize(("estimator", "check"), checks(SLOWER))
 def test_scikit_learns_checks_pass_for_the_others(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("estimator", [PPCAEstimator(), *SLOWER], ids=lambda one: type(one).__name__)
+def test_every_parameter_is_documented_once_and_none_besides(estimator):
+    arguments, _, _ = inspect.getdoc(estimator).partition("Args:")[2].partition("Example:")
+    assert sorted(re.findall(r"^    (\w+): \S", arguments, re.MULTILINE)) == sorted(estimator.get_params())
 
 
 @pytest.fixture(scope="module")

@@ -76,12 +76,12 @@ def slope(divergence, family, names):
 def test_the_gaussian_wishart_m_step_is_a_stationary_point():
     q = q_of_wishart()
     model = Mixture(components=prior(), num_components=3)
-    best = hyper.learn_components(model.components, q, model, GAUSSIAN)
+    best = model.components.learnt(q, model.components, GAUSSIAN)
     before = slope(partial(kl_components, q), model.components, GAUSSIAN)
     after = slope(partial(kl_components, q), best, GAUSSIAN)
     assert max(after.values()) < 1e-7 < 1e-2 < min(before.values()), (after, before)
     for name in GAUSSIAN:  # one alone is a stationary point in itself
-        alone = hyper.learn_components(model.components, q, model, (name,))
+        alone = model.components.learnt(q, model.components, (name,))
         assert slope(partial(kl_components, q), alone, (name,))[name] < 1e-7, name
         others = [other for other in GAUSSIAN if other != name]
         assert all(getattr(alone, other) is getattr(model.components, other) for other in others)
@@ -91,8 +91,8 @@ def test_planted_errors_of_the_m_step_are_seen():
     """Beta0 with the old m0; W0 without the division by nu0."""
     q = q_of_wishart()
     model = Mixture(components=prior().replaced(loc=np.array([3.0, -2.0])), num_components=3)
-    best = hyper.learn_components(model.components, q, model, ("loc", "mean_precision", "scale_matrix"))
-    old_loc = hyper.learn_components(model.components, q, model, ("mean_precision",)).mean_precision
+    best = model.components.learnt(q, model.components, ("loc", "mean_precision", "scale_matrix"))
+    old_loc = model.components.learnt(q, model.components, ("mean_precision",)).mean_precision
     for wrong in ({"mean_precision": old_loc}, {"scale_matrix": best.scale_matrix * 6.0}):
         planted = best.replaced(**wrong)
         assert slope(partial(kl_components, q), planted, tuple(wrong))[next(iter(wrong))] > 1e-2, wrong
@@ -134,7 +134,7 @@ def test_the_m_steps_of_the_discrete_families_are_stationary_points(case):
     r = np.random.default_rng(3).dirichlet(np.ones(4), size=30)
     q = family.posterior(jnp.asarray(r.T @ family.features(rows.astype(float))))
     model = Mixture(components=family, num_components=4)
-    best = hyper.learn_components(family, q, model, learn)
+    best = family.learnt(q, model.components, learn)
     names = tuple(name.removeprefix("components_") for name in learn)
 
     def divergence(candidate):
@@ -277,7 +277,7 @@ def test_every_family_learns_with_a_rising_bound_that_is_the_elbo(family, weight
     from tests.component_families import priors, rows
 
     x, components = rows(family, 60), priors()[family]
-    learn = ("concentration", *hyper._learnable(components))
+    learn = ("concentration", *hyper.learnable(components))
     alpha = dist.Gamma(3.0, 1.0)
     model = Mixture(components=components, num_components=3, weight_prior=weight_prior, concentration=alpha)
     tree = fit(model, x, learn=learn, tolerance=1e-11, max_iterations=5000, num_samples=5)

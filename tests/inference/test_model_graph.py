@@ -1,6 +1,9 @@
 """The drawn graph of a program: the dependencies are the program's, and the picture shows them."""
 
+import io
+import shutil
 import warnings
+from itertools import combinations
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +13,25 @@ import numpyro.distributions as dist
 import pytest
 import scipy.sparse
 import xarray as xr
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.path import Path
+from matplotlib.transforms import Affine2D
 from numpyro.handlers import scale, seed, substitute, trace
 from numpyro.infer.inspect import get_model_relations
 from posterior_cases import CASES
 
-from inference.graph_layout import arrange, hidden
-from inference.model_graph import _bend, draw_graph, graph_of, in_words
+from inference.model_graph import (
+    _BOX,
+    _ROW,
+    Graph,
+    _arrows,
+    _drawn_in_layers,
+    arrange,
+    draw_graph,
+    graph_of,
+    in_words,
+)
 from inference.observed import observed_group
 from inference.precision import in_precision
 from inference.results import Labels
@@ -52,7 +68,7 @@ def unfitted(name):
 
 @pytest.fixture(scope="module", params=sorted(PARENTS))
 def known(request):
-    """A model's name, its graph, the places of its symbols, and itself."""
+    """A model's name, its graph, the layout of that, and itself."""
     tree, model, data = unfitted(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("inference.model_graph.model_of", lambda tree: model)
@@ -70,30 +86,133 @@ def test_the_graph_is_the_programs(known):
     assert all(source in in_words(graph) for source in graph.parents)
 
 
-def test_every_symbol_has_a_place_and_plates_hold_their_members_alone(known):
-    _, graph, places, _ = known
-    assert set(places) == set(graph.parents) and len(set(places.values())) == len(places)
-    for child, sources in graph.parents.items():
-        assert all(places[source][1] <= places[child][1] for source in sources)
-    for members in graph.plates.values():
-        columns, rows = zip(*(places[name] for name in members), strict=True)
-        inside = {
-            name
-            for name, (column, row) in places.items()
-            if min(columns) <= column <= max(columns) and min(rows) <= row <= max(rows)
-        }
-        assert inside == set(members)
-    assert hidden(places, graph.parents) == set()
+def overlap(a, b):
+    """Whether two boxes (left, right, low, high) have an inner point in common."""
+    return a[0] < b[1] - 1e-6 and b[0] < a[1] - 1e-6 and a[2] < b[3] - 1e-6 and b[2] < a[3] - 1e-6
+
+
+def boxes(layout):
+    """The box of every symbol, and of every plate that of its rows from its left to its right."""
+    half, tall = _BOX[0] / 2, _BOX[1] / 2
+    symbols = {
+        name: (x - half, x + half, -_ROW * row - tall, -_ROW * row + tall)
+        for name, (x, row) in layout.places.items()
+    }
+    plates = {
+        plate: (left, right, -_ROW * bottom - tall, -_ROW * top + tall)
+        for plate, (left, right, top, bottom) in layout.frames.items()
+    }
+    return symbols, plates
+
+
+def check_layout(parents, plates):
+    """Assert what every layout promises; gives it."""
+    layout = arrange(parents, plates)
+    assert layout == arrange(parents, plates)
+    assert set(layout.places) == set(parents) and set(layout.frames) == set(plates)
+    symbols, frames = boxes(layout)
+    for one, other in combinations(symbols, 2):
+        assert not overlap(symbols[one], symbols[other]), (one, other)
+    for plate, members in plates.items():
+        left, right, low, high = frames[plate]
+        for name, box in symbols.items():
+            held = left <= box[0] and box[1] <= right and low <= box[2] and box[3] <= high
+            assert held if name in members else not overlap(box, frames[plate]), (plate, name)
+    for one, other in combinations(plates, 2):
+        shared = set(plates[one]) & set(plates[other])
+        assert shared or not overlap(frames[one], frames[other]), (one, other)
+    for child, sources in parents.items():
+        assert all(layout.places[source][1] < layout.places[child][1] for source in sources)
+    for (source, child), path in zip(layout.routes, _arrows(layout), strict=True):
+        ((x, y),) = path.vertices[-1:]
+        assert symbols[child][0] < x < symbols[child][1] and np.isclose(y, symbols[child][3])
+        (corners,) = path.to_polygons(Affine2D().scale(500), closed_only=False)
+        points = Path(corners / 500).interpolated(50).vertices
+        for name in set(symbols) - {source, child}:
+            left, right, low, high = symbols[name]
+            through = (
+                (points[:, 0] > left) & (points[:, 0] < right) & (points[:, 1] > low) & (points[:, 1] < high)
+            )
+            assert not through.any(), (source, child, name)
+    return layout
+
+
+def test_boxes_do_not_overlap_arrows_point_down_and_plates_hold_their_members_alone(known):
+    _, graph, layout, _ = known
+    assert check_layout(graph.parents, graph.plates) == layout
+
+
+def test_plates_without_a_member_in_some_row_and_nested_ones_are_drawn_as_boxes():
+    parents = {"a": [], "b": ["a"], "c": ["b"], "d": ["a", "c"], "e": ["a"], "f": ["e", "c"]}
+    check_layout(parents, {"skips a row": ["b", "d"], "other": ["e"]})
+    check_layout(parents, {"outer": ["b", "c", "d"], "inner": ["c", "d"], "other": ["e", "f"]})
+    check_layout({"alone": []}, {})
+
+
+def test_a_row_of_many_symbols_becomes_two():
+    parents = {f"p{i}": [] for i in range(7)} | {"x": [f"p{i}" for i in range(7)]}
+    layout = check_layout(parents, {"rows": ["p6", "x"]})
+    assert max(row for _, row in layout.places.values()) == 2
+
+
+def test_an_arrow_that_skips_a_row_passes_beside_its_symbols():
+    chain = {"a": [], "b": ["a"], "c": ["a", "b"]}
+    layout = check_layout(chain, {})
+    ((x, row),) = layout.routes["a", "c"]
+    assert row == 1 and abs(x - layout.places["b"][0]) > _BOX[0] / 2
+    assert layout.routes["a", "b"] == [] and layout.routes["b", "c"] == []
 
 
 def test_the_picture_has_a_box_for_every_symbol_and_an_arrow_for_every_dependency(known):
-    _, graph, places, _ = known
-    axis = draw_graph(graph, places).axes[0]
+    _, graph, _, _ = known
+    axis = _drawn_in_layers(graph).axes[0]
     words = [text.get_text() for text in axis.texts]
     assert set(graph.parents) | set(graph.plates) <= set(words)
     kinds = [type(patch).__name__ for patch in axis.patches]
     assert kinds.count("FancyArrowPatch") == sum(map(len, graph.parents.values()))
     assert kinds.count("FancyBboxPatch") == len(graph.parents) + len(graph.plates)
+
+
+def test_no_text_lies_on_another_or_leaves_its_box(known):
+    _, graph, layout, _ = known
+    figure = _drawn_in_layers(graph)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    (axis,) = figure.axes
+    extents = [text.get_window_extent(canvas.get_renderer()) for text in axis.texts]
+    for (one, a), (other, b) in combinations(zip(axis.texts, extents, strict=True), 2):
+        assert not overlap((a.x0, a.x1, a.y0, a.y1), (b.x0, b.x1, b.y0, b.y1)), (one, other)
+    width = _BOX[0] * axis.bbox.width / np.ptp(axis.get_xlim())
+    assert all(extent.width < width for extent in extents)
+
+
+GRAPH = Graph({"mu": [], "x": ["mu"]}, {"mu": "computed", "x": "Normal"}, {"rows": ["x"]}, ["x"], {})
+
+
+def test_where_dot_is_installed_numpyro_draws_the_graph(monkeypatch):
+    import graphviz
+
+    sources = []
+
+    def pipe(self, format):
+        sources.append(self.source)
+        buffer = io.BytesIO()
+        Figure(figsize=(2, 1)).savefig(buffer, format=format, dpi=200)
+        return buffer.getvalue()
+
+    monkeypatch.setattr("inference.model_graph.shutil.which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(graphviz.Digraph, "pipe", pipe)
+    figure = draw_graph(GRAPH)
+    (source,) = sources
+    assert "mu -> x" in source and "cluster_rows" in source and "x ~ Normal" in source
+    assert len(figure.axes[0].images) == 1 and tuple(figure.get_size_inches()) == (2.0, 1.0)
+    monkeypatch.setattr("inference.model_graph.shutil.which", lambda name: None)
+    assert len(draw_graph(GRAPH).axes[0].images) == 0
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot is not installed")
+def test_dot_draws_the_graph():
+    assert draw_graph(GRAPH).axes[0].images[0].get_array().ndim == 3
 
 
 def test_views_depend_on_their_own_parameters_alone():
@@ -117,14 +236,6 @@ def test_views_depend_on_their_own_parameters_alone():
     for view, slope in zip("xy", slopes, strict=True):
         moving = {name for name, value in slope.items() if np.abs(value).max() > 0}
         assert moving == PARENTS["sppca"][view]
-
-
-def test_an_arrow_that_would_run_through_a_symbol_is_bent_around_it():
-    chain = {"a": [], "b": ["a"], "c": ["a", "b"]}
-    assert hidden({"a": (0, 0), "b": (0, 1), "c": (0, 2)}, chain) == {("a", "c")}
-    assert hidden(arrange(chain, {}), chain) == set()
-    assert abs(_bend(("a", "c"), {"a": (0, 0), "b": (0, -0.62), "c": (0, -1.24)})) == 0.9
-    assert abs(_bend(("a", "c"), {"a": (0, 0), "c": (0, -1.24)})) == 0.25
 
 
 def test_without_data_it_says_why_there_is_no_graph():

@@ -1,6 +1,7 @@
 """The page can be read in light and dark, on a phone and on paper; its links and pictures hold."""
 
 import re
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ from matplotlib.figure import Figure
 
 import inference
 import zoo
-from inference.page import Picture, Section, as_html, to_png
-from inference.page_style import STYLE
 from inference.report import report
+from inference.report.page import Picture, Section, as_html, to_png
 
+STYLE = files("inference.report").joinpath("page.css").read_text(encoding="utf-8")
 ROWS = np.random.default_rng(0).normal(size=(20, 3))
 
 

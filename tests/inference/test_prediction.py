@@ -9,7 +9,7 @@ from numpyro.infer import SVI, Predictive, TraceGraph_ELBO
 
 import inference
 from inference.calibration import elbo_check
-from inference.densities import latent_sites
+from inference.densities import latent_names
 from inference.symmetry import relabel
 
 TREES = ["vb_tree", "gibbs_tree", pytest.param("nuts_tree", marks=pytest.mark.slow)]
@@ -124,7 +124,7 @@ def test_unknown_groups_are_refused(vb_tree):
 
 def test_the_guide_is_a_program_with_the_sites_of_the_model(vb_tree, small_model, two_clusters):
     guide, x = inference.guide(vb_tree), two_clusters.to_numpy()
-    assert set(latent_sites(guide, x)) == set(latent_sites(small_model.explicit, x))
+    assert set(latent_names(guide, x)) == set(latent_names(small_model.explicit, x))
     draws = Predictive(guide, num_samples=50)(jax.random.key(0), x)
     assert draws["assignments"].shape == (50, 60) and np.isfinite(draws["locs"]).all()
     with jax.enable_x64(True):

@@ -15,8 +15,7 @@ from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
-from inference.comparison_report import report_comparison
-from inference.report import report
+from inference.report import report, report_comparison
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

@@ -9,12 +9,10 @@ from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
-from inference.page import Paragraph, Picture, Table, Verdict
-from inference.page_files import write_page
 from inference.projection_picture import plot_biplot, plot_loadings
 from inference.report import report
-from inference.report_projections import projection_blocks
-from inference.report_results import fits
+from inference.report.page import Judgement, Paragraph, Picture, Table, write_page
+from inference.report.results import fits, projection_blocks
 from inference.topic_picture import plot_topics
 from inference.topics import top_words, topic_words
 
@@ -81,21 +79,21 @@ def test_topics_are_drawn_with_their_words_and_shares(name):
 
 
 def test_a_closed_form_has_nothing_to_converge_and_no_objective_of_one_point(tmp_path):
-    text = report(fitted("kernelpca"), tmp_path / "fit.txt").read_text(encoding="utf-8")
+    text = report(fitted("kernelpca"), tmp_path / "fit.md").read_text(encoding="utf-8")
     assert "Solved directly: there is nothing to converge" in text
     assert "objective" not in {path.stem.removeprefix("fit-") for path in tmp_path.glob("*.png")}
 
 
 def test_an_estimate_has_components_and_no_posterior_of_their_number(tmp_path):
-    text = report(fitted("mixture"), tmp_path / "fit.txt").read_text(encoding="utf-8")
+    text = report(fitted("mixture"), tmp_path / "fit.md").read_text(encoding="utf-8")
     assert "The estimate has 2 occupied components" in text and "Posterior of the number" not in text
 
 
 def test_a_projection_that_is_no_model_shows_its_rows(tmp_path):
     model = zoo.SPPCA(num_latents=2, center="plugin")
     tree = inference.fit(model, ROWS[:, :3], ROWS[:, 3:], method="morp")
-    text = report(tree, tmp_path / "fit.txt").read_text(encoding="utf-8")
-    assert "is a projection: of this program it takes the data alone" in text
+    text = report(tree, tmp_path / "fit.md").read_text(encoding="utf-8")
+    assert "is a projection: of this program it uses the data alone" in text
     assert "is a projection, which gives rows no density" in text
     (blocks,) = [block for block in projection_blocks(tree) if isinstance(block, Picture)]
     dots = blocks.figure.axes[0].collections[0].get_offsets()
@@ -115,14 +113,14 @@ def test_estimates_are_replicated_at_the_estimate(name):
     columns = sum(values.shape[1] for values in tree["observed_data"].data_vars.values())
     assert np.isfinite(shown.to_numpy(float)).all() and len(shown) == min(4 * columns, 24)
     assert any("200 replications" in block.text for block in _of(section, Paragraph))
-    assert any("Data drawn from the fit" in block.text for block in _of(section, Verdict))
+    assert any("Data drawn from the fit" in block.text for block in _of(section, Judgement))
 
 
 def test_an_outlier_is_not_reproduced_by_an_estimate():
     rows = ROWS.copy()
     rows[0, 1] = 60.0
     tree = inference.fit(zoo.PPCA(num_latents=1), rows, method="closed_form")
-    verdict = _of(fits(tree), Verdict)[-1]
+    verdict = _of(fits(tree), Judgement)[-1]
     assert (
         verdict.good is False and "feature 1: largest" in verdict.reason and "more latents" in verdict.advice
     )
@@ -131,7 +129,7 @@ def test_an_outlier_is_not_reproduced_by_an_estimate():
 def test_what_is_no_distribution_of_rows_is_not_asked_for_any():
     """Kernel PCA scores a Gram matrix; a report of its draws once stopped here."""
     section = fits(fitted("kernelpca"))
-    assert "no distribution of rows, which have no density" in _of(section, Verdict)[0].reason
+    assert "no distribution of rows, which have no density" in _of(section, Judgement)[0].reason
     assert any(
         "No data were drawn from the fit: KernelPCA" in block.text for block in _of(section, Paragraph)
     )

@@ -391,13 +391,19 @@ def test_ctrl_c_saves_what_there_is(tmp_path):
     assert "interrupted; what there is was saved to f.nc" in out and (tmp_path / "f.nc").stat().st_size > 0
 
 
-@pytest.mark.parametrize("ending", ["html", "txt"])
+@pytest.mark.parametrize("ending", ["html", "md"])
 def test_report_writes_the_page(fitted, ending, tmp_path, capsys):
     out = tmp_path / f"report.{ending}"
     assert main(["report", str(fitted[0] / "mixture-faithful.nc"), "--out", str(out)]) == 0
     text = out.read_text(encoding="utf-8")
     assert "mixture" in text.lower() and "num_occupied" in text
     assert f"saved to {out}" in capsys.readouterr().out
+
+
+def test_a_report_is_refused_by_the_ending_of_its_name(fitted, tmp_path, capsys):
+    out = tmp_path / "report.txt"
+    assert main(["report", str(fitted[0] / "mixture-faithful.nc"), "--out", str(out)]) == 2
+    assert "written as .html or .md" in capsys.readouterr().err and not out.exists()
 
 
 def test_compare_scores_held_out_rows(tmp_path, capsys):

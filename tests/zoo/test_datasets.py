@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+import zoo
 from zoo import datasets
 from zoo.datasets import catalogue, load
 from zoo.selection import select
@@ -94,12 +95,12 @@ def test_olive_has_its_labels_as_numbers_and_as_words():
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_file_has_the_sha256_that_the_catalogue_gives(name):
     entry = catalogue()[name]
-    path = datasets._shipped_folder() / entry["file"]
+    path = datasets.shipped_folder() / entry["file"]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == entry["sha256"]
 
 
 def test_the_readme_beside_the_files_lists_them_all():
-    folder = datasets._shipped_folder()
+    folder = datasets.shipped_folder()
     text = (folder / "README.md").read_text(encoding="utf-8")
     entries = catalogue()
     assert {path.name for path in folder.glob("*.csv")} == {entries[name]["file"] for name in SHIPPED}
@@ -287,10 +288,8 @@ def test_sets_that_are_held_load_with_the_shapes_of_the_catalogue(name):
 def test_a_wheel_s_folder_is_preferred_to_the_clone_s(tmp_path):
     """An installed wheel has zoo/data; a clone and an editable install have data one level up."""
     home = tmp_path / "site" / "zoo"
-    shutil.copytree(
-        os.path.dirname(datasets.__file__), home, ignore=shutil.ignore_patterns("__pycache__", "data")
-    )
-    shutil.copytree(datasets._shipped_folder(), tmp_path / "site" / "data")
+    shutil.copytree(os.path.dirname(zoo.__file__), home, ignore=shutil.ignore_patterns("__pycache__", "data"))
+    shutil.copytree(datasets.shipped_folder(), tmp_path / "site" / "data")
     code = "from zoo.datasets import load; print(load('faithful')['x'].shape)"
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "site", capture_output=True, text=True)
     assert run.stdout.strip() == "(272, 2)", run.stderr

@@ -11,7 +11,7 @@ from scipy.special import gammaln, logsumexp
 
 import zoo
 from inference.precision import in_precision
-from zoo.depcam_rows import orthonormal
+from zoo.depcam import orthonormal
 from zoo.exponential_family import Categorical, Gaussian
 
 ROWS, FEATURES, COMPONENTS, LATENTS = 6, 4, 3, 2

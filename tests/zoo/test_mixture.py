@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
 
-from inference.densities import latent_sites, log_prior
+from inference.densities import latent_names, log_prior
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
 
@@ -44,7 +44,7 @@ def rows(num_rows=6, seed=0):
 def globals_of(model, x, seed=0):
     """Values of every site of the summed-out program, drawn from its prior."""
     sites = numpyro.handlers.trace(numpyro.handlers.seed(model, jax.random.key(seed))).get_trace(x)
-    return {name: sites[name]["value"] for name in latent_sites(model, x)}
+    return {name: sites[name]["value"] for name in latent_names(model, x)}
 
 
 @pytest.mark.parametrize("form", FORMS)

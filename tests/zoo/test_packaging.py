@@ -59,9 +59,8 @@ def third_party(*folders):
     return {DISTRIBUTIONS.get(name, name) for name in found}
 
 
-OPTIONAL = {  # an extra, and the files that may import what it installs
-    "sklearn": {"inference/estimator.py", "inference/output_estimators.py", "inference/row_estimators.py"}
-}
+# An extra, and the files that may import what it installs.
+OPTIONAL = {"sklearn": {"inference/estimators.py"}}
 
 
 def test_every_import_is_declared():
@@ -84,7 +83,7 @@ def test_what_an_extra_installs_is_imported_by_its_files_alone(extra):
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and f"{node.module}".replace(".", "/") + ".py" in OPTIONAL[extra]
     }
-    assert importers <= OPTIONAL[extra] | {"inference/estimators.py"}  # nothing else needs them
+    assert importers <= OPTIONAL[extra]  # nothing else needs them
 
 
 def named(*folders):
@@ -126,6 +125,14 @@ def test_the_wheel_and_the_source_archive_hold_the_shipped_data():
     shipped = [entry["file"] for entry in catalogue().values() if entry["kind"] == "shipped"]
     assert len(shipped) >= 5 and all((ROOT / "data" / name).is_file() for name in shipped)
     assert sum(path.stat().st_size for path in (ROOT / "data").iterdir()) < 500_000  # it stays small
+
+
+def test_the_wheel_holds_the_notes_of_the_cards():
+    """Hatch packs every file below a package but ignored ones; .ci/run calls `zoo show` from a wheel."""
+    wheel = SETTINGS["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert "zoo" in wheel["packages"] and not {"include", "exclude", "only-include"} & set(wheel)
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8")
+    assert "toml" not in ignored and list((ROOT / "zoo").rglob("*.toml"))
 
 
 def test_the_distribution_is_called_neither_zoo_nor_inference():

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import zoo
-from zoo.model_card import read_card
+from zoo.cards import read_card
 
 
 def imported_by(code):
@@ -22,7 +22,7 @@ def imported_by(code):
     "code",
     [
         "import zoo; zoo.MODELS; zoo.canonical_name('dma')",
-        "from zoo.model_card import read_card; read_card('mixture')",
+        "from zoo.cards import read_card; read_card('mixture')",
         "from zoo.cli import main; assert main(['list']) == 0",
         "from zoo.cli import main; assert main(['show', 'mixture']) == 0",
         "from zoo.cli import main; assert main(['show', 'nothing']) == 2",

@@ -1,0 +1,453 @@
+"""The sections of a report that judge and show: convergence, findings and predictive fit."""
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from inference.comparison import leave_one_out
+from inference.component_picture import (
+    plot_component_similarity,
+    plot_hinton,
+    plot_loading_products,
+    plot_overlap,
+)
+from inference.component_subspaces import (
+    component_similarity,
+    effective_directions,
+    loading_products,
+    responsibility_overlap,
+)
+from inference.convergence import judge
+from inference.diagnostics import occupied, summary, summary_cells
+from inference.identifiable import draws_of, feature_names, kind_of
+from inference.mixture_picture import occupied_components
+from inference.observed import restored_data
+from inference.partitions import point_partition
+from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
+from inference.prediction import transform
+from inference.projection_picture import plot_biplot, plot_loadings
+from inference.report.page import Judgement, Paragraph, Picture, Section, Table, one_column
+from inference.report.predictive import predictive_blocks
+from inference.results import model_of
+from inference.rotation import align_rotation
+from inference.symmetry import relabel
+from inference.topic_picture import plot_clusters, plot_topics
+from inference.topics import top_words
+from inference.tree_groups import labels_of, loadings_of, responsibilities_of, thinned
+
+__all__ = ["believed", "fits", "found", "local_pca_blocks", "projection_blocks", "topic_blocks"]
+
+_MOST_ROWS = 5000  # of a point partition: it costs O(N^2)
+_MOST_FEATURES = 6
+_MOST_COMPONENTS = 8
+_MOST_LOCAL_PCAS = 12
+_MOST_PRODUCT_FEATURES = 64  # of a drawn W W'
+_MOST_DRAWS = 400  # turned to a common mean
+_SOLVED = "solved directly"
+_WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
+_VARIED_SEEDS = "fit again with another seed, and do not trust what changes"
+_NO_COMPONENTS = Paragraph(
+    "No table of components: labels are matched by the assignments, which this fit does not hold."
+)
+_IDENTIFIED = (
+    "Read products of loadings, sizes of directions, offsets and shares of rows; the numbers of components, "
+    "the order and the signs of their columns mean nothing, nor do axes of equal size or of size zero. The "
+    "angular kernel changes with those signs: beside its value stands the range that signs alone can give it."
+)
+
+
+def believed(tree: xr.DataTree) -> Section:
+    """The section on convergence: a verdict with its reason and the next step, and the invariants."""
+    kind, table = kind_of(tree), summary(tree)
+    verdicts = _sampler_verdicts(tree) if kind == "sampling" else [_ascent_verdict(tree, kind)]
+    cells = summary_cells(table)
+    blocks = [
+        *verdicts,
+        Table("Invariants (nothing in this table depends on labels or axes)", cells),
+        Paragraph(f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()),
+    ]
+    if kind == "sampling" and draws_of(tree).sizes["chain"] > 1 and draws_of(tree).sizes["draw"] >= 40:
+        alt = f"Line plot of the PSRF against draws per chain. {_extremes(table)}"
+        caption = "PSRF of the invariants as draws accumulate: all should fall below the dashed line."
+        blocks.append(Picture("psrf", caption, alt, plot_psrf_path(tree)))
+    elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
+        objective = tree["trace"]["objective"].values
+        final = objective[np.isfinite(objective)].max()
+        counts_occupied = model_of(tree).occupied_site in tree["trace"]
+        counted = " and the number of occupied components" if counts_occupied else ""
+        caption = f"The objective (higher is better){counted} by iteration."
+        alt = f"Line plot of the objective, whose best value is {final:.2f} nats."
+        blocks.append(Picture("objective", caption, alt, plot_objective(tree)))
+    return Section("Believed", blocks)
+
+
+def _extremes(table: pd.DataFrame) -> str:
+    factors = pd.to_numeric(table["r_hat"], errors="coerce")
+    return (
+        f"At the end the largest is {factors.max():.3f}, for {factors.idxmax()}."
+        if factors.notna().any()
+        else "All quantities are constant."
+    )
+
+
+def _sampler_verdicts(tree: xr.DataTree) -> list[Judgement]:
+    """Whether the chains agree, and how many transitions diverged if any did."""
+    good, reason = judge(tree)
+    reason, _, advice = reason.partition(". Next: ")
+    text = (
+        "The chains agree: the draws can be trusted"
+        if good
+        else "The chains have NOT converged: do not build on these draws yet"
+    )
+    verdicts = [Judgement(good, text, reason, advice or _VARIED_SEEDS)]
+    diverging = tree["sample_stats"].get("diverging") if "sample_stats" in tree.children else None
+    if diverging is not None and diverging.any():
+        text = f"{int(diverging.sum())} of {diverging.size} transitions diverged"
+        reason = (
+            "near a divergence the sampler may have missed a region of high curvature, unseen by the PSRF"
+        )
+        advice = "raise target_accept_prob to 0.95, or compare with another method"
+        verdicts.append(Judgement(False, text, reason, advice))
+    return verdicts
+
+
+def _ascent_verdict(tree: xr.DataTree, kind: str) -> Judgement:
+    stopped = tree.attrs.get("stop_reason", "no reason recorded")
+    if stopped == _SOLVED:
+        advice = (
+            "score held-out rows; for uncertainty fit by a method that gives a posterior, if there is one"
+        )
+        reason = "a closed form: the optimum of the objective, one point without uncertainty"
+        return Judgement(True, "Solved directly: there is nothing to converge", reason, advice)
+    result = "q" if kind == "variational" else "the estimate"
+    if not int(tree.attrs.get("converged", 0)):
+        text = f"The objective has NOT converged: {result} is not final"
+        advice = "raise max_iterations, or continue with init=tree"
+        return Judgement(False, text, _WHY_STOPPED.get(stopped, stopped), advice)
+    objective = tree["trace"]["objective"] if "trace" in tree.children else None
+    restarts = 1 if objective is None else objective.sizes.get("restart", 1)
+    reason = f"{stopped}; another start may still reach a better optimum"
+    if restarts > 1:
+        second, best = np.sort(objective.max("iteration").values)[-2:]
+        reason = f"{stopped}; the best of {restarts} restarts is {best - second:.2f} nats above the second"
+    referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
+    advice = (
+        "num_restarts=10: the ascent finds the optimum nearest to its start"
+        if restarts < 5
+        else f"compare with method='{referee}': an approximation usually understates uncertainty"
+    )
+    return Judgement(True, f"The objective has converged: {result} is final for its start", reason, advice)
+
+
+def found(tree: xr.DataTree) -> Section:
+    """The section on findings: clusters, relabelled components, co-clustering, loadings or topics."""
+    model, names, blocks = model_of(tree), draws_of(tree), _provisional(tree)
+    symmetries = model.symmetries
+    if "rotation" in symmetries and "labels" not in symmetries:
+        return Section("Found", [*blocks, *projection_blocks(tree)])
+    if "labels" not in symmetries:
+        text = "The findings are the invariants above: this model has no clusters."
+        return Section("Found", [Paragraph(text)])
+    if model.topic_site in names:
+        blocks += topic_blocks(tree)
+        if model.cluster_site is None:
+            return Section("Found", blocks)
+    blocks += _occupied(tree)
+    if model.gaussian_sites and all(site in names for site in model.gaussian_sites):
+        blocks += _components(tree)
+    if model.subspace_sites and all(site in names for site in model.subspace_sites):
+        blocks += local_pca_blocks(tree)
+    labels = labels_of(tree)
+    per_row = responsibilities_of(tree) if labels is None else labels
+    num_rows = 0 if per_row is None else per_row.sizes.get("observation", 0)  # documents: their own section
+    if 0 < num_rows <= _MOST_ROWS and (labels is not None or kind_of(tree) != "sampling"):
+        partition = point_partition(tree)
+        sizes = ", ".join(map(str, np.bincount(partition.values)))
+        alt = f"Matrix in blocks: the point partition of {num_rows} rows has clusters of {sizes} rows."
+        caption = (
+            "Posterior probability that two rows share a component, rows ordered by cluster. "
+            "Sharp blocks are reliable clusters."
+        )
+        blocks.append(Picture("co-clustering", caption, alt, plot_co_clustering(tree)))
+    return Section("Found", blocks)
+
+
+def _occupied(tree: xr.DataTree) -> list[Table | Judgement]:
+    """The verdict on the number of components that hold rows, and its posterior."""
+    counts = occupied(tree)
+    mode = counts.attrs["mode"]
+    advice = "compare with the clusters below: how many rows each holds matters more than their number"
+    if kind_of(tree) == "point":
+        text = f"The estimate has {mode} occupied component{'s' if mode != 1 else ''}"
+        return [Judgement(None, text, "each is the most probable one of at least one row", advice)]
+    frame = pd.DataFrame(
+        {"probability": counts.values, "mcse": counts["mcse"].values}, index=counts["num_occupied"].values
+    )
+    noun = "component is" if mode == 1 else "components are"
+    text = f"{mode} occupied {noun} most probable (probability {float(counts.max()):.2f})"
+    reason = "each occupied component holds at least one row; small ones may come and go between draws"
+    if "variational_num_occupied" in counts.attrs:
+        reason += f"; q itself holds {counts.attrs['variational_num_occupied']} (expected rows above 0.5)"
+    table = Table("Posterior of the number of occupied components", frame)
+    return [Judgement(None, text, reason, advice), table]
+
+
+def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
+    if kind_of(tree) == "sampling" and labels_of(tree) is None:
+        return [_NO_COMPONENTS]
+    aligned = tree if "relabelled" in tree.attrs else relabel(tree)
+    components = occupied_components(aligned)
+    posterior = draws_of(aligned).isel(component=components.index)
+    columns = {"share of rows": components.share}
+    names = feature_names(posterior[model_of(tree).gaussian_sites[1]])
+    for i, name in enumerate(names[:_MOST_FEATURES]):
+        columns[f"{name}: mean"] = components.locs[:, i]
+        if kind_of(tree) != "point":
+            columns[f"{name}: sd of the mean"] = components.loc_sds[:, i]
+        columns[f"{name}: spread"] = np.sqrt(components.covariances[:, i, i])
+    caption = (
+        "Components with at least 1 % of the rows, relabelled, the largest first; "
+        "spread is the standard deviation within a component"
+    )
+    if len(names) > _MOST_FEATURES:
+        caption += f"; the first {_MOST_FEATURES} of {len(names)} features"
+    frame = pd.DataFrame(columns, index=[f"component {k}" for k in components.index]).head(_MOST_COMPONENTS).T
+    if len(components.index) > _MOST_COMPONENTS:
+        caption += f"; the first {_MOST_COMPONENTS} of {len(components.index)} components"
+    blocks = [Table(caption, frame)]
+    if "relabel_rhat_after" in aligned.attrs:
+        before, after = aligned.attrs["relabel_rhat_before"], aligned.attrs["relabel_rhat_after"]
+        text = f"Largest R-hat of these parameters: {before:.3f} before relabelling, {after:.3f} after."
+        blocks.append(Paragraph(text))
+    if "observed_data" not in tree.children:
+        return [*blocks, Paragraph("This fit does not hold its data, so there is no picture of them.")]
+    described = "; ".join(
+        f"component {k} with {100 * s:.0f} % of the rows"
+        for k, s in zip(components.index, components.share, strict=True)
+    )
+    alt = f"Scatter plot of the rows with an ellipse for each component: {described}."
+    caption = "The data, the components and the predictive density."
+    blocks.append(Picture("components", caption, alt, plot_mixture(aligned)))
+    return blocks
+
+
+def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
+    """Tables and pictures of the components of a repulsive mixture of PCAs, and what is identified of them.
+
+    Args:
+        tree: a fit of DEPCAM.
+    """
+    if kind_of(tree) == "sampling" and labels_of(tree) is None:
+        return [_NO_COMPONENTS]
+    table = effective_directions(tree)
+    if len(table) > _MOST_LOCAL_PCAS:
+        caption = f"The largest {_MOST_LOCAL_PCAS} of {len(table)} components"
+        return [Paragraph(_IDENTIFIED), Table(caption, table[:_MOST_LOCAL_PCAS])]
+    reach = ", ".join(f"{value:.1f}" for value in table["effective"])
+    blocks = [
+        Paragraph(_IDENTIFIED),
+        Table("Components and the directions they use, the largest share of rows first", table),
+        Picture(
+            "hinton",
+            "Sizes of the directions of each component: the area of a square is |phi|.",
+            f"Hinton diagram: effective numbers of directions {reach}.",
+            plot_hinton(tree),
+        ),
+    ]
+    if len(table) > 1:
+        blocks += _pairs(tree)
+    products = loading_products(tree)
+    if products.sizes["feature"] <= _MOST_PRODUCT_FEATURES:
+        traces = ", ".join(f"{np.trace(p):.3g}" for p in products.values)
+        caption = "W W' of each component: features of one colour move together, of the other against it."
+        alt = f"Matrices with traces {traces}."
+        blocks.append(Picture("loading-products", caption, alt, plot_loading_products(tree)))
+    return blocks
+
+
+def _pairs(tree: xr.DataTree) -> list[Picture | Table]:
+    found, overlap = component_similarity(tree), responsibility_overlap(tree)
+    above = np.triu_indices(len(overlap), 1)
+    rows = {
+        f"{first} and {second}": {name: found[name].values[first, second] for name in found.data_vars}
+        | {"rows in common": overlap.iloc[first, second]}
+        for first, second in zip(*above, strict=True)
+    }
+    products = found["products"].values[above]
+    described = (
+        f"largest correlation of two products {np.nanmax(products):.2f}"
+        if np.isfinite(products).any()
+        else "no component has a direction"
+    )
+    lost = 1 - np.diag(overlap)
+    return [
+        Table(
+            "Pairs of components: similarities, and which share of the first's rows the second would take",
+            pd.DataFrame.from_dict(rows, orient="index"),
+        ),
+        Picture(
+            "component-similarity",
+            "Similarity of components by both kernels of the prior and by the correlation of W W'.",
+            f"Three matrices; {described}.",
+            plot_component_similarity(tree),
+        ),
+        Picture(
+            "overlap",
+            "Where rows of a component would go if labels were drawn again; dark diagonal: certain labels.",
+            f"Matrix; the least certain component would lose {np.nanmax(lost):.0%} of its rows.",
+            plot_overlap(tree),
+        ),
+    ]
+
+
+def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
+    """Loadings with intervals, and rows and features on the plane of the first two latents.
+
+    Args:
+        tree: a fit of a model with the symmetry "rotation".
+    """
+    loadings = list(loadings_of(tree).values())
+    if not loadings:
+        return _rows_alone(tree)
+    num_latents = loadings[0].sizes["latent"]
+    aligned = align_rotation(thinned(tree, _MOST_DRAWS))
+    blocks: list[Paragraph | Picture] = [Paragraph(_how_aligned(tree, aligned))]
+    caption = "Loadings: features that move together along each latent; signs and order are a convention."
+    strongest = _strongest(aligned)
+    blocks.append(Picture("loadings", caption, f"Loadings by feature. {strongest}", plot_loadings(aligned)))
+    site = model_of(tree).latent_site
+    held = site in draws_of(tree) or site in tree.get("variational", {})
+    if num_latents > 1 and held:
+        caption = "Rows (points) and features (arrows) on the plane of the first two aligned latents."
+        alt = f"Biplot of the rows with an arrow for each feature. {strongest}"
+        blocks.append(Picture("biplot", caption, alt, plot_biplot(aligned)))
+    return blocks
+
+
+def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
+    """A fit by inner products alone, without loadings."""
+    latents = draws_of(tree).get(model_of(tree).latent_site)
+    if latents is None and not tree.attrs.get("generative", 1) and "observed_data" in tree.children:
+        return _projected_rows(tree)
+    if latents is None or latents.sizes["latent"] < 2:
+        return [Paragraph("This fit holds no plane to draw: the findings are the invariants above.")]
+    aligned = align_rotation(thinned(tree, _MOST_DRAWS))
+    caption = "Rows on the plane of the first two aligned latents: neighbours are similar under the kernel."
+    alt = f"Scatter plot of {latents.sizes['observation']} rows on two latents."
+    return [Paragraph(_how_aligned(tree, aligned)), Picture("rows", caption, alt, plot_biplot(aligned))]
+
+
+def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
+    """The fitted rows under a projection that is no model."""
+    model = model_of(tree)
+    scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model)[:1])
+    if scores.sizes["latent"] < 2:
+        return [Paragraph("This projection has one axis: inference.transform gives the scores on it.")]
+    held = draws_of(tree).assign({model.latent_site: scores.expand_dims(("chain", "draw"))})
+    groups = {name: child.to_dataset() for name, child in tree.children.items()} | {"posterior": held}
+    attrs = dict(tree.attrs) | {"rotation_aligned": 1}
+    drawn = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+    caption = "Rows on the first two axes of the projection, the strongest first."
+    alt = f"Scatter plot of {scores.sizes['observation']} rows on two axes."
+    return [Picture("rows", caption, alt, plot_biplot(drawn))]
+
+
+def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
+    if kind_of(tree) == "point":
+        axes = "its loadings are orthogonal" if loadings_of(tree) else "its axes are the principal ones"
+        return f"One point estimate, turned so that {axes}, the strongest first."
+    text = "Axes of all draws are turned to a common mean before anything is averaged."
+    if "rotation_rhat_after" in aligned.attrs:
+        before, after = (aligned.attrs[f"rotation_rhat_{when}"] for when in ("before", "after"))
+        text += f" Largest R-hat of the loadings: {before:.3f} before, {after:.3f} after."
+    return text
+
+
+def _strongest(aligned: xr.DataTree) -> str:
+    """The feature with the largest mean loading on each of the first latents, in words."""
+    means = []
+    for loadings in loadings_of(aligned).values():
+        variable = loadings.mean(("chain", "draw"))
+        (feature,) = (dim for dim in variable.dims if dim != "latent")
+        labels = [str(label) for label in variable[feature].values]
+        means += list(zip(labels, variable.transpose(feature, "latent").values, strict=True))
+    values = np.array([row for _, row in means])
+    parts = [
+        f"latent {latent}: {means[np.abs(values[:, latent]).argmax()][0]}"
+        for latent in range(min(values.shape[1], 4))
+    ]
+    return f"Largest on {'; '.join(parts)}."
+
+
+def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
+    """The topics by their words and shares, and clusters as mixtures of topics where there are some.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+    """
+    words = top_words(tree)
+    caption = "The most probable words of each topic"
+    if kind_of(tree) == "sampling":
+        caption += ", with the topics of all draws matched by their words"
+    blocks: list[Paragraph | Picture | Table] = [Table(caption, words)]
+    if "observed_data" not in tree.children:
+        return [*blocks, Paragraph("This fit does not hold its documents, so there are no shares of topics.")]
+    first = ", ".join(f"{topic}: {row.iloc[0]}" for topic, row in words.head(20).iterrows())
+    caption = "Topics by their most probable words, the largest share of all tokens first."
+    alt = f"Bars of word probabilities. First words: {first}."
+    blocks.append(Picture("topics", caption, alt, plot_topics(tree)))
+    if model_of(tree).cluster_topic_site is not None:
+        caption = "Clusters of documents as mixtures of topics, the heaviest first."
+        alt = "Matrix of clusters by topics, shaded by the topic's share."
+        blocks.append(Picture("clusters", caption, alt, plot_clusters(tree, least_weight=0.01)))
+    return blocks
+
+
+def fits(tree: xr.DataTree) -> Section:
+    """The section on prediction: the leave-one-out score and posterior predictive checks."""
+    return Section("Fits", [*_provisional(tree), *_leave_one_out(tree), *predictive_blocks(tree)])
+
+
+def _provisional(tree: xr.DataTree) -> list[Paragraph]:
+    if int(tree.attrs.get("converged", 1)):
+        return []
+    return [Paragraph("This fit has not converged (see Believed): all of this section is provisional.")]
+
+
+def _leave_one_out(tree: xr.DataTree) -> list:
+    model = model_of(tree)
+    if not tree.attrs.get("generative", 1) or not model.scores_rows:
+        reason = (
+            f"{type(model).__name__} is no distribution of rows, which have no density"
+            if tree.attrs.get("generative", 1)
+            else f"method {tree.attrs.get('method')!r} is a projection, which gives rows no density"
+        )
+        advice = "judge it by what it is for: predict from its scores (inference.transform), rows held out"
+        return [Judgement(None, "No leave-one-out score", reason, advice)]
+    try:
+        score = leave_one_out(tree)
+    except ValueError as why_not:
+        advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
+        return [Judgement(None, "No leave-one-out score", str(why_not), advice)]
+    bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
+    numbers = {
+        "elpd (nats)": float(score.elpd),
+        "standard error": float(score.se),
+        "elpd per row": float(score.elpd) / rows,
+        "effective number of parameters": float(score.p),
+        f"rows with Pareto k above {score.good_k:.2f}": bad,
+        "largest Pareto k": float(score.pareto_k.max()),
+    }
+    if bad:
+        text = f"The leave-one-out score is doubtful for {bad} of {rows} rows"
+        reason = "without one of these rows the posterior would change too much for importance sampling"
+        advice = "look at these rows; score held-out rows instead"
+    else:
+        text, reason = "The leave-one-out score can be trusted", "all Pareto k are below the threshold"
+        advice = "compare it with other models of the same data: inference.diagnostics.compare"
+    if kind_of(tree) == "variational":
+        reason += "; the draws are from q, so this is the score of the approximation"
+    return [
+        Judgement(not bad, text, reason, advice),
+        one_column("Leave-one-out prediction (PSIS-LOO)", numbers),
+    ]

@@ -1,0 +1,132 @@
+"""Printed programs are whole: all that they call on the model is a field, printed too, or of every model."""
+
+import ast
+import dataclasses
+import importlib
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import zoo
+from zoo import MODELS
+from zoo.cards import read_card
+from zoo.cards.program import program_of
+from zoo.model import Model
+
+# ``self.x``, ``prior.x`` and ``in_current_precision(self).x``
+OF_MODEL = re.compile(r"\b(?:self|prior)\)?\.((?!__)\w+)")
+
+
+def printed_names(program):
+    """Functions, classes and constants that a printed program defines."""
+    for node in ast.parse(program).body:
+        yield from [node.name] if hasattr(node, "name") else [target.id for target in node.targets]
+
+
+def missing_names(program, fields):
+    """Attributes of the model that a program uses and neither prints nor has from a field or `zoo.model`."""
+    return set(OF_MODEL.findall(program)) - set(printed_names(program)) - set(fields) - set(dir(Model))
+
+
+def class_and_files(name):
+    """The class of a model, and the sources of it and of its base classes in the zoo."""
+    model = getattr(importlib.import_module(MODELS[name]["module"]), MODELS[name]["class"])
+    homes = [base.__module__ for base in model.__mro__ if base.__module__.startswith("zoo.")]
+    return model, [Path(importlib.import_module(home).__file__).read_text("utf-8") for home in homes]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_printed_program_calls_nothing_of_the_model_that_is_not_printed(name):
+    model, _ = class_and_files(name)
+    program = read_card(name).program
+    assert program.startswith("def __call__(")
+    assert not missing_names(program, {field.name for field in dataclasses.fields(model)})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_functions_of_the_file_are_printed_where_the_program_calls_them(name):
+    _, (source, *_) = class_and_files(name)
+    program = read_card(name).program
+    functions = {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    called = {node.id for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Name)}
+    assert called & functions <= set(printed_names(program))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_program_is_printed_as_it_stands_in_its_file(name):
+    _, sources = class_and_files(name)
+    program = read_card(name).program
+    for node in ast.parse(program).body:
+        first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", ()))])
+        block = "\n".join(program.splitlines()[first - 1 : node.end_lineno])
+        assert any(block in text or textwrap.indent(block, "    ") in text for text in sources), node.name
+
+
+PLANTED = """
+from zoo.model import Model, in_current_precision
+
+SCALE = 2.0
+UNUSED = 3.0
+
+
+def scaled(x):
+    return SCALE * x
+
+
+class Rows:
+    def missing_here(self):
+        return 1
+
+
+class Planted(Model):
+    num_latents: int = 2
+
+    def __call__(self, x=None):
+        prior, size = in_current_precision(self), 2  # a comment stays
+        self._helper(x)
+        return prior._of_prior(size), self.{called}
+
+    def _helper(self, x):
+        return scaled(x) + self._second
+
+    @property
+    def _second(self):
+        return   self.num_latents * self.draw_locals
+
+    def _of_prior(self, size):
+        return size
+
+    def not_called(self):
+        return UNUSED
+"""
+
+
+def planted(tmp_path, called):
+    path = tmp_path / "planted.py"
+    path.write_text(PLANTED.replace("{called}", called), encoding="utf-8")
+    return program_of(path, "Planted")
+
+
+def test_a_helper_that_is_not_in_the_file_is_found_out(tmp_path):
+    whole = planted(tmp_path, "num_latents")
+    assert list(printed_names(whole)) == ["__call__", "_helper", "_second", "_of_prior", "SCALE", "scaled"]
+    assert missing_names(whole, {"num_latents"}) == set()
+    assert "# a comment stays" in whole and "return   self.num_latents" in whole and "@property" in whole
+    assert missing_names(planted(tmp_path, "missing_here()"), {"num_latents"}) == {"missing_here"}
+    assert missing_names(planted(tmp_path, "num_latents"), set()) == {"num_latents"}
+
+
+def test_a_shipped_model_whose_helper_is_elsewhere_is_found_out(tmp_path):
+    source = Path(zoo.__file__).with_name("sppca.py").read_text(encoding="utf-8")
+    assert source.count("def _sample_noise(") == 1
+    path = tmp_path / "sppca.py"
+    path.write_text(source.replace("def _sample_noise(", "def _elsewhere("), encoding="utf-8")
+    fields = {field.name for field in dataclasses.fields(zoo.SPPCA)}
+    assert missing_names(program_of(path, "SPPCA"), fields) == {"_sample_noise"}
+
+
+def test_a_base_class_of_another_file_of_the_zoo_is_printed_under_its_name():
+    program = read_card("lda").program
+    assert program.index("def __call__(") < program.index("topic_model.py\n\ndef _sizes(")

@@ -1,0 +1,241 @@
+"""A model's card: the facts in its source file, and the notes on methods and papers in its TOML file.
+
+``dims``, ``symmetries`` and ``methods`` are literals in the body of a model's class, and the statements of
+its program are Python source; both are read with `ast`, and the notes (``zoo/cards/<model>.toml``) with
+`tomllib`, so that ``zoo list`` and ``zoo show`` need neither JAX nor NumPy. `zoo.cards.page` prints a card.
+"""
+
+import ast
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zoo import ALIASES, MODELS, canonical_name, model_class, registered_methods
+from zoo.cards.program import module_file, parsed, program_of, registered_file
+
+__all__ = ["Card", "Claim", "Correction", "MethodNote", "Notes", "Usage", "read_card", "read_notes"]
+
+_LITERALS = ("dims", "symmetries", "methods")
+_FOLDER = Path(__file__).parent
+
+
+class Card(NamedTuple):
+    """A model's metadata.
+
+    Attributes:
+        name: key in `zoo.MODELS`.
+        title: full name.
+        paper: where it is from.
+        aliases: what papers call it.
+        module_docstring: the generative process, the table of symbols, the departures from the paper.
+        class_docstring: the meaning of the fields.
+        fields: name of each constructor argument to its declaration as written, ``"type = default"``.
+        dims: variable to the names of its dims.
+        symmetries: transformations that leave the posterior unchanged.
+        methods: the ways to fit it; the first is what ``auto`` means.
+        path: of the file that defines the model.
+        class_name: of the model.
+    """
+
+    name: str
+    title: str
+    paper: str
+    aliases: tuple[str, ...]
+    module_docstring: str
+    class_docstring: str
+    fields: Mapping[str, str]
+    dims: Mapping[str, tuple[str, ...]]
+    symmetries: tuple[str, ...]
+    methods: tuple[str, ...]
+    path: Path
+    class_name: str
+
+    @property
+    def program(self) -> str:
+        """The source of the NumPyro program, see `program_of`."""
+        return program_of(self.path, self.class_name)
+
+
+class Usage(NamedTuple):
+    """How to fit the model to a data set of the catalogue.
+
+    Attributes:
+        python: statements, after ``import inference, zoo``.
+        command: a line for the shell.
+    """
+
+    python: str
+    command: str
+
+
+class MethodNote(NamedTuple):
+    """When to use a method.
+
+    Attributes:
+        when: the purpose or the data that it suits.
+        cost: operations per step, sweep or pass, in the symbols of `Notes`.
+    """
+
+    when: str
+    cost: str
+
+
+class Claim(NamedTuple):
+    """A claim of a paper beside the result of this implementation.
+
+    Attributes:
+        paper: the claim, with its place.
+        here: the result; its figures are in ``tests/reference/README.md`` or in CHANGELOG.md.
+        record: file in ``tests/reference`` with the figures; empty where a test or the changelog has them.
+    """
+
+    paper: str
+    here: str
+    record: str = ""
+
+
+class Correction(NamedTuple):
+    """A misprint or gap in a paper, found by deriving the formula anew and checking it against the program.
+
+    The models and algorithms here use the corrected formula. Assumptions that differ from a paper are in the
+    paragraph "Departures" of the model's docstring.
+
+    Attributes:
+        place: paper, and equation, section or algorithm.
+        right: the correction.
+    """
+
+    place: str
+    right: str
+
+
+class Notes(NamedTuple):
+    """Usage, methods, claims and corrections of a model.
+
+    Attributes:
+        usage: how to fit it.
+        symbols: the letters in the costs.
+        methods: name of each method to its note.
+        claims: claims of the papers, with the results here.
+        corrections: misprints and gaps of the papers.
+    """
+
+    usage: Usage
+    symbols: str
+    methods: Mapping[str, MethodNote]
+    claims: tuple[Claim, ...]
+    corrections: tuple[Correction, ...]
+
+
+def read_card(name: str) -> Card:
+    """The card of a model, read from its source file without importing it.
+
+    Args:
+        name: a name or an alias; see `zoo.canonical_name`.
+
+    Returns:
+        Its title, paper, docstrings and class attributes.
+
+    Raises:
+        ValueError: no such model.
+    """
+    name = canonical_name(name)
+    entry = MODELS[name]
+    shipped = module_file(entry["module"])
+    path = shipped or registered_file(entry["module"])
+    module = parsed(path)
+    (body,) = (node for node in module.body if isinstance(node, ast.ClassDef) and node.name == entry["class"])
+    literals = _literals(body)
+    if shipped is None:  # in memory, where its literals may come from a base class
+        literals = {literal: getattr(model_class(name), literal) for literal in _LITERALS}
+    return Card(
+        name=name,
+        title=entry["title"],
+        paper=entry["paper"],
+        aliases=tuple(alias for alias, target in ALIASES.items() if target == name),
+        module_docstring=ast.get_docstring(module) or "",
+        class_docstring=ast.get_docstring(body) or "",
+        fields=_fields(body),
+        dims=literals["dims"],
+        symmetries=tuple(literals["symmetries"]),
+        methods=tuple(literals["methods"]),
+        path=path,
+        class_name=entry["class"],
+    )
+
+
+def read_notes(card: Card) -> Notes:
+    """The notes on a model, from its TOML file and from ``generic.toml``.
+
+    Args:
+        card: the model's card.
+
+    Returns:
+        Usage, a note for each method of the card, claims and corrections.
+    """
+    generic = _read_toml(_FOLDER / "generic.toml")
+    path = _FOLDER / f"{card.name}.toml"
+    own = _read_toml(path) if path.is_file() else _no_notes(card)
+    methods = generic["methods"] | own["methods"]
+    shared = [entry for entry in generic["corrections"] if card.name in entry["models"]]
+    return Notes(
+        usage=Usage(own["usage"]["python"].strip(), _joined(own["usage"]["command"])),
+        symbols=_joined(generic["symbols"]),
+        methods={
+            name: MethodNote(_joined(methods[name]["when"]), _joined(methods[name]["cost"]))
+            for name in card.methods
+        },
+        claims=tuple(Claim(**{key: _joined(text) for key, text in entry.items()}) for entry in own["claims"]),
+        corrections=tuple(
+            Correction(_joined(entry["place"]), _joined(entry["right"]))
+            for entry in [*own["corrections"], *shared]
+        ),
+    )
+
+
+def _no_notes(card: Card) -> dict[str, Any]:
+    """Notes on a model that was registered: how to fit it, and no more is known."""
+    python = f"tree = inference.fit({card.class_name}.from_data(x), x)"
+    unknown = {name: {"when": "of this model alone", "cost": "not noted"} for name in card.methods}
+    own = {name: unknown[name] for name in registered_methods(card.name)}
+    usage = {"python": python, "command": "none: the command line knows the models of the zoo alone"}
+    return {"usage": usage, "methods": own, "claims": [], "corrections": []}
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _joined(text: str) -> str:
+    """A text written over several lines as one line."""
+    return " ".join(text.split())
+
+
+def _literals(body: ast.ClassDef) -> dict[str, Any]:
+    """The class attributes that must be written as literals."""
+    found = {}
+    for node in body.body:
+        target = node.target if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [None])[0]
+        if isinstance(target, ast.Name) and target.id in _LITERALS and node.value is not None:
+            found[target.id] = ast.literal_eval(node.value)
+    return found
+
+
+def _fields(body: ast.ClassDef) -> dict[str, str]:
+    """The annotated attributes that are constructor arguments."""
+    found = {}
+    for node in body.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            kind = ast.unparse(node.annotation)
+            if not kind.startswith("ClassVar") and not node.target.id.startswith("_"):
+                default = _default(node.value)
+                found[node.target.id] = kind + (f" = {ast.unparse(default)}" if default is not None else "")
+    return found
+
+
+def _default(value: ast.expr | None) -> ast.expr | None:
+    """The default of a field, out of ``static(default=...)`` where it stands in one."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "static":
+        return next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
+    return value

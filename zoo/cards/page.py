@@ -1,0 +1,120 @@
+"""A model's card as a page: one list of sections, written as text for a terminal or as Markdown."""
+
+import re
+import textwrap
+from typing import NamedTuple
+
+from zoo.cards import Card, markup, read_notes
+from zoo.cards.markup import Block, Bullets, Code, Paragraph, Table
+
+__all__ = ["CardSection", "as_markdown", "as_text", "card_sections"]
+
+_COMMAND_WIDTH = 70
+_HEADER = re.compile(r"^(Attributes|Examples?):\n", re.MULTILINE)
+_ENTRY = re.compile(r"^(\w+): ", re.MULTILINE)
+
+
+class CardSection(NamedTuple):
+    """A titled part of a card.
+
+    Attributes:
+        title: its heading; empty for the first.
+        blocks: its text.
+    """
+
+    title: str
+    blocks: list[Block]
+
+
+def card_sections(card: Card) -> list[CardSection]:
+    """The parts of a card, in the order of reading.
+
+    Args:
+        card: a model's metadata.
+
+    Returns:
+        Sections: assumptions, usage, fields, shapes, symmetries, methods, the papers' claims and misprints,
+        aliases, program.
+    """
+    notes = read_notes(card)
+    usage = [
+        Code(f"import inference, zoo\n{notes.usage.python}", "python", wrapped=False),
+        Code(_command(notes.usage.command), "bash", wrapped=False),
+    ]
+    dims = tuple((f"``{name}``", f"({', '.join(names)})") for name, names in card.dims.items())
+    methods = [
+        f"``{name}``{' (auto)' if name == card.methods[0] else ''}: {note.when}. Cost: {note.cost}."
+        for name, note in notes.methods.items()
+    ]
+    claims = [
+        f"{claim.paper}\nHere: {claim.here}" + (f" [tests/reference/{claim.record}]" if claim.record else "")
+        for claim in notes.claims
+    ]
+    corrections = [f"{place}: {right}" for place, right in notes.corrections]
+    return [
+        CardSection("", markup.parse(card.module_docstring)),
+        CardSection("Usage", usage),
+        CardSection("Fields", _fields(card)),
+        CardSection("Shapes", [Table(("variable", "dims"), dims)]),
+        CardSection("Symmetries", [Paragraph(", ".join(card.symmetries) or "none")]),
+        CardSection("Methods", [Bullets(tuple(methods)), Paragraph(notes.symbols)]),
+        CardSection("Claims of the papers and results here", [Bullets(tuple(claims))]),
+        CardSection("Corrections to the papers", [Bullets(tuple(corrections))]),
+        CardSection("Aliases", [Paragraph(", ".join(card.aliases) or "none")]),
+        CardSection("Program", [Code(card.program, "python", wrapped=False)]),
+    ]
+
+
+def _command(line: str) -> str:
+    """A command line, continued before an option where it is long."""
+    lines = [""]
+    for part in re.split(r" (?=--)", line):
+        if lines[-1] and len(lines[-1]) + len(part) > _COMMAND_WIDTH:
+            lines.append("   ")
+        lines[-1] += f" {part}"
+    return " \\\n".join(lines).strip()
+
+
+def _fields(card: Card) -> list[Block]:
+    """The class docstring, each of its attributes with the declaration of the field, without the example."""
+    before, attributes, _ = _HEADER.split(f"{card.class_docstring}\n\nExample:\n")[:5:2]
+    entries = _ENTRY.split(textwrap.dedent(attributes))[1:]
+    items = [
+        f"``{name}: {card.fields[name]}``\n{' '.join(meaning.split())}"
+        for name, meaning in zip(entries[::2], entries[1::2], strict=True)
+    ]
+    return [*markup.parse(before), Bullets(tuple(items))]
+
+
+def as_text(card: Card, width: int = 100) -> str:
+    """The card for a terminal.
+
+    Args:
+        card: a model's metadata.
+        width: columns of the terminal.
+
+    Returns:
+        Lines that fit the width, but for the program.
+    """
+    heading = (f"{card.name}: {card.title}", card.paper)
+    parts = ["\n".join(markup.as_text([Paragraph(line)], width) for line in heading)]
+    for section in card_sections(card):
+        body = markup.as_text(section.blocks, width, "    " if section.title else "")
+        parts.append(f"{section.title}\n\n{body}" if section.title else body)
+    return "\n\n".join(parts)
+
+
+def as_markdown(card: Card) -> str:
+    """The card as a page.
+
+    Args:
+        card: a model's metadata.
+
+    Returns:
+        Markdown: headings, paragraphs, lists, tables, formulas and fenced code.
+    """
+    parts = [f"# {card.name}: {card.title}", card.paper]
+    for section in card_sections(card):
+        body = markup.as_markdown(section.blocks)
+        parts.append(f"## {section.title}\n\n{body}" if section.title else body)
+    return "\n\n".join(parts) + "\n"

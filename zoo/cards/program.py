@@ -1,0 +1,156 @@
+"""The source of a model's program, read from its file without importing it."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import zoo
+
+__all__ = ["module_file", "parsed", "program_of", "registered_file"]
+
+
+def program_of(path: Path, class_name: str) -> str:
+    """The source of a model's program: ``__call__`` and everything that it calls on the model, transitively.
+
+    Methods and properties of the model or of its base classes (`zoo.model` apart), and the functions, classes
+    and constants of the same file that these use. Each is printed as it stands in its file, methods dedented;
+    those of a base class in another file follow under the name of that file.
+
+    Args:
+        path: of the file that defines the model.
+        class_name: of the model.
+
+    Returns:
+        Python source.
+    """
+    classes = list(_lineage(path, class_name))
+    methods: dict[str, tuple[Path, ast.FunctionDef]] = {}
+    for file, body in classes:
+        for node in body.body:
+            if isinstance(node, ast.FunctionDef):
+                methods.setdefault(node.name, (file, node))
+    models = {body.name for _, body in classes}
+    helpers = {file: {n: node for n, node in _definitions(file) if n not in models} for file, _ in classes}
+    wanted: list[tuple[Path, ast.stmt]] = []
+    queue = [methods["__call__"]] if "__call__" in methods else []
+    while queue:
+        file, node = queue.pop(0)
+        if (file, node) in wanted:
+            continue
+        wanted.append((file, node))
+        queue += [methods[name] for name in _names_of_self(node) if name in methods]
+        names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+        queue += [(file, helpers[file][name]) for name in names if name in helpers[file]]
+    parts = []
+    for file in helpers:
+        nodes = [node for of, node in wanted if of == file]
+        nodes.sort(key=lambda node: (node.col_offset == 0, node.lineno))  # methods before the helpers
+        if nodes and file != path:
+            parts.append(f"# {file.parent.name}/{file.name}")
+        parts += [_source(file, node) for node in nodes]
+    return "\n\n".join(parts)
+
+
+def _lineage(path: Path | None, class_name: str) -> Iterator[tuple[Path, ast.ClassDef]]:
+    """A class and its bases, each with its file; `zoo.model` and files outside of the zoo are left out."""
+    if path is None or path == module_file("zoo.model"):
+        return
+    module = parsed(path)
+    homes = {
+        name.asname or name.name: node.module
+        for node in module.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in node.names
+    }
+    if class_name in homes:  # a package that exports the class of one of its modules
+        yield from _lineage(module_file(homes[class_name]), class_name)
+    for node in module.body:
+        if isinstance(node, ast.ClassDef) and node.name == class_name:
+            yield path, node
+            for base in (part.id for part in node.bases if isinstance(part, ast.Name)):
+                yield from _lineage(module_file(homes[base]) if base in homes else path, base)
+
+
+def module_file(module: str) -> Path | None:
+    """The file of a module of the zoo, found without importing it; None for modules outside it.
+
+    Args:
+        module: its dotted name.
+
+    Returns:
+        The file, or None.
+    """
+    place = Path(zoo.__file__).parents[1].joinpath(*module.split("."))
+    found = (place.with_suffix(".py"), place / "__init__.py")
+    return next((file for file in found if module.startswith("zoo.") and file.is_file()), None)
+
+
+def registered_file(module: str) -> Path:
+    """The file of a module outside the zoo that is imported already.
+
+    Args:
+        module: its dotted name.
+
+    Returns:
+        The file.
+
+    Raises:
+        ValueError: the module is no file, but an interactive session.
+    """
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None:
+        raise ValueError(f"the module {module} has no file: write the model into one to have its card")
+    return Path(file)
+
+
+def _definitions(path: Path) -> Iterator[tuple[str, ast.stmt]]:
+    """The functions, classes and constants of a file by name."""
+    for node in parsed(path).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, node
+        elif isinstance(node, ast.Assign):
+            yield from ((target.id, node) for target in node.targets if isinstance(target, ast.Name))
+
+
+def _names_of_self(function: ast.stmt) -> list[str]:
+    """Attributes of the model that a function uses: of ``self``, or of a copy of it in current precision."""
+    models = {"self"}
+
+    def is_model(node: ast.expr) -> bool:
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "in_current_precision":
+            node = node.args[0]
+        return isinstance(node, ast.Name) and node.id in models
+
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            pairs = zip(getattr(target, "elts", [target]), getattr(value, "elts", [value]), strict=False)
+            models |= {name.id for name, of in pairs if isinstance(name, ast.Name) and is_model(of)}
+    return [
+        node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute) and is_model(node.value)
+    ]
+
+
+def _source(path: Path, node: ast.stmt) -> str:
+    """The lines of a statement with its decorators, dedented if it is in a class."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    first = min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", ()))])
+    indent = " " * node.col_offset
+    return "\n".join(line.removeprefix(indent) for line in lines[first - 1 : node.end_lineno])
+
+
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file, parsed once for each text.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        Its module node.
+    """
+    return _tree(path.read_text(encoding="utf-8"))
+
+
+_tree = cache(ast.parse)

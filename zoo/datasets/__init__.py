@@ -1,0 +1,43 @@
+"""Data sets: shipped files, seeded generators, sets of other packages, and sets that the user holds.
+
+``catalogue()`` says what there is, ``load(name)`` gives the arrays. Nothing is ever downloaded. Shipped files
+lie beside this file in an installed wheel (``zoo/data``) and one level up in a clone; sets that may not be
+passed on are read from the folder that the environment variable ``ZOO_DATA`` names, and recognised by their
+SHA-256.
+"""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Dataset", "catalogue", "load", "shipped_folder"]
+
+
+def catalogue() -> dict[str, dict[str, Any]]:
+    """Every data set by name: kind, description, citation, terms, arrays with their shapes.
+
+    Kinds: ``shipped`` (a file of this package), ``generated`` (from a seed), ``package`` (comes with another
+    package), ``user`` (a file that the user holds in the folder that ``ZOO_DATA`` names).
+
+    Returns:
+        Name to entry.
+    """
+    return json.loads((shipped_folder() / "catalogue.json").read_text(encoding="utf-8"))
+
+
+def shipped_folder() -> Path:
+    """``zoo/data`` of a wheel, else ``data`` of the clone that holds this package.
+
+    Returns:
+        The folder of the catalogue and of the shipped files.
+    """
+    beside = Path(__file__).parents[1] / "data"
+    return beside if beside.is_dir() else Path(__file__).parents[2] / "data"
+
+
+def __getattr__(name: str) -> Any:
+    """`Dataset` and `load`, imported when first asked for: the catalogue answers without NumPy."""
+    if name in ("Dataset", "load"):
+        return getattr(importlib.import_module("zoo.datasets.loading"), name)
+    raise AttributeError(f"module 'zoo.datasets' has no attribute {name!r}")

@@ -1,0 +1,123 @@
+"""Class labels as outputs, one 0/1 column a class.
+
+A model whose outputs are real takes class labels as *one-of-C* columns: output c of a row is 1 if the row is
+of class c and 0 if not. Centred, such columns have rank C - 1, so a likelihood with noise of its own for them
+has no maximum once there are C - 1 latents; ``"reduced"`` leaves the last class's column out, and its
+likelihood is bounded. The 0/1 coding itself changes nothing: any other two numbers shift and scale means,
+loadings and noise.
+
+Labels are: a pandas categorical, string, object or boolean column (Series or one-column DataFrame), a pandas
+or NumPy *vector* of whole numbers, or a vector or list of strings. A missing label is None, NaN or pandas.NA.
+A matrix of numbers, even with one column of whole numbers, is real outputs.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["CODINGS", "are_labels", "class_names", "code_labels"]
+
+CODINGS = ("one_of_c", "reduced")
+
+Label = str | int | bool
+
+
+def are_labels(y: Any) -> bool:
+    """Whether outputs are class labels rather than numbers.
+
+    Args:
+        y: outputs, as the caller gave them.
+
+    Returns:
+        True for strings, categories, booleans and one-dimensional whole numbers.
+    """
+    if getattr(y, "ndim", None) == 2 and hasattr(y, "columns"):
+        return y.shape[1] == 1 and _kind(y.iloc[:, 0]) in "OUbC"
+    if isinstance(y, pd.Series | pd.Categorical | pd.Index):
+        return _kind(pd.Series(y)) in "OUbCiu"
+    if isinstance(y, Sequence) and not isinstance(y, str):
+        return bool(len(y)) and all(label is None or isinstance(label, str | int) for label in y)
+    return isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OUbiu"
+
+
+def class_names(y: Any) -> tuple[Label, ...]:
+    """The classes that occur, in the order of the categories, or sorted.
+
+    Args:
+        y: labels, shape (num_observations,), None or NaN where one is missing.
+
+    Returns:
+        The classes, each once.
+
+    Raises:
+        ValueError: no label at all, only one class, or a class with a single row.
+    """
+    labels = _series(y)
+    if isinstance(labels.dtype, pd.CategoricalDtype):
+        present = [c for c in labels.cat.categories if (labels == c).any()]
+    else:
+        present = sorted(labels.dropna().unique(), key=lambda label: (type(label).__name__, label))
+    if not present:
+        raise ValueError("every label of y is missing: without outputs the model is zoo.PPCA")
+    if len(present) == 1:
+        raise ValueError(f"y must hold at least two classes; every label is {present[0]!r}")
+    for name in present:
+        if (labels == name).sum() == 1:
+            row = int(np.flatnonzero((labels == name).to_numpy(bool, na_value=False))[0])
+            raise ValueError(
+                f"class {name!r} of y has one example, row {row}: its output has no variance to estimate; "
+                f"give it a second one or leave it out"
+            )
+    return tuple(_plain(name) for name in present)
+
+
+def code_labels(y: Any, classes: Sequence[Label], coding: str = "one_of_c") -> pd.DataFrame:
+    """Labels as 0/1 columns, NaN rows where the label is missing.
+
+    Args:
+        y: labels, see `are_labels`.
+        classes: of the columns, in their order.
+        coding: ``"one_of_c"``, or ``"reduced"`` without the last class's column.
+
+    Returns:
+        One row a label, with the index that they came with; columns named after the classes.
+
+    Raises:
+        ValueError: a label that is none of the classes.
+    """
+    labels = _series(y)
+    plain = [None if missing else _plain(label) for label, missing in zip(labels, labels.isna(), strict=True)]
+    for row, label in enumerate(plain):
+        if label is not None and label not in classes:
+            raise ValueError(
+                f"label {label!r} in row {row} of y is none of the classes {', '.join(map(str, classes))}"
+            )
+    columns = list(classes[: len(classes) - (coding == "reduced")])
+    coded = np.array(
+        [[np.nan if label is None else float(label == name) for name in columns] for label in plain]
+    )
+    return pd.DataFrame(coded.reshape(len(plain), len(columns)), index=labels.index, columns=columns)
+
+
+def _series(y: Any) -> pd.Series:
+    if hasattr(y, "columns"):
+        return y.iloc[:, 0]
+    if isinstance(y, pd.Series):
+        return y
+    return pd.Series(y, dtype=object if isinstance(y, Sequence) else None)  # [0, 1, None] stays whole numbers
+
+
+def _kind(column: pd.Series) -> str:
+    """NumPy's letter for the type of a column; C for a categorical, O for strings."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return "C"
+    return "O" if isinstance(column.dtype, pd.StringDtype) else getattr(column.dtype, "kind", "O")
+
+
+def _plain(label: Any) -> Label:
+    """A label as a Python value that JSON and netCDF can hold."""
+    if isinstance(label, bool | np.bool_):
+        return bool(label)
+    return int(label) if isinstance(label, int | np.integer) else str(label)

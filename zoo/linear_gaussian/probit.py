@@ -1,0 +1,440 @@
+r"""Probit outputs: independent binary columns, or the 0/1 columns of class labels.
+
+Every output has a utility :math:`u_l = w_l^T z + b_l + N(0, 1)`. A binary output is 1 where its utility is
+positive, so :math:`p(y_l = 1 \mid z) = \Phi(w_l^T z + b_l)`. Of class labels (``exclusive``: one column a
+class, one of them 1) the class with the largest utility is the one, so with :math:`m_c = w_c^T z + b_c`
+
+.. math:: p(c \mid z) = \int N(e \mid 0, 1) \prod_{j \neq c} \Phi(e + m_c - m_j)\, de,
+
+here by Gauss-Hermite quadrature (Albert and Chib 1993, "Bayesian analysis of binary and polychotomous
+response data", sections 3 and 4.2). An observed row of outputs is one *decision* on its utilities: d = T u is
+positive in every entry, T the signs of binary outputs, or the differences of the class to all others. With z
+Gaussian, d is Gaussian, and the row's probability that of an orthant (`zoo.linear_gaussian.orthants`).
+
+A missing output is NaN; class labels are missing or there as a whole row.
+
+Beside linear-Gaussian inputs x (`ProbitRows`) the latents given x are N(m, S) and the utilities
+N(W m + b, W S W' + I). The observed outputs cut the utilities off (`decisions`), so p(y | x) is the
+probability of a Gaussian orthant: exact for one binary output or two classes, otherwise as accurate as
+`log_orthant`. An output that is missing beside observed ones has
+:math:`p(y_l = 1 \mid x, y_o) = p(y_l = 1, y_o \mid x) / p(y_o \mid x)`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import log_ndtr, logsumexp
+
+from zoo.linear_gaussian.orthants import log_orthant, orthant_moments
+from zoo.linear_gaussian.rows import (
+    latents_covariance,
+    latents_mean,
+    log_density,
+    shared_latents_covariance,
+)
+
+__all__ = [
+    "CERTAIN",
+    "DecidedOutputs",
+    "LatentsGivenDecisions",
+    "ProbitOutputs",
+    "ProbitOutputsGivenRows",
+    "ProbitRows",
+    "check_probit_outputs",
+    "class_log_probabilities",
+    "decisions",
+    "num_decisions",
+]
+
+BLOCK_ROWS = 64  # rows whose nodes of integration are held at a time
+NUM_HERMITE = 48
+CERTAIN = 40.0  # mean of the decision, of variance 1, that stands for a missing output
+
+
+class _ZeroOrOne(dist.Distribution):
+    """Rows of outputs that are 0 or 1: the base of the distributions below."""
+
+    support = dist.constraints.independent(dist.constraints.boolean, 1)
+    pytree_data_fields = ("predictor", "covariance")
+    pytree_aux_fields = ("exclusive",)
+
+    def __init__(
+        self,
+        predictor: Array,
+        exclusive: bool,
+        covariance: Array | None = None,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.predictor, self.exclusive, self.covariance = predictor, exclusive, covariance
+        super().__init__(predictor.shape[:-1], predictor.shape[-1:], validate_args=validate_args)
+
+    def _utilities(self, key: Array, sample_shape: tuple[int, ...]) -> Array:
+        noise = jax.random.normal(key, (*sample_shape, *self.predictor.shape), self.predictor.dtype)
+        return self.predictor + noise
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Whole rows of outputs."""
+        return _decided(self._utilities(key, sample_shape), self.exclusive)
+
+
+class ProbitOutputs(_ZeroOrOne):
+    """Outputs given the utilities' means.
+
+    Args:
+        predictor: W z + b, shape (num_observations, num_outputs).
+        exclusive: whether the outputs are the columns of class labels.
+    """
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, over the observed outputs, shape (num_observations,)."""
+        missing = jnp.isnan(value)
+        value = jnp.where(missing, 0.0, value)
+        if not self.exclusive:
+            signed = (2 * value - 1) * self.predictor
+            return jnp.sum(jnp.where(missing, 0.0, log_ndtr(signed)), axis=-1)
+        logs = jnp.sum(value * class_log_probabilities(self.predictor), axis=-1)
+        return jnp.where(missing.any(axis=-1), 0.0, logs)
+
+
+class ProbitOutputsGivenRows(_ZeroOrOne):
+    """Outputs of rows whose latents are Gaussian and summed out.
+
+    Args:
+        predictor: W E[z] + b, shape (num_observations, num_outputs).
+        exclusive: whether the outputs are the columns of class labels.
+        covariance: W Cov[z] W', shape (num_observations, num_outputs, num_outputs).
+    """
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, over the observed outputs, shape (num_observations,)."""
+
+        def one(row: tuple[Array, Array, Array]) -> Array:
+            y, predictor, covariance = row
+            mean, spread, _ = decisions(y, predictor, covariance, self.exclusive)
+            return log_orthant(mean, spread)
+
+        return jax.lax.map(one, (value, self.predictor, self.covariance), batch_size=64)
+
+    def _utilities(self, key: Array, sample_shape: tuple[int, ...]) -> Array:
+        spread = self.covariance + jnp.eye(self.predictor.shape[-1])
+        return dist.MultivariateNormal(self.predictor, spread).sample(key, sample_shape)
+
+
+class DecidedOutputs(dist.Distribution):
+    """Outputs given the utilities: certain, so the log density is 0, or minus infinity elsewhere.
+
+    Args:
+        utilities: shape (num_observations, num_outputs).
+        exclusive: whether the outputs are the columns of class labels.
+    """
+
+    support = dist.constraints.independent(dist.constraints.boolean, 1)
+    pytree_data_fields = ("utilities",)
+    pytree_aux_fields = ("exclusive",)
+
+    def __init__(self, utilities: Array, exclusive: bool, *, validate_args: bool | None = None) -> None:
+        self.utilities, self.exclusive = utilities, exclusive
+        super().__init__(utilities.shape[:-1], utilities.shape[-1:], validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """0 or minus infinity, shape (num_observations,); missing outputs agree with anything."""
+        agree = jnp.isnan(value) | (value == _decided(self.utilities, self.exclusive))
+        return jnp.where(agree.all(axis=-1), 0.0, -jnp.inf)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """The outputs that the utilities decide."""
+        decided = _decided(self.utilities, self.exclusive)
+        return jnp.broadcast_to(decided, (*sample_shape, *decided.shape))
+
+
+class LatentsGivenDecisions(dist.Distribution):
+    r"""The latents of rows given x and one decision each: a skew normal.
+
+    With z ~ N(m, S) given x and d = a'z + ... Gaussian, drawn as d given d > 0, then z given d.
+
+    Args:
+        mean: m, shape (num_observations, num_latents).
+        covariance: S, shape (num_observations, num_latents, num_latents).
+        loadings: of the outputs, shape (num_outputs, num_latents).
+        loc: of the outputs, shape (num_outputs,).
+        y: outputs, NaN where missing.
+        exclusive: whether the outputs are the columns of class labels.
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("loc_given_x", "covariance_given_x", "loadings", "loc", "y")
+    pytree_aux_fields = ("exclusive",)
+
+    def __init__(
+        self,
+        mean: Array,
+        covariance: Array,
+        loadings: Array,
+        loc: Array,
+        y: Array,
+        exclusive: bool,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.loc_given_x, self.covariance_given_x, self.loadings, self.loc = mean, covariance, loadings, loc
+        self.y, self.exclusive = y, exclusive
+        super().__init__(mean.shape[:1], mean.shape[1:], validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, shape (num_observations,)."""
+        prior = dist.MultivariateNormal(self.loc_given_x, self.covariance_given_x).log_prob(value)
+        own = ProbitOutputs(self.loc + value @ self.loadings.T, self.exclusive).log_prob(self.y)
+        predictor = self.loc + self.loc_given_x @ self.loadings.T
+        spread = jnp.einsum("li,nij,mj->nlm", self.loadings, self.covariance_given_x, self.loadings)
+        return prior + own - ProbitOutputsGivenRows(predictor, self.exclusive, spread).log_prob(self.y)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws, shape (*sample_shape, num_observations, num_latents)."""
+        cut, rest = jax.random.split(key)
+        uniform = jax.random.uniform(
+            cut, (*sample_shape, *self.batch_shape), self.loc_given_x.dtype, 1e-12, 1.0
+        )
+        root = jnp.linalg.cholesky(self.covariance_given_x)
+        standard = jax.random.normal(rest, (*sample_shape, *self.loc_given_x.shape), self.loc_given_x.dtype)
+        free = self.loc_given_x + jnp.einsum("nij,...nj->...ni", root, standard)
+        predictor = self.loc + self.loc_given_x @ self.loadings.T
+        spread = jnp.einsum("li,nij,mj->nlm", self.loadings, self.covariance_given_x, self.loadings)
+        mean, variance, contrast = jax.vmap(lambda *row: decisions(*row, self.exclusive))(
+            self.y, predictor, spread
+        )
+        mean, variance, contrast = mean[:, 0], variance[:, 0, 0], contrast[:, 0] @ self.loadings
+        scale = jnp.sqrt(variance)
+        cut_off = mean - scale * jax.scipy.special.ndtri(uniform * jax.scipy.special.ndtr(mean / scale))
+        noise = jnp.sqrt(
+            jnp.maximum(variance - jnp.einsum("ni,nij,nj->n", contrast, self.covariance_given_x, contrast), 0)
+        )
+        unconditional = mean + jnp.einsum("ni,...ni->...n", contrast, free - self.loc_given_x)
+        other = jax.random.normal(jax.random.fold_in(rest, 1), unconditional.shape, self.loc_given_x.dtype)
+        gain = jnp.einsum("nij,nj->ni", self.covariance_given_x, contrast) / variance[:, None]
+        return free + (cut_off - unconditional - noise * other)[..., None] * gain
+
+
+@dataclass(frozen=True, eq=False)
+class ProbitRows:
+    """Rows of inputs and probit outputs at given parameters: densities, latents and probabilities.
+
+    Attributes:
+        values: ``loadings_x``, ``loc_x``, ``noise_variance_x``, ``loadings_y`` and ``loc_y``, shapes as in
+            `zoo.SPPCA`.
+        exclusive: whether the outputs are the columns of class labels.
+    """
+
+    values: Mapping[str, Array]
+    exclusive: bool
+
+    def latents_given_inputs(self, x: Array) -> tuple[Array, Array]:
+        """Mean and covariance of the latents of rows given x alone.
+
+        Args:
+            x: inputs, shape (num_observations, num_features), NaN where a cell is missing.
+
+        Returns:
+            Shapes (num_observations, num_latents) and (num_observations, num_latents, num_latents).
+        """
+        w, loc, noise = self._inputs()
+        size = w.shape[1]
+
+        def shared(x: Array) -> Array:
+            return jnp.broadcast_to(shared_latents_covariance(w, noise), (x.shape[0], size, size))
+
+        def by_row(x: Array) -> Array:
+            return latents_covariance(x, w, noise)
+
+        covariance = jax.lax.cond(jnp.any(jnp.isnan(x)), by_row, shared, x)
+        return latents_mean(x, w, loc, noise), covariance
+
+    def outputs_given_inputs(self, x: Array) -> ProbitOutputsGivenRows:
+        """The outputs of rows given their x, latents summed out.
+
+        Args:
+            x: inputs, as in `latents_given_inputs`.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (num_outputs,).
+        """
+        mean, covariance = self.latents_given_inputs(x)
+        w = self.values["loadings_y"]
+        spread = jnp.einsum("li,nij,mj->nlm", w, covariance, w)
+        return ProbitOutputsGivenRows(self.values["loc_y"] + mean @ w.T, self.exclusive, spread)
+
+    def latents(self, x: Array, y: Array) -> LatentsGivenDecisions:
+        """The latents of rows given x and y, where a row has one decision.
+
+        Args:
+            x: inputs, as in `latents_given_inputs`.
+            y: outputs, shape (num_observations, num_outputs), NaN where one is missing.
+
+        Returns:
+            Distribution with batch shape (num_observations,) and event shape (num_latents,).
+        """
+        mean, covariance = self.latents_given_inputs(x)
+        outputs = self.values["loadings_y"], self.values["loc_y"]
+        return LatentsGivenDecisions(mean, covariance, *outputs, y, self.exclusive)
+
+    def latents_moments(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Posterior mean and covariance of the latents of rows given x and y.
+
+        Args:
+            x: inputs, as in `latents_given_inputs`.
+            y: outputs, as in `latents`.
+
+        Returns:
+            Shapes (num_observations, num_latents) and (num_observations, num_latents, num_latents).
+        """
+        mean, covariance = self.latents_given_inputs(x)
+        w, loc = self.values["loadings_y"], self.values["loc_y"]
+
+        def one(row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+            outputs, m, s = row
+            centre, spread, contrast = decisions(outputs, loc + w @ m, w @ s @ w.T, self.exclusive)
+            cut = orthant_moments(centre, spread)
+            gain = jnp.linalg.solve(spread, contrast @ w @ s).T
+            return m + gain @ (cut.mean - centre), s + gain @ (cut.covariance - spread) @ gain.T
+
+        return jax.lax.map(one, (y, mean, covariance), batch_size=BLOCK_ROWS)
+
+    def log_likelihood(self, x: Array, y: Array | None) -> Array:
+        """Log p(x), or log p(x, y), of each row over its observed cells.
+
+        Args:
+            x: inputs, as in `latents_given_inputs`.
+            y: outputs, as in `latents`, or None.
+
+        Returns:
+            Shape (num_observations,), in nats.
+        """
+        inputs = log_density(x, *self._inputs())
+        return inputs if y is None else inputs + self.outputs_given_inputs(x).log_prob(y)
+
+    def probabilities(self, x: Array, y: Array | None) -> Array:
+        """P(output = 1) given x and the observed outputs, which keep their values.
+
+        Args:
+            x: inputs, as in `latents_given_inputs`.
+            y: outputs, as in `latents`, or None.
+
+        Returns:
+            Shape (num_observations, num_outputs).
+        """
+        given = self.outputs_given_inputs(x)
+        size = given.predictor.shape[1]
+        known = jnp.full(given.predictor.shape, jnp.nan) if y is None else y
+        tried = jnp.eye(size) if self.exclusive else jnp.where(jnp.eye(size, dtype=bool), 1.0, jnp.nan)
+
+        def one(row: tuple[Array, Array, Array]) -> Array:
+            outputs, predictor, spread = row
+
+            def log_probability(outputs: Array) -> Array:
+                return log_orthant(*decisions(outputs, predictor, spread, self.exclusive)[:2])
+
+            logs = jax.vmap(log_probability)(jnp.where(jnp.isnan(tried), outputs, tried))
+            if self.exclusive:
+                return jax.nn.softmax(logs)
+            return jnp.minimum(jnp.exp(logs - log_probability(outputs)), 1.0)
+
+        rows = (known, given.predictor, given.covariance)
+        shares = jax.lax.map(one, rows, batch_size=BLOCK_ROWS)
+        return jnp.where(jnp.isnan(known), shares, known)
+
+    def _inputs(self) -> tuple[Array, Array, Array]:
+        return self.values["loadings_x"], self.values["loc_x"], self.values["noise_variance_x"]
+
+
+def class_log_probabilities(predictor: Array) -> Array:
+    """Log p(class | utilities' means).
+
+    Two classes are exact; more by Gauss-Hermite quadrature (errors below 1e-8 nats where the class has a
+    probability above 1e-6).
+
+    Args:
+        predictor: means of the utilities, shape (..., num_classes).
+
+    Returns:
+        Shape (..., num_classes), in nats.
+    """
+    differences = predictor[..., :, None] - predictor[..., None, :]  # m_c - m_j
+    size = predictor.shape[-1]
+    if size == 2:
+        return log_ndtr(jnp.stack([differences[..., 0, 1], differences[..., 1, 0]], axis=-1) / jnp.sqrt(2.0))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_HERMITE)
+    logs = log_ndtr(jnp.asarray(nodes) + differences[..., None])
+    logs = jnp.sum(jnp.where(jnp.eye(size, dtype=bool)[..., None], 0.0, logs), axis=-2)
+    return logsumexp(logs + jnp.asarray(np.log(weights / weights.sum())), axis=-1)
+
+
+def num_decisions(num_outputs: int, exclusive: bool) -> int:
+    """How many entries a row's decision has.
+
+    Args:
+        num_outputs: L.
+        exclusive: whether the outputs are classes of which one occurs.
+
+    Returns:
+        L - 1 or L.
+    """
+    return num_outputs - 1 if exclusive else num_outputs
+
+
+def decisions(y: Array, predictor: Array, covariance: Array, exclusive: bool) -> tuple[Array, Array, Array]:
+    """Mean and covariance of a row's decision d = T u, and T.
+
+    Args:
+        y: outputs, shape (num_outputs,); NaN is missing: an entry that says nothing, N(`CERTAIN`, 1).
+        predictor: mean of the utilities, shape (num_outputs,).
+        covariance: of the utilities without their own noise, shape (num_outputs, num_outputs).
+        exclusive: whether the outputs are the columns of class labels.
+
+    Returns:
+        Shapes (J,), (J, J) and (J, num_outputs).
+    """
+    size, missing = predictor.shape[0], jnp.isnan(y)
+    if exclusive:
+        winner = jnp.argmax(jnp.where(missing, 0.0, y))
+        others = jnp.arange(size - 1) + (jnp.arange(size - 1) >= winner)
+        identity = jnp.eye(size)
+        contrast = identity[winner] - identity[others]
+        silent = jnp.broadcast_to(missing.any(), (size - 1,))
+    else:
+        contrast, silent = jnp.diag(2 * jnp.where(missing, 0.5, y) - 1), missing
+    contrast = jnp.where(silent[:, None], 0.0, contrast)
+    spread = contrast @ (covariance + jnp.eye(size)) @ contrast.T + jnp.diag(silent.astype(predictor.dtype))
+    return contrast @ predictor + CERTAIN * silent, spread, contrast
+
+
+def check_probit_outputs(y: np.ndarray, exclusive: bool) -> None:
+    """Raise ValueError, naming row and column, unless outputs are 0, 1 or missing, one 1 a row of classes.
+
+    Args:
+        y: outputs, shape (num_observations, num_outputs).
+        exclusive: whether they are classes of which one occurs.
+    """
+    strange = np.argwhere(~np.isnan(y) & (y != 0) & (y != 1))
+    if strange.size:
+        row, column = strange[0]
+        raise ValueError(
+            f"probit outputs are 0, 1 or missing; row {row}, column {column} of y is {y[row, column]}"
+        )
+    if not exclusive:
+        return
+    partly = np.isnan(y).any(axis=1) & ~np.isnan(y).all(axis=1)
+    several = ~np.isnan(y).any(axis=1) & (y.sum(axis=1) != 1)
+    for rows, what in ((partly, "is missing in part"), (several, "does not have exactly one 1")):
+        if rows.any():
+            raise ValueError(f"class labels take one column a class; row {int(np.argmax(rows))} of y {what}")
+
+
+def _decided(utilities: Array, exclusive: bool) -> Array:
+    if not exclusive:
+        return (utilities > 0).astype(utilities.dtype)
+    return jax.nn.one_hot(jnp.argmax(utilities, axis=-1), utilities.shape[-1], dtype=utilities.dtype)
