@@ -29,7 +29,7 @@ from inference.partition_posterior import top_partitions
 from inference.partitions import cluster_sizes, co_clustering, point_partition
 from inference.prior_sensitivity import prior_sensitivity
 from inference.results import model_of
-from inference.tree_groups import labels_of
+from inference.tree_groups import labels_of, responsibilities_of
 from zoo.argument_checks import check_choice
 
 __all__ = [
@@ -175,11 +175,14 @@ def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
     Raises:
         ValueError: the fit has no components to occupy.
     """
-    posterior, site, drawn = draws_of(tree), model_of(tree).occupied_site, labels_of(tree)
+    posterior, site = draws_of(tree), model_of(tree).occupied_site
+    drawn, soft = labels_of(tree), responsibilities_of(tree)
     if site in posterior:
         counts = posterior[site].transpose("chain", "draw").values.astype(int)
     elif drawn is not None:
         counts = (cluster_sizes(drawn.values) > 0).sum(-1)
+    elif soft is not None:
+        counts = np.array([[len(np.unique(soft.values.argmax(1)))]])
     else:
         raise ValueError(
             f"a fit of {tree.attrs.get('model', 'this model')!r} has no components to be occupied"

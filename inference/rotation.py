@@ -205,5 +205,4 @@ def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list
 def _entries(tree: xr.DataTree) -> Iterator[np.ndarray]:
     """Every entry of the variables that turn, each (chain, draw)."""
     for variable in _turning(tree).values():
-        values = variable.values
-        yield from np.moveaxis(values.reshape(*values.shape[:2], -1), -1, 0)
+        yield from np.moveaxis(variable.values.reshape(*variable.shape[:2], -1), -1, 0)

@@ -248,6 +248,11 @@ class DEPCAM(Model):
         return weight_prior(self.weight_prior, self.num_components)
 
     @property
+    def cell_families(self) -> tuple[Family]:
+        """The family of the cells."""
+        return (self.family,)
+
+    @property
     def integrates_latents(self) -> bool:
         """Whether the program integrates the latents out: of Gaussian cells."""
         return self.family.log_partition_form == "quadratic"
@@ -436,11 +441,6 @@ class DEPCAM(Model):
             "when the run stops; give sparsity > 0 or scale_prior='ard'",
             stacklevel=2,
         )
-
-    @property
-    def cell_families(self) -> tuple[Family]:
-        """The family of the cells."""
-        return (self.family,)
 
     @property
     def sums_out_locals(self) -> bool:

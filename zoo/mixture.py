@@ -53,13 +53,7 @@ from jax import Array
 
 from zoo.argument_checks import check_choice, check_num_parts, check_whole
 from zoo.component_prior import ComponentPrior
-from zoo.conjugate import (
-    BernoulliBeta,
-    GaussianWishart,
-    MultinomialDirichlet,
-    NormalGamma,
-    PoissonGamma,
-)
+from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, NormalGamma, PoissonGamma
 from zoo.dirichlet_process import WEIGHT_PRIORS, DirichletAllocation, StickBreaking, weight_prior
 from zoo.model import Assumptions, Model, in_current_precision, static
 from zoo.multinomial_dirichlet import SparseCountRows

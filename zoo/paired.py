@@ -83,7 +83,12 @@ from zoo.linear_gaussian import DenseRows
 from zoo.low_rank import LowRank
 from zoo.model import Model, in_current_precision, static
 from zoo.row_latents import RowMode, row_modes
-from zoo.suitable_fields import check_not_sparse, family_of, kind_of_cells, natural_param_widths
+from zoo.suitable_fields import (
+    check_not_sparse,
+    family_of,
+    kind_of_cells,
+    natural_param_widths,
+)
 from zoo.validation import as_matrix
 from zoo.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
 from zoo.zero_padding import padded
@@ -454,6 +459,28 @@ class Paired(Model):
         if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
             return self
         return super().filled(*data)
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """Families, one shared latent and one of each view's, and priors in the units of the data.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 2)
+        check_not_sparse(cls.__name__, data[0])
+        kinds = [kind_of_cells(part) for part in data]
+        fields = {
+            "families": tuple(map(family_of, kinds)),
+            "num_shared": 1,
+            "num_specific": tuple(int(part.shape[1] > 1) for part in data),
+        }
+        if set(kinds) == {"gaussian"} and (widths := natural_param_widths(np.hstack(data))):
+            fields |= {"loading_variance": widths[0], "loc_variance": widths[1]}
+        return fields
 
     def coded(self, *views: Any) -> tuple[Self, tuple]:
         """Views that are None or left out at the end become tables of missing cells.

@@ -73,8 +73,8 @@ def believed(tree: xr.DataTree) -> Section:
     elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
         objective = tree["trace"]["objective"].values
         final = objective[np.isfinite(objective)].max()
-        has_counts = model_of(tree).occupied_site in tree["trace"]
-        counted = " and the number of occupied components" if has_counts else ""
+        counts_occupied = model_of(tree).occupied_site in tree["trace"]
+        counted = " and the number of occupied components" if counts_occupied else ""
         caption = f"The objective (higher is better){counted} by iteration."
         alt = f"Line plot of the objective, whose best value is {final:.2f} nats."
         blocks.append(Picture("objective", caption, alt, plot_objective(tree)))
@@ -141,14 +141,13 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Judgement:
 
 def found(tree: xr.DataTree) -> Section:
     """The section on findings: clusters, relabelled components, co-clustering, loadings or topics."""
-    model, blocks = model_of(tree), _provisional(tree)
+    model, names, blocks = model_of(tree), draws_of(tree), _provisional(tree)
     symmetries = model.symmetries
     if "rotation" in symmetries and "labels" not in symmetries:
         return Section("Found", [*blocks, *projection_blocks(tree)])
     if "labels" not in symmetries:
         text = "The findings are the invariants above: this model has no clusters."
         return Section("Found", [Paragraph(text)])
-    names = draws_of(tree)
     if model.topic_site in names:
         blocks += topic_blocks(tree)
         if model.cluster_site is None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoo import ALIASES, MODELS, canonical_name, model_class
-from zoo.cards.program import module_file, parsed, program_of
+from zoo import ALIASES, MODELS, canonical_name, model_class, registered_methods
+from zoo.cards.program import module_file, parsed, program_of, registered_file
 
 __all__ = ["Card", "Claim", "Correction", "MethodNote", "Notes", "Usage", "read_card", "read_notes"]
 
@@ -145,14 +145,15 @@ def read_card(name: str) -> Card:
     """
     name = canonical_name(name)
     entry = MODELS[name]
-    path = module_file(entry["module"]) or Path(inspect.getsourcefile(model_class(name)) or "")
-    if not path.is_file():
-        raise ValueError(f"the source of {entry['class']} is in no file: write it into one to have its card")
+    shipped = module_file(entry["module"])
+    path = shipped or registered_file(entry["module"])
     module = parsed(path)
     (body,) = (
         node for node in ast.walk(module) if isinstance(node, ast.ClassDef) and node.name == entry["class"]
     )
     literals = _literals(body)
+    if shipped is None:  # in memory, where its literals may come from a base class
+        literals = {literal: getattr(model_class(name), literal) for literal in _LITERALS}
     return Card(
         name=name,
         title=entry["title"],
@@ -178,9 +179,10 @@ def read_notes(card: Card) -> Notes:
     Returns:
         Usage, a note for each method of the card, claims and corrections.
     """
-    generic, path = _read_toml(_FOLDER / "generic.toml"), _FOLDER / f"{card.name}.toml"
-    own = _read_toml(path) if path.is_file() else _NOTHING  # a model of the user has none
-    methods = dict.fromkeys(card.methods, _NO_NOTE) | generic["methods"] | own["methods"]
+    generic = _read_toml(_FOLDER / "generic.toml")
+    path = _FOLDER / f"{card.name}.toml"
+    own = _read_toml(path) if path.is_file() else _no_notes(card)
+    methods = generic["methods"] | own["methods"]
     shared = [entry for entry in generic["corrections"] if card.name in entry["models"]]
     return Notes(
         usage=Usage(own["usage"]["python"].strip(), _joined(own["usage"]["command"])),
@@ -195,6 +197,15 @@ def read_notes(card: Card) -> Notes:
             for entry in [*own["corrections"], *shared]
         ),
     )
+
+
+def _no_notes(card: Card) -> dict[str, Any]:
+    """Notes on a model that was registered: how to fit it, and no more is known."""
+    python = f"tree = inference.fit({card.class_name}.from_data(x), x)"
+    unknown = {name: {"when": "of this model alone", "cost": "not noted"} for name in card.methods}
+    own = {name: unknown[name] for name in registered_methods(card.name)}
+    usage = {"python": python, "command": "none: the command line knows the models of the zoo alone"}
+    return {"usage": usage, "methods": own, "claims": [], "corrections": []}
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

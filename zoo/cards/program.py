@@ -1,13 +1,14 @@
 """The source of a model's program, read from its file without importing it."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import zoo
 
-__all__ = ["module_file", "parsed", "program_of"]
+__all__ = ["module_file", "parsed", "program_of", "registered_file"]
 
 
 def program_of(path: Path, class_name: str) -> str:
@@ -84,6 +85,24 @@ def module_file(module: str) -> Path | None:
     place = Path(zoo.__file__).parents[1].joinpath(*module.split("."))
     found = (place.with_suffix(".py"), place / "__init__.py")
     return next((file for file in found if module.startswith("zoo.") and file.is_file()), None)
+
+
+def registered_file(module: str) -> Path:
+    """The file of a module outside the zoo that is imported already.
+
+    Args:
+        module: its dotted name.
+
+    Returns:
+        The file.
+
+    Raises:
+        ValueError: the module is no file, but an interactive session.
+    """
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None:
+        raise ValueError(f"the module {module} has no file: write the model into one to have its card")
+    return Path(file)
 
 
 def _definitions(path: Path) -> Iterator[tuple[str, ast.stmt]]:

@@ -1,0 +1,438 @@
+"""Two models defined here and registered: everything works on them without a change anywhere else.
+
+A mixture of unigrams, where each document has one topic::
+
+    pi ~ Dirichlet(a, ..., a)
+    beta_k ~ Dirichlet(e, ..., e), k = 1..K
+    z_d ~ Categorical(pi), x_d ~ Multinomial(N_d, beta_{z_d})
+
+and a probabilistic PCA of centred data whose loadings have a ridge, with a given noise variance.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from jax import Array
+from scipy.sparse import csr_matrix
+from scipy.special import gammaln, logsumexp
+
+import inference
+import zoo
+from inference.algorithm import Algorithm, Method, Outcome
+from inference.diagnostics import compare, heldout, occupied, point_partition, summary
+from inference.plots import (
+    plot_biplot,
+    plot_confusion,
+    plot_loadings,
+    plot_model_graph,
+    plot_objective,
+    plot_psrf_path,
+    plot_topics,
+)
+from inference.report import report
+from inference.topics import token_shares, top_words, topic_shares
+from zoo.cli import main
+from zoo.documents import BagsOfWords, ClusteredBags
+from zoo.model import Model, in_current_precision, static
+from zoo.sparse_counts import SparseCounts
+from zoo.topic_model import TopicModel
+
+SMALL = {"num_chains": 2, "num_warmup": 150, "num_samples": 60, "progress": False}
+
+
+@dataclass(frozen=True, eq=False)
+class Unigrams(TopicModel):
+    """Mixture of unigrams: one topic a document.
+
+    Attributes:
+        num_topics: K.
+        topic_prior: a.
+        word_smoothing: e.
+        num_words: W; read off the data.
+        num_tokens: length of each document; read off the data.
+    """
+
+    num_topics: int = static(default=2)
+    topic_prior: Array = 1.5
+    word_smoothing: Array = 1.1
+    num_words: int | None = static(default=None)
+    num_tokens: int | tuple[int, ...] | None = static(default=None)
+
+    dims = {
+        "topic_weights": ("topic",),
+        "topic_word_probs": ("topic", "word"),
+        "doc_topics": ("document",),
+        "responsibilities": ("document", "topic"),
+        "num_occupied": (),
+        "counts": ("document", "word"),
+    }
+    symmetries = ("labels",)
+    methods = ("em", "nuts")
+    cluster_site = "doc_topics"
+    weight_site = "topic_weights"
+
+    def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Any:
+        num_documents, num_words = self._sizes(counts, num_observations)
+        weight_prior, word_prior = self._priors(num_words)
+        weights = numpyro.sample("topic_weights", weight_prior)
+        with numpyro.plate("topics", self.num_topics):
+            topics = numpyro.sample("topic_word_probs", word_prior)
+        with numpyro.plate("documents", num_documents):
+            if counts is not None and not self.draw_locals:
+                rows = self._rows({"topic_weights": weights, "topic_word_probs": topics}, num_documents)
+                return numpyro.sample("counts", rows, obs=counts)
+            labels = numpyro.sample("doc_topics", dist.Categorical(weights))
+            documents = BagsOfWords(jnp.eye(self.num_topics)[labels], topics, self.num_tokens)
+            return numpyro.sample("counts", documents, obs=counts)
+
+    def _priors(self, num_words: int) -> tuple[dist.Distribution, dist.Distribution]:
+        prior = in_current_precision(self)
+        sizes = (self.num_topics, prior.topic_prior), (num_words, prior.word_smoothing)
+        return tuple(dist.Dirichlet(value * jnp.ones(size)) for size, value in sizes)
+
+    def _rows(self, values: Mapping[str, Array], num_documents: int) -> ClusteredBags:
+        topics, log_weights = values["topic_word_probs"], jnp.log(values["topic_weights"])
+        return ClusteredBags(log_weights, jnp.eye(self.num_topics), topics, num_documents, self.num_tokens)
+
+    def log_joint(self, values: Mapping[str, Array], counts: Any) -> Array:
+        return self._rows(values, counts.shape[0]).by_cluster(counts)
+
+    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
+        return jax.nn.logsumexp(self.log_joint(values, counts), axis=-1)
+
+    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
+        return jax.nn.softmax(self.log_joint(values, counts), axis=-1)
+
+    def local_conditionals(self, values: Mapping[str, Array], counts: Any) -> dict[str, dist.Distribution]:
+        return {"doc_topics": dist.Categorical(logits=self.log_joint(values, counts))}
+
+    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        counts = jnp.bincount(values["doc_topics"], length=self.num_topics)
+        return {"doc_topics": values["doc_topics"], "num_occupied": jnp.sum(counts > 0)}
+
+
+@dataclass(frozen=True, eq=False)
+class RidgePCA(Model):
+    """Probabilistic PCA of centred data with a ridge on the loadings.
+
+    Attributes:
+        num_latents: K.
+        ridge: prior precision of each loading.
+        noise: variance of each cell given the latents.
+        num_features: D; read off the data.
+    """
+
+    num_latents: int = static(default=2)
+    ridge: Array = 0.1
+    noise: Array = 0.1
+    num_features: int | None = static(default=None)
+
+    dims = {
+        "loadings": ("feature", "latent"),
+        "latents": ("observation", "latent"),
+        "x": ("observation", "feature"),
+    }
+    symmetries = ("rotation",)
+    methods = ("em", "nuts")
+    latent_site = "latents"
+    loading_sites = {"loadings": ""}
+
+    @classmethod
+    def from_data(cls, x: Any, **fields: Any) -> "RidgePCA":
+        return cls(**({"num_features": int(np.shape(x)[1])} | fields))
+
+    def __call__(self, x: Any = None, *, num_observations: int | None = None) -> Any:
+        prior, num_rows = in_current_precision(self), num_observations if x is None else x.shape[0]
+        w = numpyro.sample("loadings", self._loading_prior())
+        with numpyro.plate("observations", num_rows):
+            if not self.draw_locals and x is not None:
+                return numpyro.sample("x", self._rows(w), obs=x)
+            z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
+            return numpyro.sample("x", dist.Normal(z @ w.T, jnp.sqrt(prior.noise)).to_event(1), obs=x)
+
+    def _loading_prior(self) -> dist.Distribution:
+        scale = 1.0 / jnp.sqrt(in_current_precision(self).ridge)
+        return dist.Normal(0.0, scale).expand([self.num_features, self.num_latents]).to_event(2)
+
+    def _rows(self, w: Array) -> dist.Distribution:
+        noise = in_current_precision(self).noise * jnp.ones(self.num_features)
+        return dist.LowRankMultivariateNormal(jnp.zeros(self.num_features), w, noise)
+
+    def _precision(self, w: Array) -> Array:
+        return w.T @ w / in_current_precision(self).noise + jnp.eye(self.num_latents)
+
+    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+        return self._rows(values["loadings"]).log_prob(x)
+
+    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+        w = values["loadings"]
+        return jnp.linalg.solve(self._precision(w), (x @ w).T / in_current_precision(self).noise).T
+
+    def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
+        inverse = jnp.linalg.inv(self._precision(values["loadings"]))
+        return jnp.broadcast_to(inverse, (x.shape[0], *inverse.shape))
+
+    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
+        precision = self._precision(values["loadings"])
+        rows = dist.MultivariateNormal(self.scores(values, x), precision_matrix=precision)
+        return {"latents": rows}
+
+    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        return {"latents": values["latents"]}
+
+
+class Info(NamedTuple):
+    """Log posterior density before the step, in nats."""
+
+    objective: Array
+
+
+def em(init: Any, step: Any, conclude: Any) -> Method:
+    """The declaration of an EM algorithm without options."""
+
+    @cache
+    def build(init: str) -> Algorithm:
+        return algorithm
+
+    algorithm = Algorithm(init, step)
+    return Method("ascent", {}, ("random",), build=build, start=_from_variables, conclude=conclude)
+
+
+def _from_variables(key: Array, variables: Mapping[str, Array], model: Model, *data: Any) -> dict:
+    sites = ("topic_weights", "topic_word_probs") if model.takes_documents else ("loadings",)
+    return {site: jnp.asarray(variables[site]) for site in sites}
+
+
+def _concluded(values: dict[str, Array], local: dict[str, Array]) -> Outcome:
+    return Outcome({name: v[None, None] for name, v in values.items()}, values | local, is_point=True)
+
+
+def start_unigrams(key: Array, model: Unigrams, counts: SparseCounts) -> dict:
+    topics = jax.random.dirichlet(key, jnp.ones(counts.shape[1]), (model.num_topics,))
+    return {"topic_weights": jnp.full(model.num_topics, 1.0 / model.num_topics), "topic_word_probs": topics}
+
+
+def step_unigrams(key: Array, state: dict, model: Unigrams, counts: SparseCounts) -> tuple[dict, Info]:
+    prior, (weight_prior, word_prior) = in_current_precision(model), model._priors(counts.shape[1])
+    objective = jnp.sum(model.log_likelihood(state, counts)) + weight_prior.log_prob(state["topic_weights"])
+    objective += jnp.sum(word_prior.log_prob(state["topic_word_probs"]))
+    r = model.scores(state, counts)
+    tokens = jnp.zeros((counts.shape[1], model.num_topics), r.dtype)
+    tokens = tokens.at[counts.word].add(counts.count[:, None] * r[counts.document]).T
+    weights, topics = jnp.sum(r, axis=0) + prior.topic_prior - 1, tokens + prior.word_smoothing - 1
+    new = {"topic_weights": weights, "topic_word_probs": topics}
+    return {name: v / jnp.sum(v, axis=-1, keepdims=True) for name, v in new.items()}, Info(objective)
+
+
+def conclude_unigrams(
+    key: Array, state: dict, model: Unigrams, data: tuple, num_samples: int, keep_rows: bool
+) -> Outcome:
+    return _concluded(state, {"responsibilities": model.scores(state, *data)} if keep_rows else {})
+
+
+def start_ridge(key: Array, model: RidgePCA, x: Array) -> dict:
+    return {"loadings": jax.random.normal(key, (x.shape[1], model.num_latents), x.dtype)}
+
+
+def step_ridge(key: Array, state: dict, model: RidgePCA, x: Array) -> tuple[dict, Info]:
+    prior, z = in_current_precision(model), model.scores(state, x)
+    objective = jnp.sum(model.log_likelihood(state, x))
+    objective += model._loading_prior().log_prob(state["loadings"])
+    second = z.T @ z + x.shape[0] * jnp.linalg.inv(model._precision(state["loadings"]))
+    second += prior.noise * prior.ridge * jnp.eye(model.num_latents)
+    return {"loadings": jnp.linalg.solve(second, z.T @ x).T}, Info(objective)
+
+
+def conclude_ridge(
+    key: Array, state: dict, model: RidgePCA, data: tuple, num_samples: int, keep_rows: bool
+) -> Outcome:
+    return _concluded(state, {"latents": model.scores(state, *data)} if keep_rows else {})
+
+
+METHODS = {
+    Unigrams: {"em": em(start_unigrams, step_unigrams, conclude_unigrams)},
+    RidgePCA: {"em": em(start_ridge, step_ridge, conclude_ridge)},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    for model, methods in METHODS.items():
+        assert zoo.register(model, methods=methods) is model
+    yield
+    for model in METHODS:
+        zoo.unregister(model)
+
+
+@pytest.fixture(scope="module")
+def documents():
+    """Thirty documents of two kinds, ten of which are held out, and their kinds."""
+    rng = np.random.default_rng(0)
+    topics = np.array([[0.4, 0.3, 0.2, 0.05, 0.05], [0.05, 0.05, 0.2, 0.3, 0.4]])
+    kinds = rng.integers(2, size=30)
+    return csr_matrix(np.stack([rng.multinomial(25, topics[kind]) for kind in kinds])), kinds
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(40, 2)) @ (2 * rng.normal(size=(2, 4))) + 0.3 * rng.normal(size=(40, 4))
+    return x - x.mean(0)
+
+
+@pytest.fixture(scope="module")
+def by_em(documents, rows):
+    return {
+        "unigrams": inference.fit(Unigrams(), documents[0][:20], progress=False, num_restarts=3),
+        "ridgepca": inference.fit(RidgePCA(), rows[:30], progress=False, max_iterations=3000),
+    }
+
+
+@pytest.fixture(scope="module")
+def by_nuts(documents, rows):
+    return {
+        "unigrams": inference.fit(Unigrams(), documents[0][:20], method="nuts", **SMALL),
+        "ridgepca": inference.fit(RidgePCA(), rows[:30], method="nuts", **SMALL),
+    }
+
+
+def test_the_method_registered_fits(by_em, documents, rows):
+    tree, kinds = by_em["unigrams"], documents[1][:20]
+    assert tree.attrs["model"] == "unigrams" and tree.attrs["method"] == "em" and tree.attrs["converged"] == 1
+    found = tree["variational"]["responsibilities"].values.argmax(1)
+    assert (found == kinds).all() or (found == 1 - kinds).all()
+    tree = by_em["ridgepca"]
+    assert tree.attrs["converged"] == 1
+    w, model = tree["variational"]["loadings"].values, inference.model_of(tree)
+    values, vectors = np.linalg.eigh(rows[:30].T @ rows[:30] / 30)
+    directions = vectors[:, -2:] @ vectors[:, -2:].T
+    np.testing.assert_allclose(directions @ w, w, atol=1e-3)  # a ridge shrinks and does not turn
+    assert np.trace(w @ w.T) < (values[-2:] - float(model.noise)).sum()
+
+
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+def test_summary_report_and_plots(by_em, by_nuts, documents, tmp_path):
+    kinds = documents[1][:20]
+    for name in by_em:
+        for tree in (by_em[name], by_nuts[name]):
+            assert len(summary(tree)) and plot_objective(tree).axes and plot_model_graph(tree).axes
+            path = report(tree, tmp_path / f"{name}.html")
+            said = path.read_text(encoding="utf-8")
+            assert zoo.MODELS[name]["title"] in said and "Believed" in said and "Found" in said
+        assert plot_psrf_path(by_nuts[name]).axes
+    for tree in (by_em["unigrams"], by_nuts["unigrams"]):
+        assert occupied(tree).attrs["mode"] == 2
+        partition = point_partition(tree).values
+        assert (partition == kinds).all() or (partition == 1 - kinds).all()
+        assert plot_topics(tree).axes and plot_confusion(tree, kinds).axes
+        assert set(top_words(tree, 2).loc[0]) in ({0, 1}, {3, 4})
+        np.testing.assert_allclose(topic_shares(tree).sum(axis=1), 1.0)
+        tokens = token_shares(tree)
+        np.testing.assert_allclose(tokens.sum(axis=1), 1.0)
+        assert (tokens.max(axis=1) > 0.95).mean() > 0.9
+    invariants = {name.partition("[")[0] for name in summary(by_nuts["unigrams"]).index}
+    assert {"num_occupied", "word_probs", "same_cluster", "lp"} <= invariants
+    assert "singular_values[0]" in summary(by_nuts["ridgepca"]).index
+    for tree in (by_em["ridgepca"], by_nuts["ridgepca"]):
+        assert plot_loadings(tree).axes and plot_biplot(tree).axes
+
+
+def test_new_rows(by_em, by_nuts, documents, rows):
+    for trees in (by_em, by_nuts):
+        shares = inference.transform(trees["unigrams"], documents[0][20:])
+        assert shares.dims == ("document", "topic")
+        found = shares.values.argmax(1)
+        assert (found == documents[1][20:]).all() or (found == 1 - documents[1][20:]).all()
+        for protocol in ("likelihood", "completion"):
+            score = heldout(trees["unigrams"], documents[0][20:], protocol=protocol)
+            assert -np.log(5) < float(score["mean"]) < -1.0
+        with pytest.raises(ValueError, match="has no bound: score it by 'likelihood' or 'completion'"):
+            heldout(trees["unigrams"], documents[0][20:], protocol="bound")
+        assert inference.transform(trees["ridgepca"], rows[30:]).shape == (10, 2)
+        assert inference.log_density(trees["ridgepca"], rows[30:]).shape == (10,)
+        assert float(heldout(trees["ridgepca"], rows[30:])["mean"]) > -8
+    stored = by_em["unigrams"]["variational"]
+    weights, topics = stored["topic_weights"].values, stored["topic_word_probs"].values
+    counts = documents[0][20:].toarray()
+    coefficients = gammaln(counts.sum(1) + 1) - gammaln(counts + 1).sum(1)
+    by_hand = logsumexp(counts @ np.log(topics).T + np.log(weights), axis=1) + coefficients
+    scores = inference.log_density(by_em["unigrams"], documents[0][20:])
+    np.testing.assert_allclose(scores.values, by_hand, rtol=1e-10)
+
+
+def test_files(by_em, documents, tmp_path):
+    for name, tree in by_em.items():
+        inference.save(tree, tmp_path / f"{name}.nc")
+        back = inference.load(tmp_path / f"{name}.nc")
+        assert type(inference.model_of(back)) is zoo.model_class(name)
+        assert inference.model_of(back).num_tokens == (25,) * 20 if name == "unigrams" else True
+    zoo.unregister(Unigrams)
+    try:
+        with pytest.raises(ValueError, match="'unigrams'.* call.* zoo.register"):
+            inference.load(tmp_path / "unigrams.nc")
+        with pytest.raises(ValueError, match="'unigrams'"):
+            inference.model_of(by_em["unigrams"])
+        with pytest.raises(ValueError, match="Unigrams is not a model of the zoo: call zoo.register"):
+            inference.fit(Unigrams(), documents[0])
+    finally:
+        zoo.register(Unigrams, methods=METHODS[Unigrams])
+
+
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+def test_compared_with_models_of_the_zoo(by_nuts, rows, tmp_path, capsys):
+    ppca = zoo.PPCA(num_latents=1, loading_prior="gaussian")
+    other = inference.fit(ppca, rows[:30], method="nuts", **SMALL)
+    table = compare({"ridge": by_nuts["ridgepca"], "ppca": other})
+    assert list(table.index) == ["ridge", "ppca"]
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="a,b,c,d", comments="")
+    call = ["compare", str(tmp_path / "rows.csv"), "--models", "ridgepca", "ppca", "--methods", "em"]
+    assert main(call) == 0
+    lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert ["ridgepca", "em"] in lines and ["ppca", "em"] in lines
+
+
+def test_listed_and_shown(capsys):
+    assert main(["list"]) == 0
+    said = capsys.readouterr().out
+    assert "unigrams" in said and "Mixture of unigrams: one topic a document" in said
+    assert main(["show", "ridgepca"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "class" not in zoo.MODELS["ridgepca"]["title"] and "def __call__" in said and "_loading_prior" in said
+    )
+
+
+def test_what_cannot_be_registered():
+    method = METHODS[RidgePCA]
+
+    def variant(**attributes):
+        return type(attributes.pop("name", "Variant"), (RidgePCA,), attributes)
+
+    with pytest.raises(TypeError, match=r"subclass of zoo.model.Model; got \{\}"):
+        zoo.register({}, methods=method)
+    with pytest.raises(ValueError, match="name of a model of the zoo"):
+        zoo.register(variant(name="PPCA"), methods=method)
+    with pytest.raises(ValueError, match=r"name of a model of the zoo \(epca\)"):
+        zoo.register(variant(name="Bepca"), methods=method)
+    with pytest.raises(ValueError, match="RidgePCA is registered already, by "):
+        zoo.register(variant(name="RidgePCA", __module__="elsewhere"), methods=method)
+    with pytest.raises(ValueError, match="missing: em"):
+        zoo.register(variant(), methods={})
+    with pytest.raises(ValueError, match="not among them: gibbs"):
+        zoo.register(variant(), methods=method | {"gibbs": method["em"]})
+    with pytest.raises(ValueError, match="Variant.methods is empty"):
+        zoo.register(variant(methods=()), methods={})
+    with pytest.raises(ValueError, match="Variant.dims must give the dims of every variable"):
+        zoo.register(variant(dims={}), methods=method)
+    assert "variant" not in zoo.MODELS and zoo.registered_methods("ppca") == {}
+    assert set(zoo.registered_methods("ridgepca")) == {"em"}
+    assert json.dumps(zoo.MODELS["ridgepca"])
