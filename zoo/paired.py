@@ -506,28 +506,6 @@ class Paired(Model):
         sizes = zip(views, self.num_features, strict=True)
         return self, tuple(np.full((known[0], d), np.nan) if y is None else y for y, d in sizes)
 
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Families, one shared latent and one of each view's, and priors in the units of the data.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        check_num_parts(cls.__name__, len(data), 2)
-        check_not_sparse(cls.__name__, data[0])
-        kinds = [kind_of_cells(part) for part in data]
-        fields = {
-            "families": tuple(map(family_of, kinds)),
-            "num_shared": 1,
-            "num_specific": tuple(int(part.shape[1] > 1) for part in data),
-        }
-        if set(kinds) == {"gaussian"} and (widths := natural_param_widths(np.hstack(data))):
-            fields |= {"loading_variance": widths[0], "loc_variance": widths[1]}
-        return fields
-
     def __post_init__(self) -> None:
         """Names of families are families and lists are tuples; then as every model."""
         if isinstance(self.families, str | Family) or not isinstance(self.families, Sequence):

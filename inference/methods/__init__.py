@@ -79,6 +79,8 @@ def method_of(model: Model, name: str) -> Method:
     key = model_name(model)
     if name not in model.methods:
         raise ValueError(f"{key} has no method {name!r}; it has {', '.join(model.methods)}")
+    if key not in zoo.MODELS:
+        raise ValueError(f"{type(model).__name__} is not a model of the zoo: call zoo.register first")
     registered = zoo.registered_methods(key)
     if name in registered:
         return registered[name]

@@ -12,7 +12,6 @@ and a probabilistic PCA of centred data whose loadings have a ridge, with a give
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -27,7 +26,7 @@ from scipy.special import gammaln, logsumexp
 
 import inference
 import zoo
-from inference.algorithm import Algorithm, Method, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.diagnostics import compare, heldout, occupied, point_partition, summary
 from inference.plots import (
     plot_biplot,
@@ -196,15 +195,13 @@ class Info(NamedTuple):
     objective: Array
 
 
-def em(init: Any, step: Any, conclude: Any) -> Method:
+def em(init: Any, step: Any, conclude: Any) -> Ascent:
     """The declaration of an EM algorithm without options."""
 
-    @cache
-    def build(init: str) -> Algorithm:
-        return algorithm
-
     algorithm = Algorithm(init, step)
-    return Method("ascent", {}, ("random",), build=build, start=_from_variables, conclude=conclude)
+    return Ascent(
+        strategies=("random",), build=lambda strategy: algorithm, start=_from_variables, conclude=conclude
+    )
 
 
 def _from_variables(key: Array, variables: Mapping[str, Array], model: Model, *data: Any) -> dict:

@@ -6,7 +6,6 @@ its program are Python source; both are read with `ast`, and the notes (``zoo/ca
 """
 
 import ast
-import inspect
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
