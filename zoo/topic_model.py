@@ -119,7 +119,7 @@ class TopicModel(Model):
             stored: variables of the group ``variational``; ``*_concentration`` are of Dirichlets.
 
         Returns:
-            Site to value.
+            Site to value, shapes as in ``dims``.
         """
         values = {}
         for site in self.dims:
