@@ -17,7 +17,14 @@ __all__ = ["TopicModel", "dirichlet_of"]
 
 
 def dirichlet_of(site: str) -> str:
-    """Name of the parameters of a site's Dirichlet factor in q."""
+    """Name of the parameters of a site's Dirichlet factor in q.
+
+    Args:
+        site: of the program, such as ``"topic_word_probs"``.
+
+    Returns:
+        ``"topic_word_concentration"``.
+    """
     return f"{site.removesuffix('_probs')}_concentration"
 
 
