@@ -122,5 +122,13 @@ def _coefficients(terms: int) -> tuple[tuple[float, ...], tuple[float, ...], tup
 
 
 def expected_log(concentration: Array, axis: int = -1) -> Array:
-    """E[log p] under Dirichlets along an axis, in nats; shape of ``concentration``."""
+    """E[log p] under Dirichlets along an axis.
+
+    Args:
+        concentration: parameters, any shape.
+        axis: of the entries of one vector.
+
+    Returns:
+        Shape of ``concentration``, in nats.
+    """
     return digamma(concentration) - digamma(jnp.sum(concentration, axis=axis, keepdims=True))

@@ -248,7 +248,8 @@ class Model(Assumptions):
             values: of one draw, shapes as in ``dims``.
 
         Returns:
-            Covariance of the first view, of the first with the second, of the second.
+            Covariance of the first view, of the first with the second, of the second; shapes (D_0, D_0),
+            (D_0, D_1), (D_1, D_1) for D_v features.
 
         Raises:
             ValueError: the model is not of two views.

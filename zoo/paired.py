@@ -262,7 +262,8 @@ class Paired(Model):
             values: of one draw.
 
         Returns:
-            Three matrices; of cells that are not Gaussian those of natural parameters.
+            Shapes (D_0, D_0), (D_0, D_1), (D_1, D_1); of cells that are not Gaussian those of natural
+            parameters.
         """
         if len(self.families) != 2:
             return super().view_covariances(values)

@@ -202,7 +202,14 @@ class PCP(TopicModel):
         )
 
     def expected(self, stored: Mapping[str, Array]) -> dict[str, Array]:
-        """Sites at their mean under q, or at the stored estimate; weights by their stick fractions."""
+        """Sites at their mean under q, or at the stored estimate; weights by their stick fractions.
+
+        Args:
+            stored: variables of the group ``variational``.
+
+        Returns:
+            Site to value, shapes as in ``dims``.
+        """
         values = super().expected(stored)
         if "stick_fractions_concentration1" in stored:
             a, b = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]

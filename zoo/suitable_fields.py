@@ -69,7 +69,12 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
 
 
 def check_not_sparse(name: str, x: Any) -> None:
-    """Raise ValueError if the table is sparse, and so holds documents."""
+    """Raise ValueError if the table is sparse, and so holds documents.
+
+    Args:
+        name: of the model.
+        x: a table.
+    """
     if hasattr(x, "tocsr"):
         raise ValueError(f"{name} scores cells, which does not compare with documents given their lengths")
 
@@ -96,7 +101,14 @@ def density_fields(name: str, x: Any) -> dict[str, Any]:
 
 
 def family_of(kind: str) -> Any:
-    """The family of cells of a kind; Gaussian ones have an unknown noise variance."""
+    """The family of cells of a kind; Gaussian ones have an unknown noise variance.
+
+    Args:
+        kind: as of `kind_of_cells`.
+
+    Returns:
+        A family, or its name.
+    """
     return Gaussian(noise_variance=None) if kind == "gaussian" else kind
 
 
@@ -118,5 +130,12 @@ def natural_param_widths(x: Any) -> tuple[float, float] | None:
 
 
 def suitable_num_latents(x: Any) -> int:
-    """Two latents, where the data have rows and columns enough."""
+    """Two latents, where the data have rows and columns enough.
+
+    Args:
+        x: a table, shape (num_observations, num_features).
+
+    Returns:
+        1 or 2.
+    """
     return max(1, min(_SIZE, x.shape[1] - 1, x.shape[0] - 1))

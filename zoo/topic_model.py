@@ -17,7 +17,14 @@ __all__ = ["TopicModel", "dirichlet_of"]
 
 
 def dirichlet_of(site: str) -> str:
-    """Name of the parameters of a site's Dirichlet factor in q."""
+    """Name of the parameters of a site's Dirichlet factor in q.
+
+    Args:
+        site: of the program, such as ``"topic_word_probs"``.
+
+    Returns:
+        ``"topic_word_concentration"``.
+    """
     return f"{site.removesuffix('_probs')}_concentration"
 
 
@@ -126,7 +133,7 @@ class TopicModel(Model):
             stored: variables of the group ``variational``; ``*_concentration`` are of Dirichlets.
 
         Returns:
-            Site to value.
+            Site to value, shapes as in ``dims``.
         """
         values = {}
         for site in self.dims:
