@@ -1,4 +1,4 @@
-"""The groups of a fit: one message for all that need one which is not there."""
+"""The groups of a fit, with one message for a missing group."""
 
 import xarray as xr
 
@@ -11,7 +11,7 @@ _REMEDIES = {
 
 
 def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
-    """A group of a fit that something needs.
+    """A group of a fit.
 
     Args:
         tree: a fit.
