@@ -261,7 +261,14 @@ def model_name(model: Any) -> str:
 
 @dataclass(frozen=True)
 class AscentSettings:
-    """The arguments of `fit` that matter to an ascent, as documented there."""
+    """The arguments of `fit` that matter to an ascent.
+
+    Attributes:
+        num_samples: independent draws from q, as one chain.
+        max_iterations: the most steps.
+        tolerance: gain in nats per row below which a step is small.
+        num_restarts: starts that run side by side.
+    """
 
     num_samples: int
     max_iterations: int
@@ -271,7 +278,15 @@ class AscentSettings:
 
 @dataclass(frozen=True)
 class SamplerSettings:
-    """The arguments of `fit` that matter to a sampler, as documented there."""
+    """The arguments of `fit` that matter to a sampler.
+
+    Attributes:
+        num_chains: chains that run side by side.
+        num_warmup: sweeps before draws are kept.
+        num_samples: draws kept per chain.
+        thinning: sweeps per kept draw.
+        chain_method: ``"vectorized"``, ``"sequential"`` or ``"parallel"``.
+    """
 
     num_chains: int
     num_warmup: int
@@ -282,7 +297,11 @@ class SamplerSettings:
 
 @dataclass(frozen=True)
 class DirectSettings:
-    """The arguments of `fit` that matter to a direct method: none, and its answer is one."""
+    """The arguments of `fit` that matter to a direct method: none.
+
+    Attributes:
+        num_restarts: always 1, for the record of a fit.
+    """
 
     num_restarts: int = 1
 

@@ -86,6 +86,7 @@ def read_call(
     stream, weight = None, None
     if call.in_batches:
         _refuse(call)
+        chosen.in_batches(**_options(chosen, name, options)[0])  # refuses what needs all rows at once
         stream, coords = _open_stream(call, data, batch_size, sample_weight)
         if "documents" in chosen.takes:
             arrays, model = (stream.first,), _with_lengths(model, stream.lengths)
@@ -101,8 +102,7 @@ def read_call(
     if method == "auto" and stream is None:
         name, chosen = _suitable(model, of_all_processes, init)
     settings = _settings(chosen, num_restarts=call.num_restarts, **settings)
-    options = _options(chosen, name, options)
-    num_devices = resolved_num_devices(options.pop("num_devices")) if "num_devices" in options else 1
+    options, num_devices = _options(chosen, name, options)
     with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
     chosen.check(model, **options, **with_devices)
     model.caution(name)
@@ -171,14 +171,15 @@ def _settings(method: Method, **settings: Any) -> AscentSettings | SamplerSettin
     return kind(**{name: settings[name] for name in kind.__dataclass_fields__})
 
 
-def _options(method: Method, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of the method, those that are not given at their defaults."""
+def _options(method: Method, name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """All options of the method, those that are not given at their defaults, and the number of devices."""
     unknown = [option for option in options if option not in method.options]
     if unknown:
         has = ", ".join(method.options) or "no options of its own"
         raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}")
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
-    return dict(method.options) | given  # lists: as the options of a stored fit have them
+    read = dict(method.options) | given  # lists: as the options of a stored fit have them
+    return read, resolved_num_devices(read.pop("num_devices")) if "num_devices" in read else 1
 
 
 def _is_interactive() -> bool:

@@ -1,4 +1,4 @@
-"""Runs side by side, restarts or chains: their keys and their states, fresh or from a checkpoint."""
+"""Keys and states of restarts and chains that run side by side."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ __all__ = ["lane_keys", "resume", "start_each"]
 
 
 def lane_keys(key: Array, count: int) -> Array:
-    """The key of each lane: ``fold_in(key, lane)``."""
+    """The key of each restart or chain: ``fold_in(key, number)``."""
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
 
 
@@ -36,5 +36,5 @@ def resume(
 
 
 def start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
-    """The states of all lanes, one after another: a start may need as much memory as a step."""
+    """The states of all restarts or chains, started in turn: a start may need as much memory as a step."""
     return jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))

@@ -30,7 +30,15 @@ WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """An algorithm taken apart, with its start, and the model as its steps take it."""
+    """An algorithm taken apart, with its start, and the model as its steps take it.
+
+    Attributes:
+        request: the call.
+        parts: the step taken apart.
+        algorithm: the algorithm of all rows at once, which starts and warms up.
+        start: ``start(key, variables, model, rows) -> state``.
+        model: the model in the precision of the run.
+    """
 
     request: FitRequest
     parts: Memoised | NaturalGradient
@@ -42,9 +50,11 @@ class BatchPlan:
     def of(cls, request: FitRequest) -> Self:
         """Build the algorithm.
 
-        Raises:
-            ValueError: an option needs all rows at once, or variables per row are given of rows that come in
-                chunks.
+        Args:
+            request: the call.
+
+        Returns:
+            The plan.
         """
         method, options = request.method, request.options
         parts = method.in_batches(**options)
@@ -75,6 +85,9 @@ class MemoisedPlan(BatchPlan):
 
     def drive(self) -> Fitted:
         """Run the restarts over all batches and conclude from the best.
+
+        Returns:
+            The run and its outcome.
 
         Raises:
             ValueError: rows that do not suit the model, or variables per row to start from, of rows that come
@@ -158,7 +171,11 @@ class NaturalGradientPlan(BatchPlan):
     """Noisy natural gradients, one batch of documents each."""
 
     def drive(self) -> Fitted:
-        """Run over all batches and conclude."""
+        """Run over all batches and conclude.
+
+        Returns:
+            The run and its outcome.
+        """
         request, stream = self.request, self.request.stream
         run_key, conclude_key = jax.random.split(request.key)
         in_memory, num_samples = not stream.is_chunked, request.settings.num_samples

@@ -1,4 +1,4 @@
-"""The data of a fit as variables of its group `observed_data`, and back."""
+"""The group `observed_data`: a fit's data as variables, and back."""
 
 from typing import Any
 

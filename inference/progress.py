@@ -175,8 +175,8 @@ def best_run(
     objective, small_steps, iteration, status, improvements = map(np.asarray, progress)
     if not np.isfinite(objective).any():
         raise FloatingPointError(
-            f"the objective is not finite after the first {unit}, at every restart: check the scale of data "
-            "and priors"
+            "the objective is not finite after the first step, at every restart: check the scale of data and "
+            "priors"
         )
     best = int(objective.argmax())
     end = int(iteration[best])

@@ -1,4 +1,4 @@
-"""Rows that count more or less than once."""
+"""Weighted rows."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ __all__ = ["RowShards", "Rows", "checked_weight", "unweighted", "weight_of"]
 
 
 class Rows(NamedTuple):
-    """Data and the weight of each row: a row of weight w counts as w copies of it.
+    """Rows and their weights: a row of weight w counts as w copies of it.
 
     Attributes:
         x: the rows, shape (num_observations, num_features), or sparse counts.
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
 
 class RowShards(NamedTuple):
-    """Rows dealt out over devices in equal shares, those of a share beside each other.
+    """Weighted rows in equal shares over devices.
 
     Attributes:
         x: shape (num_shards, rows_per_shard, num_features).

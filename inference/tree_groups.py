@@ -13,7 +13,7 @@ _REMEDIES = {
 
 
 def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
-    """A group of a fit that something needs.
+    """A group of a fit.
 
     Args:
         tree: a fit.

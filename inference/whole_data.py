@@ -44,17 +44,32 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DirectPlan:
-    """A direct method's answer, as an ascent of one step that converged."""
+    """A direct method's answer, as an ascent of one step that converged.
+
+    Attributes:
+        request: the call.
+    """
 
     request: FitRequest
 
     @classmethod
     def of(cls, request: FitRequest) -> Self:
-        """There is nothing to prepare."""
+        """The plan of a request.
+
+        Args:
+            request: the call.
+
+        Returns:
+            The plan.
+        """
         return cls(request)
 
     def drive(self) -> Fitted:
-        """Solve."""
+        """Solve.
+
+        Returns:
+            The run and its outcome.
+        """
         request = self.request
         outcome, objective = request.method.solve(request.key, request.model, request.data, **request.options)
         trace = {"objective": np.full((1, 1), float(objective))}
@@ -101,7 +116,11 @@ class SamplerPlan(_WholePlan):
     """Chains of a sampler."""
 
     def drive(self) -> Fitted:
-        """Run the chains and conclude from their draws."""
+        """Run the chains and conclude from their draws.
+
+        Returns:
+            The run and its outcome.
+        """
         request, method, settings = self.request, self.request.method, self.request.settings
         run_key, conclude_key = jax.random.split(request.key)
         num_draws = settings.num_chains * settings.num_samples
@@ -127,7 +146,11 @@ class AscentPlan(_WholePlan):
     """Restarts of an ascent, on one device or several, compiled or on the host."""
 
     def drive(self) -> Fitted:
-        """Run the restarts and conclude from the best."""
+        """Run the restarts and conclude from the best.
+
+        Returns:
+            The run and its outcome.
+        """
         request, method, settings = self.request, self.request.method, self.request.settings
         run_key, conclude_key = jax.random.split(request.key)
         num_rows, num_samples = self.data[0].shape[0], settings.num_samples

@@ -1,4 +1,4 @@
-"""The table of methods: which module fits which model by which method."""
+"""The table of methods: the module that fits a model by a method."""
 
 from importlib import import_module
 
@@ -84,5 +84,8 @@ def method_of(model: Model, name: str) -> Method:
     registered = zoo.registered_methods(key)
     if name in registered:
         return registered[name]
-    module = import_module(BY_MODEL.get(key, {}).get(name) or FOR_EVERY_MODEL[name])
+    path = BY_MODEL.get(key, {}).get(name, FOR_EVERY_MODEL.get(name))
+    if path is None:
+        raise ValueError(f"{key} lists the method {name!r}; register it by zoo.register(methods=...)")
+    module = import_module(path)
     return module.METHODS[name] if hasattr(module, "METHODS") else module.METHOD
