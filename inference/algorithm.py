@@ -147,7 +147,7 @@ class Method:
 
     Attributes:
         options: the options a caller may pass to ``fit``, with their defaults.
-        takes: the parts of a call beyond dense rows that it takes: ``"weights"`` (`inference.rows.Rows`),
+        takes: the parts of a call beyond dense rows that it takes: ``"weights"`` (`inference.numerics.weighted_rows.Rows`),
             ``"sparse"`` (`zoo.sparse_matrix.SparseMatrix`), ``"batches"``, ``"devices"`` (rows that lie on
             several); ``"documents"`` where the rows are documents, which go to devices in blocks and in
             batches by natural gradients.
@@ -228,7 +228,7 @@ class Sampler(Iterative):
     Attributes:
         position: ``position(keep_rows)`` gives a function of (state, model), whose value is kept of a draw.
         resize: ``resize(states, model, full)``, the states of all chains with another number of slots, see
-            `inference.driver.sample`.
+            `inference.driver.chains.sample`.
     """
 
     position: Callable

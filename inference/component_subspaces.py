@@ -26,11 +26,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from inference.identifiable import draws_of, kind_of
+from inference.convergence.invariants import draws_of, kind_of
 from inference.prediction import transform
-from inference.results import model_of
+from inference.results.files import model_of
 from inference.symmetry import relabel
-from inference.tree_groups import labels_of, responsibilities_of
+from inference.results.groups import labels_of, responsibilities_of
 
 __all__ = [
     "component_shares",

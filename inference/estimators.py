@@ -26,9 +26,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 import zoo
-from inference.front_door import fit
+from inference.fitting.front_door import fit
 from inference.prediction import log_density, predict, transform
-from inference.results import model_of
+from inference.results.files import model_of
 
 __all__ = [
     "DEPCAMEstimator",

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from inference.densities import latent_names, log_prior
-from inference.draws import over_draws
-from inference.local_latents import draw_locals
-from inference.observed import restored_data
+from inference.numerics.densities import latent_names, log_prior
+from inference.numerics.draws import over_draws
+from inference.numerics.local_latents import draw_locals
+from inference.results.observed import restored_data
 from inference.precision import double_precision, to_numpy
 from inference.prior_draws import prior_by_mcmc, replicate, simulate
-from inference.results import SAMPLE_DIMS, Labels, dataset, model_of
-from inference.tree_groups import group_of
+from inference.results.files import (SAMPLE_DIMS, Labels, dataset, model_of)
+from inference.results.groups import group_of
 from zoo.model import Model, in_current_precision
 
 __all__ = ["extend"]

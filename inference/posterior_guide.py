@@ -7,8 +7,8 @@ from functools import partial
 import xarray as xr
 
 from inference.methods import method_of
-from inference.results import model_of
-from inference.tree_groups import group_of
+from inference.results.files import model_of
+from inference.results.groups import group_of
 
 __all__ = ["guide"]
 

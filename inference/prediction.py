@@ -12,13 +12,13 @@ import xarray as xr
 from inference.algorithm import Ascent, Direct, Method
 from inference.methods import method_of
 from inference.precision import double_precision
-from inference.results import Labels, model_of
+from inference.results.files import Labels, model_of
 from inference.symmetry import align_rotation, relabel
-from inference.tables import as_arrays, matching_columns
-from inference.text_input import matching_words
-from inference.tree_groups import group_of
+from inference.inputs.tables import as_arrays, matching_columns
+from inference.inputs.text import matching_words
+from inference.results.groups import group_of
 from zoo.argument_checks import check_choice
-from zoo.documents import totals_of
+from zoo.documents.bags import totals_of
 from zoo.model import Model
 
 __all__ = ["draws_without_rows", "log_density", "predict", "prepared", "stored_variables", "transform"]

@@ -16,12 +16,12 @@ from numpyro.handlers import seed as seeded
 from numpyro.handlers import substitute, trace
 
 from inference.algorithm import SamplerSettings
-from inference.checkpoint import Checkpoint
-from inference.densities import latent_names
-from inference.driver import sample
-from inference.programs import redraw_data
-from inference.starting_points import read_init
-from inference.whole_data import progress_line
+from inference.driver.checkpoint import Checkpoint
+from inference.numerics.densities import latent_names
+from inference.driver.chains import sample
+from inference.numerics.programs import redraw_data
+from inference.fitting.starting_points import read_init
+from inference.fitting.in_memory import progress_line
 from zoo.model import Model
 
 __all__ = ["prior_by_mcmc", "replicate", "simulate"]
@@ -75,7 +75,7 @@ def prior_by_mcmc(
     Returns:
         Values of the sites, leading dims (chain, draw); what is to be known of the run, as attributes.
     """
-    from inference.hamiltonian import METHODS, position
+    from inference.methods.nuts_hmc import METHODS, position
 
     nuts, options = METHODS["nuts"], dict(METHODS["nuts"].options)
     missing = jax.tree.map(lambda part: jnp.full_like(part, jnp.nan), data)

@@ -50,9 +50,9 @@ import inference
 import zoo
 from inference.algorithm import Algorithm
 from inference.calibration import geweke
-from inference.convergence import effective_sample_size, psrf_of
-from inference.gibbs import full_covariance, paired
-from inference.palette import COLOURS, LINES
+from inference.convergence.psrf import effective_sample_size, psrf_of
+from inference.methods.paired import full_covariance_gibbs as full_covariance, gibbs as paired
+from inference.plots.palette import COLOURS, LINES
 from inference.precision import in_precision
 
 SIZES = {
@@ -127,7 +127,7 @@ def shared_cells(latents, *loadings):
 # in $\Psi$.
 #
 # The corrected sampler draws loadings and mean together given the latents, and moves whole rows by
-# elliptical slice sampling (`inference.gibbs.full_covariance`).
+# elliptical slice sampling (`inference.methods.paired.full_covariance_gibbs`).
 
 
 # %%

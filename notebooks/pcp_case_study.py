@@ -47,7 +47,7 @@ from sklearn.svm import LinearSVC
 import inference
 import zoo
 from inference.diagnostics import heldout
-from inference.palette import COLOURS
+from inference.plots.palette import COLOURS
 from inference.plots import plot_clusters, plot_document_clusters
 from inference.topics import (
     WordCounts,
@@ -60,7 +60,7 @@ from inference.topics import (
     topic_shares,
 )
 from zoo.datasets import catalogue, load
-from zoo.sparse_counts import SparseCounts
+from zoo.sparse import SparseCounts
 
 SIZES = {
     "full": {

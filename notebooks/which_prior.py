@@ -49,10 +49,10 @@ from numpyro.infer import Predictive
 
 import inference
 import zoo
-from inference.palette import COLOURS, MARKERS
+from inference.plots.palette import COLOURS, MARKERS
 from zoo.datasets import catalogue, load
 from zoo.exponential_family import Bernoulli, Binomial, Categorical, GammaWithShape, NegativeBinomial, Ordinal
-from zoo.joint_prior import log_kernel
+from zoo.exponential_family.joint_prior import log_kernel
 
 SIZES = {
     "full": {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from zoo.gram_matrices import centring_of, gram_matrix
+from zoo.kernels.gram import centring_of, gram_matrix
 from zoo.kernels import RBF
 
 __all__ = ["NEW", "TOY", "X", "centred", "clusters", "spectrum"]

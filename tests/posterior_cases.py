@@ -21,7 +21,7 @@ from scipy.special import gammaln
 import zoo
 from inference import fit
 from inference.diagnostics import invariants
-from inference.identifiable import kind_of, scalars
+from inference.convergence.invariants import kind_of, scalars
 
 if __name__ == "__main__":
     from tests.recording import REFERENCE, circumstances

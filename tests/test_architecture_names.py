@@ -38,7 +38,7 @@ def test_nothing_above_the_algorithms_asks_for_a_model_by_name():
     [
         "isinstance(model, Paired)",
         "isinstance(model, (int, zoo.PPCA))",
-        "issubclass(kind, zoo.topic_model.TopicModel)",
+        "issubclass(kind, zoo.documents.topic_model.TopicModel)",
         "type(model) is Mixture",
         "tree.attrs['model'] == 'pcp'",
         "tree.attrs.get('model') in ('lda', 'plsi')",

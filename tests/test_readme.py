@@ -28,7 +28,7 @@ def test_python_blocks_run_in_order(tmp_path, monkeypatch, capsys):
 
 
 def test_commands_are_words_of_the_command_line():
-    from zoo.arguments import parse
+    from zoo.cli.arguments import parse
 
     text = README.read_text(encoding="utf-8")
     (block,) = re.findall(r"<!-- commands: session -->\n```bash\n(.*?)```", text, re.DOTALL)

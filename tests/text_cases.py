@@ -4,7 +4,7 @@ import numpy as np
 from scipy import special
 
 import zoo
-from zoo.sparse_counts import SparseCounts
+from zoo.sparse import SparseCounts
 
 __all__ = ["COUNTS", "WORDS", "expected_log", "kl", "lda_bound", "pcp_bound", "random_corpus", "sparse"]
 

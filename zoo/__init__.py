@@ -117,7 +117,7 @@ _GENERIC_METHODS = ("nuts", "hmc", "svi", "map")  # every program has these
 _PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {
     "Model": "zoo.model",
     "GaussianWishart": "zoo.conjugate",
-    "SparseCounts": "zoo.sparse_counts",
+    "SparseCounts": "zoo.sparse",
 }
 _SUBMODULES = ("conjugate", "datasets", "dirichlet_process", "kernels")
 

@@ -36,7 +36,7 @@ from jax import Array
 from numpyro.distributions.util import validate_sample
 
 from zoo.argument_checks import check_choice, check_size
-from zoo.gram_matrices import check_gram
+from zoo.kernels.gram import check_gram
 
 __all__ = [
     "KDPP",

@@ -9,7 +9,7 @@ Generative process, in the letters of Mohamed, Heller and Ghahramani (2008) and 
     x_nd    ~ the exponential family with natural parameter theta_nd
 
 and with 0 < beta < 1 the density of U and V is multiplied by the conjugate kernel of the family at every
-theta_nd (`zoo.joint_prior`); then the prior has no known normaliser.
+theta_nd (`zoo.exponential_family.joint_prior`); then the prior has no known normaliser.
 
 ======  ======================  ==========  =========================================================
 letter  site                    shape       support
@@ -49,18 +49,11 @@ from jax import Array
 
 from zoo.argument_checks import check_num_parts, check_positive, check_size
 from zoo.exponential_family import Family, as_family
-from zoo.family_cells import FamilyCells
-from zoo.joint_prior import (
-    FACTOR_IN_PRIOR,
-    balanced_variance,
-    check_joint_prior,
-    joint_prior_factor,
-    log_kernel,
-    refuse_improper,
-)
-from zoo.low_rank import LowRank
+from zoo.exponential_family.cells import FamilyCells
+from zoo.exponential_family.joint_prior import (FACTOR_IN_PRIOR, balanced_variance, check_joint_prior, joint_prior_factor, log_kernel, refuse_improper)
+from zoo.exponential_family.natural_params import LowRank
 from zoo.model import Model, in_current_precision, static
-from zoo.row_latents import RowMode, row_modes
+from zoo.exponential_family.row_latents import RowMode, row_modes
 from zoo.suitable_fields import (
     check_not_sparse,
     family_of,
@@ -68,8 +61,8 @@ from zoo.suitable_fields import (
     natural_param_widths,
     suitable_num_latents,
 )
-from zoo.validation import as_matrix, check_some_cells
-from zoo.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
+from zoo.checks import as_matrix, check_some_cells
+from zoo.exponential_family.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
 
 __all__ = ["EPCA"]
 

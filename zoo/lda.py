@@ -40,12 +40,12 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 from zoo.argument_checks import check_positive
-from zoo.documents import BagsOfWords, TopicCounts, TopicTotals, log_coefficients
+from zoo.documents.bags import (BagsOfWords, TopicCounts, TopicTotals, log_coefficients)
 from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
-from zoo.sparse_counts import SparseCounts
-from zoo.topic_model import TopicModel
-from zoo.topic_shares import cell_sums, fold_in, log_integrals
+from zoo.sparse import SparseCounts
+from zoo.documents.topic_model import TopicModel
+from zoo.documents.shares import cell_sums, fold_in, log_integrals
 
 __all__ = ["LDA"]
 

@@ -16,7 +16,7 @@ Latents: the ``num_shared`` ones that all views see come first, then those of vi
 * SECCA: ECCA with targets y_0 that have none of their own (`Paired.secca`).
 
 With 0 < beta < 1 the density of U and V is multiplied by the conjugate kernel at every theta
-(`zoo.joint_prior`), and the prior has no known normaliser.
+(`zoo.exponential_family.joint_prior`), and the prior has no known normaliser.
 
 With ``specific="full_covariance"`` (the model of GiBECCA, section 6.2.3) all latents are shared and every
 view has a full covariance instead of latents of its own::
@@ -70,28 +70,21 @@ from jax import Array
 
 from zoo.argument_checks import check_choice, check_num_parts, check_size
 from zoo.exponential_family import Family, as_family
-from zoo.family_cells import FamilyCells
-from zoo.joint_prior import (
-    FACTOR_IN_PRIOR,
-    balanced_variance,
-    check_joint_prior,
-    joint_prior_factor,
-    log_kernel,
-    refuse_improper,
-)
-from zoo.linear_gaussian import DenseRows
-from zoo.low_rank import LowRank
+from zoo.exponential_family.cells import FamilyCells
+from zoo.exponential_family.joint_prior import (FACTOR_IN_PRIOR, balanced_variance, check_joint_prior, joint_prior_factor, log_kernel, refuse_improper)
+from zoo.linear_gaussian.rows import DenseRows
+from zoo.exponential_family.natural_params import LowRank
 from zoo.model import Model, in_current_precision, static
-from zoo.row_latents import RowMode, row_modes
+from zoo.exponential_family.row_latents import RowMode, row_modes
 from zoo.suitable_fields import (
     check_not_sparse,
     family_of,
     kind_of_cells,
     natural_param_widths,
 )
-from zoo.validation import as_matrix
-from zoo.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
-from zoo.zero_padding import padded
+from zoo.checks import as_matrix
+from zoo.exponential_family.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
+from zoo.exponential_family.zero_padding import padded
 
 __all__ = ["Paired"]
 

@@ -49,11 +49,11 @@ from zoo.dirichlet_process import (
     log_stick_weights,
     weight_prior,
 )
-from zoo.documents import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
+from zoo.documents.bags import (BagsOfWords, ClusteredBags, TopicCounts, TopicTotals)
 from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
-from zoo.sparse_counts import SparseCounts
-from zoo.topic_model import TopicModel
+from zoo.sparse import SparseCounts
+from zoo.documents.topic_model import TopicModel
 
 __all__ = ["PCP"]
 

@@ -30,10 +30,10 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.documents import BagsOfWords, TopicCounts, TopicTotals
+from zoo.documents.bags import BagsOfWords, TopicCounts, TopicTotals
 from zoo.model import static
-from zoo.topic_model import TopicModel
-from zoo.topic_shares import likely_shares
+from zoo.documents.topic_model import TopicModel
+from zoo.documents.shares import likely_shares
 
 __all__ = ["PLSI"]
 

@@ -21,7 +21,7 @@ x_n       ``x``                  (N, D)      data; NaN is a missing cell
 ========  =====================  ==========  ===================================================
 
 With the latents summed out a row is Normal(mu, W W' + diag(psi)) on its observed cells
-(`zoo.linear_gaussian`).
+(`zoo.linear_gaussian.rows`).
 
 Symmetry: W R and R' z with R orthogonal give the same density (rotation), whatever the data. The program
 leaves W free; an ARD prior prefers orthogonal columns but not their order or signs.
@@ -47,19 +47,12 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.argument_checks import check_choice, check_num_parts, check_positive, check_size
-from zoo.cellwise_components import ObservedCells
-from zoo.linear_gaussian import (
-    LatentsGivenRows,
-    LinearGaussianRows,
-    completed,
-    latents_covariance,
-    latents_mean,
-    log_density,
-)
+from zoo.conjugate.cellwise import ObservedCells
+from zoo.linear_gaussian.rows import (LatentsGivenRows, LinearGaussianRows, completed, latents_covariance, latents_mean, log_density)
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse_matrix import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
-from zoo.validation import check_infinite, check_not_constant, check_some_cells
+from zoo.checks import check_infinite, check_not_constant, check_some_cells
 
 __all__ = ["PPCA"]
 

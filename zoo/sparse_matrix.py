@@ -1,7 +1,7 @@
 """Sparse matrices of real numbers (TF-IDF and the like): a scipy matrix as a pytree.
 
 Cells that are not stored are zeros, values like any other; a missing cell has no place here. On the host the
-products are scipy's; compiled code scans over blocks of cells, as it does over `zoo.sparse_counts`.
+products are scipy's; compiled code scans over blocks of cells, as it does over `zoo.sparse`.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ import numpy as np
 from jax import Array
 from scipy.sparse import csr_array
 
-from zoo.sparse_counts import SparseCounts
-from zoo.validation import as_matrix
+from zoo.sparse import SparseCounts
+from zoo.checks import as_matrix
 
 __all__ = ["SparseMatrix", "as_rows", "is_sparse"]
 
@@ -44,7 +44,7 @@ def as_rows(x: Any, name: str = "x") -> "np.ndarray | SparseMatrix":
         Shape (num_observations, num_features).
 
     Raises:
-        TypeError, ValueError: as `zoo.validation.as_matrix` and `SparseMatrix.from_scipy`.
+        TypeError, ValueError: as `zoo.checks.as_matrix` and `SparseMatrix.from_scipy`.
     """
     if not is_sparse(x):
         return as_matrix(x, name)

@@ -70,18 +70,10 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.argument_checks import check_choice, check_num_parts, check_positive, check_size
-from zoo.feature_space import FeatureRows, centred, feature_rows, given_latents, scored_dimension
-from zoo.gram_matrices import check_gram
+from zoo.kernels.feature_space import (FeatureRows, centred, feature_rows, given_latents, scored_dimension)
+from zoo.kernels.gram import check_gram
 from zoo.kernels import Kernel, as_kernel
-from zoo.linear_gaussian import (
-    LinearGaussianRows,
-    RowsGivenOthers,
-    ShiftedRows,
-    latents_covariance,
-    latents_mean,
-    log_density,
-    reduced,
-)
+from zoo.linear_gaussian.rows import (LinearGaussianRows, RowsGivenOthers, ShiftedRows, latents_covariance, latents_mean, log_density, reduced)
 from zoo.linear_gaussian.class_labels import CODINGS, Label, are_labels, class_names, code_labels
 from zoo.linear_gaussian.probit import (
     DecidedOutputs,
@@ -93,7 +85,7 @@ from zoo.linear_gaussian.probit import (
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse_matrix import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
-from zoo.validation import as_matrix, check_infinite, check_not_constant
+from zoo.checks import as_matrix, check_infinite, check_not_constant
 
 __all__ = ["SPPCA"]
 
@@ -448,7 +440,7 @@ class SPPCA(Model):
         """Sparse inputs, where the model takes them: shape (num_observations, num_features)."""
         if self.kernel is not None:
             raise ValueError(
-                "a kernel takes dense x: zoo.gram_matrices.gram_matrix makes the Gram matrix of sparse x, to "
+                "a kernel takes dense x: zoo.kernels.gram.gram_matrix makes the Gram matrix of sparse x, to "
                 "be fitted with kernel='precomputed'"
             )
         for name, needed in (("loading_prior", "flat"), ("output_likelihood", "gaussian")):

@@ -10,62 +10,62 @@ __all__ = ["method_of"]
 
 #: Methods that fit every model with a program: a module, or a module and the key in its ``METHODS``.
 FOR_EVERY_MODEL = {
-    "nuts": "inference.hamiltonian",
-    "hmc": "inference.hamiltonian",
-    "svi": "inference.autoguides",
-    "map": "inference.maximum_a_posteriori",
+    "nuts": "inference.methods.nuts_hmc",
+    "hmc": "inference.methods.nuts_hmc",
+    "svi": "inference.methods.svi",
+    "map": "inference.methods.map",
 }
 #: Hand-written methods: model to method to the module that holds its ``METHOD``.
 BY_MODEL: dict[str, dict[str, str]] = {
     "mixture": {
         "vb": "inference.methods.mixture.vb",
-        "gibbs": "inference.gibbs.mixture",
-        "collapsed_gibbs": "inference.gibbs.collapsed_mixture",
-        "em": "inference.em.mixture",
+        "gibbs": "inference.methods.mixture.gibbs",
+        "collapsed_gibbs": "inference.methods.mixture.collapsed_gibbs",
+        "em": "inference.methods.mixture.em",
     },
     "ppca": {
-        "closed_form": "inference.closed_form.ppca",
-        "em": "inference.em.ppca",
-        "vb": "inference.variational.ppca",
+        "closed_form": "inference.methods.ppca.closed_form",
+        "em": "inference.methods.ppca.em",
+        "vb": "inference.methods.ppca.vb",
     },
     "kernelpca": {
-        "closed_form": "inference.closed_form.kernel_pca",
-        "em": "inference.em.kernel_pca",
+        "closed_form": "inference.methods.kernel_pca.closed_form",
+        "em": "inference.methods.kernel_pca.em",
     },
     "sppca": {
-        "em": "inference.em.sppca",
-        "closed_form": "inference.closed_form.sppca",
-        "vb": "inference.variational.sppca",
-        "morp": "inference.closed_form.morp",
-        "kernel_cca": "inference.closed_form.kernel_cca",
-        "gibbs": "inference.gibbs.sppca",
-        "ep": "inference.em.ep_sppca",
+        "em": "inference.methods.sppca.em",
+        "closed_form": "inference.methods.sppca.closed_form",
+        "vb": "inference.methods.sppca.vb",
+        "morp": "inference.methods.sppca.morp",
+        "kernel_cca": "inference.methods.sppca.kernel_cca",
+        "gibbs": "inference.methods.sppca.gibbs",
+        "ep": "inference.methods.sppca.ep",
     },
     "epca": {
-        "gibbs": "inference.gibbs.epca",
-        "vb": "inference.variational.epca",
+        "gibbs": "inference.methods.epca.gibbs",
+        "vb": "inference.methods.epca.vb",
     },
     "paired": {
-        "gibbs": "inference.gibbs.paired",
-        "vb": "inference.variational.paired",
-        "closed_form": "inference.closed_form.paired",
+        "gibbs": "inference.methods.paired.gibbs",
+        "vb": "inference.methods.paired.vb",
+        "closed_form": "inference.methods.paired.closed_form",
     },
     "lda": {
-        "vb": "inference.variational.lda",
-        "collapsed_gibbs": "inference.gibbs.collapsed_lda",
-        "gibbs": "inference.gibbs.lda",
+        "vb": "inference.methods.lda.vb",
+        "collapsed_gibbs": "inference.methods.lda.collapsed_gibbs",
+        "gibbs": "inference.methods.lda.gibbs",
     },
     "plsi": {
-        "em": "inference.em.plsi",
+        "em": "inference.methods.plsi.em",
     },
     "pcp": {
-        "vb": "inference.variational.pcp",
-        "collapsed_gibbs": "inference.gibbs.collapsed_pcp",
-        "gibbs": "inference.gibbs.pcp",
+        "vb": "inference.methods.pcp.vb",
+        "collapsed_gibbs": "inference.methods.pcp.collapsed_gibbs",
+        "gibbs": "inference.methods.pcp.gibbs",
     },
     "depcam": {
-        "em": "inference.em.depcam",
-        "vb": "inference.variational.depcam",
+        "em": "inference.methods.depcam.em",
+        "vb": "inference.methods.depcam.vb",
     },
 }
 

@@ -11,10 +11,10 @@ import pandas as pd
 import xarray as xr
 from arviz_stats.utils import ELPDData
 
-from inference.agreement import agreement, differences, same_posterior
-from inference.comparison import compare, different_data, leave_one_out
-from inference.comparison_picture import plot_agreement, plot_scores
-from inference.identifiable import draws_of, kind_of
+from inference.diagnostics.agreement import agreement, differences, same_posterior
+from inference.diagnostics.comparison import compare, different_data, leave_one_out
+from inference.plots.comparison import plot_agreement, plot_scores
+from inference.convergence.invariants import draws_of, kind_of
 from inference.prediction import log_density
 from inference.report.page import (
     Judgement,

@@ -16,7 +16,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from matplotlib.figure import Figure
 
-from inference.atomic_files import replacing
+from inference.numerics.atomic_files import replacing
 
 __all__ = [
     "Code",

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from inference.document_checks import check_documents
+from inference.topics.document_checks import check_documents
 from inference.extension import extend
-from inference.identifiable import draws_of, kind_of, symmetries_of
-from inference.predictive_checks import check_features
+from inference.convergence.invariants import draws_of, kind_of, symmetries_of
+from inference.diagnostics.predictive_checks import check_features
 from inference.report.page import Judgement, Paragraph, Picture, Table
-from inference.results import model_of
-from inference.topic_picture import plot_document_check
-from inference.tree_groups import thinned
+from inference.results.files import model_of
+from inference.plots.topics import plot_document_check
+from inference.results.groups import thinned
 
 __all__ = ["document_blocks", "predictive_blocks"]
 

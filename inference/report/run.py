@@ -8,10 +8,10 @@ import textwrap
 import numpy as np
 import xarray as xr
 
-from inference.identifiable import draws_of, kind_of, symmetries_of
-from inference.model_graph import draw_graph, graph_of, in_words
+from inference.convergence.invariants import draws_of, kind_of, symmetries_of
+from inference.plots.model_graph import draw_graph, graph_of, in_words
 from inference.report.page import Code, Paragraph, Picture, Section, one_column
-from inference.results import model_of
+from inference.results.files import model_of
 from zoo import MODELS
 
 __all__ = ["assumed", "done", "run_facts", "title_of"]

@@ -49,7 +49,7 @@ def held_by_a_step(model, x, dtype):
     import jax
     import jax.numpy as jnp
 
-    from inference.maximum_a_posteriori import build
+    from inference.methods.map import build
     from inference.precision import in_precision
     from zoo.model import in_current_precision
 
@@ -105,7 +105,7 @@ def nuts():
 
     import zoo
     from inference import fit
-    from inference.convergence import effective_sample_size, psrf_of
+    from inference.convergence.psrf import effective_sample_size, psrf_of
 
     x = table(1000, 50, 3, 0.0)
     start = time.perf_counter()

@@ -79,16 +79,16 @@ def batches_against_all(seed):
     import numpy as np
 
     import zoo
-    from inference.ascent import ascend
-    from inference.checkpoint import Checkpoint
-    from inference.convergence_of_runs import five_small_gains
-    from inference.memoised import ascend_in_batches
+    from inference.driver.ascent import ascend
+    from inference.driver.checkpoint import Checkpoint
+    from inference.fitting.verdict import five_small_gains
+    from inference.driver.memoised import ascend_in_batches
     from inference.methods.mixture.vb import METHOD
-    from inference.minibatch import warmed_up
+    from inference.fitting.in_batches import warmed_up
     from inference.precision import in_precision
-    from inference.row_stream import RowStream
-    from inference.rows import Rows
-    from inference.whole_data import progress_line
+    from inference.inputs.streams import RowStream
+    from inference.numerics.weighted_rows import Rows
+    from inference.fitting.in_memory import progress_line
     from zoo.model import in_current_precision
 
     x = np.concatenate(list(mixture_of_gaussians(NUM_ROWS)))

@@ -41,7 +41,7 @@ def special_functions():
     import jax.numpy as jnp
     import numpy as np
 
-    from inference.gibbs.gamma_draws import draw_log_gamma
+    from inference.numerics.gamma_draws import draw_log_gamma
     from inference.precision import in_precision
     from zoo.gamma_functions import digamma, gammaln
 
@@ -74,7 +74,7 @@ def put_optax_in_place():
     import jax
     import optax
 
-    from inference import maximum_a_posteriori
+    from inference.methods import map as maximum_a_posteriori
 
     class State(NamedTuple):
         point: Any

@@ -3,7 +3,7 @@
 Run ``python -m tests.benchmarks.ppca`` in an environment with the extra ``bench``. N = 2000 rows of 64
 columns, ten latents. Every solver of the peer is timed and the best one counts; runs alternate, each after a
 first call, and the smallest time counts, of wall and of CPU seconds. All are pinned to one core. The solver
-(`inference.closed_form.ppca.tipping_bishop`) and scikit-learn's ``fit`` both give arrays; the whole
+(`inference.methods.ppca.closed_form.tipping_bishop`) and scikit-learn's ``fit`` both give arrays; the whole
 ``inference.fit``, which besides checks the data and makes a tree with latents, BIC and the data, stands
 beside them. The angle between the subspaces and the ratios are printed and written to
 tests/reference/benchmark_ppca.json.
@@ -35,7 +35,7 @@ def compare():
 
     import zoo
     from inference import fit
-    from inference.closed_form.ppca import tipping_bishop
+    from inference.methods.ppca.closed_form import tipping_bishop
 
     x, count = data(), SIZE["num_latents"]
     model = zoo.PPCA(num_latents=count)

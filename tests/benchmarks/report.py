@@ -19,10 +19,10 @@ import numpy as np
 import inference
 import zoo
 from inference import plots
-from inference.agreement import agreement
+from inference.diagnostics.agreement import agreement
 from inference.diagnostics import compare
-from inference.document_checks import check_documents
-from inference.method_comparison import MethodScore
+from inference.topics.document_checks import check_documents
+from inference.diagnostics.method_comparison import MethodScore
 from inference.report import report
 from inference.report.page import to_png
 from tests.recording import add_to_record

@@ -80,7 +80,7 @@ def sweep_and_products(x, y, repeats):
     import numpy as np
 
     import zoo
-    from inference.em.sppca import METHOD
+    from inference.methods.sppca.em import METHOD
     from inference.precision import in_precision
 
     with in_precision("float64"):

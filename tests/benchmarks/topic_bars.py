@@ -22,13 +22,13 @@ import numpy as np
 import zoo
 from inference import fit
 from inference.diagnostics import heldout
-from inference.text_heldout import split_tokens
+from inference.diagnostics.text_heldout import split_tokens
 from inference.topics import normalised_mutual_information
 from tests.benchmarks.topics import one_label
 from tests.recording import add_to_record
 from zoo.datasets import load
-from zoo.sparse_counts import SparseCounts
-from zoo.topic_shares import fold_in
+from zoo.sparse import SparseCounts
+from zoo.documents.shares import fold_in
 
 __all__ = ["agreement", "completions", "heldout_scores", "one_split", "over_seeds"]
 

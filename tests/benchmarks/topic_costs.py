@@ -21,13 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import zoo
-from inference.gibbs import collapsed_lda, collapsed_pcp
-from inference.gibbs import lda as blocked_lda
-from inference.gibbs import pcp as blocked_pcp
-from inference.variational import lda as lda_vb
-from inference.variational import pcp as pcp_vb
+from inference.methods.lda import collapsed_gibbs as collapsed_lda
+from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
+from inference.methods.lda import gibbs as blocked_lda
+from inference.methods.pcp import gibbs as blocked_pcp
+from inference.methods.lda import vb as lda_vb
+from inference.methods.pcp import vb as pcp_vb
 from tests.recording import add_to_record
-from zoo.sparse_counts import SparseCounts
+from zoo.sparse import SparseCounts
 
 __all__ = ["corpus", "costs", "step_of"]
 

@@ -18,11 +18,11 @@ import numpy as np
 import zoo
 from inference import fit
 from inference.diagnostics import heldout
-from inference.results import versions
-from inference.text_heldout import split_tokens
+from inference.results.files import versions
+from inference.diagnostics.text_heldout import split_tokens
 from inference.topics import normalised_mutual_information
 from zoo.datasets import load
-from zoo.sparse_counts import SparseCounts
+from zoo.sparse import SparseCounts
 
 OPTIONS = {"num_samples": 1, "tolerance": 0, "progress": False}
 SETS = {"news4_stemmed": 4, "reuters5_stemmed": 5}

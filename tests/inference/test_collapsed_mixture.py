@@ -14,10 +14,10 @@ from test_driver import cut_short
 from inference import fit, log_density, predict
 from inference.algorithm import Algorithm
 from inference.calibration import geweke
-from inference.gibbs import collapsed_mixture as urn
-from inference.gibbs import mixture as blocked
-from inference.gibbs.split_merge import split_or_merge
-from inference.gibbs.urn_statistics import EvidenceStatistics, StudentStatistics, statistics_for
+from inference.methods.mixture import collapsed_gibbs as urn
+from inference.methods.mixture import gibbs as blocked
+from inference.methods.mixture.split_merge import split_or_merge
+from inference.methods.mixture.urn_statistics import EvidenceStatistics, StudentStatistics, statistics_for
 from zoo import GaussianWishart, Mixture
 
 X = np.array([[-1.3], [-0.9], [0.1], [0.4], [1.6], [2.2]])

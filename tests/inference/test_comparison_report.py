@@ -9,9 +9,9 @@ from planted import planted_mixture, planted_zoo, replaced, variational_mixture
 
 import inference
 import zoo
-from inference.agreement import agreement, differences, same_posterior
-from inference.comparison import compare, leave_one_out
-from inference.comparison_picture import plot_agreement, plot_scores
+from inference.diagnostics.agreement import agreement, differences, same_posterior
+from inference.diagnostics.comparison import compare, leave_one_out
+from inference.plots.comparison import plot_agreement, plot_scores
 from inference.report import report_comparison
 from inference.report.comparison import _agreed, _check_data, _fitted, _pair_verdict
 from inference.report.page import Judgement
@@ -197,7 +197,7 @@ def test_leave_one_out_is_computed_once_for_each_fit(three, tmp_path, monkeypatc
         return leave_one_out(tree)
 
     monkeypatch.setattr("inference.report.comparison.leave_one_out", counting)
-    monkeypatch.setattr("inference.comparison.leave_one_out", counting)
+    monkeypatch.setattr("inference.diagnostics.comparison.leave_one_out", counting)
     report_comparison({name: three[name] for name in ("first", "second")}, tmp_path / "page.md")
     assert len(counted) == 2
     scores = {name: leave_one_out(three[name]) for name in ("first", "second")}

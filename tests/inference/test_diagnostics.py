@@ -285,12 +285,12 @@ def test_judge_wants_two_chains():
 
 
 def test_cluster_sizes_by_blocks(monkeypatch):
-    from inference.partitions import cluster_sizes
+    from inference.convergence.partitions import cluster_sizes
 
     z = np.random.default_rng(0).integers(0, 7, size=(2, 9, 30)).astype(np.uint8)
     expected = [[np.bincount(draw, minlength=7) for draw in chain] for chain in z]
     np.testing.assert_array_equal(cluster_sizes(z), expected)
-    monkeypatch.setattr("inference.partitions._BLOCK", 100)
+    monkeypatch.setattr("inference.convergence.partitions._BLOCK", 100)
     np.testing.assert_array_equal(cluster_sizes(z), expected)
 
 
@@ -331,7 +331,7 @@ def test_co_clustering_counts_draws(switched, monkeypatch):
     np.testing.assert_allclose(co_clustering(switched), expected, atol=1e-15)
     rows = np.array([3, 59, 7])
     np.testing.assert_allclose(co_clustering(switched, rows), expected[np.ix_(rows, rows)], atol=1e-15)
-    monkeypatch.setattr("inference.partitions._BLOCK", 1000)  # many blocks
+    monkeypatch.setattr("inference.convergence.partitions._BLOCK", 1000)  # many blocks
     np.testing.assert_allclose(co_clustering(switched), expected, atol=1e-15)
 
 
@@ -402,7 +402,7 @@ def test_point_partition_is_the_best_of_all_partitions_of_six_rows(loss):
 
 
 def test_moves_change_the_loss_by_what_they_say(switched):
-    from inference.partitions import _binder, _binder_moves, _variation_moves, _variation_of_information
+    from inference.convergence.partitions import (_binder, _binder_moves, _variation_moves, _variation_of_information)
 
     together = co_clustering(switched).values
     rng = np.random.default_rng(4)
@@ -422,7 +422,7 @@ def test_moves_change_the_loss_by_what_they_say(switched):
 
 @pytest.mark.parametrize("loss", ["binder", "vi"])
 def test_moves_alone_find_the_clusters_from_singletons(switched, loss):
-    from inference.partitions import _LOSSES, _improve
+    from inference.convergence.partitions import _LOSSES, _improve
 
     together = co_clustering(switched).values
     evaluate, moves = _LOSSES[loss]
@@ -468,13 +468,13 @@ def test_loo_is_near_exact_leave_one_out_for_a_normal_mean():
     variance = 1 + 1 / 29
     others = (x.sum() - x) / 29
     exact = np.sum(-0.5 * (x - others) ** 2 / variance - 0.5 * np.log(2 * np.pi * variance))
-    from inference.comparison import leave_one_out
+    from inference.diagnostics.comparison import leave_one_out
 
     assert float(leave_one_out(tree).elpd) == pytest.approx(exact, abs=0.1)
 
 
 def test_loo_refuses_draws_too_few_or_all_alike(straight):
-    from inference.comparison import leave_one_out
+    from inference.diagnostics.comparison import leave_one_out
 
     pointwise = straight["log_likelihood"].to_dataset()
     few = replaced(straight, log_likelihood=pointwise.isel(chain=[0, 1], draw=slice(12)))
@@ -506,7 +506,7 @@ def test_compare_refuses_other_data_and_point_estimates(straight):
 def test_heldout_is_the_mean_with_its_standard_error(straight, monkeypatch):
     values = np.array([-1.0, -2.0, -6.0])
     monkeypatch.setattr(
-        "inference.comparison.log_density", lambda tree, x: xr.DataArray(values[: len(x)]), raising=False
+        "inference.diagnostics.comparison.log_density", lambda tree, x: xr.DataArray(values[: len(x)]), raising=False
     )
     found = heldout(straight, np.zeros((3, 2)))
     assert float(found["mean"]) == pytest.approx(-3.0)

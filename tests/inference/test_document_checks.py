@@ -12,7 +12,7 @@ from text_cases import COUNTS, small_models
 
 import inference
 import zoo
-from inference.document_checks import STATISTICS, _statistics, check_documents
+from inference.topics.document_checks import STATISTICS, _statistics, check_documents
 from inference.plots import plot_document_check
 from inference.report.predictive import document_blocks
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from inference import document_blocks
-from inference.document_blocks import cut
-from inference.variational.pcp_updates import assign
-from zoo.sparse_counts import SparseCounts
+from inference.numerics import documents as document_blocks
+from inference.numerics.documents import cut
+from inference.methods.pcp.vb_updates import assign
+from zoo.sparse import SparseCounts
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(0.3, (90, 40)) * RNG.poisson(1.5, (90, 1))  # a quarter of the documents is empty

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from inference import fit
-from inference.convergence_of_runs import five_small_gains
-from inference.progress import new_progress
-from inference.whole_data import progress_line
+from inference.fitting.verdict import five_small_gains
+from inference.driver.progress import new_progress
+from inference.fitting.in_memory import progress_line
 from zoo.mixture import Mixture
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def same(one, two):
 
 def cut_short(monkeypatch, after):
     """Make the driver believe in a Ctrl-C once so many chunks are done."""
-    from inference import ascent, driver
+    from inference.driver import ascent, chains as driver
 
     class Interrupt(driver.Interrupt):
         asked = 0
@@ -251,8 +251,8 @@ def test_a_falling_or_infinite_objective_stops_with_the_iteration_and_the_last_g
 
     import jax
 
-    from inference.ascent import ascend
-    from inference.checkpoint import Checkpoint
+    from inference.driver.ascent import ascend
+    from inference.driver.checkpoint import Checkpoint
 
     class Info(NamedTuple):
         objective: jax.Array

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from inference.em import linear_gaussian
-from inference.em.compressed_rows import compress, expanded, one_by_one
-from inference.em.linear_gaussian_moments import Parameters, moments_of
-from inference.em.linear_gaussian_prior import LoadingPrior, log_prior
-from inference.em.linear_gaussian_starts import given_start, pca_start, random_start
-from inference.rows import Rows
-from zoo.linear_gaussian import log_density
+from inference.methods.linear_gaussian import em as linear_gaussian
+from inference.methods.linear_gaussian.rows import compress, expanded, one_by_one
+from inference.methods.linear_gaussian.linear_gaussian_moments import Parameters, moments_of
+from inference.methods.linear_gaussian.linear_gaussian_prior import LoadingPrior, log_prior
+from inference.methods.linear_gaussian.em_starts import given_start, pca_start, random_start
+from inference.numerics.weighted_rows import Rows
+from zoo.linear_gaussian.rows import log_density
 
 ROUNDING = 1e-12  # of the objective, relative
 GROUPS = np.r_[np.zeros(12, int), np.ones(3, int)]

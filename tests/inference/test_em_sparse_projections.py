@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpyro.infer.util import log_density as program_density
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
-from inference.em import sparse_linear_gaussian
-from inference.em.sparse_rows import sparse_rows
+from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
+from inference.methods.linear_gaussian.sparse_rows import sparse_rows
 from inference.precision import in_precision
 from zoo import PPCA, SPPCA
 from zoo.sparse_matrix import SparseMatrix, as_rows
@@ -162,7 +162,7 @@ def test_restarts_and_resuming_on_the_host(tmp_path, monkeypatch):
 
     monkeypatch.setitem(sparse_linear_gaussian.step.keywords, "e_step", stop_after)
     monkeypatch.setattr(sparse_linear_gaussian, "moments_of", stop_after)
-    monkeypatch.setattr("inference.checkpoint.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("inference.driver.checkpoint.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(RuntimeError, match="switched off"):
         fit(model, SPARSE, Y, tolerance=0, max_iterations=14, checkpoint=first, **call)
     monkeypatch.undo()

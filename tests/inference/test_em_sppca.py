@@ -7,7 +7,7 @@ import pytest
 from supervised_toys import angle, best, scaled_loadings, toy
 
 from inference import fit, log_density, predict, transform
-from inference.closed_form.sppca import dual_scores, loadings_given_noise
+from inference.methods.sppca.closed_form import dual_scores, loadings_given_noise
 from inference.precision import in_precision
 from inference.symmetry import identify
 from zoo import SPPCA

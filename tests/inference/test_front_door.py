@@ -16,7 +16,7 @@ from zoo.conjugate import GaussianWishart
 @pytest.fixture
 def no_compilation(monkeypatch):
     """Any compiled work of the driver fails the test."""
-    from inference import front_door
+    from inference.fitting import front_door
 
     def refuse(*args, **kwargs):
         raise AssertionError("the run had begun")
@@ -208,7 +208,7 @@ def test_a_former_fit_is_a_start(small_model, two_clusters, vb_tree, gibbs_tree)
 
 
 def test_rows_are_left_out_when_they_are_too_many_and_kept_when_asked(small_model, two_clusters, monkeypatch):
-    from inference import row_blocks
+    from inference.numerics import row_blocks
 
     monkeypatch.setattr(row_blocks, "ROW_BYTES", 1000)
     tree = fit(small_model, two_clusters, num_samples=30, tolerance=1e-3)

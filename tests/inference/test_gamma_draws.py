@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from inference.gibbs import gamma_draws
+from inference.numerics import gamma_draws
 
 SHAPES = np.array([0.02, 0.3, 1.0, 1.7, 40.0, 1e4])
 

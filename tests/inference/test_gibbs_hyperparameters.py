@@ -22,9 +22,9 @@ from recording import write_record
 from inference import fit
 from inference.calibration import conditional_check, geweke
 from inference.diagnostics import invariants
-from inference.gibbs import hyperparameters as hyper
-from inference.gibbs import mixture as gibbs
-from inference.programs import joint_draws
+from inference.methods.mixture import gibbs_hyperparameters as hyper
+from inference.methods.mixture import gibbs
+from inference.numerics.programs import joint_draws
 from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, SharedGaussianWishart
 from zoo.datasets import load
 from zoo.mixture import Mixture

@@ -17,8 +17,8 @@ import pytest
 from recording import write_record
 
 from inference.calibration import conditional_check, geweke, sbc
-from inference.gibbs import mixture as gibbs
-from inference.programs import joint_draws
+from inference.methods.mixture import gibbs
+from inference.numerics.programs import joint_draws
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
 

@@ -16,8 +16,9 @@ import zoo
 from inference import fit
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, geweke
-from inference.gibbs import full_covariance as full
-from inference.gibbs import paired, projections
+from inference.methods.paired import full_covariance_gibbs as full
+from inference.methods.paired import gibbs as paired
+from inference.methods.projections import gibbs as projections
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian, Ordinal
 

@@ -9,9 +9,9 @@ from numpyro.handlers import seed, trace
 
 from inference import fit, predict
 from inference.calibration import conditional_check, geweke
-from inference.gibbs import sppca as gibbs
-from inference.gibbs.probit_utilities import positive_normal
-from inference.gibbs.sppca import algorithm_of, blocks_of
+from inference.methods.sppca import gibbs
+from inference.methods.sppca.probit_utilities import positive_normal
+from inference.methods.sppca.gibbs import algorithm_of, blocks_of
 from inference.precision import in_precision
 from zoo import SPPCA
 
@@ -98,7 +98,7 @@ def _shrink(key, values, model, x, y):
 
 
 def _shrinking_of(model):
-    from inference.gibbs.sweep import Move
+    from inference.methods.gibbs_sweep import Move
 
     return (*gibbs.plain_blocks_of(model), Move(_shrink))
 

@@ -20,9 +20,11 @@ import zoo
 from inference import fit, log_density, transform
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, geweke
-from inference.gibbs import collapsed_lda, collapsed_pcp, topic_tokens
-from inference.gibbs import lda as blocked_lda
-from inference.gibbs import pcp as blocked_pcp
+from inference.methods.lda import collapsed_gibbs as collapsed_lda
+from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
+from inference.methods.documents import tokens as topic_tokens
+from inference.methods.lda import gibbs as blocked_lda
+from inference.methods.pcp import gibbs as blocked_pcp
 
 TINY = {"num_words": 3, "num_tokens": (4, 3, 2), "num_topics": 2, "word_smoothing": 0.7}
 LDA = zoo.LDA(**TINY, topic_prior=[0.5, 0.9])

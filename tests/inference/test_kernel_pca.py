@@ -244,7 +244,7 @@ def test_sparse_rows_are_refused_with_a_way_out():
 
 
 def test_the_cost_is_said_before_the_matrix_is_made(monkeypatch):
-    from zoo import gram_matrices
+    from zoo.kernels import gram as gram_matrices
 
     monkeypatch.setattr(gram_matrices, "LARGE_BYTES", 8 * 40**2)
     with warnings.catch_warnings(record=True) as caught:

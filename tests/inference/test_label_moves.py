@@ -22,10 +22,10 @@ from scipy.stats import chisquare
 
 from inference import fit
 from inference.calibration import geweke
-from inference.gibbs import label_moves
-from inference.gibbs import mixture as gibbs
-from inference.gibbs.sweep import Move
-from inference.programs import log_densities
+from inference.methods.mixture import label_moves
+from inference.methods.mixture import gibbs
+from inference.methods.gibbs_sweep import Move
+from inference.numerics.programs import log_densities
 from zoo.conjugate import GaussianWishart
 from zoo.datasets import load
 from zoo.dirichlet_process import StickBreaking

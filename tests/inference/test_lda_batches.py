@@ -14,9 +14,9 @@ from text_cases import COUNTS, WORDS, random_corpus, sparse
 import zoo
 from inference import fit, log_density, transform
 from inference.diagnostics import summary
-from inference.document_blocks import Layout, cut
-from inference.variational.lda import natural_gradient
-from inference.variational.lda_posterior import LDAVBState
+from inference.numerics.documents import Layout, cut
+from inference.methods.lda.vb import natural_gradient
+from inference.methods.lda.vb_posterior import LDAVBState
 
 CORPUS = random_corpus(90, seed=4)
 CALL = {"num_samples": 2, "progress": False, "tolerance": 0, "batch_size": 16, "learning_offset": 1.0}
@@ -88,7 +88,7 @@ def test_how_chunks_are_cut_does_not_matter():
 
 def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, monkeypatch):
     """Killed in the second pass, resumed: the answer of a run that was not."""
-    monkeypatch.setattr("inference.checkpoint.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("inference.driver.checkpoint.SECONDS_BETWEEN_SAVES", 0.0)
     chunks, reads = chunked(30, 30), []
 
     def failing():

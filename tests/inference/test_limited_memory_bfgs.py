@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.limited_memory_bfgs import lbfgs_init, lbfgs_step
+from inference.numerics.lbfgs import lbfgs_init, lbfgs_step
 from inference.precision import in_precision
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from inference import method_comparison
-from inference.method_comparison import MethodScore, Refusal, score_methods
+from inference.diagnostics import method_comparison
+from inference.diagnostics.method_comparison import MethodScore, Refusal, score_methods
 from inference.plots import plot_methods
 
 SCORES = [

@@ -21,20 +21,10 @@ from numpyro.handlers import scale, seed, substitute, trace
 from numpyro.infer.inspect import get_model_relations
 from posterior_cases import CASES
 
-from inference.model_graph import (
-    _BOX,
-    _ROW,
-    Graph,
-    _arrows,
-    _drawn_in_layers,
-    arrange,
-    draw_graph,
-    graph_of,
-    in_words,
-)
-from inference.observed import observed_group
+from inference.plots.model_graph import (_BOX, _ROW, Graph, _arrows, _drawn_in_layers, arrange, draw_graph, graph_of, in_words)
+from inference.results.observed import observed_group
 from inference.precision import in_precision
-from inference.results import Labels
+from inference.results.files import Labels
 from zoo.model import in_current_precision
 from zoo.sparse_matrix import SparseMatrix
 
@@ -71,7 +61,7 @@ def known(request):
     """A model's name, its graph, the layout of that, and itself."""
     tree, model, data = unfitted(request.param)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inference.model_graph.model_of", lambda tree: model)
+        patch.setattr("inference.plots.model_graph.model_of", lambda tree: model)
         graph = graph_of(tree)
     return request.param, graph, arrange(graph.parents, graph.plates), model
 
@@ -200,13 +190,13 @@ def test_where_dot_is_installed_numpyro_draws_the_graph(monkeypatch):
         Figure(figsize=(2, 1)).savefig(buffer, format=format, dpi=200)
         return buffer.getvalue()
 
-    monkeypatch.setattr("inference.model_graph.shutil.which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("inference.plots.model_graph.shutil.which", lambda name: f"/bin/{name}")
     monkeypatch.setattr(graphviz.Digraph, "pipe", pipe)
     figure = draw_graph(GRAPH)
     (source,) = sources
     assert "mu -> x" in source and "cluster_rows" in source and "x ~ Normal" in source
     assert len(figure.axes[0].images) == 1 and tuple(figure.get_size_inches()) == (2.0, 1.0)
-    monkeypatch.setattr("inference.model_graph.shutil.which", lambda name: None)
+    monkeypatch.setattr("inference.plots.model_graph.shutil.which", lambda name: None)
     assert len(draw_graph(GRAPH).axes[0].images) == 0
 
 
@@ -247,7 +237,7 @@ def test_a_graph_can_be_drawn_twice_in_one_process():
     """JAX remembered NumPyro's first trace of Paired and could not compare it with the second."""
     tree, model, _ = unfitted("paired")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inference.model_graph.model_of", lambda tree: model)
+        patch.setattr("inference.plots.model_graph.model_of", lambda tree: model)
         assert graph_of(tree) == graph_of(tree)
 
 
@@ -256,7 +246,7 @@ def test_the_program_of_sparse_rows_is_that_of_dense_ones():
     rows = SparseMatrix.from_scipy(scipy.sparse.csr_array(np.asarray(data[0])))
     held = observed_group(model, (rows, *data[1:]), Labels({}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inference.model_graph.model_of", lambda tree: model)
+        patch.setattr("inference.plots.model_graph.model_of", lambda tree: model)
         assert graph_of(tree) == graph_of(xr.DataTree.from_dict({"observed_data": held}))
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 import zoo
 from inference import fit, log_density, predict, transform
-from inference.canonical_correlations import canonical_correlations
+from inference.symmetry.canonical_correlations import canonical_correlations
 from inference.precision import in_precision
 from zoo.exponential_family import Gaussian
 
@@ -159,7 +159,7 @@ def test_the_program_at_the_estimate_has_the_latents_posterior(views, cca):
     """The stored latents are E[u | y]: the gradient of the program's joint in them is zero."""
     from numpyro.infer.util import log_density as program_log_density
 
-    from inference.results import model_of
+    from inference.results.files import model_of
 
     with in_precision():
         model, data = model_of(cca), tuple(map(jnp.asarray, views))

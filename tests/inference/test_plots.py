@@ -15,8 +15,8 @@ from planted import (
 )
 from scipy.stats import chi2, multivariate_normal
 
-from inference.mixture_picture import _density, occupied_components
-from inference.partitions import co_clustering, point_partition
+from inference.plots.mixtures import _density, occupied_components
+from inference.convergence.partitions import co_clustering, point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 
 
@@ -73,7 +73,7 @@ def test_single_draws_are_thin_ellipses(switched):
 
 
 def test_a_tilted_ellipse_holds_its_share_of_draws():
-    from inference.mixture_picture import _ellipse
+    from inference.plots.mixtures import _ellipse
 
     covariance = np.array([[2.0, 1.2], [1.2, 1.0]])
     ellipse = _ellipse(np.array([1.0, -1.0]), covariance, np.sqrt(chi2.ppf(0.8, 2)))

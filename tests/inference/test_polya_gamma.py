@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from inference import polya_gamma
+from inference.numerics import polya_gamma
 from inference.precision import in_precision
 
 DRAWS = 40_000

@@ -16,9 +16,9 @@ from recording import write_record
 
 import zoo
 from inference import fit
-from inference.closed_form.kernel_pca import leading_eigenpairs
-from inference.em.kernel_pca import init, step
-from inference.kernel_rows import prepare, restricted_eigenpairs
+from inference.methods.kernel_pca.closed_form import leading_eigenpairs
+from inference.methods.kernel_pca.em import init, step
+from inference.methods.kernel_pca.kernel_rows import prepare, restricted_eigenpairs
 
 BARS = {20: 1e-3, 50: 1e-7}
 SEEDS = range(5)

@@ -16,11 +16,11 @@ import pytest
 from recording import write_record
 
 from inference import fit, model_of
-from inference.ascent import ascend
-from inference.checkpoint import Checkpoint
-from inference.convergence_of_runs import five_small_gains
+from inference.driver.ascent import ascend
+from inference.driver.checkpoint import Checkpoint
+from inference.fitting.verdict import five_small_gains
 from inference.methods.mixture.vb import METHOD
-from inference.whole_data import progress_line
+from inference.fitting.in_memory import progress_line
 from zoo.datasets import load
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision

@@ -15,7 +15,7 @@ from recording import add_to_record
 import zoo
 from inference import fit
 from inference.topics import normalised_mutual_information
-from inference.variational.pcp_starts import ANNEALING_STEPS
+from inference.methods.pcp.vb_starts import ANNEALING_STEPS
 from zoo.datasets import load
 
 REFERENCE = Path(__file__).parents[1] / "reference"

@@ -17,7 +17,7 @@ import pytest
 from recording import write_record
 
 from inference import fit
-from inference.gibbs import collapsed_mixture as urn
+from inference.methods.mixture import collapsed_gibbs as urn
 from zoo.datasets import load
 from zoo.mixture import Mixture
 

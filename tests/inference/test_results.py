@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import inference
-from inference.model_fields import describe, restore
+from inference.results.model_fields import describe, restore
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
 

@@ -15,10 +15,10 @@ from text_cases import COUNTS, lda_bound, random_corpus, sparse
 import zoo
 from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
-from inference.document_blocks import CACHED_NUMBERS, cut
-from inference.variational import lda as vb
-from inference.variational.dirichlet_factors import expected_log, symmetric_prior
-from inference.variational.lda_posterior import LDAVBState
+from inference.numerics.documents import CACHED_NUMBERS, cut
+from inference.methods.lda import vb
+from inference.methods.documents.dirichlet_factors import expected_log, symmetric_prior
+from inference.methods.lda.vb_posterior import LDAVBState
 
 LEARN = ("word_smoothing", "topic_prior")
 
@@ -171,7 +171,7 @@ def test_new_documents_have_the_shares_of_fitted_ones(tree):
 
 
 def test_draws_that_are_too_large_are_fewer(monkeypatch):
-    from inference.variational import lda_posterior
+    from inference.methods.lda import vb_posterior as lda_posterior
 
     monkeypatch.setattr(lda_posterior, "TOPIC_BYTES", 8 * 18 * 3)
     with pytest.warns(UserWarning, match="40 draws of the topics would take"):

@@ -9,7 +9,7 @@ from scipy.linalg import subspace_angles
 import inference
 import zoo
 from inference.calibration import elbo_check
-from inference.closed_form.ppca import tipping_bishop
+from inference.methods.ppca.closed_form import tipping_bishop
 from inference.diagnostics import summary
 
 ROUNDING = 1e-12  # of the bound, relative

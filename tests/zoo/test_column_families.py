@@ -10,7 +10,7 @@ import zoo
 from inference import fit, load, model_of, predict, save
 from inference.precision import in_precision
 from zoo.exponential_family import ByColumn, Categorical, Gaussian, Ordinal, as_family
-from zoo.family_cells import FamilyCells
+from zoo.exponential_family.cells import FamilyCells
 
 KINDS = ("poisson", Categorical(3), "bernoulli", Ordinal(4), "poisson", Gaussian(None), "bernoulli")
 

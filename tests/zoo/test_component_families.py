@@ -7,7 +7,7 @@ import pytest
 from component_families import CELLWISE, COLUMNS, FAMILIES, matrix, priors, rows
 
 from zoo import conjugate
-from zoo.component_prior import ConjugatePredictive
+from zoo.conjugate.component_prior import ConjugatePredictive
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 import zoo
 from zoo import datasets
 from zoo.datasets import catalogue, load
-from zoo.selection import select
+from zoo.cli.selection import select
 
 USER_HELD = [name for name, entry in catalogue().items() if entry["kind"] == "user"]
 SHIPPED = [name for name, entry in catalogue().items() if entry["kind"] == "shipped"]

@@ -10,7 +10,7 @@ import scipy.stats
 from numpyro.infer.util import log_density
 
 import zoo
-from zoo.gram_matrices import centring_of
+from zoo.kernels.gram import centring_of
 from zoo.kernel_pca import gram_score
 from zoo.kernels import RBF, Polynomial
 

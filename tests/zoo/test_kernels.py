@@ -11,18 +11,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from inference.model_fields import _describe, _restore
-from zoo import gram_matrices
-from zoo.gram_matrices import (
-    announce_cost,
-    centring_of,
-    check_gram,
-    cross_gram,
-    extended_centring,
-    gram_matrix,
-)
+from inference.results.model_fields import _describe, _restore
+from zoo.kernels import gram as gram_matrices
+from zoo.kernels.gram import (announce_cost, centring_of, check_gram, cross_gram, extended_centring, gram_matrix)
 from zoo.kernels import KERNELS, RBF, Linear, Polynomial, Precomputed, as_kernel
-from zoo.settings import parse_settings, resolve
+from zoo.cli.settings import parse_settings, resolve
 
 X = np.random.default_rng(0).normal(size=(11, 3)) + 2.0
 NEW = np.random.default_rng(1).normal(size=(4, 3))

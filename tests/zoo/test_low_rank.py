@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import zoo.low_rank
+import zoo.exponential_family.natural_params
 from inference.precision import in_precision
 from zoo.exponential_family import Bernoulli, Binomial, Poisson
-from zoo.family_cells import FamilyCells
-from zoo.low_rank import LowRank
+from zoo.exponential_family.cells import FamilyCells
+from zoo.exponential_family.natural_params import LowRank
 
 
 def test_blocks_change_nothing(monkeypatch):
@@ -23,8 +23,8 @@ def test_blocks_change_nothing(monkeypatch):
             return jnp.sum(FamilyCells(Bernoulli(), theta).log_prob(jnp.asarray(x)) ** 2)
 
         whole = total(theta), jax.grad(total)(theta), jax.hessian(total)(theta)
-        monkeypatch.setattr(zoo.low_rank, "BLOCK_CELLS", 20)
-        monkeypatch.setattr(zoo.low_rank, "LARGE_TABLE", 50)
+        monkeypatch.setattr(zoo.exponential_family.natural_params, "BLOCK_CELLS", 20)
+        monkeypatch.setattr(zoo.exponential_family.natural_params, "LARGE_TABLE", 50)
         blocks = total(theta), jax.grad(total)(theta), jax.hessian(total)(theta)
         dense = total(theta.whole())
     np.testing.assert_allclose(whole[0], dense, rtol=1e-14)
@@ -54,8 +54,8 @@ def test_rows_that_count_alike_and_lanes_that_do_not(monkeypatch):
             of_lanes = jax.vmap(gradient, (None, 0, 0))
             whole = of_lanes(family, lanes, weights)
             with monkeypatch.context() as patch:
-                patch.setattr(zoo.low_rank, "BLOCK_CELLS", 45)
-                patch.setattr(zoo.low_rank, "LARGE_TABLE", 50)
+                patch.setattr(zoo.exponential_family.natural_params, "BLOCK_CELLS", 45)
+                patch.setattr(zoo.exponential_family.natural_params, "LARGE_TABLE", 50)
                 blocks = of_lanes(family, lanes, weights)
             for one, other in zip(jax.tree.leaves(blocks), jax.tree.leaves(whole), strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)

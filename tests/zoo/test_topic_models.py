@@ -14,9 +14,9 @@ from text_cases import COUNTS, WORDS, small_models, sparse
 
 import zoo
 from inference.precision import in_precision
-from inference.text_input import WordCounts, matching_words, read_documents, to_vocabulary
-from zoo.documents import as_counts, log_coefficients
-from zoo.topic_shares import fold_in, likely_shares, log_integrals
+from inference.inputs.text import (WordCounts, matching_words, read_documents, to_vocabulary)
+from zoo.documents.bags import as_counts, log_coefficients
+from zoo.documents.shares import fold_in, likely_shares, log_integrals
 
 TINY = np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
 

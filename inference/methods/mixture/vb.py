@@ -6,24 +6,12 @@ from typing import Any
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Memoised
-from inference.mixture_starts import STARTS
-from inference.variational.hyperparameters import check_learn
-from inference.variational.mixture import (
-    RowSums,
-    best_order,
-    step,
-    update_globals,
-    update_responsibilities,
-)
-from inference.variational.mixture_moves import MOVES, improve
-from inference.variational.mixture_posterior import (
-    MixtureVBState,
-    conclude,
-    guide,
-    log_density,
-    transform,
-)
-from inference.variational.mixture_starts import begin, start
+from inference.methods.mixture.starts import STARTS
+from inference.methods.mixture.vb_hyperparameters import check_learn
+from inference.methods.mixture.vb_updates import (RowSums, best_order, step, update_globals, update_responsibilities)
+from inference.methods.mixture.vb_moves import MOVES, improve
+from inference.methods.mixture.mixture_posterior import (MixtureVBState, conclude, guide, log_density, transform)
+from inference.methods.mixture.vb_posterior import begin, start
 from zoo.argument_checks import check_flag
 from zoo.mixture import Mixture
 

@@ -1,0 +1,127 @@
+"""Simulation-based calibration of a fit, from data to tree.
+
+Fit data drawn with known latents, and rank these among the posterior draws: the ranks are uniform if the
+draws come from the posterior (Talts et al. 2018; Modrak et al. 2023 for quantities that depend on the data,
+such as the likelihood). The summaries of `inference.calibration.functionals` are ranked; their uniformity is tested with
+Bonferroni's correction for their number.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from inference.calibration.functionals import summarise
+from inference.precision import double_precision, to_numpy
+from inference.numerics.programs import (Site, call_compiled, check_proper, data_sites, explicit_form, joint_draws, latent_sites)
+from inference.calibration.rank_tests import bonferroni, rank_uniformity
+from inference.calibration.verdicts import SBCVerdict
+
+__all__ = ["sbc"]
+
+
+@double_precision
+def sbc(
+    model: Callable,
+    method: str,
+    num_observations: int,
+    *,
+    key: jax.Array,
+    num_replicates: int,
+    num_ranked: int = 63,
+    functionals: Callable | None = None,
+    false_alarm_rate: float = 0.01,
+    **fit_options: Any,
+) -> SBCVerdict:
+    """Whether ``fit(model, data, method=method)`` gives posterior draws that are calibrated under the prior.
+
+    A variational method fails it where its variances are too small: that is a finding, not a false alarm. A
+    sampler must give nearly independent draws: choose ``num_samples`` and ``thinning`` so that ``num_ranked``
+    evenly spaced ones are.
+
+    Args:
+        model: a model of the zoo with a proper prior and its sizes filled.
+        method: a method of the model.
+        num_observations: rows of each data set.
+        key: a JAX key.
+        num_replicates: data sets drawn and fitted.
+        num_ranked: posterior draws ranked, evenly spaced over all chains (all of them, if there are fewer).
+        functionals: ``functionals(values) -> dict`` of scalars of one joint draw, instead of the
+            default ones of `inference.calibration.functionals`.
+        false_alarm_rate: probability that a calibrated method fails, at most; shared by all p-values
+            (Bonferroni).
+        **fit_options: passed to `inference.fit`.
+
+    Returns:
+        The verdict, with the ranks of every functional and the number of fits that had not converged.
+
+    Raises:
+        ValueError: the prior is not proper; fewer than 20 replicates; the posterior of the fit lacks sites of
+            the program.
+    """
+    if num_replicates < 20:
+        raise ValueError(f"num_replicates must be at least 20, to see a distribution; got {num_replicates}")
+    check_proper(model, "it has no draws to calibrate by")
+    from inference import fit  # here, because the package is what imports this module
+
+    key, prior_key, rank_key = jax.random.split(key, 3)
+    explicit = explicit_form(model)
+    arguments = (explicit, num_observations, num_replicates)
+    truths = to_numpy(call_compiled(joint_draws, jax.random.split(prior_key, num_replicates), *arguments))
+    names = data_sites(truths)
+    seeds = np.asarray(jax.random.bits(key, (num_replicates,), np.uint32))
+    scalars, num_unconverged = [], 0
+    for replicate, seed in enumerate(seeds):
+        truth = {name: value[replicate] for name, value in truths.items()}
+        data = tuple(truth[name] for name in names)
+        with warnings.catch_warnings(record=True):  # fits that did not converge are counted below
+            warnings.simplefilter("always")
+            tree = fit(model, *data, method=method, seed=int(seed), **{"progress": False, **fit_options})
+        num_unconverged += int(not tree.attrs["converged"])
+        program, latents = _sampled_form(model, data, tree["posterior"])
+        draws = _ranked_draws(tree["posterior"], latents, num_ranked)
+        stacked = {name: jnp.concatenate([truth[name][None], draws[name]]) for name in latents}
+        joint = stacked | {
+            name: jnp.broadcast_to(truth[name], (len(next(iter(stacked.values()))), *truth[name].shape))
+            for name in names
+        }
+        scalars.append(to_numpy(call_compiled(summarise, joint, functionals, program, names, num_ranked + 1)))
+    values = {name: np.stack([s[name] for s in scalars]).astype(float) for name in scalars[0]}
+    ranks, p_values = rank_uniformity(
+        values, np.random.default_rng(np.asarray(jax.random.bits(rank_key, (4,))))
+    )
+    statistic, threshold = bonferroni(p_values, false_alarm_rate)
+    return SBCVerdict(
+        statistic=statistic,
+        threshold=threshold,
+        false_alarm_rate=float(false_alarm_rate),
+        passed=bool(statistic >= threshold),
+        p_values=p_values,
+        ranks=ranks,
+        num_ranked=next(iter(values.values())).shape[1] - 1,
+        num_unconverged=num_unconverged,
+    )
+
+
+def _sampled_form(model: Callable, data: tuple, posterior: Any) -> tuple[Callable, dict[str, Site]]:
+    """The form of the model whose latent sites the posterior has, the explicit one first."""
+    for program in (explicit_form(model), model):
+        latents = latent_sites(program, *data)
+        missing = [name for name in latents if name not in posterior]
+        if not missing:
+            return program, latents
+    raise ValueError(
+        f"the posterior of the fit lacks sites of the program: {missing}; it has {sorted(posterior)}"
+    )
+
+
+def _ranked_draws(posterior: Any, latents: Mapping[str, Site], num_ranked: int) -> dict[str, np.ndarray]:
+    """Evenly spaced draws of each latent site over all chains, shape (num_ranked, ...)."""
+    size = posterior.sizes["chain"] * posterior.sizes["draw"]
+    kept = np.linspace(0, size, num=min(num_ranked, size), endpoint=False).astype(int)
+    return {
+        name: np.asarray(posterior[name]).reshape(size, *site.shape)[kept] for name, site in latents.items()
+    }

@@ -1,1 +1,0 @@
-"""Estimates by eigenvalue problems, one file per model."""

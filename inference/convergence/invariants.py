@@ -1,0 +1,266 @@
+r"""Quantities that a symmetry of the model cannot change, and what kind of draws a fit holds.
+
+The likelihood of a mixture is the same for all :math:`K!` orders of its components, that of a projection for
+all rotations of its latent space. A sampler that explores the posterior therefore wanders between equivalent
+modes, and the average, the effective sample size or the PSRF of a raw labelled parameter describes that
+wandering, not the posterior (Stephens 2000, "Dealing with label switching in mixture models", JRSS B 62,
+section 1). Functions of the draws that are invariant have none of this trouble, so they carry the verdict on
+convergence:
+
+* labels: number of occupied components, log joint, concentration, weights in descending order, the
+  probability that two rows share a component, the predictive log density of the rows;
+* rotation and sign: the marginal covariance :math:`W W^T + \Sigma`, the singular values of :math:`W`, the
+  predictive log density; where latents are drawn too, natural parameters (`inference.convergence.natural_invariants`).
+"""
+
+import numpy as np
+import xarray as xr
+
+from inference.convergence.natural_invariants import natural_invariants, word_probs
+from inference.convergence.partitions import cluster_sizes
+from inference.results.files import model_of
+from inference.results.groups import group_of, labels_of, loadings_of
+
+__all__ = [
+    "draws_of",
+    "feature_names",
+    "hidden_variables",
+    "invariants",
+    "kind_of",
+    "scalars",
+    "symmetries_of",
+]
+
+_LABEL_DIMS = {"component", "stick", "topic", "cluster"}
+_ROTATED_DIMS = {"latent"}
+_ROW_DIMS = {"observation", "document", "nonzero"}
+_SMALLEST_WEIGHT = (
+    0.01  # ranks whose posterior mean weight is below it hold no more than stray rows and are not tabulated
+)
+_RARE = (
+    0.05  # an indicator rarer than this carries next to no information on mixing and has a heavy-tailed ESS
+)
+_LARGEST_COVARIANCE = 10  # features; above it the covariance is summarised by singular values alone
+
+
+def symmetries_of(tree: xr.DataTree) -> tuple[str, ...]:
+    """The symmetries ("labels", "rotation", "sign") of the model that a fit was made with."""
+    return tuple(model_of(tree).symmetries)
+
+
+def _draws_latents(tree: xr.DataTree) -> bool:
+    """Whether the program has its latents as sites, so that draws of Theta follow from those of both."""
+    model = model_of(tree)
+    return model.latent_site in draws_of(tree) and bool(loadings_of(tree)) and not model.sums_out_locals
+
+
+def kind_of(tree: xr.DataTree) -> str:
+    """What the draws are: ``"sampling"`` (Markov chains), ``"variational"`` (from q) or ``"point"`` (one)."""
+    sizes = draws_of(tree).sizes
+    if "variational" not in tree.children or ("trace" in tree.children and "chain" in tree["trace"].dims):
+        return "sampling"
+    return "point" if sizes["chain"] == 1 and sizes["draw"] == 1 else "variational"
+
+
+def draws_of(tree: xr.DataTree) -> xr.Dataset:
+    """The group ``posterior`` of a fit.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: it has no draws.
+    """
+    if not isinstance(tree, xr.DataTree):
+        raise TypeError(f"expected the xarray.DataTree that inference.fit returns; got {type(tree).__name__}")
+    posterior = group_of(tree, "posterior")
+    missing = {"chain", "draw"} - set(posterior.dims)
+    if missing:
+        raise ValueError(f"expected draws with dims chain and draw; the posterior lacks {sorted(missing)}")
+    return posterior
+
+
+def feature_names(data: xr.DataArray, noun: str = "feature") -> list[str]:
+    """Names of the features of a matrix of data: its own, or "feature 0", ... where only numbered.
+
+    Args:
+        data: with the dim ``feature``.
+        noun: what numbered ones are called.
+
+    Returns:
+        A name a feature.
+    """
+    size = data.sizes["feature"]
+    named = data["feature"].values if "feature" in data.coords else np.arange(size)
+    return [f"{noun} {name}" if isinstance(name, int | np.integer) else str(name) for name in named]
+
+
+def hidden_variables(tree: xr.DataTree) -> dict[str, str]:
+    """Variables of the posterior that a symmetry makes meaningless one by one: name to symmetry."""
+    model = model_of(tree)
+    symmetries = model.symmetries
+    hidden = {}
+    for name, variable in draws_of(tree).data_vars.items():
+        dims = _plain(variable.dims)
+        if "labels" in symmetries and (dims & _LABEL_DIMS or name == model.cluster_site):
+            hidden[name] = "labels"
+        elif {"rotation", "sign"} & set(symmetries) and dims & _ROTATED_DIMS:
+            hidden[name] = "rotation"
+    return hidden
+
+
+def invariants(tree: xr.DataTree) -> xr.Dataset:
+    """Quantities of a fit that no symmetry of its model can change, draw by draw.
+
+    Args:
+        tree: a fit.
+
+    Returns:
+        A Dataset with dims (chain, draw) and, by variable, more. Models with the symmetry "labels":
+        ``num_occupied`` (components with at least one row), ``lp`` (log joint, nats), ``mean_log_likelihood``
+        (nats per row), every unlabelled parameter (``concentration``), ``sorted_weights`` (rank: descending,
+        posterior mean share at least 0.01), ``same_cluster`` (the probability that two different rows, drawn
+        at random from the data, share a component) and ``pair_together`` (pair: whether two given rows do,
+        for a few fixed pairs along the first principal component of the data whose answer is uncertain);
+        of topics ``word_probs``, a few cells of the documents' word probabilities.
+        Models with "rotation" or "sign": ``singular_values`` of the loadings and, up to 10 features,
+        ``marginal_covariance`` = W W' + noise, and between views ``cross_covariance`` = W_1 W_2'; where the
+        latents are sites of the program, instead ``theta_singular_values`` and ``natural_params``
+        (`inference.convergence.natural_invariants`). Models without a symmetry: every variable.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: it has no draws.
+    """
+    posterior = draws_of(tree)
+    model = model_of(tree)
+    symmetries = model.symmetries
+    hidden = hidden_variables(tree)
+    found: dict[str, xr.DataArray] = {}
+    if model.occupied_site in posterior:
+        found["num_occupied"] = posterior[model.occupied_site]
+    if "sample_stats" in tree.children and "lp" in tree["sample_stats"]:
+        found["lp"] = tree["sample_stats"]["lp"]
+    if "log_likelihood" in tree.children and symmetries:
+        rows = tree["log_likelihood"]["log_likelihood"]
+        found["mean_log_likelihood"] = rows.mean([dim for dim in rows.dims if dim not in ("chain", "draw")])
+    for name, variable in posterior.data_vars.items():
+        if name not in hidden and not (symmetries and _plain(variable.dims) & _ROW_DIMS):
+            found.setdefault(name, variable)
+    if "labels" in symmetries:
+        found |= word_probs(tree) | _label_free(tree, posterior)
+    if {"rotation", "sign"} & set(symmetries):
+        found |= natural_invariants(tree) if _draws_latents(tree) else _rotation_free(tree)
+    if not found and "trace" in tree.children:  # a point estimate of labelled parameters alone
+        reached = float(tree["trace"]["objective"].max())
+        found["objective"] = xr.DataArray([[reached]], dims=("chain", "draw"))
+    return xr.Dataset({name: variable.reset_coords(drop=True) for name, variable in found.items()})
+
+
+def scalars(values: xr.Dataset) -> list[tuple[str, np.ndarray]]:
+    """Every scalar quantity in a Dataset of draws: (name with its coordinates, draws of shape (chain, draw)).
+
+    Of a symmetric matrix (dims d and d_2) only the upper triangle is listed.
+    """
+    found = []
+    for name, variable in values.data_vars.items():
+        variable = variable.transpose("chain", "draw", ...)
+        inner = variable.dims[2:]
+        symmetric = len(inner) == 2 and inner[1] == f"{inner[0]}_2"
+        for index in np.ndindex(variable.shape[2:]):
+            if symmetric and index[0] > index[1]:
+                continue
+            places = [
+                str(variable[dim].values[i]) if dim in variable.coords else str(i)
+                for dim, i in zip(inner, index, strict=True)
+            ]
+            label = f"{name}[{', '.join(places)}]" if places else name
+            found.append((label, variable.values[(slice(None), slice(None), *index)].astype(float)))
+    return found
+
+
+def _plain(dims: tuple) -> set[str]:
+    """Names of dims without the number of a second axis or a view: feature_2 -> feature."""
+    return {str(dim).rsplit("_", 1)[0] if str(dim).rsplit("_", 1)[-1].isdigit() else str(dim) for dim in dims}
+
+
+def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataArray]:
+    found, model = {}, model_of(tree)
+    if model.weight_site in posterior and posterior[model.weight_site].dims == ("chain", "draw", "component"):
+        weights = posterior[model.weight_site].values
+        ranked = -np.sort(-weights, axis=-1)
+        kept = ranked[..., ranked.mean((0, 1)) >= _SMALLEST_WEIGHT]
+        found["sorted_weights"] = xr.DataArray(
+            kept, dims=("chain", "draw", "rank"), coords={"rank": np.arange(1, kept.shape[-1] + 1)}
+        )
+    assignments = labels_of(tree)
+    if assignments is None:
+        return found
+    sizes = cluster_sizes(assignments.values)
+    if model.occupied_site not in posterior:
+        found["num_occupied"] = xr.DataArray((sizes > 0).sum(-1), dims=("chain", "draw"))
+    num_rows = assignments.shape[2]
+    if (
+        num_rows > 1
+    ):  # sum_k n_k (n_k - 1) / (N (N - 1)): the mean of the off-diagonal co-clustering indicators
+        together = (sizes * (sizes - 1.0)).sum(-1) / (num_rows * (num_rows - 1.0))
+        found["same_cluster"] = xr.DataArray(together, dims=("chain", "draw"))
+    pairs = _representative_pairs(tree)
+    if pairs is not None:
+        same = assignments.values[..., pairs[:, 0]] == assignments.values[..., pairs[:, 1]]
+        uncertain = np.abs(same.mean((0, 1)) - 0.5) <= 0.5 - _RARE
+        if uncertain.any():
+            names = assignments.coords.get(
+                "observation", xr.DataArray(np.arange(num_rows), dims="observation")
+            ).values
+            found["pair_together"] = xr.DataArray(
+                same[..., uncertain].astype(float),
+                dims=("chain", "draw", "pair"),
+                coords={"pair": [f"{names[i]}~{names[j]}" for i, j in pairs[uncertain]]},
+            )
+    return found
+
+
+def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
+    """Neighbours, (pairs, 2), among nine rows along the first principal component of the data."""
+    name = model_of(tree).data_names[0]
+    if "observed_data" not in tree.children or name not in tree["observed_data"]:
+        return None
+    x = np.asarray(tree["observed_data"][name].values, dtype=float)
+    if x.ndim != 2 or len(x) < 2 or not np.isfinite(x).all():
+        return None
+    centred = x - x.mean(0)
+    score = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+    chosen = np.argsort(score, kind="stable")[
+        np.unique(np.linspace(0, len(x) - 1, 11).round().astype(int)[1:-1])
+    ]
+    pairs = np.stack([chosen[:-1], chosen[1:]], axis=1)
+    return pairs if len(pairs) else None
+
+
+def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
+    found, views, posterior = {}, {}, draws_of(tree)
+    for suffix, loadings in loadings_of(tree).items():
+        feature, w = loadings.dims[2], loadings.values
+        found[f"singular_values{suffix}"] = xr.DataArray(
+            np.linalg.svd(w, compute_uv=False), dims=("chain", "draw", f"rank{suffix}")
+        )
+        if w.shape[2] > _LARGEST_COVARIANCE:
+            continue
+        names = loadings[feature].values if feature in loadings.coords else np.arange(w.shape[2])
+        covariance = w @ np.swapaxes(w, -1, -2)
+        noise = posterior.get(f"noise_variance{suffix}")
+        if noise is not None:
+            diagonal = np.broadcast_to(noise.values.reshape(*w.shape[:2], -1), w.shape[:3])
+            covariance = covariance + diagonal[..., None] * np.eye(w.shape[2])
+        found[f"marginal_covariance{suffix}"] = xr.DataArray(
+            covariance,
+            dims=("chain", "draw", feature, f"{feature}_2"),
+            coords={feature: names, f"{feature}_2": names},
+        )
+        for other, (other_w, other_feature, other_names) in views.items():
+            found[f"cross_covariance{other}{suffix}"] = xr.DataArray(
+                other_w @ np.swapaxes(w, -1, -2),
+                dims=("chain", "draw", other_feature, feature),
+                coords={other_feature: other_names, feature: names},
+            )
+        views[suffix] = (w, feature, names)
+    return found

@@ -1,0 +1,289 @@
+r"""The posterior of a clustering as a distribution over partitions of the rows: no labels that could switch.
+
+With assignments :math:`z^{(s)}` of draw s, the co-clustering matrix is :math:`P_{ij} = \frac1S \sum_s
+1[z_i^{(s)} = z_j^{(s)}]`; for a factorised posterior with responsibilities r it is :math:`P_{ij} = \sum_k
+r_{ik} r_{jk}` off the diagonal. Time is O(S N^2), memory O(N^2).
+
+A single partition is chosen by an expected loss:
+
+* Binder (1978, "Bayesian cluster analysis", Biometrika 65): :math:`\sum_{i<j} |1[c_i = c_j] - P_{ij}|`, pairs
+  put together or apart by mistake;
+* variation of information (Wade and Ghahramani 2018, "Bayesian cluster analysis: point estimation and
+  credible balls"), through the lower bound that Jensen's inequality gives from P alone:
+  :math:`\frac1N \sum_i [\log_2 \sum_j 1[c_i = c_j] - 2 \log_2 \sum_j P_{ij} 1[c_i = c_j]]`, up to a constant
+  in c. It is less fond of stray singletons.
+
+The best draw is improved by moving one row at a time to the cluster (or a new one) that lowers the loss,
+until no move does.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+
+from inference.results.files import model_of
+from inference.results.groups import labels_of, responsibilities_of
+from zoo.argument_checks import check_choice
+
+__all__ = ["central_draw", "cluster_sizes", "co_clustering", "point_partition"]
+
+_LARGEST_MATRIX = 512 * 2**20  # bytes
+_BLOCK = 2**24  # entries of a block of indicators held at once
+_EVALUATIONS = 2**30  # pairs of rows looked at while draws are compared
+_MAX_SWEEPS = 100
+
+
+def cluster_sizes(assignments: np.ndarray) -> np.ndarray:
+    """Rows in each component, draw by draw.
+
+    Args:
+        assignments: integers (..., num_observations), labels from 0.
+
+    Returns:
+        Integers (..., largest label + 1).
+    """
+    flat = assignments.reshape(-1, assignments.shape[-1])
+    num_labels = int(flat.max(initial=0)) + 1
+    sizes = np.empty((len(flat), num_labels), dtype=np.int64)
+    block = max(1, _BLOCK // max(flat.shape[1], num_labels))
+    for start in range(0, len(flat), block):
+        part = flat[start : start + block].astype(np.int64)
+        code = part + num_labels * np.arange(len(part))[:, None]
+        sizes[start : start + block] = np.bincount(code.ravel(), minlength=num_labels * len(part)).reshape(
+            len(part), num_labels
+        )
+    return sizes.reshape(*assignments.shape[:-1], num_labels)
+
+
+def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataArray:
+    """Posterior probability that two rows share a component.
+
+    Args:
+        tree: a fit with assignments (a sampler) or responsibilities (a variational posterior or point
+            estimate).
+        rows: positions of the rows to look at; all of them by default.
+
+    Returns:
+        DataArray (observation, observation_2), probabilities, 1 on the diagonal.
+
+    Raises:
+        ValueError: the fit has no clusters, its assignments were left out, or the matrix would need more than
+            512 MiB.
+    """
+    labels, soft, names = _clusters(tree)
+    num_rows = (soft if soft is not None else labels).shape[0 if soft is not None else 1]
+    rows = np.arange(num_rows) if rows is None else np.asarray(rows)
+    if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or not len(rows):
+        raise ValueError(f"rows must be a list of row positions; got shape {rows.shape} of {rows.dtype}")
+    if rows.min() < 0 or rows.max() >= num_rows:
+        raise ValueError(f"rows must lie in 0..{num_rows - 1}; got {rows.min()}..{rows.max()}")
+    needed = 8 * len(rows) ** 2
+    if needed > _LARGEST_MATRIX:
+        raise ValueError(
+            f"a co-clustering matrix of {len(rows)} rows needs {needed / 2**20:.0f} MiB, more than the "
+            f"limit of {_LARGEST_MATRIX // 2**20} MiB:"
+            f" give rows=, positions of at most {int((_LARGEST_MATRIX / 8) ** 0.5)} rows"
+        )
+    if soft is not None:
+        matrix = soft[rows] @ soft[rows].T
+        np.fill_diagonal(matrix, 1.0)
+    else:
+        matrix = _share_of_draws(labels[:, rows])
+    return xr.DataArray(
+        matrix,
+        dims=("observation", "observation_2"),
+        coords={"observation": names[rows], "observation_2": names[rows]},
+        name="co_clustering",
+        attrs={"long_name": "posterior probability of sharing a component"},
+    )
+
+
+def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | None = None) -> xr.DataArray:
+    """One partition of the rows that stands for the posterior: it minimises an expected loss.
+
+    Args:
+        tree: a fit with assignments or responsibilities.
+        loss: ``"binder"`` (pairs of rows misplaced) or ``"vi"`` (variation of information, in bits, through
+            its lower bound).
+        rows: positions of the rows to partition; all of them by default.
+
+    Returns:
+        Integers (observation,), 0 for the largest cluster. Attributes: ``loss``, ``expected_loss`` (Binder:
+        expected number of misplaced pairs; vi: the bound in bits, without the term that no partition can
+        change), ``num_clusters``.
+
+    Raises:
+        ValueError: ``loss`` is neither, or the fit has no clusters, or as for ``co_clustering``.
+    """
+    check_choice("loss", loss, _LOSSES)
+    matrix = co_clustering(tree, rows)
+    together, names = matrix.values, matrix["observation"].values
+    labels, soft, _ = _clusters(tree)
+    candidates = soft.argmax(1)[None] if soft is not None else labels
+    candidates = candidates if rows is None else candidates[:, np.asarray(rows)]
+    most = int(np.clip(_EVALUATIONS / together.size, 10, 500))
+    if (
+        len(candidates) > most
+    ):  # evenly spaced draws: one evaluation costs N^2, and the moves below repair a near miss
+        candidates = candidates[np.linspace(0, len(candidates) - 1, most).astype(int)]
+    candidates = np.unique(np.stack([_compact(z) for z in candidates]), axis=0)
+    evaluate, move_costs = _LOSSES[loss]
+    best = min(candidates, key=lambda z: evaluate(z, together))
+    best = _improve(best, together, move_costs)
+    order = np.argsort(-np.bincount(best), kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return xr.DataArray(
+        rank[best],
+        dims=("observation",),
+        coords={"observation": names},
+        name="partition",
+        attrs={"loss": loss, "expected_loss": float(evaluate(best, together)), "num_clusters": len(order)},
+    )
+
+
+def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
+    """The drawn partition nearest to the others: the draw of least expected Binder loss (Dahl 2006).
+
+    It needs no matrix of pairs of rows, O(most^2 N) instead of the O(N^2) of `point_partition`, and searches
+    among draws only.
+
+    Args:
+        tree: a fit with assignments or responsibilities.
+        most: draws looked at, evenly spaced.
+
+    Returns:
+        The component of each row, integers of shape (num_observations,); of responsibilities the most
+            probable one.
+
+    Raises:
+        ValueError: the fit has no clusters, or its assignments were left out.
+    """
+    labels, soft, _ = _clusters(tree)
+    if soft is not None:
+        return soft.argmax(1)
+    chosen = np.unique(np.linspace(0, len(labels) - 1, min(len(labels), most)).astype(int))
+    draws = np.stack([_compact(labels[draw]) for draw in chosen]).astype(np.int64)
+    sizes = draws.max() + 1
+    # pairs together in both: with n_ij rows shared by clusters i and j, sum n_ij^2 counts each pair twice
+    both = np.zeros((len(draws), len(draws)))
+    for one in range(len(draws)):
+        for other in range(one, len(draws)):
+            shared = np.bincount(draws[one] * sizes + draws[other]).astype(float)
+            both[one, other] = both[other, one] = shared @ shared
+    own = np.diag(both)
+    return draws[np.argmin((own[:, None] + own - 2 * both).sum(1))]
+
+
+def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
+    """Assignments (draws, rows) or responsibilities (rows, components), and the rows' names."""
+    soft = responsibilities_of(tree)
+    if soft is not None:
+        return None, np.asarray(soft.values, dtype=float), _names(soft, soft.dims[0])
+    drawn = labels_of(tree) if "posterior" in tree.children else None
+    if drawn is not None:
+        row = drawn.dims[-1]
+        return drawn.values.reshape(-1, drawn.sizes[row]), None, _names(drawn, row)
+    model, left_out = model_of(tree), str(tree.attrs.get("left_out", "")).split(", ")
+    if model.cluster_site in left_out or model.responsibility_site in left_out:
+        raise ValueError(
+            "the assignments of this fit were left out for their size: draw them by "
+            "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"
+        )
+    raise ValueError(
+        f"a fit of {tree.attrs.get('model', 'this model')!r} assigns no rows to components: it has no "
+        f"partition"
+    )
+
+
+def _names(rows: xr.DataArray, dim: str) -> np.ndarray:
+    return rows[dim].values if dim in rows.coords else np.arange(rows.sizes[dim])
+
+
+def _compact(labels: np.ndarray) -> np.ndarray:
+    """The partition with labels in order of first appearance: equal partitions become equal arrays."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]
+
+
+def _share_of_draws(labels: np.ndarray) -> np.ndarray:
+    """Share of draws in which two rows have one label: products of indicators, a block of draws at a time."""
+    num_draws, num_rows = labels.shape
+    num_labels = int(labels.max()) + 1
+    counts = np.zeros((num_rows, num_rows))
+    block = max(1, _BLOCK // (num_rows * min(num_labels, num_rows)))
+    for start in range(0, num_draws, block):
+        part = labels[start : start + block].astype(np.int64)
+        code = part + num_labels * np.arange(len(part))[:, None]
+        used, column = np.unique(code, return_inverse=True)  # a column for every occupied (draw, label)
+        indicator = np.zeros(
+            (num_rows, len(used)), dtype=np.float32
+        )  # counts stay exact: far fewer than 2^24 draws in a block
+        indicator[np.broadcast_to(np.arange(num_rows), part.shape), column.reshape(part.shape)] = 1.0
+        counts += indicator @ indicator.T
+    return counts / num_draws
+
+
+def _improve(labels: np.ndarray, together: np.ndarray, move_costs: Callable) -> np.ndarray:
+    """Move one row at a time where the loss falls, until no move lowers it. A sweep costs O(N^2)."""
+    labels = labels.copy()
+    sizes = np.append(np.bincount(labels), 0)
+    sums = np.stack([together[:, labels == k].sum(1) for k in range(len(sizes))], axis=1)  # sum_{m in k} P_jm
+    for _ in range(_MAX_SWEEPS):
+        moved = False
+        for i, here in enumerate(labels):
+            sizes[here] -= 1
+            sums[:, here] -= together[:, i]
+            costs = move_costs(i, labels, together, sizes, sums)
+            best = int(np.argmin(costs))
+            if not costs[best] < costs[here] - 1e-10:
+                best = here
+            moved |= best != here
+            labels[i] = best
+            sizes[best] += 1
+            sums[:, best] += together[:, i]
+            if sizes.min() > 0:  # one empty cluster is always on offer
+                sizes = np.append(sizes, 0)
+                sums = np.pad(sums, ((0, 0), (0, 1)))
+        if not moved:
+            break
+    return _compact(labels)
+
+
+def _binder(labels: np.ndarray, together: np.ndarray) -> float:
+    same = labels[:, None] == labels[None, :]
+    return float(np.abs(same - together).sum() / 2)
+
+
+def _binder_moves(
+    i: int, labels: np.ndarray, together: np.ndarray, sizes: np.ndarray, sums: np.ndarray
+) -> np.ndarray:
+    """Change of the Binder loss when row i, taken out, joins cluster k: sum of 1 - 2 P_ij over members."""
+    return sizes - 2.0 * sums[i]
+
+
+def _variation_of_information(labels: np.ndarray, together: np.ndarray) -> float:
+    same = labels[:, None] == labels[None, :]
+    return float(np.mean(np.log2(same.sum(1)) - 2.0 * np.log2((together * same).sum(1))))
+
+
+def _variation_moves(
+    i: int, labels: np.ndarray, together: np.ndarray, sizes: np.ndarray, sums: np.ndarray
+) -> np.ndarray:
+    """Change of N times the bound on the variation of information when row i, taken out, joins cluster k.
+
+    A cluster of n rows with inner sums s_j contributes n log2 n - 2 sum_j log2 s_j; row i adds P_ij to each
+    s_j and brings its own.
+    """
+    others = np.arange(len(labels)) != i
+    inside = sums[others, labels[others]]
+    growth = np.log2(inside + together[others, i]) - np.log2(inside)
+    gained = np.bincount(labels[others], growth, minlength=len(sizes))
+    entropy = (sizes + 1) * np.log2(sizes + 1) - sizes * np.log2(np.maximum(sizes, 1))
+    return entropy - 2.0 * gained - 2.0 * np.log2(1.0 + sums[i])
+
+
+_LOSSES = {"binder": (_binder, _binder_moves), "vi": (_variation_of_information, _variation_moves)}

@@ -1,0 +1,247 @@
+r"""Have the chains forgotten where they started? The PSRF of every invariant, its path, and the verdict.
+
+The potential scale reduction factor compares m chains of n draws: with B/n the variance of the chain means
+and W the mean of the chain variances, :math:`\hat R = \sqrt{(\frac{n-1}{n} W + \frac1n B) / W}` (Gelman and
+Rubin 1992, "Inference from iterative simulation using multiple sequences"; method ``"identity"``, the one the
+papers print). The default is rank-normalised, split and folded, which also sees chains that drift, or that
+differ in spread or in the tails only (Vehtari et al. 2021, "Rank-normalization, folding, and localization: an
+improved R-hat"). The numbers themselves come from ArviZ. Draws that are independent by construction (from q)
+have nothing to forget: they are refused.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import xarray as xr
+from arviz_stats.base import array_stats
+
+from inference.convergence.invariants import (draws_of, hidden_variables, invariants, kind_of, scalars)
+from zoo.argument_checks import check_choice
+
+__all__ = [
+    "effective_sample_size",
+    "is_constant",
+    "judge",
+    "largest_psrf",
+    "psrf",
+    "psrf_of",
+    "psrf_path",
+    "why_no_psrf",
+]
+
+_METHODS = ("rank", "split", "folded", "z_scale", "identity")
+_FEWEST_DRAWS = 4
+_THRESHOLD = 1.01  # recommended by Vehtari et al. 2021
+_ESS_PER_CHAIN = 100
+
+
+def psrf(tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str = "rank") -> xr.Dataset:
+    """Potential scale reduction factor (R-hat) between the chains of a sampler's fit.
+
+    Args:
+        tree: a fit by MCMC with at least two chains.
+        var_names: names of invariants or of variables of the posterior; all invariants by default. Raw
+            labelled parameters are computed when named, and then show the label switching itself.
+        method: ``"rank"``, or ``"identity"`` for the papers' Gelman-Rubin statistic, or another of ArviZ's.
+
+    Returns:
+        Dataset of R-hats without the dims chain and draw. A quantity that never changed has none: NaN, and
+        the attribute ``constant`` names it.
+
+    Raises:
+        ValueError: the draws are not Markov chains, there is one chain or fewer than 4 draws, or a name or
+            the method is unknown.
+    """
+    _check(tree, method)
+    values = _chosen(tree, var_names)
+    factors = values.map(lambda variable: _over_draws(variable, lambda a: psrf_of(a, method)))
+    return factors.assign_attrs(
+        method=method,
+        constant=", ".join(name for name in values.data_vars if is_constant(values[name].values)),
+    )
+
+
+def psrf_path(
+    tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str = "rank", num_points: int = 50
+) -> xr.Dataset:
+    """PSRF against the number of draws: the papers' convergence plot, as numbers.
+
+    At n draws the second half of the first n is used (Brooks and Gelman 1998), so that a bad start is dropped
+    as the window grows.
+
+    Args:
+        tree: a fit by MCMC with at least two chains.
+        var_names: as for ``psrf``.
+        method: as for ``psrf``.
+        num_points: window ends, evenly spread; at most one per draw.
+
+    Returns:
+        Dataset like that of ``psrf`` with the leading dim ``draw``, whose coordinate counts the draws (per
+        chain) seen so far; the attribute ``constant`` names what never changed in the whole run.
+
+    Raises:
+        ValueError: as for ``psrf``, or ``num_points`` is not positive.
+    """
+    _check(tree, method)
+    if num_points < 1:
+        raise ValueError(f"num_points must be at least 1; got {num_points}")
+    values = _chosen(tree, var_names)
+    total = values.sizes["draw"]
+    first = min(total, max(20, total // num_points))
+    ends = np.unique(np.linspace(first, total, num_points).round().astype(int))
+    path = [
+        values.isel(draw=slice(end // 2, end)).map(lambda v: _over_draws(v, lambda a: psrf_of(a, method)))
+        for end in ends
+    ]
+    constant = ", ".join(name for name in values.data_vars if is_constant(values[name].values))
+    return xr.concat(path, dim=xr.DataArray(ends, dims="draw", name="draw")).assign_attrs(
+        method=method, constant=constant
+    )
+
+
+def judge(tree: xr.DataTree) -> tuple[bool, str]:
+    """Whether the chains of a sampler agree on every invariant, and why (not).
+
+    Converged means: rank-normalised R-hat below 1.01 and bulk ESS above 100 per chain, for all invariants
+    that vary.
+
+    Args:
+        tree: a fit by MCMC.
+
+    Returns:
+        The verdict and one sentence of reasons, with the next step if the verdict is no.
+
+    Raises:
+        ValueError: the draws are not Markov chains.
+    """
+    if kind_of(tree) != "sampling":
+        raise ValueError(why_no_psrf(tree))
+    values = invariants(tree)
+    num_chains, num_draws = values.sizes["chain"], values.sizes["draw"]
+    if num_chains < 2:
+        return False, "one chain: nothing to compare it with. Run at least two (num_chains=4)"
+    if num_draws < _FEWEST_DRAWS:
+        return False, f"{num_draws} draws per chain are too few to judge. Raise num_samples"
+    factors, sizes, constant = {}, {}, []
+    for name, draws in scalars(values):
+        if not np.isfinite(draws).all():
+            return (
+                False,
+                f"{name} is not finite in {np.count_nonzero(~np.isfinite(draws))} draws. Check the data "
+                f"and the prior's scale",
+            )
+        if is_constant(draws):
+            constant.append(name)
+        else:
+            factors[name], sizes[name] = psrf_of(draws, "rank"), effective_sample_size(draws, "bulk")
+    if not factors:
+        return True, f"all {len(constant)} invariants are constant over the draws"
+    worst, least = max(factors, key=factors.get), min(sizes, key=sizes.get)
+    needed = _ESS_PER_CHAIN * num_chains
+    figures = (
+        f"largest R-hat {factors[worst]:.3f} ({worst}; below {_THRESHOLD} wanted), "
+        f"smallest bulk ESS {sizes[least]:.0f} ({least}; above {needed} wanted), "
+        f"over {len(factors)} invariants"
+    )
+    if factors[worst] < _THRESHOLD and sizes[least] > needed:
+        return True, figures
+    apart, slow = (
+        sum(not f < _THRESHOLD for f in factors.values()),
+        sum(not s > needed for s in sizes.values()),
+    )
+    advice = "raise num_warmup and num_samples" if apart else "raise num_samples or thinning"
+    if factors[worst] > 1.1:
+        advice += ", and look at psrf_path and the trace: the chains may sit in different modes"
+    return False, f"{apart} invariants fail on R-hat and {slow} on ESS: {figures}. Next: {advice}"
+
+
+def why_no_psrf(tree: xr.DataTree) -> str:
+    """Why R-hat says nothing about a fit that is not by MCMC, in one sentence."""
+    method = tree.attrs.get("method", "this method")
+    if kind_of(tree) == "point":
+        return (
+            f"method {method!r} gives one point estimate: there are no chains to compare, "
+            "so R-hat and ESS do not apply"
+        )
+    return (
+        f"method {method!r} gives independent draws from an approximate posterior q: R-hat would be 1 "
+        f"whatever q is, so it is not shown."
+        " Whether q is near the posterior is a matter of its objective, of restarts and of a comparison "
+        "with MCMC"
+    )
+
+
+def psrf_of(draws: np.ndarray, method: str) -> float:
+    """R-hat of one scalar, draws (chain, draw). NaN if constant, infinite if each chain is stuck."""
+    if is_constant(draws) or not np.isfinite(draws).all():
+        return np.nan
+    if not np.ptp(draws, axis=1).any():  # no chain moves: W = 0, which rounding would hide
+        return np.inf
+    # ArviZ's "rank" is the larger of these two; a two-valued quantity can be constant once folded, and then
+    # only the first speaks
+    methods = ("z_scale", "folded") if method == "rank" else (method,)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.array(
+            [float(array_stats.rhat(draws, chain_axis=0, draw_axis=1, method=m)) for m in methods]
+        )
+    found = found[~np.isnan(found)]
+    return float(found.max()) if len(found) else np.nan
+
+
+def largest_psrf(scalars: Iterable[np.ndarray]) -> float:
+    """The largest rank-normalised R-hat of scalars that vary, each (chain, draw); 1 if all are constant."""
+    largest = 1.0
+    for draws in scalars:
+        if not is_constant(draws):
+            largest = max(largest, psrf_of(draws, "rank"))
+    return float(largest)
+
+
+def effective_sample_size(draws: np.ndarray, kind: str) -> float:
+    """ESS of one scalar, draws (chain, draw), ``"bulk"`` or ``"tail"`` (5 and 95 %); NaN if constant."""
+    if is_constant(draws) or not np.isfinite(draws).all():
+        return np.nan
+    prob = {"prob": (0.05, 0.95)} if kind == "tail" else {}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(array_stats.ess(draws, chain_axis=0, draw_axis=1, method=kind, **prob))
+
+
+def is_constant(draws: np.ndarray) -> bool:
+    """Whether every draw is the same (finite) number."""
+    return bool(np.isfinite(draws).all() and draws.size and np.ptp(draws) == 0)
+
+
+def _check(tree: xr.DataTree, method: str) -> None:
+    check_choice("method", method, _METHODS)
+    sizes = draws_of(tree).sizes
+    if kind_of(tree) != "sampling":
+        raise ValueError(why_no_psrf(tree))
+    if sizes["chain"] < 2:
+        raise ValueError("R-hat compares chains and this fit has one: fit with num_chains=4")
+    if sizes["draw"] < _FEWEST_DRAWS:
+        raise ValueError(f"R-hat needs at least {_FEWEST_DRAWS} draws per chain; got {sizes['draw']}")
+
+
+def _chosen(tree: xr.DataTree, var_names: Sequence[str] | None) -> xr.Dataset:
+    """The named invariants or posterior variables, all invariants by default."""
+    values = invariants(tree)
+    if var_names is None:
+        return values
+    posterior = draws_of(tree)
+    if isinstance(var_names, str):
+        var_names = [var_names]
+    unknown = [name for name in var_names if name not in values and name not in posterior]
+    if unknown:
+        known = sorted(values.data_vars) + sorted(hidden_variables(tree))
+        raise ValueError(f"no variable {unknown[0]!r} in this fit; it has {known}")
+    return xr.Dataset({name: values[name] if name in values else posterior[name] for name in var_names})
+
+
+def _over_draws(variable: xr.DataArray, statistic: Callable) -> xr.DataArray:
+    return xr.apply_ufunc(
+        statistic,
+        variable.astype(float),
+        input_core_dims=[["chain", "draw"]],
+        vectorize=True,
+        output_dtypes=[float],
+    )

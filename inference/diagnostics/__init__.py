@@ -1,0 +1,34 @@
+"""Summaries of a fit, its clusters, and its comparison with other fits.
+
+``tables`` makes the table of invariants and the posterior of the number of clusters, ``clusters`` ranks
+partitions, ``comparison`` scores fits against each other, ``model_size`` chooses numbers of components and latents,
+``predictive_checks`` and ``prior_sensitivity`` question the model. Which quantities a symmetry cannot change,
+and whether chains agree on them, is computed in `inference.convergence`.
+"""
+
+from inference.convergence.invariants import invariants
+from inference.convergence.partitions import cluster_sizes, co_clustering, point_partition
+from inference.convergence.psrf import effective_sample_size, judge, psrf, psrf_path
+from inference.diagnostics.clusters import top_partitions
+from inference.diagnostics.comparison import compare, heldout
+from inference.diagnostics.prior_sensitivity import prior_sensitivity
+from inference.diagnostics.tables import occupied, summary, summary_cells, summary_text
+
+__all__ = [
+    "cluster_sizes",
+    "co_clustering",
+    "compare",
+    "effective_sample_size",
+    "heldout",
+    "invariants",
+    "judge",
+    "occupied",
+    "point_partition",
+    "prior_sensitivity",
+    "psrf",
+    "psrf_path",
+    "summary",
+    "summary_cells",
+    "summary_text",
+    "top_partitions",
+]

@@ -1,0 +1,200 @@
+r"""How well fits predict: leave-one-out by Pareto-smoothed importance sampling, and held-out data.
+
+:math:`\mathrm{elpd}_{loo} = \sum_n \log p(x_n | x_{-n})` is estimated from the pointwise log likelihood of
+the draws (Vehtari, Gelman and Gabry 2017, "Practical Bayesian model evaluation using leave-one-out
+cross-validation and WAIC"), local latents integrated out: the row's label is predicted, not known. Where the
+Pareto shape k of a row is above the threshold, leaving that row out changes the posterior too much for the
+estimate to be trusted; such rows are counted.
+"""
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from arviz_stats import compare as arviz_compare
+from arviz_stats import loo
+from arviz_stats.base import array_stats
+from arviz_stats.utils import ELPDData
+
+from inference.convergence.invariants import draws_of, kind_of
+from inference.prediction import log_density
+from inference.results.files import model_of
+from inference.diagnostics.text_heldout import PROTOCOLS, heldout_text
+
+__all__ = ["compare", "different_data", "heldout", "leave_one_out"]
+
+_FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
+
+
+def leave_one_out(tree: xr.DataTree) -> ELPDData:
+    """PSIS-LOO of one fit as ArviZ reports it, without its warning on high Pareto k.
+
+    Args:
+        tree: a fit whose draws are a posterior, with the group ``log_likelihood``.
+
+    Returns:
+        ArviZ's result, pointwise (``elpd``, ``se``, ``p``, ``pareto_k``, ``good_k``). ``(result.pareto_k >
+        result.good_k).sum()`` rows are not to be trusted.
+
+    Raises:
+        ValueError: no pointwise log likelihood; a point estimate, which has no posterior to leave a row out
+            of; a row with one density under every draw; or too few draws.
+    """
+    draws_of(tree)
+    if kind_of(tree) == "point":
+        raise ValueError(
+            f"method {tree.attrs.get('method')!r} gives a point estimate: LOO needs a posterior. Rank "
+            f"it by held-out rows (heldout)"
+        )
+    if "log_likelihood" not in tree.children:
+        raise ValueError(
+            "LOO needs the group 'log_likelihood', which this fit does not hold: inference.extend(tree, "
+            "'log_likelihood') makes it"
+        )
+    pointwise = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
+    if not np.isfinite(pointwise.values).all():
+        raise ValueError("the pointwise log likelihood has entries that are not finite")
+    num_draws = pointwise.sizes["chain"] * pointwise.sizes["draw"]
+    if num_draws < _FEWEST_DRAWS:
+        raise ValueError(
+            f"LOO needs {_FEWEST_DRAWS} draws or more to fit their tail; this fit holds {num_draws}"
+        )
+    if float(np.ptp(pointwise.values, axis=(0, 1)).min()) == 0:
+        raise ValueError(
+            "LOO needs draws that differ: a row has the same density under every draw, since what it depends "
+            "on was estimated as a point"
+        )
+    with warnings.catch_warnings():  # high Pareto k: counted and reported by the callers
+        warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto")
+        return loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
+
+
+def compare(
+    trees: Mapping[str, xr.DataTree],
+    method: str = "stacking",
+    scores: Mapping[str, ELPDData] | None = None,
+) -> pd.DataFrame:
+    """Rank fits of the same data by LOO.
+
+    Args:
+        trees: name to fit, at least two.
+        method: how ArviZ weighs the models: ``"stacking"``, ``"pseudo-BMA"`` or ``"BB-pseudo-BMA"``.
+        scores: what `leave_one_out` gave for each of them, so that it is not computed again.
+
+    Returns:
+        ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``,
+        ``weight``, ..., in nats), with ``pareto_k_bad``, the number of rows whose LOO is not to be trusted,
+        and ``pareto_k_max``. The attribute ``note`` says so in words.
+
+    Raises:
+        TypeError: ``trees`` is not a mapping of fits.
+        ValueError: fewer than two fits, other data, a fit without a posterior or a pointwise log likelihood,
+            or scores of other fits.
+    """
+    if not isinstance(trees, Mapping):
+        raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
+    if len(trees) < 2:
+        raise ValueError(f"a comparison needs at least two fits; got {len(trees)}")
+    names = list(trees)
+    for name in names[1:]:
+        difference = different_data(trees[names[0]], trees[name])
+        if difference:
+            raise ValueError(f"fits {names[0]!r} and {name!r} are not of the same data: {difference}")
+    if scores is None:
+        scores = {name: leave_one_out(tree) for name, tree in trees.items()}
+    elif set(scores) != set(trees):
+        raise ValueError(f"scores must be of the fits {sorted(trees)}; got those of {sorted(scores)}")
+    table = arviz_compare(dict(scores), method=method, round_to="none")
+    table["pareto_k_bad"] = [int((scores[name].pareto_k > scores[name].good_k).sum()) for name in table.index]
+    table["pareto_k_max"] = [float(scores[name].pareto_k.max()) for name in table.index]
+    notes = [
+        f"{name}: {bad} of {scores[name].n_data_points} rows have Pareto k above {scores[name].good_k:.2f}; "
+        "its elpd is not to be trusted there"
+        for name, bad in table["pareto_k_bad"].items()
+        if bad
+    ]
+    notes += [
+        f"{name}: draws are from q of method {trees[name].attrs.get('method')!r}, so this is the LOO of "
+        f"the approximation"
+        for name in table.index
+        if kind_of(trees[name]) == "variational"
+    ]
+    table.attrs["note"] = ". ".join(notes) or "all Pareto k are below the threshold"
+    return table
+
+
+def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed: int = 0) -> xr.Dataset:
+    """Mean log density of new rows under a fit, with its standard error.
+
+    Args:
+        tree: a fit.
+        data: new data, the sites in the model's order, as for ``inference.log_density``.
+        protocol: None for rows. ``"bound"``, ``"likelihood"`` and ``"completion"`` are ways to score text
+            (`inference.diagnostics.text_heldout` says what each means).
+        seed: of the split of tokens (completion).
+
+    Returns:
+        Dataset of scalars ``mean`` and ``standard_error`` (over the rows; nats per row) and ``num_rows``; of
+        text nats per token, with ``perplexity`` and ``num_tokens``.
+
+    Raises:
+        ValueError: a text protocol for a model whose data are rows, an unknown protocol, or no rows.
+    """
+    if protocol is not None:
+        known = f"one of {list(PROTOCOLS)} (text) or None (rows)"
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"protocol must be {known}; got {protocol!r}")
+        if model_of(tree).takes_documents:
+            return heldout_text(tree, *data, protocol=protocol, seed=seed)
+        raise ValueError(
+            f"protocol {protocol!r} scores text, and the data of {tree.attrs.get('model', 'this model')!r} "
+            "are rows: leave protocol out"
+        )
+    rows = log_density(tree, *data)
+    count = rows.size
+    if count < 1:
+        raise ValueError("heldout needs at least one row")
+    error = float(rows.values.std(ddof=1) / np.sqrt(count)) if count > 1 else np.nan
+    return xr.Dataset(
+        {"mean": float(rows.values.mean()), "standard_error": error, "num_rows": count},
+        attrs={"units": "nats per row"},
+    )
+
+
+def _relative_efficiency(pointwise: np.ndarray) -> float:
+    """ESS of the rows' likelihoods over the number of draws, averaged over rows; 1 for independent draws.
+
+    ArviZ's default averages over all variables of the posterior, whose labels switch.
+    """
+    if pointwise.shape[0] == 1:
+        return 1.0
+    likelihood = np.exp(pointwise - pointwise.max((0, 1))).reshape(*pointwise.shape[:2], -1)
+    varying = likelihood[..., np.ptp(likelihood, axis=(0, 1)) > 0]
+    if not varying.shape[-1]:
+        return 1.0
+    ess = array_stats.ess(varying, chain_axis=0, draw_axis=1, method="mean")
+    return float(min(np.mean(ess) / (pointwise.shape[0] * pointwise.shape[1]), 1.0))
+
+
+def different_data(one: xr.DataTree, other: xr.DataTree) -> str:
+    """What differs between the data of two fits, in words; empty if nothing does.
+
+    Args:
+        one: a fit.
+        other: another.
+    """
+    for tree in (one, other):
+        draws_of(tree)
+        if "observed_data" not in tree.children:
+            return "one of them does not hold its data (left out for its size), so this cannot be checked"
+    a, b = one["observed_data"].to_dataset(), other["observed_data"].to_dataset()
+    if set(a.data_vars) != set(b.data_vars):
+        return f"{sorted(a.data_vars)} against {sorted(b.data_vars)}"
+    for name in a.data_vars:
+        if a[name].shape != b[name].shape:
+            return f"{name} has shape {a[name].shape} against {b[name].shape}"
+        if not np.array_equal(a[name].values, b[name].values, equal_nan=a[name].dtype.kind == "f"):
+            return f"{name} has other values"
+    return ""

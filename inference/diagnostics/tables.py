@@ -1,0 +1,277 @@
+"""What to believe of a fit: the table of invariants, the clusters, the comparison with other fits.
+
+The parts live in files of their own and are gathered here: ``inference.convergence.invariants`` (which quantities a
+symmetry cannot change), ``inference.convergence.psrf`` (PSRF, its path, the verdict), ``inference.convergence.partitions``
+(co-clustering, one partition), ``inference.diagnostics.comparison`` (LOO, held-out rows), ``inference.diagnostics.prior_sensitivity``
+(how far the prior decides). This file makes the table and the posterior of the number of clusters.
+"""
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from arviz_stats.base import array_stats
+
+from inference.diagnostics.comparison import compare, heldout
+from inference.convergence.psrf import (effective_sample_size, is_constant, judge, psrf_of, psrf_path, why_no_psrf)
+from inference.convergence import psrf
+from inference.convergence.invariants import (draws_of, hidden_variables, invariants, kind_of, scalars)
+from inference.diagnostics.clusters import top_partitions
+from inference.convergence.partitions import cluster_sizes, co_clustering, point_partition
+from inference.diagnostics.prior_sensitivity import prior_sensitivity
+from inference.results.files import model_of
+from inference.results.groups import labels_of, responsibilities_of
+from zoo.argument_checks import check_choice
+
+__all__ = [
+    "co_clustering",
+    "compare",
+    "heldout",
+    "invariants",
+    "judge",
+    "occupied",
+    "point_partition",
+    "prior_sensitivity",
+    "psrf",
+    "psrf_path",
+    "summary",
+    "summary_cells",
+    "summary_text",
+    "top_partitions",
+]
+
+_INTERVALS = ("eti", "hdi")
+_MOST_OF_A_VARIABLE = 12  # rows of the printed table
+
+
+def summary(
+    tree: xr.DataTree,
+    var_names: Sequence[str] | None = None,
+    *,
+    interval: str = "eti",
+    probability: float = 0.9,
+    method: str = "rank",
+) -> pd.DataFrame:
+    """Table of a fit's invariants: what they are, how surely, and whether the chains agree.
+
+    Args:
+        tree: a fit.
+        var_names: invariants, or variables of the posterior that no symmetry hides; after ``relabel`` (or
+            ``identify``) hidden ones too.
+        interval: ``"eti"`` (equal tails) or ``"hdi"`` (highest density).
+        probability: content of the interval.
+        method: PSRF: ``"rank"`` (rank-normalised, split, folded), or ``"identity"`` for the papers'
+            Gelman-Rubin.
+
+    Returns:
+        One row a scalar: ``mean``, ``sd``, the interval's ends (``eti90_lb``, ``eti90_ub``), and for MCMC
+            ``ess_bulk``, ``ess_tail`` and ``r_hat``,
+        which read ``"constant"`` where the quantity never changed; no such columns for draws from q, a point
+        estimate or, R-hat, one chain. The attribute ``note`` says what was left out and why, and how to get
+        it; ``summary_text`` prints both.
+
+    Raises:
+        ValueError: an unknown interval, probability, method or name, or a parameter whose labels or rotation
+            are not aligned.
+    """
+    check_choice("interval", interval, _INTERVALS)
+    if not 0 < probability < 1:
+        raise ValueError(f"probability must lie between 0 and 1; got {probability}")
+    if method not in ("rank", "identity", "split", "folded", "z_scale"):
+        raise ValueError(
+            f"method must be 'rank' or 'identity' (or 'split', 'folded', 'z_scale'); got {method!r}"
+        )
+    values, kind = _chosen(tree, var_names), kind_of(tree)
+    lower, upper = (f"{interval}{100 * probability:.3g}_{end}" for end in ("lb", "ub"))
+    several_chains = values.sizes["chain"] > 1
+    rows = {}
+    for name, draws in scalars(values):
+        row = {"mean": draws.mean()}
+        if kind != "point":
+            row["sd"] = draws.std(ddof=1) if draws.size > 1 else np.nan
+            row[lower], row[upper] = _interval(draws, interval, probability)
+        if kind == "sampling":
+            if is_constant(draws):
+                row |= {"ess_bulk": "constant", "ess_tail": "constant"} | (
+                    {"r_hat": "constant"} if several_chains else {}
+                )
+            else:
+                row |= {f"ess_{tail}": effective_sample_size(draws, tail) for tail in ("bulk", "tail")}
+                row |= {"r_hat": psrf_of(draws, method)} if several_chains else {}
+        rows[name] = row
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    table.attrs["note"] = _note(tree, kind, several_chains, [] if var_names else list(hidden_variables(tree)))
+    return table
+
+
+def summary_text(tree: xr.DataTree, **options: object) -> str:
+    """The table of ``summary`` with its note, as text to print.
+
+    Args:
+        tree: a fit.
+        options: passed to ``summary``.
+
+    Returns:
+        Lines of at most about 110 characters.
+    """
+    table = summary(tree, **options)
+    cells = summary_cells(table)
+    note = f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()
+    return cells.to_string() + "\n\n" + textwrap.fill(note, 110)
+
+
+def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.DataFrame:
+    """The table of ``summary`` to be read: cells as text, ESS in whole numbers, R-hat with three decimals.
+
+    Args:
+        table: what ``summary`` returned.
+        most: rows of one variable that are shown: those with the largest R-hat, or the first ones where there
+            is none.
+
+    Returns:
+        A table of at most as many rows; its attribute ``not_shown`` says in a sentence what was left out.
+    """
+    variable = pd.Series([str(name).partition("[")[0] for name in table.index], index=table.index)
+    worst = (
+        pd.to_numeric(table["r_hat"], errors="coerce") if "r_hat" in table else pd.Series(0.0, table.index)
+    )
+    rank = worst.groupby(variable).rank(method="first", ascending=False, na_option="bottom")
+    left_out = variable[rank > most].value_counts()
+    which = "those with the largest R-hat" if "r_hat" in table else "the first ones"
+    parts = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
+    table = table[(rank <= most).to_numpy()]
+    styles = {"ess_bulk": ".0f", "ess_tail": ".0f", "r_hat": ".3f"}
+    columns = {
+        name: [cell if isinstance(cell, str) else f"{cell:{styles.get(name, '.4g')}}" for cell in table[name]]
+        for name in table.columns
+    }
+    cells = pd.DataFrame(columns, index=table.index)
+    cells.attrs["not_shown"] = f"Not shown: {parts} (of each {which} stand here)." if parts else ""
+    return cells
+
+
+def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
+    """Posterior of the number of occupied clusters.
+
+    Args:
+        tree: a fit of a model with components.
+        by_chain: give every chain's own distribution (dims chain, num_occupied), to see whether they agree.
+
+    Returns:
+        Probabilities (num_occupied,) with the coordinate ``mcse``, their Monte Carlo standard errors (from
+        the ESS of the indicator for Markov chains, binomial for independent draws, 0 where the indicator
+        never changed). Attributes: ``mean``, ``mode``, and for a variational fit
+        ``variational_num_occupied``, the number of components with N_k > 0.5 under q's responsibilities.
+
+    Raises:
+        ValueError: the fit has no components to occupy.
+    """
+    posterior, site = draws_of(tree), model_of(tree).occupied_site
+    drawn, soft = labels_of(tree), responsibilities_of(tree)
+    if site in posterior:
+        counts = posterior[site].transpose("chain", "draw").values.astype(int)
+    elif drawn is not None:
+        counts = (cluster_sizes(drawn.values) > 0).sum(-1)
+    elif soft is not None:
+        counts = np.array([[len(np.unique(soft.values.argmax(1)))]])
+    else:
+        raise ValueError(
+            f"a fit of {tree.attrs.get('model', 'this model')!r} has no components to be occupied"
+        )
+    support = np.arange(counts.min(), counts.max() + 1)
+    indicators = (counts[..., None] == support).astype(float)
+    if by_chain:
+        return xr.DataArray(
+            indicators.mean(1),
+            dims=("chain", "num_occupied"),
+            coords={"num_occupied": support, "chain": posterior["chain"].values}
+            if "chain" in posterior.coords
+            else {"num_occupied": support},
+            name="probability",
+        )
+    probabilities = indicators.mean((0, 1))
+    independent = kind_of(tree) != "sampling"
+    errors = [
+        0.0
+        if is_constant(indicators[..., i])
+        else np.sqrt(p * (1 - p) / counts.size)
+        if independent
+        else float(array_stats.mcse(indicators[..., i], chain_axis=0, draw_axis=1, method="mean"))
+        for i, p in enumerate(probabilities)
+    ]
+    attrs = {"mean": float(counts.mean()), "mode": int(support[probabilities.argmax()])}
+    if "variational" in tree.children and site in tree["variational"]:
+        attrs["variational_num_occupied"] = int(tree["variational"][site])
+    return xr.DataArray(
+        probabilities,
+        dims=("num_occupied",),
+        coords={"num_occupied": support, "mcse": ("num_occupied", np.array(errors))},
+        name="probability",
+        attrs=attrs,
+    )
+
+
+def _chosen(tree: xr.DataTree, var_names: Sequence[str] | None) -> xr.Dataset:
+    values = invariants(tree)
+    if var_names is None:
+        return values
+    names = [var_names] if isinstance(var_names, str) else list(var_names)
+    posterior, hidden = draws_of(tree), hidden_variables(tree)
+    for name in names:
+        if name not in values and name not in posterior:
+            raise ValueError(
+                f"no variable {name!r} in this fit; it has {sorted(values.data_vars) + sorted(hidden)}"
+            )
+        if name in hidden and _ALIGNED[hidden[name]] not in tree.attrs and kind_of(tree) == "sampling":
+            raise ValueError(
+                f"{name!r} is not identified: averages over its draws mix {_REASONS[hidden[name]]}. "
+                f"{_REMEDIES[hidden[name]]}"
+            )
+    return xr.Dataset({name: values[name] if name in values else posterior[name] for name in names})
+
+
+_ALIGNED = {"labels": "relabelled", "rotation": "rotation_aligned"}  # the attribute that the remedy leaves
+_REASONS = {
+    "labels": "components, because labels switch between draws",
+    "rotation": "axes, because the latent space turns between draws",
+}
+_REMEDIES = {
+    "labels": "Use inference.symmetry.relabel(tree) and summarise the result",
+    "rotation": "Use inference.symmetry.identify(tree) and summarise the result",
+}
+
+
+def _note(tree: xr.DataTree, kind: str, several_chains: bool, left_out: list[str]) -> str:
+    hidden = hidden_variables(tree)
+    sentences = []
+    for symmetry in dict.fromkeys(hidden[name] for name in left_out):
+        names = "Left out: " + ", ".join(name for name in left_out if hidden[name] == symmetry)
+        if kind == "sampling" and _ALIGNED[symmetry] not in tree.attrs:
+            sentences.append(
+                f"{names}. Any average over their draws would mix {_REASONS[symmetry]}; the rows above "
+                f"do not depend on that. "
+                f"{_REMEDIES[symmetry]} (summary(tree, var_names=[...]))"
+            )
+        else:
+            arbitrary = (
+                "an arbitrary order of components" if symmetry == "labels" else "arbitrary latent axes"
+            )
+            sentences.append(
+                f"{names}, which follow {arbitrary}, common to all draws: see them by var_names=[...]"
+            )
+    if kind != "sampling":
+        why = why_no_psrf(tree)
+        sentences.append(f"No R-hat or ESS: {why}")
+    elif not several_chains:
+        sentences.append("No R-hat: one chain has nothing to be compared with; fit with num_chains=4")
+    return ". ".join(sentences) + ("." if sentences else "")
+
+
+def _interval(draws: np.ndarray, interval: str, probability: float) -> tuple[float, float]:
+    if is_constant(draws):
+        return float(draws.flat[0]), float(draws.flat[0])
+    function = array_stats.eti if interval == "eti" else array_stats.hdi
+    low, high = function(draws.ravel(), prob=probability, axis=-1)
+    return float(low), float(high)

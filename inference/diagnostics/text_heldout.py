@@ -1,0 +1,169 @@
+r"""Held-out scores of topic models, by three protocols that do not mean the same.
+
+* ``"bound"``: the documents' terms of the evidence lower bound with the global factors held at q (the
+  thesis's 9.3.2). A bound, not a likelihood: how far it lies below differs between models, so it does not
+  compare them.
+* ``"likelihood"``: PCP: the exact mixture at the expected parameters (plug-in). LDA: topics at their mean,
+  topic shares integrated out by importance sampling, on average too low. pLSI: the mixture over the fitted
+  documents' shares (Blei, Ng and Jordan 2003, section 7.1). Draws: the mean density over draws.
+* ``"completion"``: half of each document's tokens are given, the other half scored one by one under the word
+  probabilities expected from them. Fair to models that infer a document's own shares and to those that
+  cannot.
+
+Scores are of the tokens in their order: the multinomial coefficients are left out.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jax import Array
+
+from inference.precision import double_precision
+from inference.prediction import draws_without_rows, log_density, prepared, stored_variables
+from inference.results.groups import group_of
+from zoo.argument_checks import check_choice
+from zoo.documents.bags import ClusteredBags, log_coefficients
+from zoo.model import Model
+from zoo.sparse import SparseCounts
+from zoo.documents.topic_model import dirichlet_of
+
+__all__ = ["PROTOCOLS", "heldout_text", "split_tokens"]
+
+PROTOCOLS = ("bound", "likelihood", "completion")
+MOST_DRAWS = 50  # of a sampler, over which word probabilities are averaged
+CELLS = 8192  # whose word probabilities are computed at once
+
+
+def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, SparseCounts]:
+    """Each document's tokens dealt out at random into two halves; of an odd number the first has one more.
+
+    Args:
+        counts: the documents.
+        seed: of the deal.
+
+    Returns:
+        The two halves, each with all documents in their order.
+    """
+    document = np.repeat(counts.document, counts.count.astype(int))
+    cell = np.repeat(np.arange(counts.num_nonzeros), counts.count.astype(int))
+    order = np.lexsort((np.random.default_rng(seed).random(cell.size), document))
+    length = np.bincount(document, minlength=counts.shape[0])
+    place = np.arange(cell.size) - np.repeat(np.cumsum(length) - length, length)
+    first = np.bincount(cell[order[place % 2 == 0]], minlength=counts.num_nonzeros).astype(float)
+    return tuple(
+        SparseCounts(counts.document[half > 0], counts.word[half > 0], half[half > 0], counts.shape)
+        for half in (first, counts.count - first)
+    )
+
+
+@double_precision
+def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -> xr.Dataset:
+    """The score of documents under a fit of a topic model.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+        counts: new documents.
+        protocol: ``"bound"``, ``"likelihood"`` or ``"completion"``.
+        seed: of the split of tokens (completion).
+
+    Returns:
+        Dataset of scalars ``mean`` (nats per token scored), ``standard_error`` (over documents),
+        ``perplexity`` (exp of minus the mean), ``num_tokens`` scored and ``num_rows``; attributes
+        ``protocol`` and ``is_bound``.
+
+    Raises:
+        ValueError: an unknown protocol, or a bound of a fit that has none.
+    """
+    check_choice("protocol", protocol, PROTOCOLS)
+    model, (documents,), _ = prepared(tree, (counts,))
+    documents = jax.tree.map(np.asarray, documents)
+    scored = documents
+    if protocol == "bound":
+        scores = _bounds(tree, model, documents)
+    elif protocol == "likelihood":
+        scores = _likelihoods(tree, model, documents)
+    else:
+        given, scored = split_tokens(documents, seed)
+        scores = _completions(tree, model, given, scored)
+    scores = np.asarray(scores)
+    tokens = np.bincount(scored.document, scored.count, scored.shape[0])
+    if not tokens.sum():
+        raise ValueError("there are no tokens to score")
+    mean = scores.sum() / tokens.sum()
+    residual = scores - mean * tokens
+    error = np.sqrt(residual.var(ddof=1) * residual.size) / tokens.sum() if residual.size > 1 else np.nan
+    return xr.Dataset(
+        {
+            "mean": float(mean),
+            "standard_error": float(error),
+            "perplexity": float(np.exp(-mean)),
+            "num_tokens": int(tokens.sum()),
+            "num_rows": int(tokens.size),
+        },
+        attrs={"units": "nats per token", "protocol": protocol, "is_bound": int(protocol == "bound")},
+    )
+
+
+def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
+    stored = stored_variables(tree, model) if "variational" in tree.children else {}
+    if dirichlet_of(model.topic_site) not in stored:
+        raise ValueError(
+            f"a fit by {tree.attrs['method']!r} has no bound: score it by 'likelihood' or 'completion'"
+        )
+    return _document_bounds(stored, model, documents)
+
+
+@jax.jit
+def _document_bounds(stored: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
+    return model.document_bounds(stored, documents)
+
+
+def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
+    if not model.scored_over_fitted:
+        return log_density(tree, documents).to_numpy() - np.asarray(log_coefficients(documents))
+    draws = group_of(tree, "posterior")
+    if model.document_topic_site not in draws:
+        raise ValueError(
+            f"this fit does not hold its documents' topic shares, by which {type(model).__name__} scores new "
+            "ones: fit with keep=('doc_topic_probs',)"
+        )
+    shares, topics = (
+        draws[name].to_numpy()[-1, -1] for name in (model.document_topic_site, model.topic_site)
+    )
+    return _over_fitted_documents(shares, topics, documents)
+
+
+@jax.jit
+def _over_fitted_documents(shares: Array, topics: Array, documents: SparseCounts) -> Array:
+    equal = jnp.full(shares.shape[0], -jnp.log(shares.shape[0]))
+    mixture = ClusteredBags(equal, shares, topics, documents.shape[0])
+    return mixture.log_prob(documents) - log_coefficients(documents)
+
+
+def _completions(tree: xr.DataTree, model: Model, given: SparseCounts, scored: SparseCounts) -> Array:
+    draws = draws_without_rows(tree, MOST_DRAWS)
+    if "variational" in tree.children and tree["posterior"].sizes["chain"] == 1:
+        draws = {name: value[None] for name, value in model.expected(stored_variables(tree, model)).items()}
+    return _completed(draws, model, given, scored)
+
+
+@jax.jit
+def _completed(draws: Mapping[str, Array], model: Model, given: SparseCounts, scored: SparseCounts) -> Array:
+    """Log of the word probabilities of the scored tokens, averaged over draws, summed by document."""
+
+    def add(total: Array, values: dict[str, Array]) -> tuple[Array, None]:
+        shares, by_word = model.scores(values, given), values[model.topic_site].T
+
+        def prob(cell: tuple) -> Array:
+            return jnp.sum(shares[cell[0]] * by_word[cell[1]])
+
+        return total + jax.lax.map(prob, (scored.document, scored.word), batch_size=CELLS), None
+
+    count = jax.tree.leaves(draws)[0].shape[0]
+    total = jax.lax.scan(add, jnp.zeros(scored.num_nonzeros), draws)[0] / count
+    logs = scored.count * jnp.log(jnp.maximum(total, jnp.finfo(total.dtype).tiny))
+    return jnp.zeros(scored.shape[0], logs.dtype).at[scored.document].add(logs)

@@ -1,0 +1,232 @@
+"""The loop of an ascent: a step repeated on every restart until its objective stops rising.
+
+See `inference.driver.chains`. A restart that has settled may be asked for a better state (`Algorithm.improve`) and
+runs on from there; what comes of a restart does not depend on where the run was cut into chunks.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.algorithm import AscentRun
+from inference.driver.checkpoint import Checkpoint
+from inference.numerics.devices import agreed, any_process
+from inference.driver.host_ascent import ascend_chunk_on_host, start_on_host
+from inference.driver.lanes import lane_keys, resume, start_each
+from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt
+from inference.driver.progress import (CONVERGED, NOT_FINITE, RUNNING, SETTLED, Progress, advanced, best_run, restored, smallest_gain, stored, tolerated_fall)
+
+__all__ = ["ascend"]
+
+SHRINK_EVERY = 10  # steps: fixed, so that what comes of a run does not depend on where it was cut into chunks
+IMPROVE = 2**31 - 1  # no iteration has this number: the key of an improvement is no step's
+
+
+class _Lanes(NamedTuple):
+    """All restarts of an ascent; every leaf has a leading axis over restarts."""
+
+    state: Any
+    progress: Progress
+
+
+def ascend(
+    step: Callable,
+    start: Callable,
+    model: Any,
+    data: tuple,
+    *,
+    key: Array,
+    variables: Any,
+    num_rows: float,
+    num_restarts: int,
+    max_iterations: int,
+    tolerance: float,
+    must_rise: bool,
+    rule: Callable,
+    checkpoint: Checkpoint,
+    open_bar: Callable,
+    improve: Callable | None = None,
+    shrink: Callable | None = None,
+    start_data: tuple | None = None,
+    place: Callable = lambda tree: tree,
+    on_host: bool = False,
+) -> AscentRun:
+    """Repeat a step on every restart until its objective stops rising; keep the restart that rose highest.
+
+    Args:
+        step: the step to repeat, of an `Algorithm`.
+        start: ``start(key, variables, model, *data) -> state`` of one restart.
+        model: passed to the step.
+        data: passed to the step.
+        key: the run's key.
+        variables: what the starts are given, leaves with a leading axis over restarts.
+        num_rows: what the tolerance is multiplied by.
+        num_restarts: how many starts are run side by side.
+        max_iterations: the most steps a restart takes.
+        tolerance: gain in nats per row below which a step is small; 0: none is.
+        must_rise: whether a fall of the objective by more than rounding is an error.
+        rule: whether a restart goes on after a step, see `inference.driver.progress`.
+        checkpoint: where to save and resume.
+        open_bar: ``open_bar(total, done)``, a context that is told of steps and shows them.
+        improve: of an `Algorithm`: asked for a better state whenever a restart has settled; the restart has
+            converged when there is none.
+        shrink: of an `Algorithm`: asked every few steps.
+        start_data: what the starts are given instead of ``data`` (which may lie on several devices).
+        place: puts states and the model where ``data`` are.
+        on_host: whether start and step run on the host (`inference.driver.host_ascent`) instead of compiled.
+
+    Raises:
+        FloatingPointError: no restart has a finite objective after its first step.
+    """
+    keys = lane_keys(key, num_restarts)
+    begun_with = data if start_data is None else start_data
+    begin = partial(start_on_host if on_host else _start_lanes, start)
+    state, saved = resume(checkpoint, begin, keys, variables, model, begun_with, traced=not on_host)
+    progress, history, _ = restored(saved, num_restarts)
+    lanes, keys, model = place((_Lanes(state, progress), keys, model))
+    small_gain = smallest_gain(num_rows, tolerance)
+    slack = tolerated_fall(progress.objective.dtype, must_rise)
+    settled = CONVERGED if improve is None else SETTLED
+    run_chunk = partial(ascend_chunk_on_host if on_host else _ascend_chunk, (step, rule))
+    chunk = ChunkLength()
+    with Interrupt() as interrupt, open_bar(max_iterations, int(progress.iteration.max())) as bar:
+        while _steps_left(lanes, max_iterations) and not any_process(interrupt.requested):
+            before = np.asarray(lanes.progress.iteration)
+            limit = min(agreed(chunk.length), _steps_left(lanes, max_iterations))
+            if shrink is not None:
+                limit = min(limit, SHRINK_EVERY - int(before.max()) % SHRINK_EVERY)
+            with chunk.timed():
+                lanes, infos = run_chunk(
+                    lanes, keys, limit, max_iterations, small_gain, slack, settled, model, data
+                )
+                after = np.asarray(lanes.progress.iteration)
+            most = int((after - before).max())
+            infos = {name: np.asarray(value)[:, :most] for name, value in infos._asdict().items()}
+            history.add(before, after, infos)
+            lanes = _improve_settled(improve, lanes, keys, model, data)
+            if shrink is not None and int(after.max()) % SHRINK_EVERY == 0:
+                smaller = shrink(lanes.state, model)
+                lanes = lanes if smaller is None else lanes._replace(state=smaller)
+            bar.update(int(after.max() - before.max()))
+            bar.set_postfix_str(f"objective {float(jnp.nanmax(lanes.progress.objective)):.6g}", refresh=False)
+            if checkpoint.is_due():
+                checkpoint.save(lanes.state, stored(lanes.progress, history))
+    checkpoint.save(lanes.state, stored(lanes.progress, history))
+    if not history:
+        raise KeyboardInterrupt("interrupted before the first step was complete")
+    return best_run(lanes.state, lanes.progress, history.arrays(), interrupt.requested)
+
+
+def _steps_left(lanes: _Lanes, max_iterations: int) -> int:
+    """The most steps that a running restart may still take."""
+    status, iteration = np.asarray(lanes.progress.status), np.asarray(lanes.progress.iteration)
+    return int(np.where(status == RUNNING, max_iterations - iteration, 0).max())
+
+
+def _improve_settled(improve: Callable | None, lanes: _Lanes, keys: Array, model: Any, data: tuple) -> _Lanes:
+    """Every settled restart moved to a better state, to run on from there, or else converged.
+
+    What comes of it depends on the restart alone, not on where chunks were cut.
+    """
+    for lane in np.flatnonzero(np.asarray(lanes.progress.status) == SETTLED):
+        lanes = _improve_lane(improve, lanes, keys, lane, model, data)
+    return lanes
+
+
+@partial(jax.jit, static_argnums=0)
+def _improve_lane(
+    improve: Callable, lanes: _Lanes, keys: Array, lane: Array, model: Any, data: tuple
+) -> _Lanes:
+    own = jax.tree.map(lambda leaf: leaf[lane], lanes)
+    at = own.progress
+    key = jax.random.fold_in(jax.random.fold_in(keys[lane], at.iteration), IMPROVE)
+    state, objective, better = improve(key, own.state, model, *data)
+    stay = own._replace(progress=at._replace(status=jnp.full_like(at.status, CONVERGED)))
+    moved = Progress(
+        jnp.maximum(objective, at.objective),
+        jnp.zeros_like(at.small_steps),
+        at.iteration,
+        jnp.full_like(at.status, RUNNING),
+        at.improvements + 1,
+    )
+    go = _Lanes(state, moved)
+    return jax.tree.map(lambda all_, one: all_.at[lane].set(one), lanes, _where(better, go, stay))
+
+
+@partial(jax.jit, static_argnums=0)
+def _start_lanes(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
+    """The states of all restarts."""
+    return start_each(start, keys, variables, model, data)
+
+
+@partial(jax.jit, static_argnums=0)
+def _ascend_chunk(
+    functions: tuple[Callable, Callable],
+    lanes: _Lanes,
+    keys: Array,
+    limit: Array,
+    max_iterations: Array,
+    small_gain: Array,
+    slack: Array,
+    settled: Array,
+    model: Any,
+    data: tuple,
+) -> tuple[_Lanes, Any]:
+    """Up to ``limit`` steps of every running restart; a restart that has stopped keeps its state.
+
+    What is recorded starts, for each restart, with its first step of the chunk.
+    """
+    step, rule = functions
+    step = jax.jit(step)  # so that it is traced once, not once for its shapes and once for its body
+
+    def advance(lane: _Lanes, key: Array) -> tuple[_Lanes, Any]:
+        at = lane.progress
+        state, info = step(jax.random.fold_in(key, at.iteration), lane.state, model, *data)
+        reached = advanced(rule, jnp, at, info.objective, small_gain, slack, settled)
+        chosen = _Lanes(_where(reached.status >= NOT_FINITE, lane.state, state), reached)
+        return _where(_runs(at), chosen, lane), info
+
+    def _runs(at: Progress) -> Array:
+        return (at.status == RUNNING) & (at.iteration < max_iterations)
+
+    many = jax.vmap(advance) if keys.shape[0] > 1 else _alone(advance)
+    shapes = jax.eval_shape(many, lanes, keys)[1]
+    buffers = jax.tree.map(lambda s: jnp.zeros((*s.shape, CHUNK_CAPACITY), s.dtype), shapes)
+
+    began, which = lanes.progress.iteration, jnp.arange(keys.shape[0])
+
+    def body(carry: tuple) -> tuple:
+        lanes, buffers, count = carry
+        slot = jnp.where(
+            _runs(lanes.progress), lanes.progress.iteration - began, CHUNK_CAPACITY
+        )  # past the end: dropped
+        lanes, info = many(lanes, keys)
+        buffers = jax.tree.map(
+            lambda buffer, value: buffer.at[which, slot].set(value, mode="drop"), buffers, info
+        )
+        return lanes, buffers, count + 1
+
+    def running(carry: tuple) -> Array:
+        lanes, _, count = carry
+        return (count < limit) & jnp.any(_runs(lanes.progress))
+
+    return jax.lax.while_loop(running, body, (lanes, buffers, jnp.zeros((), int)))[:2]
+
+
+def _alone(advance: Callable) -> Callable:
+    """``jax.vmap`` of a single lane: without batched products, which cost more; branches stay branches."""
+
+    def many(lanes: _Lanes, keys: Array) -> tuple[_Lanes, Any]:
+        lane, info = advance(jax.tree.map(lambda leaf: leaf[0], lanes), keys[0])
+        return jax.tree.map(lambda leaf: leaf[None], (lane, info))
+
+    return many
+
+
+def _where(condition: Array, yes: Any, no: Any) -> Any:
+    return jax.tree.map(partial(jnp.where, condition), yes, no)

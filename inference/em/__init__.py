@@ -1,1 +1,0 @@
-"""Expectation maximisation, one file per model."""

@@ -1,0 +1,350 @@
+"""The arguments of `fit`, read and validated before anything is compiled."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+
+from inference.algorithm import (
+    AscentSettings,
+    Direct,
+    DirectSettings,
+    FitRequest,
+    Method,
+    Sampler,
+    SamplerSettings,
+    model_name,
+)
+from inference.numerics.atomic_files import check_writable
+from inference.inputs.count_stream import CountStream
+from inference.numerics.devices import exchanged, resolved_num_devices
+from inference.methods import method_of
+from inference.precision import in_precision
+from inference.results.files import model_of
+from inference.inputs.streams import RowStream, is_chunked
+from inference.numerics.weighted_rows import checked_weight
+from inference.fitting.starting_points import read_init
+from inference.inputs.tables import as_arrays, column_dims
+from zoo.argument_checks import check_choice, check_size
+from zoo.model import Model
+from zoo.sparse import SparseCounts
+from zoo.sparse_matrix import SparseMatrix
+
+__all__ = ["key_of", "read_call"]
+
+CHAIN_METHODS = ("vectorized", "sequential", "parallel")
+SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
+
+
+def read_call(
+    model: Model,
+    data: tuple,
+    *,
+    method: str,
+    seed: Any,
+    num_restarts: int | None,
+    init: Any,
+    sample_weight: Any,
+    batch_size: int | None,
+    dtype: str,
+    keep: tuple[str, ...],
+    progress: bool | None,
+    checkpoint: str | os.PathLike | None,
+    options: Mapping[str, Any],
+    **settings: Any,
+) -> FitRequest:
+    """A call of `fit`, whose arguments these are, as a request.
+
+    Raises:
+        TypeError: an option that the method does not have, or data that are not numeric.
+        ValueError: anything else that is wrong with the call.
+    """
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be a model of the zoo, such as zoo.Mixture; got {type(model).__name__}")
+    name = model.methods[0] if method == "auto" else method
+    chosen = method_of(model, name)
+    model, data = model.coded(*data)
+    call = _Call(
+        chosen,
+        name,
+        model,
+        options,
+        num_restarts=1 if num_restarts is None else num_restarts,
+        in_batches=_passes_in_batches(data, batch_size),
+        has_weight=sample_weight is not None,
+        has_checkpoint=checkpoint is not None,
+        has_variables=isinstance(init, Mapping) and not isinstance(init, xr.DataTree),
+    )
+    stream, weight = None, None
+    if call.in_batches:
+        _refuse(call)
+        chosen.in_batches(**_options(chosen, name, options)[0])  # refuses what needs all rows at once
+        stream, coords = _open_stream(call, data, batch_size, sample_weight)
+        if "documents" in chosen.takes:
+            arrays, model = (stream.first,), _with_lengths(model, stream.lengths)
+        else:
+            arrays, weight = (_rows_to_begin_with(stream),), stream.sample_weight
+    else:
+        arrays, coords = as_arrays(data, column_dims(model))
+    of_all_processes = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
+    if isinstance(init, xr.DataTree) and init.attrs.get("model") == model_name(model):
+        model = model.continuing(model_of(init))
+    model = model.filled(*of_all_processes)
+    model.check(*arrays)
+    if method == "auto" and stream is None:
+        name, chosen = _suitable(model, of_all_processes, init)
+    settings = _settings(chosen, num_restarts=call.num_restarts, **settings)
+    options, num_devices = _options(chosen, name, options)
+    with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
+    chosen.check(model, **options, **with_devices)
+    model.caution(name)
+    _refuse(call._replace(method=chosen, name=name, model=model, data=arrays, num_devices=num_devices))
+    if sample_weight is not None and stream is None:
+        weight = checked_weight(sample_weight, arrays[0].shape[0])
+    strategy, variables = read_init(init, chosen, settings)
+    if checkpoint is not None:
+        check_writable(checkpoint)
+    with in_precision(dtype):
+        key = key_of(seed)
+        words = np.asarray(jax.random.key_data(key)).tolist()
+    return FitRequest(
+        model=model,
+        data=arrays,
+        coords=coords,
+        method=chosen,
+        name=name,
+        settings=settings,
+        options=MappingProxyType(options),
+        init=init,
+        strategy=strategy,
+        variables=variables,
+        sample_weight=weight,
+        stream=stream,
+        batch_size=None if stream is None else int(batch_size),
+        num_devices=num_devices,
+        key=key,
+        seed=int(seed) if isinstance(seed, int | np.integer) else json.dumps(words),
+        dtype=dtype,
+        keep=tuple(keep),
+        show_progress=_is_interactive() if progress is None else progress,
+        checkpoint=checkpoint,
+    )
+
+
+def _suitable(model: Model, data: tuple, init: Any) -> tuple[str, Method]:
+    """The method that ``"auto"`` means; one that starts somewhere where ``init`` is given."""
+    name = model.auto_method(*data)
+    if init is not None and isinstance(method_of(model, name), Direct):
+        name = next(name for name in model.methods if not isinstance(method_of(model, name), Direct))
+    return name, method_of(model, name)
+
+
+def _settings(method: Method, **settings: Any) -> AscentSettings | SamplerSettings | DirectSettings:
+    """The settings that matter to this kind of method; all of them are checked."""
+    for name, at_least in (
+        ("num_chains", 1),
+        ("num_warmup", 0),
+        ("num_samples", 1),
+        ("thinning", 1),
+        ("max_iterations", 1),
+        ("num_restarts", 1),
+    ):
+        value = settings[name]
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
+            raise ValueError(f"{name} must be a whole number of at least {at_least}; got {value!r}")
+    if not (isinstance(settings["tolerance"], int | float) and settings["tolerance"] >= 0):
+        raise ValueError(
+            f"tolerance must be a number of at least 0 (nats per row); got {settings['tolerance']!r}"
+        )
+    check_choice("chain_method", settings["chain_method"], CHAIN_METHODS)
+    if isinstance(method, Direct):
+        return DirectSettings()
+    kind = SamplerSettings if isinstance(method, Sampler) else AscentSettings
+    return kind(**{name: settings[name] for name in kind.__dataclass_fields__})
+
+
+def _options(method: Method, name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """All options of the method, those that are not given at their defaults, and the number of devices."""
+    unknown = [option for option in options if option not in method.options]
+    if unknown:
+        has = ", ".join(method.options) or "no options of its own"
+        raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}")
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    read = dict(method.options) | given  # lists: as the options of a stored fit have them
+    return read, resolved_num_devices(read.pop("num_devices")) if "num_devices" in read else 1
+
+
+def _is_interactive() -> bool:
+    """Whether this runs on a terminal or in a notebook."""
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    return sys.stderr.isatty() or type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def key_of(seed: Any) -> jax.Array:
+    """The JAX key of a seed.
+
+    Raises:
+        ValueError: neither a whole number in [0, 2**32) nor a key.
+    """
+    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
+        return seed
+    if isinstance(seed, jax.Array) and seed.dtype == jnp.uint32 and seed.shape == (2,):
+        return jax.random.wrap_key_data(seed)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number in [0, 2**32) or a JAX key; got {seed!r}")
+    return jax.random.key(int(seed))
+
+
+# Rows that pass in batches
+
+
+def _passes_in_batches(data: tuple, batch_size: int | None) -> bool:
+    """Whether the rows of a fit pass in batches; ValueError for chunks without a batch size."""
+    if batch_size is None and any(is_chunked(part) for part in data):
+        raise ValueError("data that come in chunks are fitted in batches: give batch_size, such as 10_000")
+    return batch_size is not None
+
+
+def _open_stream(
+    call: "_Call", data: tuple, batch_size: Any, sample_weight: Any
+) -> tuple[RowStream | CountStream, dict[str, Any]]:
+    """The rows or documents of a fit as batches, and the names of columns, words and documents.
+
+    Raises:
+        TypeError: a batch size that is no whole number, sparse rows, or data in several parts.
+        ValueError: a batch size below 1, weights that do not go with the rows, or no rows.
+    """
+    check_size("batch_size", batch_size)
+    if len(data) != 1:
+        raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
+    (source,) = data
+    if "documents" in call.method.takes:
+        stream = CountStream(source, int(batch_size), call.model.num_topics)
+        return stream, stream.coords
+    if isinstance(source, SparseCounts) or hasattr(source, "tocoo"):
+        raise TypeError("batch_size takes dense rows; sparse counts are fitted whole, without batch_size")
+    coords: dict[str, Any] = {}
+    if not is_chunked(source) and not (hasattr(source, "shape") and not hasattr(source, "columns")):
+        (source,), coords = as_arrays(data)  # a table or nested lists
+    if sample_weight is not None and is_chunked(source):
+        raise ValueError("sample_weight goes with an array, whose length is known; these data come in chunks")
+    weight = None if sample_weight is None else checked_weight(sample_weight, source.shape[0])
+    return RowStream(source, int(batch_size), weight), coords
+
+
+def _rows_to_begin_with(stream: RowStream) -> np.ndarray:
+    """The rows of which default priors are read: all of an array in memory, else a sample or the first."""
+    in_memory = isinstance(stream.source, np.ndarray) and not isinstance(stream.source, np.memmap)
+    return stream.whole() if in_memory else stream.sample(max(SCALE_ROWS, stream.batch_size))
+
+
+def _with_lengths(model: Model, lengths: np.ndarray) -> Model:
+    """The model with the documents' lengths, unless it was given others."""
+    if model.num_tokens is not None:
+        return model
+    return replace(model, num_tokens=tuple(int(length) for length in lengths))
+
+
+# Refusals
+
+
+class _Call(NamedTuple):
+    """The parts of a call that do not go with every method."""
+
+    method: Method
+    name: str
+    model: Model
+    options: Mapping[str, Any]
+    num_restarts: int
+    in_batches: bool
+    has_weight: bool
+    has_checkpoint: bool
+    has_variables: bool  # given as a dict, per row
+    data: tuple = ()
+    num_devices: int = 1
+
+    def holds(self, kind: type) -> bool:
+        return any(isinstance(part, kind) for part in self.data)
+
+    def lacks(self, part: str) -> bool:
+        return part not in self.method.takes
+
+
+def _is_shared(call: _Call) -> bool:
+    return jax.process_count() > 1
+
+
+#: When a call is refused, in this order, and the message.
+REFUSALS: tuple[tuple[Callable[[_Call], bool], str], ...] = (
+    (
+        lambda call: call.in_batches and call.lacks("batches"),
+        "method {name!r} of {model} does not take batch_size",
+    ),
+    (
+        lambda call: call.in_batches and not call.lacks("documents") and call.has_weight,
+        "documents in batches do not take sample_weight",
+    ),
+    (
+        lambda call: call.in_batches and not call.lacks("documents") and call.num_restarts != 1,
+        "batch_size goes with one start for {model}; got num_restarts={num_restarts}",
+    ),
+    (
+        lambda call: call.holds(SparseMatrix) and call.lacks("sparse"),
+        "method {name!r} of {model} takes dense x; sparse x goes with 'em'",
+    ),
+    (
+        lambda call: call.has_weight and call.lacks("weights"),
+        "method {name!r} of {model} does not take sample_weight",
+    ),
+    (
+        lambda call: call.has_weight and bool(call.options.get("moves")),
+        "method {name!r} of {model} with moves does not take sample_weight",
+    ),
+    (
+        lambda call: _is_shared(call) and call.lacks("devices"),
+        "method {name!r} of {model} runs in one process; this one is one of {num_processes}",
+    ),
+    (
+        lambda call: _is_shared(call) and call.in_batches,
+        "batch_size goes with one process, and this is one of {num_processes}: the processes would have to "
+        "pass over as many batches each",
+    ),
+    (
+        lambda call: _is_shared(call) and call.has_variables,
+        "init with variables per row goes with one process, and this is one of {num_processes}: each process "
+        "holds rows of its own",
+    ),
+    (
+        lambda call: _is_shared(call) and call.has_checkpoint,
+        "checkpoint goes with one process, and this is one of {num_processes}: a run that several processes "
+        "share cannot be resumed from a file",
+    ),
+    (
+        lambda call: _is_shared(call) and not call.lacks("documents"),
+        "documents lie in one process, on one device or several; this one is one of {num_processes}",
+    ),
+    (
+        lambda call: call.num_devices > 1 and call.in_batches and not call.lacks("documents"),
+        "documents in batches lie on one device; got num_devices={num_devices}",
+    ),
+    (
+        lambda call: call.num_devices > 1 and call.holds(SparseCounts) and call.lacks("documents"),
+        "sparse counts lie on one device; got num_devices={num_devices}",
+    ),
+)
+
+
+def _refuse(call: _Call) -> None:
+    """Raise ValueError if the method does not take a part of the call."""
+    for applies, message in REFUSALS:
+        if applies(call):
+            named = {"model": model_name(call.model), "num_processes": jax.process_count()}
+            raise ValueError(message.format_map(call._asdict() | named))

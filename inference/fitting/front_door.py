@@ -1,0 +1,140 @@
+"""`fit`: read the call, plan a run, drive it, build the tree."""
+
+import os
+import time
+import warnings
+from typing import Any
+
+import jax
+import xarray as xr
+
+from inference.algorithm import Direct, FitRequest, Sampler, model_name
+from inference.results.build import build_tree
+from inference.fitting.arguments import read_call
+from inference.fitting.verdict import has_converged
+from inference.fitting.in_batches import BatchPlan
+from inference.precision import in_precision
+from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
+from zoo.model import Model
+
+__all__ = ["fit"]
+
+
+def fit(
+    model: Model,
+    *data: Any,
+    method: str = "auto",
+    seed: int | jax.Array = 0,
+    num_chains: int = 4,
+    num_warmup: int = 1000,
+    num_samples: int = 1000,
+    thinning: int = 1,
+    chain_method: str = "vectorized",
+    max_iterations: int = 1000,
+    tolerance: float = 1e-6,
+    num_restarts: int | None = None,
+    init: Any = None,
+    sample_weight: Any = None,
+    batch_size: int | None = None,
+    dtype: str = "float64",
+    keep: tuple[str, ...] = (),
+    progress: bool | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    **options: Any,
+) -> xr.DataTree:
+    """A model fitted to data, as a DataTree that ArviZ reads.
+
+    Args:
+        model: a model of the zoo; fields that are None are read off the data.
+        *data: what the model's program takes: arrays of shape (num_observations, num_features), or
+            DataFrames, whose labels become coords.
+        method: one of ``model.methods``; ``"auto"`` is the first that suits model and data
+            and, where ``init`` is given, starts anywhere at all.
+        seed: a whole number in [0, 2**32) or a JAX key. Same seed, machine, versions, ``chain_method`` and
+            devices: same answer, bit for bit.
+        num_chains: chains of a sampler.
+        num_warmup: sweeps before draws are kept.
+        num_samples: draws kept per chain; for VB and SVI, independent draws from q, as one chain.
+        thinning: sweeps per kept draw.
+        chain_method: ``"vectorized"``, ``"sequential"`` or ``"parallel"`` (over devices).
+        max_iterations: the most steps of VB, EM, MAP, or the number of steps of SVI.
+        tolerance: gain of the objective in nats per row; five consecutive steps below it mean convergence.
+            0: exactly ``max_iterations`` steps.
+        num_restarts: starts of VB, EM or MAP, run side by side; the best objective is kept. None: one.
+        init: where to start: a former tree, a dict of variables (``{"responsibilities": r}``), or the name
+            of a strategy.
+        sample_weight: weight per row, at least 0, shape (num_observations,): a row of weight w counts as w
+            copies in the objective and the fit (``vb`` and ``em``). Data-dependent default priors and the
+            group ``log_likelihood`` are those of the rows themselves.
+        batch_size: rows per batch (``vb`` of mixtures): the rows pass in batches, a memory-mapped file or
+            chunks (an object with ``__iter__``, or a callable that makes a fresh iterator) are never held
+            whole, and an iteration is one pass over all of them (memoised variational inference, Hughes and
+            Sudderth 2013). A start sees ``batch_size`` rows, evenly spaced ones or the first ones of chunks,
+            and VB climbs to the top of their bound (with ``moves``, if asked) before the first pass;
+            data-dependent default priors are read off at most 100 000 rows of a file or of chunks. For ``vb``
+            of `zoo.LDA`: documents per batch, from anything that holds counts or from chunks of such, by
+            noisy natural gradients (`inference.methods.lda.vb`); the last value of the trace is
+            the bound of all documents.
+        dtype: ``"float64"`` or ``"float32"``.
+        keep: names of variables to store whatever their size (``"assignments"``, ``"log_likelihood"``).
+        progress: whether to show a bar; None: on a terminal or in a notebook.
+        checkpoint: a file to save to and resume from; the same call goes on where it was cut.
+        **options: options of the method.
+
+    Returns:
+        The tree; its groups and names are those of the README.
+
+    Raises:
+        TypeError: an option that the method does not have, or data that are not numeric.
+        ValueError: anything else that is wrong with the call; always before anything is compiled.
+
+    Example:
+        >>> import numpy as np, inference, zoo
+        >>> x = np.random.default_rng(0).normal(size=(20, 3))
+        >>> tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
+        >>> tree.attrs["method"], tree["variational"]["loadings"].dims
+        ('closed_form', ('feature', 'latent'))
+    """
+    begun = time.perf_counter()
+    request = read_call(
+        model,
+        data,
+        method=method,
+        seed=seed,
+        num_chains=num_chains,
+        num_warmup=num_warmup,
+        num_samples=num_samples,
+        thinning=thinning,
+        chain_method=chain_method,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        num_restarts=num_restarts,
+        init=init,
+        sample_weight=sample_weight,
+        batch_size=batch_size,
+        dtype=dtype,
+        keep=keep,
+        progress=progress,
+        checkpoint=checkpoint,
+        options=options,
+    )
+    with in_precision(dtype):
+        run = plan(request)
+        fitted = run.drive()
+        tree = build_tree(request, fitted)
+    converged, advice = has_converged(request, fitted.run, tree)
+    tree.attrs |= {"converged": int(converged), "sampling_time": time.perf_counter() - begun}
+    if not converged and advice:
+        warnings.warn(
+            f"{model_name(request.model)} by {request.name} has not converged: {advice}", stacklevel=2
+        )
+    return tree
+
+
+def plan(request: FitRequest) -> DirectPlan | SamplerPlan | AscentPlan | BatchPlan:
+    """The run that answers a request; options that do not go with the data are refused here."""
+    if request.stream is not None:
+        return BatchPlan.of(request)
+    if isinstance(request.method, Direct):
+        return DirectPlan.of(request)
+    return (SamplerPlan if isinstance(request.method, Sampler) else AscentPlan).of(request)

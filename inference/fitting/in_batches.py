@@ -1,0 +1,242 @@
+"""Plans of fits whose rows pass in batches: memoised ascents, and natural gradients of documents."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from inference.algorithm import Algorithm, FitRequest, Fitted, Memoised, NaturalGradient, last_of
+from inference.driver.ascent import ascend
+from inference.driver.checkpoint import Checkpoint
+from inference.fitting.verdict import five_small_gains
+from inference.numerics.devices import deal_out, on_all_devices, on_one_device
+from inference.driver.lanes import lane_keys
+from inference.driver.memoised import ascend_in_batches
+from inference.numerics.row_blocks import row_limit
+from inference.inputs.streams import Batch
+from inference.numerics.weighted_rows import Rows
+from inference.driver.stochastic import ascend_stochastically
+from inference.fitting.in_memory import (checkpoint_of, progress_line, start_of, with_arrays)
+from zoo.model import Model, in_current_precision
+
+__all__ = ["BatchPlan", "warmed_up"]
+
+WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """An algorithm taken apart, with its start, and the model as its steps take it.
+
+    Attributes:
+        request: the call.
+        parts: the step taken apart.
+        algorithm: the algorithm of all rows at once, which starts and warms up.
+        start: ``start(key, variables, model, rows) -> state``.
+        model: the model in the precision of the run.
+    """
+
+    request: FitRequest
+    parts: Memoised | NaturalGradient
+    algorithm: Algorithm
+    start: Callable
+    model: Model
+
+    @classmethod
+    def of(cls, request: FitRequest) -> Self:
+        """Build the algorithm.
+
+        Args:
+            request: the call.
+
+        Returns:
+            The plan.
+        """
+        method, options = request.method, request.options
+        parts = method.in_batches(**options)
+        kind = MemoisedPlan if isinstance(parts, Memoised) else NaturalGradientPlan
+        algorithm = method.build(request.strategy, **options)
+        start = start_of(method, algorithm, request.variables, options)
+        return kind(request, parts, algorithm, start, in_current_precision(request.model))
+
+    def _settings_of_loop(self) -> dict[str, Any]:
+        """The arguments that both loops over batches take."""
+        request = self.request
+        return {
+            "max_iterations": request.settings.max_iterations,
+            "tolerance": request.settings.tolerance,
+            "rule": five_small_gains,
+            "checkpoint": checkpoint_of(request),
+            "open_bar": progress_line(request.show_progress),
+        }
+
+
+class MemoisedPlan(BatchPlan):
+    """Coordinate ascent on the whole objective, one batch at a time.
+
+    Before the first pass every restart climbs to the top of the bound of the rows that it starts from, moves
+    and all: that costs little, and batches cannot find a better optimum later. Not so from given variables,
+    where the passes start.
+    """
+
+    def drive(self) -> Fitted:
+        """Run the restarts over all batches and conclude from the best.
+
+        Returns:
+            The run and its outcome.
+
+        Raises:
+            ValueError: rows that do not suit the model, or variables per row to start from, of rows that come
+                in chunks.
+        """
+        request, stream, settings = self.request, self.request.stream, self.request.settings
+        run_key, conclude_key = jax.random.split(request.key)
+        num_devices, is_given = request.num_devices, request.variables is not None
+        begin = self._rows_to_start_from()
+        run = ascend_in_batches(
+            self.parts,
+            self.start,
+            on_all_devices(self.model, num_devices) if num_devices > 1 else self.model,
+            stream,
+            put=self._put,
+            check=self._check,
+            start_rows=begin,
+            warm_up=_left_alone if is_given else partial(warmed_up, self.algorithm, self.model, begin),
+            key=run_key,
+            variables=request.variables or {},
+            num_restarts=settings.num_restarts,
+            **self._settings_of_loop(),
+        )
+        per_row = 8 * (stream.num_features + self.model.num_components)
+        num_rows, num_samples = stream.num_rows, settings.num_samples
+        holds_rows = num_rows is not None and row_limit(num_rows * per_row, "observed_data", request.keep)
+        whole = (stream.whole(),) if holds_rows else None
+        data = () if whole is None else in_current_precision(whole)
+        if data and stream.sample_weight is not None:
+            data = (Rows(data[0], jnp.asarray(stream.sample_weight)),)
+        keep_rows = holds_rows and row_limit(num_samples * num_rows, "assignments", request.keep)
+        outcome = request.method.conclude(
+            conclude_key,
+            on_one_device(run.state),
+            self.model,
+            data,
+            num_samples,
+            keep_rows,
+            **request.options,
+        )
+        outcome = with_arrays(outcome)
+        if not holds_rows and self.model.occupied_site in run.trace:
+            site = self.model.occupied_site
+            outcome.variational[site] = last_of(run, site).astype(int)
+        return Fitted(run, outcome, whole, stream.sample_weight if holds_rows else None)
+
+    def _rows_to_start_from(self) -> Any:
+        """A batch of rows all over the data, or all rows where variables are given, with their weights."""
+        stream = self.request.stream
+        if self.request.variables is None:
+            rows = in_current_precision(stream.sample(stream.batch_size))
+        elif stream.is_chunked:
+            raise ValueError(
+                "init: variables per row go with an array; data in chunks start by a strategy's name"
+            )
+        else:
+            rows = in_current_precision(stream.whole())
+        if stream.sample_weight is None:
+            return rows
+        return Rows(rows, jnp.asarray(stream.sampled_weight(rows.shape[0])))
+
+    def _check(self, batch: Batch) -> None:
+        """Raise ValueError if the rows of a batch do not suit the model."""
+        rows = batch.rows if batch.count > 1 else np.repeat(batch.rows, 2, axis=0)  # a single row is refused
+        try:
+            self.request.model.check(rows)
+        except ValueError as error:
+            last = batch.begin + batch.count - 1
+            raise ValueError(
+                f"in rows {batch.begin} to {last} of the data (counted from there): {error}"
+            ) from None
+
+    def _put(self, batch: Batch) -> Any:
+        """A batch as the step takes it, on its device or devices."""
+        if self.request.num_devices > 1:
+            return deal_out(batch.x, batch.weight, self.request.num_devices)
+        return Rows(*in_current_precision((np.asarray(batch.x), np.asarray(batch.weight))))
+
+
+class NaturalGradientPlan(BatchPlan):
+    """Noisy natural gradients, one batch of documents each."""
+
+    def drive(self) -> Fitted:
+        """Run over all batches and conclude.
+
+        Returns:
+            The run and its outcome.
+        """
+        request, stream = self.request, self.request.stream
+        run_key, conclude_key = jax.random.split(request.key)
+        in_memory, num_samples = not stream.is_chunked, request.settings.num_samples
+        per_row = 8 * self.model.num_topics
+        holds_rows = in_memory and row_limit(
+            stream.num_rows * per_row, "doc_topic_concentration", request.keep
+        )
+        run, rows = ascend_stochastically(
+            self.parts,
+            self.start,
+            self.model,
+            stream,
+            key=lane_keys(run_key, 1)[0],
+            variables={name: value[0] for name, value in (request.variables or {}).items()},
+            keep_rows=holds_rows,
+            **self._settings_of_loop(),
+        )
+        state = run.state if rows is None else self.parts.with_rows(run.state, rows)
+        data = (stream.source,) if in_memory else ()
+        keep_rows = holds_rows and row_limit(num_samples * stream.num_rows, "doc_topic_probs", request.keep)
+        outcome = request.method.conclude(
+            conclude_key, state, self.model, data, num_samples, keep_rows, **request.options
+        )
+        return Fitted(run, with_arrays(outcome), data or None)
+
+
+def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, states: Any) -> Any:
+    """The states of all restarts (leading axis) at the top of the bound of a few rows, one after another.
+
+    Raises:
+        KeyboardInterrupt: interrupted; there is nothing yet to return.
+    """
+    reached = []
+    for lane in range(keys.shape[0]):
+        run = ascend(
+            algorithm.step,
+            _as_given,
+            model,
+            (rows,),
+            key=keys[lane],
+            variables=jax.tree.map(lambda leaf, lane=lane: leaf[lane : lane + 1], states),
+            num_rows=rows.shape[0],
+            num_restarts=1,
+            max_iterations=WARM_UP_STEPS,
+            tolerance=WARM_UP_TOLERANCE,
+            must_rise=True,
+            rule=five_small_gains,
+            checkpoint=Checkpoint(None, {}),
+            open_bar=progress_line(False),
+            improve=algorithm.improve,
+        )
+        if run.stop_reason == "interrupted":
+            raise KeyboardInterrupt("interrupted before the first batch was complete")
+        reached.append(run.state)
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *reached)
+
+
+def _left_alone(keys: jax.Array, states: Any) -> Any:
+    return states
+
+
+def _as_given(key: jax.Array, state: Any, model: Model, *data: Any) -> Any:
+    """A start that is a state."""
+    return state

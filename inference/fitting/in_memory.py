@@ -1,0 +1,253 @@
+"""Plans of fits that hold all rows at once: direct methods, samplers and ascents."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from inference.algorithm import (
+    Algorithm,
+    Ascent,
+    AscentRun,
+    FitRequest,
+    Fitted,
+    Iterative,
+    Outcome,
+    last_of,
+)
+from inference.driver.ascent import ascend
+from inference.driver.checkpoint import Checkpoint, fingerprint
+from inference.fitting.verdict import five_small_gains
+from inference.numerics.devices import (deal_out, exchanged, on_all_devices, on_one_device, over_processes)
+from inference.driver.chains import sample
+from inference.precision import to_numpy
+from inference.results.files import versions
+from inference.numerics.row_blocks import row_limit
+from inference.numerics.weighted_rows import Rows, unweighted, weight_of
+from zoo.model import Model, in_current_precision
+
+__all__ = [
+    "AscentPlan",
+    "DirectPlan",
+    "SamplerPlan",
+    "checkpoint_of",
+    "progress_line",
+    "start_of",
+    "with_arrays",
+]
+
+
+@dataclass(frozen=True)
+class DirectPlan:
+    """A direct method's answer, as an ascent of one step that converged.
+
+    Attributes:
+        request: the call.
+    """
+
+    request: FitRequest
+
+    @classmethod
+    def of(cls, request: FitRequest) -> Self:
+        """The plan of a request.
+
+        Args:
+            request: the call.
+
+        Returns:
+            The plan.
+        """
+        return cls(request)
+
+    def drive(self) -> Fitted:
+        """Solve.
+
+        Returns:
+            The run and its outcome.
+        """
+        request = self.request
+        outcome, objective = request.method.solve(request.key, request.model, request.data, **request.options)
+        trace = {"objective": np.full((1, 1), float(objective))}
+        run = AscentRun(None, trace, 0, True, "solved directly", 1, 0)
+        return Fitted(run, outcome, request.data)
+
+
+@dataclass(frozen=True)
+class _WholePlan:
+    """An algorithm with its start, and model and data as its steps take them."""
+
+    request: FitRequest
+    algorithm: Algorithm
+    start: Callable
+    model: Model
+    data: tuple
+
+    @classmethod
+    def of(cls, request: FitRequest) -> Self:
+        """Prepare the data and build the algorithm."""
+        method, options, data = request.method, dict(request.options), request.data
+        if request.sample_weight is not None:
+            data = (Rows(data[0], request.sample_weight), *data[1:])
+        data = method.prepare(request.model, data, request.init, **options)
+        if not (isinstance(method, Ascent) and method.runs_on_host(data)):
+            data = in_current_precision(data)
+        if hasattr(request.settings, "num_warmup"):
+            options["num_warmup"] = request.settings.num_warmup
+        algorithm = method.build(request.strategy, **options)
+        start = start_of(method, algorithm, request.variables, options)
+        return cls(request, algorithm, start, in_current_precision(request.model), data)
+
+    def _fitted(self, run: Any, outcome: Outcome) -> Fitted:
+        outcome = with_arrays(outcome)
+        if (
+            jax.process_count() > 1 and self.model.occupied_site in run.trace
+        ):  # each process holds but its own rows
+            site = self.model.occupied_site
+            outcome.variational[site] = last_of(run, site).astype(int)
+        return Fitted(run, outcome, self.request.data, self.request.sample_weight)
+
+
+class SamplerPlan(_WholePlan):
+    """Chains of a sampler."""
+
+    def drive(self) -> Fitted:
+        """Run the chains and conclude from their draws.
+
+        Returns:
+            The run and its outcome.
+        """
+        request, method, settings = self.request, self.request.method, self.request.settings
+        run_key, conclude_key = jax.random.split(request.key)
+        num_draws = settings.num_chains * settings.num_samples
+        keep_rows = row_limit(num_draws * self.data[0].shape[0], "assignments", request.keep)
+        run = sample(
+            self.algorithm.step,
+            self.start,
+            method.position(keep_rows),
+            self.model,
+            self.data,
+            key=run_key,
+            variables=request.variables or {},
+            checkpoint=checkpoint_of(request),
+            open_bar=progress_line(request.show_progress),
+            resize=method.resize,
+            **asdict(settings),
+        )
+        draws = jax.tree.map(jnp.asarray, run.draws)
+        return self._fitted(run, method.conclude(conclude_key, draws, self.model, self.data, keep_rows))
+
+
+class AscentPlan(_WholePlan):
+    """Restarts of an ascent, on one device or several, compiled or on the host."""
+
+    def drive(self) -> Fitted:
+        """Run the restarts and conclude from the best.
+
+        Returns:
+            The run and its outcome.
+        """
+        request, method, settings = self.request, self.request.method, self.request.settings
+        run_key, conclude_key = jax.random.split(request.key)
+        num_rows, num_samples = self.data[0].shape[0], settings.num_samples
+        keep_rows = row_limit(num_samples * num_rows, "assignments", request.keep)
+        if isinstance(self.data[0], Rows):
+            num_rows = float(jnp.sum(self.data[0].weight))
+        is_ascent = isinstance(method, Ascent)
+        placed = self._over_devices() if request.num_devices > 1 else {"data": self.data}
+        run = ascend(
+            self.algorithm.step,
+            self.start,
+            self.model,
+            key=run_key,
+            variables=request.variables or {},
+            num_rows=over_processes(num_rows),
+            num_restarts=settings.num_restarts,
+            max_iterations=settings.max_iterations,
+            tolerance=settings.tolerance if is_ascent else 0.0,
+            must_rise=is_ascent and not method.may_fall,
+            rule=five_small_gains,
+            checkpoint=checkpoint_of(request),
+            open_bar=progress_line(request.show_progress),
+            improve=self.algorithm.improve,
+            shrink=self.algorithm.shrink,
+            on_host=is_ascent and method.runs_on_host(self.data),
+            **placed,
+        )
+        state = on_one_device(run.state) if request.num_devices > 1 else run.state
+        outcome = method.conclude(
+            conclude_key, state, self.model, self.data, num_samples, keep_rows, **request.options
+        )
+        return self._fitted(run, outcome)
+
+    def _over_devices(self) -> dict[str, Any]:
+        """The data dealt out over devices, those that starts are given, and where states go."""
+        num_devices, first = self.request.num_devices, self.data[0]
+        place = partial(on_all_devices, num_devices=num_devices)
+        if "documents" in self.request.method.takes:
+            dealt = tuple(part.over_devices(num_devices) for part in self.data)
+            return {"data": dealt, "start_data": self.data, "place": place}
+        rows, weight = np.asarray(unweighted(first)), np.asarray(weight_of(first))
+        begun_with = self.data
+        if jax.process_count() > 1:
+            of_all = exchanged(rows), exchanged(weight[:, None])[:, 0]
+            begun_with = (Rows(*map(jnp.asarray, of_all)),)
+        return {"data": (deal_out(rows, weight, num_devices),), "start_data": begun_with, "place": place}
+
+
+def with_arrays(outcome: Outcome) -> Outcome:
+    """The outcome with NumPy arrays instead of JAX's."""
+    groups = ("posterior", "variational", "sample_stats")
+    return outcome._replace(**{name: to_numpy(dict(getattr(outcome, name))) for name in groups})
+
+
+def progress_line(shown: bool) -> Callable:
+    """``open_bar(total, done)`` of the driver's loops: a bar over iterations, silent unless it is shown."""
+    return lambda total, done: tqdm(total=total, initial=done, disable=not shown, unit="it", leave=False)
+
+
+def checkpoint_of(request: FitRequest) -> Checkpoint:
+    """Where the run saves and resumes, with the fingerprint of the call."""
+    if request.checkpoint is None:
+        return Checkpoint(None, {})
+    data = request.data if request.stream is None else request.stream.identity()
+    aspects = fingerprint(
+        request.model,
+        (data, request.variables, request.sample_weight),
+        method=request.name,
+        settings=asdict(request.settings),
+        options=dict(request.options),
+        init=request.strategy,
+        batch_size=request.batch_size,
+        num_devices=request.num_devices,
+        seed=np.asarray(jax.random.key_data(request.key)).tolist(),
+        dtype=request.dtype,
+        devices=[str(device) for device in jax.devices()],
+        versions=versions(),
+    )
+    return Checkpoint(request.checkpoint, aspects)
+
+
+def start_of(
+    method: Iterative, algorithm: Algorithm, variables: Mapping | None, options: Mapping[str, Any]
+) -> Callable:
+    """``start(key, variables, model, *data)`` of one run."""
+    if variables is None:
+        return _fresh(algorithm.init)
+    return _given(method.start, tuple(sorted(options.items())))
+
+
+@cache
+def _fresh(init: Callable) -> Callable:
+    """A start that is given nothing."""
+    return lambda key, variables, model, *data: init(key, model, *data)
+
+
+@cache
+def _given(start: Callable, options: tuple) -> Callable:
+    """A start from given variables."""
+    return partial(start, **dict(options))

@@ -1,0 +1,75 @@
+"""The convergence of an ascent: when a restart stops, whether a run has converged, and advice if not."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from inference.algorithm import AscentRun, ChainsRun, FitRequest, Sampler, Stochastic
+from inference.convergence.psrf import judge
+from inference.driver.progress import (FELL, NOT_FINITE, RUNNING, Progress)
+
+__all__ = ["SMALL_STEPS", "five_small_gains", "has_converged"]
+
+SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
+
+
+def five_small_gains(
+    numbers: Any, progress: Progress, objective: Any, small_gain: Any, slack: Any, settled: Any
+) -> tuple[Any, Any]:
+    """The stopping rule of every ascent: small steps in a row so far, and the status after a step.
+
+    Args:
+        numbers: `jax.numpy` or `numpy`.
+        progress: before the step.
+        objective: after it, nats.
+        small_gain: the gain in nats below which a step is small.
+        slack: the fall that is tolerated, relative to the objective.
+        settled: the status of a restart after five small steps: `CONVERGED` or `SETTLED`.
+    """
+    gain = objective - progress.objective
+    small = numbers.where(gain < small_gain, progress.small_steps + 1, 0)
+    status = numbers.where(small >= SMALL_STEPS, settled, RUNNING)
+    status = numbers.where(gain < -slack * numbers.abs(progress.objective), FELL, status)
+    return small, numbers.where(numbers.isfinite(objective), status, NOT_FINITE)
+
+
+def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.DataTree) -> tuple[bool, str]:
+    """Whether the fit can be taken for converged, and advice if not (none where it ran as ordered)."""
+    settings = request.settings
+    if isinstance(request.method, Sampler):
+        if run.stop_reason != "completed":
+            return False, f"the run ended early: {run.stop_reason}"
+        return judge(tree)
+    is_noisy = isinstance(request.method, Stochastic)
+    if run.stop_reason.startswith("the objective"):  # it fell or was not finite
+        remedy = "try other starts (num_restarts) or check the scale of data and priors"
+        return False, f"{run.stop_reason}; {'lower step_size' if is_noisy else remedy}"
+    if is_noisy:
+        return _has_levelled(run.trace["objective"][run.best_restart], settings.max_iterations)
+    if run.stop_reason == "max_iterations" and settings.tolerance == 0:
+        return False, ""  # so it was ordered
+    return (
+        run.converged,
+        f"stopped by {run.stop_reason}; raise max_iterations or tolerance, or try other starts "
+        f"(num_restarts)",
+    )
+
+
+def _has_levelled(objective: np.ndarray, max_iterations: int) -> tuple[bool, str]:
+    """Whether a noisy objective has stopped rising.
+
+    Its last two tenths differ by less than two standard errors.
+    """
+    objective = objective[np.isfinite(objective)]
+    tenth = max(objective.size // 10, 2)
+    if objective.size < 2 * tenth:
+        return False, f"{objective.size} iterations are too few to judge by; raise max_iterations"
+    before, after = objective[-2 * tenth : -tenth], objective[-tenth:]
+    error = np.sqrt(before.var(ddof=1) / tenth + after.var(ddof=1) / tenth)
+    rise = after.mean() - before.mean()
+    advice = (
+        f"the objective still rose by {rise:.3g} nats over the last tenth of the run; raise "
+        f"max_iterations or step_size"
+    )
+    return bool(objective.size >= max_iterations and rise < 2 * error), advice

@@ -1,5 +1,0 @@
-"""Gibbs samplers, one file per model, and any of them as a NumPyro kernel."""
-
-from inference.gibbs.numpyro_kernel import kernel
-
-__all__ = ["kernel"]

@@ -1,0 +1,135 @@
+"""Documents as people hold them: counts dense, sparse or with words as columns, or the texts themselves.
+
+Texts are counted by scikit-learn's ``CountVectorizer`` with its defaults (lower case, words of two letters
+and more); for anything else run it yourself and pass the counts as a DataFrame or as `WordCounts`. A fit
+remembers its vocabulary. New documents with named words are brought to it: words that the fit has not seen
+are dropped and counted, words they lack count zero.
+"""
+
+import importlib
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zoo.documents.bags import as_counts
+from zoo.sparse import SparseCounts
+
+__all__ = ["WordCounts", "matching_words", "read_documents", "to_vocabulary"]
+
+
+class WordCounts(NamedTuple):
+    """Counts whose columns have names.
+
+    Attributes:
+        counts: the documents.
+        words: name of each column.
+        documents: name of each row; None: numbered.
+    """
+
+    counts: SparseCounts
+    words: Sequence[str]
+    documents: Sequence[str] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Documents and words."""
+        return self.counts.shape
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        return self.counts.shape[0]
+
+
+def read_documents(*data: Any) -> tuple[tuple[SparseCounts], dict[str, Any]]:
+    """The documents as sparse counts, and the names of documents and words by dim.
+
+    Raises:
+        TypeError: data in several parts, or not numbers.
+        ValueError: cells that are no counts, or a dense array too large to be meant.
+    """
+    if len(data) != 1:
+        raise TypeError(f"a topic model takes counts alone; got {len(data)} parts of data")
+    named = _named(data[0])
+    if named is None:
+        return (as_counts(data[0]),), {}
+    coords: dict[str, Any] = {"word": list(named.words)}
+    if named.documents is not None:
+        coords["document"] = list(named.documents)
+    return (named.counts,), coords
+
+
+def matching_words(counts: Any, words: np.ndarray) -> Any:
+    """New documents with the columns of a fit; those without names must have as many (checked later).
+
+    Warns of tokens that are dropped, since the fit has not seen their words.
+    """
+    named = _named(counts)
+    if named is None:
+        return counts
+    matched, dropped = to_vocabulary(named, words)
+    if dropped:
+        warnings.warn(
+            f"{dropped} tokens of new documents are of words that the fit has not seen: they are dropped",
+            stacklevel=4,
+        )
+    return WordCounts(matched, list(words), named.documents)
+
+
+def to_vocabulary(documents: Any, words: Sequence[str], *, unseen: str = "drop") -> tuple[SparseCounts, int]:
+    """Documents with named words as counts over a given vocabulary.
+
+    Args:
+        documents: a DataFrame, `WordCounts`, or texts.
+        words: the vocabulary.
+        unseen: ``"drop"`` or ``"error"``: what to do with other words.
+
+    Returns:
+        The counts, and how many tokens were dropped.
+
+    Raises:
+        TypeError: documents whose words have no names.
+        ValueError: unseen words, if they are to be an error.
+    """
+    if unseen not in ("drop", "error"):
+        raise ValueError(f"unseen must be 'drop' or 'error'; got {unseen!r}")
+    named = _named(documents)
+    if named is None:
+        raise TypeError("documents must have named words: a DataFrame, WordCounts or texts")
+    place = {str(word): number for number, word in enumerate(words)}
+    column = np.array([place.get(str(word), -1) for word in named.words], dtype=np.int64)
+    own = named.counts
+    seen = column[own.word] >= 0
+    dropped = int(own.count[~seen].sum())
+    if dropped and unseen == "error":
+        strange = sorted({str(named.words[word]) for word in own.word[~seen & (own.count > 0)]})
+        raise ValueError(
+            f"{dropped} tokens are of words that the fit has not seen: {', '.join(strange[:5])}"
+            + (", ..." if len(strange) > 5 else "")
+        )
+    shape = (own.shape[0], len(place))
+    return SparseCounts(own.document[seen], column[own.word[seen]], own.count[seen], shape), dropped
+
+
+def _named(data: Any) -> WordCounts | None:
+    """The documents with the names of their words; None if these have none."""
+    if isinstance(data, WordCounts):
+        return data
+    if hasattr(data, "columns"):
+        return WordCounts(as_counts(data), list(data.columns), list(data.index))
+    texts = data.tolist() if hasattr(data, "dtype") and data.ndim == 1 and data.dtype.kind in "OUT" else data
+    if isinstance(texts, list | tuple) and texts and all(isinstance(text, str) for text in texts):
+        return _counted(texts)
+    return None
+
+
+def _counted(texts: Sequence[str]) -> WordCounts:
+    try:
+        vectoriser = importlib.import_module("sklearn.feature_extraction.text").CountVectorizer()
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "counting the words of texts needs scikit-learn, which is not installed: pip install scikit-learn"
+        ) from None
+    matrix = vectoriser.fit_transform(texts)
+    return WordCounts(SparseCounts.from_matrix(matrix), list(vectoriser.get_feature_names_out()))

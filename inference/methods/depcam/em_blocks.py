@@ -1,0 +1,235 @@
+r"""Block updates of the variational EM of repulsive mixtures of PCAs; none lowers the objective.
+
+The objective is the log posterior density of everything but rows' labels (and latents, where integrated),
+
+.. math::
+    \sum_n \log \sum_k \pi_k\, p(x_n, y_{nk} \mid k) + \lambda \log|S| + \log p(\phi, b, \pi),
+
+uniform on the manifold of bases (with shared latents :math:`\log p(y_n)` stands before the sum over k). By
+EM's inequality its gradients are those of the log densities weighted by responsibilities. Each block takes a
+step whose size follows a curvature; it is taken if the objective does not fall, else halved:
+
+* scales: proximal gradient, :math:`\phi \leftarrow \mathrm{soft}(\phi + g/L,\ s/L)` with
+  :math:`L_j = \sum_n r a y_{nj}^2`: exact zeros (in place of the paper's choice among three signs);
+* bases: along the Stiefel gradient :math:`G - U\,\mathrm{sym}(U'G)`, drawn back by QR. The paper's Grassmann
+  gradient never turns a basis inside its span, though the likelihood and its kernel change with that, and its
+  (22) goes downhill as printed;
+* latents and the rescaling: `inference.methods.depcam.depcam_latents`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from inference.methods.depcam.rows import (LocalRows, Sums, log_standard_normal, quadratic_rows, rows_given_latents, sums_of)
+from inference.methods.depcam.poisson_latents import poisson_rows
+from zoo.depcam import DEPCAM, orthonormal
+from zoo.dirichlet_process import log_stick_weights
+from zoo.dpp import log_determinant
+from zoo.exponential_family.local_pca import SparseScales
+
+__all__ = [
+    "Evaluation",
+    "climb",
+    "evaluate",
+    "log_prior",
+    "objective_of",
+    "repulsion_gradient",
+    "rows_of",
+    "stiefel_gradient",
+    "update_bases",
+    "update_offsets",
+    "update_scales",
+    "update_weights",
+]
+
+HALVINGS = 25
+ROUNDING = 50  # units of rounding of the objective that are no fall
+
+
+class Evaluation(NamedTuple):
+    """The objective at values of everything, and what the blocks need of it.
+
+    Attributes:
+        objective: in nats.
+        log_rows: log densities of rows under components, shape (num_observations, num_components).
+        responsibilities: likewise.
+        sums: gradients and curvatures of the log likelihood.
+    """
+
+    objective: Array
+    log_rows: Array
+    responsibilities: Array
+    sums: Sums
+
+
+def log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
+    """Log density of the parameters, bases uniform, and the repulsion; in nats."""
+    scales = values["scales"]
+    if model.scale_prior == "laplace":
+        total = SparseScales(model.sparsity, scales.shape).log_prob(scales)
+    else:
+        precision = values["scales_precision"]
+        total = jnp.sum(dist.Normal(0.0, 1.0 / jnp.sqrt(precision)).log_prob(scales))
+        total += jnp.sum(dist.Gamma(model.ard_concentration, model.ard_rate).log_prob(precision))
+    if model.offset:
+        total += jnp.sum(dist.Normal(0.0, jnp.sqrt(model.offset_variance)).log_prob(values["offsets"]))
+    if "noise_variance" in values:
+        total += dist.InverseGamma(1.0, 1.0).log_prob(values["noise_variance"])
+    if model.num_components > 1:
+        total += model.repulsion * log_determinant(model.similarity(values))
+    if "stick_fractions" in values:
+        total += jnp.sum(dist.Beta(1.0, model.concentration).log_prob(values["stick_fractions"]))
+    elif model.num_components > 1:
+        share = model.concentration / model.num_components * jnp.ones(model.num_components)
+        total += dist.Dirichlet(share).log_prob(values["weights"])
+    return total
+
+
+def objective_of(
+    log_rows: Array, values: Mapping[str, Array], model: DEPCAM, clamp: Array
+) -> tuple[Array, Array]:
+    """The objective given rows' log densities under components, and their responsibilities."""
+    log_joint = log_rows + model.weights.log_weights(values) + clamp
+    total = jnp.sum(jax.nn.logsumexp(log_joint, axis=-1)) + log_prior(values, model)
+    if "latents" in values and values["latents"].ndim == 2:
+        total += jnp.sum(log_standard_normal(values["latents"]))
+    return total, jax.nn.softmax(log_joint, axis=-1)
+
+
+def rows_of(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
+    """Given the latents if they have values, else integrated."""
+    if "latents_loc" in values:
+        return poisson_rows(values, model, x)
+    return (rows_given_latents if "latents" in values else quadratic_rows)(values, model, x)
+
+
+def evaluate(values: Mapping[str, Array], model: DEPCAM, x: Array, clamp: Array) -> Evaluation:
+    """Objective and gradients; ``clamp`` is added to rows' log densities (0, or minus infinity)."""
+    rows = rows_of(values, model, x)
+    objective, r = objective_of(rows.log_density, values, model, clamp)
+    return Evaluation(objective, rows.log_density, r, sums_of(rows, r, model.local(values).loadings))
+
+
+def climb(
+    propose: Callable, values: dict[str, Array], before: Evaluation, step: Array, judge: Callable
+) -> tuple[dict[str, Array], Evaluation, Array, Array]:
+    """The first of ``propose(step)``, ``propose(step / 2)``, ... at which the objective does not fall.
+
+    Args:
+        propose: of a step size, the values.
+        values: where to stay if all fall.
+        before: the evaluation there.
+        step: the first step size.
+        judge: the evaluation of values.
+
+    Returns:
+        Values, evaluation, step size, number of evaluations.
+    """
+    floor = before.objective - ROUNDING * jnp.finfo(before.objective.dtype).eps * jnp.abs(before.objective)
+
+    def goes_on(state: tuple) -> Array:
+        return ~(state[1].objective >= floor) & (state[3] < HALVINGS)
+
+    def halve(state: tuple) -> tuple:
+        new = propose(state[2] / 2)
+        return new, judge(new), state[2] / 2, state[3] + 1
+
+    nowhere = before._replace(objective=jnp.full_like(before.objective, jnp.nan))
+    begin = (values, nowhere, 2.0 * step, jnp.array(0))  # so that evaluation is compiled once
+    new, after, step, count = jax.lax.while_loop(goes_on, halve, begin)
+    good = after.objective >= floor
+    chosen = jax.tree.map(lambda a, b: jnp.where(good, a, b), (new, after), (values, before))
+    return *chosen, step, count
+
+
+def update_weights(
+    values: dict[str, Array], model: DEPCAM, before: Evaluation, clamp: Array
+) -> tuple[dict[str, Array], Evaluation]:
+    """The maximum over the weights given responsibilities; no row is visited."""
+    counts = jnp.sum(before.responsibilities, axis=0)
+    if model.num_components == 1:
+        return values, before
+    if "stick_fractions" in values:
+        left = jnp.cumsum(counts[::-1])[::-1][1:]
+        fractions = counts[:-1] / (counts[:-1] + left + model.concentration - 1.0)
+        tiny = jnp.finfo(counts.dtype).eps
+        new = {"stick_fractions": jnp.clip(fractions, tiny, 1.0 - tiny)}
+        new["weights"] = jnp.exp(log_stick_weights(new["stick_fractions"], model.num_components))
+    else:
+        total = counts + model.concentration / model.num_components - 1.0
+        total = jnp.maximum(total, jnp.finfo(counts.dtype).eps)  # the prior's density is none at zero
+        new = {"weights": total / jnp.sum(total)}
+    values = values | new
+    objective, r = objective_of(before.log_rows, values, model, clamp)
+    return values, before._replace(objective=objective, responsibilities=r)
+
+
+def update_offsets(values: dict[str, Array], model: DEPCAM, now: Evaluation, judge: Callable) -> tuple:
+    """Gradient over curvature, halved where it must be."""
+    rate = 1.0 / model.offset_variance
+    direction = (now.sums.offsets - rate * values["offsets"]) / (now.sums.offsets_curvature + rate)
+    return climb(
+        lambda step: values | {"offsets": values["offsets"] + step * direction},
+        values,
+        now,
+        jnp.array(1.0),
+        judge,
+    )
+
+
+def update_scales(values: dict[str, Array], model: DEPCAM, now: Evaluation, judge: Callable) -> tuple:
+    """Proximal step; precisions of an ARD prior at their maximum given the scales."""
+    scales = values["scales"]
+    gradient = jnp.einsum("kfi,kfi->ki", values["bases"], now.sums.loadings)
+    curvature = jnp.diagonal(now.sums.moments, axis1=-2, axis2=-1)
+    curvature = jnp.maximum(curvature, jnp.finfo(scales.dtype).eps)
+
+    def propose(step: Array) -> dict[str, Array]:
+        moved = scales + step * gradient / curvature
+        if model.scale_prior == "laplace":
+            shrunk = jnp.maximum(jnp.abs(moved) - step * model.sparsity / curvature, 0.0)
+            return values | {"scales": jnp.sign(moved) * shrunk}
+        new = moved / (1.0 + step * values["scales_precision"] / curvature)
+        shape, rate = model.ard_concentration - 0.5, model.ard_rate + 0.5 * new**2
+        return values | {"scales": new, "scales_precision": shape / rate}
+
+    return climb(propose, values, now, jnp.array(1.0), judge)
+
+
+def repulsion_gradient(values: Mapping[str, Array], model: DEPCAM) -> Array:
+    """Of repulsion times log det S in the bases, shape of the bases."""
+    bases, s = values["bases"], model.similarity(values)
+    weights = jnp.linalg.inv(s) * s * model.repulsion * model.similarity_scale
+    if model.kernel == "angular":
+        sums = jnp.sum(bases, axis=-1)
+        return jnp.broadcast_to((2.0 * weights @ sums)[..., None], bases.shape)
+    inner = jnp.einsum("lfi,kfj->klij", bases, bases)
+    return 4.0 * jnp.einsum("kl,lfi,klij->kfj", weights, bases, inner)
+
+
+def stiefel_gradient(bases: Array, gradient: Array) -> Array:
+    """G - U sym(U'G): the part along the manifold."""
+    inner = jnp.swapaxes(bases, -1, -2) @ gradient
+    return gradient - bases @ (0.5 * (inner + jnp.swapaxes(inner, -1, -2)))
+
+
+def update_bases(
+    values: dict[str, Array], model: DEPCAM, now: Evaluation, step: Array, judge: Callable
+) -> tuple:
+    """Along the Stiefel gradient, drawn back by a sign-fixed QR."""
+    scales, bases = values["scales"], values["bases"]
+    gradient = now.sums.loadings * scales[:, None, :]
+    stiff = jnp.linalg.eigvalsh(now.sums.moments * scales[:, :, None] * scales[:, None, :])[:, -1]
+    if model.num_components > 1:
+        gradient += repulsion_gradient(values, model)
+        stiff += model.repulsion * model.similarity_scale * model.num_latents
+    floor = jnp.finfo(scales.dtype).eps
+    direction = stiefel_gradient(bases, gradient) / jnp.maximum(stiff, floor)[:, None, None]
+    return climb(
+        lambda size: values | {"bases": orthonormal(bases + size * direction)}, values, now, step, judge
+    )

@@ -1,0 +1,173 @@
+r"""Variational EM for repulsive mixtures of PCAs with the latents integrated out.
+
+q is :math:`q(z_n)\, q(y_n \mid z_n) \prod_\theta \delta_\theta`: labels, Gaussian latents given the label,
+and a point for bases, scales, offsets and weights. The objective,
+
+.. math::
+    \sum_n \log \sum_k \pi_k\, e^{b_{nk}} + \lambda \log|S| + \log p(\phi, b, \pi), \qquad
+    b_{nk} \le \log \int p(x_n \mid y, k)\, N(y; 0, I)\, dy,
+
+has in b the exact integral for Gaussian cells (then it is that of ``em``, and the ELBO up to the carriers'
+constant), the bound of Jaakkola and Jordan (2000) for Bernoulli and binomial ones, with an xi per row,
+component and cell, and for Poisson ones that of a Gaussian q, E[exp theta] exactly
+(`inference.methods.depcam.poisson_latents`; the objective again is the ELBO). Against ``em`` it has an Occam factor: a
+component pays for its directions, so that components can be compared, and with zero sparsity the scales do
+not drift. Scales of zero stay zero: no latent moves there. Both kinds of latents are the same model here, and
+the same bound.
+
+The updates are those of ``em`` (`inference.methods.depcam.em_blocks`) with second moments of the latents in them; the
+xi are the root of E[theta^2]. None lowers the objective. A sweep costs O(N K D d^2) five times, and holds
+xi, N x K x D numbers.
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.depcam import em
+from inference.methods.depcam.em_blocks import evaluate, rows_of
+from zoo.depcam import DEPCAM
+from zoo.model import in_current_precision
+
+__all__ = ["METHOD", "guide"]
+
+PARAMETERS = (
+    "carriers",
+    "scales",
+    "scales_precision",
+    "offsets",
+    "weights",
+    "stick_fractions",
+    "noise_variance",
+)
+LARGEST_DRAWS = 256e6  # bytes of drawn latents that are kept
+
+
+@cache
+def build(strategy: str, clamped_sweeps: int) -> Algorithm:
+    """The algorithm with a start strategy."""
+    begin = partial(em.init, strategy=strategy, clamped_sweeps=clamped_sweeps, integrated=True)
+    return Algorithm(begin, em.step)
+
+
+def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:
+    """Raise TypeError or ValueError if an option or a field does not suit."""
+    em.check(model, clamped_sweeps=clamped_sweeps)
+    if model.family.log_partition_form == "other":
+        raise ValueError(
+            "vb integrates the latents of Gaussian, Bernoulli, binomial and Poisson cells; for "
+            f"{type(model.family).__name__} use em"
+        )
+
+
+def conclude(
+    key: Array,
+    state: em.DEPCAMState,
+    model: DEPCAM,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    **options: Any,
+) -> Outcome:
+    """Independent draws from q, its parameters the same in all, as one chain."""
+    (x,) = data
+    values = {name: value for name, value in state.values.items() if name != "curves"}
+    r, loc, covariance = _rows(state.values, model, x)
+    stored = values | {
+        "responsibilities": r,
+        "latents_loc": loc,
+        "latents_covariance": covariance,
+        "num_occupied": jnp.sum(jnp.sum(r, axis=0) > 0.5),
+    }
+    points = {"carriers": values["bases"]} | {n: v for n, v in values.items() if n in PARAMETERS}
+    if "stick_fractions" in points:
+        del points["weights"]
+    shape = model.latents_shape(x.shape[0])
+    keeps = keep_rows and num_samples * loc.itemsize * jnp.prod(jnp.array(shape)) <= LARGEST_DRAWS
+    draws = _draw(jax.random.split(key, num_samples), r, loc, covariance, model) if keeps else {}
+    if model.integrates_latents:
+        draws.pop("latents", None)  # no site of its program
+    posterior = {n: jnp.broadcast_to(v, (num_samples, *v.shape)) for n, v in points.items()} | draws
+    own = ("observation", "component", "latent")
+    return Outcome(
+        posterior=jax.tree.map(lambda leaf: leaf[None], posterior),
+        variational=stored,
+        dims={"latents_loc": own, "latents_covariance": (*own, "latent_2")},
+        is_point=not keeps,
+        is_generative=bool(keeps),
+    )
+
+
+@jax.jit
+def _rows(values: dict[str, Array], model: DEPCAM, x: Array) -> tuple[Array, Array, Array]:
+    rows = rows_of(values, model, x)
+    return evaluate(values, model, x, jnp.zeros((1, 1))).responsibilities, rows.mean, rows.covariance
+
+
+@jax.jit
+def _draw(keys: Array, r: Array, loc: Array, covariance: Array, model: DEPCAM) -> dict[str, Array]:
+    def one(key: Array) -> dict[str, Array]:
+        first, second = jax.random.split(key)
+        assignments = jax.random.categorical(first, jnp.log(r))
+        latents = _latents_given(assignments, loc, covariance, model).sample(second)
+        return model.derived({"assignments": assignments}) | {"latents": latents}
+
+    return jax.lax.map(one, keys)
+
+
+def _latents_given(assignments: Array, loc: Array, covariance: Array, model: DEPCAM) -> dist.Distribution:
+    """Q of the latents given labels: those of components not taken have their prior."""
+    taken = jax.nn.one_hot(assignments, model.num_components) > 0
+    if model.latents == "shared":
+        index = assignments[:, None, None]
+        own = jnp.take_along_axis(covariance, index[..., None], axis=1)[:, 0]
+        return dist.MultivariateNormal(jnp.take_along_axis(loc, index, axis=1)[:, 0], own)
+    spread = jnp.where(taken[..., None, None], covariance, jnp.eye(loc.shape[-1]))
+    return dist.MultivariateNormal(jnp.where(taken[..., None], loc, 0.0), spread).to_event(1)
+
+
+def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) -> None:
+    """Q as a NumPyro program with exactly the sites of ``model.explicit``; of the fitted rows only.
+
+    Args:
+        stored: group `variational` of the fit.
+        model: the model.
+        x: the fitted rows.
+
+    Raises:
+        ValueError: other rows than the fitted ones.
+    """
+    stored, model = in_current_precision((dict(stored), model))
+    r = stored["responsibilities"]
+    if x is None or x.shape[0] != r.shape[0]:
+        raise ValueError(f"this q is of the {r.shape[0]} rows that were fitted: call it with them")
+    points = {"carriers": stored["bases"]} | {n: v for n, v in stored.items() if n in PARAMETERS}
+    if "stick_fractions" in points:
+        del points["weights"]
+    for name, value in points.items():
+        numpyro.sample(name, dist.Delta(value, event_dim=value.ndim))
+    with numpyro.plate("observations", r.shape[0]):
+        assignments = numpyro.sample("assignments", dist.Categorical(probs=r))
+        numpyro.sample(
+            "latents", _latents_given(assignments, stored["latents_loc"], stored["latents_covariance"], model)
+        )
+
+
+METHOD = Ascent(
+    options={"clamped_sweeps": 50},
+    strategies=em.STRATEGIES,
+    build=build,
+    start=partial(em.start, integrated=True),
+    conclude=conclude,
+    guide=guide,
+    transform=lambda stored, model, x: model.scores(stored, x),
+    log_density=em.log_density,
+    check=check,
+)

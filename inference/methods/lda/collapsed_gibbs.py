@@ -1,0 +1,198 @@
+r"""Collapsed Gibbs sampling for latent Dirichlet allocation.
+
+Topics and shares are integrated out; a sweep visits the tokens one by one, each taken out of the counts first
+(Griffiths and Steyvers 2004),
+
+.. math::
+    p(z_{dn} = k \mid z_{-dn}, w) \propto (S_{dk} + \lambda_k)\,
+    \frac{T_{k w_{dn}} + \epsilon}{\sum_w T_{kw} + W \epsilon}.
+
+It is the exact sequential sampler: no sweep over stale counts goes by the name of Gibbs here. After the run
+topics and shares are drawn from their Dirichlets given the tokens' topics of every kept draw. Cost O(tokens x
+K). The objective is the collapsed log joint density of tokens and their topics.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.numerics.draws import map_draws
+from inference.numerics.gamma_draws import draw
+from inference.methods.lda.gibbs import TopicGibbsInfo, posteriors
+from inference.methods.documents.tokens import (SMALL_DRAW, Tokens, log_dirichlet_multinomial, prepare, tokens_of)
+from zoo.lda import LDA
+from zoo.model import in_current_precision
+
+__all__ = ["ALGORITHM", "METHOD", "CollapsedLDAState", "init", "scan_tokens", "state_of", "step"]
+
+
+class CollapsedLDAState(NamedTuple):
+    """The tokens' topics and what they add up to.
+
+    Attributes:
+        topics: of each token, shape (num_tokens,).
+        by_document: shape (num_documents, num_topics).
+        by_word: shape (num_words, num_topics).
+        log_joint: collapsed, of tokens and topics, in nats.
+    """
+
+    topics: Array
+    by_document: Array
+    by_word: Array
+    log_joint: Array
+
+
+def scan_tokens(
+    key: Array,
+    topics: Array,
+    rows: Array,
+    words: Array,
+    by_row: Array,
+    by_word: Array,
+    prior: Array,
+    smoothing: Array,
+) -> tuple[Array, Array, Array]:
+    """Every token's topic in turn.
+
+    Args:
+        key: a JAX key.
+        topics: of the tokens, shape (num_tokens,).
+        rows: the row of topic counts that each token belongs to: its document, or its document's cluster.
+        words: of the tokens.
+        by_row: topic counts of the rows, shape (num_rows, num_topics).
+        by_word: topic counts of the words, shape (num_words, num_topics).
+        prior: lambda, shape (num_topics,).
+        smoothing: eps.
+
+    Returns:
+        New topics, and the counts they add up to.
+    """
+    level = jax.random.uniform(key, topics.shape, by_word.dtype)
+    room = by_word.shape[0] * smoothing
+
+    def visit(carry: tuple, token: tuple) -> tuple[tuple, Array]:
+        by_row, by_word, totals = carry
+        row, word, old, u = token
+        out = jnp.arange(totals.shape[0]) == old
+        own_row, own_word = by_row[row] - out, by_word[word] - out
+        totals = totals - out
+        cumulated = jnp.cumsum((own_row + prior) * (own_word + smoothing) / (totals + room))
+        new = jnp.sum(cumulated[:-1] <= u * cumulated[-1]).astype(old.dtype)
+        into = jnp.arange(totals.shape[0]) == new
+        carry = (by_row.at[row].set(own_row + into), by_word.at[word].set(own_word + into), totals + into)
+        return carry, new
+
+    start = (by_row, by_word, jnp.sum(by_word, axis=0))
+    (by_row, by_word, _), topics = jax.lax.scan(visit, start, (rows, words, topics, level))
+    return topics, by_row, by_word
+
+
+def state_of(topics: Array, tokens: Tokens, model: LDA) -> CollapsedLDAState:
+    """The state with given topics of the tokens."""
+    dtype = jnp.result_type(float)
+    num_documents, num_words = tokens.shape
+    by_document = jnp.zeros((num_documents, model.num_topics), dtype).at[tokens.document, topics].add(1)
+    by_word = jnp.zeros((num_words, model.num_topics), dtype).at[tokens.word, topics].add(1)
+    return CollapsedLDAState(topics, by_document, by_word, log_joint(by_document, by_word, model))
+
+
+def log_joint(by_document: Array, by_word: Array, model: LDA) -> Array:
+    """Log density of the tokens in their order and their topics, parameters integrated out, in nats."""
+    prior = in_current_precision(model)
+    documents = log_dirichlet_multinomial(by_document, prior._topic_prior())
+    return documents + log_dirichlet_multinomial(by_word.T, prior.word_smoothing)
+
+
+def init(key: Array, model: LDA, counts: Any) -> CollapsedLDAState:
+    """Topics of all tokens uniform."""
+    tokens = tokens_of(counts, model)
+    return state_of(jax.random.randint(key, tokens.word.shape, 0, model.num_topics), tokens, model)
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: LDA, counts: Any, **options: Any
+) -> CollapsedLDAState:
+    """Topics of all tokens drawn given ``topic_word_probs`` (and ``doc_topic_probs``, if given).
+
+    Raises:
+        ValueError: no topics, or of another shape.
+    """
+    tokens = tokens_of(counts, model)
+    shape = (model.num_topics, tokens.shape[1])
+    if "topic_word_probs" not in variables or jnp.shape(variables["topic_word_probs"]) != shape:
+        raise ValueError(f"init must hold 'topic_word_probs' of shape {shape} for this sampler")
+    logits = jnp.log(jnp.asarray(variables["topic_word_probs"])).T[tokens.word]
+    if "doc_topic_probs" in variables:
+        logits = logits + jnp.log(jnp.asarray(variables["doc_topic_probs"]))[tokens.document]
+    return state_of(jax.random.categorical(key, logits), tokens, model)
+
+
+def step(
+    key: Array, state: CollapsedLDAState, model: LDA, counts: Any
+) -> tuple[CollapsedLDAState, TopicGibbsInfo]:
+    """One sweep."""
+    tokens, prior = tokens_of(counts, model), in_current_precision(model)
+    topics, by_document, by_word = scan_tokens(
+        key,
+        state.topics,
+        tokens.document,
+        tokens.word,
+        state.by_document,
+        state.by_word,
+        prior._topic_prior(),
+        prior.word_smoothing,
+    )
+    value = log_joint(by_document, by_word, model)
+    return CollapsedLDAState(topics, by_document, by_word, value), TopicGibbsInfo(value)
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(strategy: str, num_warmup: int) -> Algorithm:
+    """The sampler; it does not adapt."""
+    return ALGORITHM
+
+
+def position(state: CollapsedLDAState, model: LDA) -> dict[str, Array]:
+    """What is kept of a draw: the counts that topics, and shares where they are small, are drawn from."""
+    kept = {"by_word": state.by_word.astype(jnp.int32), "lp": state.log_joint}
+    if state.by_document.size <= SMALL_DRAW:
+        kept["by_document"] = state.by_document.astype(jnp.int32)
+    return kept
+
+
+def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_rows: bool) -> Outcome:
+    """Topics and shares drawn from their Dirichlets, for every draw of the tokens' topics."""
+    counts = {name: value for name, value in draws.items() if name != "lp"}
+    return Outcome(posterior=_parameters(key, counts, model), sample_stats={"lp": draws["lp"]})
+
+
+@jax.jit
+def _parameters(key: Array, counts: dict[str, Array], model: LDA) -> dict[str, Array]:
+
+    def one(args: tuple) -> dict[str, Array]:
+        key, given = args
+        shares = given.get("by_document", jnp.zeros((1, model.num_topics)))
+        drawn = posteriors(shares, given["by_word"], model)
+        names = drawn if "by_document" in given else ("topic_word_probs",)
+        return {name: draw(jax.random.fold_in(key, i), drawn[name]) for i, name in enumerate(names)}
+
+    return map_draws(one, key, counts)
+
+
+METHOD = Sampler(
+    options={},
+    strategies=("random",),
+    build=build,
+    start=start,
+    conclude=conclude,
+    position=lambda keep_rows: position,
+    prepare=prepare,
+)

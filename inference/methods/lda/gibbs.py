@@ -1,0 +1,185 @@
+r"""Blocked Gibbs sampling for latent Dirichlet allocation.
+
+A sweep draws the topic of every token given shares and topics, then these given the tokens' topics,
+
+.. math::
+    z_{dn} \sim \mathrm{Categorical}(\theta_{dk} \beta_{k, w_{dn}}), \qquad
+    \beta_k \sim \mathrm{Dirichlet}(\epsilon + T_k), \qquad \theta_d \sim \mathrm{Dirichlet}(\lambda + S_d),
+
+each block at once: tokens are independent given the parameters, so nothing about it is approximate. The state
+holds the parameters; the tokens' topics are drawn afresh in every sweep. Cost O(tokens x K). It mixes more
+slowly by sweep than the collapsed sampler (`inference.methods.lda.collapsed_gibbs`), whose tokens see each other.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.numerics.gamma_draws import draw
+from inference.methods.documents.tokens import (SMALL_DRAW, Tokens, draw_topics, prepare, tokens_of, topic_posterior)
+from zoo.documents.bags import CellTopics, dense_counts
+from zoo.lda import LDA
+from zoo.model import in_current_precision
+
+__all__ = [
+    "ALGORITHM",
+    "METHOD",
+    "LDAGibbsState",
+    "init",
+    "step",
+    "sweep",
+    "topics_and_shares",
+    "word_topics",
+]
+
+
+class LDAGibbsState(NamedTuple):
+    """The parameters.
+
+    Attributes:
+        values: ``topic_word_probs`` (num_topics, num_words) and ``doc_topic_probs`` (num_documents,
+            num_topics).
+        log_joint: log density of tokens, their topics and the parameters drawn given these, up to a
+            constant, in nats.
+    """
+
+    values: dict[str, Array]
+    log_joint: Array
+
+
+class TopicGibbsInfo(NamedTuple):
+    """What is recorded of a sweep.
+
+    Attributes:
+        objective: log joint density of tokens, their topics and parameters, up to a constant, in nats.
+    """
+
+    objective: Array
+
+
+class Sweep(NamedTuple):
+    """What a sweep draws.
+
+    Attributes:
+        values: the parameters, as in `LDAGibbsState`.
+        by_document: tokens of each topic, which the parameters were drawn given, (num_documents, num_topics).
+        by_word: the same by word, shape (num_words, num_topics).
+    """
+
+    values: dict[str, Array]
+    by_document: Array
+    by_word: Array
+
+
+def topics_and_shares(values: Mapping[str, Array], model: LDA, counts: Any) -> dict[str, dist.Distribution]:
+    """Topics and shares given how often each topic gave each word of each document."""
+    tokens = values["word_topics"]
+    return posteriors(jnp.sum(tokens, axis=2), jnp.sum(tokens, axis=0).T, model)
+
+
+def posteriors(by_document: Array, by_word: Array, model: LDA) -> dict[str, dist.Distribution]:
+    """Topics and shares given the tokens of each topic by document and by word."""
+    prior = in_current_precision(model)._topic_prior()
+    return {
+        "topic_word_probs": topic_posterior(by_word, model),
+        "doc_topic_probs": dist.Dirichlet(prior + by_document),
+    }
+
+
+def word_topics(values: Mapping[str, Array], model: LDA, counts: Any) -> dict[str, dist.Distribution]:
+    """The topics of all words given the rest, for small corpora; a sweep draws them token by token."""
+    logits = jnp.log(values["doc_topic_probs"])[:, :, None] + jnp.log(values["topic_word_probs"])
+    return {"word_topics": CellTopics(dense_counts(counts), logits, model.num_tokens)}
+
+
+def init(key: Array, model: LDA, counts: Any) -> LDAGibbsState:
+    """Topics all but flat, as VB starts, and equal shares; chains start apart."""
+    num_documents, num_words = counts.shape
+    noise = jax.random.gamma(key, 100.0, (model.num_topics, num_words), jnp.result_type(float))
+    equal = jnp.full((num_documents, model.num_topics), 1.0 / model.num_topics)
+    topics = noise / jnp.sum(noise, axis=-1, keepdims=True)
+    return LDAGibbsState({"topic_word_probs": topics, "doc_topic_probs": equal}, jnp.zeros(()))
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: LDA, counts: Any, **options: Any
+) -> LDAGibbsState:
+    """The state with given ``topic_word_probs`` and, if given, ``doc_topic_probs``.
+
+    Raises:
+        ValueError: no topics, or of another shape.
+    """
+    values = init(key, model, counts).values
+    for name in values:
+        if name in variables and jnp.shape(variables[name]) != values[name].shape:
+            raise ValueError(
+                f"init: {name} must have shape {values[name].shape}; got {jnp.shape(variables[name])}"
+            )
+    if "topic_word_probs" not in variables:
+        raise ValueError("init must hold 'topic_word_probs' for this sampler")
+    given = {name: jnp.asarray(variables.get(name, value), value.dtype) for name, value in values.items()}
+    return LDAGibbsState(given, jnp.zeros(()))
+
+
+def sweep(key: Array, values: Mapping[str, Array], model: LDA, tokens: Tokens) -> Sweep:
+    """Topics of all tokens given the parameters, then these given the topics."""
+    topic_key, word_key, share_key = jax.random.split(key, 3)
+    shares, by_word = values["doc_topic_probs"], values["topic_word_probs"].T
+    rows = jnp.arange(tokens.shape[0])
+    by_document, by_word_counts = draw_topics(topic_key, tokens, shares, rows, by_word)
+    given = posteriors(by_document, by_word_counts, model)
+    keys = {"topic_word_probs": word_key, "doc_topic_probs": share_key}
+    tiny = jnp.finfo(by_word.dtype).tiny
+    drawn = {name: jnp.maximum(draw(own, given[name]), tiny) for name, own in keys.items()}
+    return Sweep(drawn, by_document, by_word_counts)
+
+
+def step(key: Array, state: LDAGibbsState, model: LDA, counts: Any) -> tuple[LDAGibbsState, TopicGibbsInfo]:
+    """One sweep."""
+    values, by_document, by_word = sweep(key, state.values, model, tokens_of(counts, model))
+    prior = in_current_precision(model)
+    log_joint = jnp.sum((by_document + prior._topic_prior() - 1) * jnp.log(values["doc_topic_probs"]))
+    log_joint += jnp.sum((by_word.T + prior.word_smoothing - 1) * jnp.log(values["topic_word_probs"]))
+    return LDAGibbsState(values, log_joint), TopicGibbsInfo(log_joint)
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(strategy: str, num_warmup: int) -> Algorithm:
+    """The sampler; it does not adapt."""
+    return ALGORITHM
+
+
+def position(state: LDAGibbsState, model: LDA) -> dict[str, Array]:
+    """What is kept of a draw: topics, the log joint, and shares where they are small."""
+    kept = {"topic_word_probs": state.values["topic_word_probs"], "lp": state.log_joint}
+    if state.values["doc_topic_probs"].size <= SMALL_DRAW:
+        kept["doc_topic_probs"] = state.values["doc_topic_probs"]
+    return kept
+
+
+def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_rows: bool) -> Outcome:
+    """The draws as they are."""
+    return Outcome(
+        posterior={name: value for name, value in draws.items() if name != "lp"},
+        sample_stats={"lp": draws["lp"]},
+    )
+
+
+METHOD = Sampler(
+    options={},
+    strategies=("random",),
+    build=build,
+    start=start,
+    conclude=conclude,
+    position=lambda keep_rows: position,
+    prepare=prepare,
+)

@@ -1,0 +1,423 @@
+r"""Variational Bayes for latent Dirichlet allocation.
+
+The posterior is approximated by :math:`\prod_k q(\beta_k) \prod_d q(\theta_d) \prod_{dn} q(z_{dn})`. With
+:math:`q(\theta_d) = \mathrm{Dirichlet}(\gamma_d)`, :math:`q(\beta_k) = \mathrm{Dirichlet}(\mu_k)`,
+:math:`E_{dk} = e^{E \log \theta_{dk}}` and :math:`B_{kw} = e^{E \log \beta_{kw}}` the updates are (Yu 2006,
+4.14-4.17; Blei, Ng and Jordan 2003)
+
+.. math::
+    \phi_{dwk} = E_{dk} B_{kw} / s_{dw}, \quad s_{dw} = \textstyle\sum_k E_{dk} B_{kw}, \qquad
+    \gamma_{dk} = \lambda_k + \textstyle\sum_w n_{dw} \phi_{dwk}, \qquad
+    \mu_{kw} = \epsilon + \textstyle\sum_d n_{dw} \phi_{dwk}.
+
+A step makes ``inner_steps`` passes of the first two over every document, block by block
+(`inference.numerics.documents`), then the third. phi is never stored. Cost O(inner_steps x nonzeros x K).
+
+**Documents are restarted** at every step, from :math:`\gamma_d = \lambda + N_d/K`, by default: posteriors
+that are carried over from step to step stay where the first, poor topics put them, and the fit is worse by
+some per cent of perplexity. A careless comparison with such an LDA is easily won. The price is that the bound
+may fall a little when a document finds another optimum; ``documents="continue"`` carries over and never
+falls.
+
+With ``batch_size`` documents pass in batches. Documents have their optimum in the batch (:math:`\gamma_d`,
+:math:`\phi_d` as above); a batch B of them, taken D/|B| times, would have the topics
+
+.. math:: \hat\mu = \epsilon + \frac{D}{|B|} \sum_{d \in B} n_{dw} \phi_{dwk},
+
+and :math:`\hat\mu - \mu` estimates the natural gradient of the bound without bias (Hoffman, Blei and Bach
+2010, equations 5-7; Hoffman, Blei, Wang and Paisley 2013, 4.2), so
+
+.. math:: \mu \leftarrow (1 - \rho_t)\, \mu + \rho_t\, \hat\mu, \qquad \rho_t = (\tau + t)^{-\kappa}.
+
+``learning_offset`` is tau, ``learning_decay`` kappa; the sum of :math:`\rho_t` must be infinite and that of
+its squares finite, hence 1/2 < kappa <= 1. ``word_smoothing`` may be learnt: after every batch it is set to
+the maximum of the bound at the topics.
+
+The objective is the whole evidence lower bound, the documents' multinomial coefficients included, at the phi
+of the last pass. ``learn`` fits the symmetric priors, ``"word_smoothing"`` and ``"topic_prior"``, by maximum
+of the bound (`inference.methods.documents.dirichlet_factors`).
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from inference.algorithm import Algorithm, Ascent, NaturalGradient
+from inference.numerics.documents import (DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut)
+from inference.methods.documents.dirichlet_factors import (check_topic_options, dirichlet_kl, expected_log, log_normaliser, symmetric_log_density, symmetric_log_normaliser, symmetric_prior, total_expected_log)
+from inference.methods.lda.vb_posterior import (LDAVBState, conclude, guide, log_density, transform)
+from zoo.argument_checks import check_choice, check_number, check_positive
+from zoo.gamma_functions import digamma, exp_digamma, gammaln
+from zoo.lda import LDA
+
+__all__ = ["ALGORITHM", "METHOD", "LDAVBInfo", "bound", "init", "local_step", "natural_gradient", "step"]
+
+LEARNABLE = ("word_smoothing", "topic_prior")
+DOCUMENTS = ("restart", "continue")
+INNER_STEPS = 8
+
+
+class LDAVBInfo(NamedTuple):
+    """What is recorded of a step.
+
+    Attributes:
+        objective: the evidence lower bound, in nats.
+        word_smoothing: eps.
+        topic_prior: mean of lambda.
+    """
+
+    objective: Array
+    word_smoothing: Array
+    topic_prior: Array
+
+
+class LocalSums(NamedTuple):
+    """The sums over all documents.
+
+    Attributes:
+        doc_concentration: gamma, shape (num_documents, num_topics).
+        by_word: expected tokens, shape (num_words, num_topics).
+        score: the documents' part of the bound, in nats: with phi of the last pass and gamma after it
+            E[log p(w, z, theta) - log q(z, theta)], in which the terms with E[log theta] under gamma cancel.
+    """
+
+    doc_concentration: Array
+    by_word: Array
+    score: Array
+
+
+def local_step(
+    documents: DocumentBlocks,
+    by_word: Array,
+    topic_prior: Array,
+    inner_steps: int,
+    doc_concentration: Array | None = None,
+) -> LocalSums:
+    """Passes over every document with the topics fixed.
+
+    Args:
+        documents: in blocks.
+        by_word: B, shape (num_words, num_topics).
+        topic_prior: lambda, shape (num_topics,).
+        inner_steps: passes.
+        doc_concentration: gamma to start from; None: restarted at lambda + N_d / K.
+    """
+    num_topics = by_word.shape[1]
+
+    def add(total: LocalSums, block: DocumentBlock) -> LocalSums:
+        own = by_word[block.word]
+        if doc_concentration is None:
+            tokens = jnp.zeros(block.owner.shape, own.dtype).at[block.place].add(jnp.sum(block.count, -1))
+            gamma = topic_prior + tokens[:, None] / num_topics
+        else:
+            gamma = block.rows_of(doc_concentration, missing=1.0)
+
+        def once(gamma: Array, _: None) -> tuple[Array, None]:
+            shares = exp_digamma(gamma)  # phi is the same without the factor that makes them normalised
+            return topic_prior + shares * block_sums(block, shares, own)[1], None
+
+        gamma = jax.lax.scan(once, gamma, None, inner_steps - 1)[0]
+        log_shares = digamma(gamma)
+        shares = jnp.exp(log_shares)
+        ratio, sums, log_sums = block_sums(block, shares, own)
+        tokens = shares * sums
+        gamma = topic_prior + tokens
+        held = block.owner < documents.shape[0]
+        normaliser = jnp.sum(gammaln(gamma), axis=-1) - gammaln(jnp.sum(gamma, axis=-1)) - prior_normaliser
+        gap = normaliser - jnp.sum(tokens * log_shares, axis=-1)
+        return LocalSums(
+            total.doc_concentration.at[block.owner].set(gamma, mode="drop"),
+            add_by_word(total.by_word, block, ratio, shares),
+            total.score + log_sums + jnp.sum(jnp.where(held, gap, 0.0)),
+        )
+
+    prior_normaliser = jnp.sum(gammaln(topic_prior)) - gammaln(jnp.sum(topic_prior))
+    zeros = LocalSums(
+        jnp.zeros((documents.shape[0], num_topics), by_word.dtype),
+        jnp.zeros_like(by_word),
+        jnp.zeros((), by_word.dtype),
+    )
+    sums = documents.fold(add, zeros)
+    return sums._replace(by_word=sums.by_word * by_word)
+
+
+def bound(state: LDAVBState, documents: DocumentBlocks) -> Array:
+    """The evidence lower bound of any q(theta), q(beta), the words' topics optimal, in nats."""
+    by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
+    shares = jnp.exp(expected_log(state.doc_concentration))
+
+    def add(total: Array, block: DocumentBlock) -> Array:
+        return total + block_sums(block, block.rows_of(shares), by_word[block.word])[2]
+
+    words = documents.fold(add, jnp.zeros((), by_word.dtype))
+    divergence = dirichlet_kl(state.doc_concentration, state.topic_prior)
+    divergence += dirichlet_kl(state.word_concentration, state.word_smoothing, axis=0)
+    return words - divergence + documents.log_coefficient
+
+
+# The algorithm
+
+
+def init(key: Array, model: LDA, documents: DocumentBlocks) -> LDAVBState:
+    """Topics all but flat: Gamma draws of mean 1 and variance 1/100, as Hoffman, Blei and Bach (2010) start.
+
+    Starts nearer to the data (word frequencies with noise, a few documents a topic) end lower: on 3581
+    newsgroup posts, 20 topics, the bound after 100 steps by 1.5 and 2.5 per cent, the perplexity of completed
+    documents by 6 and 11 per cent.
+    """
+    shape, dtype = (documents.shape[1], model.num_topics), documents.blocks.count.dtype
+    return _with_topics(jax.random.gamma(key, 100.0, shape, dtype) / 100.0, model, documents)
+
+
+def _with_topics(word_concentration: Array, model: LDA, documents: DocumentBlocks) -> LDAVBState:
+    dtype = word_concentration.dtype
+    prior = jnp.asarray(model._topic_prior(), dtype)
+    equal = jnp.broadcast_to(prior, (documents.shape[0], model.num_topics))
+    return LDAVBState(word_concentration, equal, prior, jnp.asarray(model.word_smoothing, dtype))
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: LDA, corpus: DocumentBlocks, **options: Any
+) -> LDAVBState:
+    """The state with given ``topic_word_concentration``, or topics near given ``topic_word_probs``.
+
+    Raises:
+        ValueError: neither is given, or of another shape.
+    """
+    shape = (model.num_topics, corpus.shape[1])
+    if "topic_word_concentration" in variables:
+        words = jnp.asarray(variables["topic_word_concentration"])
+    elif "topic_word_probs" in variables:
+        tokens = jnp.sum(corpus.blocks.count) / model.num_topics
+        words = model.word_smoothing + tokens * jnp.asarray(variables["topic_word_probs"])
+    else:
+        raise ValueError(
+            "init must hold 'topic_word_concentration' or 'topic_word_probs'; got "
+            f"{', '.join(variables) or 'nothing'}"
+        )
+    if words.shape != shape:
+        raise ValueError(f"init: topics must have shape {shape}; got {words.shape}")
+    state = _with_topics(words.T, model, corpus)
+    given = variables.get("doc_topic_concentration")
+    return state if given is None else state._replace(doc_concentration=jnp.asarray(given))
+
+
+def step(
+    key: Array,
+    state: LDAVBState,
+    model: LDA,
+    documents: DocumentBlocks,
+    *,
+    inner_steps: int = INNER_STEPS,
+    restarted: bool = True,
+    learn: tuple[str, ...] = ("word_smoothing",),
+) -> tuple[LDAVBState, LDAVBInfo]:
+    """Documents, hyperparameters, topics, bound; the key is ignored."""
+    before = expected_log(state.word_concentration, axis=0)
+    given = None if restarted else state.doc_concentration
+    local = local_step(documents, jnp.exp(before), state.topic_prior, inner_steps, given)
+    prior, smoothing, score = state.topic_prior, state.word_smoothing, local.score
+    num_words, num_topics = before.shape
+    if "topic_prior" in learn:
+        logs = total_expected_log(local.doc_concentration)
+        density = partial(symmetric_log_density, logs, documents.shape[0], num_topics)
+        learnt = symmetric_prior(logs, documents.shape[0], num_topics, prior[0])
+        score += density(learnt) - density(prior[0])
+        prior = jnp.full_like(prior, learnt)
+    words = smoothing + local.by_word
+    if "word_smoothing" in learn:
+        logs = total_expected_log(words, axis=0)
+        smoothing = symmetric_prior(logs, num_topics, num_words, smoothing)
+        words = smoothing + local.by_word
+    gap = log_normaliser(words, axis=0) - num_topics * symmetric_log_normaliser(smoothing, num_words)
+    gap -= jnp.sum(local.by_word * before)  # E[log beta] under the new factors cancels
+    objective = score + gap + documents.log_coefficient
+    new = LDAVBState(words, local.doc_concentration, prior, smoothing)
+    return new, LDAVBInfo(objective, smoothing, jnp.mean(prior))
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(
+    strategy: str, documents: str, inner_steps: int, learn: tuple[str, ...], **of_batches: Any
+) -> Algorithm:
+    """The algorithm with its options; those of batches do not matter to it."""
+    options = {"inner_steps": inner_steps, "restarted": documents == "restart", "learn": learn}
+    return Algorithm(init, partial(step, **options))
+
+
+def prepare(model: LDA, data: tuple, init: Any, **options: Any) -> tuple[DocumentBlocks]:
+    """The documents in blocks."""
+    return (cut(data[0], model.num_topics),)
+
+
+def check(
+    model: LDA,
+    *,
+    documents: Any,
+    inner_steps: Any,
+    learn: Any,
+    learning_offset: Any,
+    learning_decay: Any,
+    num_devices: int,
+) -> None:
+    """Raise ValueError if an option does not suit."""
+    check_positive("learning_offset", learning_offset)
+    check_number("learning_decay", learning_decay)
+    if not 0.5 < learning_decay <= 1:
+        raise ValueError(f"learning_decay must lie in (0.5, 1], so that steps settle; got {learning_decay}")
+    check_choice("documents", documents, DOCUMENTS)
+    check_topic_options(model, inner_steps, learn, LEARNABLE)
+
+
+# Documents in batches
+
+
+class BatchGradient(NamedTuple):
+    """What a batch says of the topics.
+
+    Attributes:
+        gradient: noisy natural gradient with respect to the topics' parameters, (num_words, num_topics).
+        score: the documents' part of the bound, in nats.
+    """
+
+    gradient: Array
+    score: Array
+
+
+def natural_gradient(
+    state: LDAVBState, documents: DocumentBlocks, share: Array, inner_steps: int
+) -> BatchGradient:
+    """The estimate of a batch.
+
+    Args:
+        state: q.
+        documents: the batch.
+        share: |B| / D, of all documents.
+        inner_steps: passes over the documents.
+    """
+    by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
+    local = local_step(documents, by_word, state.topic_prior, inner_steps)
+    best = state.word_smoothing + local.by_word / share
+    return BatchGradient(best - state.word_concentration, local.score)
+
+
+def step_of_batch(
+    state: LDAVBState,
+    model: LDA,
+    documents: DocumentBlocks,
+    share: Array,
+    time: Array,
+    *,
+    inner_steps: int,
+    learn: tuple[str, ...],
+    learning_offset: float,
+    learning_decay: float,
+) -> tuple[LDAVBState, Array]:
+    """The state after a batch, and the documents' part of the bound before it.
+
+    Args:
+        state: q.
+        model: the model as given.
+        documents: the batch.
+        share: |B| / D.
+        time: t, from 1.
+        inner_steps: passes over the documents.
+        learn: hyperparameters to learn.
+        learning_offset: tau.
+        learning_decay: kappa.
+    """
+    found = natural_gradient(state, documents, share, inner_steps)
+    size = jnp.minimum((learning_offset + time) ** -learning_decay, 1.0)
+    words = state.word_concentration + size * found.gradient
+    smoothing = state.word_smoothing
+    if "word_smoothing" in learn:
+        smoothing = symmetric_prior(total_expected_log(words, axis=0), *words.shape[::-1], smoothing)
+    return state._replace(word_concentration=words, word_smoothing=smoothing), found.score
+
+
+def evaluate(
+    state: LDAVBState, model: LDA, documents: DocumentBlocks, *, inner_steps: int
+) -> tuple[Array, Array]:
+    """Dirichlet parameters of documents and their part of the bound, the topics as they are."""
+    by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
+    local = local_step(documents, by_word, state.topic_prior, inner_steps)
+    return local.doc_concentration, local.score
+
+
+def total(state: LDAVBState, model: LDA) -> LDAVBInfo:
+    """The bound without the documents' terms."""
+    divergence = dirichlet_kl(state.word_concentration, state.word_smoothing, axis=0)
+    return LDAVBInfo(-divergence, state.word_smoothing, jnp.mean(state.topic_prior))
+
+
+def with_rows(state: LDAVBState, doc_concentration: Array) -> LDAVBState:
+    """The state with the documents' parameters."""
+    return state._replace(doc_concentration=jnp.asarray(doc_concentration))
+
+
+def without_rows(state: LDAVBState) -> LDAVBState:
+    """The state as batches pass it on: documents keep nothing."""
+    return state._replace(doc_concentration=state.doc_concentration[:0])
+
+
+@cache
+def in_batches(
+    documents: str,
+    inner_steps: int,
+    learn: tuple[str, ...],
+    learning_offset: float,
+    learning_decay: float,
+) -> NaturalGradient:
+    """The step by noisy natural gradients, with its options.
+
+    Raises:
+        ValueError: an option that needs all documents at once.
+    """
+    if not set(learn) <= {"word_smoothing"}:
+        raise ValueError(
+            "learn does not go with batch_size but for word_smoothing: give the hyperparameters, or learn "
+            "them on fewer rows"
+        )
+    if documents == "continue":
+        raise ValueError(
+            "documents='continue' needs all documents at once: with batch_size they are restarted"
+        )
+    options = {"learn": learn, "learning_offset": learning_offset, "learning_decay": learning_decay}
+    return NaturalGradient(
+        partial(step_of_batch, inner_steps=inner_steps, **options),
+        partial(evaluate, inner_steps=inner_steps),
+        total,
+        with_rows,
+        without_rows,
+    )
+
+
+METHOD = Ascent(
+    options={
+        "documents": "restart",
+        "inner_steps": INNER_STEPS,
+        "learn": ("word_smoothing",),
+        "learning_offset": 10.0,
+        "learning_decay": 0.7,
+        "num_devices": None,
+    },
+    strategies=("random",),
+    takes=frozenset({"batches", "devices", "documents"}),
+    build=build,
+    start=start,
+    conclude=conclude,
+    guide=guide,
+    transform=transform,
+    log_density=log_density,
+    prepare=prepare,
+    check=check,
+    may_fall=True,
+    in_batches=in_batches,
+)

@@ -1,0 +1,265 @@
+r"""A matrix with holes, compressed to what expectation maximisation of a linear-Gaussian model needs of it.
+
+Rows that miss the same cells share the K x K matrix of their latents, and of these rows nothing matters but
+their number, their mean and their scatter. A set of n such rows is therefore replaced by at most D
+pseudo-rows with the same scatter (the triangular factor of a QR decomposition) and one mean: with nothing
+missing a sweep costs O(min(N, D) D K), whatever N, and no digit is lost to squared moments. Only rows whose
+pattern of holes is rare are kept one by one.
+
+Where a noise group has more columns than rows and all of them are seen in the same rows, its columns are
+first rotated to the space that its centred rows span (at most n - 1 directions). Isotropic noise and the
+likelihood do not notice; the directions left out hold no residual but count as cells of the noise. `expanded`
+turns results back. This needs a flat prior of the loadings and of the mean.
+
+All of it is done on the host, in float64, once per fit.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.numerics.weighted_rows import Rows, unweighted, weight_of
+
+__all__ = ["CompressedRows", "Pattern", "compress", "expanded", "one_by_one"]
+
+MOST_PATTERNS = 8  # sets of rows that get pseudo-rows; every one is compiled by itself
+FEWEST_ROWS = 16  # of such a set
+
+
+class Pattern(NamedTuple):
+    """Rows that miss the same cells.
+
+    Attributes:
+        rows: pseudo-rows with the scatter of the rows about their mean, shape (at most D, D); zero where
+            missing.
+        mean: of the rows, about the centre, shape (D,); zero where missing.
+        count: how many there are (their weight in all).
+        observed: one where observed, else zero, shape (D,).
+    """
+
+    rows: Array
+    mean: Array
+    count: Array
+    observed: Array
+
+
+class CompressedRows(NamedTuple):
+    """A matrix as EM sees it; columns may be rotated ones.
+
+    Attributes:
+        patterns: sets of rows that miss the same cells.
+        single: all other rows about the centre, zero where missing, shape (M, D).
+        single_observed: one where observed, else zero, shape (M, D).
+        single_weight: shape (M,).
+        centre: mean of the observed cells of each column, shape (D,); zero for a rotated column.
+        group: noise group of each column, shape (D,).
+        column_class: columns that are observed in the same rows and have the same noise, shape (D,).
+        class_member: one column of each class, shape (Q,).
+        cells: observed cells of each column (their weight), shape (D,).
+        sums: sum of each column about the centre, shape (D,).
+        squares: sum of squares of each column about the centre, shape (D,).
+        total_weight: of all rows.
+        group_variance: mean over a group's columns of their variance, shape (G,).
+        silent_cells: cells of a group in directions left out, where there is no residual, shape (G,).
+        bases: by group, orthonormal directions (its columns, directions) that its columns were rotated to;
+            None where they were not.
+        columns: by group, which columns of the data are its own.
+        original_centre: mean of the observed cells of each column of the data.
+    """
+
+    patterns: tuple[Pattern, ...]
+    single: Array
+    single_observed: Array
+    single_weight: Array
+    centre: Array
+    group: Array
+    column_class: Array
+    class_member: Array
+    cells: Array
+    sums: Array
+    squares: Array
+    total_weight: Array
+    group_variance: Array
+    silent_cells: Array
+    bases: tuple[Array | None, ...]
+    columns: tuple[Array, ...]
+    original_centre: Array
+
+    @property
+    def num_groups(self) -> int:
+        """G, how many noise variances there are."""
+        return self.silent_cells.shape[0]
+
+
+def compress(
+    x: np.ndarray | Rows, group: np.ndarray, *, rotate: bool = True, most_patterns: int = MOST_PATTERNS
+) -> CompressedRows:
+    """The matrix, compressed.
+
+    Args:
+        x: shape (num_observations, num_features), NaN for missing cells; or `Rows` with a weight each.
+        group: noise group of each column, whole numbers 0..G-1, shape (num_features,).
+        rotate: whether wide groups may be rotated to the space of their rows; False where the loadings or the
+            mean have a prior.
+        most_patterns: how many sets of rows with the same holes get pseudo-rows.
+    """
+    rows, weight = np.asarray(unweighted(x), np.float64), np.asarray(weight_of(x), np.float64)
+    rows, weight = rows[weight > 0], weight[weight > 0]
+    group = np.asarray(group)
+    observed = ~np.isnan(rows)
+    cells = weight @ observed
+    centre = weight @ np.where(observed, rows, 0.0) / np.maximum(cells, 1e-300)
+    centred = np.where(observed, rows - centre, 0.0)
+    num_groups = int(group.max()) + 1
+    variance = (weight @ centred**2) / np.maximum(cells, 1e-300)
+    columns = tuple(np.flatnonzero(group == g) for g in range(num_groups))
+    bases = tuple(_basis(centred[:, own], observed[:, own], weight) if rotate else None for own in columns)
+    silent = np.array(
+        [
+            0.0 if basis is None else (basis.shape[0] - basis.shape[1]) * cells[own[0]]
+            for basis, own in zip(bases, columns, strict=True)
+        ]
+    )
+    new_centre, new_group = centre, group
+    if any(basis is not None for basis in bases):
+        centred, observed, new_centre, new_group = _rotated(centred, observed, centre, columns, bases)
+        cells = weight @ observed
+    patterns, single = _split(centred, observed, weight, most_patterns)
+    pairs = np.stack([_kinds_of(observed.T), new_group], axis=1)
+    _, member, column_class = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+    return CompressedRows(
+        patterns=patterns,
+        single=centred[single],
+        single_observed=observed[single].astype(np.float64),
+        single_weight=weight[single],
+        centre=new_centre,
+        group=new_group,
+        column_class=column_class.ravel(),
+        class_member=member,
+        cells=cells,
+        sums=weight @ centred,
+        squares=weight @ centred**2,
+        total_weight=weight.sum(),
+        group_variance=np.array([variance[own].mean() for own in columns]),
+        silent_cells=silent,
+        bases=bases,
+        columns=columns,
+        original_centre=centre,
+    )
+
+
+def one_by_one(x: Array | Rows, group: np.ndarray) -> CompressedRows:
+    """The matrix as it is, every row by itself: for data that are traced, whose holes cannot be looked at."""
+    rows, weight = jnp.asarray(unweighted(x)), weight_of(x)
+    observed = jnp.where(jnp.isnan(rows), 0.0, 1.0)
+    cells = weight @ observed
+    centre = weight @ jnp.where(observed > 0, rows, 0.0) / jnp.maximum(cells, 1e-30)
+    centred = jnp.where(observed > 0, rows - centre, 0.0)
+    columns = tuple(np.flatnonzero(group == g) for g in range(int(np.max(group)) + 1))
+    everything, squares = jnp.arange(rows.shape[1]), weight @ centred**2
+    variance = squares / jnp.maximum(cells, 1e-30)
+    return CompressedRows(
+        patterns=(),
+        single=centred,
+        single_observed=observed,
+        single_weight=weight,
+        centre=centre,
+        group=jnp.asarray(group),
+        column_class=everything,
+        class_member=everything,
+        cells=cells,
+        sums=weight @ centred,
+        squares=squares,
+        total_weight=jnp.sum(weight),
+        group_variance=jnp.stack([jnp.mean(variance[own]) for own in columns]),
+        silent_cells=jnp.zeros(len(columns)),
+        bases=(None,) * len(columns),
+        columns=columns,
+        original_centre=centre,
+    )
+
+
+def expanded(loadings: Array, loc: Array, rows: CompressedRows) -> tuple[Array, Array]:
+    """Loadings and mean (about the centre) of compressed columns as those of the columns of the data.
+
+    Args:
+        loadings: shape (compressed columns, num_latents).
+        loc: about the centre, shape (compressed columns,).
+        rows: what they were fitted to.
+
+    Returns:
+        Loadings (num_features, num_latents) and the mean itself, (num_features,).
+    """
+    mean, first = jnp.asarray(rows.original_centre), 0
+    full = jnp.zeros((mean.shape[0], loadings.shape[1]))
+    if all(basis is None for basis in rows.bases):
+        return loadings, mean + loc
+    for basis, own in zip(rows.bases, rows.columns, strict=True):
+        size = own.shape[0] if basis is None else basis.shape[1]
+        block = slice(first, first + size)
+        turned, shift = loadings[block], loc[block]
+        if basis is not None:
+            turned, shift = basis @ turned, basis @ shift
+        full, mean, first = full.at[own].set(turned), mean.at[own].add(shift), first + size
+    return full, mean
+
+
+def _basis(centred: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> np.ndarray | None:
+    """Orthonormal directions that span a group's centred rows, where it is wider than they are many."""
+    seen = observed[:, 0]
+    if centred.shape[1] <= seen.sum() or (observed != seen[:, None]).any():
+        return None
+    own = centred[seen] * np.sqrt(weight[seen])[:, None]
+    left, lengths, directions = np.linalg.svd(own, full_matrices=False)
+    kept = lengths > lengths[0] * 1e-13 * max(own.shape)
+    return np.ascontiguousarray(directions[kept].T)
+
+
+def _rotated(
+    centred: np.ndarray,
+    observed: np.ndarray,
+    centre: np.ndarray,
+    columns: tuple[np.ndarray, ...],
+    bases: tuple[np.ndarray | None, ...],
+) -> tuple[np.ndarray, ...]:
+    """The columns group by group, wide groups in their basis: cells, which are observed, centre, group."""
+    cells, seen, middle, group = [], [], [], []
+    for number, (own, basis) in enumerate(zip(columns, bases, strict=True)):
+        size = own.size if basis is None else basis.shape[1]
+        cells.append(centred[:, own] if basis is None else centred[:, own] @ basis)
+        seen.append(observed[:, own] if basis is None else np.repeat(observed[:, own[:1]], size, axis=1))
+        middle.append(centre[own] if basis is None else np.zeros(size))
+        group.append(np.full(size, number))
+    return tuple(np.concatenate(part, axis=-1) for part in (cells, seen, middle, group))
+
+
+def _split(
+    centred: np.ndarray, observed: np.ndarray, weight: np.ndarray, most_patterns: int
+) -> tuple[tuple[Pattern, ...], np.ndarray]:
+    """The most frequent patterns with their pseudo-rows, and the indices of all other rows."""
+    which = _kinds_of(observed)
+    counts = np.bincount(which)
+    frequent = [k for k in np.argsort(-counts, kind="stable")[:most_patterns] if counts[k] >= FEWEST_ROWS]
+    if counts.size == 1:
+        frequent = [0]
+    members = [np.flatnonzero(which == k) for k in frequent]
+    patterns = tuple(_pattern(centred[own], observed[own[0]], weight[own]) for own in members)
+    return patterns, np.flatnonzero(~np.isin(which, frequent))
+
+
+def _kinds_of(observed: np.ndarray) -> np.ndarray:
+    """A number for each row of a matrix of truths, equal where rows are equal."""
+    if observed.all():
+        return np.zeros(observed.shape[0], np.int64)
+    return np.unique(np.packbits(observed, axis=1), axis=0, return_inverse=True)[1].ravel()
+
+
+def _pattern(centred: np.ndarray, seen: np.ndarray, weight: np.ndarray) -> Pattern:
+    count = weight.sum()
+    mean = weight @ centred / count
+    scattered = np.where(seen, centred - mean, 0.0) * np.sqrt(weight)[:, None]
+    if scattered.shape[0] > scattered.shape[1]:
+        scattered = np.linalg.qr(scattered, mode="r")
+    return Pattern(scattered, np.where(seen, mean, 0.0), np.asarray(count), seen.astype(np.float64))

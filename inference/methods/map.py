@@ -1,0 +1,126 @@
+r"""Maximum a posteriori of any zoo model whose program has continuous sites, by L-BFGS.
+
+The objective is the log joint density in nats of all sites at their own scale (no Jacobian of a
+transformation), climbed in unconstrained coordinates, whatever the program sums out summed out. A step is one
+iteration of limited-memory BFGS (`inference.numerics.lbfgs`), so it never lowers the objective by more
+than rounding. It costs one evaluation of the program's gradient, or a few where the step length is searched.
+
+A point is not a posterior: where many latents have few data each, the maximum lies far from the mass. It is a
+good start for NUTS (``init=tree``), and by held-out density often as good a predictor.
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro
+from jax import Array
+from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
+
+from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.numerics.densities import latent_names
+from inference.methods.nuts_hmc import program
+from inference.numerics.lbfgs import LBFGSState, lbfgs_init, lbfgs_step
+
+__all__ = ["METHOD", "MAPInfo", "log_joint"]
+
+
+class MAPInfo(NamedTuple):
+    """What is recorded of a step.
+
+    Attributes:
+        objective: the log joint density, in nats.
+    """
+
+    objective: Array
+
+
+def log_joint(unconstrained: Mapping[str, Array], model: Any, *data: Any) -> Array:
+    """Log joint density of all sites, in nats, at unconstrained coordinates."""
+    values = constrain_fn(program, (model, *data), {}, dict(unconstrained))
+    return log_density(program, (model, *data), {}, values)[0]
+
+
+def _loss(unconstrained: dict[str, Array], model: Any, data: tuple) -> Array:
+    return -log_joint(unconstrained, model, *data)
+
+
+def _state(values: Mapping[str, Array], model: Any, data: tuple, memory_size: int) -> LBFGSState:
+    point = unconstrain_fn(program, (model, *data), {}, dict(values))
+    return lbfgs_init(point, partial(_loss, model=model, data=data), memory_size)
+
+
+def _init(key: Array, model: Any, *data: Any, memory_size: int) -> LBFGSState:
+    values = model.starting_point(key, *data)
+    if values is None:
+        drawn = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(model, *data)
+        values = {name: drawn[name]["value"] for name in latent_names(model, *data)}
+    return _state(values, model, data, memory_size)
+
+
+def _step(
+    key: Array, state: LBFGSState, model: Any, *data: Any, memory_size: int
+) -> tuple[LBFGSState, MAPInfo]:
+    """One iteration; the key is ignored."""
+    state = lbfgs_step(state, partial(_loss, model=model, data=data))
+    return state, MAPInfo(-state.value)
+
+
+@cache
+def build(strategy: str, memory_size: int) -> Algorithm:
+    """The algorithm."""
+    return Algorithm(partial(_init, memory_size=memory_size), partial(_step, memory_size=memory_size))
+
+
+def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, memory_size: int) -> LBFGSState:
+    """A fresh state at given values of the program's sites."""
+    sites = latent_names(model, *data)
+    missing = [name for name in sites if name not in variables]
+    if missing:
+        raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")
+    return _state({name: jnp.asarray(variables[name], float) for name in sites}, model, data, memory_size)
+
+
+def conclude(
+    key: Array,
+    state: LBFGSState,
+    model: Any,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    **options: Any,
+) -> Outcome:
+    """The point as one draw of one chain, with the most probable labels where the program sums them out."""
+    values = _constrain(state.point, model, data)
+    shares = _shares(values, model, data)
+    labels = model.derived({"assignments": jnp.argmax(shares, axis=-1)}) if shares is not None else {}
+    if not keep_rows:
+        labels.pop("assignments", None)
+    return Outcome(
+        posterior=jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], values | labels),
+        variational=values | ({} if shares is None else {"responsibilities": shares}),
+        is_point=True,
+    )
+
+
+@jax.jit
+def _shares(values: dict[str, Array], model: Any, data: tuple) -> Array | None:
+    """Probabilities of the summed-out labels at the point, shape (rows, components), or None."""
+    labels = model.local_conditionals(values, *data).get("assignments")
+    return None if labels is None else jax.nn.softmax(labels.logits, axis=-1)
+
+
+@jax.jit
+def _constrain(unconstrained: dict[str, Array], model: Any, data: tuple) -> dict[str, Array]:
+    return constrain_fn(program, (model, *data), {}, unconstrained)
+
+
+METHOD = Ascent(
+    options={"memory_size": 10},
+    strategies=("random",),
+    build=build,
+    start=start,
+    conclude=conclude,
+)

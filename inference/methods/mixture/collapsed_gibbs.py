@@ -1,0 +1,386 @@
+r"""Collapsed Gibbs sampling for mixtures: the Polya urn, with split-merge moves.
+
+Weights and component parameters are integrated out; a sweep changes the labels one row at a time,
+
+.. math::
+    p(c_i = k \mid c_{-i}, x) \propto w_k\, p(x_i \mid \{x_l : l \ne i, c_l = k\}),
+
+(Yu 2006, after 3.9; the new component is drawn from the posterior of its parameters given the one row, not
+from the base measure as the text says). The weights :math:`w` are
+
+* ``weight_prior="dirichlet"``: :math:`n_k + \alpha/K` for each of the K components: the program itself,
+  collapsed;
+* ``weight_prior="stick_breaking"``: :math:`n_k` for the clusters there are and :math:`\alpha` for a new one:
+  the Dirichlet process without truncation, which the program approaches as K grows. ``num_components`` is
+  only the first number of slots; when they are full their number doubles and the sweep is made again, so
+  nothing is truncated.
+
+The concentration: Escobar and West (1995) for the Dirichlet process; for the finite allocation, where that
+is not exact, the slice move of `inference.methods.mixture.gibbs`. Split-merge moves (`inference.methods.mixture.split_merge`)
+come before the labels' scan, ``split_merge`` of them in a sweep.
+
+A sweep costs O(N K d^2) for Gaussian components (rank-one changes, no factorisation), O(N K S) for another
+family with S statistics, plus O(N d^2) per split-merge proposal. Measured: 1.1 microseconds a row at K = 10,
+d = 2, 3.4 at K = 40, 1.5 at d = 10, the same at 1000 and 4000 rows; a proposal costs a third of a sweep at
+K = 16. On data where the plain urn mixes, split-merge adds effective draws per sweep and not per second; it
+is there for clusters that rows cannot leave one by one. The log joint recorded is the collapsed one: the
+prior of the concentration, the prior of the partition and the evidences.
+
+After the run weights and parameters are drawn for every kept draw given its labels: exactly for the finite
+program; for the process, the occupied atoms from their posteriors, largest first, and the left-over mass
+broken by further sticks over empty slots, the last of which takes the rest. The fit's model has as many
+components as that takes.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import gammaln
+
+from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.numerics.draws import map_draws
+from inference.methods.mixture.gibbs import concentration_and_weights
+from inference.methods.mixture.split_merge import split_or_merge
+from inference.methods.mixture.urn_statistics import statistics_for
+from inference.methods.mixture.starts import given_labels
+from zoo.argument_checks import check_whole
+from zoo.mixture import Mixture
+
+__all__ = [
+    "ALGORITHM",
+    "METHOD",
+    "CollapsedMixtureInfo",
+    "CollapsedMixtureState",
+    "init",
+    "log_partition_prior",
+    "resize",
+    "step",
+]
+
+SPARE_SLOTS = 5  # empty components of a stored draw of the process, at least
+
+
+class CollapsedMixtureState(NamedTuple):
+    """The partition.
+
+    Attributes:
+        labels: slot of each row, shape (num_observations,).
+        counts: rows per slot, shape (num_slots,).
+        concentration: alpha, drawn or fixed.
+    """
+
+    labels: Array
+    counts: Array
+    concentration: Array
+
+
+class CollapsedMixtureInfo(NamedTuple):
+    """What is recorded of a sweep.
+
+    Attributes:
+        objective: log joint density of data, labels and concentration, in nats.
+        num_occupied: clusters.
+        split_merge_rate: share of the split-merge proposals that were accepted.
+        full: whether the sweep ran out of slots, so that it must be made again with more.
+    """
+
+    objective: Array
+    num_occupied: Array
+    split_merge_rate: Array
+    full: Array
+
+
+def is_process(model: Mixture) -> bool:
+    """Whether the prior of the partition is the untruncated Dirichlet process."""
+    return model.weights.has_sticks
+
+
+def log_partition_prior(counts: Array, alpha: Array, model: Mixture) -> Array:
+    """Log prior probability of a partition into clusters of these sizes (zeros are not clusters), in nats."""
+    occupied = counts > 0
+    number = jnp.sum(occupied)
+    total = gammaln(alpha) - gammaln(alpha + jnp.sum(counts))
+    if is_process(model):
+        return (
+            total + number * jnp.log(alpha) + jnp.sum(jnp.where(occupied, gammaln(jnp.maximum(counts, 1)), 0))
+        )
+    share = alpha / model.num_components
+    sizes = jnp.sum(jnp.where(occupied, gammaln(share + counts) - gammaln(share), 0))
+    # the labels of the clusters do not matter to the partition
+    return total + sizes + gammaln(model.num_components + 1.0) - gammaln(model.num_components - number + 1.0)
+
+
+def _log_prior_of_split(alpha: Array, model: Mixture) -> Any:
+    def process(count_i: Array, count_j: Array, number: Array) -> Array:
+        return jnp.log(alpha) + gammaln(count_i) + gammaln(count_j) - gammaln(count_i + count_j)
+
+    def finite(count_i: Array, count_j: Array, number: Array) -> Array:
+        share = alpha / model.num_components
+        sizes = gammaln(share + count_i) + gammaln(share + count_j) - gammaln(share + count_i + count_j)
+        return sizes - gammaln(share) + jnp.log(model.num_components - number + 0.0)
+
+    return process if is_process(model) else finite
+
+
+# A sweep
+
+
+def scan_labels(
+    key: Array, state: CollapsedMixtureState, model: Mixture, x: Array
+) -> tuple[CollapsedMixtureState, Array]:
+    """Every row's label in turn, and whether the slots ran out."""
+    components, statistics = model.components, statistics_for(model.components)
+    rows = statistics.rows(components, x)
+    num_slots = state.counts.shape[0]
+    cache = statistics.of(components, rows, state.labels, num_slots)
+    noise = jax.random.gumbel(key, (x.shape[0], num_slots))
+    one = jnp.ones((), x.dtype)
+
+    def visit(carry: tuple, item: tuple) -> tuple[tuple, Array]:
+        cache, counts, full = carry
+        row, label, gumbel = item
+        cache = cache.changed(components, label, row, -one)
+        counts = counts.at[label].add(-1)
+        density = cache.log_predictive(components, row)
+        if is_process(model):
+            empty = counts == 0
+            full = full | ~jnp.any(empty)
+            new = jnp.arange(num_slots) == jnp.argmax(empty)
+            weight = jnp.where(empty, jnp.where(new, state.concentration, 0.0), counts)
+        else:
+            weight = counts + state.concentration / model.num_components
+        label = jnp.argmax(jnp.log(weight) + density + gumbel)
+        return (cache.changed(components, label, row, one), counts.at[label].add(1), full), label
+
+    start = (cache, state.counts, jnp.zeros((), bool))
+    (_, counts, full), labels = jax.lax.scan(visit, start, (rows, state.labels, noise))
+    return state._replace(labels=labels.astype(state.labels.dtype), counts=counts), full
+
+
+def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixture, x: Array) -> Array:
+    """Alpha given the partition: Escobar and West (1995, section 6), or a slice move for the finite prior."""
+    if not model.has_random_concentration:
+        return state.concentration
+    if not is_process(model):
+        values = {"assignments": state.labels, "concentration": state.concentration}
+        return concentration_and_weights(values, model, x)["concentration"].sample(key)
+    beta_key, which_key, gamma_key = jax.random.split(key, 3)
+    num_rows, number = x.shape[0], jnp.sum(state.counts > 0)
+    a, b = model.concentration.concentration, model.concentration.rate
+    rate = b - jnp.log(jax.random.beta(beta_key, state.concentration + 1, num_rows))
+    odds = (a + number - 1) / (num_rows * rate)
+    more = jax.random.uniform(which_key) < odds / (1 + odds)
+    return jax.random.gamma(gamma_key, a + number - jnp.where(more, 0, 1)) / rate
+
+
+def step(
+    key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, *, split_merge: int = 5
+) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
+    """One sweep: split-merge proposals, labels row by row, concentration."""
+    move_key, scan_key, concentration_key = jax.random.split(key, 3)
+    components, statistics = model.components, statistics_for(model.components)
+    rows = statistics.rows(components, x)
+    full = jnp.zeros((), bool)
+    rate = jnp.zeros(())
+    if split_merge and x.shape[0] > 1:
+        offset = 0.0 if is_process(model) else state.concentration / model.num_components
+        log_prior = _log_prior_of_split(state.concentration, model)
+
+        def propose(carry: tuple, key: Array) -> tuple[tuple, Array]:
+            labels, counts, full = carry
+            full = full | (is_process(model) & jnp.all(counts > 0))
+            labels, counts, accepted = split_or_merge(
+                key, labels, counts, rows, components, statistics, offset, log_prior
+            )
+            return (labels, counts, full), accepted
+
+        keys = jax.random.split(move_key, split_merge)
+        (labels, counts, full), accepted = jax.lax.scan(propose, (state.labels, state.counts, full), keys)
+        state = state._replace(labels=labels, counts=counts)
+        rate = jnp.mean(accepted.astype(float))
+    state, scan_full = scan_labels(scan_key, state, model, x)
+    state = state._replace(concentration=update_concentration(concentration_key, state, model, x))
+    return state, CollapsedMixtureInfo(
+        log_joint(state, model, x), jnp.sum(state.counts > 0), rate, full | scan_full
+    )
+
+
+def log_joint(state: CollapsedMixtureState, model: Mixture, x: Array) -> Array:
+    """Log density of data, partition and concentration, in nats."""
+    sums = model.components.statistics(x, state.labels, state.counts.shape[0])
+    total = log_partition_prior(state.counts, state.concentration, model)
+    total += jnp.sum(model.components.log_evidence(sums))
+    return (
+        total + model.concentration.log_prob(state.concentration) if model.has_random_concentration else total
+    )
+
+
+# Starts and slots
+
+
+def _state(labels: Array, num_slots: int, model: Mixture) -> CollapsedMixtureState:
+    counts = jnp.zeros(num_slots, int).at[labels].add(1)
+    alpha = jnp.asarray(model.expected_concentration, jnp.result_type(float))
+    return CollapsedMixtureState(labels.astype(int), counts, alpha)
+
+
+def init(key: Array, model: Mixture, x: Array, *, strategy: str = "random") -> CollapsedMixtureState:
+    """A partition to start from.
+
+    ``"random"``: uniform labels over the first L slots, L itself uniform, so that chains start far apart;
+    ``"one_cluster"``; ``"singletons"``: every row its own cluster (as many as there are components under
+    ``weight_prior="dirichlet"``).
+    """
+    num_rows, num_slots = x.shape[0], model.num_components
+    if strategy == "one_cluster":
+        return _state(jnp.zeros(num_rows, int), num_slots, model)
+    if strategy == "singletons":
+        if is_process(model):
+            return _state(jnp.arange(num_rows), max(num_slots, num_rows + 1), model)
+        return _state(jnp.arange(num_rows) % num_slots, num_slots, model)
+    number_key, label_key = jax.random.split(key)
+    number = jax.random.randint(number_key, (), 1, num_slots + 1)
+    labels = jnp.floor(jax.random.uniform(label_key, (num_rows,)) * number).astype(int)
+    return _state(labels, num_slots, model)
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, *, num_warmup: int, **options: Any
+) -> CollapsedMixtureState:
+    """The state with given ``assignments`` (or drawn from given ``responsibilities``), and concentration."""
+    labels = given_labels(key, variables, x.shape[0])
+    slots = max(model.num_components, x.shape[0] + 1) if is_process(model) else model.num_components
+    state = _state(labels, slots, model)  # the process: labels may be any, up to one per row
+    if model.has_random_concentration and "concentration" in variables:
+        state = state._replace(concentration=jnp.asarray(variables["concentration"], jnp.result_type(float)))
+    return state
+
+
+def resize(states: CollapsedMixtureState, model: Mixture, full: bool) -> CollapsedMixtureState:
+    """All chains with twice the slots if they are full, else with no more than they need.
+
+    Args:
+        states: of all chains, leaves with a leading axis over chains.
+        model: the model; the finite prior has as many slots as components, always.
+        full: whether a sweep ran out of slots.
+    """
+    if not is_process(model):
+        return states
+    num_slots = states.counts.shape[1]
+    if full:
+        return states._replace(counts=jnp.pad(states.counts, ((0, 0), (0, num_slots))))
+    most = int(jnp.max(jnp.sum(states.counts > 0, axis=1)))
+    wanted = 2 ** math.ceil(math.log2(2 * most + 2))
+    if wanted >= num_slots:
+        return states
+    order = jnp.argsort(-states.counts, axis=1, stable=True)  # the occupied slots first
+    places = jnp.argsort(order, axis=1)
+    labels = jnp.take_along_axis(places, states.labels, axis=1)
+    counts = jnp.take_along_axis(states.counts, order, axis=1)[:, :wanted]
+    return states._replace(labels=labels.astype(states.labels.dtype), counts=counts)
+
+
+@cache
+def build(strategy: str, split_merge: int, num_warmup: int) -> Algorithm:
+    """The sampler with a start strategy; it does not adapt."""
+    return Algorithm(partial(init, strategy=strategy), partial(step, split_merge=split_merge))
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+def check(model: Mixture, *, split_merge: Any) -> None:
+    """Raise ValueError or TypeError if the model or an option does not suit the sampler."""
+    check_whole("split_merge", split_merge, 0)
+    if model.free_last_stick:
+        raise ValueError("collapsed_gibbs needs weights that sum to one: free_last_stick=True has no urn")
+    if model.components.couples_components:
+        raise ValueError(
+            f"collapsed_gibbs needs components that are independent given the labels; "
+            f"{type(model.components).__name__} share a covariance: use gibbs"
+        )
+    if model.components.hyperprior_sites():
+        raise ValueError("collapsed_gibbs takes numbers as hyperparameters of the components: use gibbs")
+
+
+# Draws
+
+
+def position(state: CollapsedMixtureState, model: Mixture) -> dict[str, Array]:
+    """What is kept of a draw; everything else is drawn from it afterwards."""
+    kept = {"assignments": state.labels.astype(jnp.int32)}
+    return kept | ({"concentration": state.concentration} if model.has_random_concentration else {})
+
+
+def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, keep_rows: bool) -> Outcome:
+    """Weights and parameters given the labels of every draw, with as many components as the draws need."""
+    (x,) = data
+    if is_process(model):
+        labels = np.asarray(draws["assignments"])
+        ordered = np.sort(labels.reshape(-1, labels.shape[-1]), axis=1)
+        most = int((np.diff(ordered, axis=1) != 0).sum(axis=1).max()) + 1
+        model = model.replaced(num_components=most + SPARE_SLOTS)
+    posterior = _complete(key, draws, model, x)
+    if not keep_rows:
+        posterior.pop("assignments")
+    return Outcome(posterior=posterior, model=jax.tree.map(np.asarray, model))
+
+
+@jax.jit
+def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
+    """For each draw: components by size (the process), then weights and parameters given the labels."""
+
+    def one(args: tuple) -> dict[str, Array]:
+        key, values = args
+        labels = values["assignments"]
+        shuffle_key, weight_key, key = jax.random.split(key, 3)
+        if is_process(model):
+            labels = _by_size(labels, x.shape[0])
+        else:  # which slot a cluster sits in is arbitrary
+            labels = jax.random.permutation(shuffle_key, model.num_components)[labels]
+        counts = jnp.bincount(labels, length=model.num_components).astype(float)
+        alpha = values.get("concentration", model.expected_concentration)
+        completed = values | {"assignments": labels}
+        if is_process(model):
+            own = model.weights.posterior(
+                counts, alpha
+            )  # Beta(1 + n, ...): an occupied atom's is Beta(n, ...)
+            taken = jnp.where(counts > 0, counts, 1.0)[: own.concentration1.shape[0]]
+            sticks = dist.Beta(taken, own.concentration0).sample(weight_key)
+            completed["stick_fractions"] = sticks
+        else:
+            completed["weights"] = model.weights.posterior(counts, alpha).sample(weight_key)
+        posterior = model.components.posterior(model.components.statistics(x, labels, model.num_components))
+        parameters: dict[str, Array] = {}
+        while len(sites := posterior.conditionals(parameters)) > len(parameters):
+            key, site_key = jax.random.split(key)
+            site = list(sites)[len(parameters)]
+            parameters[site] = sites[site].sample(site_key)
+        return completed | parameters | model.derived(completed)
+
+    return map_draws(one, key, draws)
+
+
+def _by_size(labels: Array, num_rows: int) -> Array:
+    """Labels 0, 1, ... by falling size of the clusters."""
+    counts = jnp.bincount(labels, length=2 * num_rows + 2)
+    return jnp.argsort(jnp.argsort(-counts, stable=True))[labels]
+
+
+METHOD = Sampler(
+    options={"split_merge": 5},
+    strategies=("random", "one_cluster", "singletons"),
+    build=build,
+    start=start,
+    conclude=conclude,
+    position=lambda keep_rows: position,
+    check=check,
+    resize=resize,
+)

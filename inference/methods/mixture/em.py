@@ -1,0 +1,252 @@
+r"""Expectation maximisation for finite mixtures of any component family: maximum likelihood.
+
+With responsibilities :math:`r_{ik} \propto \pi_k\, p(x_i \mid \theta_k)` (E-step) the M-step is
+
+.. math::
+    \pi_k = N_k / N, \qquad
+    \theta_k = \arg\max_\theta \sum_i r_{ik} \log p(x_i \mid \theta)
+
+(`zoo.conjugate`). The objective is the log likelihood :math:`\sum_i \log \sum_k \pi_k\,
+p(x_i \mid \theta_k)` in nats, at the parameters returned; it never falls. Beside it the lower bound that the
+M-step climbed, :math:`\sum_{ik} r_{ik} \log\{\pi_k\, p(x_i \mid \theta_k) / r_{ik}\}` with the
+responsibilities of the parameters before: it lies below the log likelihood and touches it where the
+parameters stand still.
+
+Of the model's prior nothing is used but the family and what it knows (a covariance, a mean, a shape). The
+likelihood of a mixture with free variances has no maximum: a component on a single row sends it to infinity.
+``variance_floor`` keeps every variance above that share of the variance of all rows, and a fit that ends on
+it says so. A step costs O(N K D^2) for full covariances; rows pass in blocks.
+
+When to use what: EM for a quick point estimate, BIC and cross-validation; VB where components should be able
+to empty themselves and the number of clusters is in question; Gibbs or NUTS where the spread of the
+parameters matters.
+
+Reference: Dempster, Laird and Rubin (1977); Bishop (2006), section 9.2.
+"""
+
+import warnings
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.mixture.starts import STARTS, statistics_given
+from inference.numerics.row_blocks import map_rows, sum_over_rows
+from zoo.argument_checks import check_number
+from zoo.mixture import Mixture
+
+__all__ = ["ALGORITHM", "METHOD", "MixtureEMInfo", "MixtureEMState", "init", "step"]
+
+OCCUPIED = 0.5  # rows that an occupied component is expected to hold more than
+
+
+class MixtureEMState(NamedTuple):
+    """The estimate, and what its E-step left behind.
+
+    Attributes:
+        log_weights: shape (num_components,).
+        parameters: site name to value, of all components.
+        statistics: sums of responsibility times feature at these parameters.
+        entropy: of the responsibilities at these parameters, nats.
+        at_floor: components that a guard holds.
+    """
+
+    log_weights: Array
+    parameters: dict[str, Array]
+    statistics: Array
+    entropy: Array
+    at_floor: Array
+
+
+class MixtureEMInfo(NamedTuple):
+    """What is recorded of a step.
+
+    Attributes:
+        objective: log likelihood at the new parameters, in nats.
+        bound: the lower bound at the new parameters and the responsibilities before, in nats.
+        num_occupied: components with more than half an expected row.
+        at_floor: components that a guard holds.
+    """
+
+    objective: Array
+    bound: Array
+    num_occupied: Array
+    at_floor: Array
+
+
+def _log_joint_coefficients(log_weights: Array, parameters: Mapping[str, Array], model: Mixture) -> Array:
+    """Coefficients of ``log pi_k + log p(x | theta_k)`` on the features; the first feature is one."""
+    return model.components.coefficients(parameters).at[:, 0].add(log_weights)
+
+
+def e_step(log_weights: Array, parameters: dict[str, Array], model: Mixture, x: Array) -> tuple[Array, ...]:
+    """Log likelihood, summed statistics and entropy of the responsibilities."""
+    coefficients = _log_joint_coefficients(log_weights, parameters, model)
+
+    def block(rows: Array, weight: Array) -> tuple[Array, Array, Array]:
+        features = model.components.features(rows)
+        scores = features @ coefficients.T
+        log_normaliser = jax.nn.logsumexp(scores, axis=-1)
+        r = jnp.exp(scores - log_normaliser[:, None])
+        entropy = -jnp.sum(jax.scipy.special.xlogy(r, r), axis=-1)
+        return weight @ log_normaliser, (weight[:, None] * r).T @ features, weight @ entropy
+
+    return sum_over_rows(block, x)
+
+
+def m_step(
+    statistics: Array, before: dict[str, Array] | None, model: Mixture, variance_floor: float
+) -> tuple[Array, dict[str, Array], Array]:
+    """Log weights, parameters, how many components a guard holds; an empty component stays put."""
+    counts = statistics[:, 0]
+    estimate = model.components.maximum_likelihood(statistics, variance_floor)
+    parameters = estimate.parameters
+    if before is not None and not model.components.couples_components:
+        empty = counts <= 0
+        parameters = {
+            name: jnp.where(empty.reshape(-1, *[1] * (value.ndim - 1)), before[name], value)
+            for name, value in parameters.items()
+        }
+    log_weights = jnp.log(counts) - jnp.log(jnp.sum(counts))
+    return log_weights, parameters, estimate.at_floor
+
+
+def init(
+    key: Array, model: Mixture, x: Array, *, strategy: str = "random", variance_floor: float = 1e-6
+) -> MixtureEMState:
+    """The state after an M-step from the responsibilities of a start strategy."""
+    return _from_statistics(STARTS[strategy](key, model, x), model, x, variance_floor)
+
+
+def _from_statistics(statistics: Array, model: Mixture, x: Array, variance_floor: float) -> MixtureEMState:
+    log_weights, parameters, at_floor = m_step(statistics, None, model, variance_floor)
+    _, statistics, entropy = e_step(log_weights, parameters, model, x)
+    return MixtureEMState(log_weights, parameters, statistics, entropy, at_floor)
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, *, variance_floor: float
+) -> MixtureEMState:
+    """The state after an M-step from given ``responsibilities`` (or ``assignments``); deterministic."""
+    return _from_statistics(statistics_given(variables, model, x), model, x, variance_floor)
+
+
+def step(
+    key: Array, state: MixtureEMState, model: Mixture, x: Array, *, variance_floor: float = 1e-6
+) -> tuple[MixtureEMState, MixtureEMInfo]:
+    """M-step from the statistics of the state, then E-step; deterministic, the key is ignored."""
+    log_weights, parameters, at_floor = m_step(state.statistics, state.parameters, model, variance_floor)
+    coefficients = _log_joint_coefficients(log_weights, parameters, model)
+    taken = state.statistics[:, :1] > 0  # an empty component has log weight -inf and no rows to weigh it
+    bound = jnp.sum(jnp.where(taken, coefficients * state.statistics, 0.0)) + state.entropy
+    objective, statistics, entropy = e_step(log_weights, parameters, model, x)
+    new = MixtureEMState(log_weights, parameters, statistics, entropy, at_floor)
+    num_occupied = jnp.sum(statistics[:, 0] > OCCUPIED)
+    return new, MixtureEMInfo(objective, bound, num_occupied, at_floor)
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(strategy: str, variance_floor: float) -> Algorithm:
+    """The algorithm with a start strategy and a floor."""
+    return Algorithm(
+        partial(init, strategy=strategy, variance_floor=variance_floor),
+        partial(step, variance_floor=variance_floor),
+    )
+
+
+def check(model: Mixture, *, variance_floor: Any) -> None:
+    """Raise ValueError if the model is more than a likelihood, or the floor is not a share."""
+    if model.weight_prior != "dirichlet":
+        raise ValueError(
+            "em estimates the weights of a finite mixture: it takes weight_prior='dirichlet', whose "
+            f"concentration it ignores; got {model.weight_prior!r}"
+        )
+    if model.has_random_concentration or model.components.hyperprior_sites():
+        raise ValueError("em maximises the likelihood and has no use for hyperpriors: give numbers instead")
+    check_number("variance_floor", variance_floor)
+    if not 0 <= variance_floor < 1:
+        raise ValueError(
+            f"variance_floor must be a share of the variance of all rows, in [0, 1); got {variance_floor}"
+        )
+
+
+# The estimate in a fit
+
+
+def responsibilities(values: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+    """Posterior probability of each component for each row, shape (num_observations, num_components)."""
+    return map_rows(lambda rows: jax.nn.softmax(_scores(values, model, rows), axis=-1), x)
+
+
+def _scores(values: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+    coefficients = _log_joint_coefficients(jnp.log(values["weights"]), values, model)
+    return model.components.features(x) @ coefficients.T
+
+
+def conclude(
+    key: Array,
+    state: MixtureEMState,
+    model: Mixture,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    **options: Any,
+) -> Outcome:
+    """The estimate as one draw of one chain, beside its responsibilities, BIC and AIC."""
+    values = {"weights": jnp.exp(state.log_weights)} | state.parameters
+    r = _responsibilities(values, model, *data)
+    log_likelihood, _, _ = _e_step(state.log_weights, state.parameters, model, *data)
+    number = model.components.num_free_parameters(model.num_components) + model.num_components - 1
+    num_rows = float(jnp.sum(state.statistics[:, 0]))
+    occupied = jnp.sum(state.statistics[:, 0] > OCCUPIED)
+    posterior = values | model.derived({"assignments": jnp.argmax(r, axis=-1)})
+    if not keep_rows:
+        posterior.pop("assignments")
+    held = int(state.at_floor)
+    if held:
+        warnings.warn(
+            f"em: a guard holds {held} of {model.num_components} components (variances at variance_floor, or "
+            "probabilities next to 0 or 1): the likelihood has no maximum there; use fewer components, more "
+            "rows, or vb, whose prior keeps components proper",
+            stacklevel=4,
+        )
+    attrs = {
+        "num_parameters": number,
+        "log_likelihood": float(log_likelihood),
+        "bic": float(-2 * log_likelihood + number * np.log(num_rows)),
+        "aic": float(-2 * log_likelihood + 2 * number),
+        "components_at_floor": held,
+    }
+    stored = values | {"responsibilities": r, "num_occupied": occupied}
+    lead = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], posterior)
+    return Outcome(posterior=lead, variational=stored, attrs=attrs, is_point=True)
+
+
+_responsibilities = jax.jit(responsibilities)
+_e_step = jax.jit(e_step)
+
+
+def log_density(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+    """Log density of new rows at the estimate, in nats."""
+    return map_rows(lambda rows: jax.nn.logsumexp(_scores(stored, model, rows), axis=-1), x)
+
+
+METHOD = Ascent(
+    options={"variance_floor": 1e-6},
+    strategies=tuple(STARTS),
+    takes=frozenset({"weights"}),
+    build=build,
+    start=start,
+    conclude=conclude,
+    transform=lambda stored, model, x: responsibilities(stored, model, x),
+    log_density=log_density,
+    check=check,
+)

@@ -1,0 +1,211 @@
+"""Where VB and EM of a mixture may start: the sufficient statistics of drawn or given responsibilities.
+
+Random: ``"random"`` (uniform responsibilities, rows normalised), ``"dirichlet"`` (responsibilities uniform on
+the simplex) and ``"kmeans"`` (k-means from k-means++ seeds). Deterministic, the same whatever the seed, so
+that restarts of them are all the same: ``"pca"`` (slices along the first principal component) and
+``"hierarchical"`` (the most scattered cluster halved along its own principal direction, again and again).
+"""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from inference.numerics.row_blocks import map_rows, sum_over_rows
+from inference.numerics.weighted_rows import Rows, unweighted, weight_of
+from zoo.mixture import Mixture
+from zoo.sparse import SparseCounts
+
+__all__ = [
+    "KMEANS_STEPS",
+    "STARTS",
+    "given_labels",
+    "hierarchical_labels",
+    "kmeans_labels",
+    "principal_labels",
+    "statistics_given",
+]
+
+KMEANS_STEPS = 10
+
+
+def random(key: Array, model: Mixture, x: Array) -> Array:
+    """Uniform random responsibilities, rows normalised (a symmetric start is a fixed point)."""
+
+    def draw(key: Array, shape: tuple[int, int]) -> Array:
+        return jax.random.uniform(key, shape, minval=1e-6)
+
+    return _from_drawn(draw, key, model, x)
+
+
+def dirichlet(key: Array, model: Mixture, x: Array) -> Array:
+    """Responsibilities uniform on the simplex: Dirichlet(1, ..., 1)."""
+    return _from_drawn(jax.random.exponential, key, model, x)
+
+
+def _from_drawn(draw: Callable, key: Array, model: Mixture, x: Array) -> Array:
+    rows, num_rows = unweighted(x), x.shape[0]
+    if isinstance(rows, SparseCounts):
+        r = draw(key, (num_rows, model.num_components))
+        return _statistics(r / jnp.sum(r, axis=-1, keepdims=True), model, x)
+    numbered = jnp.concatenate([rows, jnp.arange(num_rows, dtype=rows.dtype)[:, None]], axis=-1)
+
+    def block(rows: Array, weight: Array) -> Array:  # drawn block by block: no N x K array is held
+        block_key = key if rows.shape[0] == num_rows else jax.random.fold_in(key, rows[0, -1].astype(int))
+        r = draw(block_key, (rows.shape[0], model.num_components))
+        r = weight[:, None] * r / jnp.sum(r, axis=-1, keepdims=True)
+        return r.T @ model.components.features(rows[:, :-1])
+
+    return sum_over_rows(block, Rows(numbered, weight_of(x)))
+
+
+def kmeans(key: Array, model: Mixture, x: Array) -> Array:
+    """k-means from k-means++ seeds on standardised columns, each row with its nearest centre.
+
+    Fast to converge, but keeps too many components.
+    """
+    return _labelled(kmeans_labels(key, _standardised(x), model.num_components), model, x)
+
+
+def kmeans_labels(key: Array, z: Array, num_clusters: int) -> Array:
+    """The nearest centre of each row, shape (num_observations,), after k-means from k-means++ seeds.
+
+    Args:
+        key: random key.
+        z: rows without missing cells.
+        num_clusters: how many centres.
+    """
+
+    def seed(distance: Array, key: Array) -> tuple[Array, Array]:
+        index = jax.random.categorical(key, jnp.log(distance))
+        return jnp.minimum(distance, jnp.sum((z - z[index]) ** 2, axis=-1)), z[index]
+
+    def nearest(centres: Array) -> Array:
+        half = 0.5 * jnp.sum(centres**2, axis=-1)
+        return map_rows(lambda rows: jnp.argmax(rows @ centres.T - half, axis=-1), z)
+
+    def move(_: int, centres: Array) -> Array:
+        labels = nearest(centres)
+        count = jnp.bincount(labels, length=num_clusters)[:, None]
+        sums = jax.ops.segment_sum(z, labels, num_segments=num_clusters)
+        return jnp.where(count > 0, sums / jnp.maximum(count, 1), centres)
+
+    _, seeds = jax.lax.scan(seed, jnp.ones(z.shape[0]), jax.random.split(key, num_clusters))
+    return nearest(jax.lax.fori_loop(0, KMEANS_STEPS, move, seeds))
+
+
+def _statistics(r: Array, model: Mixture, x: Array | Rows) -> Array:
+    return (weight_of(x)[:, None] * r).T @ model.components.features(unweighted(x))
+
+
+def _labelled(labels: Array, model: Mixture, x: Array | Rows) -> Array:
+    if not isinstance(x, Rows):
+        return model.components.statistics(x, labels, model.num_components)
+    return _statistics(jax.nn.one_hot(labels, model.num_components), model, x)
+
+
+def _standardised(x: Array | Rows) -> Array:
+    """Columns with mean zero and deviation one; a missing cell is at the mean."""
+    x = unweighted(x)
+    if isinstance(x, SparseCounts):
+        raise ValueError("this start needs dense rows; sparse ones start at random: init='random'")
+    spread = jnp.nanstd(x, axis=0)
+    return jnp.nan_to_num(
+        (x - jnp.nanmean(x, axis=0)) / jnp.where(spread > 0, spread, 1.0)
+    )  # missing: the mean
+
+
+def pca(key: Array, model: Mixture, x: Array) -> Array:
+    """Rows in order of their first principal component, cut into K slices of equal size; deterministic.
+
+    Columns are standardised.
+    """
+    return _labelled(principal_labels(_standardised(x), model.num_components), model, x)
+
+
+def principal_labels(z: Array, num_clusters: int) -> Array:
+    """Slices of equal size along the first principal direction, shape (num_observations,)."""
+    ranks = jnp.argsort(jnp.argsort(z @ _principal_direction(z, jnp.ones(z.shape[0], z.dtype))))
+    return ranks * num_clusters // z.shape[0]
+
+
+def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
+    """Clusters halved at their mean along their principal direction, the most scattered first, K - 1 times.
+
+    Deterministic (Boley 1998, on standardised columns).
+    """
+    return _labelled(hierarchical_labels(_standardised(x), model.num_components), model, x)
+
+
+def hierarchical_labels(z: Array, num_clusters: int) -> Array:
+    """Clusters halved again and again, shape (num_observations,); z is centred."""
+
+    def halve(new: Array, labels: Array) -> Array:
+        members = jax.nn.one_hot(labels, num_clusters, dtype=z.dtype)
+        counts = jnp.maximum(jnp.sum(members, axis=0), 1.0)
+        means = (members.T @ z) / counts[:, None]
+        scatter = members.T @ jnp.sum(z**2, axis=-1) - counts * jnp.sum(means**2, axis=-1)
+        widest = jnp.argmax(scatter)
+        weight = members[:, widest]
+        side = (z - means[widest]) @ _principal_direction(z - means[widest], weight) > 0
+        return jnp.where((weight > 0) & side, new, labels)
+
+    return jax.lax.fori_loop(1, num_clusters, halve, jnp.zeros(z.shape[0], int))
+
+
+def _principal_direction(z: Array, weight: Array) -> Array:
+    """Leading eigenvector of the weighted scatter of centred rows; its largest entry is positive."""
+    vectors = jnp.linalg.eigh((weight[:, None] * z).T @ z)[1]
+    leading = vectors[:, -1]
+    return leading * jnp.sign(leading[jnp.argmax(jnp.abs(leading))])
+
+
+def statistics_given(variables: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+    """The statistics of given ``responsibilities`` (or ``assignments``).
+
+    Raises:
+        ValueError: neither is given, or the responsibilities do not go with rows and components.
+    """
+    if "responsibilities" in variables:
+        r = jnp.asarray(variables["responsibilities"], jnp.result_type(float))
+    elif "assignments" in variables:
+        r = jax.nn.one_hot(variables["assignments"], model.num_components)
+    else:
+        raise ValueError(
+            f"init must hold 'responsibilities' or 'assignments'; got {', '.join(variables) or 'nothing'}"
+        )
+    if r.shape != (x.shape[0], model.num_components):
+        raise ValueError(
+            f"init: responsibilities must have shape ({x.shape[0]}, {model.num_components}); got {r.shape}"
+        )
+    return _statistics(r, model, x)
+
+
+STARTS = {
+    "random": random,
+    "kmeans": kmeans,
+    "dirichlet": dirichlet,
+    "pca": pca,
+    "hierarchical": hierarchical,
+}
+
+
+def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:
+    """Given ``assignments``, or labels drawn from given ``responsibilities``, shape (num_rows,).
+
+    Raises:
+        ValueError: neither is given, or there are not as many as rows.
+    """
+    if "assignments" in variables:
+        labels = jnp.asarray(variables["assignments"]).astype(int)
+    elif "responsibilities" in variables:
+        labels = jax.random.categorical(key, jnp.log(jnp.asarray(variables["responsibilities"])))
+    else:
+        raise ValueError(
+            f"init must hold 'assignments' or 'responsibilities' for this sampler; got "
+            f"{', '.join(variables) or 'nothing'}"
+        )
+    if labels.shape != (num_rows,):
+        raise ValueError(f"init: assignments must have shape ({num_rows},); got {labels.shape}")
+    return labels

@@ -1,0 +1,193 @@
+r"""What the Polya urn keeps of each cluster: enough for the predictive density of a row, changed row by row.
+
+Two classes of one interface. `EvidenceStatistics` serves any conjugate family: the predictive density is a
+difference of log evidences. `StudentStatistics` serves the Gaussian-Wishart, whose predictive is the
+Student-t
+
+.. math::
+    \log t_k(x) = \log \frac{\Gamma(\frac{\nu_k + 1}{2})}{\Gamma(\frac{\nu_k + 1 - d}{2})}
+    + \frac{d}{2} \log \frac{\beta_k}{\pi (\beta_k + 1)} + \frac{1}{2} \log |W_k|
+    - \frac{\nu_k + 1}{2} \log\Big(1 + \frac{\beta_k}{\beta_k + 1} (x - m_k)' W_k (x - m_k)\Big),
+
+by rank-one changes of :math:`W_k` and :math:`\log |W_k|` (Sherman-Morrison): O(d^2) per cluster and row.
+"""
+
+from typing import NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import gammaln
+
+from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.gaussian_wishart import GaussianWishart
+
+__all__ = ["EvidenceStatistics", "StudentStatistics", "statistics_for"]
+
+
+class EvidenceStatistics(NamedTuple):
+    """Summed features and log evidence of each cluster.
+
+    Attributes:
+        sums: shape (num_slots, num_statistics).
+        evidence: log evidence, shape (num_slots,), nats.
+    """
+
+    sums: Array
+    evidence: Array
+
+    @staticmethod
+    def rows(components: ComponentPrior, x: Array) -> Array:
+        """What the other methods take of rows: their features.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations, num_statistics).
+        """
+        return components.features(x)
+
+    @classmethod
+    def of(cls, components: ComponentPrior, rows: Array, labels: Array, num_slots: int) -> Self:
+        """The statistics of given labels; a label outside 0..num_slots - 1 is in no cluster.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            rows: what `rows` gave.
+            labels: the cluster of each row, shape (num_observations,).
+            num_slots: clusters that may be there.
+
+        Returns:
+            Sums and log evidence of each cluster, leading shape (num_slots,).
+        """
+        sums = jax.ops.segment_sum(rows, labels, num_segments=num_slots)
+        return cls(sums, components.log_evidence(sums))
+
+    def log_predictive(self, components: ComponentPrior, row: Array) -> Array:
+        """Log density of a row in each cluster given the rows there, shape (num_slots,), nats.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            row: one of `rows`, shape (num_statistics,).
+
+        Returns:
+            Shape (num_slots,).
+        """
+        return components.log_evidence(self.sums + row) - self.evidence
+
+    def changed(self, components: ComponentPrior, slot: Array, row: Array, sign: Array) -> Self:
+        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0).
+
+        Args:
+            components: the prior of a cluster's parameters.
+            slot: the cluster.
+            row: one of `rows`, shape (num_statistics,).
+            sign: 1, -1 or 0.
+
+        Returns:
+            The statistics after the change; the other clusters' are as before.
+        """
+        sums = self.sums[slot] + sign * row
+        return EvidenceStatistics(
+            self.sums.at[slot].set(sums), self.evidence.at[slot].set(components.log_evidence(sums))
+        )
+
+
+class StudentStatistics(NamedTuple):
+    """The Gaussian-Wishart posterior of each cluster.
+
+    Attributes:
+        count: rows, shape (num_slots,).
+        loc: posterior location m_k, shape (num_slots, d).
+        scale_matrix: W_k, shape (num_slots, d, d).
+        log_det: log |W_k|, shape (num_slots,).
+    """
+
+    count: Array
+    loc: Array
+    scale_matrix: Array
+    log_det: Array
+
+    @staticmethod
+    def rows(components: GaussianWishart, x: Array) -> Array:
+        """What the other methods take of rows: the rows.
+
+        Args:
+            components: the prior of a cluster's parameters; not used.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            ``x`` itself, shape (num_observations, num_features).
+        """
+        return x
+
+    @classmethod
+    def of(cls, components: GaussianWishart, rows: Array, labels: Array, num_slots: int) -> Self:
+        """The statistics of given labels; a label outside 0..num_slots - 1 is in no cluster.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            rows: shape (num_observations, num_features).
+            labels: the cluster of each row, shape (num_observations,).
+            num_slots: clusters that may be there.
+
+        Returns:
+            Counts and posterior of each cluster, leading shape (num_slots,).
+        """
+        features = components.features(rows)
+        sums = jax.ops.segment_sum(features, labels, num_segments=num_slots)
+        posterior = components.posterior(sums)
+        log_det = jnp.linalg.slogdet(posterior.scale_matrix)[1]
+        return cls(sums[:, 0], posterior.loc, posterior.scale_matrix, log_det)
+
+    def log_predictive(self, components: GaussianWishart, row: Array) -> Array:
+        """Log density of a row in each cluster given the rows there, shape (num_slots,), nats.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            row: shape (num_features,).
+
+        Returns:
+            Shape (num_slots,).
+        """
+        d = row.shape[-1]
+        strength = components.mean_precision + self.count
+        half = 0.5 * (components.degrees_of_freedom + self.count + 1)
+        constant = gammaln(half) - gammaln(half - 0.5 * d) + 0.5 * self.log_det
+        shrunk = strength / (strength + 1)
+        away = row - self.loc
+        squared = jnp.einsum("ki,kij,kj->k", away, self.scale_matrix, away)
+        return constant + 0.5 * d * jnp.log(shrunk / jnp.pi) - half * jnp.log1p(shrunk * squared)
+
+    def changed(self, components: GaussianWishart, slot: Array, row: Array, sign: Array) -> Self:
+        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0).
+
+        Args:
+            components: the prior of a cluster's parameters.
+            slot: the cluster.
+            row: shape (num_features,).
+            sign: 1, -1 or 0.
+
+        Returns:
+            The statistics after the change, by an update of rank one; the other clusters' are as before.
+        """
+        before = components.mean_precision + self.count[slot]
+        after = before + sign
+        loc, scale_matrix = self.loc[slot], self.scale_matrix[slot]
+        away = row - loc
+        factor = sign * before / after  # how much away away' changes the inverse of W
+        turned = scale_matrix @ away
+        growth = 1 + factor * (away @ turned)
+        return StudentStatistics(
+            self.count.at[slot].add(sign),
+            self.loc.at[slot].set(loc + sign * away / after),
+            self.scale_matrix.at[slot].set(scale_matrix - (factor / growth) * jnp.outer(turned, turned)),
+            self.log_det.at[slot].add(-jnp.log(growth)),
+        )
+
+
+def statistics_for(components: ComponentPrior) -> type[EvidenceStatistics] | type[StudentStatistics]:
+    """The class that serves a family best."""
+    return StudentStatistics if type(components) is GaussianWishart else EvidenceStatistics

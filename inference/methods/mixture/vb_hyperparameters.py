@@ -1,0 +1,188 @@
+r"""Learnt hyperparameters: the variational M-step of a mixture's priors.
+
+Given q, each hyperparameter goes where the bound is highest. Means are over all K components, empty ones
+included; :math:`P_k = E[\Lambda_k] = \nu_k W_k`.
+
+.. math::
+    m_0 &= (\textstyle\sum_k P_k)^{-1} \sum_k P_k m_k \\
+    \beta_0 &= K D \,/\, \textstyle\sum_k \{D / \beta_k + (m_k - m_0)^\top P_k (m_k - m_0)\}
+        \quad \text{with the new } m_0 \\
+    W_0 &= \overline{P} / \nu_0, \qquad
+    \textstyle\sum_l \psi\{(\nu_0 + 1 - l) / 2\} - D \log(\nu_0 / 2) + \log|\overline{P}|
+        = \overline{E \log|\Lambda_k|} \quad \text{jointly} \\
+    \psi(\xi_v) - \psi(\textstyle\sum \xi) &= \overline{E \log p_{kv}} \quad \text{(Dirichlet, beta)} \\
+    \log a - \psi(a) &= \log \overline{E \lambda_k} - \overline{E \log \lambda_k}, \quad
+    b = a / \overline{E \lambda_k} \quad \text{(gamma)} \\
+    \alpha &= M / \textstyle\sum_j \{\psi(a_j + b_j) - \psi(b_j)\} \quad \text{(M random sticks)} \\
+    \psi(\alpha / K) - \psi(\alpha) &= \overline{E \log \pi_k} \quad \text{(Dirichlet weights)}
+
+Learning begins when VB with the given hyperparameters has settled (or after `LEARNING_AFTER` steps), or at
+once from given responsibilities: the components of a random start are all alike, and beta0 and the
+concentration would run off before they part.
+
+With a Gamma prior on the concentration or on beta0 the M-step maximises the log posterior instead (MAP), and
+the objective contains the log density of the prior. Equations in one unknown are solved by bisection of its
+logarithm in a bracket, so that nothing can run off: clusters of equal size send the concentration up, a
+single cluster sends it to zero, and beta0, nu0 and the discrete priors have such optima too. A hyperparameter
+that ends at an end of its bracket is reported.
+
+Reference: Yu (2006), sections 2.2.4 and 3.3.3. Corrections: (3.15) counts the last, fixed stick; the factor K
+of (3.20) is M; nu0 and W0 are coupled and are solved together.
+"""
+
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import digamma
+
+from inference.methods.mixture.concentration import expected_log_left
+from zoo.conjugate.best_hyperparameters import (BRACKETS, bracket, relative_eigenvalues, root)
+from zoo.conjugate.component_prior import ComponentPrior
+from zoo.mixture import Mixture
+
+__all__ = [
+    "LEARNING_AFTER",
+    "at_bound",
+    "check_learn",
+    "learn_concentration",
+    "learnable",
+    "learnt_from",
+    "learnt_model",
+    "log_hyperprior",
+    "starting_model",
+    "starting_prior",
+    "with_learnt",
+]
+
+LEARNING_AFTER = 200  # steps, for runs that are not to settle
+
+
+# What is learnt of which model
+
+
+def check_learn(model: Mixture, learn: Any) -> None:
+    """Raise TypeError or ValueError unless ``learn`` names hyperparameters that can be learnt here."""
+    if not isinstance(learn, tuple) or not all(isinstance(name, str) for name in learn):
+        raise TypeError(f"learn must be a tuple of names of hyperparameters; got {learn!r}")
+    allowed = ("concentration", *learnable(model.components))
+    for name in learn:
+        if name not in allowed:
+            raise ValueError(
+                f"learn: {name!r} is not a hyperparameter that can be learnt of a mixture of "
+                f"{type(model.components).__name__}; these are {', '.join(allowed)}"
+            )
+    if "concentration" in learn and model.num_components == 1:
+        raise ValueError("learn: with one component the bound does not depend on the concentration")
+    for name in model.components.hyperprior_sites():
+        if name != "mean_precision" or name not in learn:
+            raise ValueError(
+                f"method 'vb' has no posterior of {name}, which has a prior: give a number"
+                + (", or learn mean_precision (its mode)" if name == "mean_precision" else "")
+            )
+
+
+def learnable(components: ComponentPrior) -> tuple[str, ...]:
+    """Names of the component prior's hyperparameters that have an M-step, as `learn` calls them."""
+    return tuple(f"components_{n}" if n == "concentration" else n for n in components.learnable)
+
+
+def starting_model(model: Mixture, learn: tuple[str, ...]) -> Mixture:
+    """The model that learning starts from: Gamma priors of what is learnt replaced by their means."""
+    if "concentration" in learn:
+        model = model.replaced(concentration=jnp.asarray(model.expected_concentration))
+    prior = model.components
+    numbers = {name: jnp.asarray(getattr(prior, name).mean) for name in prior.hyperprior_sites()}
+    return model.replaced(components=prior.replaced(**numbers)) if numbers else model
+
+
+def starting_prior(model: Mixture, learn: tuple[str, ...]) -> ComponentPrior | None:
+    """The component prior that learning starts from; None if nothing of it is learnt."""
+    if not set(learn) - {"concentration"}:
+        return None
+    return jax.tree.map(jnp.asarray, starting_model(model, learn).components)
+
+
+def with_learnt(state: Any, model: Mixture) -> Mixture:
+    """The model with the hyperparameters that a state has learnt so far."""
+    if state.prior is not None:
+        model = model.replaced(components=state.prior)
+    if model.has_random_concentration and not isinstance(state.concentration, dist.Distribution):
+        return model.replaced(concentration=state.concentration)
+    return model
+
+
+def log_hyperprior(state: Any, model: Mixture) -> Array:
+    """Log density of the learnt hyperparameters under their Gamma priors, where they have one; nats."""
+    total = jnp.zeros(())
+    if model.has_random_concentration and not isinstance(state.concentration, dist.Distribution):
+        total += model.concentration.log_prob(state.concentration)
+    for name in model.components.hyperprior_sites():
+        total += jnp.sum(getattr(model.components, name).log_prob(getattr(state.prior, name)))
+    return total
+
+
+def learnt_model(state: Any, model: Mixture) -> Mixture:
+    """The model with what was learnt, as a person would write it: float64 NumPy fields."""
+    current = with_learnt(state, model)
+    if not isinstance(state.concentration, dist.Distribution):
+        current = current.replaced(concentration=state.concentration)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), current)
+
+
+def learnt_from(model: Mixture, learn: tuple[str, ...]) -> str:
+    """JSON of the values that the learnt hyperparameters had in the model that was given."""
+    values = {}
+    for name in learn:
+        owner = model if name == "concentration" else model.components
+        value = getattr(owner, name.removeprefix("components_"))
+        if isinstance(value, dist.Gamma):
+            gamma = {"concentration": value.concentration, "rate": value.rate}
+            values[name] = {"type": "Gamma"} | {key: np.asarray(v).tolist() for key, v in gamma.items()}
+        else:
+            values[name] = np.asarray(value).tolist()
+    return json.dumps(values)
+
+
+def at_bound(state: Any, model: Mixture, learn: tuple[str, ...]) -> list[str]:
+    """Which learnt hyperparameters ended at an end of their bracket."""
+    found = []
+    for name in learn:
+        field = name.removeprefix("components_")
+        if field not in BRACKETS:
+            continue
+        value = state.concentration if name == "concentration" else getattr(state.prior, field)
+        if name == "degrees_of_freedom":
+            value = value - (model.components.num_features - 1)
+        if name == "scale_matrix":
+            value = relative_eigenvalues(value, jnp.asarray(model.components.scale_matrix))[0]
+        low, high = BRACKETS[field]
+        value = np.asarray(value)
+        if np.any(value <= low * (1 + 1e-5)) or np.any(value >= high * (1 - 1e-5)):
+            found.append(name)
+    return found
+
+
+# The concentration
+
+
+def learn_concentration(weights: dist.Distribution, model: Mixture) -> Array:
+    """The best concentration given q of the weights; its mode under a Gamma prior, if it has one."""
+    shape, rate = 1.0, 0.0
+    if model.has_random_concentration:
+        shape, rate = model.concentration.concentration, model.concentration.rate
+    if model.weights.has_sticks:
+        left = expected_log_left(weights)
+        value = (left.shape[-1] + shape - 1.0) / (rate - jnp.sum(left))
+        return jnp.clip(value, *BRACKETS["concentration"])
+    num_components = model.num_components
+    average = jnp.mean(model.weights.expected_log_weights(weights))
+
+    def slope(alpha: Array) -> Array:  # of the bound, times alpha, which keeps it finite at small alpha
+        return alpha * (digamma(alpha) - digamma(alpha / num_components) + average - rate) + (shape - 1.0)
+
+    return root(slope, *bracket("concentration", average))

@@ -1,0 +1,163 @@
+"""NUTS and HMC for any zoo model, on the program itself, with NumPyro's kernels in this project's driver.
+
+The driver runs them, rather than ``numpyro.infer.MCMC``, because a run must be able to stop and resume
+inside warm-up. The kernel's adaptation schedule is part of its state; the key of sweep i is the driver's.
+Local latents that the program sums out are drawn afterwards from their exact conditionals.
+
+With ``random_step=True`` HMC draws the step size of every trajectory from an exponential distribution, about
+the mean that warm-up adapts (to the acceptance averaged over steps): Virtanen (2010), algorithm 1, with ten
+leapfrog steps there (``num_steps=10``) and the gradient of the log density in the place of the printed
+density's. The step does not depend on the state, so each trajectory leaves the posterior invariant; short and
+long ones together reach what one length would return to.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.infer import HMC, NUTS
+from numpyro.infer.hmc import HMCState
+from numpyro.infer.util import constrain_fn, unconstrain_fn
+
+from inference.algorithm import Algorithm, Outcome, Sampler, accept
+from inference.numerics.densities import latent_names
+from inference.numerics.local_latents import draw_locals
+from zoo.argument_checks import check_flag
+
+__all__ = ["METHODS", "HamiltonianInfo", "program"]
+
+
+class HamiltonianInfo(NamedTuple):
+    """What is recorded of a sweep.
+
+    Attributes:
+        objective: minus the potential energy: the log joint in unconstrained space, in nats.
+    """
+
+    objective: Array
+
+
+def program(model: Any, *data: Any) -> Any:
+    """The model as a function of itself.
+
+    What lets hyperparameters be arguments of compiled code instead of constants in it.
+    """
+    return model(*data)
+
+
+def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> HMC:
+    own = {name: value for name, value in options if name != "random_step"}
+    return {"nuts": NUTS, "hmc": HMC}[kind](program, **own)
+
+
+def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int) -> HMCState:
+    key, start_key = jax.random.split(key)
+    unconstrained = None
+    if (values := model.starting_point(start_key, *data)) is not None:
+        unconstrained = unconstrain_fn(program, (model, *data), {}, values)
+    return _kernel(kind, options).init(key, num_warmup, unconstrained, (model, *data), {})
+
+
+def _step(
+    key: Array, state: HMCState, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int
+) -> tuple:
+    kernel = _kernel(kind, options)
+    # The kernel learns its adaptation schedule in init; its result is not used, so that the compiled step
+    # does not contain it.
+    kernel.init(key, num_warmup, None, (model, *data), {})
+    state = state._replace(rng_key=key)
+    if not dict(options).get("random_step"):
+        state = kernel.sample(state, (model, *data), {})
+        return state, HamiltonianInfo(-state.potential_energy)
+    mean = state.adapt_state.step_size
+    factor = jax.random.exponential(jax.random.fold_in(key, 1), mean.shape, mean.dtype)
+    drawn = state._replace(adapt_state=state.adapt_state._replace(step_size=mean * factor))
+    moved = kernel.sample(drawn, (model, *data), {})
+    adapted = jnp.where(state.i < num_warmup, moved.adapt_state.step_size, mean)
+    moved = moved._replace(adapt_state=moved.adapt_state._replace(step_size=adapted))
+    return moved, HamiltonianInfo(-moved.potential_energy)
+
+
+@cache
+def _algorithm(kind: str, options: tuple, num_warmup: int) -> Algorithm:
+    keywords = {"kind": kind, "options": options, "num_warmup": num_warmup}
+    return Algorithm(partial(_init, **keywords), partial(_step, **keywords))
+
+
+def _build(kind: str, strategy: str, num_warmup: int, **options: Any) -> Algorithm:
+    return _algorithm(kind, tuple(sorted(options.items())), num_warmup)
+
+
+def start(
+    key: Array,
+    variables: Mapping[str, Array],
+    model: Any,
+    *data: Any,
+    kind: str,
+    num_warmup: int,
+    **options: Any,
+) -> HMCState:
+    """A fresh kernel state at given values of the program's sites."""
+    sites = latent_names(model, *data)
+    missing = [name for name in sites if name not in variables]
+    if missing:
+        raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")
+    values = {name: jnp.asarray(variables[name], float) for name in sites}
+    unconstrained = unconstrain_fn(program, (model, *data), {}, values)
+    return _kernel(kind, tuple(sorted(options.items()))).init(
+        key, num_warmup, unconstrained, (model, *data), {}
+    )
+
+
+def position(state: HMCState, model: Any) -> dict[str, Any]:
+    """What is kept of a draw: the unconstrained values and the trajectory's statistics."""
+    stats = {
+        "diverging": state.diverging,
+        "acceptance_rate": state.accept_prob,
+        "energy": state.energy,
+        "step_size": state.adapt_state.step_size,
+        "n_steps": state.num_steps,
+    }
+    return {"unconstrained": state.z, "stats": stats}
+
+
+def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:
+    """Draws in constrained space, with local latents drawn given them."""
+    values = _constrain(draws["unconstrained"], model, data)
+    return Outcome(
+        posterior=values | draw_locals(key, values, model, data, keep_rows), sample_stats=draws["stats"]
+    )
+
+
+@jax.jit
+def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Array]:
+    return jax.vmap(jax.vmap(lambda z: constrain_fn(program, (model, *data), {}, z)))(draws)
+
+
+def _check_hmc(model: Any, **options: Any) -> None:
+    """Raise TypeError or ValueError for options of HMC that do not go together."""
+    check_flag("random_step", options["random_step"])
+    if options["random_step"] and options["trajectory_length"] is not None:
+        raise ValueError("random_step=True draws the step size, so trajectory_length must be None")
+
+
+def _method(kind: str, check: Callable, **own: Any) -> Sampler:
+    shared = {"target_accept_prob": 0.8, "dense_mass": False}
+    return Sampler(
+        options=shared | own,
+        strategies=("uniform",),
+        build=partial(_build, kind),
+        start=partial(start, kind=kind),
+        conclude=conclude,
+        position=lambda keep_rows: position,
+        check=check,
+    )
+
+
+METHODS = {
+    "nuts": _method("nuts", accept, max_tree_depth=10),
+    "hmc": _method("hmc", _check_hmc, num_steps=16, trajectory_length=None, random_step=False),
+}

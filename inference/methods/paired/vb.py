@@ -1,0 +1,93 @@
+"""Variational Bayes for `zoo.Paired`.
+
+``specific="low_rank"``: `inference.methods.projections.vb`, for Gaussian, Bernoulli, binomial and Poisson
+cells and mixed tables of them. ``specific="full_covariance"``: `inference.methods.paired.full_covariance_vb`, for
+Gaussian views of unknown noise (Bayesian CCA).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from jax import Array
+
+from inference.algorithm import Algorithm, Outcome
+from inference.methods.paired import full_covariance_vb as full_covariance
+from inference.methods.projections import vb as projections
+from zoo.paired import Paired
+
+__all__ = ["ALGORITHM", "METHOD", "guide", "init", "step"]
+
+
+def _own(model: Paired) -> ModuleType:
+    """Where the program's own ascent is."""
+    return full_covariance if model.specific == "full_covariance" else projections
+
+
+def init(key: Array, model: Paired, *data: Array) -> Any:
+    """Narrow factors about the model's starting point."""
+    return _own(model).init(key, model, *data)
+
+
+def step(key: Array, state: Any, model: Paired, *data: Array) -> tuple[Any, projections.ProjectionVBInfo]:
+    """Every factor once."""
+    return _own(model).step(key, state, model, *data)
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def _build(strategy: str) -> Algorithm:
+    return ALGORITHM
+
+
+def _start(key: Array, variables: Mapping[str, Array], model: Paired, *data: Array, **options: Any) -> Any:
+    return _own(model).start(key, variables, model, *data, **options)
+
+
+def _prepare(model: Paired, data: tuple, init: Any, **options: Any) -> tuple:
+    if model.specific == "full_covariance":
+        full_covariance.check_data(model, data)
+    return data
+
+
+def _conclude(key: Array, state: Any, model: Paired, data: tuple, *sizes: Any, **options: Any) -> Outcome:
+    return _own(model).conclude(key, state, model, data, *sizes, **options)
+
+
+def guide(stored: Mapping[str, Array], model: Paired, *data: Array, **sizes: Any) -> None:
+    """Q as a NumPyro program with exactly the sites of the model."""
+    _own(model).guide(stored, model, *data, **sizes)
+
+
+def _check(model: Paired) -> None:
+    _own(model).check(model)
+
+
+def _transform(stored: dict[str, Array], model: Paired, *data: Array, **options: Any) -> Array:
+    return model.scores(_own(model).point(stored, model), *data, **options)
+
+
+def _covariance(stored: dict[str, Array], model: Paired, *data: Array) -> Array:
+    return model.scores_covariance(_own(model).point(stored, model), *data)
+
+
+def _predict(stored: dict[str, Array], model: Paired, *data: Array, **options: Any) -> tuple[Array, Array]:
+    return model.predicted(_own(model).point(stored, model), *data, **options)
+
+
+METHOD = replace(
+    projections.METHOD,
+    build=_build,
+    start=_start,
+    prepare=_prepare,
+    conclude=_conclude,
+    guide=guide,
+    transform=_transform,
+    covariance=_covariance,
+    predict=_predict,
+    check=_check,
+)

@@ -1,0 +1,196 @@
+r"""Blocked Gibbs sampling for the probabilistic clustering-projection model.
+
+A sweep draws the cluster of every document given the parameters, the topics of its words summed out, then the
+topic of every token given the cluster, then the parameters given both:
+
+.. math::
+    c_d &\sim \mathrm{Categorical}\{\pi_m \textstyle\prod_w (\theta_m' \beta)_w^{n_{dw}}\}, \qquad
+    z_{dn} \sim \mathrm{Categorical}(\theta_{c_d k} \beta_{k, w_{dn}}), \\
+    \pi &\sim \mathrm{Dirichlet}(\alpha/M + N), \quad
+    \theta_m \sim \mathrm{Dirichlet}(\lambda + S_m), \quad \beta_k \sim \mathrm{Dirichlet}(\epsilon + T_k),
+
+or Beta sticks for pi. The state holds the parameters; clusters and topics of words are drawn afresh in every
+sweep. Cost O(nonzeros x M + tokens x K).
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from inference.algorithm import Algorithm, Sampler, conclude_draws
+from inference.numerics.gamma_draws import draw
+from inference.methods.lda.gibbs import TopicGibbsInfo
+from inference.methods.documents.tokens import (Tokens, draw_topics, tokens_of, topic_posterior)
+from inference.methods.documents.tokens import prepare as prepare_tokens
+from zoo.documents.bags import CellTopics, dense_counts
+from zoo.model import in_current_precision
+from zoo.pcp import PCP
+
+__all__ = ["ALGORITHM", "METHOD", "PCPGibbsState", "clusters", "init", "parameters", "step", "word_topics"]
+
+
+class Documents(NamedTuple):
+    """The corpus as counts and as tokens."""
+
+    counts: Any
+    tokens: Tokens
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Documents and words."""
+        return self.tokens.shape
+
+
+class PCPGibbsState(NamedTuple):
+    """The parameters, and the clusters last drawn.
+
+    Attributes:
+        values: ``cluster_weights`` or ``stick_fractions``, ``cluster_topic_probs``, ``topic_word_probs``.
+        doc_clusters: shape (num_documents,); the next sweep does not read them.
+    """
+
+    values: dict[str, Array]
+    doc_clusters: Array
+
+
+def parameters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, dist.Distribution]:
+    """All parameters given clusters of documents and topics of words."""
+    tokens, chosen = values["word_topics"], values["doc_clusters"]
+    by_cluster = jax.nn.one_hot(chosen, model.num_clusters).T @ jnp.sum(tokens, axis=2)
+    sizes = jnp.bincount(chosen, length=model.num_clusters)
+    return posteriors(sizes, by_cluster, jnp.sum(tokens, axis=0).T, model)
+
+
+def posteriors(sizes: Array, by_cluster: Array, by_word: Array, model: PCP) -> dict[str, dist.Distribution]:
+    """All parameters given documents and tokens of clusters, and tokens of words, by topic."""
+    prior = in_current_precision(model)
+    site = model.weights.site
+    return {
+        site: model.weights.posterior(sizes, prior.concentration),
+        "cluster_topic_probs": dist.Dirichlet(prior._topic_prior() + by_cluster),
+        "topic_word_probs": topic_posterior(by_word, model),
+    }
+
+
+def clusters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, dist.Distribution]:
+    """The documents' clusters given the parameters, then the topics of their words given the clusters.
+
+    For small corpora; a sweep draws the topics token by token.
+    """
+    return model.local_conditionals(values, counts) | word_topics(values, model, counts)
+
+
+def word_topics(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, dist.Distribution]:
+    """The topics of all words given clusters and parameters."""
+    shares = values["cluster_topic_probs"][values["doc_clusters"]]
+    logits = jnp.log(shares)[:, :, None] + jnp.log(values["topic_word_probs"])
+    return {"word_topics": CellTopics(dense_counts(counts), logits, model.num_tokens)}
+
+
+def init(key: Array, model: PCP, documents: Any) -> PCPGibbsState:
+    """Equal weights, clusters' shares uniform on the simplex, topics all but flat."""
+    share_key, word_key = jax.random.split(key)
+    num_documents, num_words = documents.shape
+    dtype, k, m = jnp.result_type(float), model.num_topics, model.num_clusters
+    noise = jax.random.gamma(word_key, 10.0, (k, num_words), dtype)
+    values = {
+        "cluster_topic_probs": jax.random.dirichlet(share_key, jnp.ones(k, dtype), (m,)),
+        "topic_word_probs": noise / jnp.sum(noise, axis=-1, keepdims=True),
+    }
+    if model.weights.has_sticks:
+        values["stick_fractions"] = 1.0 / jnp.arange(m, 1, -1, dtype=dtype)
+    else:
+        values["cluster_weights"] = jnp.full(m, 1.0 / m, dtype)
+    return PCPGibbsState(values, jnp.zeros(num_documents, int))
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: PCP, documents: Any, **options: Any
+) -> PCPGibbsState:
+    """The state with given ``cluster_topic_probs`` and ``topic_word_probs``, and weights where given.
+
+    Raises:
+        ValueError: one of the two is missing, or of another shape.
+    """
+    state = init(key, model, documents)
+    for name in ("cluster_topic_probs", "topic_word_probs"):
+        if name not in variables or jnp.shape(variables[name]) != state.values[name].shape:
+            raise ValueError(f"init must hold {name!r} of shape {state.values[name].shape}")
+    given = state.values.items()
+    return state._replace(
+        values={name: jnp.asarray(variables.get(name, value), value.dtype) for name, value in given}
+    )
+
+
+def step(
+    key: Array, state: PCPGibbsState, model: PCP, documents: Any
+) -> tuple[PCPGibbsState, TopicGibbsInfo]:
+    """One sweep."""
+    counts, tokens = documents if isinstance(documents, Documents) else (documents, None)
+    tokens = tokens_of(counts, model) if tokens is None else tokens
+    keys = jax.random.split(key, 3)
+    scores = model.log_joint_documents(state.values, counts)
+    chosen = jax.random.categorical(keys[0], scores)
+    shares, by_word = state.values["cluster_topic_probs"], state.values["topic_word_probs"].T
+    by_cluster, by_word_counts = draw_topics(keys[1], tokens, shares, chosen, by_word)
+    sizes = jnp.bincount(chosen, length=model.num_clusters)
+    given = posteriors(sizes, by_cluster, by_word_counts, model)
+    tiny = jnp.finfo(by_word.dtype).tiny
+    values = {
+        name: jnp.maximum(draw(jax.random.fold_in(keys[2], i), given[name]), tiny)
+        for i, name in enumerate(given)
+    }
+    # the parameters that the clusters were drawn by, with clusters and topics of words summed out
+    log_joint = jnp.sum(jax.nn.logsumexp(scores, axis=-1)) + _log_prior(state.values, model)
+    return PCPGibbsState(values, chosen), TopicGibbsInfo(log_joint)
+
+
+def _log_prior(values: Mapping[str, Array], model: PCP) -> Array:
+    empty = posteriors(
+        jnp.zeros(model.num_clusters), jnp.zeros((1, model.num_topics)), jnp.zeros((1, 1)), model
+    )
+    prior = in_current_precision(model)
+    site, weights = next(iter(empty.items()))
+    words = dist.Dirichlet(jnp.full(values["topic_word_probs"].shape[1], prior.word_smoothing))
+    total = jnp.sum(weights.log_prob(values[site])) + jnp.sum(words.log_prob(values["topic_word_probs"]))
+    return total + jnp.sum(dist.Dirichlet(prior._topic_prior()).log_prob(values["cluster_topic_probs"]))
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(strategy: str, num_warmup: int) -> Algorithm:
+    """The sampler; it does not adapt."""
+    return ALGORITHM
+
+
+def prepare(model: PCP, data: tuple, init: Any, **options: Any) -> tuple[Documents]:
+    """The documents as counts and as tokens."""
+    return (Documents(data[0], prepare_tokens(model, data, init)[0]),)
+
+
+def position(state: PCPGibbsState, model: PCP) -> dict[str, Array]:
+    """What is kept of a draw."""
+    return state.values | model.derived({"doc_clusters": state.doc_clusters})
+
+
+def position_without_rows(state: PCPGibbsState, model: PCP) -> dict[str, Array]:
+    """The same without the documents' clusters."""
+    return {name: value for name, value in position(state, model).items() if name != "doc_clusters"}
+
+
+METHOD = Sampler(
+    options={},
+    strategies=("random",),
+    build=build,
+    start=start,
+    conclude=conclude_draws,
+    position={True: position, False: position_without_rows}.get,
+    prepare=prepare,
+)

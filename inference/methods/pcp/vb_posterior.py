@@ -1,0 +1,373 @@
+r"""The posterior that VB finds for PCP: as draws, as stored numbers, as a program, for new documents.
+
+q(pi) q(theta) q(beta) are held by `PCPVBState`. The documents' factors follow from them: in the structured
+family :math:`q(c_d = m) \propto \exp(E \log \pi_m + \sum_w n_{dw} \log \sum_k e^{E \log \theta_{mk} + E \log
+\beta_{kw}})` and q(z | c); in the mean-field family q(c) is what the last step left and q(z) does not know c.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from inference.algorithm import Outcome
+from inference.numerics.documents import DocumentBlocks
+from inference.methods.documents.dirichlet_factors import (dirichlet_kl, expected_log, symmetric_prior, total_expected_log)
+from inference.methods.lda.vb_posterior import affordable
+from zoo.documents.bags import CellTopics, dense_counts
+from zoo.gamma_functions import digamma, gammaln
+from zoo.model import in_current_precision
+from zoo.pcp import PCP
+
+__all__ = [
+    "NO_MASS",
+    "OCCUPIED",
+    "PCPVBState",
+    "centre_log_probs",
+    "conclude",
+    "cluster_scores",
+    "expected_log_topics",
+    "expected_log_weights",
+    "globals_bound",
+    "guide",
+    "learnt_concentration",
+    "learnt_factors",
+    "log_density",
+    "prune",
+    "shrink",
+    "transform",
+    "with_all_clusters",
+    "with_learnt",
+]
+
+NO_MASS = 1e-9  # expected documents: clusters below it are dropped
+FEWEST = 16  # clusters below which nothing is gained by dropping some
+OCCUPIED = 0.5  # a cluster counts as occupied when it is expected to hold more documents than this
+
+
+class PCPVBState(NamedTuple):
+    """The global factors of q, and the priors as learnt so far.
+
+    Attributes:
+        weights: q of the weights' site: a Dirichlet, or Betas over sticks.
+        clusters: gamma, Dirichlet parameters of the clusters' topic shares, shape (num_clusters, num_topics).
+        words: Dirichlet parameters of the topics, or with point estimates their probabilities, shape
+            (num_topics, num_words).
+        concentration: alpha.
+        topic_prior: lambda, shape (num_topics,).
+        word_smoothing: eps.
+        responsibilities: mean-field family: q(c), shape (num_documents, num_clusters); else None.
+    """
+
+    weights: dist.Distribution
+    clusters: Array
+    words: Array
+    concentration: Array
+    topic_prior: Array
+    word_smoothing: Array
+    responsibilities: Array | None = None
+
+
+def with_learnt(state: PCPVBState, model: PCP) -> PCP:
+    """The model with its hyperparameters as learnt so far."""
+    return model.replaced(concentration=state.concentration, word_smoothing=state.word_smoothing)
+
+
+def expected_log_topics(words: Array, point: bool) -> Array:
+    """E[log beta], shape (num_topics, num_words)."""
+    if point:
+        return jnp.log(jnp.maximum(words, jnp.finfo(words.dtype).tiny))
+    return expected_log(words)
+
+
+def centre_log_probs(clusters: Array, log_topics: Array) -> Array:
+    """Log of the sum over topics of exp(E log theta + E log beta), shape (num_clusters, num_words)."""
+    centres = jnp.exp(expected_log(clusters)) @ jnp.exp(log_topics)
+    return jnp.log(jnp.maximum(centres, jnp.finfo(centres.dtype).tiny))
+
+
+def expected_log_weights(state: PCPVBState, model: PCP) -> Array:
+    """E[log pi] of the clusters that the state holds; of those that were pruned nothing but their prior."""
+    if model.weights.has_sticks:
+        return model.weights.expected_log_weights(state.weights)
+    held = state.weights.concentration
+    missing = model.num_clusters - held.shape[0]
+    total = jnp.sum(held) + missing * state.concentration / model.num_clusters
+    return digamma(held) - digamma(total)
+
+
+def cluster_scores(state: PCPVBState, model: PCP, documents: DocumentBlocks, point: bool) -> Array:
+    """Unnormalised log q(c) of the structured family, shape (num_documents, num_clusters)."""
+    log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
+    return documents.times(log_centres.T) + expected_log_weights(state, model)
+
+
+def globals_bound(state: PCPVBState, model: PCP, point: bool) -> Array:
+    """Minus the divergences of the global factors, q(weights) optimal for its counts, in nats.
+
+    The expected log weights of the documents' clusters are in it. Of point estimates of the topics their log
+    prior density stands in the place of the divergence.
+    """
+    if model.weights.has_sticks:  # the prior's constant is alpha for each stick
+        sticks = state.weights.concentration1.shape[-1]
+        weights = model.weights.log_normaliser(state.weights) + sticks * jnp.log(state.concentration)
+    else:  # a cluster that was pruned has the same normaliser under q and prior
+        held, share = state.weights.concentration, state.concentration / model.num_clusters
+        total = jnp.sum(held) + (model.num_clusters - held.shape[0]) * share
+        weights = jnp.sum(gammaln(held) - gammaln(share)) + gammaln(state.concentration) - gammaln(total)
+    total = weights - dirichlet_kl(state.clusters, state.topic_prior)
+    if not point:
+        return total - dirichlet_kl(state.words, state.word_smoothing)
+    size = state.words.shape[1]
+    constant = gammaln(size * state.word_smoothing)
+    constant -= size * gammaln(state.word_smoothing)
+    logs = jnp.where(state.word_smoothing == 1, 0.0, expected_log_topics(state.words, True))
+    return total + state.words.shape[0] * constant + (state.word_smoothing - 1) * jnp.sum(logs)
+
+
+# Updates that both families share
+
+
+def learnt_factors(
+    state: PCPVBState, clusters: Array, tokens: Array, learn: tuple[str, ...], point: bool
+) -> PCPVBState:
+    """The state with new centres and topics, and the hyperparameters that they like best.
+
+    Args:
+        state: before.
+        clusters: new gamma.
+        tokens: expected tokens of each word in each topic, shape (num_topics, num_words).
+        learn: hyperparameters to learn.
+        point: whether topics are point estimates.
+    """
+    prior, smoothing = state.topic_prior, state.word_smoothing
+    if "topic_prior" in learn:
+        tokens_of_clusters = clusters - prior
+        best = symmetric_prior(total_expected_log(clusters), *clusters.shape, prior[0])
+        prior = jnp.full_like(prior, best)
+        clusters = prior + tokens_of_clusters
+    if point:
+        words = jnp.maximum(tokens + smoothing - 1, 0.0)
+        total = jnp.sum(words, axis=-1, keepdims=True)
+        words = jnp.where(total > 0, words / jnp.where(total > 0, total, 1.0), state.words)
+    else:
+        words = smoothing + tokens
+        if "word_smoothing" in learn:
+            smoothing = symmetric_prior(total_expected_log(words), *words.shape, smoothing)
+            words = smoothing + tokens
+    return state._replace(clusters=clusters, words=words, topic_prior=prior, word_smoothing=smoothing)
+
+
+def learnt_concentration(state: PCPVBState, model: PCP) -> Array:
+    """The concentration that q of the weights likes best."""
+    weights, size = state.weights, model.num_clusters
+    if model.weights.has_sticks:
+        a, b = weights.concentration1, weights.concentration0
+        left = jnp.sum(digamma(b) - digamma(a + b))
+        return a.shape[-1] / -left
+    share = state.concentration / size
+    logs = jnp.sum(expected_log_weights(state, model))
+    missing = size - weights.concentration.shape[0]  # clusters that were pruned are at their prior
+    total = jnp.sum(weights.concentration) + missing * share
+    logs += missing * (digamma(share) - digamma(total))
+    return size * symmetric_prior(logs, 1, size, share)
+
+
+# Clusters without documents are dropped, and the bound stays as it is: a cluster without mass has q at its
+# prior, so it adds nothing to the bound but through alpha / M, which stays what it was. A cluster holds some
+# mass in every document; below NO_MASS documents in all, what it adds is below the bound's rounding.
+
+
+def prune(state: PCPVBState, sizes: Array, least: float = NO_MASS) -> PCPVBState:
+    """The state without the clusters that hold less than ``least`` documents (finite weights only).
+
+    Args:
+        state: q under Dirichlet weights.
+        sizes: expected documents of each cluster, shape (num_clusters,).
+        least: documents.
+    """
+    return _chosen(state, np.flatnonzero(np.asarray(sizes) >= least))
+
+
+def shrink(states: PCPVBState, model: PCP) -> PCPVBState | None:
+    """The states of all restarts with as many clusters as the one that needs most, if that halves them.
+
+    Sticks are not dropped: what they leave depends on their order.
+
+    Args:
+        states: with a leading axis over restarts.
+        model: as given.
+    """
+    if model.weights.has_sticks:
+        return None
+    concentration = np.asarray(states.weights.concentration)
+    share = np.asarray(states.concentration)[:, None] / model.num_clusters
+    least = np.maximum(NO_MASS, 8 * np.finfo(concentration.dtype).eps * share)
+    needed = max(int((concentration - share > least).sum(axis=1).max()), FEWEST)
+    if 2 * needed > concentration.shape[1]:
+        return None
+    largest = np.argsort(-concentration, axis=1, kind="stable")[:, :needed]
+    lanes = (jax.tree.map(lambda leaf, lane=lane: leaf[lane], states) for lane in range(len(largest)))
+    fewer = [_chosen(lane, np.sort(held)) for lane, held in zip(lanes, largest, strict=True)]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *fewer)
+
+
+def with_all_clusters(state: PCPVBState, model: PCP) -> PCPVBState:
+    """The state with the clusters that were dropped at the end, at their prior."""
+    if model.weights.has_sticks:
+        return state
+    missing = model.num_clusters - state.clusters.shape[0]
+    share = state.concentration / model.num_clusters
+    weights = jnp.concatenate([state.weights.concentration, jnp.full(missing, share)])
+    priors = jnp.broadcast_to(state.topic_prior, (missing, state.clusters.shape[1]))
+    r = state.responsibilities
+    return state._replace(
+        weights=dist.Dirichlet(weights),
+        clusters=jnp.concatenate([state.clusters, priors]),
+        responsibilities=None if r is None else jnp.pad(r, ((0, 0), (0, missing))),
+    )
+
+
+def _chosen(state: PCPVBState, held: np.ndarray) -> PCPVBState:
+    r = state.responsibilities
+    return state._replace(
+        weights=dist.Dirichlet(state.weights.concentration[held]),
+        clusters=state.clusters[held],
+        responsibilities=None if r is None else r[:, held],
+    )
+
+
+# The posterior as draws and as a program
+
+
+def conclude(
+    key: Array,
+    state: PCPVBState,
+    model: PCP,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    *,
+    topics: str,
+    **options: Any,
+) -> Outcome:
+    """Independent draws from q, as one chain, beside q's parameters; documents' clusters if ``keep_rows``."""
+    point, documents = topics == "point", data[0]
+    current, state = with_learnt(state, model), with_all_clusters(state, model)
+    r = state.responsibilities
+    if r is None:
+        r = jax.nn.softmax(_cluster_scores(state, current, documents, point), axis=-1)
+    stored = {
+        "cluster_topic_concentration": state.clusters,
+        "responsibilities": r,
+        "num_occupied": jnp.sum(jnp.sum(r, axis=0) > OCCUPIED),
+    }
+    stored |= {"topic_word_probs" if point else "topic_word_concentration": state.words}
+    stored |= model.weights.variables(state.weights)
+    num_samples = affordable(num_samples, state.words.size + state.clusters.size)
+    draws = _draw(jax.random.split(key, num_samples), state, r, current, keep_rows, point)
+    prior = state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0]
+    learnt = {
+        "concentration": state.concentration,
+        "topic_prior": prior,
+        "word_smoothing": state.word_smoothing,
+    }
+    learnt = {name: np.asarray(value, np.float64) for name, value in learnt.items()}
+    fields = {name: np.asarray(getattr(model, name), np.float64) for name in model.leaf_names()}
+    return Outcome(
+        posterior=jax.tree.map(lambda leaf: leaf[None], draws),
+        variational=stored,
+        model=model.replaced(**(fields | learnt)),
+    )
+
+
+_cluster_scores = jax.jit(cluster_scores, static_argnums=3)
+
+
+@partial(jax.jit, static_argnames=("keep_rows", "point"))
+def _draw(
+    keys: Array, state: PCPVBState, r: Array, model: PCP, keep_rows: bool, point: bool
+) -> dict[str, Array]:
+    site = model.weights.site
+
+    def one(key: Array) -> dict[str, Array]:
+        keys = jax.random.split(key, 4)
+        values = {
+            site: state.weights.sample(keys[0]),
+            "cluster_topic_probs": jax.random.dirichlet(keys[1], state.clusters),
+            "topic_word_probs": state.words if point else jax.random.dirichlet(keys[2], state.words),
+        }
+        if not keep_rows:
+            return values
+        return values | model.derived({"doc_clusters": jax.random.categorical(keys[3], jnp.log(r))})
+
+    return jax.lax.map(one, keys)
+
+
+def guide(stored: Mapping[str, Array], model: PCP, counts: Any) -> None:
+    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+
+    Of the structured family: a document's cluster is drawn, then the topics of its words given the cluster.
+
+    Args:
+        stored: the parameters, as in the group ``variational``.
+        model: the model.
+        counts: documents.
+    """
+    stored, model = in_current_precision((dict(stored), model))
+    names = [name for name in stored if name.endswith(("concentration", "concentration1", "concentration0"))]
+    q = {name: numpyro.param(name, stored[name], constraint=dist.constraints.positive) for name in names}
+    weights = model.weights.with_variables(q)
+    model.weights.sample_posterior(weights)
+    log_weights = model.weights.expected_log_weights(weights)
+    clusters, point = q["cluster_topic_concentration"], "topic_word_probs" in stored
+    words = stored["topic_word_probs"] if point else q["topic_word_concentration"]
+    with numpyro.plate("topics", model.num_topics):
+        factor = dist.Delta(words, event_dim=1) if point else dist.Dirichlet(words)
+        numpyro.sample("topic_word_probs", factor)
+    with numpyro.plate("clusters", model.num_clusters):
+        numpyro.sample("cluster_topic_probs", dist.Dirichlet(clusters))
+    log_topics, documents = expected_log_topics(words, point), dense_counts(counts)
+    with numpyro.plate("documents", counts.shape[0]):
+        logits = documents @ centre_log_probs(clusters, log_topics).T + log_weights
+        chosen = numpyro.sample("doc_clusters", dist.Categorical(logits=logits))
+        cells = expected_log(clusters)[chosen][:, :, None] + log_topics
+        numpyro.sample("word_topics", CellTopics(documents, cells, model.num_tokens))
+
+
+# New documents
+
+
+def _centres(stored: Mapping[str, Array], model: PCP) -> tuple[Array, Array, Array]:
+    """Expected weights, topic shares of clusters and topics under q."""
+
+    def mean(concentration: Array) -> Array:
+        return concentration / jnp.sum(concentration, axis=-1, keepdims=True)
+
+    topics = stored["topic_word_probs"] if "topic_word_probs" in stored else None
+    topics = mean(stored["topic_word_concentration"]) if topics is None else topics
+    shares = mean(stored["cluster_topic_concentration"])
+    weights = model.weights.expected_weights(model.weights.with_variables(stored))
+    return weights, shares, topics
+
+
+def _log_joint(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
+    weights, shares, topics = _centres(stored, model)
+    values = {"cluster_weights": weights, "cluster_topic_probs": shares, "topic_word_probs": topics}
+    return model.log_joint_documents(values, counts)
+
+
+def transform(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
+    """Expected topic shares of new documents, parameters at their mean under q."""
+    return jax.nn.softmax(_log_joint(stored, model, counts), axis=-1) @ _centres(stored, model)[1]
+
+
+def log_density(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
+    """Log density of new documents in nats, parameters at their mean under q: exact for these."""
+    return jax.nn.logsumexp(_log_joint(stored, model, counts), axis=-1)

@@ -1,0 +1,193 @@
+r"""Expectation maximisation for probabilistic PCA and factor analysis, with missing cells.
+
+Maximum likelihood with a flat prior, else the mode of the log posterior (in loadings, mean and noise
+variance, the latents and ARD precisions integrated out). The updates, parameter expansion and SQUAREM are
+those of `inference.methods.linear_gaussian.em`; PPCA is one noise group, factor analysis a group for each column. The
+estimate is returned in its canonical rotation: orthogonal loadings, longest first, the largest entry of each
+positive.
+
+Without missing cells PPCA has a closed form (`inference.methods.ppca.closed_form`), which EM agrees with; factor
+analysis, missing cells and priors need EM. Where the spread of the parameters matters, use VB or NUTS.
+
+Sparse rows stay sparse: `inference.methods.linear_gaussian.sparse_em`, whose sweeps run on the host.
+
+Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 5.2 (with (7.12) corrected).
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian import em as linear_gaussian, sparse_em as sparse_linear_gaussian
+from inference.methods.linear_gaussian.rows import (CompressedRows, compress, expanded, one_by_one)
+from inference.methods.linear_gaussian.em import LinearGaussianInfo, LinearGaussianState
+from inference.methods.linear_gaussian.linear_gaussian_prior import LoadingPrior, expected_precision
+from inference.methods.linear_gaussian.em_starts import check_given, given_start, start_of
+from inference.methods.linear_gaussian.sparse_rows import SparseRows, runs_on_host, sparse_rows
+from inference.methods.ppca.estimate import canonical, check_noise_floor, point_outcome
+from inference.numerics.weighted_rows import Rows, unweighted
+from zoo.argument_checks import check_choice
+from zoo.ppca import PPCA
+from zoo.sparse_matrix import SparseMatrix
+
+__all__ = ["ALGORITHM", "METHOD", "groups_of", "init", "prior_of", "step"]
+
+
+def groups_of(model: PPCA, num_features: int) -> np.ndarray:
+    """The noise group of each column."""
+    return np.arange(num_features) if model.noise == "diagonal" else np.zeros(num_features, np.int64)
+
+
+def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
+    """The model's prior, its mean about the centre of the data; None where it is flat."""
+    if model.loading_prior == "flat":
+        return None
+    return LoadingPrior(
+        loading_variance=model.loading_variance if model.loading_prior == "gaussian" else None,
+        ard_concentration=model.ard_concentration,
+        ard_rate=model.ard_rate,
+        loc=model.loc_mean - rows.original_centre,
+        loc_variance=model.loc_variance,
+        noise_concentration=model.noise_concentration,
+        noise_rate=model.noise_rate,
+    )
+
+
+def prepare(
+    model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
+) -> tuple[np.ndarray | SparseMatrix | Rows, CompressedRows | SparseRows]:
+    """The rows as they are, and compressed."""
+    groups = groups_of(model, data[0].shape[1])
+    if isinstance(unweighted(data[0]), SparseMatrix):
+        if isinstance(data[0], Rows):
+            raise ValueError("sample_weight goes with dense rows: sparse ones count once")
+        return data[0], sparse_rows(data[0], None, groups)
+    return data[0], compress(data[0], groups, rotate=model.loading_prior == "flat")
+
+
+def _compressed(model: PPCA, x: Array | Rows, rows: CompressedRows | None) -> CompressedRows:
+    return one_by_one(x, groups_of(model, x.shape[1])) if rows is None else rows
+
+
+def init(
+    key: Array, model: PPCA, x: Array | Rows, rows: CompressedRows | None = None, *, strategy: str = "pca"
+) -> LinearGaussianState:
+    """The state at principal components (``"pca"``) or at drawn loadings (``"random"``)."""
+    if isinstance(rows, SparseRows):
+        start = sparse_linear_gaussian.start_of(strategy, key, rows, model.num_latents)
+        return sparse_linear_gaussian.begin(start, rows)
+    rows = _compressed(model, x, rows)
+    parameters = start_of(strategy, key, rows, model.num_latents)
+    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+
+
+def start(
+    key: Array,
+    variables: Mapping[str, Array],
+    model: PPCA,
+    x: Array | Rows,
+    rows: CompressedRows | None = None,
+    **options: Any,
+) -> LinearGaussianState:
+    """The state at given ``loadings``, ``loc`` and ``noise_variance``; deterministic."""
+    check_given(variables, ("loadings", "loc", "noise_variance"))
+    rows = _compressed(model, x, rows)
+    noise = jnp.broadcast_to(variables["noise_variance"], (rows.num_groups,))
+    if isinstance(rows, SparseRows):
+        given = sparse_linear_gaussian.given_start(variables["loadings"], variables["loc"], noise, rows)
+        return sparse_linear_gaussian.begin(given, rows)
+    parameters = given_start(variables["loadings"], variables["loc"], noise, rows)
+    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+
+
+def step(
+    key: Array,
+    state: LinearGaussianState,
+    model: PPCA,
+    x: Array | Rows,
+    rows: CompressedRows | None = None,
+    *,
+    acceleration: str = "px",
+    noise_floor: float = 1e-6,
+) -> tuple[LinearGaussianState, LinearGaussianInfo]:
+    """One sweep of `inference.methods.linear_gaussian.em.step`; deterministic, the key is ignored."""
+    if isinstance(rows, SparseRows):
+        return sparse_linear_gaussian.step(state, rows, acceleration=acceleration, floor=noise_floor)
+    rows = _compressed(model, x, rows)
+    return linear_gaussian.step(
+        state, rows, prior_of(model, rows), acceleration=acceleration, floor=noise_floor
+    )
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(strategy: str, acceleration: str, noise_floor: float) -> Algorithm:
+    """The algorithm with a start strategy and options."""
+    return Algorithm(
+        partial(init, strategy=strategy),
+        partial(step, acceleration=acceleration, noise_floor=noise_floor),
+    )
+
+
+def check(model: PPCA, *, acceleration: Any, noise_floor: Any) -> None:
+    """Raise ValueError or TypeError if an option is outside its domain."""
+    check_choice("acceleration", acceleration, linear_gaussian.ACCELERATIONS)
+    check_noise_floor(noise_floor)
+
+
+def conclude(
+    key: Array,
+    state: LinearGaussianState,
+    model: PPCA,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    *,
+    noise_floor: float = 1e-6,
+    **options: Any,
+) -> Outcome:
+    """The estimate in its canonical rotation as one draw, with the latents of the rows."""
+    x, rows = data[0], _compressed(model, *data, *([None] if len(data) == 1 else []))
+    loadings, loc = state.parameters[:2]
+    if isinstance(rows, SparseRows):
+        loc = loc + rows.original_centre
+    else:
+        loadings, loc = _expanded(loadings, loc, rows)
+    noise = state.parameters.noise_variance
+    values = {
+        "loadings": loadings,
+        "loc": loc,
+        "noise_variance": noise if model.noise == "diagonal" else noise[0],
+    }
+    if model.loading_prior == "ard":
+        values = _canonical(values)
+        values["loading_precision"] = expected_precision(values["loadings"], prior_of(model, rows))
+    held = np.flatnonzero(np.asarray(state.at_floor))
+    known = None
+    if isinstance(rows, SparseRows):
+        known = float(state.objective), sparse_linear_gaussian.latents_of(state.parameters, rows)
+    return point_outcome(values, model, x, held=held, noise_floor=noise_floor, known=known)
+
+
+_expanded = jax.jit(expanded)
+_canonical = jax.jit(canonical)
+
+METHOD = Ascent(
+    options={"acceleration": "px", "noise_floor": 1e-6},
+    strategies=("pca", "random"),
+    takes=frozenset({"weights", "sparse"}),
+    build=build,
+    start=start,
+    conclude=conclude,
+    prepare=prepare,
+    check=check,
+    runs_on_host=runs_on_host,
+)

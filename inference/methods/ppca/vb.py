@@ -1,0 +1,312 @@
+r"""Variational Bayes for probabilistic PCA and factor analysis: missing cells, automatic relevance.
+
+The lecture's factorisation :math:`q(Z)\, q(W)\, q(\tau)` with the mean in the factor of the loadings, as
+Bishop (1999) has it, and with ``loading_prior="ard"`` a precision for each column of loadings, which switches
+columns off that the data do not need. Updates and bound are those of `inference.methods.linear_gaussian.vb`.
+It needs a proper prior.
+
+The bound of fits with different numbers of latents can be compared; q's variances are too small, as always in
+VB. Draws of the posterior are independent draws of q.
+
+Reference: Bishop (1999), "Variational principal components"; the lecture "Variational Bayes" with its update
+of q(tau) corrected; Ilin and Raiko (2010) for missing cells.
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian.rows import CompressedRows, compress, one_by_one
+from inference.methods.linear_gaussian.linear_gaussian_moments import Parameters
+from inference.methods.linear_gaussian.em_starts import check_given, start_of
+from inference.methods.ppca.em import groups_of, prior_of
+from inference.numerics.row_blocks import row_limit
+from inference.numerics.weighted_rows import Rows, unweighted
+from inference.methods.linear_gaussian import vb as linear_gaussian
+from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
+from inference.methods.linear_gaussian.linear_gaussian_latents import (draws_of, latents_of, sample_columns, sample_latents)
+from zoo.argument_checks import check_choice
+from zoo.model import in_current_precision
+from zoo.ppca import PPCA
+
+__all__ = ["ALGORITHM", "METHOD", "guide", "init", "step"]
+
+ACCELERATIONS = ("px", "none")
+DIMS = {
+    "loadings_mean": ("feature", "latent"),
+    "loadings_covariance": ("feature", "latent", "latent_2"),
+    "loadings_loc_covariance": ("feature", "latent"),
+    "loc_mean": ("feature",),
+    "loc_variance": ("feature",),
+    "noise_precision_concentration": (),
+    "noise_precision_rate": (),
+    "loading_precision_concentration": ("latent",),
+    "loading_precision_rate": ("latent",),
+    "num_relevant": (),
+}
+OF_NOISE = ("noise_precision_concentration", "noise_precision_rate")
+OF_COLUMNS = (
+    "loadings_mean",
+    "loadings_covariance",
+    "loadings_loc_covariance",
+    "loc_mean",
+    "loc_variance",
+    *OF_NOISE,
+)
+
+
+def prepare(
+    model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
+) -> tuple[np.ndarray | Rows, CompressedRows]:
+    """The rows as they are, and compressed."""
+    return data[0], compress(data[0], groups_of(model, data[0].shape[1]), rotate=False)
+
+
+def _compressed(model: PPCA, x: Array | Rows, rows: CompressedRows | None) -> CompressedRows:
+    return one_by_one(x, groups_of(model, x.shape[1])) if rows is None else rows
+
+
+def init(
+    key: Array, model: PPCA, x: Array | Rows, rows: CompressedRows | None = None, *, strategy: str = "pca"
+) -> LinearGaussianPosterior:
+    """Q around principal components (``"pca"``) or around drawn loadings (``"random"``)."""
+    rows = _compressed(model, x, rows)
+    parameters = start_of(strategy, key, rows, model.num_latents)
+    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+
+
+def start(
+    key: Array,
+    variables: Mapping[str, Array],
+    model: PPCA,
+    x: Array | Rows,
+    rows: CompressedRows | None = None,
+    **options: Any,
+) -> LinearGaussianPosterior:
+    """A former q, or q around given ``loadings``, ``loc`` and ``noise_variance``; deterministic."""
+    rows = _compressed(model, x, rows)
+    if "loadings_mean" in variables:
+        return _from_stored(variables, model, rows)
+    check_given(variables, ("loadings", "loc", "noise_variance"))
+    noise = jnp.broadcast_to(variables["noise_variance"], (rows.num_groups,))
+    parameters = Parameters(variables["loadings"], variables["loc"] - rows.centre, noise)
+    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+
+
+def step(
+    key: Array,
+    state: LinearGaussianPosterior,
+    model: PPCA,
+    x: Array | Rows,
+    rows: CompressedRows | None = None,
+    *,
+    acceleration: str = "px",
+) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
+    """One round of `inference.methods.linear_gaussian.vb.step`; deterministic, the key is ignored."""
+    rows = _compressed(model, x, rows)
+    return linear_gaussian.step(state, rows, prior_of(model, rows), acceleration=acceleration)
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(strategy: str, acceleration: str) -> Algorithm:
+    """The algorithm with a start strategy and options."""
+    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
+
+
+def check(model: PPCA, *, acceleration: Any) -> None:
+    """Raise ValueError if the prior is not proper or an option unknown."""
+    if model.loading_prior == "flat":
+        raise ValueError(
+            "vb needs a proper prior: give the model loading_prior='ard' or 'gaussian', not 'flat'"
+        )
+    check_choice("acceleration", acceleration, ACCELERATIONS)
+
+
+# The posterior in a fit
+
+
+def _stored(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -> dict[str, Array]:
+    """The parameters of q as they are stored, the mean in the units of the data."""
+    covariance = state.covariance[rows.column_class]
+    noise = state.noise_concentration, state.noise_rate
+    if model.noise == "isotropic":
+        noise = noise[0][0], noise[1][0]
+    stored = {
+        "loadings_mean": state.mean[:, :-1],
+        "loadings_covariance": covariance[:, :-1, :-1],
+        "loadings_loc_covariance": covariance[:, :-1, -1],
+        "loc_mean": state.mean[:, -1] + rows.original_centre,
+        "loc_variance": covariance[:, -1, -1],
+        "num_relevant": linear_gaussian.num_relevant(state, rows),
+    } | dict(zip(OF_NOISE, noise, strict=True))
+    if model.loading_prior == "ard":
+        stored["loading_precision_concentration"] = state.ard_concentration
+        stored["loading_precision_rate"] = state.ard_rate
+    return stored
+
+
+def _joint_covariance(stored: Mapping[str, Array]) -> Array:
+    """Of [w, mu] by column, shape (num_features, num_latents + 1, num_latents + 1)."""
+    cross = stored["loadings_loc_covariance"][:, :, None]
+    top = jnp.concatenate([stored["loadings_covariance"], cross], axis=2)
+    corner = stored["loc_variance"][:, None, None]
+    return jnp.concatenate([top, jnp.concatenate([jnp.swapaxes(cross, 1, 2), corner], axis=2)], axis=1)
+
+
+def _from_stored(stored: Mapping[str, Array], model: PPCA, rows: CompressedRows) -> LinearGaussianPosterior:
+    """The state back; of columns that share a class one covariance is kept."""
+    about = stored["loc_mean"] - rows.centre
+    ones = jnp.ones(model.num_latents)
+    return LinearGaussianPosterior(
+        mean=jnp.concatenate([stored["loadings_mean"], about[:, None]], axis=1),
+        covariance=_joint_covariance(stored)[rows.class_member],
+        noise_concentration=jnp.broadcast_to(stored[OF_NOISE[0]], (rows.num_groups,)),
+        noise_rate=jnp.broadcast_to(stored[OF_NOISE[1]], (rows.num_groups,)),
+        ard_concentration=stored.get("loading_precision_concentration", ones),
+        ard_rate=stored.get("loading_precision_rate", ones),
+    )
+
+
+def _noise_precision(stored: Mapping[str, Array]) -> Array:
+    """E[tau] of each column."""
+    precision = stored[OF_NOISE[0]] / stored[OF_NOISE[1]]
+    return jnp.broadcast_to(precision, stored["loc_mean"].shape)
+
+
+def latents(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, Array]:
+    """Means and covariances of the latents of rows under q."""
+    covariance, precision = _joint_covariance(stored), _noise_precision(stored)
+    return latents_of(x, stored["loadings_mean"], stored["loc_mean"], covariance, precision)
+
+
+def guide(
+    stored: Mapping[str, Array],
+    model: PPCA,
+    x: Array | None = None,
+    *,
+    num_observations: int | None = None,
+) -> None:
+    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+
+    Args:
+        stored: the parameters, as they are stored in a fit.
+        model: the model.
+        x: the rows whose latents are drawn from q, shape (num_observations, num_features).
+        num_observations: without ``x``: draw the latents of so many new rows from their prior.
+    """
+    stored, model = in_current_precision((dict(stored), model))
+    given = {
+        name: numpyro.param(name, stored[name]) for name in DIMS if name in stored and name != "num_relevant"
+    }
+    _sample_globals(given, model)
+    rows = num_observations if x is None else x.shape[0]
+    sample_latents(rows, model.num_latents, None if x is None else latents(given, model, x))
+
+
+def _sample_globals(stored: Mapping[str, Array], model: PPCA) -> None:
+    """Q of everything but the latents, as NumPyro statements: the mean, then the loadings given it."""
+    if model.loading_prior == "ard":
+        names = ("loading_precision_concentration", "loading_precision_rate")
+        numpyro.sample("loading_precision", dist.Gamma(*(stored[name] for name in names)).to_event(1))
+    sample_columns("", *(stored[name] for name in OF_COLUMNS))
+
+
+def conclude(
+    key: Array,
+    state: LinearGaussianPosterior,
+    model: PPCA,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    **options: Any,
+) -> Outcome:
+    """Independent draws of q, as one chain, beside q's parameters and the latents of the rows."""
+    x, rows = data[0], _compressed(model, *data, *([None] if len(data) == 1 else []))
+    cells, k = unweighted(x), model.num_latents
+    stored = _concluded(state, model, rows)
+    means, covariances = _latents(stored, model, cells)
+    draws = _draw(jax.random.split(key, num_samples), stored, model, means, covariances, keep_rows)
+    dims = dict(DIMS) | (dict.fromkeys(OF_NOISE, ("feature",)) if model.noise == "diagonal" else {})
+    if row_limit(8 * cells.shape[0] * k, "latents", ()):
+        stored["latents"] = means
+    if not bool(np.isnan(np.asarray(cells)).any()):  # one for all rows
+        stored["latents_covariance"] = covariances[0]
+        dims["latents_covariance"] = ("latent", "latent_2")
+    elif row_limit(8 * cells.shape[0] * k**2, "latents_covariance", ()):
+        stored["latents_covariance"] = covariances
+    posterior = {name: value[None] for name, value in draws.items()}
+    return Outcome(posterior=posterior, variational=stored, dims=dims)
+
+
+_latents = jax.jit(latents)
+
+
+@jax.jit
+def _concluded(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -> dict[str, Array]:
+    return _stored(state, model, rows)
+
+
+@partial(jax.jit, static_argnames="keep_rows")
+def _draw(
+    keys: Array, stored: dict[str, Array], model: PPCA, means: Array, covariances: Array, keep_rows: bool
+) -> dict[str, Array]:
+    return draws_of(keys, partial(_sample_globals, stored, model), means, covariances, keep_rows)
+
+
+# New rows
+
+
+def transform(stored: Mapping[str, Array], model: PPCA, x: Array, *, kind: str = "latent") -> Array:
+    """E[z | x] under q, or coordinates of the completed row in an orthonormal basis of the mean loadings."""
+    if kind == "latent":
+        return latents(stored, model, x)[0]
+    left, _, right = jnp.linalg.svd(stored["loadings_mean"], full_matrices=False)
+    return (predict(stored, model, x)[0] - stored["loc_mean"]) @ (left @ right)
+
+
+def predict(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, Array]:
+    """Rows with missing cells at their mean under q, and the variance of every cell, 0 where observed.
+
+    A noise variance whose q has no mean (a concentration of at most 1) counts as infinite.
+    """
+    missing = jnp.isnan(x)
+    mean, spread = latents(stored, model, x)
+    loadings, covariance = stored["loadings_mean"], _joint_covariance(stored)
+    filled = jnp.where(missing, stored["loc_mean"] + mean @ loadings.T, x)
+    concentration, rate = (jnp.broadcast_to(stored[name], stored["loc_mean"].shape) for name in OF_NOISE)
+    noise = jnp.where(concentration > 1, rate / (concentration - 1), jnp.inf)
+    k = loadings.shape[1]
+    outer = loadings[:, :, None] * loadings[:, None, :] + covariance[:, :k, :k]
+    extended = jnp.concatenate([mean, jnp.ones((mean.shape[0], 1))], axis=1)
+    second = extended[:, :, None] * extended[:, None, :]
+    variance = (
+        jnp.einsum("nij,dij->nd", spread, outer) + jnp.einsum("nij,dij->nd", second, covariance) + noise
+    )
+    return filled, jnp.where(missing, variance, 0.0)
+
+
+METHOD = Ascent(
+    options={"acceleration": "px"},
+    strategies=("pca", "random"),
+    takes=frozenset({"weights"}),
+    build=build,
+    start=start,
+    conclude=conclude,
+    guide=guide,
+    transform=transform,
+    covariance=lambda stored, model, x: latents(stored, model, x)[1],
+    predict=predict,
+    prepare=prepare,
+    check=check,
+)

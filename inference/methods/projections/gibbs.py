@@ -1,0 +1,353 @@
+r"""Gibbs sampling for exponential-family projections with Bernoulli, binomial or Gaussian cells.
+
+One sweep serves `zoo.EPCA` and `zoo.Paired` (low rank): views are tables side by side, each of whose columns
+sees some of the latents. It draws, each from its exact conditional given the rest and the Polya-Gamma
+variables of logistic cells (`inference.methods.projections.quadratic_cells`; Gaussian cells need none):
+
+* the Polya-Gamma variable of every cell given its natural parameter;
+* the latents of each row: normal with precision
+  :math:`\sum_d \omega_{nd} v_d v_d^T + I/\sigma^2`, over the columns of all views;
+* loadings and mean of each column together, the regression on the latents it sees and 1;
+* the precision of each latent's loadings (``ard=True``), gamma, and unknown noise variances, inverse gamma.
+
+Then, unless ``moves=False``, latents and means are shifted and every latent rescaled along directions in
+which no natural parameter changes (`inference.methods.projections.projection_moves`).
+
+The joint prior's kernel is a binomial pseudo-count, and a view's weight makes a fraction of a count. For a
+fractional count there is no exact draw of its variable; an acceptance step for every row and column
+(``acceptance_rate``, mostly above 0.9) makes the draws exact for every beta below 1.
+
+A sweep costs O(N D K^2), all rows at once and then all columns.
+
+Reference: Polson, Scott and Windle (2013); Virtanen (2010), section 6.1 for what it replaces.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.methods.projections.projection_moves import common_shift, rescaling
+from inference.methods.projections.quadratic_cells import (QuadraticCells, columns_given, draw_precisions, log_lacking, rows_given, side_by_side)
+from inference.numerics.programs import log_densities
+from inference.methods.projections.views import View, views_of
+from zoo.argument_checks import check_flag
+from zoo.epca import EPCA
+from zoo.exponential_family.joint_prior import balanced_variance
+from zoo.model import in_current_precision
+from zoo.paired import Paired
+from zoo.exponential_family.zero_padding import padded
+
+__all__ = [
+    "METHOD",
+    "GibbsInfo",
+    "GibbsState",
+    "algorithm_of",
+    "cells_of",
+    "check",
+    "columns",
+    "init",
+    "latents",
+    "noise",
+    "position",
+    "relevance",
+    "start",
+    "theta_of",
+]
+
+
+class GibbsState(NamedTuple):
+    """Current values of every latent site of the program, in constrained space.
+
+    Attributes:
+        values: site name to value.
+        acceptance_rate: share of rows and columns whose draw was kept in the last sweep.
+    """
+
+    values: dict[str, Array]
+    acceptance_rate: Array
+
+
+class GibbsInfo(NamedTuple):
+    """What is recorded of a sweep.
+
+    Attributes:
+        objective: log density of data and latent sites in the program, nats.
+    """
+
+    objective: Array
+
+
+def _joined(values: Mapping[str, Array], model: EPCA | Paired) -> tuple[Array, Array]:
+    """Loadings and means of all views."""
+    suffixes = [view.suffix for view in views_of(model)]
+    loadings = [values[f"loadings{suffix}"] for suffix in suffixes]
+    return jnp.concatenate(loadings), jnp.concatenate([values[f"loc{suffix}"] for suffix in suffixes])
+
+
+def theta_of(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
+    """Natural parameters of all views side by side, shape (num_observations, num_features)."""
+    loadings, loc = _joined(values, model)
+    return values["latents"] @ loadings.T + loc
+
+
+# The blocks, given values of the sites and ``cell_precisions``
+
+
+def cells_of(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> QuadraticCells:
+    """The coefficients of every cell of all views at the current noise variances."""
+    beta, parts = in_current_precision(model).beta, []
+    for view, x in zip(views_of(model), data, strict=True):
+        family = view.family
+        if f"noise_variance{view.suffix}" in values:
+            family = family.with_noise(values[f"noise_variance{view.suffix}"])
+        terms = family.cell_terms(x, beta, view.conjugate, view.weight)
+        parts.append(QuadraticCells(*terms[:3]))  # none has an exponential term
+    return side_by_side(parts)
+
+
+def latents(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
+    """The latents of all rows."""
+    linear = cells_of(values, model, *data).linear
+    own = (*_joined(values, model), 1 / _variance(model))
+    return {"latents": rows_given(linear, values["cell_precisions"], *own)}
+
+
+def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
+    """Loadings, their mean integrated out, and mean of every column, view by view."""
+    conditionals = {}
+    for view, loadings, loc_given in _columns_of(values, model, data):
+        conditionals[f"loadings{view.suffix}"] = loadings
+        conditionals[f"loc{view.suffix}"] = loc_given(values[f"loadings{view.suffix}"])
+    return conditionals
+
+
+def _columns_of(
+    values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array, ...]
+) -> list[tuple[View, dist.Distribution, Callable]]:
+    """Of every view the loadings, and the mean as a function of them."""
+    linear, found, first = cells_of(values, model, *data).linear, [], 0
+    ridge = jnp.broadcast_to(_loading_precision(values, model), (model.num_latents,))
+    loc_precision = 1 / in_current_precision(model).loc_variance
+    for view, x in zip(views_of(model), data, strict=True):
+        own, places = slice(first, first + x.shape[1]), list(view.places)
+        loadings, loc_given = columns_given(
+            linear[:, own],
+            values["cell_precisions"][:, own],
+            values["latents"][:, places],
+            ridge[jnp.asarray(places)],
+            loc_precision,
+        )
+        loadings = padded(loadings.to_event(1), view.places, model.num_latents)
+
+        def own_loc(
+            drawn: Array, loc_given: Callable = loc_given, places: list = places
+        ) -> dist.Distribution:
+            return loc_given(drawn[:, places]).to_event(1)
+
+        found.append((view, loadings, own_loc))
+        first += x.shape[1]
+    return found
+
+
+def _draw_latents(key: Array, values: Mapping[str, Array], model: EPCA | Paired, data: tuple) -> dict:
+    return {"latents": latents(values, model, *data)["latents"].sample(key)}
+
+
+def _draw_columns(key: Array, values: Mapping[str, Array], model: EPCA | Paired, data: tuple) -> dict:
+    drawn = {}
+    for number, (view, loadings, loc_given) in enumerate(_columns_of(values, model, data)):
+        first, second = jax.random.split(jax.random.fold_in(key, number))
+        drawn[f"loadings{view.suffix}"] = loadings.sample(first)
+        drawn[f"loc{view.suffix}"] = loc_given(drawn[f"loadings{view.suffix}"]).sample(second)
+    return drawn
+
+
+def relevance(
+    values: Mapping[str, Array], model: EPCA | Paired, *data: Array
+) -> dict[str, dist.Distribution]:
+    """The precision of each latent's loadings."""
+    prior = in_current_precision(model)
+    rate = prior.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * _variance(model))
+    own = dist.Gamma(prior.ard_concentration + _num_columns(values, model) / 2, rate)
+    return {"loading_precision": own.to_event(1)}
+
+
+def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
+    """The unknown noise variances of Gaussian cells."""
+    conditionals = {}
+    for view, x in zip(views_of(model), data, strict=True):
+        if not view.family.learns_noise:
+            continue
+        chosen = view.family.noise_columns(x.shape[1])
+        loadings, loc = values[f"loadings{view.suffix}"], values[f"loc{view.suffix}"]
+        away = (x - values["latents"] @ loadings.T - loc)[:, chosen]
+        count, squares = jnp.sum(~jnp.isnan(away)), jnp.nansum(away**2)
+        own = dist.InverseGamma(1.0 + view.weight * count / 2, 1.0 + view.weight * squares / 2)
+        conditionals[f"noise_variance{view.suffix}"] = own
+    return conditionals
+
+
+def _variance(model: EPCA | Paired) -> Array:
+    prior = in_current_precision(model)
+    return balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+
+
+def _loading_precision(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
+    return values.get("loading_precision", 1.0) / _variance(model)
+
+
+def _num_columns(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
+    """How many columns see each latent."""
+    counts = jnp.zeros(model.num_latents)
+    for view in views_of(model):
+        counts = counts.at[jnp.asarray(view.places)].add(values[f"loadings{view.suffix}"].shape[0])
+    return counts
+
+
+# The algorithm
+
+
+def init(key: Array, model: EPCA | Paired, *data: Array) -> GibbsState:
+    """The model's own starting point."""
+    return GibbsState(model.starting_point(key, *data), jnp.ones(()))
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
+) -> GibbsState:
+    """The state at given values of sites; those that are not given are as in a fresh start.
+
+    Raises:
+        ValueError: a given variable of another shape.
+    """
+    fresh = init(key, model, *data)
+    values = {name: jnp.asarray(variables.get(name, old), old.dtype) for name, old in fresh.values.items()}
+    for name, old in fresh.values.items():
+        if values[name].shape != old.shape:
+            raise ValueError(f"init: {name} must have shape {old.shape}; got {values[name].shape}")
+    return fresh._replace(values=values)
+
+
+def _step(
+    key: Array, state: GibbsState, model: EPCA | Paired, *data: Array, moves: bool
+) -> tuple[GibbsState, GibbsInfo]:
+    """One sweep."""
+    keys = jax.random.split(key, 7)
+    cells, theta = cells_of(state.values, model, *data), theta_of(state.values, model)
+    precisions, lacking = cells.precision, None
+    if any("logistic" in view.family.log_partition_forms for view in views_of(model)):
+        precisions, lacking = draw_precisions(keys[0], cells, theta), log_lacking(cells, theta)
+    values, rest = dict(state.values) | {"cell_precisions": precisions}, (cells, model, data)
+    values, lacking, rows = _draw_block(keys[1], _draw_latents, values, lacking, *rest, axis=1)
+    values, lacking, cols = _draw_block(keys[2], _draw_columns, values, lacking, *rest, axis=0)
+    del values["cell_precisions"]
+    if "loading_precision" in values:
+        values |= {name: own.sample(keys[3]) for name, own in relevance(values, model, *data).items()}
+    for place, (name, own) in enumerate(noise(values, model, *data).items()):
+        values[name] = own.sample(jax.random.fold_in(keys[4], place))
+    if moves:
+        values = _move(keys[5:], values, model)
+    objective = sum(log_densities(model, data, values).values())
+    return GibbsState(values, (rows + cols) / 2), GibbsInfo(objective)
+
+
+def _draw_block(
+    key: Array,
+    draw: Callable,
+    values: dict[str, Array],
+    lacking: Array | None,
+    cells: QuadraticCells,
+    model: EPCA | Paired,
+    data: tuple[Array, ...],
+    *,
+    axis: int,
+) -> tuple[dict[str, Array], Array | None, Array]:
+    """A block drawn given the cells' precisions, what its cells lack, and what share of it was kept.
+
+    ``lacking`` is None where there are no logistic cells; else each row (axis 1) or column (axis 0) is kept
+    with the probability that makes the draw exact.
+    """
+    draw_key, accept_key = jax.random.split(key)
+    drawn = draw(draw_key, values, model, data)
+    proposed, names = values | drawn, tuple(drawn)
+    if lacking is None:
+        return proposed, None, jnp.ones(())
+    new = log_lacking(cells, theta_of(proposed, model))
+    gain = jnp.sum(new - lacking, axis=axis)
+    keep = gain > -jax.random.exponential(accept_key, gain.shape, gain.dtype)
+    first = 0
+    for name in names:
+        if axis == 0 and name.startswith("loc"):  # the same columns as the loadings before it
+            first -= proposed[name].shape[0]
+        size = proposed[name].shape[0]
+        where = keep[first : first + size].reshape(-1, *[1] * (proposed[name].ndim - 1))
+        proposed[name] = jnp.where(where, proposed[name], values[name])
+        first += size
+    kept_cells = jnp.expand_dims(keep, axis)
+    return proposed, jnp.where(kept_cells, new, lacking), jnp.mean(keep, dtype=gain.dtype)
+
+
+def _move(keys: Array, values: dict[str, Array], model: EPCA | Paired) -> dict[str, Array]:
+    """Shift, then rescale."""
+    z, (w, loc), own = values["latents"], _joined(values, model), 1 / _variance(model)
+    delta = common_shift(keys[0], z, w, loc, own, 1 / in_current_precision(model).loc_variance)
+    scale = rescaling(
+        keys[1], z + delta, w, own, _loading_precision(values, model), _num_columns(values, model)
+    )
+    moved = {"latents": (z + delta) * scale}
+    for view in views_of(model):
+        loadings = values[f"loadings{view.suffix}"]
+        moved[f"loadings{view.suffix}"] = loadings / scale
+        moved[f"loc{view.suffix}"] = values[f"loc{view.suffix}"] - loadings @ delta
+    return values | moved
+
+
+@cache
+def algorithm_of(moves: bool = True) -> Algorithm:
+    """The sampler with or without moves."""
+    return Algorithm(init, partial(_step, moves=moves))
+
+
+def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
+    """The sampler; it does not adapt."""
+    return algorithm_of(moves)
+
+
+def check(model: EPCA | Paired, *, moves: Any) -> None:
+    """Raise ValueError if a family has no conjugate sweep, TypeError if ``moves`` is not a boolean."""
+    check_flag("moves", moves)
+    for view in views_of(model):
+        if not view.family.log_partition_forms <= {"quadratic", "logistic"}:
+            raise ValueError(
+                f"gibbs needs Gaussian, Bernoulli or binomial cells, whose conditionals are normal given "
+                f"Polya-Gamma variables; {type(view.family).__name__} has no such form: use nuts"
+            )
+
+
+def position(state: GibbsState, model: EPCA | Paired) -> dict[str, Any]:
+    """What is kept of a draw."""
+    return {"values": state.values, "stats": {"acceptance_rate": state.acceptance_rate}}
+
+
+def conclude(
+    key: Array, draws: dict[str, Any], model: EPCA | Paired, data: tuple, keep_rows: bool
+) -> Outcome:
+    """The draws as they are."""
+    return Outcome(posterior=draws["values"], sample_stats=draws["stats"])
+
+
+METHOD = Sampler(
+    options={"moves": True},
+    strategies=("random",),
+    build=build,
+    start=start,
+    conclude=conclude,
+    position=lambda keep_rows: position,
+    check=check,
+)

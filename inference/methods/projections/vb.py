@@ -1,0 +1,332 @@
+r"""Variational Bayes for exponential-family projections: Gaussian, Bernoulli, binomial and Poisson cells.
+
+One ascent serves `zoo.EPCA` and low-rank `zoo.Paired`; factors, updates and bound are those of
+`inference.methods.projections.vb_factors`. The objective is the whole bound on the log evidence, of an
+unnormalised prior with its factor as it stands in the program; of logistic cells the bound with
+Polya-Gamma variables, a little lower than the ELBO of the normal factors alone, which `guide` gives. View
+weights multiply the expected log density of a view's cells, as in the program. A step costs O(N D K^2), of
+Poisson cells some ten times O(N D K^3).
+
+Exponential, gamma and negative binomial cells need theta < 0, which no normal q gives: they have no bound.
+
+References: Jaakkola and Jordan (2000), "Bayesian parameter estimation via variational methods"; Polson,
+Scott and Windle (2013); Virtanen (2010) for the models.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.projections.views import View, views_of
+from inference.numerics.row_blocks import row_limit
+from inference.methods.projections.vb_cells import check_has_bound
+from inference.methods.projections.vb_factors import (ProjectionPosterior, bound, noise_concentrations, seen_loadings, update)
+from zoo.epca import EPCA
+from zoo.exponential_family.joint_prior import balanced_variance
+from zoo.model import in_current_precision
+from zoo.paired import Paired
+from zoo.exponential_family.zero_padding import padded
+
+__all__ = [
+    "ALGORITHM",
+    "METHOD",
+    "OF_ROWS",
+    "START_VARIANCE",
+    "ProjectionVBInfo",
+    "check",
+    "concluded",
+    "dims_of",
+    "guide",
+    "init",
+    "point",
+    "sample_latents",
+]
+
+START_VARIANCE = 0.05
+OF_ROWS = {
+    "latents_mean": ("observation", "latent"),
+    "latents_covariance": ("observation", "latent", "latent_2"),
+    "loading_precision_concentration": ("latent",),
+    "loading_precision_rate": ("latent",),
+}
+OF_VIEWS = {
+    "loadings_mean": ("feature", "latent"),
+    "loadings_covariance": ("feature", "latent", "latent_2"),
+    "loadings_loc_covariance": ("feature", "latent"),
+    "loc_mean": ("feature",),
+    "loc_variance": ("feature",),
+    "noise_variance_concentration": (),
+    "noise_variance_rate": (),
+}
+
+
+class ProjectionVBInfo(NamedTuple):
+    """What is recorded of a step.
+
+    Attributes:
+        objective: the bound, in nats.
+    """
+
+    objective: Array
+
+
+def init(key: Array, model: EPCA | Paired, *data: Array) -> ProjectionPosterior:
+    """Narrow factors about the model's starting point."""
+    return _about(model.starting_point(key, *data), model, data)
+
+
+def _about(values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array, ...]) -> ProjectionPosterior:
+    k, views = model.num_latents, views_of(model)
+    seen, concentrations = seen_loadings(model, data), noise_concentrations(model, data)
+    columns = jnp.concatenate(
+        [jnp.column_stack([values[f"loadings{view.suffix}"], values[f"loc{view.suffix}"]]) for view in views]
+    )
+    noise = jnp.stack(
+        [jnp.asarray(values.get(f"noise_variance{view.suffix}", 1.0), columns.dtype) for view in views]
+    )
+    return ProjectionPosterior(
+        latents=jnp.asarray(values["latents"], columns.dtype),
+        latents_covariance=jnp.tile(START_VARIANCE * jnp.eye(k), (len(data[0]), 1, 1)),
+        columns=columns * seen,
+        columns_covariance=START_VARIANCE * seen[:, :, None] * jnp.eye(k + 1),
+        noise=jnp.stack([concentrations, concentrations * noise], axis=1),
+        relevance=jnp.ones((2, k)),
+    )
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
+) -> ProjectionPosterior:
+    """A former q, or narrow factors about given sites; those that are not given as in a fresh start."""
+    if f"loadings_mean{views_of(model)[0].suffix}" in variables and "latents_covariance" in variables:
+        return _from_stored(variables, model)
+    fresh = model.starting_point(key, *data)
+    for name, old in fresh.items():
+        if name in variables and jnp.shape(variables[name]) != jnp.shape(old):
+            raise ValueError(f"init: {name} must have shape {old.shape}; got {jnp.shape(variables[name])}")
+    given = {name: jnp.asarray(variables[name]) for name in fresh if name in variables}
+    return _about(fresh | given, model, data)
+
+
+def step(
+    key: Array, state: ProjectionPosterior, model: EPCA | Paired, *data: Array
+) -> tuple[ProjectionPosterior, ProjectionVBInfo]:
+    """Every factor once; deterministic, the key is ignored."""
+    state = update(state, model, data)
+    return state, ProjectionVBInfo(bound(state, model, data))
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(strategy: str) -> Algorithm:
+    """The algorithm."""
+    return ALGORITHM
+
+
+def check(model: EPCA | Paired) -> None:
+    """Raise ValueError if there is no closed bound for a family."""
+    for view in views_of(model):
+        check_has_bound(view.family)
+
+
+# The posterior in a fit
+
+
+def dims_of(model: EPCA | Paired) -> dict[str, tuple[str, ...]]:
+    """Dims of all parameters of q."""
+    dims = dict(OF_ROWS)
+    for view in views_of(model):
+        for name, own in OF_VIEWS.items():
+            own_dims = tuple(f"feature{view.suffix}" if dim == "feature" else dim for dim in own)
+            dims[f"{name}{view.suffix}"] = own_dims
+    return dims
+
+
+def _stored(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> dict[str, Array]:
+    k, first, stored = model.num_latents, 0, {}
+    for noise, view, x in zip(state.noise, views_of(model), data, strict=True):
+        own = slice(first, first + x.shape[1])
+        mean, covariance = state.columns[own], state.columns_covariance[own]
+        parts = {
+            "loadings_mean": mean[:, :k],
+            "loadings_covariance": covariance[:, :k, :k],
+            "loadings_loc_covariance": covariance[:, :k, k],
+            "loc_mean": mean[:, k],
+            "loc_variance": covariance[:, k, k],
+        }
+        if view.family.learns_noise:
+            parts |= {"noise_variance_concentration": noise[0], "noise_variance_rate": noise[1]}
+        stored |= {f"{name}{view.suffix}": value for name, value in parts.items()}
+        first += x.shape[1]
+    stored |= {"latents_mean": state.latents, "latents_covariance": state.latents_covariance}
+    if model.ard:
+        names = ("loading_precision_concentration", "loading_precision_rate")
+        stored |= dict(zip(names, state.relevance, strict=True))
+    return stored
+
+
+def _from_stored(stored: Mapping[str, Array], model: EPCA | Paired) -> ProjectionPosterior:
+    columns, covariances, noise = [], [], []
+    for view in views_of(model):
+        own = {name: stored.get(f"{name}{view.suffix}", jnp.ones(())) for name in OF_VIEWS}
+        cross = own["loadings_loc_covariance"][:, :, None]
+        top = jnp.concatenate([own["loadings_covariance"], cross], axis=2)
+        last = jnp.concatenate([jnp.swapaxes(cross, 1, 2), own["loc_variance"][:, None, None]], axis=2)
+        columns.append(jnp.column_stack([own["loadings_mean"], own["loc_mean"]]))
+        covariances.append(jnp.concatenate([top, last], axis=1))
+        noise.append(jnp.stack([own["noise_variance_concentration"], own["noise_variance_rate"]]))
+    ones = jnp.ones(model.num_latents)
+    relevance = [stored.get(f"loading_precision_{name}", ones) for name in ("concentration", "rate")]
+    return ProjectionPosterior(
+        latents=stored["latents_mean"],
+        latents_covariance=stored["latents_covariance"],
+        columns=jnp.concatenate(columns),
+        columns_covariance=jnp.concatenate(covariances),
+        noise=jnp.stack(noise),
+        relevance=jnp.stack(relevance),
+    )
+
+
+def guide(
+    stored: Mapping[str, Array],
+    model: EPCA | Paired,
+    *data: Array,
+    num_observations: int | None = None,
+) -> None:
+    """Q as a NumPyro program with exactly the sites of the model.
+
+    Args:
+        stored: the parameters, as they are stored in a fit.
+        model: the model.
+        *data: the rows that were fitted; only their number matters.
+        num_observations: without data: draw the latents of so many new rows from their Gaussian prior.
+
+    Raises:
+        ValueError: other rows than the fitted ones.
+    """
+    stored = in_current_precision(dict(stored))
+    given = {name: numpyro.param(name, stored[name]) for name in dims_of(model) if name in stored}
+    if model.ard:
+        names = ("loading_precision_concentration", "loading_precision_rate")
+        numpyro.sample("loading_precision", dist.Gamma(*(given[name] for name in names)).to_event(1))
+    for view in views_of(model):
+        _sample_view({name: given.get(f"{name}{view.suffix}") for name in OF_VIEWS}, view, model.num_latents)
+    sample_latents(given, model, data, num_observations)
+
+
+def sample_latents(
+    given: Mapping[str, Array], model: EPCA | Paired, data: tuple, num_observations: int | None
+) -> None:
+    """Q of the latents; without data those of new rows, from their Gaussian prior.
+
+    Raises:
+        ValueError: the rows are not those that were fitted.
+    """
+    if not data:
+        prior = in_current_precision(model)
+        variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+        own = dist.Normal(0.0, jnp.sqrt(variance)).expand([num_observations, model.num_latents]).to_event(1)
+    elif "latents_mean" not in given or len(given["latents_mean"]) != len(data[0]):
+        raise ValueError("the latents of these rows are not in the fit: the guide takes the fitted rows")
+    else:
+        own = dist.MultivariateNormal(given["latents_mean"], given["latents_covariance"])
+    with numpyro.plate("observations", own.batch_shape[0]):
+        numpyro.sample("latents", own)
+
+
+def _sample_view(own: Mapping[str, Array], view: View, num_latents: int) -> None:
+    """Q of what a view has of its own: noise variance, the mean, then the loadings given it."""
+    if view.family.learns_noise:
+        noise = dist.InverseGamma(own["noise_variance_concentration"], own["noise_variance_rate"])
+        numpyro.sample(f"noise_variance{view.suffix}", noise)
+    places = jnp.asarray(view.places)
+    variance, cross = own["loc_variance"], own["loadings_loc_covariance"][:, places]
+    mean_of_loc = dist.Normal(own["loc_mean"], jnp.sqrt(variance)).to_event(1)
+    loc = numpyro.sample(f"loc{view.suffix}", mean_of_loc)
+    away = loc - own["loc_mean"]
+    mean = own["loadings_mean"][:, places] + (cross / variance[:, None]) * away[:, None]
+    covariance = own["loadings_covariance"][:, places][:, :, places]
+    covariance = covariance - cross[:, :, None] * cross[:, None, :] / variance[:, None, None]
+    loadings = dist.MultivariateNormal(mean, covariance).to_event(1)
+    numpyro.sample(f"loadings{view.suffix}", padded(loadings, view.places, num_latents))
+
+
+def conclude(
+    key: Array,
+    state: ProjectionPosterior,
+    model: EPCA | Paired,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    **options: Any,
+) -> Outcome:
+    """Independent draws of q, as one chain, beside q's parameters."""
+    return concluded(key, _stored(state, model, data), guide, model, num_samples, dims_of(model))
+
+
+def concluded(
+    key: Array,
+    stored: dict[str, Array],
+    guide: Callable,
+    model: EPCA | Paired,
+    num_samples: int,
+    dims: Mapping[str, tuple[str, ...]],
+) -> Outcome:
+    """Independent draws of the guide, as one chain, beside its parameters."""
+    draws = _draw(guide, jax.random.split(key, num_samples), stored, model)
+    if not row_limit(8 * stored["latents_covariance"].size, "latents_covariance", ()):
+        stored = {name: value for name, value in stored.items() if not name.startswith("latents_")}
+    posterior = {name: value[None] for name, value in draws.items()}
+    return Outcome(posterior=posterior, variational=stored, dims=dims)
+
+
+@partial(jax.jit, static_argnums=0)
+def _draw(guide: Callable, keys: Array, stored: dict[str, Array], model: EPCA | Paired) -> dict[str, Array]:
+    rows = jnp.zeros((len(stored["latents_mean"]), 1))
+
+    def one(key: Array) -> dict[str, Array]:
+        program = numpyro.handlers.seed(partial(guide, stored, model), key)
+        sites = numpyro.handlers.trace(program).get_trace(rows).items()
+        return {name: site["value"] for name, site in sites if site["type"] == "sample"}
+
+    return jax.lax.map(one, keys)
+
+
+# New rows, at the means of q
+
+
+def point(stored: Mapping[str, Array], model: EPCA | Paired) -> dict[str, Array]:
+    """Loadings and means at their means under q, and 1 / E[1 / phi]."""
+    point = {}
+    for view in views_of(model):
+        for name in ("loadings", "loc"):
+            point[f"{name}{view.suffix}"] = stored[f"{name}_mean{view.suffix}"]
+        if view.family.learns_noise:  # 1 / E[1 / phi]
+            rate, concentration = (
+                stored[f"noise_variance_{part}{view.suffix}"] for part in ("rate", "concentration")
+            )
+            point[f"noise_variance{view.suffix}"] = rate / concentration
+    return point
+
+
+METHOD = Ascent(
+    options={},
+    strategies=("random",),
+    build=build,
+    start=start,
+    conclude=conclude,
+    guide=guide,
+    transform=lambda stored, model, *data, **options: model.scores(point(stored, model), *data, **options),
+    covariance=lambda stored, model, *data: model.scores_covariance(point(stored, model), *data),
+    predict=lambda stored, model, *data, **options: model.predicted(point(stored, model), *data, **options),
+    check=check,
+)

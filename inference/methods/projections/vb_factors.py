@@ -1,0 +1,284 @@
+r"""Factors of a variational posterior of exponential-family projections, their updates and the whole bound.
+
+The posterior of `zoo.EPCA` and of low-rank `zoo.Paired` is approximated by
+:math:`\prod_n q(u_n) \prod_d q(v_d, \mu_d)`, the columns those of all views side by side, times q of the
+loadings' precisions and of each view's unknown noise variance. Loadings for latents that a view does not see
+are zero in every factor. Each factor in turn becomes the best given the others:
+
+* logistic cells by their Polya-Gamma mean field, always at its best (`inference.methods.projections.vb_cells`),
+  and Gaussian cells are quadratic: where a row or a column has no other cells its normal factor is in closed
+  form;
+* with Poisson cells: a step of the natural gradient of the closed expectation for each row, then for each
+  such column, of which the best of several lengths (or none) is taken: the bound never falls, and where the
+  expectation does not exist it is minus infinity, so no step leads there;
+* gamma and inverse gamma factors in closed form.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.numerics import polya_gamma
+from inference.methods.projections.views import views_of
+from inference.methods.projections.vb_cells import (NaturalCells, expected_base_measure, expected_cells, expected_exponential, expected_moments, natural_cells)
+from inference.methods.projections.normal_factors import (expected_log_gamma, gamma_terms, normal_given, normal_terms)
+from zoo.epca import EPCA
+from zoo.exponential_family.joint_prior import balanced_variance
+from zoo.model import in_current_precision
+from zoo.paired import Paired
+
+__all__ = ["ProjectionPosterior", "bound", "noise_concentrations", "seen_loadings", "update"]
+
+STEP_LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+
+
+class ProjectionPosterior(NamedTuple):
+    """Parameters of q; num_features is that of all views.
+
+    Attributes:
+        latents: means, shape (num_observations, num_latents).
+        latents_covariance: shape (num_observations, num_latents, num_latents).
+        columns: means of loadings and mean, shape (num_features, num_latents + 1).
+        columns_covariance: shape (num_features, num_latents + 1, num_latents + 1).
+        noise: concentration and rate of each view's noise variance, shape (num_views, 2).
+        relevance: concentrations and rates of the loadings' precisions, shape (2, num_latents).
+    """
+
+    latents: Array
+    latents_covariance: Array
+    columns: Array
+    columns_covariance: Array
+    noise: Array
+    relevance: Array
+
+
+class _Table(NamedTuple):
+    """What the updates share.
+
+    Attributes:
+        cells: coefficients of all cells of all views.
+        seen: which entries of the columns are free, ones and zeros, shape (num_features, num_latents + 1).
+        poisson: places of the columns whose cells are Poisson.
+        variance: prior variance of latents and, at precision one, of loadings.
+        ridge: E[prior precision] of [v_d, mu_d], shape (num_latents + 1,).
+    """
+
+    cells: NaturalCells
+    seen: Array
+    poisson: np.ndarray
+    variance: Array
+    ridge: Array
+
+
+def _table(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> _Table:
+    prior, parts, poisson, first = in_current_precision(model), [], [], 0
+    for own, view, x in zip(state.noise, views_of(model), data, strict=True):
+        parts.append(natural_cells(view, x, prior.beta, own[1] / own[0]))  # 1 / E[1 / phi]
+        groups = view.family.column_groups(x.shape[1])
+        poisson += [first + columns for f, columns in groups if f.log_partition_form == "exponential"]
+        first += x.shape[1]
+    variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+    relevance = state.relevance[0] / state.relevance[1] if model.ard else jnp.ones(model.num_latents)
+    return _Table(
+        cells=NaturalCells(*(jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))),
+        seen=seen_loadings(model, data),
+        poisson=np.concatenate([np.zeros(0, int), *poisson]),
+        variance=variance,
+        ridge=jnp.append(relevance / variance, 1 / prior.loc_variance),
+    )
+
+
+def seen_loadings(model: EPCA | Paired, data: tuple[Array, ...]) -> Array:
+    """Ones where a column has a loading (or the mean), shape (num_features, num_latents + 1)."""
+    parts = []
+    for view, x in zip(views_of(model), data, strict=True):
+        own = np.zeros(model.num_latents + 1)
+        own[[*view.places, model.num_latents]] = 1.0
+        parts.append(np.tile(own, (x.shape[1], 1)))
+    return jnp.asarray(np.concatenate(parts), data[0].dtype)
+
+
+def noise_concentrations(model: EPCA | Paired, data: tuple[Array, ...]) -> Array:
+    """Of the views' noise variances, shape (num_views,); one where there is none."""
+    counts = []
+    for view, x in zip(views_of(model), data, strict=True):
+        own = x[:, view.family.noise_columns(x.shape[1])]
+        counts.append(1.0 + view.weight * jnp.sum(~jnp.isnan(own)) / 2)
+    return jnp.stack(counts)
+
+
+# Updates of the normal factors
+
+
+def _quadratic(state: ProjectionPosterior, cells: NaturalCells) -> Array:
+    """The precision of every cell at the best Polya-Gamma factor."""
+    second = expected_moments(*state[:4])[1]
+    return cells.precision + polya_gamma.mean(cells.count, jnp.sqrt(second))
+
+
+def _rows(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
+    """Q of all latents."""
+    weights, k, chosen = _quadratic(state, table.cells), state.latents.shape[1], table.poisson
+    v, loc = state.columns[:, :k], state.columns[:, k]
+    outer = v[:, :, None] * v[:, None, :] + state.columns_covariance[:, :k, :k]
+    cross = v * loc[:, None] + state.columns_covariance[:, :k, k]  # E[v mu]
+    linear = table.cells.linear @ v - weights @ cross
+    precision = jnp.eye(k) / table.variance + jnp.einsum("nd,dij->nij", weights, outer)
+    if not chosen.size:
+        latents, covariance = normal_given(linear, precision)
+    else:
+
+        def one(mean: Array, spread: Array, rate: Array, *quadratic: Array) -> tuple[Array, Array]:
+            def height(mean: Array, spread: Array) -> Array:
+                own = state.columns[chosen], state.columns_covariance[chosen]
+                return -rate @ jax.vmap(expected_exponential, (None, None, 0, 0))(mean, spread, *own)
+
+            return _ascend(mean, spread, height, *quadratic)
+
+        rates = table.cells.rate[:, chosen]
+        latents, covariance = jax.vmap(one)(state.latents, state.latents_covariance, rates, linear, precision)
+    return state._replace(latents=latents, latents_covariance=covariance)
+
+
+def _columns(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
+    """Q of all loadings and means; what a column does not see is zero with certainty."""
+    weights, chosen, seen = _quadratic(state, table.cells), table.poisson, table.seen
+    extended = jnp.concatenate([state.latents, jnp.ones((len(state.latents), 1))], axis=1)
+    second = jnp.pad(state.latents_covariance, ((0, 0), (0, 1), (0, 1)))
+    second += extended[:, :, None] * extended[:, None, :]
+    free, fixed = seen[:, :, None] * seen[:, None, :], _fixed(seen)
+    linear = (table.cells.linear.T @ extended) * seen
+    precision = jnp.diag(table.ridge) + jnp.einsum("nd,nij->dij", weights, second)
+    precision = precision * free + fixed
+    if len(chosen) == len(seen):
+        columns, covariance = state.columns, state.columns_covariance
+    else:
+        columns, covariance = normal_given(linear, precision)
+    if chosen.size:
+        over_rows = jax.vmap(expected_exponential, (0, 0, None, None))
+
+        def one(mean: Array, spread: Array, rate: Array, own: Array, *rest: Array) -> tuple[Array, Array]:
+            def height(mean: Array, spread: Array) -> Array:
+                free = mean * own, spread * own[:, None] * own
+                return -rate @ over_rows(state.latents, state.latents_covariance, *free)
+
+            return _ascend(mean, spread, height, *rest)
+
+        rest = table.cells.rate.T[chosen], seen[chosen], linear[chosen], precision[chosen]
+        means, spreads = jax.vmap(one)(
+            state.columns[chosen], state.columns_covariance[chosen] + fixed[chosen], *rest
+        )
+        columns = columns.at[chosen].set(means)
+        covariance = covariance.at[chosen].set(spreads)
+    return state._replace(columns=columns, columns_covariance=covariance * free)
+
+
+def _fixed(seen: Array) -> Array:
+    """The identity on what columns do not see, so that matrices over the rest keep their determinants."""
+    return (1.0 - seen)[:, :, None] * jnp.eye(seen.shape[1])
+
+
+def _ascend(
+    mean: Array, covariance: Array, height: Callable, linear: Array, precision: Array
+) -> tuple[Array, Array]:
+    """The best of several lengths of a natural-gradient step of one normal factor, or none.
+
+    ``height(mean, covariance)`` is what Poisson cells expect of it; prior and all else add
+    linear'u - u' precision u / 2.
+    """
+
+    def whole(mean: Array, covariance: Array) -> Array:
+        spread = covariance + mean[:, None] * mean[None, :]
+        entropy = 0.5 * jnp.linalg.slogdet(covariance)[1]
+        value = height(mean, covariance) + linear @ mean - 0.5 * jnp.sum(spread * precision) + entropy
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
+
+    by_mean, by_covariance = jax.grad(height, (0, 1))(mean, covariance)
+    by_covariance = (by_covariance + by_covariance.T) / 2
+    best_precision = precision - 2 * by_covariance
+    best_linear = linear + by_mean - 2 * by_covariance @ mean
+    own_precision = jnp.linalg.inv(covariance)
+    own_linear = own_precision @ mean
+
+    def moved(length: Array) -> tuple[Array, Array]:
+        new = jnp.linalg.inv((1 - length) * own_precision + length * best_precision)
+        new = (new + new.T) / 2
+        return new @ ((1 - length) * own_linear + length * best_linear), new
+
+    means, covariances = jax.vmap(moved)(jnp.asarray(STEP_LENGTHS, mean.dtype))
+    heights = jax.vmap(whole)(means, covariances)
+    best = jnp.argmax(heights)
+    better = heights[best] > whole(mean, covariance)
+    return jnp.where(better, means[best], mean), jnp.where(better, covariances[best], covariance)
+
+
+# The other factors
+
+
+def _relevance(state: ProjectionPosterior, model: EPCA | Paired, table: _Table) -> ProjectionPosterior:
+    prior, k = in_current_precision(model), model.num_latents
+    concentrations = prior.ard_concentration + jnp.sum(table.seen[:, :k], axis=0) / 2
+    rates = prior.ard_rate + jnp.sum(_column_squares(state)[:, :k], axis=0) / (2 * table.variance)
+    return state._replace(relevance=jnp.stack([concentrations, rates]))
+
+
+def _column_squares(state: ProjectionPosterior) -> Array:
+    """E of the square of every loading and mean."""
+    return state.columns**2 + jnp.diagonal(state.columns_covariance, axis1=1, axis2=2)
+
+
+def _noise(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> ProjectionPosterior:
+    mean, second = expected_moments(*state[:4])
+    rates, first = [], 0
+    for view, x in zip(views_of(model), data, strict=True):
+        chosen = view.family.noise_columns(x.shape[1])
+        own, places = x[:, chosen], first + chosen
+        squares = jnp.nansum(own**2 - 2 * own * mean[:, places] + second[:, places])
+        rates.append(1.0 + view.weight * squares / 2)
+        first += x.shape[1]
+    return state._replace(noise=jnp.stack([noise_concentrations(model, data), jnp.stack(rates)], axis=1))
+
+
+def update(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> ProjectionPosterior:
+    """Every factor once."""
+    table = _table(state, model, data)
+    state = _columns(_rows(state, table), table)
+    if model.ard:
+        state = _relevance(state, model, table)
+    return _noise(state, model, data) if _learns_noise(model) else state
+
+
+def _learns_noise(model: EPCA | Paired) -> bool:
+    return any(view.family.learns_noise for view in views_of(model))
+
+
+# The bound
+
+
+def bound(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> Array:
+    """The whole bound, in nats."""
+    prior, k = in_current_precision(model), model.num_latents
+    table = _table(state, model, data)
+    total = expected_cells(table.cells, *expected_moments(*state[:4]))
+    if table.poisson.size:
+        own = state.columns[table.poisson], state.columns_covariance[table.poisson]
+        of_row = jax.vmap(expected_exponential, (None, None, 0, 0))
+        means = jax.vmap(of_row, (0, 0, None, None))(*state[:2], *own)
+        total -= jnp.sum(table.cells.rate[:, table.poisson] * means)
+    for noise, view, x in zip(state.noise, views_of(model), data, strict=True):
+        total += expected_base_measure(view, x, (noise[0] / noise[1], -expected_log_gamma(noise)))
+        if view.family.learns_noise:  # of 1 / phi, which is gamma, the Jacobian the same in p and q
+            total += gamma_terms(noise, 1.0, 1.0)
+    own = jnp.full(k, 1 / table.variance)
+    squares = state.latents**2 + jnp.diagonal(state.latents_covariance, axis1=1, axis2=2)
+    total += normal_terms(squares, state.latents_covariance, own, jnp.log(own))
+    log_ridge = jnp.log(table.ridge)
+    if model.ard:
+        log_ridge = log_ridge.at[:k].set(expected_log_gamma(state.relevance) - jnp.log(table.variance))
+        total += jnp.sum(gamma_terms(state.relevance, prior.ard_concentration, prior.ard_rate))
+    whole = state.columns_covariance + _fixed(table.seen)
+    return total + normal_terms(_column_squares(state), whole, table.ridge, log_ridge, table.seen)

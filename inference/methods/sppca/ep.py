@@ -1,0 +1,333 @@
+r"""EM with expectation propagation for SPPCA with probit outputs, what the papers propose as future work.
+
+With the utilities u of the outputs as further latent variables everything but the cut :math:`d = T u > 0`
+(`zoo.linear_gaussian.probit`) is linear-Gaussian:
+
+* E-step, row by row: z given x is N(m, S), so d is Gaussian; expectation propagation
+  (`inference.methods.sppca.probit_propagation`) gives its mean and covariance after the cut, and with them, because z
+  and u given d are linear in it, the moments of z and u. Unlabelled rows have nothing to cut.
+* M-step: each column of x and of u regressed on [z, 1] over the rows where it is observed; the noise of x its
+  mean squared residual; that of u is 1.
+* Expansion (``acceleration="px"``): the latents' found moments are taken into the loadings, as in
+  `inference.methods.linear_gaussian.em`.
+
+The objective is :math:`\sum_n \log p(x_n) + \log Z_n` (plus the log prior with ``loading_prior="gaussian"``),
+Z the normalising constant of expectation propagation. With a single binary output, or two classes, it is the
+log likelihood and the method exact EM; with more it approximates it (``log_density`` and class probabilities
+of the fit are integrated afresh, see `zoo.linear_gaussian.orthants`), and since the approximation is no
+bound, a step that would lower it is shortened until it does not.
+
+With ``loading_prior="flat"`` the likelihood has no maximum where a hyperplane of the latents separates the
+outputs: the loadings then grow slowly for ever, which is warned of; the Gaussian prior cures it. An output
+has probability :math:`\Phi\{(w^T m + \mu) / (1 + w^T S w)^{1/2}\}` given x, above one half exactly if m lies
+on its side of the hyperplane. If every labelled row has more than that, w and mu times any c > 1 raise all of
+these: no such point is a maximum. If there is a maximum, some row has less.
+
+A step costs O(N (D K^2 + J^3)), J the number of outputs. Gibbs and NUTS give the spread of the parameters.
+
+References: Minka (2001), "Expectation propagation for approximate Bayesian inference"; Albert and Chib
+(1993); Yu et al. (2006), section 7 (future work).
+"""
+
+import warnings
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian.rows import CompressedRows, compress, expanded
+from inference.methods.linear_gaussian.linear_gaussian_moments import Parameters
+from inference.methods.linear_gaussian.linear_gaussian_prior import (LoadingPrior, expansion, expansion_mean, log_prior)
+from inference.methods.linear_gaussian.em_starts import check_given, start_of
+from inference.methods.sppca.probit_propagation import propagate
+from inference.methods.sppca.em import prior_about
+from inference.methods.sppca.estimate import concluded, log_density
+from zoo.argument_checks import check_choice
+from zoo.linear_gaussian.rows import log_density as linear_gaussian_log_density
+from zoo.linear_gaussian.probit import decisions
+from zoo.sppca import SPPCA
+
+__all__ = ["ALGORITHM", "METHOD", "EPInfo", "EPState", "RowMoments", "init", "row_moments", "step"]
+
+ACCELERATIONS = ("px", "none")
+STRATEGIES = ("pca", "random")
+MOST_TRIALS = 10
+BLOCK_ROWS = 256
+CERTAINTY = 0.5  # of every row's outputs: all on their side of the hyperplanes, see above
+
+
+class RowMoments(NamedTuple):
+    """What the E-step says of each row.
+
+    Attributes:
+        mean: E[z], shape (N, K).
+        covariance: Cov[z], shape (N, K, K).
+        utilities: E[u], shape (N, L).
+        cross: Cov[u, z], shape (N, L, K).
+        log_evidence: of the observed outputs given x, nats, shape (N,).
+    """
+
+    mean: Array
+    covariance: Array
+    utilities: Array
+    cross: Array
+    log_evidence: Array
+
+
+class EPState(NamedTuple):
+    """The estimate and what its E-step left behind.
+
+    Attributes:
+        parameters: loadings and means of [x, u], and the noise variance of x, shape (1,).
+        moments: at these parameters.
+        objective: at these parameters, nats.
+        at_floor: whether the noise floor holds.
+    """
+
+    parameters: Parameters
+    moments: RowMoments
+    objective: Array
+    at_floor: Array
+
+
+class EPInfo(NamedTuple):
+    """What is recorded of a step.
+
+    Attributes:
+        objective: log likelihood as expectation propagation has it (plus log prior), nats.
+        noise_variance_x: variance of the noise of x.
+        num_trials: proposals that were tried until one did not lower the objective.
+    """
+
+    objective: Array
+    noise_variance_x: Array
+    num_trials: Array
+
+
+def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
+    """The data and, for the start, [x, 2 y - 1] compressed."""
+    x, y = data
+    groups = np.concatenate([np.zeros(x.shape[1], int), np.ones(y.shape[1], int)])
+    return x, y, compress(np.concatenate([x, 2 * y - 1], axis=1), groups, rotate=False)
+
+
+def init(
+    key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
+) -> EPState:
+    """The state at principal components of x with 2 y - 1 regressed on the scores, or at random loadings."""
+    parameters = start_of(strategy, key, rows, model.num_latents, primary=(0,))
+    loadings, loc = expanded(parameters.loadings, parameters.loc, rows)
+    noise = parameters.noise_variance[:1]
+    if model.noise_variance_x is not None:
+        noise = jnp.reshape(jnp.asarray(model.noise_variance_x), 1)
+    return _begin(Parameters(loadings, loc, noise), model, x, y, rows)
+
+
+def start(
+    key: Array,
+    variables: Mapping[str, Array],
+    model: SPPCA,
+    x: Array,
+    y: Array,
+    rows: CompressedRows,
+    **options: Any,
+) -> EPState:
+    """The state at given loadings, means and noise variance."""
+    check_given(variables, ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x"))
+    loadings, loc, _ = model.joint(variables)
+    noise = jnp.reshape(jnp.asarray(variables["noise_variance_x"]), 1)
+    return _begin(Parameters(loadings, loc, noise), model, x, y, rows)
+
+
+def row_moments(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> RowMoments:
+    """The E-step."""
+    mean, covariance = model.probit_rows(values).latents_given_inputs(x)
+    w, loc = values["loadings_y"], values["loc_y"]
+
+    def one(row: tuple[Array, Array, Array]) -> RowMoments:
+        outputs, m, s = row
+        cross, predictor = w @ s, loc + w @ m
+        centre, spread, contrast = decisions(outputs, predictor, cross @ w.T, model.is_classes)
+        cut = propagate(centre, spread)
+        solved = jnp.linalg.solve(spread, contrast)  # Sigma^-1 T
+        gain_z = (solved @ cross).T
+        gain_u = (solved @ (cross @ w.T + jnp.eye(w.shape[0]))).T
+        moved, shrunk = cut.mean - centre, cut.covariance - spread
+        return RowMoments(
+            mean=m + gain_z @ moved,
+            covariance=s + gain_z @ shrunk @ gain_z.T,
+            utilities=predictor + gain_u @ moved,
+            cross=cross + gain_u @ shrunk @ gain_z.T,
+            log_evidence=cut.log_probability,
+        )
+
+    return jax.lax.map(one, (y, mean, covariance), batch_size=BLOCK_ROWS)
+
+
+def _values(parameters: Parameters, model: SPPCA) -> dict[str, Array]:
+    loadings, loc, noise = parameters
+    m = model.num_features
+    return {
+        "loadings_x": loadings[:m],
+        "loadings_y": loadings[m:],
+        "loc_x": loc[:m],
+        "loc_y": loc[m:],
+        "noise_variance_x": noise[0],
+    }
+
+
+def _begin(parameters: Parameters, model: SPPCA, x: Array, y: Array, rows: CompressedRows) -> EPState:
+    values = _values(parameters, model)
+    moments = row_moments(values, model, x, y)
+    inputs = linear_gaussian_log_density(x, values["loadings_x"], values["loc_x"], values["noise_variance_x"])
+    objective = jnp.sum(inputs + moments.log_evidence) + log_prior(parameters, rows, _prior(model))
+    return EPState(parameters, moments, objective, jnp.zeros((), bool))
+
+
+def _m_step(
+    state: EPState, model: SPPCA, x: Array, y: Array, rows: CompressedRows
+) -> tuple[Parameters, Array]:
+    """Loadings, means and noise that maximise the expected log joint."""
+    moments, (old, _, noise) = state.moments, state.parameters
+    size, m = old.shape[1], model.num_features
+    known = jnp.concatenate([~jnp.isnan(x), ~jnp.isnan(y)], axis=1).astype(old.dtype)
+    cells = known * jnp.concatenate([jnp.nan_to_num(x), moments.utilities], axis=1)
+    second = moments.covariance + moments.mean[:, :, None] * moments.mean[:, None, :]
+    products = (known.T @ second.reshape(-1, size**2)).reshape(-1, size, size)
+    first, counts = known.T @ moments.mean, jnp.sum(known, axis=0)
+    cross = (cells.T @ moments.mean).at[m:].add(jnp.einsum("nl,nlk->lk", known[:, m:], moments.cross))
+    sums = jnp.sum(cells, axis=0)
+    full = jnp.concatenate([products, first[:, :, None]], axis=2)
+    last = jnp.concatenate([first, counts[:, None]], axis=1)[:, None, :]
+    full = jnp.concatenate([full, last], axis=1)
+    right = jnp.concatenate([cross, sums[:, None]], axis=1)
+    prior = _prior(model)
+    ridge = jnp.zeros(size + 1)
+    if prior is not None:
+        ridge = jnp.append(jnp.full(size, 1.0) / prior.loading_variance, 1 / prior.loc_variance)
+    own_noise = jnp.concatenate([jnp.full(m, noise[0]), jnp.ones(y.shape[1])])
+    ridged = full + own_noise[:, None, None] * jnp.diag(ridge)
+    weights = jnp.linalg.solve(ridged, right[:, :, None])[:, :, 0]
+    fitted = jnp.einsum("di,dij,dj->d", weights, full, weights) - 2 * jnp.sum(weights * right, axis=1)
+    squares = jnp.sum((jnp.sum(cells**2, axis=0) + fitted)[:m])
+    if prior is None:
+        new_noise = squares / jnp.sum(counts[:m])
+    else:
+        concentration = prior.noise_concentration + jnp.sum(counts[:m]) / 2 + 1
+        new_noise = (prior.noise_rate + squares / 2) / concentration
+    floor = jnp.asarray(model.noise_floor)[0] * rows.group_variance[0]
+    at_floor = ~(new_noise > floor)
+    new_noise = jnp.where(at_floor, floor, new_noise)
+    if model.noise_variance_x is not None:
+        new_noise, at_floor = noise[0], jnp.zeros((), bool)
+    return Parameters(weights[:, :size], weights[:, size], jnp.reshape(new_noise, 1)), at_floor
+
+
+def _expanded(parameters: Parameters, moments: RowMoments, model: SPPCA, rows: CompressedRows) -> Parameters:
+    """The latents' found moments taken into loadings and means."""
+    prior, (loadings, loc, noise) = _prior(model), parameters
+    mean = jnp.mean(moments.mean, axis=0)
+    second = jnp.mean(moments.covariance, axis=0) + moments.mean.T @ moments.mean / moments.mean.shape[0]
+    moved = expansion_mean(mean, parameters, rows, prior)
+    spread = second - jnp.outer(mean, moved) - jnp.outer(moved, mean) + jnp.outer(moved, moved)
+    turned = loadings @ expansion(spread, loadings, rows, prior)
+    return Parameters(turned, loc + loadings @ moved, noise)
+
+
+def step(
+    key: Array,
+    state: EPState,
+    model: SPPCA,
+    x: Array,
+    y: Array,
+    rows: CompressedRows,
+    *,
+    acceleration: str = "px",
+) -> tuple[EPState, EPInfo]:
+    """One sweep, shortened if the objective would fall; deterministic, the key is ignored."""
+    plain, at_floor = _m_step(state, model, x, y, rows)
+    first = _expanded(plain, state.moments, model, rows) if acceleration == "px" else plain
+
+    def proposal(trial: Array) -> Parameters:
+        """The expanded step, the step, half of it, a quarter, ..."""
+        length = jnp.where(trial < 2, 1.0, 0.5 ** (trial - 1.0))
+        short = jax.tree.map(lambda old, new: old + length * (new - old), state.parameters, plain)
+        return jax.tree.map(lambda a, b: jnp.where(trial == 0, a, b), first, short)
+
+    def goes_on(carry: tuple) -> Array:
+        trial, tried = carry
+        return (trial < MOST_TRIALS) & ~(tried.objective >= state.objective)
+
+    def again(carry: tuple) -> tuple:
+        trial, _ = carry
+        return trial + 1, _begin(proposal(trial), model, x, y, rows)
+
+    trials, found = jax.lax.while_loop(
+        goes_on, again, (0, state._replace(objective=jnp.full_like(state.objective, -jnp.inf)))
+    )
+    better = found.objective >= state.objective
+    new = jax.tree.map(lambda yes, no: jnp.where(better, yes, no), found, state)
+    new = new._replace(at_floor=at_floor)
+    return new, EPInfo(new.objective, new.parameters.noise_variance[0], trials)
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(strategy: str, acceleration: str) -> Algorithm:
+    """The algorithm with a start and an acceleration."""
+    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
+
+
+def check(model: SPPCA, *, acceleration: Any) -> None:
+    """Raise ValueError if an option is unknown, or does not go with the model."""
+    check_choice("acceleration", acceleration, ACCELERATIONS)
+    if model.center == "plugin":
+        raise ValueError("utilities have no observed mean to plug in: center='joint'")
+
+
+def _prior(model: SPPCA) -> LoadingPrior | None:
+    return prior_about(model, jnp.zeros(model.num_features + model.num_outputs))
+
+
+def conclude(
+    key: Array,
+    state: EPState,
+    model: SPPCA,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    **options: Any,
+) -> Outcome:
+    """The estimate as one draw of one chain, beside the posterior of the latents.
+
+    Warns:
+        UserWarning: the latents separate the outputs, so that a flat prior leaves nothing to stop at.
+    """
+    x, y, _ = data
+    certain = np.asarray(state.moments.log_evidence)[~np.isnan(np.asarray(y)).all(axis=1)]
+    if model.loading_prior == "flat" and certain.min() > np.log(CERTAINTY):
+        warnings.warn(
+            "the latents separate the outputs: with loading_prior='flat' the likelihood rises for ever as "
+            "the loadings grow; loading_prior='gaussian' gives it a maximum",
+            stacklevel=4,
+        )
+    return concluded(_values(state.parameters, model), model, (x, y))
+
+
+METHOD = Ascent(
+    options={"acceleration": "px"},
+    strategies=STRATEGIES,
+    build=build,
+    start=start,
+    conclude=conclude,
+    log_density=log_density,
+    check=check,
+    prepare=prepare,
+)

@@ -1,0 +1,318 @@
+r"""Gibbs sampling for SPPCA and S2PPCA, with Gaussian and with probit outputs.
+
+A sweep draws, each from its exact conditional (probit outputs: Albert and Chib 1993):
+
+* probit outputs: the utilities u given latents, loadings and outputs, truncated normals
+  (`inference.methods.sppca.probit_utilities`);
+* the latents of each row given its observed cells, u in the place of y:
+  :math:`N(A^{-1} W^T \Psi^{-1} (r - \mu), A^{-1})` as in (7.5), (7.11);
+* loadings and mean of each column together, the regression of its observed cells on [z, 1] with the prior
+  as ridge: the loadings with the mean integrated out, then the mean given them;
+* the noise variances, inverse gamma (not of utilities: theirs is 1).
+
+Then, unless ``moves=False``, moves along directions in which the likelihood does not change, where the
+conditionals alone take small steps (Liu and Sabatti 2000, "Generalised Gibbs sampler and multigrid Monte
+Carlo for Bayesian computation"): the latents are shifted, :math:`z \to z + \delta`, the means following by
+:math:`\mu \to \mu - W \delta` (the density of delta is normal: an exact draw), and each latent is rescaled,
+:math:`z_k \to g z_k, w_k \to w_k / g` (a slice-sampling step in log g, with the Jacobian). Of class
+labels a third draws what all classes' utilities have in common, a direction that only the prior holds.
+
+A sweep costs O(N D K^2). The recorded log joint is that of the program, as in NUTS. Needs the proper prior
+``loading_prior="gaussian"``.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from inference.algorithm import Algorithm, Sampler, conclude_draws
+from inference.methods.sppca.probit_utilities import ClassUtilities, SignedUtilities
+from inference.methods.projections.projection_moves import common_shift, rescaling
+from inference.methods.gibbs_sweep import Move, sweep
+from inference.numerics.programs import log_densities
+from zoo.argument_checks import check_flag
+from zoo.linear_gaussian.rows import LatentsGivenRows
+from zoo.model import in_current_precision
+from zoo.sppca import SPPCA
+
+__all__ = [
+    "METHOD",
+    "SPPCAGibbsInfo",
+    "SPPCAGibbsState",
+    "algorithm_of",
+    "blocks_of",
+    "input_noise",
+    "inputs",
+    "latents",
+    "output_noise",
+    "outputs",
+    "utilities",
+]
+
+
+class SPPCAGibbsState(NamedTuple):
+    """Current values of every latent site of ``model.explicit``, in constrained space.
+
+    Attributes:
+        values: site name to value.
+    """
+
+    values: dict[str, Array]
+
+
+class SPPCAGibbsInfo(NamedTuple):
+    """What is recorded of a sweep.
+
+    Attributes:
+        objective: log density of data and latent sites in the program, nats.
+    """
+
+    objective: Array
+
+
+# The blocks
+
+
+def utilities(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
+    """The utilities of probit outputs."""
+    predictor = values["loc_y"] + values["latents"] @ values["loadings_y"].T
+    if model.is_classes:
+        return {"utilities": ClassUtilities(predictor, y, values["utilities"])}
+    return {"utilities": SignedUtilities(predictor, y)}
+
+
+def latents(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
+    """The latents of all rows."""
+    cells = jnp.concatenate([x, _targets(values, model, y)], axis=1)
+    return {"latents": LatentsGivenRows(cells, *model.joint(values))}
+
+
+def inputs(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
+    """Loadings and mean of x."""
+    return _regression(values, "x", x, values["noise_variance_x"], model)
+
+
+def input_noise(
+    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
+) -> dict[str, dist.Distribution]:
+    """The variance of the noise of x."""
+    return _noise(values, "x", x, model, per_column=False)
+
+
+def outputs(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
+    """Loadings and mean of the outputs, or of their utilities."""
+    return _regression(values, "y", _targets(values, model, y), model.noise_of_outputs(values), model)
+
+
+def output_noise(
+    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
+) -> dict[str, dist.Distribution]:
+    """The noise variances of Gaussian outputs."""
+    return _noise(values, "y", y, model, per_column=model.output_noise == "per_output")
+
+
+def _targets(values: Mapping[str, Array], model: SPPCA, y: Array) -> Array:
+    """What the outputs' loadings explain: y, or the utilities where y is observed."""
+    return (
+        y if model.output_likelihood == "gaussian" else jnp.where(jnp.isnan(y), jnp.nan, values["utilities"])
+    )
+
+
+def _regression(
+    values: Mapping[str, Array], block: str, cells: Array, noise: Array, model: SPPCA
+) -> dict[str, dist.Distribution]:
+    """Each column's loadings, its mean integrated out, then the mean."""
+    prior, z = in_current_precision(model), values["latents"]
+    size, num_latents = cells.shape[1], z.shape[1]
+    observed = jnp.where(jnp.isnan(cells), 0.0, 1.0)
+    known = jnp.nan_to_num(cells)
+    noise = jnp.broadcast_to(noise, (size,))[:, None]
+    squares = (z[:, :, None] * z[:, None, :]).reshape(-1, num_latents**2)
+    second = (observed.T @ squares / noise).reshape(-1, num_latents, num_latents)
+    first = observed.T @ z / noise  # sum of z over the rows of each column
+    total = jnp.sum(observed, axis=0) / noise[:, 0] + 1 / prior.loc_variance
+    cross, sums = known.T @ z / noise, jnp.sum(known, axis=0) / noise[:, 0]
+    precision = second + jnp.eye(num_latents) / prior.loading_variance
+    precision = precision - first[:, :, None] * first[:, None, :] / total[:, None, None]
+    covariance = jnp.linalg.inv(precision)
+    mean = jnp.einsum("dij,dj->di", covariance, cross - first * (sums / total)[:, None])
+    covariance = (covariance + jnp.swapaxes(covariance, 1, 2)) / 2
+    loc = (sums - jnp.sum(first * values[f"loadings_{block}"], axis=1)) / total
+    return {
+        f"loadings_{block}": dist.MultivariateNormal(mean, covariance).to_event(1),
+        f"loc_{block}": dist.Normal(loc, 1 / jnp.sqrt(total)).to_event(1),
+    }
+
+
+def _noise(
+    values: Mapping[str, Array], block: str, cells: Array, model: SPPCA, *, per_column: bool
+) -> dict[str, dist.Distribution]:
+    prior = in_current_precision(model)
+    away = cells - values[f"loc_{block}"] - values["latents"] @ values[f"loadings_{block}"].T
+    squares, counts = jnp.nansum(away**2, axis=0), jnp.sum(~jnp.isnan(cells), axis=0)
+    if not per_column:
+        squares, counts = jnp.sum(squares), jnp.sum(counts)
+    own = dist.InverseGamma(prior.noise_concentration + counts / 2, prior.noise_rate + squares / 2)
+    return {f"noise_variance_{block}": own.to_event(squares.ndim)}
+
+
+# Moves along directions in which the likelihood is flat
+
+
+def shift_latents(
+    key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
+) -> dict[str, Array]:
+    """Latents and means together: z + delta, mu - W delta."""
+    prior, z = in_current_precision(model), values["latents"]
+    w = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
+    loc = jnp.concatenate([values["loc_x"], values["loc_y"]])
+    delta = common_shift(key, z, w, loc, 1.0, 1 / prior.loc_variance)
+    moved = {f"loc_{b}": values[f"loc_{b}"] - values[f"loadings_{b}"] @ delta for b in "xy"}
+    return {**values, **moved, "latents": z + delta}
+
+
+def rescale_latents(
+    key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
+) -> dict[str, Array]:
+    """Each latent times g_k, its loadings divided by it."""
+    prior, z = in_current_precision(model), values["latents"]
+    w = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
+    scale = rescaling(key, z, w, 1.0, 1 / prior.loading_variance)
+    moved = {f"loadings_{b}": values[f"loadings_{b}"] / scale for b in "xy"}
+    return {**values, **moved, "latents": z * scale}
+
+
+def shift_utilities(
+    key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
+) -> dict[str, Array]:
+    """What the classes' utilities have in common, of which no label tells: drawn from its prior."""
+    prior, (loc, w) = in_current_precision(model), (values["loc_y"], values["loadings_y"])
+    first, second = jax.random.split(key)
+    count = w.shape[0]
+    common_loc = jnp.sqrt(prior.loc_variance / count) * jax.random.normal(first, (), loc.dtype)
+    common_w = jnp.sqrt(prior.loading_variance / count) * jax.random.normal(second, w.shape[1:], w.dtype)
+    change_loc, change_w = common_loc - jnp.mean(loc), common_w - jnp.mean(w, axis=0)
+    change = (change_loc + values["latents"] @ change_w)[:, None]
+    utilities = values["utilities"] + jnp.where(jnp.isnan(y), 0.0, change)
+    return {**values, "loc_y": loc + change_loc, "loadings_y": w + change_w, "utilities": utilities}
+
+
+MOVES = (Move(shift_latents), Move(rescale_latents))
+
+
+def blocks_of(model: SPPCA) -> tuple[Callable | Move, ...]:
+    """The blocks of a sweep, in order."""
+    of_classes = model.output_likelihood == "probit" and model.is_classes
+    return (*plain_blocks_of(model), *MOVES, *((Move(shift_utilities),) if of_classes else ()))
+
+
+def plain_blocks_of(model: SPPCA) -> tuple[Callable, ...]:
+    """The same without moves."""
+    noise_x = (input_noise,) if model.noise_variance_x is None else ()
+    if model.output_likelihood == "gaussian":
+        return latents, inputs, *noise_x, outputs, output_noise
+    return utilities, latents, inputs, *noise_x, outputs
+
+
+# The algorithm
+
+
+def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
+    """Latents drawn from their prior, everything else given them."""
+    first_key, key = jax.random.split(key)
+    dtype, (num_rows, num_outputs) = jnp.result_type(float), y.shape
+    size = model.num_latents
+    noise = jnp.maximum(jnp.nanvar(x) / 2, 1e-12).astype(dtype)
+    values = {
+        "latents": jax.random.normal(first_key, (num_rows, size), dtype),
+        "loadings_x": jnp.zeros((x.shape[1], size), dtype),
+        "loadings_y": jnp.zeros((num_outputs, size), dtype),
+        "loc_x": jnp.nanmean(x, axis=0).astype(dtype),
+        "loc_y": jnp.zeros(num_outputs, dtype),
+    }
+    if model.noise_variance_x is None:
+        values["noise_variance_x"] = noise
+    given = (
+        {} if model.noise_variance_x is None else {"noise_variance_x": jnp.asarray(model.noise_variance_x)}
+    )
+    if model.output_likelihood == "probit":
+        values["utilities"] = jnp.where(jnp.isnan(y), 0.0, 2 * y - 1).astype(dtype)
+    else:
+        shape = (num_outputs,) if model.output_noise == "per_output" else ()
+        values["noise_variance_y"] = jnp.full(shape, jnp.maximum(jnp.nanvar(y) / 2, 1e-12), dtype)
+    blocks = tuple(block for block in plain_blocks_of(model) if block not in (latents, utilities))
+    drawn = sweep(key, values | given, blocks, model, x, y)
+    return SPPCAGibbsState({name: drawn[name] for name in values})
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: SPPCA, x: Array, y: Array, **options: Any
+) -> SPPCAGibbsState:
+    """The state at given values of sites; those that are not given are drawn as in a fresh start."""
+    fresh = init(key, model, x, y).values
+    values = {name: jnp.asarray(variables.get(name, old), old.dtype) for name, old in fresh.items()}
+    for name, old in fresh.items():
+        if values[name].shape != old.shape:
+            raise ValueError(f"init: {name} must have shape {old.shape}; got {values[name].shape}")
+    if "utilities" in values and "utilities" not in variables:
+        drawn = sweep(key, values, (utilities,), model, x, y)
+        values["utilities"] = drawn["utilities"]
+    return SPPCAGibbsState(values)
+
+
+def _step(
+    key: Array, state: SPPCAGibbsState, model: SPPCA, x: Array, y: Array, *, blocks_of: Callable
+) -> tuple[SPPCAGibbsState, SPPCAGibbsInfo]:
+    """One sweep."""
+    given = {}
+    if model.noise_variance_x is not None:
+        given = {"noise_variance_x": in_current_precision(model).noise_variance_x}
+    drawn = sweep(key, state.values | given, blocks_of(model), model, x, y)
+    values = {name: drawn[name] for name in state.values}
+    sites = {name: value for name, value in values.items() if name != "utilities"}
+    objective = sum(log_densities(model, (x, y), sites).values())
+    return SPPCAGibbsState(values), SPPCAGibbsInfo(objective)
+
+
+@cache
+def algorithm_of(blocks_of: Callable = blocks_of) -> Algorithm:
+    """The sampler whose sweep has the blocks that ``blocks_of(model)`` gives."""
+    return Algorithm(init, partial(_step, blocks_of=blocks_of))
+
+
+ALGORITHM = algorithm_of()
+
+
+def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
+    """The sampler with or without moves; it does not adapt.
+
+    Raises:
+        TypeError: ``moves`` is not a boolean.
+    """
+    check_flag("moves", moves)
+    return algorithm_of(blocks_of if moves else plain_blocks_of)
+
+
+def position(state: SPPCAGibbsState, model: SPPCA) -> dict[str, Array]:
+    """What is kept of a draw: everything but the utilities."""
+    return {name: value for name, value in state.values.items() if name != "utilities"}
+
+
+def position_without_rows(state: SPPCAGibbsState, model: SPPCA) -> dict[str, Array]:
+    """The same without the latents, for data too large to keep them."""
+    return {name: value for name, value in position(state, model).items() if name != "latents"}
+
+
+METHOD = Sampler(
+    options={"moves": True},
+    strategies=("random",),
+    build=build,
+    start=start,
+    conclude=conclude_draws,
+    position={True: position, False: position_without_rows}.get,
+)

@@ -1,0 +1,283 @@
+r"""Expectation maximisation for SPPCA and S2PPCA in feature space (Algorithm 7.3).
+
+Loadings of x are combinations of the centred rows, :math:`W_x = \Phi^T B`, and G is their centred Gram
+matrix. With :math:`A = \sigma_x^2 I + B^T G B` a row's latents given x alone are
+:math:`N(A^{-1} B^T g_i,\, \sigma_x^2 A^{-1})`; its observed outputs add
+:math:`\sum_l w_l w_l^T / \psi_l` to the precision (7.19)-(7.22). The M-step regresses :math:`\phi(x)` and
+every output on [z, 1]:
+
+.. math::
+    B = (Z - \mathbf 1 \bar z^T)(C - N \bar z \bar z^T)^{-1}, \qquad
+    \sigma_x^2 = \{\mathrm{tr}\, G - \mathrm{tr}\, B^T G Z\} / (N m)
+
+and :math:`W_y, \mu_y, \sigma_y^2` over the rows where an output is observed. Parameter expansion as in
+`inference.methods.linear_gaussian.em`; the mean in feature space then stays that of the rows, which is its maximum.
+With ``center="plugin"`` or ``acceleration="none"`` it is held there from the start, :math:`B = Z C^{-1}`.
+
+Departures from the source. (7.24) takes Z and C of all rows and divides by L N: it must be those of the
+labelled rows and L N1. Both halves of the sweep (steps 5 and 6) use the old Z and C. In infinitely many
+dimensions :math:`\sigma_x^2` falls to zero as 1/m and has to be given.
+
+The objective is the log likelihood in nats (without the constant of an infinite dimension) and never falls.
+A sweep costs O(N^2 K): the product G B.
+
+Reference: Yu (2006), section 7.2.3, (7.17)-(7.24) corrected.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.linalg import cho_solve
+
+from inference.algorithm import Outcome
+from inference.methods.linear_gaussian.em import LinearGaussianInfo
+from inference.methods.sppca.estimate import warn_of_floors
+from zoo.kernels.feature_space import feature_rows
+from zoo.kernels.gram import centring_of, gram_matrix
+from zoo.sppca import SPPCA
+
+__all__ = ["FeatureData", "KernelSPPCAState", "concluded", "init", "prepare", "start", "step"]
+
+
+class FeatureData(NamedTuple):
+    """Rows by their inner products, and their outputs.
+
+    Attributes:
+        gram: centred, shape (num_observations, num_observations).
+        gram_means: mean kernel value of each row with all, not centred, shape (num_observations,).
+        y: outputs about ``centre``, zero where missing, shape (num_observations, num_outputs).
+        observed: one where an output is observed, else zero.
+        centre: mean of the observed cells of each output.
+        variance: of the observed cells of each output, shape (num_outputs,).
+    """
+
+    gram: Array
+    gram_means: Array
+    y: Array
+    observed: Array
+    centre: Array
+    variance: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows first."""
+        return self.gram.shape
+
+
+class KernelSPPCAState(NamedTuple):
+    """The estimate and what its E-step left behind.
+
+    Attributes:
+        coefficients: B, shape (num_observations, num_latents).
+        loadings_y: shape (num_outputs, num_latents).
+        loc_y: about the centre, shape (num_outputs,).
+        noise_variance_x: shape ().
+        noise_variance_y: of each output, shape (num_outputs,).
+        latents: posterior means Z, shape (num_observations, num_latents).
+        second: E[z z'] of each row, shape (num_observations, num_latents, num_latents).
+        objective: at these parameters, nats.
+        at_floor: how many noise variances the floor holds.
+    """
+
+    coefficients: Array
+    loadings_y: Array
+    loc_y: Array
+    noise_variance_x: Array
+    noise_variance_y: Array
+    latents: Array
+    second: Array
+    objective: Array
+    at_floor: Array
+
+
+def prepare(model: SPPCA, data: tuple) -> tuple[FeatureData]:
+    """The centred Gram matrix and the outputs, on the host."""
+    x, y = data
+    gram = gram_matrix(model.kernel, x)
+    centring = centring_of(gram)
+    centring.gram_in_place(gram)
+    observed = ~np.isnan(y)
+    cells = observed.sum(axis=0)
+    centre = np.where(observed, y, 0.0).sum(axis=0) / cells
+    rows = np.where(observed, y - centre, 0.0)
+    variance = (rows**2).sum(axis=0) / cells
+    return (FeatureData(gram, centring.column_means, rows, observed.astype(float), centre, variance),)
+
+
+def init(key: Array, model: SPPCA, data: FeatureData, *, strategy: str = "pca") -> KernelSPPCAState:
+    """Kernel principal components with y regressed on their scores, or random coefficients."""
+    num_rows, num_latents = data.shape[0], model.num_latents
+    total = jnp.trace(data.gram) / num_rows
+    if strategy == "random":
+        draws = jax.random.normal(key, (num_rows, num_latents))
+        draws = draws - jnp.mean(draws, axis=0)
+        size = jnp.sum(draws * (data.gram @ draws), axis=0)
+        coefficients, noise = draws * jnp.sqrt(0.5 * total / num_latents / size), 0.5 * total
+    else:
+        values, vectors = jnp.linalg.eigh(data.gram)
+        values, vectors = values[::-1][:num_latents], vectors[:, ::-1][:, :num_latents]
+        noise = jnp.maximum(total - jnp.sum(values) / num_rows, 1e-3 * total)
+        coefficients = vectors / jnp.sqrt(num_rows)
+    dimension = model.feature_dimension or num_rows
+    noise = noise / dimension if model.noise_variance_x is None else jnp.asarray(model.noise_variance_x)
+    outputs = _output_variance(data.variance, model)
+    loadings = jnp.zeros((model.num_outputs, num_latents))
+    loc = jnp.zeros(model.num_outputs)
+    state = _at(coefficients, loadings, loc, noise, outputs, model, data)
+    loadings, loc, _ = _regress_outputs(state, data)  # z of x alone, y regressed on it
+    return _at(coefficients, loadings, loc, noise, outputs / 2, model, data)
+
+
+def start(
+    key: Array, variables: Mapping[str, Array], model: SPPCA, data: FeatureData, **options: Any
+) -> KernelSPPCAState:
+    """The state at given ``coefficients``, loadings and mean of y, and noise variances."""
+    noise_y = jnp.broadcast_to(jnp.asarray(variables["noise_variance_y"]), data.centre.shape)
+    loc = jnp.asarray(variables["loc_y"]) - data.centre
+    given = (variables["coefficients"], variables["loadings_y"], loc, variables["noise_variance_x"])
+    return _at(*map(jnp.asarray, given), noise_y, model, data)
+
+
+def step(
+    key: Array, state: KernelSPPCAState, model: SPPCA, data: FeatureData, *, acceleration: str = "px"
+) -> tuple[KernelSPPCAState, LinearGaussianInfo]:
+    """One sweep: M-step from the latents of the state, expansion, E-step."""
+    num_rows, expand = data.shape[0], acceleration == "px"
+    z = state.latents
+    moves = expand and model.center == "joint"
+    mean = jnp.mean(z, axis=0) if moves else jnp.zeros(z.shape[1])
+    centred = z - mean
+    spread = jnp.sum(state.second, axis=0) - num_rows * jnp.outer(mean, mean)
+    coefficients = cho_solve((jnp.linalg.cholesky(spread), True), centred.T).T
+    residual = jnp.trace(data.gram) - jnp.sum((data.gram @ coefficients) * z)
+    noise_x, lowest_x = residual / (num_rows * max(model.feature_dimension, 1)), 0.0
+    if model.noise_variance_x is not None:
+        noise_x = jnp.asarray(model.noise_variance_x)
+    else:
+        lowest_x = model.noise_floor[0] * jnp.trace(data.gram) / (num_rows * model.feature_dimension)
+    loadings, loc, squares = _regress_outputs(state, data, plugin=model.center == "plugin")
+    noise_y = _output_noise(squares, data, model)
+    lowest_y = model.noise_floor[1] * _output_variance(data.variance, model)
+    at_floor = (noise_x < lowest_x) + jnp.sum(noise_y < lowest_y)
+    noise_x, noise_y = jnp.maximum(noise_x, lowest_x), jnp.maximum(noise_y, lowest_y)
+    if expand:
+        root = jnp.linalg.cholesky(spread / num_rows)
+        loc = loc + loadings @ mean
+        coefficients, loadings = coefficients @ root, loadings @ root
+    new = _at(coefficients, loadings, loc, noise_x, noise_y, model, data)._replace(at_floor=at_floor)
+    return new, LinearGaussianInfo(new.objective, noise_x, at_floor)
+
+
+def _at(
+    coefficients: Array,
+    loadings: Array,
+    loc: Array,
+    noise_x: Array,
+    noise_y: Array,
+    model: SPPCA,
+    data: FeatureData,
+) -> KernelSPPCAState:
+    """The state at given parameters: latents of every row, and the log likelihood."""
+    projected = data.gram @ coefficients
+    rows = feature_rows(
+        data.gram, jnp.diag(data.gram), projected, coefficients, noise_x, model.feature_dimension
+    )
+    identity = jnp.eye(coefficients.shape[1])
+    prior_precision = jnp.linalg.inv(rows.covariance)
+    scaled = loadings / noise_y[:, None]
+    outer = (scaled[:, :, None] * loadings[:, None, :]).reshape(loadings.shape[0], -1)
+    precision = prior_precision + (data.observed @ outer).reshape(-1, *identity.shape)
+    factor = jnp.linalg.cholesky(precision)
+    covariance = jax.vmap(lambda lower: cho_solve((lower, True), identity))(factor)
+    deviation = data.observed * (data.y - loc - rows.mean @ loadings.T)
+    shift = jnp.einsum("nij,nj->ni", covariance, deviation @ scaled)
+    latents = rows.mean + shift
+    residual = deviation - data.observed * (shift @ loadings.T)
+    quadratic = residual**2 @ (1 / noise_y) + jnp.sum((shift @ prior_precision) * shift, axis=1)
+    log_det = data.observed @ jnp.log(2 * jnp.pi * noise_y) + jnp.linalg.slogdet(rows.covariance)[1]
+    log_det = log_det + 2 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)), axis=1)
+    objective = jnp.sum(rows.log_density) - 0.5 * jnp.sum(quadratic + log_det)
+    second = covariance + latents[:, :, None] * latents[:, None, :]
+    floor = jnp.zeros((), int)
+    return KernelSPPCAState(coefficients, loadings, loc, noise_x, noise_y, latents, second, objective, floor)
+
+
+def _regress_outputs(
+    state: KernelSPPCAState, data: FeatureData, plugin: bool = False
+) -> tuple[Array, Array, Array]:
+    """Every output regressed on [z, 1] over the rows where it is observed: loadings, mean, squares left."""
+    z, seen = state.latents, data.observed
+    k = z.shape[1]
+    second = (seen.T @ state.second.reshape(z.shape[0], -1)).reshape(-1, k, k)
+    first, count = seen.T @ z, jnp.sum(seen, axis=0)
+    mean = jnp.zeros_like(first) if plugin else first / count[:, None]
+    spread = second - count[:, None, None] * mean[:, :, None] * mean[:, None, :]
+    cross = data.y.T @ z  # y sums to zero over its observed cells
+    loadings = jnp.linalg.solve(spread, cross[:, :, None])[:, :, 0]
+    squares = jnp.sum(data.y**2, axis=0) - jnp.sum(loadings * cross, axis=1)
+    return loadings, -jnp.sum(loadings * mean, axis=1), squares
+
+
+def _output_noise(squares: Array, data: FeatureData, model: SPPCA) -> Array:
+    cells = jnp.sum(data.observed, axis=0)
+    if model.output_noise == "per_output":
+        return squares / cells
+    return jnp.full(cells.shape, jnp.sum(squares) / jnp.sum(cells))
+
+
+def _output_variance(variance: Array, model: SPPCA) -> Array:
+    """The variance of each output, or the mean of all where they share their noise."""
+    variance = jnp.asarray(variance)
+    return variance if model.output_noise == "per_output" else jnp.full(variance.shape, jnp.mean(variance))
+
+
+# The estimate in a fit
+
+
+def concluded(state: KernelSPPCAState, model: SPPCA, data: tuple) -> Outcome:
+    """The estimate as one draw of one chain, beside the posterior of the latents of the fitted rows."""
+    rows = data[0]
+    per_output = model.output_noise == "per_output"
+    values = {
+        "coefficients": state.coefficients,
+        "loadings_y": state.loadings_y,
+        "loc_y": state.loc_y + rows.centre,
+        "noise_variance_x": state.noise_variance_x,
+        "noise_variance_y": state.noise_variance_y if per_output else state.noise_variance_y[0],
+    }
+    inner = values["coefficients"].T @ (rows.gram @ values["coefficients"])
+    scaled = state.loadings_y / state.noise_variance_y[:, None]
+    _, turn = jnp.linalg.eigh(inner / state.noise_variance_x + scaled.T @ state.loadings_y)
+    turned = values["coefficients"] @ turn[:, ::-1]
+    largest = jnp.argmax(jnp.abs(turned), axis=0)
+    turn = turn[:, ::-1] * jnp.sign(jnp.take_along_axis(turned, largest[None], axis=0))[0]
+    values |= {name: values[name] @ turn for name in ("coefficients", "loadings_y")}
+    lengths = np.diag(np.asarray(turn.T @ inner @ turn))
+    vanished = int(np.sum(lengths <= 1e-8 * float(jnp.trace(rows.gram)) / rows.shape[0]))
+    if vanished:
+        warnings.warn(
+            f"em: {vanished} of {model.num_latents} latents have no part in x, where variance is not above "
+            f"noise_variance_x = {float(state.noise_variance_x):.4g}; lower it or use fewer latents",
+            stacklevel=4,
+        )
+    y = np.where(np.asarray(rows.observed) > 0, np.asarray(rows.y), np.nan)
+    per_cell = float(jnp.trace(rows.gram)) / (rows.shape[0] * max(model.feature_dimension, 1))
+    warn_of_floors(values, model, y, per_cell if model.noise_variance_x is None else None)
+    latents = {
+        "latents": state.latents @ turn,
+        "latents_covariance": jnp.einsum(
+            "ki,nkl,lj->nij",
+            turn,
+            state.second - state.latents[:, :, None] * state.latents[:, None, :],
+            turn,
+        ),
+    }
+    lead = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], values)
+    kept = {"gram_means": rows.gram_means, "gram_products": rows.gram @ values["coefficients"]}
+    stored = values | latents | kept
+    return Outcome(posterior=lead, variational=stored, is_point=True)

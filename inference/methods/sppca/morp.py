@@ -1,0 +1,147 @@
+r"""Multi-output regularised projection (MORP): scores that explain inputs and outputs at once.
+
+A point estimate and not generative: one eigenvalue problem (`inference.methods.sppca.projections`). The
+output matrix is :math:`\bar K = (1 - \sum_s \beta_s) G_x + \sum_s \beta_s G_{y_s}`.
+
+Options of ``fit(zoo.SPPCA(num_latents=K), x, y, method="morp", ...)``:
+
+* ``weight`` beta in [0, 1], or one each for several output sets, with a sum of at most 1. 0 is PCA.
+* ``ridge`` gamma >= 0, in units of the eigenvalues of :math:`X^T X`.
+* ``form``: ``"primal"`` (linear, weights of columns), ``"dual"`` (the same problem with coefficients of rows;
+  any kernel of the model) or ``"simplified"`` (Algorithm 6.3, no ridge; another answer where the centred Gram
+  matrix has not rank N - 1).
+* ``output_kernel``: ``"linear"``, ``"rbf"`` or ``"polynomial"``, or one each.
+* ``output_sets``: columns of y by set, as a tuple of tuples; None: one set of all.
+* ``balance``: whether every output matrix is scaled to the trace of that of the inputs.
+
+Class labels become columns, see `zoo.linear_gaussian.class_labels`. The objective is the sum of the leading
+eigenvalues, not in nats.
+
+Reference: Yu (2006), sections 6.1 and 6.2; problem (6.5) in place of Algorithms 6.1 and 6.2, whose turned
+problem (6.6) is PCA for the linear kernel.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from inference.algorithm import Direct, Outcome
+from inference.methods.sppca.projection_estimate import (centred_gram, check_complete, not_generative, stored, transform)
+from inference.methods.sppca.projections import (blended_gram, morp_dual, morp_primal, morp_simplified)
+from zoo.argument_checks import check_choice, check_flag
+from zoo.sppca import SPPCA
+
+__all__ = ["METHOD", "check", "output_gram", "solve"]
+
+FORMS = ("primal", "dual", "simplified")
+OUTPUT_KERNELS = ("linear", "rbf", "polynomial")
+
+
+def solve(
+    key: Any,
+    model: SPPCA,
+    data: tuple,
+    *,
+    weight: Any,
+    ridge: float,
+    form: str,
+    output_kernel: Any,
+    output_sets: Any,
+    balance: bool,
+) -> tuple[Outcome, float]:
+    """The projection and the sum of its eigenvalues; the key is ignored, nothing is random.
+
+    Raises:
+        ValueError: weights or kernels that are not one for each set of outputs.
+    """
+    x, y = data
+    check_complete("morp", x, y)
+    sets = _sets(output_sets, y.shape[1])
+    weights = np.atleast_1d(np.asarray(weight, np.float64))
+    if weights.size != len(sets):
+        raise ValueError(f"weight must be one number for each of the {len(sets)} output sets; got {weight!r}")
+    kernels = (output_kernel,) * len(sets) if isinstance(output_kernel, str) else tuple(output_kernel)
+    if len(kernels) != len(sets):
+        raise ValueError(f"output_kernel must be one name for each of the {len(sets)} output sets")
+    outputs = tuple(output_gram(y[:, list(own)], kernel) for own, kernel in zip(sets, kernels, strict=True))
+    own = centred_gram(model.kernel or "linear", x)
+    blend = blended_gram(own[0], outputs, weights, balance)
+    if form == "primal":
+        found = morp_primal(x - x.mean(axis=0), blend, model.num_latents, ridge)
+        return stored(found, model, x), float(found.eigenvalues.sum())
+    if form == "dual":
+        found = morp_dual(own[0], blend, model.num_latents, ridge)
+    else:
+        found = morp_simplified(own[0], blend, model.num_latents)
+    return stored(found, model, x, own), float(found.eigenvalues.sum())
+
+
+def output_gram(y: np.ndarray, kernel: str) -> np.ndarray:
+    """The centred Gram matrix of one set of outputs."""
+    return centred_gram(kernel, y)[0]
+
+
+def check(
+    model: SPPCA,
+    *,
+    weight: Any,
+    ridge: Any,
+    form: Any,
+    output_kernel: Any,
+    output_sets: Any,
+    balance: Any,
+) -> None:
+    """Raise ValueError or TypeError if an option is outside its domain, or does not go with the model."""
+    try:
+        weights = np.atleast_1d(np.asarray(weight, np.float64))
+    except (TypeError, ValueError):
+        raise TypeError(f"weight must be a number, or one for each output set; got {weight!r}") from None
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() <= 1):
+        raise ValueError(f"weight must lie in [0, 1], also in sum over output sets; got {weight!r}")
+    if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < np.inf:
+        raise ValueError(f"ridge must be a number of at least 0; got {ridge!r}")
+    check_choice("form", form, FORMS)
+    if form == "primal" and model.kernel is not None:
+        raise ValueError("form='primal' has weights of columns; with a kernel use form='dual'")
+    if form == "simplified" and ridge:
+        raise ValueError("form='simplified' has no ridge: use form='dual'")
+    names = (output_kernel,) if isinstance(output_kernel, str) else tuple(output_kernel)
+    for name in names:
+        check_choice("output_kernel", name, OUTPUT_KERNELS)
+    check_flag("balance", balance)
+
+
+def _sets(output_sets: Any, num_outputs: int) -> tuple[tuple[int, ...], ...]:
+    """Columns by set, each column in one at most.
+
+    Raises:
+        ValueError: not sets of columns.
+    """
+    if output_sets is None:
+        return (tuple(range(num_outputs)),)
+    sets = tuple(tuple(own) for own in output_sets)
+    columns = [column for own in sets for column in own]
+    if not all(sets) or len(set(columns)) < len(columns) or not set(columns) <= set(range(num_outputs)):
+        raise ValueError(
+            f"output_sets must be tuples of columns 0 to {num_outputs - 1}, each in one set; "
+            f"got {output_sets!r}"
+        )
+    return sets
+
+
+METHOD = Direct(
+    options={
+        "weight": 0.5,
+        "ridge": 0.0,
+        "form": "primal",
+        "output_kernel": "linear",
+        "output_sets": None,
+        "balance": True,
+    },
+    solve=solve,
+    check=check,
+    transform=transform,
+    covariance=not_generative,
+    predict=not_generative,
+    log_density=not_generative,
+)

@@ -1,0 +1,289 @@
+r"""Variational Bayes for SPPCA and S2PPCA: posteriors of loadings, means and noise, any cell missing.
+
+The factorisation :math:`q(Z)\, q(W_x, \mu_x)\, q(W_y, \mu_y)\, q(\tau)` of a linear-Gaussian model whose
+joint matrix [x, y] has a noise for x and one for all outputs or each; updates and bound are those of
+`inference.methods.linear_gaussian.vb`, with NaN in y for unlabelled rows. It needs the proper prior,
+``loading_prior="gaussian"``, and no kernel. The thesis only remarks that a prior of the loadings is possible
+(section 7.3.3).
+
+The objective is the whole evidence lower bound in nats; fits with different numbers of latents can be
+compared by it. q's variances are too small, as always in VB; draws are independent draws of q. Class
+probabilities of new rows are those at q's means.
+
+When to use what: VB for a quick posterior and for choosing the number of latents; NUTS where the spread has
+to be right.
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+from jax import Array
+
+from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian.rows import CompressedRows, compress
+from inference.methods.linear_gaussian.linear_gaussian_moments import Parameters
+from inference.methods.linear_gaussian.em_starts import check_given, start_of
+from inference.methods.sppca.em import (GIVEN, joint_matrix, noise_groups, prior_of)
+from inference.numerics.row_blocks import row_limit
+from inference.methods.linear_gaussian import vb as linear_gaussian
+from inference.methods.ppca import vb as ppca
+from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
+from inference.methods.linear_gaussian.linear_gaussian_latents import draws_of, sample_columns, sample_latents
+from zoo.argument_checks import check_choice
+from zoo.model import in_current_precision
+from zoo.sppca import SPPCA
+
+__all__ = ["ALGORITHM", "METHOD", "guide", "init", "step"]
+
+ACCELERATIONS = ("px", "none")
+PARTS = {
+    "loadings_{}_mean": ("{}", "latent"),
+    "loadings_{}_covariance": ("{}", "latent", "latent_2"),
+    "loadings_loc_{}_covariance": ("{}", "latent"),
+    "loc_{}_mean": ("{}",),
+    "loc_{}_variance": ("{}",),
+    "noise_precision_{}_concentration": (),
+    "noise_precision_{}_rate": (),
+}
+BLOCKS = {"x": "feature", "y": "output"}
+
+
+def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
+    """The data as they are, and the joint matrix, compressed."""
+    return (*data, compress(joint_matrix(data), noise_groups(model), rotate=False))
+
+
+def init(
+    key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
+) -> LinearGaussianPosterior:
+    """Q around principal components of x with y regressed on them, or around drawn loadings."""
+    parameters = start_of(strategy, key, rows, model.num_latents, primary=(0,))
+    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+
+
+def start(
+    key: Array,
+    variables: Mapping[str, Array],
+    model: SPPCA,
+    x: Array,
+    y: Array,
+    rows: CompressedRows,
+    **options: Any,
+) -> LinearGaussianPosterior:
+    """Q around given loadings, means and noise variances, or around the means of a former q."""
+    values = means_of(variables) if "loadings_x_mean" in variables else variables
+    check_given(values, GIVEN)
+    loadings, loc, _ = model.joint(values)
+    noise_y = jnp.atleast_1d(jnp.asarray(values["noise_variance_y"]))
+    noise = jnp.concatenate([jnp.reshape(values["noise_variance_x"], 1), noise_y])
+    return linear_gaussian.begin(Parameters(loadings, loc - rows.centre, noise), rows, prior_of(model, rows))
+
+
+def step(
+    key: Array,
+    state: LinearGaussianPosterior,
+    model: SPPCA,
+    x: Array,
+    y: Array,
+    rows: CompressedRows,
+    *,
+    acceleration: str = "px",
+) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
+    """One round of updates; deterministic, the key is ignored."""
+    return linear_gaussian.step(state, rows, prior_of(model, rows), acceleration=acceleration)
+
+
+ALGORITHM = Algorithm(init, step)
+
+
+@cache
+def build(strategy: str, acceleration: str) -> Algorithm:
+    """The algorithm with a start strategy and options."""
+    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
+
+
+def check(model: SPPCA, *, acceleration: Any) -> None:
+    """Raise ValueError if the prior is not proper, or the model is not one that q is made for."""
+    if model.kernel is not None:
+        raise ValueError("vb is for the primal model: with a kernel use method='em'")
+    if model.loading_prior == "flat":
+        raise ValueError("vb needs a proper prior: give the model loading_prior='gaussian'")
+    if model.center != "joint" or model.noise_variance_x is not None:
+        raise ValueError(
+            "vb estimates means and noise with the loadings: center='joint', no noise_variance_x"
+        )
+    check_choice("acceleration", acceleration, ACCELERATIONS)
+
+
+# The posterior in a fit
+
+
+def _stored(state: LinearGaussianPosterior, model: SPPCA, rows: CompressedRows) -> dict[str, Array]:
+    """The parameters of q by block of columns, the means in the units of the data."""
+    covariance, m = state.covariance[rows.column_class], model.num_features
+    per_output = model.output_noise == "per_output"
+    stored = {"num_relevant": linear_gaussian.num_relevant(state, rows)}
+    for block, own in (("x", slice(0, m)), ("y", slice(m, None))):
+        which = 0 if block == "x" else slice(1, None) if per_output else 1
+        values = (
+            state.mean[own, :-1],
+            covariance[own, :-1, :-1],
+            covariance[own, :-1, -1],
+            state.mean[own, -1] + rows.original_centre[own],
+            covariance[own, -1, -1],
+            state.noise_concentration[which],
+            state.noise_rate[which],
+        )
+        stored |= {part.format(block): value for part, value in zip(PARTS, values, strict=True)}
+    return stored
+
+
+def _joined(stored: Mapping[str, Array]) -> dict[str, Array]:
+    """The parameters of q of the joint matrix, noise by column."""
+    joined = {}
+    for part, name in zip(PARTS, ppca.OF_COLUMNS, strict=True):
+        blocks = []
+        for block in BLOCKS:
+            value = stored[part.format(block)]
+            if name.startswith("noise"):
+                value = jnp.broadcast_to(value, stored[f"loc_{block}_mean"].shape)
+            blocks.append(value)
+        joined[name] = jnp.concatenate(blocks)
+    return joined
+
+
+def means_of(stored: Mapping[str, Array]) -> dict[str, Array]:
+    """Loadings and means at their means under q, noise variances at one over their mean precision."""
+    values = {}
+    for block in BLOCKS:
+        values |= {f"{name}_{block}": stored[f"{name}_{block}_mean"] for name in ("loadings", "loc")}
+        concentration, rate = (stored[f"noise_precision_{block}_{end}"] for end in ("concentration", "rate"))
+        values[f"noise_variance_{block}"] = rate / concentration
+    return values
+
+
+def _rows(model: SPPCA, x: Array, y: Array | None) -> Array:
+    return jnp.concatenate(
+        [x, jnp.full((x.shape[0], model.num_outputs), jnp.nan) if y is None else y], axis=1
+    )
+
+
+def latents(stored: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None) -> tuple[Array, Array]:
+    """Means and covariances of the latents of rows under q."""
+    return ppca.latents(_joined(stored), model, _rows(model, x, y))
+
+
+def guide(
+    stored: Mapping[str, Array],
+    model: SPPCA,
+    x: Array | None = None,
+    y: Array | None = None,
+    *,
+    num_observations: int | None = None,
+) -> None:
+    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+
+    Args:
+        stored: the parameters, as they are stored in a fit.
+        model: the model.
+        x: inputs of the rows whose latents are drawn from q.
+        y: their outputs.
+        num_observations: without ``x``: draw the latents of so many new rows from their prior.
+    """
+    stored, model = in_current_precision((dict(stored), model))
+    names = [part.format(block) for part in PARTS for block in BLOCKS]
+    given = {name: numpyro.param(name, stored[name]) for name in names}
+    _sample_globals(given)
+    rows = num_observations if x is None else x.shape[0]
+    sample_latents(rows, model.num_latents, None if x is None else latents(given, model, x, y))
+
+
+def _sample_globals(stored: Mapping[str, Array]) -> None:
+    """Q of everything but the latents, as NumPyro statements: the means, then the loadings given them."""
+    for block in BLOCKS:
+        sample_columns(f"_{block}", *(stored[part.format(block)] for part in PARTS))
+
+
+def conclude(
+    key: Array,
+    state: LinearGaussianPosterior,
+    model: SPPCA,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    **options: Any,
+) -> Outcome:
+    """Independent draws of q, as one chain, beside q's parameters and the latents of the rows."""
+    x, y, rows = data
+    stored, means, covariances = _concluded(state, model, x, y, rows)
+    draws = _draw(jax.random.split(key, num_samples), stored, means, covariances, keep_rows)
+    dims = {
+        part.format(block): tuple(name.format(dim) for name in names)
+        for part, names in PARTS.items()
+        for block, dim in BLOCKS.items()
+    }
+    if model.output_noise == "per_output":
+        dims |= {f"noise_precision_y_{end}": ("output",) for end in ("concentration", "rate")}
+    if row_limit(8 * means.size, "latents", ()):
+        stored["latents"] = means
+    if row_limit(8 * covariances.size, "latents_covariance", ()):
+        stored["latents_covariance"] = covariances
+    posterior = {name: value[None] for name, value in draws.items()}
+    return Outcome(posterior=posterior, variational=stored, dims=dims | {"num_relevant": ()})
+
+
+@jax.jit
+def _concluded(
+    state: LinearGaussianPosterior, model: SPPCA, x: Array, y: Array, rows: CompressedRows
+) -> tuple[dict[str, Array], Array, Array]:
+    stored = _stored(state, model, rows)
+    return stored, *latents(stored, model, x, y)
+
+
+@partial(jax.jit, static_argnames="keep_rows")
+def _draw(
+    keys: Array, stored: dict[str, Array], means: Array, covariances: Array, keep_rows: bool
+) -> dict[str, Array]:
+    return draws_of(keys, partial(_sample_globals, stored), means, covariances, keep_rows)
+
+
+# New rows
+
+
+def transform(
+    stored: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None, *, kind: str = "latent"
+) -> Array:
+    """E[z | x] or E[z | x, y] under q, or coordinates in an orthonormal basis of the mean loadings."""
+    if kind == "latent":
+        return latents(stored, model, x, y)[0]
+    return model.scores(means_of(stored), x, y, kind=kind)
+
+
+def predict(
+    stored: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None, *, what: str = "outputs"
+) -> tuple[Array, Array]:
+    """Means and variances of outputs or cells under q, or class probabilities at its means."""
+    if what == "classes":
+        return model.predicted(means_of(stored), x, y, what=what)
+    mean, variance = ppca.predict(_joined(stored), model, _rows(model, x, y))
+    own = slice(0, model.num_features) if what == "cells" else slice(model.num_features, None)
+    return mean[:, own], variance[:, own]
+
+
+METHOD = Ascent(
+    options={"acceleration": "px"},
+    strategies=("pca", "random"),
+    build=build,
+    start=start,
+    conclude=conclude,
+    guide=guide,
+    transform=transform,
+    covariance=lambda stored, model, x, y=None: latents(stored, model, x, y)[1],
+    predict=predict,
+    prepare=prepare,
+    check=check,
+)

@@ -1,0 +1,151 @@
+"""Stochastic variational inference with NumPyro's automatic guides.
+
+For any zoo model whose program has continuous sites.
+
+The objective is a Monte Carlo estimate of the evidence lower bound and goes up and down: a run takes
+``max_iterations`` steps, and the front door judges convergence by comparing its last two stretches. Local
+latents that the program sums out stay summed out, so the bound is that of the marginal program, tighter than
+a mean-field bound over labels.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.handlers import substitute
+from numpyro.infer import SVI, Trace_ELBO, init_to_uniform, init_to_value
+from numpyro.infer.autoguide import (
+    AutoGuide,
+    AutoLowRankMultivariateNormal,
+    AutoMultivariateNormal,
+    AutoNormal,
+)
+from numpyro.infer.svi import SVIState
+from numpyro.optim import ClippedAdam
+
+from inference.algorithm import Algorithm, Outcome, Stochastic
+from inference.numerics.densities import latent_names
+from inference.methods.nuts_hmc import program
+from inference.numerics.local_latents import draw_locals, sample_locals
+from zoo.argument_checks import check_choice
+from zoo.model import in_current_precision
+
+__all__ = ["METHOD", "SVIInfo", "guide"]
+
+GUIDES = {
+    "normal": AutoNormal,
+    "multivariate_normal": AutoMultivariateNormal,
+    "low_rank_multivariate_normal": AutoLowRankMultivariateNormal,
+}
+FINAL_PARTICLES = 256
+
+
+class SVIInfo(NamedTuple):
+    """What is recorded of a step.
+
+    Attributes:
+        objective: an unbiased estimate of the evidence lower bound, in nats.
+    """
+
+    objective: Array
+
+
+def _svi(family: str, step_size: float, num_particles: int, init_loc_fn: Callable = init_to_uniform) -> SVI:
+    guide = GUIDES[family](program, init_loc_fn=init_loc_fn)
+    return SVI(program, guide, ClippedAdam(step_size), Trace_ELBO(num_particles))
+
+
+def _init(key: Array, model: Any, *data: Any, options: tuple) -> SVIState:
+    return _svi(*options).init(key, model, *data)
+
+
+def _step(key: Array, state: SVIState, model: Any, *data: Any, options: tuple) -> tuple[SVIState, SVIInfo]:
+    svi = _svi(*options)
+    svi.init(key, model, *data)  # lets the guide learn the sites; its result is not used
+    state, loss = svi.update(state._replace(rng_key=key), model, *data)
+    return state, SVIInfo(-loss)
+
+
+@cache
+def _algorithm(options: tuple) -> Algorithm:
+    return Algorithm(partial(_init, options=options), partial(_step, options=options))
+
+
+def build(strategy: str, **options: Any) -> Algorithm:
+    """The algorithm for a guide family and step size."""
+    return _algorithm(_checked(**options))
+
+
+def _checked(guide: str, step_size: float, num_particles: int) -> tuple[str, float, int]:
+    check_choice("guide", guide, GUIDES)
+    if not step_size > 0 or num_particles < 1:
+        raise ValueError(
+            f"step_size must be positive and num_particles at least 1; got {step_size} and {num_particles}"
+        )
+    return guide, float(step_size), int(num_particles)
+
+
+def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, **options: Any) -> SVIState:
+    """A guide centred at given values of the program's sites."""
+    sites = latent_names(model, *data)
+    missing = [name for name in sites if name not in variables]
+    if missing:
+        raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")
+    values = {name: jnp.asarray(variables[name], float) for name in sites}
+    return _svi(*_checked(**options), init_to_value(values=values)).init(key, model, *data)
+
+
+def conclude(
+    key: Array, state: SVIState, model: Any, data: tuple, num_samples: int, keep_rows: bool, **options: Any
+) -> Outcome:
+    """Independent draws from the guide, as one chain, its parameters.
+
+    And the bound re-estimated with many particles.
+    """
+    params, draws, mean, error = _conclude(_checked(**options), key, state, model, data, num_samples)
+    local = draw_locals(jax.random.fold_in(key, 1), draws, model, data, keep_rows)
+    attrs = {"elbo": float(mean), "elbo_standard_error": float(error), "guide": options["guide"]}
+    return Outcome(posterior=draws | local, variational=params, attrs=attrs)
+
+
+@partial(jax.jit, static_argnums=(0, 5))
+def _conclude(
+    options: tuple, key: Array, state: SVIState, model: Any, data: tuple, num_samples: int
+) -> tuple:
+    svi = _svi(*options)
+    svi.init(key, model, *data)
+    params = svi.get_params(state)
+    draw_key, bound_key = jax.random.split(key)
+    draws = svi.guide.sample_posterior(draw_key, params, model, *data, sample_shape=(num_samples,))
+    sites = latent_names(model, *data)
+    draws = {name: value[None] for name, value in draws.items() if name in sites}
+
+    def one(key: Array) -> Array:
+        return -Trace_ELBO().loss(key, params, program, svi.guide, model, *data)
+
+    values = jax.lax.map(one, jax.random.split(bound_key, FINAL_PARTICLES), batch_size=16)
+    return params, draws, jnp.mean(values), jnp.std(values) / jnp.sqrt(FINAL_PARTICLES)
+
+
+def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> None:
+    """The fitted guide as a program with the sites of ``model.explicit``.
+
+    The local latents are drawn given the others.
+    """
+    params, model = in_current_precision((dict(params), model))
+    auto: AutoGuide = GUIDES[family](program)
+    values = substitute(auto, data=params)(model, *data)
+    sample_locals(model, values, *data)
+
+
+METHOD = Stochastic(
+    options={"guide": "normal", "step_size": 0.01, "num_particles": 1},
+    strategies=("uniform",),
+    build=build,
+    start=start,
+    conclude=conclude,
+    guide=guide,
+)

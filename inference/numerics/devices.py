@@ -1,0 +1,133 @@
+"""Rows dealt out over devices, in one process or several.
+
+The same compiled step runs: rows lie on a mesh of devices with automatic axes, everything else on all of
+them, and each sum over rows ends in one exchange. Shares are filled up to equal length with rows of weight
+zero.
+
+Several processes (`jax.distributed`) each hold rows of their own and call `fit` with them; what a fit must
+know of all rows before it starts (scales, a start) it reads off rows that the processes exchange.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from inference.numerics.weighted_rows import RowShards
+
+__all__ = [
+    "agreed",
+    "any_process",
+    "deal_out",
+    "exchanged",
+    "on_all_devices",
+    "on_one_device",
+    "over_processes",
+    "resolved_num_devices",
+    "spread",
+]
+
+EXCHANGED_ROWS = 100_000  # of all processes together
+
+
+def resolved_num_devices(num_devices: Any) -> int:
+    """How many devices a fit uses; None: one, or over several processes all.
+
+    Raises:
+        TypeError: not a whole number.
+        ValueError: there are not so many devices, or processes would be left out.
+    """
+    if num_devices is None:
+        return 1 if jax.process_count() == 1 else jax.device_count()
+    if isinstance(num_devices, bool) or not isinstance(num_devices, int | np.integer):
+        raise TypeError(f"num_devices must be a whole number; got {num_devices!r}")
+    available = jax.device_count()
+    if not 1 <= num_devices <= available:
+        raise ValueError(
+            f"num_devices must be between 1 and {available}, the devices that JAX has here; got "
+            f"{num_devices}. On a CPU call numpyro.set_host_device_count({max(num_devices, 2)}) before "
+            f"anything is computed"
+        )
+    if jax.process_count() > 1 and num_devices != available:
+        raise ValueError(
+            f"over {jax.process_count()} processes a fit uses every device: num_devices must be {available}; "
+            f"got {num_devices}"
+        )
+    return int(num_devices)
+
+
+def deal_out(x: np.ndarray, weight: np.ndarray, num_devices: int) -> RowShards:
+    """The rows in equal shares over the devices; over several processes each deals out its own."""
+    local = num_devices // jax.process_count()
+    share = -(-x.shape[0] // local)
+    if jax.process_count() > 1:
+        share = int(np.max(multihost_utils.process_allgather(np.asarray(share))))
+    padding = share * local - x.shape[0]
+    x = np.concatenate([x, np.broadcast_to(x[:1], (padding, *x.shape[1:]))])  # real rows: finite everywhere
+    weight = np.pad(weight, (0, padding))
+    shares = (rows.reshape(local, share, *rows.shape[1:]) for rows in (x, weight))
+    return RowShards(*(spread(rows, num_devices) for rows in shares))
+
+
+def spread(shares: np.ndarray, num_devices: int) -> jax.Array:
+    """An array whose leading axis is one share for each device of this process."""
+    sharding = NamedSharding(_mesh(num_devices), PartitionSpec("shards"))
+    return jax.make_array_from_process_local_data(sharding, shares)
+
+
+def on_all_devices(tree: Any, num_devices: int) -> Any:
+    """A copy of every leaf on every device; the leaves must be the same in each process."""
+    everywhere = NamedSharding(_mesh(num_devices), PartitionSpec())
+
+    def put(leaf: Any) -> jax.Array:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(put(jax.random.key_data(leaf)))
+        return jax.make_array_from_process_local_data(everywhere, np.asarray(leaf))
+
+    return jax.tree.map(put, tree)
+
+
+def on_one_device(tree: Any) -> Any:
+    """Every leaf as an array of this process alone."""
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), tree)
+
+
+def exchanged(x: np.ndarray) -> np.ndarray:
+    """Rows of all processes, the same in each: all of them in order, or evenly spaced ones of each."""
+    if jax.process_count() == 1:
+        return x
+    most = EXCHANGED_ROWS // jax.process_count()
+    mine = x if x.shape[0] <= most else x[np.linspace(0, x.shape[0] - 1, most).astype(int)]
+    counts = multihost_utils.process_allgather(np.asarray(mine.shape[0])).ravel()
+    padded = np.pad(mine, ((0, int(counts.max()) - mine.shape[0]), (0, 0)))
+    gathered = np.asarray(multihost_utils.process_allgather(padded))
+    return np.concatenate([rows[:count] for rows, count in zip(gathered, counts, strict=True)])
+
+
+def agreed(number: int) -> int:
+    """A number that every process takes as the first one has it (what depends on the clock differs)."""
+    if jax.process_count() == 1:
+        return number
+    return int(multihost_utils.broadcast_one_to_all(np.asarray(number)))
+
+
+def over_processes(number: float) -> float:
+    """The sum of a number over all processes."""
+    if jax.process_count() == 1:
+        return number
+    return float(np.sum(multihost_utils.process_allgather(np.asarray(number))))
+
+
+def any_process(flag: bool) -> bool:
+    """Whether a flag is set in any process."""
+    if jax.process_count() == 1:
+        return flag
+    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+
+
+def _mesh(num_devices: int) -> Mesh:
+    """A mesh of one automatic axis (`jax.make_mesh` has explicit ones, which the steps do not take)."""
+    return Mesh(np.array(jax.devices()[:num_devices]), ("shards",))

@@ -1,0 +1,296 @@
+"""Sparse counts in blocks of whole documents, the layout of every compiled pass over a corpus.
+
+The cells of a document are cut into segments of equal width, the last one filled up with counts of zero;
+a block holds the segments of some documents. A pass scans the blocks: the rows gathered for the cells of
+one block stay in the processor's cache, so that neither a documents x words nor a nonzeros x columns
+array is made. The rows of a document are fetched once a segment, sums over its cells are batched
+products, and one row a segment is added to the document's: eight times as fast as cell by cell in XLA on
+a CPU.
+
+A pass is a sum over blocks (`DocumentBlocks.fold`); over several devices each sums the blocks of its
+share, and one exchange adds the sums up. The number of columns that a pass gathers, topics or clusters,
+sets the size of blocks: with many clusters a block holds few documents.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy.special import gammaln
+
+from inference.numerics.devices import on_all_devices, spread
+from zoo.sparse import SparseCounts
+
+__all__ = [
+    "CACHED_NUMBERS",
+    "DocumentBlock",
+    "DocumentBlocks",
+    "Layout",
+    "PassSums",
+    "add_by_word",
+    "block_sums",
+    "cut",
+    "topic_pass",
+]
+
+CACHED_NUMBERS = 2**17  # of a block's gathered rows: a megabyte in double precision
+WIDTHS = (2, 4, 8, 16)
+
+
+class DocumentBlock(NamedTuple):
+    """Whole documents in segments; cells that fill up have count zero.
+
+    Attributes:
+        place: which of the block's documents each segment is of, shape (block_segments,).
+        word: shape (block_segments, width).
+        count: shape (block_segments, width).
+        owner: number of each document, shape (block_documents,); D for places that are not taken.
+    """
+
+    place: Array
+    word: Array
+    count: Array
+    owner: Array
+
+    def rows_of(self, by_document: Array, missing: float = 0.0) -> Array:
+        """The rows of the block's documents, shape (block_documents, K); ``missing`` at places not taken."""
+        return by_document.at[self.owner].get(mode="fill", fill_value=missing)
+
+    def times(self, by_word: Array) -> Array:
+        """The block's counts times a (num_words, K) matrix, shape (block_documents, K)."""
+        columns = zip(self.word.T, self.count.T, strict=True)  # cell after cell: gathered and added at once
+        by_segment = sum(count[:, None] * by_word[word] for word, count in columns)
+        zeros = jnp.zeros((self.owner.shape[0], by_word.shape[1]), by_word.dtype)
+        return zeros.at[self.place].add(by_segment)
+
+
+@jax.tree_util.register_pytree_node_class
+class DocumentBlocks:
+    """The documents of a corpus in blocks.
+
+    Args:
+        blocks: `DocumentBlock` with a leading axis over blocks, or with axes over devices and blocks.
+        log_coefficient: sum of the documents' log multinomial coefficients, in nats.
+        shape: documents and words.
+    """
+
+    def __init__(self, blocks: DocumentBlock, log_coefficient: Any, shape: tuple[int, int]) -> None:
+        self.blocks, self.log_coefficient, self.shape = blocks, log_coefficient, shape
+
+    def tree_flatten(self) -> tuple[tuple, tuple[int, int]]:
+        """The blocks; the shape is static."""
+        return (self.blocks, self.log_coefficient), self.shape
+
+    @classmethod
+    def tree_unflatten(cls, shape: tuple[int, int], parts: tuple) -> Self:
+        """From parts that were made before."""
+        return cls(*parts, shape)
+
+    def over_devices(self, num_devices: int) -> Self:
+        """The same documents, the blocks in equal shares over devices.
+
+        Args:
+            num_devices: number of shares; the last ones are filled up with empty blocks.
+
+        Returns:
+            Blocks with an axis over devices before that over blocks.
+        """
+
+        def deal(leaf: Any, empty: int) -> Array:
+            padding = ((0, -leaf.shape[0] % num_devices), *((0, 0),) * (leaf.ndim - 1))
+            leaf = np.pad(leaf, padding, constant_values=empty)
+            return spread(leaf.reshape(num_devices, -1, *leaf.shape[1:]), num_devices)
+
+        empty = DocumentBlock(0, 0, 0, self.shape[0])
+        everywhere = on_all_devices(self.log_coefficient, num_devices)
+        return type(self)(jax.tree.map(deal, self.blocks, empty), everywhere, self.shape)
+
+    def fold(self, add: Callable[[Any, DocumentBlock], Any], zeros: Any) -> Any:
+        """The sum over all blocks.
+
+        Args:
+            add: ``add(total, block) -> total``.
+            zeros: the empty total, an array or a pytree.
+
+        Returns:
+            The total of all blocks, of the structure of ``zeros``.
+        """
+
+        def over(blocks: DocumentBlock) -> Any:
+            return jax.lax.scan(lambda total, block: (add(total, block), None), zeros, blocks)[0]
+
+        if self.blocks.place.ndim == 2:
+            return over(self.blocks)
+        return jax.tree.map(lambda share: jnp.sum(share, axis=0), jax.vmap(over)(self.blocks))
+
+    def times(self, by_word: Array) -> Array:
+        """The counts times a (num_words, K) matrix, shape (num_documents, K)."""
+
+        def add(total: Array, block: DocumentBlock) -> Array:
+            return total.at[block.owner].set(block.times(by_word), mode="drop")
+
+        return self.fold(add, jnp.zeros((self.shape[0], by_word.shape[1]), by_word.dtype))
+
+    def transposed_times(self, by_document: Array) -> Array:
+        """The transposed counts times a (num_documents, K) matrix, shape (num_words, K)."""
+
+        def add(total: Array, block: DocumentBlock) -> Array:
+            return add_by_word(total, block, block.count, block.rows_of(by_document))
+
+        return self.fold(add, jnp.zeros((self.shape[1], by_document.shape[1]), by_document.dtype))
+
+
+class Layout(NamedTuple):
+    """The sizes of blocks.
+
+    Attributes:
+        width: cells of a segment.
+        segments: of a block; a document has at most so many.
+        documents: of a block, at most.
+    """
+
+    width: int
+    segments: int
+    documents: int
+
+    @classmethod
+    def of(cls, num_cells: np.ndarray, num_columns: int) -> Self:
+        """Blocks whose cells x columns stay in the cache, unless a single document has more.
+
+        Segments are as wide as fills up at most about an eighth of the cells of documents of usual length.
+
+        Args:
+            num_cells: of each document, shape (num_documents,).
+            num_columns: of what a pass gathers for each cell, such as topics or clusters.
+        """
+        usual = num_cells.sum() / max(np.count_nonzero(num_cells), 1)
+        width = max((width for width in WIDTHS if width <= usual / 4), default=WIDTHS[0])
+        number = -(-num_cells // width)
+        wanted = CACHED_NUMBERS // num_columns // width
+        size = int(max(min(wanted, max(number.sum(), 1)), number.max(), 1))
+        most = max(8, int(1.5 * size / max(number.mean(), 1.0)))  # so that short documents leave no waste
+        return cls(width, size, most)
+
+
+def cut(
+    counts: SparseCounts,
+    num_columns: int = 1,
+    *,
+    layout: Layout | None = None,
+    num_documents: int | None = None,
+    num_blocks: int = 0,
+) -> DocumentBlocks:
+    """The documents in blocks, on the host.
+
+    Args:
+        counts: the documents.
+        num_columns: of what a pass gathers for each cell, see `Layout.of`.
+        layout: the sizes of blocks, where they are not to be made for these documents.
+        num_documents: that the blocks are to pass for, at least as many as there are.
+        num_blocks: at least so many; those that fill up hold nothing.
+    """
+    held, absent = counts.shape[0], counts.shape[0] if num_documents is None else num_documents
+    length = np.bincount(counts.document, minlength=held)
+    if layout is None:
+        layout = Layout.of(length, num_columns)
+    number = -(-length // layout.width)  # segments of each document
+    ends = np.cumsum(number)
+    borders = [0]
+    while borders[-1] < held:
+        begin = borders[-1]
+        before = ends[begin] - number[begin]
+        fits = int(np.searchsorted(ends, before + layout.segments, side="right"))
+        borders.append(min(max(fits, begin + 1), begin + layout.documents))
+    first, last = np.array(borders[:-1]), np.array(borders[1:])
+    block = np.repeat(np.arange(first.size), last - first)  # of each document
+    slot = ends - number - (ends - number)[first][block]  # of its first segment in the block
+    blocks = max(first.size, num_blocks)
+    most = layout.documents if num_blocks else int((last - first).max())
+    place = np.zeros((blocks, layout.segments), np.int32)
+    place[: first.size] = (last - first - 1)[:, None]  # in order, those that fill up too
+    document = np.repeat(np.arange(held), number)  # of each segment
+    within = np.arange(document.size) - (ends - number)[document]
+    place[block[document], slot[document] + within] = document - first[block[document]]
+    cell = np.arange(counts.num_nonzeros) - (np.cumsum(length) - length)[counts.document]
+    at = block[counts.document], slot[counts.document] + cell // layout.width, cell % layout.width
+    shape = (*place.shape, layout.width)
+    word, count = np.zeros(shape, np.int32), np.zeros(shape)
+    word[at], count[at] = counts.word, counts.count
+    owner = np.full((blocks, most), absent, np.int32)
+    owner[block, np.arange(held) - first[block]] = np.arange(held)
+    whole = DocumentBlock(place, word, count, owner)
+    return DocumentBlocks(whole, log_coefficient(counts), (absent, counts.shape[1]))
+
+
+def log_coefficient(counts: SparseCounts) -> np.ndarray:
+    """Sum of the log multinomial coefficients of the documents, in nats."""
+    totals = np.bincount(counts.document, counts.count, counts.shape[0])
+    return np.asarray(gammaln(totals + 1).sum() - gammaln(counts.count + 1).sum())
+
+
+def add_by_word(total: Array, block: DocumentBlock, by_cell: Array, by_document: Array) -> Array:
+    """``total`` plus the sum over the cells of each word of a number times a row of the cell's document.
+
+    Args:
+        total: shape (num_words, K).
+        block: of documents.
+        by_cell: a number for each cell, such as its count, shape (block_segments, width).
+        by_document: rows of the block's documents, shape (block_documents, K).
+    """
+    return total.at[block.word].add(by_cell[..., None] * by_document[block.place][:, None])
+
+
+class PassSums(NamedTuple):
+    """The sums of one pass over all documents.
+
+    Attributes:
+        by_document: expected tokens of each topic in each document, shape (num_documents, num_topics).
+        by_word: expected tokens of each word in each topic, shape (num_words, num_topics).
+        log_sums: sum over all tokens of the log of the sum over topics, in nats.
+    """
+
+    by_document: Array
+    by_word: Array
+    log_sums: Array
+
+
+def block_sums(block: DocumentBlock, shares: Array, own: Array) -> tuple[Array, Array, Array]:
+    """The ratios n/s of cells, their sums by document (not yet times the shares), and sum n log s.
+
+    Args:
+        block: of documents.
+        shares: unnormalised topic shares of the block's documents, (block_documents, num_topics).
+        own: word weights of the cells, shape (block_segments, width, num_topics).
+    """
+    s = jnp.einsum("swk,sk->sw", own, shares[block.place])
+    s = jnp.where(block.count > 0, jnp.maximum(s, jnp.finfo(s.dtype).tiny), 1.0)
+    ratio = block.count / s
+    by_segment = jnp.einsum("swk,sw->sk", own, ratio)
+    by_document = jnp.zeros_like(shares).at[block.place].add(by_segment)
+    return ratio, by_document, jnp.sum(block.count * jnp.log(s))
+
+
+def topic_pass(documents: DocumentBlocks, shares: Array, by_word: Array) -> PassSums:
+    """One pass over all documents, given unnormalised shares and word weights.
+
+    Args:
+        documents: in blocks.
+        shares: shape (num_documents, num_topics).
+        by_word: shape (num_words, num_topics).
+    """
+
+    def add(total: PassSums, block: DocumentBlock) -> PassSums:
+        own = block.rows_of(shares)
+        ratio, by_document, log_sums = block_sums(block, own, by_word[block.word])
+        return PassSums(
+            total.by_document.at[block.owner].set(own * by_document, mode="drop"),
+            add_by_word(total.by_word, block, ratio, own),
+            total.log_sums + log_sums,
+        )
+
+    zeros = PassSums(jnp.zeros_like(shares), jnp.zeros_like(by_word), jnp.zeros((), shares.dtype))
+    sums = documents.fold(add, zeros)
+    return sums._replace(by_word=sums.by_word * by_word)

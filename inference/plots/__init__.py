@@ -1,0 +1,48 @@
+"""Pictures of a fit: one function each, returning a ``matplotlib.figure.Figure``.
+
+No global state of pyplot is touched and nothing is shown: save the figure (``figure.savefig(path)``) or let a
+notebook display it. Colours are those of Okabe and Ito (2008), which remain distinct for colour-blind
+readers; markers and line styles repeat what colours say.
+"""
+
+from inference.plots.comparison import plot_agreement, plot_methods, plot_scores
+from inference.plots.components import (
+    plot_component_similarity,
+    plot_hinton,
+    plot_loading_products,
+    plot_overlap,
+)
+from inference.plots.fits import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
+from inference.plots.mixtures import draw_mixture, plot_confusion, plot_dirichlet_process, plot_em
+from inference.plots.model_graph import plot_model_graph
+from inference.plots.palette import COLOURS, LINES
+from inference.plots.projections import plot_basis_images, plot_biplot, plot_loadings
+from inference.plots.topics import plot_clusters, plot_document_check, plot_document_clusters, plot_topics
+
+__all__ = [
+    "COLOURS",
+    "LINES",
+    "draw_mixture",
+    "plot_agreement",
+    "plot_basis_images",
+    "plot_biplot",
+    "plot_clusters",
+    "plot_co_clustering",
+    "plot_component_similarity",
+    "plot_confusion",
+    "plot_dirichlet_process",
+    "plot_document_check",
+    "plot_document_clusters",
+    "plot_em",
+    "plot_hinton",
+    "plot_loading_products",
+    "plot_loadings",
+    "plot_methods",
+    "plot_mixture",
+    "plot_model_graph",
+    "plot_objective",
+    "plot_overlap",
+    "plot_psrf_path",
+    "plot_scores",
+    "plot_topics",
+]

@@ -1,0 +1,237 @@
+"""Pictures of projections: loadings with intervals, rows and features on one plane, loadings as images.
+
+All are drawn after `inference.symmetry.align_rotation`: the axes of every draw are turned to a common mean,
+so that what is left of the spread is the posterior's and not the rotation's. The axes themselves are those in
+which the mean loadings are orthogonal, the strongest first; their signs are a convention.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from inference.convergence.invariants import draws_of, kind_of
+from inference.plots.palette import COLOURS
+from inference.results.files import model_of
+from inference.symmetry.rotation import align_rotation
+from inference.results.groups import loadings_of, thinned
+
+__all__ = ["plot_basis_images", "plot_biplot", "plot_loadings"]
+
+_MOST_DRAWS = 400
+_MOST_FEATURES = 30
+_MOST_LATENTS = 6
+_MOST_ARROWS = 12
+_MOST_ROWS = 2000
+_MOST_BARS = 150  # rows with bars; above it they would cover each other
+
+
+def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
+    """Mean loadings with central intervals, a panel a latent, a line a feature, views by colour.
+
+    Args:
+        tree: a fit of a projection with loadings.
+        prob: probability of the intervals. A filled point has an interval without zero.
+
+    Returns:
+        The figure; of more than 30 features those with the largest loadings, of more than 6 latents the
+        first.
+
+    Raises:
+        ValueError: the model has no rotation symmetry or the fit no loadings, or ``prob`` is out of range.
+    """
+    if not 0 < prob < 1:
+        raise ValueError(f"prob must lie between 0 and 1; got {prob}")
+    draws, names, view = _stacked(_aligned(tree))
+    size = np.sqrt((draws**2).mean(0)).max(1)
+    kept = np.sort(np.argsort(-size, kind="stable")[:_MOST_FEATURES])
+    count = min(draws.shape[2], _MOST_LATENTS)
+    low, high = np.quantile(draws[:, kept], [(1 - prob) / 2, (1 + prob) / 2], axis=0)
+    mean, height = draws[:, kept].mean(0), np.arange(len(kept))[::-1]
+    sure = (low > 0) | (high < 0) | (kind_of(tree) == "point")
+    figure = Figure(figsize=(2.4 + 1.9 * count, 1.2 + 0.24 * len(kept)), layout="constrained")
+    panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+    for latent, axis in enumerate(panels):
+        for y, row in zip(height, range(len(kept)), strict=True):
+            colour = COLOURS[view[kept[row]] % len(COLOURS)]
+            axis.hlines(y, low[row, latent], high[row, latent], colour, linewidth=1.6)
+            face = colour if sure[row, latent] else "white"
+            axis.plot(mean[row, latent], y, "o", color=colour, markerfacecolor=face, markersize=4.5)
+        axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        axis.set_title(f"latent {latent}", fontsize=9)
+        axis.set_xlabel("loading")
+    panels[0].set_yticks(height, [names[i] for i in kept], fontsize=8)
+    panels[0].set_ylim(-0.7, len(kept) - 0.3)
+    said = [] if kind_of(tree) == "point" else [f"{prob:.0%} intervals; filled: without zero"]
+    said += [f"{len(kept)} of {len(names)} features"] if len(kept) < len(names) else []
+    said += [f"{count} of {draws.shape[2]} latents"] if count < draws.shape[2] else []
+    figure.suptitle("Loadings, axes aligned" + (f" ({'; '.join(said)})" if said else ""), fontsize=9)
+    return figure
+
+
+def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
+    """Rows as points and features as arrows on the plane of two latents.
+
+    Bars are one posterior standard deviation of a row's scores, where there are few enough rows to see them;
+    the small points at an arrow's tip are posterior draws of it.
+
+    Args:
+        tree: a fit of a projection with latents; without loadings (kernel PCA) the rows stand alone.
+        latents: the two latents.
+
+    Returns:
+        The figure. Arrows are scaled to the scores; the twelve longest are named. Above 2000 rows an even
+        selection is drawn.
+
+    Raises:
+        ValueError: no such two latents, or the fit holds no latents.
+    """
+    aligned = _aligned(tree)
+    mean, sd = _scores(aligned)
+    first, second = _two_of(latents, mean.shape[1])
+    draws, names, view = np.zeros((1, 0, mean.shape[1])), [], np.zeros(0, int)
+    if loadings_of(aligned):
+        draws, names, view = _stacked(aligned)
+    rows = np.unique(np.linspace(0, len(mean) - 1, min(len(mean), _MOST_ROWS)).astype(int))
+    mean, sd = mean[rows][:, [first, second]], None if sd is None else sd[rows][:, [first, second]]
+    tips = draws[:, :, [first, second]]
+    centre = tips.mean(0)
+    longest = np.linalg.norm(centre, axis=1).max(initial=1e-12)
+    scale = 0.9 * np.quantile(np.linalg.norm(mean, axis=1), 0.95) / longest
+    figure = Figure(figsize=(7.4, 6.4), layout="constrained")
+    axis = figure.subplots()
+    if sd is not None and len(mean) <= _MOST_BARS:
+        axis.errorbar(
+            *mean.T, xerr=sd[:, 0], yerr=sd[:, 1], fmt="none", ecolor="0.8", linewidth=0.7, zorder=1
+        )
+    axis.scatter(*mean.T, s=float(np.clip(3000 / len(mean), 3, 18)), color="0.45", zorder=2, label="rows")
+    named = np.argsort(-np.linalg.norm(centre, axis=1), kind="stable")[:_MOST_ARROWS]
+    some = tips[np.linspace(0, len(tips) - 1, min(len(tips), 60)).astype(int)]
+    for i in named:
+        colour = COLOURS[view[i] % len(COLOURS)]
+        end = scale * centre[i]
+        if len(some) > 1:
+            axis.scatter(*(scale * some[:, i]).T, s=2, color=colour, alpha=0.35, zorder=3, linewidths=0)
+        arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.3, "shrinkA": 0, "shrinkB": 0}
+        axis.plot(*(1.2 * end), alpha=0.0)  # arrows and words do not widen the axes by themselves
+        axis.annotate("", end, (0.0, 0.0), arrowprops=arrow, zorder=4)
+    _name_arrows(axis, scale * centre[named], [(names[i], COLOURS[view[i] % len(COLOURS)]) for i in named])
+    axis.set_xlabel(f"latent {first}")
+    axis.set_ylabel(f"latent {second}")
+    said = [f"{len(rows)} rows shown"] if len(rows) == _MOST_ROWS else []
+    said += [f"{len(named)} of {len(names)} features"] if len(named) < len(names) else []
+    axis.set_title(
+        ("Rows and features" if names else "Rows") + (f" ({'; '.join(said)})" if said else ""),
+        fontsize=9,
+        loc="left",
+    )
+    return figure
+
+
+def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> None:
+    """Words beside the tips of arrows; one that would cover another moves up or down.
+
+    Args:
+        axis: with its points drawn.
+        tips: shape (arrows, 2), the longest first.
+        names: word and colour of each.
+    """
+    wide, high = (abs(np.subtract(*limits)) for limits in (axis.get_xlim(), axis.get_ylim()))
+    line, letter = 0.026 * high, 0.0125 * wide
+    taken: list[tuple[float, float, float]] = []  # left, right, level
+    for tip, (name, colour) in zip(tips, names, strict=True):
+        x, y = tip * (1 + 0.035 * wide / max(np.linalg.norm(tip), 1e-12))
+        left = x if tip[0] >= 0 else x - letter * len(name)
+        right = left + letter * len(name)
+        steps = sorted((sign * step for step in range(len(names)) for sign in (1, -1)), key=abs)
+        free = (
+            y + step * line
+            for step in steps
+            if all(right < a or left > b or abs(y + step * line - c) > 0.95 * line for a, b, c in taken)
+        )
+        level = next(free, y)
+        taken.append((left, right, level))
+        box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6}
+        sideways = "left" if tip[0] >= 0 else "right"
+        axis.text(x, level, name, fontsize=8, color=colour, ha=sideways, va="center", bbox=box, zorder=5)
+
+
+def plot_basis_images(tree: xr.DataTree, shape: tuple[int, int], num_columns: int = 6) -> Figure:
+    """Mean loadings as images, a panel a latent, where the features are the pixels of one.
+
+    Args:
+        tree: a fit of a projection with loadings.
+        shape: (height, width) of an image; its pixels are the features, row by row.
+        num_columns: panels in a line.
+
+    Returns:
+        The figure, on one scale of colours that is symmetric around zero.
+
+    Raises:
+        ValueError: the features are not so many pixels, no columns, or the fit has no loadings.
+    """
+    if num_columns < 1:
+        raise ValueError(f"num_columns must be at least 1; got {num_columns}")
+    draws, names, _ = _stacked(_aligned(tree))
+    if int(np.prod(shape)) != len(names):
+        raise ValueError(
+            f"an image of {shape} has {int(np.prod(shape))} pixels; the fit has {len(names)} features"
+        )
+    images = draws.mean(0).T.reshape(-1, *shape)
+    width = min(num_columns, len(images))
+    height = -(-len(images) // width)
+    figure = Figure(figsize=(1.0 + 1.5 * width, 0.5 + 1.6 * height), layout="constrained")
+    grid = figure.subplots(height, width, squeeze=False).ravel()
+    limit = float(np.abs(images).max()) or 1.0
+    for latent, (axis, image) in enumerate(zip(grid, images, strict=False)):
+        drawn = axis.imshow(image, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        axis.set_title(f"latent {latent}", fontsize=8)
+        axis.set_xticks([])
+        axis.set_yticks([])
+    for axis in grid[len(images) :]:
+        axis.remove()
+    figure.colorbar(drawn, ax=list(grid[: len(images)]), label="loading", shrink=0.8)
+    return figure
+
+
+def _aligned(tree: xr.DataTree) -> xr.DataTree:
+    tree = thinned(tree, _MOST_DRAWS)
+    return tree if "rotation_aligned" in tree.attrs else align_rotation(tree)
+
+
+def _stacked(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarray]:
+    """Loadings of all views, (draws, features, latents), the features' names, and the view of each."""
+    blocks, names, views = [], [], []
+    for variable in loadings_of(tree).values():
+        feature, values = str(variable.dims[2]), variable.values
+        blocks.append(values.reshape(-1, *values.shape[2:]))
+        labels = variable[feature].values if feature in variable.coords else np.arange(values.shape[2])
+        numbered = labels.dtype.kind in "iu"
+        names += [f"{feature} {label}" if numbered else str(label) for label in labels]
+        views += [len(blocks) - 1] * len(labels)
+    if not blocks:
+        raise ValueError(f"this picture needs loadings; the fit holds {sorted(draws_of(tree).data_vars)}")
+    return np.concatenate(blocks, axis=1), names, np.array(views)
+
+
+def _scores(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray | None]:
+    """Posterior means of the rows' latents, (rows, latents), and their standard deviations if known."""
+    posterior, site = draws_of(tree), model_of(tree).latent_site
+    if site in posterior:
+        values = posterior[site].transpose("chain", "draw", "observation", "latent").values
+        values = values.reshape(-1, *values.shape[2:])
+        return values.mean(0), values.std(0) if len(values) > 1 else None
+    if "variational" in tree.children and site in tree["variational"]:
+        return tree["variational"][site].transpose("observation", "latent").values, None
+    raise ValueError(
+        "this picture needs the rows' latents, which this fit does not hold: transform gives them"
+    )
+
+
+def _two_of(latents: Sequence[int], count: int) -> tuple[int, int]:
+    chosen = tuple(latents)
+    if len(chosen) != 2 or len(set(chosen)) != 2 or not all(0 <= latent < count for latent in chosen):
+        raise ValueError(f"latents must be two different ones of 0 to {count - 1}; got {chosen}")
+    return chosen

@@ -1,0 +1,200 @@
+"""Topics by their words and shares; clusters of documents, and against known classes; documents drawn again.
+
+The clusters are drawn as in Yu (2006), Figure 9.3 b and c.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from matplotlib.figure import Figure
+
+from inference.topics.document_checks import DocumentCheck
+from inference.plots.palette import COLOURS
+from inference.topics.tables import (cluster_shares, cluster_topics, documents_of, token_shares, top_words, topic_words)
+
+__all__ = ["plot_clusters", "plot_document_check", "plot_document_clusters", "plot_topics"]
+
+_MOST_WORDS = 6  # named in a picture
+_FAR = 3.0  # standard deviations of the replications
+
+
+def plot_clusters(
+    tree: xr.DataTree, num_words: int = 4, least_weight: float = 0.0, num_topics: int | None = None
+) -> Figure:
+    """A row a cluster, a column a topic: how much of the cluster's words each topic gives.
+
+    Topics are named by their top words; clusters stand in falling order of weight, topics in the order in
+    which the clusters use them most.
+
+    Args:
+        tree: a fit of PCP.
+        num_words: words by which a topic is named.
+        least_weight: clusters of less expected weight are left out.
+        num_topics: only so many topics, those with the largest share in any of the clusters shown.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: the fit has no clusters, or none of that weight.
+    """
+    table = _weighty(tree, least_weight)
+    weights, shares = table["weight"].to_numpy(), table.drop(columns="weight").to_numpy()
+    order = np.lexsort((-shares.max(0), shares.argmax(0)))
+    if num_topics is not None:
+        used = np.argsort(-shares.max(0), kind="stable")[:num_topics]
+        order = order[np.isin(order, used)]
+    words = top_words(tree, num_words)
+    names = [", ".join(map(str, words.iloc[topic])) for topic in order]
+    size = (2.4 + 0.42 * len(order), 1.9 + 0.3 * len(table))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(shares[:, order], cmap="Greys", vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(order)), names, rotation=90, fontsize=8)
+    labels = [f"cluster {name}, {w:.0%}" for name, w in zip(table.index, weights, strict=True)]
+    axes.set_yticks(range(len(table)), labels, fontsize=8)
+    axes.set_xlabel("topic, by its top words")
+    axes.set_title("Topic shares of the clusters", loc="left", fontsize=10)
+    bar = figure.colorbar(image, ax=axes)
+    bar.set_label("share of its words", fontsize=8)  # few clusters make a low bar
+    return figure
+
+
+def plot_document_check(check: DocumentCheck) -> Figure:
+    """How many different words each document has, and how many documents hold each word.
+
+    On the left, documents below the band use fewer different words than documents drawn from the fit. On the
+    right, words below the line are in fewer documents than drawn ones: they come in bursts. Those more than
+    three standard deviations of the replications below are named, the furthest six.
+
+    Args:
+        check: what `inference.topics.document_checks.check_documents` gave.
+
+    Returns:
+        The figure, two panels.
+    """
+    figure = Figure(figsize=(8.4, 3.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    own = check.documents
+    inside = (own["distinct"] >= own["replicated_lb"]) & (own["distinct"] <= own["replicated_ub"])
+    band = own.sort_values("replicated")
+    left.fill_between(
+        band["replicated"],
+        band["replicated_lb"],
+        band["replicated_ub"],
+        color="0.85",
+        linewidth=0,
+        label="replicated",
+    )
+    for chosen, marker, name in ((inside, "o", "inside its interval"), (~inside, "x", "outside")):
+        dots, color = own[chosen], COLOURS[0] if marker == "o" else COLOURS[1]
+        label = f"{name}: {len(dots)}"
+        left.plot(dots["replicated"], dots["distinct"], marker, ms=3.5, color=color, label=label)
+    left.set(xlabel="different words of a document, replicated (mean)", ylabel="observed")
+    left.legend(frameon=False, fontsize=7, loc="upper left")
+    words = check.words[check.words[["documents", "replicated"]].max(axis=1) > 0]
+    right.plot(words["replicated"], words["documents"], ".", ms=4, color=COLOURS[0], alpha=0.6)
+    top = float(words[["documents", "replicated"]].to_numpy().max())
+    right.plot([0, top], [0, top], color="0.5", linewidth=0.8)
+    away = (words["replicated"] - words["documents"]) / words["sd"].clip(lower=0.5)
+    for word in away[away > _FAR].nlargest(_MOST_WORDS).index:
+        place = (words.loc[word, "replicated"], words.loc[word, "documents"])
+        right.annotate(str(word), place, (4, -7), textcoords="offset points", fontsize=7)
+    right.set_xscale("symlog", linthresh=1)
+    right.set_yscale("symlog", linthresh=1)
+    right.set(xlabel="documents with the word, replicated (mean)", ylabel="observed")
+    for axis in (left, right):
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def plot_document_clusters(tree: xr.DataTree, classes: Any, least_weight: float = 0.0) -> Figure:
+    """A row a document, in the order of known classes, a column a cluster: how surely it is of the cluster.
+
+    Args:
+        tree: a fit of PCP that holds its documents' clusters.
+        classes: the class of each fitted document.
+        least_weight: clusters of less expected weight are left out.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: the fit has no clusters, or none of that weight; classes of other documents.
+    """
+    kept = _weighty(tree, least_weight).index
+    shares, classes = cluster_shares(tree), np.asarray(classes)
+    if classes.shape != (len(shares),):
+        raise ValueError(
+            f"classes must have one entry for each of {len(shares)} documents; got {classes.shape}"
+        )
+    order = np.argsort(classes, kind="stable")
+    names, first = np.unique(classes[order], return_index=True)
+    ends = np.append(first[1:], classes.size)
+    figure = Figure(figsize=(2.4 + 0.3 * len(kept), 4.0), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(
+        shares[kept].to_numpy()[order], cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest"
+    )
+    for border in first[1:]:
+        axes.axhline(border - 0.5, color="tab:blue", linewidth=0.8)
+    axes.set_yticks((first + ends) / 2 - 0.5, [str(name) for name in names], fontsize=8)
+    axes.set_xticks(range(len(kept)), [str(name) for name in kept], fontsize=8)
+    axes.set_xlabel("cluster, heaviest first")
+    axes.set_title("Documents by class", loc="left", fontsize=10)
+    figure.colorbar(image, ax=axes, label="probability of the cluster", shrink=0.8)
+    return figure
+
+
+def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, most: int = 20) -> Figure:
+    """A panel a topic: its most probable words as bars, the topic with the largest share of tokens first.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP; draws are brought to one numbering of topics first.
+        num_words: words a topic.
+        num_columns: panels in a line.
+        most: topics drawn.
+
+    Returns:
+        The figure; the share of the fitted documents' tokens stands over each panel.
+
+    Raises:
+        ValueError: a fit of no topic model or without its documents, or a number below one.
+    """
+    for name, value in (("num_words", num_words), ("num_columns", num_columns), ("most", most)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}")
+    words, shares = topic_words(tree), token_shares(tree)
+    lengths = documents_of(tree).sum(axis=1)
+    share = np.average(shares.to_numpy(), axis=0, weights=np.asarray(lengths).ravel())
+    order = np.argsort(-share, kind="stable")[:most]
+    width = min(num_columns, len(order))
+    height = -(-len(order) // width)
+    num_words = min(num_words, words.shape[1])
+    figure = Figure(figsize=(2.3 * width, (0.6 + 0.19 * num_words) * height), layout="constrained")
+    grid = figure.subplots(height, width, squeeze=False, sharex=True).ravel()
+    names = top_words(tree, num_words)
+    for axis, topic in zip(grid, order, strict=False):
+        probs = np.sort(words.to_numpy()[topic])[::-1][:num_words]
+        level = np.arange(num_words)[::-1]
+        axis.barh(level, probs, color=COLOURS[0])
+        axis.set_yticks(level, [str(word) for word in names.iloc[topic]], fontsize=7)
+        axis.tick_params(axis="x", labelsize=7, labelbottom=True)
+        axis.set_title(f"topic {words.index[topic]}: {share[topic]:.0%} of tokens", fontsize=8, loc="left")
+        axis.set_xlabel("probability", fontsize=7)
+    for axis in grid[len(order) :]:
+        axis.remove()
+    if len(order) < len(share):
+        figure.suptitle(f"the {len(order)} of {len(share)} topics with the largest shares", fontsize=8)
+    return figure
+
+
+def _weighty(tree: xr.DataTree, least_weight: float) -> pd.DataFrame:
+    """Clusters of at least that weight, the heaviest first."""
+    table = cluster_topics(tree).sort_values("weight", ascending=False, kind="stable")
+    table = table[table["weight"] >= least_weight]
+    if table.empty:
+        raise ValueError(f"no cluster has an expected weight of at least {least_weight}")
+    return table

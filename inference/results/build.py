@@ -1,0 +1,167 @@
+"""The tree of a fit: the groups and attributes that a finished run becomes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from inference.algorithm import AscentRun, FitRequest, Fitted, Sampler, model_name
+from inference.numerics.densities import deterministics, log_prior
+from inference.numerics.draws import over_draws
+from inference.results.model_fields import describe, field_dims
+from inference.results.observed import observed_group
+from inference.precision import to_numpy
+from inference.results.files import (SAMPLE_DIMS, Labels, dataset, versions)
+from inference.numerics.row_blocks import map_rows, row_limit
+from zoo.model import Model
+
+__all__ = ["build_tree"]
+
+
+def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
+    """All groups of a fit, with names for dims and coords, and all root attributes but those of convergence.
+
+    Args:
+        request: the call.
+        fitted: the finished run; without data nothing per row is stored.
+    """
+    outcome, keep = fitted.outcome, request.keep
+    model = request.model if outcome.model is None else outcome.model
+    holds_rows = fitted.data is not None
+    data = fitted.data if holds_rows else request.data
+    labels = Labels(request.coords)
+    dims = dict(model.variable_dims) | dict(outcome.dims)
+    fields, arrays = describe(model)
+    draws = dict(outcome.posterior)
+    first = next(iter(draws.values()))
+    if outcome.is_generative:
+        draws |= to_numpy(over_draws(deterministics, draws, model, data))
+    stats = dict(outcome.sample_stats)
+    site = model.cluster_site
+    groups, left_out = {}, [site] if site is not None and site not in draws else []
+    num_draws = first.shape[0] * first.shape[1]
+    rows_fit = holds_rows and row_limit(num_draws * data[0].shape[0] * 8, "log_likelihood", keep)
+    absent = [name for name in model.local_sites if name not in draws] if outcome.is_generative else []
+    left_out += absent
+    if not model.scores_rows:
+        if not outcome.is_point:
+            stats["lp"] = np.asarray(over_draws(log_prior, draws, model, data))  # with the program's factors
+    elif (
+        rows_fit and not outcome.is_point and not absent
+    ):  # a point estimate has no posterior to weigh the rows by
+        rows = np.asarray(over_draws(_log_likelihood, draws, model, data))
+        stats["lp"] = rows.sum(axis=-1) + np.asarray(over_draws(log_prior, draws, model, data))
+        latents = "integrated out" if model.sums_out_locals else "drawn"
+        row_dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
+        groups["log_likelihood"] = dataset(
+            {"log_likelihood": rows}, row_dims, labels, SAMPLE_DIMS, {"latents": latents}
+        )
+    elif not outcome.is_point:
+        left_out.append("log_likelihood")
+    groups["posterior"] = dataset(draws, dims, labels, SAMPLE_DIMS)
+    variational, too_large = _by_size(dict(outcome.variational), dims, keep)
+    left_out += too_large
+    if not holds_rows and model.responsibility_site in dims:
+        left_out.append(model.responsibility_site)
+    if variational:
+        groups["variational"] = dataset(variational, dims, labels)
+    groups["trace"] = _trace_group(request, fitted.run)
+    if stats:
+        groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
+    if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
+        groups["observed_data"] = observed_group(model, data, labels)
+    else:
+        left_out.append("observed_data")
+    groups["constant_data"] = dataset(arrays, field_dims(model), labels)
+    if fitted.sample_weight is not None:
+        groups["constant_data"] = groups["constant_data"].assign(
+            sample_weight=("observation", fitted.sample_weight)
+        )
+    order = (
+        "posterior",
+        "variational",
+        "trace",
+        "sample_stats",
+        "log_likelihood",
+        "observed_data",
+        "constant_data",
+    )
+    tree = xr.DataTree.from_dict({name: groups[name] for name in order if name in groups})
+    tree.attrs = (
+        {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
+        | _attributes(request, fitted)
+        | versions()
+    )
+    return tree
+
+
+def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
+    """The root attributes that tell how the fit was made."""
+    run, of_outcome = fitted.run, dict(fitted.outcome.attrs)
+    options = asdict(request.settings) | dict(request.options)
+    options["init"] = request.strategy if request.variables is None else "given"
+    if "learnt_from" in of_outcome:
+        options["learnt_from"] = json.loads(of_outcome.pop("learnt_from"))
+    attrs = {
+        "method": request.name,
+        "options": json.dumps(options),
+        "seed": request.seed,
+        "dtype": request.dtype,
+        "stop_reason": run.stop_reason,
+        "num_iterations": run.num_iterations,
+        "chain_method": getattr(request.settings, "chain_method", "none"),
+    }
+    if _has_restarts(request):
+        attrs["best_restart"] = run.best_restart
+    attrs |= of_outcome
+    if request.stream is not None:
+        attrs |= {"batch_size": request.batch_size, "num_observations": request.stream.num_rows or 0}
+    if request.num_devices > 1:
+        attrs["num_devices"] = request.num_devices
+    if isinstance(run, AscentRun) and request.options.get("moves"):
+        attrs["num_improvements"] = run.num_improvements
+    return attrs
+
+
+def _has_restarts(request: FitRequest) -> bool:
+    return getattr(request.settings, "num_restarts", 1) > 1
+
+
+def _by_size(
+    variables: dict[str, Any], dims: Mapping[str, tuple[str, ...]], keep: tuple[str, ...]
+) -> tuple[dict[str, Any], list[str]]:
+    """Variables without those per row that take too much, and their names."""
+    too_large = [
+        name
+        for name, value in variables.items()
+        if dims.get(name, ("",))[:1] in (("observation",), ("document",))
+        and not row_limit(np.asarray(value).nbytes, name, keep)
+    ]
+    return {name: value for name, value in variables.items() if name not in too_large}, too_large
+
+
+def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
+    if len(data) > 1 or not model.sums_out_locals:
+        return model.log_likelihood(values, *data)
+    return map_rows(partial(model.log_likelihood, values), data[0])  # no rows x components array at once
+
+
+def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:
+    """The group `trace`: per restart (where there are several) or chain, by iteration."""
+    sampling = isinstance(request.method, Sampler)
+    leading = ("chain",) if sampling else ("restart",) if _has_restarts(request) else ()
+    values = run.trace if leading else {name: value[0] for name, value in run.trace.items()}
+    attrs = {"num_warmup": request.settings.num_warmup} if sampling else {}
+    length = run.trace["objective"].shape[1]
+    return dataset(
+        values,
+        dict.fromkeys(values, ("iteration",)),
+        Labels({"iteration": np.arange(1, length + 1)}),
+        leading,
+        attrs,
+    )

@@ -1,0 +1,14 @@
+"""Draws of a model with a symmetry, brought to one labelling or one orientation.
+
+``relabel`` numbers components alike in all draws (``inference.symmetry.labels``); ``align_rotation`` and
+``identify`` turn latent axes to a common or a canonical orientation (``inference.symmetry.rotation``). All return a
+new tree and leave R-hat before and after in its attributes. ``components`` and ``component_intervals``
+decompose natural parameters (``inference.symmetry.components``). Invariants
+(``inference.diagnostics.invariants``) need neither.
+"""
+
+from inference.symmetry.components import component_intervals, components
+from inference.symmetry.labels import relabel
+from inference.symmetry.rotation import align_rotation, identify
+
+__all__ = ["align_rotation", "component_intervals", "components", "identify", "relabel"]

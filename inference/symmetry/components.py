@@ -1,0 +1,156 @@
+r"""Components that can be looked at: the singular value decomposition of Theta, draw by draw, aligned.
+
+.. math:: U V^T = \hat U \Sigma \hat V^T, \qquad \hat U^T \hat U = \hat V^T \hat V = I_K
+
+with the loadings of all views one above the other, of all latents or of the shared ones,
+:math:`\Theta_S = U_S V_S^T` (Virtanen 2010, section 6.2.2). The product is identified, so its decomposition
+is, up to the signs and the order of its components. Both are settled against one reference for all draws, the
+decomposition of the posterior mean of the product: components are matched to it so that the total agreement
+of latents and loadings is largest (an assignment problem), then u and v of a component change sign together.
+
+Corrections of the source. With orthonormal factors the singular values stand in Sigma, not their squares;
+only K of them are not zero, so K components are computed, not D. The source clusters the signs of U and of V
+separately by 2-means, which can flip one without the other and so change the product; and it leaves order
+swaps between draws alone. Where two singular values are close, single components mix and are not identified:
+``separation`` says so.
+"""
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy.optimize import linear_sum_assignment
+
+from inference.convergence.psrf import effective_sample_size, is_constant, psrf_of
+from inference.convergence.invariants import draws_of, kind_of
+from inference.convergence.natural_invariants import factors_of, shared_latents
+from inference.results.files import model_of
+from inference.results.groups import loadings_of
+from zoo.argument_checks import check_choice
+
+__all__ = ["component_intervals", "components"]
+
+_PARTS = ("all", "shared")
+
+
+def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
+    """The singular value decomposition of natural parameters (less their mean) of every draw, aligned.
+
+    Args:
+        tree: a fit of `zoo.EPCA`, `zoo.Paired` or another model whose latents are drawn.
+        part: ``"all"`` latents, or the ``"shared"`` ones of paired views.
+
+    Returns:
+        A Dataset: ``singular_values`` (chain, draw, component), ``latents`` (chain, draw, observation,
+        component) and ``loadings`` or ``loadings_0``, ... (chain, draw, feature, component), orthonormal over
+        all views together, so that latents times singular values times loadings' is U V'; ``swapped``,
+        whether a component of a draw is not where its size would put it; and ``separation`` (component), how
+        often its singular value lies nearer to its own posterior mean than to another's: near 1 for a
+        component that can be told from the others.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: the fit has no latents and loadings, or no shared latents.
+    """
+    check_choice("part", part, _PARTS)
+    posterior, model = draws_of(tree), model_of(tree)
+    if "rotation" not in model.symmetries or model.latent_site not in posterior:
+        raise ValueError(
+            f"components need draws of latents and loadings; this fit has {sorted(posterior.data_vars)}"
+        )
+    u, loadings = factors_of(tree)
+    chosen = shared_latents(loadings) if part == "shared" else np.arange(u.shape[-1])
+    u = u[..., chosen]
+    v = np.concatenate([value[..., chosen] for value in loadings.values()], axis=2)
+    left, singular, right = _svd(u, v)
+    reference = _svd(*_mean_product(u, v, len(chosen)))
+    order, signs = _matched(left, right, reference[0], reference[2])
+    left, right = _ordered(left, order, signs), _ordered(right, order, signs)
+    singular = np.take_along_axis(singular, order, axis=-1)
+    draws = ("chain", "draw")
+    numbers = np.arange(1, singular.shape[-1] + 1)
+    found = {
+        "singular_values": ((*draws, "component"), singular),
+        "latents": ((*draws, "observation", "component"), left),
+        "swapped": ((*draws, "component"), order != np.arange(len(numbers))),
+        "separation": (("component",), _separation(singular)),
+    }
+    coords = {"component": numbers, "observation": posterior[model.latent_site].coords["observation"].values}
+    first = 0
+    for suffix, value in loadings_of(tree).items():
+        dim, size = value.dims[2], value.shape[2]
+        found[f"loadings{suffix}"] = ((*draws, dim, "component"), right[:, :, first : first + size])
+        coords[dim] = value.coords[dim].values
+        first += size
+    return xr.Dataset(found, coords, {"part": part, "kind": kind_of(tree)})
+
+
+def component_intervals(tree: xr.DataTree, part: str = "all", prob: float = 0.9) -> pd.DataFrame:
+    """Mean and central interval of every singular value and loading of `components`, with R-hat and ESS.
+
+    Args:
+        tree: a fit.
+        part: as for `components`.
+        prob: probability of the intervals.
+
+    Returns:
+        One row for each quantity: ``mean``, ``low``, ``high`` and, from chains, ``r_hat`` and ``ess_bulk``.
+
+    Raises:
+        ValueError: ``prob`` is not between 0 and 1.
+    """
+    if not 0 < prob < 1:
+        raise ValueError(f"prob must lie between 0 and 1; got {prob}")
+    found, rows = components(tree, part), {}
+    for name, variable in found.data_vars.items():
+        if "draw" not in variable.dims or "observation" in variable.dims or variable.dtype == bool:
+            continue
+        inner = variable.dims[2:]
+        for index in np.ndindex(variable.shape[2:]):
+            draws = variable.values[(slice(None), slice(None), *index)]
+            places = [str(variable[dim].values[i]) for dim, i in zip(inner, index, strict=True)]
+            low, high = np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2])
+            row = {"mean": draws.mean(), "low": low, "high": high}
+            if found.attrs["kind"] == "sampling" and draws.shape[0] > 1 and not is_constant(draws):
+                row |= {"r_hat": psrf_of(draws, "rank"), "ess_bulk": effective_sample_size(draws, "bulk")}
+            rows[f"{name}[{', '.join(places)}]"] = row
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _svd(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of U V' for U (..., N, K) and V (..., D, K): as many components as the smallest of N, D and K."""
+    q_u, r_u = np.linalg.qr(u)
+    q_v, r_v = np.linalg.qr(v)
+    left, singular, right = np.linalg.svd(r_u @ np.swapaxes(r_v, -1, -2), full_matrices=False)
+    return q_u @ left, singular, q_v @ np.swapaxes(right, -1, -2)
+
+
+def _mean_product(u: np.ndarray, v: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Factors of the mean of U V' over all draws, cut to its leading components."""
+    mean = np.tensordot(u, v, axes=((0, 1, 3), (0, 1, 3))) / (u.shape[0] * u.shape[1])
+    left, singular, right = np.linalg.svd(mean, full_matrices=False)
+    kept = min(rank, *mean.shape)
+    return left[:, :kept] * singular[:kept], right[:kept].T
+
+
+def _matched(
+    left: np.ndarray, right: np.ndarray, left_mean: np.ndarray, right_mean: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """For every draw which of its components stands for which of the reference, and the signs."""
+    agreement = np.swapaxes(left, -1, -2) @ left_mean + np.swapaxes(right, -1, -2) @ right_mean
+    order = np.zeros(agreement.shape[:-1], int)
+    for place in np.ndindex(agreement.shape[:2]):
+        own, target = linear_sum_assignment(-np.abs(agreement[place]))
+        order[place][target] = own
+    signs = np.sign(np.take_along_axis(agreement, order[..., None, :], axis=-2)[..., 0, :])
+    return order, np.where(signs == 0, 1.0, signs)
+
+
+def _ordered(vectors: np.ndarray, order: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(vectors, order[..., None, :], axis=-1) * signs[..., None, :]
+
+
+def _separation(singular: np.ndarray) -> np.ndarray:
+    """How often a singular value lies nearer to its own posterior mean than to another component's."""
+    means = singular.mean((0, 1))
+    nearest = np.abs(singular[..., None] - means).argmin(-1)
+    return (nearest == np.arange(len(means))).mean((0, 1))

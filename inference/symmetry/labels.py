@@ -1,0 +1,252 @@
+r"""One numbering of the components for all draws of a mixture.
+
+A draw's labels are exchangeable, so its clusters are matched to running reference probabilities
+:math:`q_{nj}` (the share of draws, relabelled so far, in which row n bears label j): the permutation of draw
+s maximises :math:`\sum_n \log q_{n, \nu_s(z_n^{(s)})}`, an assignment problem, and q is recomputed until no
+permutation changes. This is Stephens's algorithm (2000, "Dealing with label switching in mixture models",
+JRSS B 62, section 4.1) with the drawn assignments in the place of the classification probabilities, which a
+fit doesn't keep by draw. The first reference is one draw, the pivot of the equivalence-classes method
+(Papastamoulis and Iliopoulos 2010): of the draws with the most frequent number of clusters, the one of the
+highest likelihood.
+
+Everything depends on the draws' partitions alone, taken in order of first appearance, and never on the labels
+that came in: two fits that differ by permutations of the labels become the same fit, and relabelling twice is
+relabelling once. A component without rows is a draw from the prior; those are numbered by weight. A round
+costs O(S N K) for S draws; there are usually 5 to 20.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import xarray as xr
+from scipy.optimize import linear_sum_assignment
+
+from inference.convergence.psrf import largest_psrf
+from inference.convergence.invariants import draws_of, kind_of, symmetries_of
+from inference.convergence.partitions import cluster_sizes
+from inference.results.files import model_of
+from inference.symmetry.topics import align_topics
+from inference.results.groups import labels_of, responsibilities_of
+
+__all__ = ["relabel"]
+
+_MAX_ROUNDS = 50
+_SMALLEST_SHARE = 0.01  # of the rows; R-hat is not reported on components with less
+_OTHER_INDEX = ("component_2",)
+
+
+def relabel(tree: xr.DataTree) -> xr.DataTree:
+    """The same fit with its components numbered alike in all draws, the largest first.
+
+    Args:
+        tree: a fit of a model with the symmetry "labels", its assignments kept; of a topic model topics are
+            matched by their words (`inference.symmetry.topics`).
+
+    Returns:
+        A new tree; the argument is not changed. Every variable of ``posterior`` with the dim ``component`` is
+        permuted draw by draw and ``assignments`` follow; for draws from one q (or a point estimate), whose
+        labels agree already, one common order is applied, to ``variational`` too. Stick fractions are
+        dropped: they belong to an order of the components that no longer holds. Root attributes:
+            ``relabelled`` (how), and with several chains ``relabel_rhat_before`` and ``relabel_rhat_after``,
+            the largest
+        rank-normalised R-hat of the vectors by component (weights, locs, ...) over components with at least 1
+        per cent of the rows.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: the model has no labels to switch, or the assignments were left out of the tree.
+    """
+    posterior = draws_of(tree)
+    if "labels" not in symmetries_of(tree):
+        raise ValueError(
+            f"a fit of {tree.attrs.get('model', 'this model')!r} has no labels that could switch: there "
+            f"is nothing to relabel"
+        )
+    model = model_of(tree)
+    if model.topic_site in posterior:
+        return align_topics(tree)
+    if "component" not in posterior.dims:
+        raise ValueError(
+            "relabel needs variables of the posterior with the dim 'component'; this fit has none"
+        )
+    num_components = posterior.sizes["component"]
+    if kind_of(tree) != "sampling":
+        return _one_order(tree, posterior, num_components)
+    drawn = labels_of(tree)
+    if drawn is None:
+        raise ValueError(
+            "relabel matches draws by their assignments, which this fit does not hold: draw them by "
+            "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"
+        )
+    shape = drawn.shape[:2]
+    labels = drawn.values.reshape(-1, drawn.shape[-1])
+    sizes = np.zeros((len(labels), num_components), dtype=np.int64)
+    counted = cluster_sizes(labels)
+    sizes[:, : counted.shape[1]] = counted
+    weights = (
+        posterior[model.weight_site].transpose("chain", "draw", ...).values.reshape(-1, num_components)
+        if model.weight_site in posterior
+        else sizes
+    )
+    new_labels, rounds = _match(labels, _pivot(tree, sizes), num_components)
+    sources = _sources(new_labels, sizes, weights)
+    targets = np.empty_like(sources)
+    np.put_along_axis(targets, sources, np.broadcast_to(np.arange(num_components), sources.shape), axis=1)
+    sources_and_targets = sources.reshape(*shape, -1), targets.reshape(*shape, -1)
+    relabelled = _permuted(posterior, model.cluster_site, *sources_and_targets)
+    groups = {name: child.to_dataset() for name, child in tree.children.items()} | {"posterior": relabelled}
+    how = f"assignments matched across draws in {rounds} rounds" + _dropped(posterior)
+    attrs = dict(tree.attrs) | {"relabelled": tree.attrs.get("relabelled", how)}
+    if shape[0] > 1 and shape[1] >= 4:
+        attrs |= {
+            "relabel_rhat_before": float(
+                tree.attrs.get("relabel_rhat_before", largest_psrf(_entries(posterior, sizes)))
+            ),
+            "relabel_rhat_after": largest_psrf(
+                _entries(relabelled, np.take_along_axis(sizes, sources, axis=1))
+            ),
+        }
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+
+
+def _pivot(tree: xr.DataTree, sizes: np.ndarray) -> int:
+    """The draw to start from: of those with the usual number of clusters, the one of highest likelihood.
+
+    Not of the highest log joint: under a sparse Dirichlet prior that is one whose empty components have tiny
+    weights.
+    """
+    counts = (sizes > 0).sum(1)
+    usual = np.flatnonzero(counts == np.bincount(counts).argmax())
+    if "log_likelihood" not in tree.children:
+        return int(usual[-1])
+    rows = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
+    return int(usual[rows.values.reshape(len(sizes), -1).sum(1)[usual].argmax()])
+
+
+def _match(labels: np.ndarray, pivot: int, num_components: int) -> tuple[list[dict[int, int]], int]:
+    """For each draw, old -> new label of its occupied components, and the rounds; 0 holds most rows."""
+    num_draws, num_rows = labels.shape
+    drawn = []  # per draw: labels by first appearance, each row's cluster, rows by cluster, starts
+    for z in labels:
+        names, first, inverse = np.unique(z, return_index=True, return_inverse=True)
+        appearance = np.argsort(first)
+        rank = np.argsort(appearance)
+        cluster = rank[inverse].astype(
+            np.min_scalar_type(num_components)
+        )  # small: these are held for every draw
+        rows = np.argsort(cluster, kind="stable").astype(np.int32)
+        starts = np.searchsorted(cluster[rows], np.arange(len(names)))
+        drawn.append((names[appearance], cluster, rows, starts))
+    counts = np.zeros((num_rows, num_components))
+    counts[np.arange(num_rows), drawn[pivot][1]] = 1.0
+    before = None
+    rounds = 0
+    while rounds < _MAX_ROUNDS:
+        rounds += 1
+        # one pseudo-draw spread evenly keeps log q finite where a label was never seen
+        reference = np.log((counts + 1.0 / num_components) / (counts.sum(1, keepdims=True) + 1.0))
+        permutations = []
+        counts = np.zeros_like(counts)
+        for _, cluster, rows, starts in drawn:
+            gain = np.add.reduceat(reference[rows], starts, axis=0)
+            permutation = linear_sum_assignment(gain, maximize=True)[1]
+            permutations.append(permutation)
+            counts[np.arange(num_rows), permutation[cluster]] += 1.0
+        if before is not None and all(
+            np.array_equal(a, b) for a, b in zip(before, permutations, strict=True)
+        ):
+            break
+        before = permutations
+    final = np.argsort(np.argsort(-counts.sum(0), kind="stable"), kind="stable")
+    return [
+        dict(zip(names.tolist(), final[permutation].tolist(), strict=True))
+        for (names, *_), permutation in zip(drawn, permutations, strict=True)
+    ], rounds
+
+
+def _sources(new_labels: list[dict[int, int]], sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The old label that each new one takes parameters from, (draws, components); empty ones by weight."""
+    sources = np.full(sizes.shape, -1)
+    for draw, mapping in enumerate(new_labels):
+        sources[draw, list(mapping.values())] = list(mapping)
+        empty = np.flatnonzero(sizes[draw] == 0)
+        sources[draw, sources[draw] < 0] = empty[np.argsort(-weights[draw, empty], kind="stable")]
+    return sources
+
+
+def _permuted(
+    group: xr.Dataset, cluster_site: str | None, sources: np.ndarray, targets: np.ndarray
+) -> xr.Dataset:
+    """Every variable with new component j from old ``sources[..., j]``, labels of rows by ``targets``."""
+    moved = {}
+    for name, variable in group.data_vars.items():
+        if "stick" in variable.dims:
+            continue
+        if name == cluster_site:
+            rows = variable.transpose("chain", "draw", ...)
+            mapped = np.take_along_axis(targets, rows.values.astype(np.int64), axis=2).astype(rows.dtype)
+            variable = rows.copy(data=mapped).transpose(*variable.dims)
+        for dim in ("component", *_OTHER_INDEX):
+            if dim in variable.dims:
+                front = variable.transpose("chain", "draw", dim, ...)
+                index = sources.reshape(*sources.shape, *(1,) * (front.ndim - 3))
+                variable = front.copy(data=np.take_along_axis(front.values, index, axis=2)).transpose(
+                    *variable.dims
+                )
+        moved[name] = variable
+    return _rebuilt(group, moved)
+
+
+def _rebuilt(group: xr.Dataset, variables: dict[str, xr.DataArray]) -> xr.Dataset:
+    """A Dataset of the permuted variables with the old coordinates, except those of dims that are gone."""
+    used = {dim for variable in variables.values() for dim in variable.dims}
+    coords = {name: coord for name, coord in group.coords.items() if set(coord.dims) <= used}
+    return xr.Dataset(variables, coords=coords, attrs=group.attrs)
+
+
+def _one_order(tree: xr.DataTree, posterior: xr.Dataset, num_components: int) -> xr.DataTree:
+    """Draws of one q, or a point estimate: their labels agree, so one order by share serves all groups."""
+    model, soft, drawn = model_of(tree), responsibilities_of(tree), labels_of(tree)
+    if soft is not None:
+        share = soft.values.sum(0)
+    elif drawn is not None:
+        share = np.bincount(drawn.values.astype(int).ravel(), minlength=num_components).astype(float)
+    elif model.weight_site in posterior:
+        share = posterior[model.weight_site].transpose("chain", "draw", ...).values.mean((0, 1))
+    else:
+        raise ValueError(
+            "relabel orders components by their share of the rows: this fit has neither "
+            "responsibilities, assignments nor weights"
+        )
+    order = np.argsort(-share, kind="stable")
+    shape = (posterior.sizes["chain"], posterior.sizes["draw"], num_components)
+    groups = {name: child.to_dataset() for name, child in tree.children.items()}
+    both = np.broadcast_to(order, shape), np.broadcast_to(np.argsort(order), shape)
+    groups["posterior"] = _permuted(posterior, model.cluster_site, *both)
+    if "variational" in groups:
+        kept = {name: v for name, v in groups["variational"].data_vars.items() if "stick" not in v.dims}
+        for dim in ("component", *_OTHER_INDEX):
+            kept = {
+                name: v.copy(data=v.isel({dim: order}).values) if dim in v.dims else v
+                for name, v in kept.items()
+            }
+        groups["variational"] = _rebuilt(groups["variational"], kept)
+    how = "one order by share of the rows: these labels do not switch" + _dropped(posterior)
+    attrs = dict(tree.attrs) | {"relabelled": tree.attrs.get("relabelled", how)}
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+
+
+def _dropped(posterior: xr.Dataset) -> str:
+    sticks = [name for name, variable in posterior.data_vars.items() if "stick" in variable.dims]
+    return f"; {', '.join(sticks)} dropped: they belong to the former order" if sticks else ""
+
+
+def _entries(posterior: xr.Dataset, sizes: np.ndarray) -> Iterator[np.ndarray]:
+    """Every entry of the variables by component of those with enough rows, each (chain, draw)."""
+    shares = sizes.sum(0) / sizes.sum()
+    for variable in posterior.data_vars.values():
+        if "component" not in variable.dims or variable.ndim > 4 or "observation" in variable.dims:
+            continue
+        values = variable.transpose("chain", "draw", "component", ...).values
+        for k in np.flatnonzero(shares >= _SMALLEST_SHARE):
+            yield from np.moveaxis(values[:, :, k].reshape(*values.shape[:2], -1), -1, 0).astype(float)

@@ -1,0 +1,208 @@
+r"""One orientation of the latent space for all draws of a projection.
+
+:math:`W R` and :math:`R^T z` give the same data density as W and z for every orthogonal R, so axes turn from
+draw to draw. Two remedies:
+
+* ``align_rotation``: generalised Procrustes (Gower 1975, Psychometrika 40). Each draw is turned to the
+  running mean M,
+  :math:`R_s = U V^T` from :math:`W_s^T M = U D V^T` (Schoenemann 1966), and M recomputed until it rests; then
+  all draws are turned together so that the columns of M are orthogonal and in descending length. Best where
+  axes are close in strength: no draw can swap two of them.
+* ``identify``: every draw on its own is turned to :math:`W_s V` with
+  :math:`\Phi_s^{-1/2} W_s = U D V^T`, :math:`\Phi_s` the noise variances of the columns that the draw has (1
+  where there are none): :math:`W^T \Phi^{-1} W` is diagonal and descending, the axes of the closed form of
+  SPPCA (Yu 2006, theorem 7.3.1) and of factor analysis. With one noise variance for all columns these are
+  orthogonal loadings, longest first. Each draw then has a meaning by itself, but two axes of nearly equal
+  strength swap or mix.
+
+Signs are frozen by one rule for all draws: in each column the feature that is largest in root mean square
+over the draws is positive (for ``align_rotation``, in M). Latents turn along, covariances on both sides.
+Where views have loadings that are exactly zero (latents of their own), only latents with the same pattern of
+zeros are turned into each other. A model without loadings (kernel PCA) has its latents turned themselves.
+Both depend on the draws through W W' alone, up to rounding, so they can be repeated.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import xarray as xr
+
+from inference.convergence.psrf import largest_psrf
+from inference.convergence.invariants import draws_of, kind_of, symmetries_of
+from inference.results.files import model_of
+from inference.results.groups import loadings_of
+
+__all__ = ["align_rotation", "identify"]
+
+_MAX_ROUNDS = 500
+_TOLERANCE = 1e-12
+_LATENT_DIMS = ("latent", "latent_2")
+_DIAGONAL_WORDS = ("scale", "variance", "precision")
+
+
+def align_rotation(tree: xr.DataTree) -> xr.DataTree:
+    """The same fit with the latent axes of all draws turned to a common mean (orthogonal Procrustes).
+
+    Args:
+        tree: a fit of a model with the symmetry "rotation"; its posterior has ``loadings*`` with the dim
+            ``latent``.
+
+    Returns:
+        A new tree; the argument is not changed. Loadings, latents and covariances of ``posterior`` turn draw
+        by draw; for draws from one q (or a point estimate) one rotation serves all draws and ``variational``
+        too. Diagonal scales by latent are dropped, because they do not survive a rotation. Root attributes:
+        ``rotation_aligned`` (how), and with several chains ``rotation_rhat_before`` and
+        ``rotation_rhat_after``, the largest rank-normalised R-hat of the loadings.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: the model has no rotation symmetry, or the fit no loadings.
+    """
+    loadings, _, blocks = _loadings(tree)
+    rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
+    for block in blocks:
+        rotations[..., block[:, None], block] = _procrustes(loadings[..., block])
+    return _turned(tree, rotations, "orthogonal Procrustes to the mean loadings")
+
+
+def identify(tree: xr.DataTree) -> xr.DataTree:
+    """The same fit with every draw in its canonical orientation: orthogonal loadings, strongest first.
+
+    Orthogonal and strong in units of the noise, where the draws have noise variances.
+
+    Args:
+        tree: as for ``align_rotation``.
+
+    Returns:
+        A new tree, as for ``align_rotation``.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: the model has no rotation symmetry, or the fit no loadings.
+    """
+    loadings, scale, blocks = _loadings(tree)
+    rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
+    for block in blocks:
+        rotations[..., block[:, None], block] = _canonical(loadings[..., block], scale)
+    return _turned(tree, rotations, "singular vectors of the loadings of each draw, in units of its noise")
+
+
+def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """All loadings, stacked (chain, draw, features, latent), and which latents may be turned together.
+
+    Between them the standard deviation of each feature's noise, (chain, draw, features, 1), where the draws
+    have it, else 1.
+    """
+    posterior = draws_of(tree)
+    if "rotation" not in symmetries_of(tree):
+        raise ValueError(
+            f"a fit of {tree.attrs.get('model', 'this model')!r} has no rotation symmetry: there is "
+            f"nothing to turn"
+        )
+    turning = _turning(tree)
+    if not turning:
+        model = model_of(tree)
+        wanted = ", ".join(filter(None, (*model.loading_sites, model.latent_site)))
+        raise ValueError(
+            f"turning takes one of {wanted} in the posterior; it has {sorted(posterior.data_vars)}"
+        )
+    views = [variable.values for variable in turning.values()]
+    scales = [_noise_scale(posterior, suffix, variable.values) for suffix, variable in turning.items()]
+    if kind_of(tree) != "sampling":
+        views, scales = (  # one q has one orientation: that of its mean
+            [part.mean((0, 1), keepdims=True) for part in parts] for parts in (views, scales)
+        )
+    zeros = np.stack([(view == 0).all((0, 1, 2)) for view in views])  # views x latents
+    patterns, block_of = np.unique(zeros, axis=1, return_inverse=True)
+    blocks = [np.flatnonzero(block_of.ravel() == b) for b in range(patterns.shape[1])]
+    return np.concatenate(views, axis=2), np.concatenate(scales, axis=2), blocks
+
+
+def _noise_scale(posterior: xr.Dataset, suffix: str | None, view: np.ndarray) -> np.ndarray:
+    """Standard deviation of the noise of a view's features, (chain, draw, features, 1); 1 without any."""
+    noise = None if suffix is None else posterior.get(f"noise_variance{suffix}")
+    if noise is None:
+        return np.ones((*view.shape[:3], 1))
+    variance = noise.transpose("chain", "draw", ...).values.reshape(*view.shape[:2], -1, 1)
+    return np.sqrt(np.broadcast_to(variance, (*view.shape[:3], 1)))
+
+
+def _turning(tree: xr.DataTree) -> dict[str | None, xr.DataArray]:
+    """What decides the orientation: loadings by suffix, or (None) latents where they are the parameters."""
+    site, posterior = model_of(tree).latent_site, draws_of(tree)
+    latents = {None: posterior[site].transpose("chain", "draw", ..., "latent")} if site in posterior else {}
+    return loadings_of(tree) or latents
+
+
+def _procrustes(w: np.ndarray) -> np.ndarray:
+    """Rotations (chain, draw, latent, latent) of w (chain, draw, features, latent) to their common mean."""
+    rotations = _canonical(w)
+    mean = (w @ rotations).mean((0, 1))
+    for _ in range(_MAX_ROUNDS):
+        u, _, v = np.linalg.svd(np.swapaxes(w, -1, -2) @ mean)
+        rotations = u @ v
+        former, mean = mean, (w @ rotations).mean((0, 1))
+        if np.abs(mean - former).max() <= _TOLERANCE * max(np.abs(mean).max(), 1.0):
+            break
+    return rotations @ _canonical(mean[None, None])[0, 0]
+
+
+def _canonical(w: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
+    """V of w / scale = U D V', columns signed by one rule for all draws; (chain, draw, latent, latent)."""
+    # eigenvectors of W'W instead of the SVD: full even with fewer features than latents
+    _, v = np.linalg.eigh(np.swapaxes(w / scale, -1, -2) @ (w / scale))
+    v = v[..., ::-1]
+    turned = w @ v
+    judge = np.sqrt((turned**2).mean((0, 1))).argmax(0)  # per column, the feature that decides its sign
+    signs = np.sign(turned[:, :, judge, np.arange(w.shape[-1])])
+    return v * np.where(signs == 0, 1.0, signs)[..., None, :]
+
+
+def _turned(tree: xr.DataTree, rotations: np.ndarray, how: str) -> xr.DataTree:
+    posterior = draws_of(tree)
+    groups = {name: child.to_dataset() for name, child in tree.children.items()}
+    if kind_of(tree) != "sampling" and "variational" in groups:
+        groups["variational"], _ = _rotated(groups["variational"], rotations[0, 0])
+    rotations = np.broadcast_to(
+        rotations, (posterior.sizes["chain"], posterior.sizes["draw"], *rotations.shape[2:])
+    )
+    groups["posterior"], dropped = _rotated(posterior, rotations)
+    attrs = dict(tree.attrs) | {
+        "rotation_aligned": how
+        + (f"; {', '.join(dropped)} dropped: not defined after a rotation" if dropped else "")
+    }
+    new = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+    if posterior.sizes["chain"] > 1 and posterior.sizes["draw"] >= 4:
+        new.attrs |= {
+            "rotation_rhat_before": float(
+                tree.attrs.get("rotation_rhat_before", largest_psrf(_entries(tree)))
+            ),
+            "rotation_rhat_after": largest_psrf(_entries(new)),
+        }
+    return new
+
+
+def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list[str]]:
+    """Every variable with R on each of its latent dims; the names of diagonal scales, which are left out."""
+    turned, dropped = {}, []
+    for name, variable in group.data_vars.items():
+        dims = [dim for dim in _LATENT_DIMS if dim in variable.dims]
+        if len(dims) == 1 and any(word in name for word in _DIAGONAL_WORDS):
+            dropped.append(name)
+            continue
+        for dim in dims:
+            lead = ("chain", "draw") if "chain" in variable.dims else ()
+            last = variable.transpose(*lead, ..., dim)
+            r = rotations.reshape(
+                *rotations.shape[: len(lead)], *(1,) * (last.ndim - len(lead) - 2), *rotations.shape[-2:]
+            )
+            values = last.values[..., None, :] @ r if last.ndim == len(lead) + 1 else last.values @ r
+            variable = last.copy(data=values.reshape(last.shape)).transpose(*variable.dims)
+        turned[name] = variable
+    return xr.Dataset(turned, coords=group.coords, attrs=group.attrs), dropped
+
+
+def _entries(tree: xr.DataTree) -> Iterator[np.ndarray]:
+    """Every entry of the variables that turn, each (chain, draw)."""
+    for variable in _turning(tree).values():
+        yield from np.moveaxis(variable.values.reshape(*variable.shape[:2], -1), -1, 0)

@@ -1,0 +1,44 @@
+"""Tables, alignment and scores of topic models.
+
+Parameters are posterior means, under q or over draws whose topics were brought to one numbering (`align_topics`).
+Clusters are PCP's. `check_documents` draws documents again and compares their statistics with the data.
+"""
+
+from inference.diagnostics.text_heldout import split_tokens
+from inference.inputs.text import WordCounts, to_vocabulary
+from inference.symmetry.topics import align_topics, match_topics
+from inference.topics.document_checks import check_documents
+from inference.topics.quality import coherence, normalised_mutual_information
+from inference.topics.tables import (
+    cluster_shares,
+    cluster_topics,
+    documents_of,
+    nearest_documents,
+    numbered_like,
+    pyldavis_arrays,
+    token_shares,
+    top_words,
+    topic_shares,
+    topic_words,
+)
+
+__all__ = [
+    "WordCounts",
+    "align_topics",
+    "check_documents",
+    "cluster_shares",
+    "cluster_topics",
+    "coherence",
+    "documents_of",
+    "match_topics",
+    "nearest_documents",
+    "normalised_mutual_information",
+    "numbered_like",
+    "pyldavis_arrays",
+    "split_tokens",
+    "to_vocabulary",
+    "token_shares",
+    "top_words",
+    "topic_shares",
+    "topic_words",
+]

@@ -1,0 +1,281 @@
+r"""Do documents drawn from a fit look like the documents? Observed against replicated counts of words.
+
+Replicated documents have the lengths of the observed ones. At each of the draws looked at, tokens get topics
+and then words: of LDA and pLSI at the drawn (estimated) topic shares of the document, of PCP at those of a
+new cluster; this is what the programs do, without an array of documents by words. Two kinds of statistics are
+compared, posterior predictive p-values as in `inference.diagnostics.predictive_checks`:
+
+Of documents: all words of a bag are independent given its topics. Text is burstier (Church and Gale 1995,
+"Poisson mixtures"): a word that was used once is used again. Then documents hold fewer different words than
+their length lets expect, the commonest word of a document takes more of it, and counts of a word vary more
+between documents. Documents whose numbers of different words differ more than replicated ones are of more
+kinds than the fit knows.
+
+Of topics: given the topics of all tokens, words and documents are independent within a topic. How far they
+are from it is their mutual information (Mimno and Blei 2011, "Bayesian checking for topic models",
+equation 1),
+
+.. math:: MI_k = \sum_{w,d} \frac{N_{wdk}}{N_k} \log \frac{N_{wdk} N_k}{N_{wk} N_{dk}},
+
+a realised discrepancy: topics of the observed tokens are drawn given their words, replicated words given
+these topics. A topic far above its replications mixes what should be several.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.random import Generator
+from scipy.sparse import csr_matrix
+from scipy.special import xlogy
+
+from inference.convergence.invariants import draws_of
+from inference.results.files import model_of
+from inference.topics.tables import align_topics, documents_of, top_words
+from inference.results.groups import thinned
+
+__all__ = ["DocumentCheck", "check_documents"]
+
+STATISTICS = (
+    "different words per document",
+    "their standard deviation between documents",
+    "share of a document's commonest word",
+    "index of dispersion of a word's counts",
+)
+_MOST_TOKENS = 100_000
+
+
+class DocumentCheck(NamedTuple):
+    """Observed documents against replicated ones.
+
+    Attributes:
+        table: a row a statistic: ``observed``, ``replicated_lb``, ``replicated_ub``, ``p`` (the share of
+            replications that are larger).
+        topics: a row a topic: its ``words``, ``observed`` mutual information of words and documents in nats
+            (mean over the draws), ``replicated_lb``, ``replicated_ub``, ``p``.
+        documents: a row a document looked at: ``length``, ``distinct`` words, ``replicated`` mean of these,
+            ``replicated_lb``, ``replicated_ub``.
+        words: a row a word: ``documents`` that hold it, ``replicated`` mean of these and ``sd``.
+        num_draws: how many draws were replicated.
+        note: what was left out for its size, as a sentence; empty if nothing was.
+    """
+
+    table: pd.DataFrame
+    topics: pd.DataFrame
+    documents: pd.DataFrame
+    words: pd.DataFrame
+    num_draws: int
+    note: str
+
+
+class _Draw(NamedTuple):
+    """One draw: topic shares of the documents for new tokens and for theirs, word probabilities by topic."""
+
+    fresh: np.ndarray
+    own: np.ndarray
+    topics: np.ndarray
+
+
+def check_documents(
+    tree: xr.DataTree,
+    num_draws: int = 100,
+    num_documents: int = 500,
+    probability: float = 0.9,
+    seed: int = 0,
+) -> DocumentCheck:
+    """Statistics of documents and topics, observed and replicated.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP that holds its documents (LDA, pLSI: and their topic shares).
+        num_draws: replications, at evenly spaced draws; a point estimate is replicated as often.
+        num_documents: at most so many documents, evenly spaced, and at most 100 000 tokens.
+        probability: content of the equal-tailed intervals of the replications.
+        seed: of the replications.
+
+    Returns:
+        Tables, see `DocumentCheck`.
+
+    Raises:
+        ValueError: a fit of no topic model, or without what is named above; a number below 2.
+    """
+    for name, value in (("num_draws", num_draws), ("num_documents", num_documents)):
+        if value < 2:
+            raise ValueError(f"{name} must be at least 2; got {value}")
+    whole = documents_of(tree)
+    chosen = _evenly_spaced(whole, num_documents)
+    counts = whole[chosen].astype(np.int64)
+    counts.sort_indices()
+    lengths = np.asarray(counts.sum(1)).ravel()
+    rng = np.random.default_rng(seed)
+    draws, known = _draws(tree, chosen, counts, num_draws, rng)
+    tail = [(1 - probability) / 2, (1 + probability) / 2]
+    pairs, distinct, statistics = [], [], []
+    held = np.zeros((2, counts.shape[1]))
+    for draw in draws:
+        new = _replicate(_topic_counts(lengths, draw.fresh, rng), draw.topics, rng)
+        distinct.append(np.diff(new.indptr))
+        statistics.append(_statistics(new))
+        within = np.bincount(new.indices, minlength=new.shape[1])
+        held += within, within**2
+        pairs.append(_information(counts, draw, rng))
+    statistics, pairs, distinct = np.array(statistics), np.array(pairs), np.array(distinct)
+    table = _compared(np.array(_statistics(counts)), statistics, tail, STATISTICS)
+    words = top_words(tree, 4)
+    topics = _compared(pairs[:, 0], pairs[:, 1], tail, words.index)
+    topics.insert(0, "words", [", ".join(map(str, row)) for row in words.to_numpy()])
+    low, high = np.quantile(distinct, tail, axis=0)
+    documents = pd.DataFrame(
+        {
+            "length": lengths,
+            "distinct": np.diff(counts.indptr),
+            "replicated": distinct.mean(0),
+            "replicated_lb": low,
+            "replicated_ub": high,
+        },
+        index=pd.Index(chosen, name="document"),
+    )
+    mean = held[0] / len(distinct)
+    by_word = pd.DataFrame(
+        {
+            "documents": np.bincount(counts.indices, minlength=counts.shape[1]),
+            "replicated": mean,
+            "sd": np.sqrt(np.maximum(held[1] / len(distinct) - mean**2, 0.0)),
+        },
+        index=pd.Index(draws_of(tree)["word"].values, name="word"),
+    )
+    note = _note(len(chosen), whole.shape[0], len(distinct), known)
+    return DocumentCheck(table, topics, documents, by_word, len(distinct), note)
+
+
+def _note(num_documents: int, in_all: int, num_draws: int, known: int) -> str:
+    parts = []
+    if num_documents < in_all:
+        parts.append(f"{num_documents} of {in_all} documents, evenly spaced")
+    if num_draws < known:
+        parts.append(f"{num_draws} of {known} draws, evenly spaced")
+    return f"Looked at: {' and '.join(parts)}." if parts else ""
+
+
+def _evenly_spaced(counts: csr_matrix, most: int) -> np.ndarray:
+    """Documents with tokens, at most so many and at most `_MOST_TOKENS` tokens (but at least two)."""
+    lengths = np.asarray(counts.sum(1)).ravel()
+    filled = np.flatnonzero(lengths)
+    size = min(most, len(filled), max(2, int(_MOST_TOKENS / max(lengths[filled].mean(), 1.0))))
+    return filled[np.unique(np.linspace(0, len(filled) - 1, size).astype(int))]
+
+
+def _draws(
+    tree: xr.DataTree, chosen: np.ndarray, counts: csr_matrix, most: int, rng: Generator
+) -> tuple[Iterator[_Draw], int]:
+    """The draws to look at, one by one, their topics in one numbering, and how many the fit has."""
+    posterior = draws_of(tree)
+    known = posterior.sizes["chain"] * posterior.sizes["draw"]
+    model = model_of(tree)
+    missing = [name for name in model.share_sites if name not in posterior]
+    if missing:
+        raise ValueError(f"replicating documents takes {missing[0]!r}, which this fit does not hold")
+    few = draws_of(align_topics(thinned(tree, most)))
+    flat = {
+        name: few[name].stack(sample=("chain", "draw")).transpose("sample", ...)
+        for name in (*model.share_sites, model.topic_site)
+    }
+    values = {
+        name: value.isel(document=chosen).values if "document" in value.dims else value.values
+        for name, value in flat.items()
+    }
+    size = len(values[model.topic_site])
+    places = np.arange(most) % size if size == 1 else np.arange(size)
+
+    def one(place: int) -> _Draw:
+        own = {name: value[place] for name, value in values.items()}
+        return _Draw(*model.document_shares(own, counts, rng), own[model.topic_site])
+
+    return (one(place) for place in places), known
+
+
+def _topic_counts(lengths: np.ndarray, shares: np.ndarray, rng: Generator) -> np.ndarray:
+    """Tokens of each topic in each document, (num_documents, num_topics)."""
+    return rng.multinomial(lengths, shares / shares.sum(1, keepdims=True))
+
+
+def _replicate(tokens: np.ndarray, topics: np.ndarray, rng: Generator) -> csr_matrix:
+    """Documents with so many tokens of each topic, the words drawn."""
+    document, _, word = _drawn_words(tokens, topics, rng)
+    ones = np.ones(len(word), np.int64)
+    new = csr_matrix((ones, (document, word)), shape=(tokens.shape[0], topics.shape[1]))
+    new.sum_duplicates()
+    return new
+
+
+def _drawn_words(
+    tokens: np.ndarray, topics: np.ndarray, rng: Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Document, topic and drawn word of each token, by topic."""
+    num_documents, num_topics = tokens.shape
+    document = np.concatenate([np.repeat(np.arange(num_documents), own) for own in tokens.T])
+    topic = np.repeat(np.arange(num_topics), tokens.sum(0))
+    word = np.empty(len(topic), np.int64)
+    for k, probs in enumerate(topics):
+        below, place = np.cumsum(probs), topic == k
+        drawn = np.searchsorted(below, rng.random(int(place.sum())) * below[-1], side="right")
+        word[place] = np.minimum(drawn, len(probs) - 1)
+    return document, topic, word
+
+
+def _statistics(counts: csr_matrix) -> tuple[float, ...]:
+    """The values of `STATISTICS`."""
+    lengths = np.asarray(counts.sum(1)).ravel()
+    commonest = counts.max(axis=1).toarray().ravel() / lengths
+    mean = np.asarray(counts.mean(0)).ravel()
+    second = np.asarray(counts.multiply(counts).mean(0)).ravel()
+    used = mean > 0
+    dispersion = (second[used] - mean[used] ** 2) / mean[used]
+    weighted = np.average(dispersion, weights=mean[used])
+    distinct = np.diff(counts.indptr)
+    return float(distinct.mean()), float(distinct.std()), float(commonest.mean()), float(weighted)
+
+
+def _information(counts: csr_matrix, draw: _Draw, rng: Generator) -> np.ndarray:
+    """Mutual information of words and documents in each topic, observed and replicated, (2, num_topics)."""
+    num_documents, num_words = counts.shape
+    num_topics = len(draw.topics)
+    document = np.repeat(np.arange(num_documents), np.diff(counts.indptr))
+    given = draw.own[document] * draw.topics.T[counts.indices] + np.finfo(float).tiny
+    split = rng.multinomial(counts.data, given / given.sum(1, keepdims=True))
+    cell, topic = np.nonzero(split)
+    observed = document[cell], topic, counts.indices[cell], split[cell, topic]
+    tokens = np.zeros((num_documents, num_topics), np.int64)
+    np.add.at(tokens, observed[:2], observed[3])
+    d, k, w = _drawn_words(tokens, draw.topics, rng)
+    code, number = np.unique((k * num_documents + d) * num_words + w, return_counts=True)
+    pair, word = np.divmod(code, num_words)
+    replicated = (pair % num_documents, pair // num_documents, word, number)
+    sizes = num_documents, num_topics, num_words
+    return np.stack([_mutual_information(*cells, sizes) for cells in (observed, replicated)])
+
+
+def _mutual_information(
+    document: np.ndarray, topic: np.ndarray, word: np.ndarray, count: np.ndarray, sizes: tuple[int, int, int]
+) -> np.ndarray:
+    """In nats, of each topic, from its cells; zero of a topic without tokens."""
+    num_documents, num_topics, num_words = sizes
+    own = np.bincount(topic, count, num_topics)
+    by_word = np.bincount(topic * num_words + word, count, num_topics * num_words)
+    by_document = np.bincount(topic * num_documents + document, count, num_topics * num_documents)
+    joint = np.bincount(topic, xlogy(count, count), num_topics)
+    words = xlogy(by_word, by_word).reshape(num_topics, -1).sum(1)
+    documents = xlogy(by_document, by_document).reshape(num_topics, -1).sum(1)
+    return (joint + xlogy(own, own) - words - documents) / np.maximum(own, 1.0)
+
+
+def _compared(
+    observed: np.ndarray, replicated: np.ndarray, tail: list, names: tuple | pd.Index
+) -> pd.DataFrame:
+    """Observed values, one or one a replication, beside the replications, (replications, statistics)."""
+    low, high = np.quantile(replicated, tail, axis=0)
+    p = (replicated > observed).mean(0) + 0.5 * (replicated == observed).mean(0)
+    values = observed if observed.ndim == 1 else observed.mean(0)
+    table = {"observed": values, "replicated_lb": low, "replicated_ub": high, "p": p}
+    return pd.DataFrame(table, index=names)

@@ -1,0 +1,374 @@
+"""What a fit of a topic model says, as tables: top words, shares, clusters, documents near them.
+
+Parameters are posterior means, under q or over draws whose topics were brought to one numbering
+(`align_topics`). Clusters are PCP's. Gathered here too: matching topics of two fits (`match_topics`, and
+`numbered_like`, which takes over the numbers), coherence, agreement with classes, splitting tokens for
+completion, and bringing documents to a vocabulary.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy.sparse import csr_matrix, diags
+from scipy.special import softmax
+
+from inference.results.observed import restored_data
+from inference.precision import double_precision
+from inference.prediction import prepared, transform
+from inference.results.files import model_of
+from inference.diagnostics.text_heldout import split_tokens
+from inference.inputs.text import WordCounts, to_vocabulary
+from inference.symmetry.topics import align_topics, match_topics
+from inference.topics.quality import coherence, normalised_mutual_information
+from inference.results.groups import labels_of, responsibilities_of
+from zoo.sparse import SparseCounts
+from zoo.documents.topic_model import dirichlet_of
+
+__all__ = [
+    "WordCounts",
+    "align_topics",
+    "cluster_shares",
+    "cluster_topics",
+    "coherence",
+    "documents_of",
+    "match_topics",
+    "nearest_documents",
+    "normalised_mutual_information",
+    "numbered_like",
+    "pyldavis_arrays",
+    "split_tokens",
+    "to_vocabulary",
+    "token_shares",
+    "top_words",
+    "topic_shares",
+    "topic_words",
+]
+
+
+CELLS_AT_ONCE = 2**16  # of documents x words, times topics
+
+
+def topic_words(tree: xr.DataTree) -> pd.DataFrame:
+    """Word probabilities of each topic: a row a topic, a column a word.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+
+    Returns:
+        num_topics rows that sum to one, num_words columns.
+
+    Raises:
+        ValueError: the fit is of no topic model.
+    """
+    return _table(_expected(_checked(tree), model_of(tree).topic_site), "topic", "word")
+
+
+def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
+    """The most probable words of each topic: a row a topic, a column a rank from 1.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+        num_words: words per topic, or all there are.
+
+    Returns:
+        num_topics rows, columns 1 to ``num_words``, words as entries.
+
+    Raises:
+        ValueError: the fit is of no topic model, or less than one word is asked for.
+    """
+    table = topic_words(tree)
+    if num_words < 1:
+        raise ValueError(f"num_words must be at least 1; got {num_words}")
+    num_words = min(num_words, table.shape[1])
+    order = np.argsort(-table.to_numpy(), axis=1, kind="stable")[:, :num_words]
+    ranks = pd.RangeIndex(1, num_words + 1, name="rank")
+    return pd.DataFrame(table.columns.to_numpy()[order], index=table.index, columns=ranks)
+
+
+def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
+    """Expected topic shares of the fitted documents: a row a document, a column a topic.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+
+    Returns:
+        num_documents rows that sum to one, num_topics columns.
+
+    Raises:
+        ValueError: the fit is of no topic model, or does not hold its documents.
+    """
+    counts, names = _documents(_checked(tree))
+    shares = transform(tree, counts)
+    return _table(shares.assign_coords(document=names), "document", "topic")
+
+
+def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
+    r"""Shares of topics among a document's own words: a row a document, a column a topic.
+
+    The projection by which the thesis compares the models (9.3.3):
+    :math:`\sum_n E[\phi_{dnk}] / N_d`, the probabilities that topic k gave the words of document d, averaged
+    over them. Of PCP, whose documents have no shares but those of their clusters (`topic_shares`), it tells
+    the documents of a cluster apart.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+        counts: documents; None: the fitted ones.
+
+    Returns:
+        num_documents rows that sum to one, num_topics columns.
+
+    Raises:
+        ValueError: the fit is of no topic model, or does not hold its documents.
+    """
+    documents, names = _given_or_fitted(_checked(tree), counts)
+    topics, matrix = topic_words(tree), documents.to_scipy()
+    by_word = topics.to_numpy().T
+    if model_of(tree).document_topic_site is None:
+        tokens = _tokens_by_cluster(matrix, _cluster_probs(tree, matrix), _centres(tree), by_word)
+    else:
+        tokens = _tokens_by_topic(documents, transform(tree, documents).values, by_word)
+    shares = tokens / np.maximum(tokens.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    return pd.DataFrame(shares, index=pd.Index(names, name="document"), columns=topics.index)
+
+
+def _tokens_by_topic(documents: SparseCounts, shares: np.ndarray, by_word: np.ndarray) -> np.ndarray:
+    """Expected tokens of each topic of documents with shares of their own, (num_documents, num_topics)."""
+    ratio = np.empty(documents.num_nonzeros)
+    for begin in range(0, documents.num_nonzeros, CELLS_AT_ONCE):
+        cells = slice(begin, begin + CELLS_AT_ONCE)
+        probs = np.sum(shares[documents.document[cells]] * by_word[documents.word[cells]], axis=1)
+        ratio[cells] = documents.count[cells] / np.maximum(probs, np.finfo(float).tiny)
+    cells = csr_matrix((ratio, (documents.document, documents.word)), shape=documents.shape)
+    return shares * (cells @ by_word)
+
+
+def _tokens_by_cluster(
+    matrix: csr_matrix, probs: np.ndarray, centres: np.ndarray, by_word: np.ndarray
+) -> np.ndarray:
+    """Expected tokens of each topic of documents with the shares of their clusters, each in turn."""
+    tokens = np.zeros((matrix.shape[0], by_word.shape[1]))
+    for share, own in zip(centres, probs.T, strict=True):
+        held = np.flatnonzero(own > np.finfo(np.float32).eps)
+        inverse = 1 / np.maximum(by_word @ share, np.finfo(float).tiny)
+        tokens[held] += share * ((diags(own[held]) @ matrix[held] @ diags(inverse)) @ by_word)
+    return tokens
+
+
+def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
+    """Clusters as mixtures of topics: a row a cluster, a column a topic, and ``weight``, its expected weight.
+
+    Args:
+        tree: a fit of PCP.
+
+    Returns:
+        num_clusters rows, num_topics columns that sum to one, and ``weight``.
+
+    Raises:
+        ValueError: the fit has no clusters.
+    """
+    tree = _with_clusters(tree)
+    table = _table(_expected(tree, model_of(tree).cluster_topic_site), "cluster", "topic")
+    return table.assign(weight=_weights(tree))
+
+
+def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
+    """Probability of each cluster for documents: a row a document, a column a cluster.
+
+    Args:
+        tree: a fit of PCP.
+        counts: new documents, judged by the parameters at their posterior mean; None: the fitted ones, by q
+            or by how many draws put them there.
+
+    Returns:
+        num_documents rows that sum to one, num_clusters columns.
+
+    Raises:
+        ValueError: the fit has no clusters, or does not hold its documents.
+    """
+    tree = _with_clusters(tree)
+    if counts is not None:
+        documents, names = _given_or_fitted(tree, counts)
+        index, columns = pd.Index(names, name="document"), cluster_topics(tree).index
+        return pd.DataFrame(_cluster_probs(tree, documents.to_scipy()), index=index, columns=columns)
+    soft, aligned = responsibilities_of(tree), align_topics(tree)
+    if soft is not None:
+        return _table(soft, "document", "cluster")
+    posterior, labels = aligned["posterior"], labels_of(aligned)
+    if labels is None:
+        raise ValueError("this fit does not hold its documents' clusters: fit with keep=('assignments',)")
+    drawn = labels.values.reshape(-1, posterior.sizes["document"])
+    shares = np.stack([(drawn == m).mean(0) for m in range(posterior.sizes["cluster"])], axis=1)
+    index = pd.Index(posterior["document"].values, name="document")
+    return pd.DataFrame(shares, index=index, columns=pd.Index(posterior["cluster"].values, name="cluster"))
+
+
+def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) -> pd.DataFrame:
+    """The documents of a cluster that are nearest to its centre.
+
+    Args:
+        tree: a fit of PCP.
+        cluster: its number.
+        num_documents: at most so many of those whose most probable cluster it is.
+
+    Returns:
+        By document, nearest first: ``share`` (probability of the cluster) and ``divergence`` (of the centre's
+        word probabilities from the document's word frequencies, nats per token).
+
+    Raises:
+        ValueError: no such cluster.
+    """
+    shares = cluster_shares(tree)
+    if cluster not in shares.columns:
+        raise ValueError(f"there is no cluster {cluster!r}; clusters are {list(shares.columns)}")
+    own = np.flatnonzero(shares.to_numpy().argmax(1) == shares.columns.get_loc(cluster))
+    topics, clusters = topic_words(tree), cluster_topics(tree)
+    centre = clusters.loc[cluster].drop("weight").to_numpy() @ topics.to_numpy()
+    counts, _ = _documents(tree)
+    chosen = counts.rows(own)
+    totals = np.bincount(chosen.document, chosen.count, own.size)
+    share = chosen.count / totals[chosen.document]
+    terms = share * (np.log(share) - np.log(np.maximum(centre[chosen.word], np.finfo(float).tiny)))
+    divergence = np.bincount(chosen.document, terms, own.size)
+    table = pd.DataFrame(
+        {"share": shares[cluster].to_numpy()[own], "divergence": divergence}, index=shares.index[own]
+    )
+    return table[totals > 0].sort_values("divergence", kind="stable").head(num_documents)
+
+
+def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
+    """The same fit with its topics numbered as those of another run or model that they match.
+
+    Topics are matched by their words (`match_topics`); those that answer no topic of the reference come last.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+        reference: a fit over the same words, or its word probabilities, a row a topic.
+
+    Returns:
+        A new tree; root attribute ``relabelled`` says how.
+
+    Raises:
+        ValueError: other words, or topics with priors of their own, which cannot change places.
+    """
+    if np.ptp(getattr(model_of(_checked(tree)), "topic_prior", 0.0)):
+        raise ValueError("topics with priors of their own (a vector topic_prior) cannot change places")
+    tree, own = align_topics(tree), topic_words(tree)
+    matching = match_topics(own, topic_words(reference) if isinstance(reference, xr.DataTree) else reference)
+    first = matching.order[np.argsort(matching.reference)]
+    order = np.concatenate([first, np.setdiff1d(np.arange(len(own)), first)])
+    groups = {}
+    for name, child in tree.children.items():
+        held = child.to_dataset()
+        if "topic" in held.dims:
+            held = held.isel(topic=order).assign_coords(topic=own.index.to_numpy())
+        groups[name] = held
+    attrs = dict(tree.attrs) | {"relabelled": "topics numbered like those of another fit"}
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+
+
+def pyldavis_arrays(tree: xr.DataTree) -> dict[str, Any]:
+    """The arguments of ``pyLDAvis.prepare(**arrays)``.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+
+    Returns:
+        Five arrays by the names of ``pyLDAvis.prepare``'s arguments.
+
+    Raises:
+        ValueError: the fit is of no topic model, or does not hold its documents.
+    """
+    counts, _ = _documents(_checked(tree))
+    topics = topic_words(tree)
+    return {
+        "topic_term_dists": topics.to_numpy(),
+        "doc_topic_dists": topic_shares(tree).to_numpy(),
+        "doc_lengths": np.bincount(counts.document, counts.count, counts.shape[0]).astype(int),
+        "vocab": [str(word) for word in topics.columns],
+        "term_frequency": np.bincount(counts.word, counts.count, counts.shape[1]).astype(int),
+    }
+
+
+def _checked(tree: xr.DataTree) -> xr.DataTree:
+    if not model_of(tree).takes_documents:
+        raise ValueError(f"a fit of {tree.attrs['model']!r} has no topics of words")
+    return tree
+
+
+def _with_clusters(tree: xr.DataTree) -> xr.DataTree:
+    if model_of(tree).cluster_topic_site is None:
+        raise ValueError(f"a fit of {tree.attrs.get('model')!r} has no clusters of documents: fit zoo.PCP")
+    return tree
+
+
+def documents_of(tree: xr.DataTree) -> csr_matrix:
+    """The fitted documents as a sparse matrix of counts.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP.
+
+    Returns:
+        Counts, shape (num_documents, num_words).
+
+    Raises:
+        ValueError: the fit is of no topic model, or does not hold its documents.
+    """
+    return _documents(_checked(tree))[0].to_scipy()
+
+
+def _documents(tree: xr.DataTree) -> tuple[SparseCounts, np.ndarray]:
+    """The fitted documents and their names."""
+    if "observed_data" not in tree.children:
+        raise ValueError("this fit does not hold its documents: fit with keep=('observed_data',)")
+    (counts,) = restored_data(tree["observed_data"].to_dataset(), model_of(tree))
+    for group in tree.children.values():
+        if "document" in group.coords and group.sizes.get("document") == counts.shape[0]:
+            return counts, group.coords["document"].values
+    return counts, np.arange(counts.shape[0])
+
+
+@double_precision
+def _given_or_fitted(tree: xr.DataTree, counts: Any) -> tuple[SparseCounts, np.ndarray]:
+    """Documents over the words of the fit, and their names."""
+    if counts is None:
+        return _documents(tree)
+    _, (documents,), coords = prepared(tree, (counts,))
+    documents = jax.tree.map(np.asarray, documents)
+    return documents, np.asarray(coords.get("document", np.arange(documents.shape[0])))
+
+
+def _centres(tree: xr.DataTree) -> np.ndarray:
+    site = model_of(tree).cluster_topic_site
+    return model_of(tree).centres({} if site is None else {site: _expected(tree, site).values})
+
+
+def _cluster_probs(tree: xr.DataTree, matrix: csr_matrix) -> np.ndarray:
+    """Probabilities of clusters given a document, parameters at their posterior mean, a row a document."""
+    centres = np.log(np.maximum(_centres(tree) @ topic_words(tree).to_numpy(), np.finfo(float).tiny))
+    weights = np.log(np.maximum(_weights(tree), np.finfo(float).tiny))
+    return softmax(matrix @ centres.T + weights, axis=1)
+
+
+def _expected(tree: xr.DataTree, site: str) -> xr.DataArray:
+    """Posterior mean of probabilities."""
+    if "variational" in tree.children:
+        stored = tree["variational"]
+        if dirichlet_of(site) in stored:
+            concentration = stored[dirichlet_of(site)]
+            return concentration / concentration.sum(concentration.dims[-1])
+        if site in stored:
+            return stored[site]
+    return align_topics(tree)["posterior"][site].mean(("chain", "draw"))
+
+
+def _weights(tree: xr.DataTree) -> np.ndarray:
+    return align_topics(tree)["posterior"][model_of(tree).weight_site].mean(("chain", "draw")).values
+
+
+def _table(values: xr.DataArray, rows: str, columns: str) -> pd.DataFrame:
+    values = values.transpose(rows, columns)
+    index, names = (pd.Index(values[dim].values, name=dim) for dim in (rows, columns))
+    return pd.DataFrame(values.values, index=index, columns=names)

@@ -1,1 +1,0 @@
-"""Variational methods, one file per model, under the model's name in ``zoo``."""

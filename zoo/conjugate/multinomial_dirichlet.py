@@ -1,0 +1,283 @@
+r"""Components of count vectors: the multinomial with a Dirichlet prior.
+
+The coefficient :math:`n! / \prod_j x_j!` of each row is part of the density and of the bound. (A model of the
+single tokens, as in Yu 2006, section 2.2, leaves it out: its bound is lower by a constant of the data.)
+
+Rows may be sparse (`zoo.SparseCounts`): then neither the rows nor anything of their size is ever made dense.
+
+Reference: Yu (2006), Table 2.1; the sum over words in the printed update runs over a shadowed index.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import digamma, gammaln, logsumexp
+
+from zoo.conjugate.best_hyperparameters import best_dirichlet, expected_log_probs
+from zoo.conjugate.component_prior import (PROBABILITY_FLOOR, ComponentPrior, Estimate, at_least_one, broadcast_fields)
+from zoo.model import static
+from zoo.sparse import SparseCounts
+from zoo.checks import (as_matrix, check_cells, check_columns, check_finite)
+
+__all__ = ["CountFeatures", "CountRow", "MultinomialDirichlet", "SparseCountRows"]
+
+
+class CountRow(dist.Distribution):
+    """The multinomial density of a row of counts, whatever its total; to draw, the total must be given.
+
+    Args:
+        probs: shape (..., num_features).
+        total_count: of the rows to be drawn, a number or one per row.
+    """
+
+    support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
+    pytree_data_fields = ("probs", "total_count")
+
+    def __init__(self, probs: Array, total_count: Any = None) -> None:
+        self.probs, self.total_count = probs, total_count
+        super().__init__(probs.shape[:-1], probs.shape[-1:])
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats."""
+        return jnp.sum(value * _safe_log(self.probs), axis=-1) + _log_coefficient(value)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Counts, as floats.
+
+        Raises:
+            ValueError: ``num_tokens`` is not set.
+        """
+        if self.total_count is None:
+            raise ValueError("num_tokens is not set: the program needs the total count of each row it draws")
+        most = int(np.max(self.total_count))
+        rows = dist.Multinomial(jnp.asarray(self.total_count), self.probs, total_count_max=most)
+        return jnp.asarray(rows.sample(key, sample_shape), jnp.result_type(float))
+
+
+class CountFeatures(NamedTuple):
+    """The features of sparse rows, as far as they are ever needed: a left and a right factor of products.
+
+    Attributes:
+        counts: the rows.
+    """
+
+    counts: SparseCounts
+
+    def __matmul__(self, by_statistic: Array) -> Array:
+        """Features times a matrix of shape (num_statistics, K): (num_observations, K)."""
+        constant, by_word, by_coefficient = by_statistic[0], by_statistic[1:-1], by_statistic[-1]
+        coefficient = self.counts.log_coefficients[:, None] * by_coefficient
+        return constant + self.counts.times(by_word) + coefficient
+
+    def __rmatmul__(self, by_row: Array) -> Array:
+        """A matrix of shape (K, num_observations) times the features: (K, num_statistics)."""
+        ends = jnp.stack([jnp.sum(by_row, axis=1), by_row @ self.counts.log_coefficients], axis=1)
+        words = self.counts.transposed_times(by_row.T).T
+        return jnp.concatenate([ends[:, :1], words, ends[:, 1:]], axis=1)
+
+
+class SparseCountRows(dist.Distribution):
+    """Sparse rows of counts under a mixture, each under its assigned component or under all by their weights.
+
+    Args:
+        components: the family.
+        parameters: of the components.
+        log_weights: of the components, shape (num_components,); used where ``assignments`` is None.
+        assignments: component of each row, shape (num_observations,), or None: summed out.
+        num_rows: number of rows.
+    """
+
+    support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
+    pytree_data_fields = ("components", "parameters", "log_weights", "assignments")
+
+    def __init__(
+        self,
+        components: "MultinomialDirichlet",
+        parameters: Mapping[str, Array],
+        log_weights: Array,
+        assignments: Array | None,
+        num_rows: int,
+    ) -> None:
+        self.components, self.parameters = components, dict(parameters)
+        self.log_weights, self.assignments = log_weights, assignments
+        super().__init__((num_rows,), (components.num_features,))
+
+    def log_prob(self, value: SparseCounts) -> Array:
+        """In nats, shape (num_observations,)."""
+        scores = self.components.features(value) @ self.components.coefficients(self.parameters).T
+        if self.assignments is None:
+            return logsumexp(scores + self.log_weights, axis=-1)
+        return jnp.take_along_axis(scores, self.assignments[:, None], axis=-1)[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class MultinomialDirichlet(ComponentPrior):
+    r"""Counts: :math:`x \sim \mathrm{Multinomial}(n, p_k)`, :math:`p_k \sim \mathrm{Dirichlet}(\xi)`.
+
+    Attributes:
+        concentration: :math:`\xi_j > 0`, shape (num_features,), prior pseudo-counts; or a ``Gamma``.
+        num_tokens: total counts of the rows that the program draws without data: a number, or a tuple with
+            one per row; not needed to condition on data.
+    """
+
+    concentration: Array | dist.Distribution
+    num_tokens: int | tuple[int, ...] | None = static(default=None)
+
+    field_dims = {"concentration": ("feature",)}
+    posterior_dims = {"concentration": ("component", "feature")}
+    parameter_dims = {"probs": ("component", "feature")}
+    hyperprior_kinds = {"concentration": (dist.Gamma,)}
+    learnable = ("concentration",)
+    takes_sparse = True
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns (words)."""
+        value = self.concentration
+        return int(value.batch_shape[-1] if isinstance(value, dist.Distribution) else np.shape(value)[-1])
+
+    @property
+    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
+        """Where each field may lie."""
+        return {"concentration": dist.constraints.positive}
+
+    @classmethod
+    def from_data(cls, x: Any, **overrides: Any) -> Self:
+        """Uniform on the simplex unless ``concentration`` is given.
+
+        Args:
+            x: counts, shape (num_observations, num_features), dense or sparse.
+            **overrides: ``concentration``, a number or one per column.
+
+        Returns:
+            The prior.
+        """
+        is_sparse = isinstance(x, SparseCounts) or hasattr(x, "tocoo")
+        num_features = x.shape[1] if is_sparse else as_matrix(x).shape[1]
+        return cls(**broadcast_fields({"concentration": 1.0} | overrides, ("concentration",), num_features))
+
+    def validate(self) -> None:
+        """Raise ValueError if a field has the wrong shape or is outside its domain."""
+        self.check_hyperpriors()
+        random = self.is_random("concentration")
+        value = self.concentration.mean if random else self.concentration
+        if np.ndim(value) != 1:
+            raise ValueError(f"concentration must have shape (num_features,); got {np.shape(value)}")
+        if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
+            raise ValueError(f"concentration must be positive; got {value}")
+        totals = () if self.num_tokens is None else np.atleast_1d(self.num_tokens)
+        if any(int(total) != total or total < 0 for total in totals):
+            raise ValueError(f"num_tokens must be whole numbers of at least 0; got {self.num_tokens}")
+
+    def check(self, x: np.ndarray | SparseCounts) -> None:
+        """Raise ValueError if ``x`` cannot come from this family."""
+        check_columns(x, self.num_features)
+        if isinstance(x, SparseCounts):
+            return  # checked when it was made
+        check_finite(x)
+        check_cells(x, (x >= 0) & (x == np.round(x)), "counts: whole numbers of at least 0")
+
+    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+        """The probabilities."""
+        return {"probs": dist.Dirichlet(jnp.asarray(self.concentration))}
+
+    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        """The density of one row under each component, batch shape (num_components,)."""
+        return CountRow(parameters["probs"], self.num_tokens)
+
+    def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+        """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
+        return CountRow(parameters["probs"][assignments], self.num_tokens)
+
+    def features(self, x: Array | SparseCounts) -> Array | CountFeatures:
+        """``[1, counts, log coefficient]``; of sparse rows only what products with it need."""
+        if isinstance(x, SparseCounts):
+            return CountFeatures(x)
+        return jnp.concatenate([jnp.ones_like(x[..., :1]), x, _log_coefficient(x)[..., None]], axis=-1)
+
+    def statistics(self, x: Array | SparseCounts, assignments: Array, num_components: int) -> Array:
+        """Sums of `features` over the rows of each component, shape (num_components, num_statistics)."""
+        if not isinstance(x, SparseCounts):
+            return super().statistics(x, assignments, num_components)
+        return jax.nn.one_hot(assignments, num_components, axis=0) @ self.features(x)
+
+    def log_predictive(self, x: Array | SparseCounts) -> Array:
+        """Log Dirichlet-multinomial density of rows under every component of a posterior, in nats.
+
+        Shape (num_observations, num_components).
+        """
+        if not isinstance(x, SparseCounts):
+            return super().log_predictive(x)
+        concentration = jnp.asarray(self.concentration)
+        total = jnp.sum(concentration, axis=-1)
+
+        def grown(document: Array, word: Array, count: Array) -> Array:
+            prior = concentration[:, word].T
+            return gammaln(prior + count[:, None]) - gammaln(prior) - gammaln(count + 1)[:, None]
+
+        words = x.sum_by_document(grown)
+        tokens = x.totals[:, None]
+        return words + gammaln(total) - gammaln(total + tokens) + gammaln(tokens + 1)
+
+    def posterior(self, statistics: Array) -> Self:
+        """The posterior of each component, given weighted sums of `features`."""
+        return self.replaced(concentration=self.concentration + statistics[..., 1:-1])
+
+    def expected_coefficients(self, posterior: Self) -> Array:
+        """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
+        concentration = jnp.asarray(posterior.concentration)
+        total = jnp.sum(concentration, axis=-1, keepdims=True)
+        return _with_ends(digamma(concentration) - digamma(total))
+
+    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+        """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
+        return _with_ends(_safe_log(parameters["probs"]))
+
+    def log_evidence(self, statistics: Array) -> Array:
+        """Log probability of the rows of each component with its probabilities integrated out, in nats."""
+
+        def log_normaliser(concentration: Array) -> Array:
+            return jnp.sum(gammaln(concentration), axis=-1) - gammaln(jnp.sum(concentration, axis=-1))
+
+        prior = jnp.asarray(self.concentration)
+        return log_normaliser(prior + statistics[..., 1:-1]) - log_normaliser(prior) + statistics[..., -1]
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The probabilities."""
+        counts, floor = statistics[:, 1:-1], PROBABILITY_FLOOR / self.num_features
+        total = jnp.sum(counts, axis=-1, keepdims=True)
+        own = jnp.where(total > 0, counts / at_least_one(total), 1.0 / self.num_features)
+        low = own < floor  # words that a component never has keep a little of the mass
+        free = jnp.sum(jnp.where(low, 0.0, own), axis=-1, keepdims=True)
+        held = jnp.sum(low, axis=-1, keepdims=True) * PROBABILITY_FLOOR / self.num_features
+        probs = jnp.where(low, floor, own * (1 - held) / free)
+        return Estimate({"probs": probs}, jnp.sum(jnp.any(low, axis=-1)))
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """A point of the simplex for each component."""
+        return num_components * (self.num_features - 1)
+
+    def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
+        """The prior with its concentration moved to where the variational bound is highest."""
+        average = expected_log_probs(posterior.concentration)
+        return self.replaced(concentration=best_dirichlet(jnp.mean(average, axis=0)))
+
+
+def _with_ends(middle: Array) -> Array:
+    lead = middle.shape[:-1]
+    return jnp.concatenate([jnp.zeros((*lead, 1)), middle, jnp.ones((*lead, 1))], axis=-1)
+
+
+def _log_coefficient(x: Array) -> Array:
+    return gammaln(jnp.sum(x, axis=-1) + 1) - jnp.sum(gammaln(x + 1), axis=-1)
+
+
+def _safe_log(probs: Array) -> Array:
+    """Log of probabilities of which some may have rounded to zero."""
+    return jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny))

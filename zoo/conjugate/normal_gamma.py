@@ -1,0 +1,277 @@
+r"""Gaussian components without correlations: a variance per column, or one for all columns.
+
+With one column each equals the Gaussian-Wishart with ``scale_matrix = 1 / (2 rate)`` and
+``degrees_of_freedom = 2 shape``. Missing cells (NaN) are integrated out exactly.
+
+Reference: Yu (2006), Table 2.1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import digamma, gammaln
+
+from zoo.conjugate.cellwise import Cellwise, column_means
+from zoo.conjugate.component_prior import Estimate, at_least_one, broadcast_fields
+from zoo.checks import check_not_constant, check_rows
+
+__all__ = ["NormalGamma", "SphericalNormalGamma"]
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+@dataclass(frozen=True, eq=False)
+class NormalGamma(Cellwise):
+    r"""Gaussian components with diagonal covariance.
+
+    .. math::
+        \tau_{kj} \sim \mathrm{Gamma}(a_j, b_j), \quad
+        \mu_{kj} \mid \tau_{kj} \sim \mathrm{Normal}(m_j, (\beta_j \tau_{kj})^{-1}), \quad
+        x_j \sim \mathrm{Normal}(\mu_{kj}, \tau_{kj}^{-1}).
+
+    Attributes:
+        loc: :math:`m_j`, shape (num_features,).
+        mean_precision: :math:`\beta_j > 0`, shape (num_features,), the number of cells that the prior mean
+            is worth.
+        shape: :math:`a_j > 0`, shape (num_features,), half the cells that the prior variance is worth.
+        rate: :math:`b_j > 0`, shape (num_features,), half their sum of squares.
+        center: the point about which moments are summed, shape (num_features,); by default ``loc``.
+    """
+
+    loc: Array
+    mean_precision: Array
+    shape: Array
+    rate: Array
+    center: Array | None = None
+
+    field_dims = dict.fromkeys(("loc", "mean_precision", "shape", "rate", "center"), ("feature",))
+    posterior_dims = dict.fromkeys(("loc", "mean_precision", "shape", "rate"), ("component", "feature"))
+    parameter_dims = {"precisions": ("component", "feature"), "locs": ("component", "feature")}
+    column_fields = ("loc", "mean_precision", "shape", "rate", "center")
+    has_base_measure = True
+
+    def __post_init__(self) -> None:
+        """Put the center at the prior location if it is not given."""
+        if self.center is None:
+            object.__setattr__(self, "center", np.asarray(self.loc, np.float64))
+        super().__post_init__()
+
+    @property
+    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
+        """Where each field may lie."""
+        positive = dist.constraints.positive
+        return {"loc": dist.constraints.real, "mean_precision": positive, "shape": positive, "rate": positive}
+
+    @classmethod
+    def from_data(cls, x: Any, **overrides: Any) -> Self:
+        """The default of `GaussianWishart`, column by column.
+
+        Centred at the column means, a hundredth of a cell strong, and such that
+        E[mean_precision * precision] = 1 / variance.
+
+        Args:
+            x: data, shape (num_observations, num_features), NaN where a cell is missing.
+            **overrides: fields to set instead, a number or one per column; the rate follows
+                ``mean_precision`` and ``shape``.
+
+        Returns:
+            The prior.
+
+        Raises:
+            ValueError: constant or wholly missing columns.
+        """
+        x, means = column_means(x)
+        check_rows(x, 2, "a mixture of one row has nothing to cluster")
+        check_not_constant(x)
+        fields = {"loc": means, "mean_precision": 0.01, "shape": 0.5, "center": means} | overrides
+        if "rate" not in fields:
+            strength = np.asarray(fields["mean_precision"]) * np.asarray(fields["shape"])
+            fields["rate"] = strength * cls._pooled(np.nanvar(x, axis=0, ddof=1))
+        return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
+
+    @staticmethod
+    def _pooled(variances: np.ndarray) -> np.ndarray:
+        return variances
+
+    def _check_column_field(self, name: str, value: Any) -> None:
+        if name in ("loc", "center"):
+            if np.shape(value) != (self.num_features,) or not np.all(np.isfinite(value)):
+                raise ValueError(f"{name} must be finite, of shape ({self.num_features},); got {value}")
+        else:
+            super()._check_column_field(name, value)
+
+    def _check_domain(self, x: np.ndarray) -> None:
+        """Any number is in the domain."""
+
+    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+        """The precisions, then the means given ``values["precisions"]``."""
+        drawn = {"precisions": dist.Gamma(jnp.asarray(self.shape), jnp.asarray(self.rate)).to_event(1)}
+        if "precisions" in values:
+            drawn["locs"] = self._loc_distribution(values["precisions"])
+        return drawn
+
+    def _loc_distribution(self, precisions: Array) -> dist.Distribution:
+        scale = 1.0 / jnp.sqrt(self.mean_precision * precisions)
+        return dist.Normal(jnp.asarray(self.loc), scale).to_event(1)
+
+    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+        """Nothing: the precisions are one number per column."""
+        return {}
+
+    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        return dist.Normal(parameters["locs"], 1.0 / jnp.sqrt(parameters["precisions"]))
+
+    def _cell_statistics(self, x: Array) -> tuple[Array, ...]:
+        y = x - self.center
+        return y, y**2
+
+    def _log_base_measure(self, x: Array) -> Array:
+        return jnp.full_like(x, -0.5 * LOG_2PI)
+
+    def _location(self, count: Array, first: Array, second: Array) -> tuple[Array, Array, Array]:
+        """Mean precision and location of the posterior, and the sum of squares that its rate grows by."""
+        move = self.loc - self.center
+        about = first - count * move  # the sums about the prior location
+        squares = second - 2 * move * first + count * move**2
+        mean_precision = self.mean_precision + count
+        shift = about / mean_precision
+        return mean_precision, self.loc + shift, squares - about * shift
+
+    def _updated(self, count: Array, first: Array, second: Array) -> dict[str, Array]:
+        mean_precision, loc, squares = self._location(count, first, second)
+        return {
+            "mean_precision": mean_precision,
+            "loc": loc,
+            "shape": self.shape + 0.5 * count,
+            "rate": self.rate + 0.5 * squares,
+        }
+
+    def _cell_moments(self, statistics: Array) -> tuple[Array, Array, Array, Array]:
+        """Cells, means, sums of squares about them by component; variance of each column over all rows."""
+
+        def moments(sums: list[Array]) -> tuple[Array, Array, Array]:
+            count, first, second = sums
+            shift = first / at_least_one(count)
+            return count, shift, second - first * shift
+
+        count, shift, squares = moments(self._sums(statistics))
+        total, _, total_squares = moments(self._sums(jnp.sum(statistics, axis=0)))
+        return count, self.center + shift, squares, total_squares / total
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The precisions and means."""
+        count, locs, squares, variances = self._cell_moments(statistics)
+        at_least = variance_floor * variances
+        own = squares / at_least_one(count)
+        held = jnp.any((own < at_least) & (count > 0), axis=-1)
+        return Estimate({"precisions": 1.0 / jnp.maximum(own, at_least), "locs": locs}, jnp.sum(held))
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """A mean and a variance for each component and column."""
+        return 2 * num_components * self.num_features
+
+    def _log_normaliser(self) -> Array:
+        a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)
+        return jnp.sum(gammaln(a) - a * jnp.log(b) - 0.5 * jnp.log(self.mean_precision), axis=-1)
+
+    def _expected_natural(self) -> tuple[Array, ...]:
+        log_precision = digamma(self.shape) - jnp.log(self.rate)
+        return self._expanded(log_precision - 1 / self.mean_precision, self.shape / self.rate, self.loc)
+
+    def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
+        precisions = parameters["precisions"]
+        return self._expanded(jnp.log(precisions), precisions, parameters["locs"])
+
+    def _expanded(self, twice_constant: Array, precision: Array, loc: Array) -> tuple[Array, ...]:
+        """Expand ``(twice_constant - precision (x - loc)^2) / 2`` in 1, y, y^2 with y = x - center."""
+        shift = loc - self.center
+        return 0.5 * (twice_constant - precision * shift**2), precision * shift, -0.5 * precision
+
+
+@dataclass(frozen=True, eq=False)
+class SphericalNormalGamma(NormalGamma):
+    r"""Gaussian components with one precision for all columns.
+
+    .. math::
+        \tau_k \sim \mathrm{Gamma}(a, b), \quad
+        \mu_{kj} \mid \tau_k \sim \mathrm{Normal}(m_j, (\beta_j \tau_k)^{-1}), \quad
+        x_j \sim \mathrm{Normal}(\mu_{kj}, \tau_k^{-1}).
+
+    Attributes:
+        loc: :math:`m_j`, shape (num_features,).
+        mean_precision: :math:`\beta_j > 0`, shape (num_features,).
+        shape: :math:`a > 0`, one number.
+        rate: :math:`b > 0`, one number.
+        center: the point about which moments are summed, shape (num_features,); by default ``loc``.
+    """
+
+    field_dims = NormalGamma.field_dims | {"shape": (), "rate": ()}
+    posterior_dims = NormalGamma.posterior_dims | {"shape": ("component",), "rate": ("component",)}
+    parameter_dims = {"precisions": ("component",), "locs": ("component", "feature")}
+    column_fields = ("loc", "mean_precision", "center")
+
+    @staticmethod
+    def _pooled(variances: np.ndarray) -> np.ndarray:
+        return variances.mean()
+
+    def validate(self) -> None:
+        """Raise ValueError if a field has the wrong shape or is outside its domain."""
+        super().validate()
+        for name in ("shape", "rate"):
+            value = getattr(self, name)
+            if value.shape != () or not 0 < value < np.inf:
+                raise ValueError(f"{name} must be a positive number; got {value}")
+
+    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+        """The precisions, then the means given ``values["precisions"]``."""
+        drawn = {"precisions": dist.Gamma(jnp.asarray(self.shape), jnp.asarray(self.rate))}
+        if "precisions" in values:
+            drawn["locs"] = self._loc_distribution(values["precisions"][..., None])
+        return drawn
+
+    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        return dist.Normal(parameters["locs"], 1.0 / jnp.sqrt(parameters["precisions"])[..., None])
+
+    def _updated(self, count: Array, first: Array, second: Array) -> dict[str, Array]:
+        mean_precision, loc, squares = self._location(count, first, second)
+        return {
+            "mean_precision": mean_precision,
+            "loc": loc,
+            "shape": self.shape + 0.5 * jnp.sum(count, axis=-1),
+            "rate": self.rate + 0.5 * jnp.sum(squares, axis=-1),
+        }
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """The precisions and means."""
+        count, locs, squares, variances = self._cell_moments(statistics)
+        at_least = variance_floor * jnp.mean(variances)
+        cells = jnp.sum(count, axis=-1)
+        own = jnp.sum(squares, axis=-1) / at_least_one(cells)
+        held = (own < at_least) & (cells > 0)
+        return Estimate({"precisions": 1.0 / jnp.maximum(own, at_least), "locs": locs}, jnp.sum(held))
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """A vector and a variance for each component."""
+        return num_components * self.num_features + num_components
+
+    def _log_normaliser(self) -> Array:
+        a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)
+        return gammaln(a) - a * jnp.log(b) - 0.5 * jnp.sum(jnp.log(self.mean_precision), axis=-1)
+
+    def _expected_natural(self) -> tuple[Array, ...]:
+        log_precision = (digamma(self.shape) - jnp.log(self.rate))[..., None]
+        precision = (self.shape / self.rate)[..., None]
+        return self._full(log_precision - 1 / self.mean_precision, precision, self.loc)
+
+    def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
+        precision = parameters["precisions"][..., None]
+        return self._full(jnp.log(precision), precision, parameters["locs"])
+
+    def _full(self, twice_constant: Array, precision: Array, loc: Array) -> tuple[Array, ...]:
+        parts = self._expanded(twice_constant, precision, loc)
+        return tuple(jnp.broadcast_to(part, loc.shape) for part in parts)

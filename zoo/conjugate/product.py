@@ -1,0 +1,288 @@
+r"""Components of mixed tables: groups of columns with a family each, independent given the component.
+
+Sites of group g carry its number: ``locs_0``, ``probs_1``, ...
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.conjugate.component_prior import ComponentPrior, Estimate
+from zoo.model import static
+from zoo.checks import as_matrix, check_columns
+
+__all__ = ["Product", "ProductRow"]
+
+
+class ProductRow(dist.Distribution):
+    """A row whose groups of columns are independent, each with a distribution of its own.
+
+    Args:
+        groups: one distribution per group, over its columns.
+        columns: the columns of each group.
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("groups",)
+    pytree_aux_fields = ("columns",)
+
+    def __init__(self, groups: tuple[dist.Distribution, ...], columns: tuple[tuple[int, ...], ...]) -> None:
+        self.groups, self.columns = groups, columns
+        num_features = sum(map(len, columns))
+        batch_shape = jnp.broadcast_shapes(*[group.batch_shape for group in groups])
+        super().__init__(batch_shape, (num_features,))
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats."""
+        parts = [
+            group.log_prob(value[..., np.asarray(columns)])
+            for group, columns in zip(self.groups, self.columns, strict=True)
+        ]
+        return sum(parts[1:], parts[0])
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Rows with their columns in order."""
+        keys = jax.random.split(key, len(self.groups))
+        shape = (*sample_shape, *self.batch_shape)
+        parts = []
+        for group, columns, own in zip(self.groups, self.columns, keys, strict=True):
+            drawn = group.expand(self.batch_shape).sample(own, sample_shape)
+            parts.append(jnp.broadcast_to(drawn, (*shape, len(columns))))
+        order = np.argsort(np.concatenate(self.columns))
+        return jnp.concatenate([part.astype(float) for part in parts], axis=-1)[..., order]
+
+
+@dataclass(frozen=True, eq=False)
+class Product(ComponentPrior):
+    """Groups of columns with a family each, independent given the component.
+
+    Attributes:
+        families: one component prior per group, over its columns.
+        columns: the column numbers of each group; together every column once.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.conjugate import BernoulliBeta, GaussianWishart, Product
+        >>> x = np.column_stack([np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2])
+        >>> columns = ((0, 1), (2,))
+        >>> prior = Product.from_data(x, families=(GaussianWishart, BernoulliBeta), columns=columns)
+        >>> prior.num_features
+        3
+    """
+
+    families: tuple[ComponentPrior, ...]
+    columns: tuple[tuple[int, ...], ...] = static()
+    is_grouped = True
+
+    @classmethod
+    def from_data(cls, x: Any, *, families: tuple[Any, ...], columns: tuple[tuple[int, ...], ...]) -> Self:
+        """Each group's default prior for its columns.
+
+        Args:
+            x: data, shape (num_observations, num_features).
+            families: per group a class of `zoo.conjugate`, or a prior already made.
+            columns: column numbers per group.
+
+        Returns:
+            The prior.
+
+        Raises:
+            ValueError: what the default prior of a group says of its columns.
+        """
+        x = as_matrix(x)
+        made = tuple(
+            family.from_data(x[:, list(group)]) if isinstance(family, type) else family
+            for family, group in zip(families, columns, strict=True)
+        )
+        return cls(families=made, columns=tuple(tuple(int(c) for c in group) for group in columns))
+
+    def validate(self) -> None:
+        """Raise ValueError if groups and families do not match, or a column is in no group or in two."""
+        if len(self.families) != len(self.columns) or not self.families:
+            raise ValueError(
+                f"families and columns must have one entry per group; got {len(self.families)} and "
+                f"{len(self.columns)}"
+            )
+        listed = sorted(column for group in self.columns for column in group)
+        if listed != list(range(len(listed))):
+            raise ValueError(
+                f"columns must name each column 0 to {len(listed) - 1} exactly once; got {self.columns}"
+            )
+        for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
+            if family.is_grouped or family.couples_components:
+                raise ValueError(f"family {number} cannot be a {type(family).__name__}")
+            if family.hyperprior_sites():
+                raise ValueError(
+                    f"family {number} must have numbers as its fields: a group takes no hyperpriors"
+                )
+            if family.num_features != len(group):
+                raise ValueError(
+                    f"family {number} has {family.num_features} columns, but its group names {len(group)}"
+                )
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns of the data."""
+        return sum(map(len, self.columns))
+
+    @property
+    def parameter_dims(self) -> dict[str, tuple[str, ...]]:
+        """Site names with the group's number; each group has its own feature dim."""
+        return self._numbered("parameter_dims")
+
+    @property
+    def posterior_dims(self) -> dict[str, tuple[str, ...]]:
+        """Fields of the groups' posteriors, named ``families_0_loc`` and so on."""
+        return self._numbered("posterior_dims", "families_{number}_{name}")
+
+    @property
+    def field_dims(self) -> dict[str, tuple[str, ...]]:
+        """Fields of the groups' priors, named ``families_0_loc`` and so on."""
+        return self._numbered("field_dims", "families_{number}_{name}")
+
+    def _numbered(self, attribute: str, form: str = "{name}_{number}") -> dict[str, tuple[str, ...]]:
+        return {
+            form.format(name=name, number=number): tuple(
+                {"feature": f"feature_{number}", "feature_2": f"feature_{number}_2"}.get(dim, dim)
+                for dim in dims
+            )
+            for number, family in enumerate(self.families)
+            for name, dims in getattr(family, attribute).items()
+        }
+
+    @property
+    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
+        """Where each field of the groups' posteriors may lie."""
+        return {
+            f"families_{number}_{name}": support
+            for number, family in enumerate(self.families)
+            for name, support in family.field_supports.items()
+        }
+
+    def variables(self) -> dict[str, Array]:
+        """The fields that a posterior has of its own, named as in `posterior_dims`."""
+        return {
+            f"families_{number}_{name}": value
+            for number, family in enumerate(self.families)
+            for name, value in family.variables().items()
+        }
+
+    def with_variables(self, values: Mapping[str, Array]) -> Self:
+        """The posterior back from what `variables` gave."""
+        return self.replaced(
+            families=tuple(
+                family.with_variables(
+                    {name: values[f"families_{number}_{name}"] for name in family.posterior_dims}
+                )
+                for number, family in enumerate(self.families)
+            )
+        )
+
+    def check(self, x: np.ndarray) -> None:
+        """Raise ValueError if a group's columns cannot come from its family."""
+        check_columns(x, self.num_features)
+        for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
+            try:
+                family.check(x[:, list(group)])
+            except ValueError as error:
+                raise ValueError(
+                    f"columns {group} (group {number}, {type(family).__name__}): {error}"
+                ) from None
+
+    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+        """Those of the groups, one after another."""
+        drawn = {}
+        for number, family in enumerate(self.families):
+            drawn |= _number(family.conditionals(self._own(values, number)), number)
+        return drawn
+
+    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+        """Those of the groups."""
+        shown = {}
+        for number, family in enumerate(self.families):
+            shown |= _number(family.deterministics(self._own(parameters, number)), number)
+        return shown
+
+    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        """The density of one row under each component, batch shape (num_components,)."""
+        groups = [f.likelihood(self._own(parameters, n)) for n, f in enumerate(self.families)]
+        return ProductRow(tuple(groups), self.columns)
+
+    def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+        """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
+        groups = [f.likelihood_of(self._own(parameters, n), assignments) for n, f in enumerate(self.families)]
+        return ProductRow(tuple(groups), self.columns)
+
+    def features(self, x: Array) -> Array:
+        """One, then each group's features but its first, which is one too."""
+        parts = [
+            family.features(x[..., np.asarray(group)])
+            for family, group in zip(self.families, self.columns, strict=True)
+        ]
+        return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
+
+    def posterior(self, statistics: Array) -> Self:
+        """The posterior of each group of each component, given weighted sums of `features`."""
+        parts = self._split(statistics)
+        return self.replaced(
+            families=tuple(f.posterior(part) for f, part in zip(self.families, parts, strict=True))
+        )
+
+    def expected_coefficients(self, posterior: Self) -> Array:
+        """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
+        pairs = zip(self.families, posterior.families, strict=True)
+        return _joined([family.expected_coefficients(own) for family, own in pairs])
+
+    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+        """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
+        return _joined([f.coefficients(self._own(parameters, n)) for n, f in enumerate(self.families)])
+
+    def log_evidence(self, statistics: Array) -> Array:
+        """Log probability of the rows of each component with all parameters integrated out, in nats."""
+        parts = self._split(statistics)
+        return sum(f.log_evidence(part) for f, part in zip(self.families, parts, strict=True))
+
+    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+        """Those of the groups."""
+        parameters, at_floor = {}, jnp.zeros((), int)
+        for number, (family, own) in enumerate(zip(self.families, self._split(statistics), strict=True)):
+            estimate = family.maximum_likelihood(own, variance_floor)
+            parameters |= _number(estimate.parameters, number)
+            at_floor = jnp.maximum(at_floor, estimate.at_floor)
+        return Estimate(parameters, at_floor)
+
+    def num_free_parameters(self, num_components: int) -> int:
+        """Those of the groups."""
+        return sum(family.num_free_parameters(num_components) for family in self.families)
+
+    def _own(self, values: Mapping[str, Array], number: int) -> dict[str, Array]:
+        """A group's values under its own names."""
+        ending = f"_{number}"
+        names = self.families[number].parameter_dims
+        return {name: values[name + ending] for name in names if name + ending in values}
+
+    def _split(self, statistics: Array) -> list[Array]:
+        """Each group's statistics, with the number of rows in front."""
+        parts, start = [], 1
+        for family in self.families:
+            width = jax.eval_shape(family.features, jnp.zeros(family.num_features)).shape[-1] - 1
+            own = statistics[..., start : start + width]
+            parts.append(jnp.concatenate([statistics[..., :1], own], axis=-1))
+            start += width
+        return parts
+
+
+def _number(values: Mapping[str, Any], number: int) -> dict[str, Any]:
+    return {f"{name}_{number}": value for name, value in values.items()}
+
+
+def _joined(parts: list[Array]) -> Array:
+    """Coefficients of all groups, the constants added up."""
+    constant = sum(part[..., :1] for part in parts)
+    return jnp.concatenate([constant] + [part[..., 1:] for part in parts], axis=-1)

@@ -1,0 +1,381 @@
+r"""Documents as bags of words: what topic models take as data, and the densities of their rows.
+
+A document with word probabilities p and n tokens has counts :math:`x \sim \mathrm{Multinomial}(n, p)`, its
+coefficient :math:`n! / \prod_w x_w!` included, so that the density can be compared with a mixture's
+(`zoo.conjugate.MultinomialDirichlet`). Scores per token, as the papers print them, are of the tokens in their
+order and leave the coefficient out (`inference.diagnostics.heldout`).
+
+Word probabilities are mixtures of topics, :math:`p = \theta' \beta`. Sparse counts are scored at their
+nonzero cells only: no documents x words and no nonzeros x topics array is made.
+"""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import gammaln, logsumexp
+
+from zoo.sparse import SparseCounts
+
+__all__ = [
+    "BagsOfWords",
+    "CellTopics",
+    "ClusteredBags",
+    "TopicCounts",
+    "TopicTotals",
+    "as_counts",
+    "check_word_counts",
+    "dense_counts",
+    "log_coefficients",
+    "totals_of",
+    "warn_of_empty",
+    "word_log_probs",
+]
+
+MOST_DENSE_CELLS = 200_000_000  # a dense array of more cells (1.6 GB) is taken for a mistake
+
+
+def as_counts(counts: Any) -> SparseCounts:
+    """The documents as sparse counts, from a dense or a scipy sparse matrix.
+
+    Args:
+        counts: shape (num_documents, num_words), dense or sparse.
+
+    Returns:
+        The same counts.
+
+    Raises:
+        TypeError: not numbers.
+        ValueError: not two-dimensional, a dense array too large to be meant, or cells that are no counts.
+    """
+    if isinstance(counts, SparseCounts):
+        return counts
+    if hasattr(counts, "tocoo"):
+        return SparseCounts.from_matrix(counts)
+    table = counts.to_numpy() if hasattr(counts, "columns") else np.asarray(counts)
+    if table.dtype.kind not in "biuf":
+        raise TypeError(f"counts must be whole numbers; got an array of type {table.dtype}")
+    if table.ndim != 2:
+        raise ValueError(f"counts must have shape (num_documents, num_words); got {table.shape}")
+    if table.size > MOST_DENSE_CELLS:
+        raise ValueError(
+            f"a dense array of {table.shape[0]} documents x {table.shape[1]} words takes "
+            f"{table.size * 8 / 1e9:.1f} GB; give a scipy sparse matrix or zoo.SparseCounts"
+        )
+    return SparseCounts.from_matrix(table)
+
+
+def check_word_counts(counts: SparseCounts, num_words: int | None) -> None:
+    """Raise ValueError unless documents suit a model's vocabulary; warn of those without words.
+
+    Args:
+        counts: the documents.
+        num_words: size of the vocabulary; None: whatever they have.
+    """
+    if num_words is not None and counts.shape[1] != num_words:
+        raise ValueError(f"counts must have {num_words} words, as the model has; got {counts.shape[1]}")
+    if counts.shape[1] < 2:
+        raise ValueError("a vocabulary of one word has no topics: counts must have at least 2 columns")
+    if counts.shape[0] < 1:
+        raise ValueError("there are no documents")
+    warn_of_empty(np.bincount(counts.document, counts.count, counts.shape[0]))
+
+
+def warn_of_empty(lengths: np.ndarray) -> None:
+    """Warn of documents without words.
+
+    Args:
+        lengths: tokens of each document, shape (num_documents,).
+    """
+    empty = np.flatnonzero(lengths == 0)
+    if empty.size:
+        named = ", ".join(map(str, empty[:5])) + (", ..." if empty.size > 5 else "")
+        warnings.warn(
+            f"{empty.size} of {lengths.size} documents have no words (rows {named}): they keep the prior; "
+            "drop them with counts.without_empty()",
+            stacklevel=4,
+        )
+
+
+def dense_counts(counts: Any) -> Array:
+    """The whole matrix: for small corpora and proofs.
+
+    Args:
+        counts: shape (num_documents, num_words), dense or sparse.
+
+    Returns:
+        Shape (num_documents, num_words).
+    """
+    if not isinstance(counts, SparseCounts):
+        return jnp.asarray(counts)
+    value = jnp.asarray(counts.count)
+    return jnp.zeros(counts.shape, value.dtype).at[counts.document, counts.word].add(value)
+
+
+def totals_of(counts: Any) -> Array:
+    """Tokens of each document.
+
+    Args:
+        counts: shape (num_documents, num_words), dense or sparse.
+
+    Returns:
+        Shape (num_documents,).
+    """
+    return counts.totals if isinstance(counts, SparseCounts) else jnp.sum(counts, axis=-1)
+
+
+def log_coefficients(counts: Any) -> Array:
+    """Log multinomial coefficient of each document.
+
+    Args:
+        counts: shape (num_documents, num_words), dense or sparse.
+
+    Returns:
+        Shape (num_documents,), in nats.
+    """
+    if isinstance(counts, SparseCounts):
+        return counts.log_coefficients
+    return gammaln(jnp.sum(counts, axis=-1) + 1) - jnp.sum(gammaln(counts + 1), axis=-1)
+
+
+def word_log_probs(topic_shares: Array, topic_word_probs: Array) -> Array:
+    """Log of the word probabilities of rows of topic shares.
+
+    Args:
+        topic_shares: shape (num_rows, num_topics).
+        topic_word_probs: shape (num_topics, num_words).
+
+    Returns:
+        Shape (num_rows, num_words), in nats.
+    """
+    return _safe_log(topic_shares @ topic_word_probs)
+
+
+class _Documents(dist.Distribution):
+    """What the distributions of documents share: to draw, the number of tokens must be known."""
+
+    support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
+
+    def _drawn(self, key: Array, log_probs: Array) -> Array:
+        return draw_counts(key, log_probs, self.num_tokens, self.batch_shape[0])
+
+
+def draw_counts(
+    key: Array, log_probs: Array, num_tokens: int | tuple[int, ...] | None, num_documents: int
+) -> Array:
+    """Counts of documents of given lengths, shape (num_documents, ...), as floats.
+
+    Args:
+        key: a JAX key.
+        log_probs: of each document, shape (num_documents, ...); the trailing axes are one event.
+        num_tokens: tokens of every document, or one number for each.
+        num_documents: D.
+
+    Raises:
+        ValueError: the numbers of tokens are not set, or of another number of documents.
+    """
+    if num_tokens is None:
+        raise ValueError("num_tokens is not set: the program needs the number of tokens of what it draws")
+    lengths = np.broadcast_to(np.asarray(num_tokens), (num_documents,)) if np.ndim(num_tokens) == 0 else None
+    lengths = np.asarray(num_tokens) if lengths is None else lengths
+    if lengths.shape != (num_documents,):
+        raise ValueError(
+            f"num_tokens is of {lengths.shape[0]} documents; {num_documents} are to be drawn: give one "
+            "number, or one for each"
+        )
+    event = log_probs.shape[1:]
+    flat = log_probs.reshape(num_documents, -1)
+    document = np.repeat(np.arange(num_documents), lengths)
+    drawn = jax.random.categorical(key, flat[document], axis=-1)
+    counts = jnp.zeros(flat.shape, jnp.result_type(float)).at[document, drawn].add(1.0)
+    return counts.reshape(num_documents, *event)
+
+
+class BagsOfWords(_Documents):
+    """Documents whose word probabilities are their own mixtures of topics, or given rows of shares.
+
+    Args:
+        topic_shares: shape (num_documents, num_topics).
+        topic_word_probs: shape (num_topics, num_words).
+        num_tokens: of the documents to be drawn.
+    """
+
+    pytree_data_fields = ("topic_shares", "topic_word_probs")
+    pytree_aux_fields = ("num_tokens",)
+
+    def __init__(
+        self, topic_shares: Array, topic_word_probs: Array, num_tokens: int | tuple[int, ...] | None = None
+    ) -> None:
+        self.topic_shares, self.topic_word_probs, self.num_tokens = topic_shares, topic_word_probs, num_tokens
+        super().__init__(topic_shares.shape[:1], topic_word_probs.shape[1:])
+
+    def log_prob(self, value: Any) -> Array:
+        """In nats, shape (num_documents,)."""
+        if not isinstance(value, SparseCounts):
+            words = word_log_probs(self.topic_shares, self.topic_word_probs)
+            return jnp.sum(value * words, axis=-1) + log_coefficients(value)
+        by_word = self.topic_word_probs.T
+
+        def cells(document: Array, word: Array, count: Array) -> Array:
+            probs = jnp.sum(self.topic_shares[document] * by_word[word], axis=-1)
+            return count * _safe_log(probs)
+
+        return value.sum_by_document(cells) + log_coefficients(value)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Counts, as floats."""
+        return self._drawn(key, word_log_probs(self.topic_shares, self.topic_word_probs))
+
+
+class ClusteredBags(_Documents):
+    """Documents of clusters, each a mixture of topics; the cluster of a document is summed out.
+
+    Args:
+        log_weights: of the clusters, shape (num_clusters,).
+        cluster_topic_probs: shape (num_clusters, num_topics).
+        topic_word_probs: shape (num_topics, num_words).
+        num_documents: D.
+        num_tokens: of the documents to be drawn.
+    """
+
+    pytree_data_fields = ("log_weights", "cluster_topic_probs", "topic_word_probs")
+    pytree_aux_fields = ("num_tokens",)
+
+    def __init__(
+        self,
+        log_weights: Array,
+        cluster_topic_probs: Array,
+        topic_word_probs: Array,
+        num_documents: int,
+        num_tokens: int | tuple[int, ...] | None = None,
+    ) -> None:
+        self.log_weights, self.cluster_topic_probs = log_weights, cluster_topic_probs
+        self.topic_word_probs, self.num_tokens = topic_word_probs, num_tokens
+        super().__init__((num_documents,), topic_word_probs.shape[1:])
+
+    def by_cluster(self, value: Any) -> Array:
+        """Log weight plus log density of each document under each cluster.
+
+        Args:
+            value: counts, shape (num_documents, num_words), dense or sparse.
+
+        Returns:
+            Shape (num_documents, num_clusters), in nats.
+        """
+        words = word_log_probs(self.cluster_topic_probs, self.topic_word_probs)
+        scores = value.times(words.T) if isinstance(value, SparseCounts) else value @ words.T
+        return scores + log_coefficients(value)[:, None] + self.log_weights
+
+    def log_prob(self, value: Any) -> Array:
+        """In nats, shape (num_documents,)."""
+        return logsumexp(self.by_cluster(value), axis=-1)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Counts, as floats."""
+        cluster_key, key = jax.random.split(key)
+        chosen = jax.random.categorical(cluster_key, self.log_weights, shape=self.batch_shape)
+        return self._drawn(key, word_log_probs(self.cluster_topic_probs, self.topic_word_probs)[chosen])
+
+
+class TopicCounts(_Documents):
+    """How often each topic gave each word of each document, shape (num_documents, num_topics, num_words).
+
+    Args:
+        topic_shares: shape (num_documents, num_topics).
+        topic_word_probs: shape (num_topics, num_words).
+        num_tokens: of the documents to be drawn.
+    """
+
+    support = dist.constraints.independent(dist.constraints.nonnegative_integer, 2)
+    pytree_data_fields = ("topic_shares", "topic_word_probs")
+    pytree_aux_fields = ("num_tokens",)
+
+    def __init__(
+        self, topic_shares: Array, topic_word_probs: Array, num_tokens: int | tuple[int, ...] | None = None
+    ) -> None:
+        self.topic_shares, self.topic_word_probs, self.num_tokens = topic_shares, topic_word_probs, num_tokens
+        super().__init__(topic_shares.shape[:1], topic_word_probs.shape)
+
+    def _log_probs(self) -> Array:
+        return _safe_log(self.topic_shares)[:, :, None] + _safe_log(self.topic_word_probs)
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, shape (num_documents,)."""
+        flat = value.reshape(value.shape[0], -1)
+        return jnp.sum(value * self._log_probs(), axis=(1, 2)) + log_coefficients(flat)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Counts, as floats."""
+        return self._drawn(key, self._log_probs())
+
+
+class CellTopics(dist.Distribution):
+    """How the tokens of each cell are shared out over topics: a multinomial for each document and word.
+
+    Args:
+        counts: tokens of each cell, shape (num_documents, num_words).
+        logits: unnormalised log probabilities, shape (num_documents, num_topics, num_words).
+        num_tokens: lengths of the documents; the longest bounds the loops of a draw.
+    """
+
+    support = dist.constraints.independent(dist.constraints.nonnegative_integer, 2)
+    pytree_data_fields = ("counts", "logits")
+    pytree_aux_fields = ("num_tokens",)
+
+    def __init__(self, counts: Array, logits: Array, num_tokens: int | tuple[int, ...] | None = None) -> None:
+        self.counts, self.logits, self.num_tokens = counts, jax.nn.log_softmax(logits, axis=1), num_tokens
+        super().__init__(logits.shape[:1], logits.shape[1:])
+
+    def log_prob(self, value: Array) -> Array:
+        """In nats, shape (num_documents,); minus infinity unless the topics' tokens add up to the cells."""
+        choices = jnp.sum(gammaln(self.counts + 1), axis=-1) - jnp.sum(gammaln(value + 1), axis=(1, 2))
+        inside = jnp.all(jnp.sum(value, axis=1) == self.counts, axis=-1)
+        chosen = jnp.where(value > 0, value * self.logits, 0.0)
+        return jnp.where(inside, jnp.sum(chosen, axis=(1, 2)) + choices, -jnp.inf)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Counts by topic, as floats.
+
+        Raises:
+            ValueError: ``num_tokens`` is not set.
+        """
+        if self.num_tokens is None:
+            raise ValueError("num_tokens is not set: the longest document bounds the loops of a draw")
+        probs = jnp.moveaxis(jnp.exp(self.logits), 1, -1)
+        most = int(np.max(self.num_tokens))
+        cells = dist.Multinomial(self.counts.astype(int), probs, total_count_max=most)
+        return jnp.moveaxis(cells.sample(key), -1, 1).astype(self.logits.dtype)
+
+
+class TopicTotals(dist.Distribution):
+    """The words of documents, given how often each topic gave each: certain.
+
+    Args:
+        word_topics: shape (num_documents, num_topics, num_words).
+    """
+
+    support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
+    pytree_data_fields = ("word_topics",)
+
+    def __init__(self, word_topics: Array) -> None:
+        self.word_topics = word_topics
+        shape = word_topics.shape
+        super().__init__(shape[:1], shape[2:])
+
+    def log_prob(self, value: Any) -> Array:
+        """Zero where the counts are those totals, else minus infinity."""
+        equal = jnp.all(dense_counts(value) == jnp.sum(self.word_topics, axis=1), axis=-1)
+        return jnp.where(equal, 0.0, -jnp.inf)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """The totals."""
+        return jnp.sum(self.word_topics, axis=1)
+
+
+def _safe_log(probs: Array) -> Array:
+    """Log of probabilities of which some may have rounded to zero."""
+    return jnp.log(jnp.maximum(probs, jnp.finfo(jnp.result_type(probs)).tiny))

@@ -1,0 +1,205 @@
+"""What the topic models share: their data, sizes, and the checks of these."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy.special import softmax
+
+from zoo.argument_checks import check_num_parts, check_size
+from zoo.documents.bags import as_counts, check_word_counts
+from zoo.model import Model
+from zoo.sparse import SparseCounts
+
+__all__ = ["TopicModel", "dirichlet_of"]
+
+
+def dirichlet_of(site: str) -> str:
+    """Name of the parameters of a site's Dirichlet factor in q.
+
+    Args:
+        site: of the program, such as ``"topic_word_probs"``.
+
+    Returns:
+        ``"topic_word_concentration"``.
+    """
+    return f"{site.removesuffix('_probs')}_concentration"
+
+
+class TopicModel(Model):
+    """A model of a document-term matrix; subclasses have ``num_topics``, ``num_words`` and ``num_tokens``.
+
+    Documents have topic shares of their own (``document_topic_site``), or those of their cluster
+    (``cluster_topic_site``, with ``cluster_site`` and ``weight_site``). Without ``cluster_topic_site`` each
+    cluster is a topic.
+
+    Class attributes beside those of `zoo.model.Model`:
+        scored_over_fitted: whether the likelihood of a new document is that of the mixture over the topic
+            shares of the fitted ones, for want of a prior of shares.
+    """
+
+    data_names: ClassVar[tuple[str, ...]] = ("counts",)
+    score_dims: ClassVar[tuple[str, ...]] = ("document", "topic")
+    takes_documents: ClassVar[bool] = True
+    topic_site: ClassVar[str | None] = "topic_word_probs"
+    scored_over_fitted: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Equal topic shares by default; then as every model."""
+        prior = getattr(self, "topic_prior", 0.0)  # which pLSI has not
+        if prior is None and isinstance(self.num_topics, int) and self.num_topics > 0:
+            object.__setattr__(self, "topic_prior", 1.0 / self.num_topics)
+        super().__post_init__()
+
+    @classmethod
+    def from_data(cls, counts: Any, **overrides: Any) -> Self:
+        """The model with the vocabulary's size and the documents' lengths read off; ``overrides``: fields."""
+        counts = as_counts(counts)
+        lengths = np.bincount(counts.document, counts.count, counts.shape[0])
+        read = {"num_words": counts.shape[1], "num_tokens": tuple(int(length) for length in lengths)}
+        return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """None: documents are counts; the data must be a sparse matrix of them.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(data), 1)
+        if not hasattr(data[0], "tocsr"):
+            raise ValueError(
+                f"{cls.__name__} scores documents given their lengths: give their counts as a sparse matrix"
+            )
+        return {}
+
+    def check(self, counts: SparseCounts) -> None:
+        """Raise ValueError if the documents do not suit the model."""
+        self.check_new(counts)
+
+    def check_new(self, counts: SparseCounts) -> None:
+        """Raise ValueError if new documents do not suit the (fitted) model."""
+        check_word_counts(as_counts(counts), self.num_words)
+
+    @property
+    def share_sites(self) -> tuple[str, ...]:
+        """Variables that topic shares of documents follow from, beside the topics."""
+        if self.document_topic_site is not None:
+            return (self.document_topic_site,)
+        return tuple(site for site in (self.cluster_topic_site, self.weight_site) if site is not None)
+
+    def centres(self, values: Mapping[str, Any]) -> Any:
+        """Topic shares of the clusters of documents, dims (..., cluster, topic).
+
+        Args:
+            values: of the sites.
+
+        Returns:
+            Rows that sum to one; the identity where each cluster is a topic.
+        """
+        return np.eye(self.num_topics) if self.cluster_topic_site is None else values[self.cluster_topic_site]
+
+    def document_shares(
+        self, values: Mapping[str, np.ndarray], counts: Any, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Topic shares of documents for new words and for their observed ones, at one draw.
+
+        Args:
+            values: of the draw.
+            counts: the documents, shape (num_documents, num_words), a sparse matrix.
+            rng: of the clusters: drawn from their prior for new words, given the words for the observed ones.
+
+        Returns:
+            Two arrays of shape (num_documents, num_topics).
+        """
+        if self.document_topic_site is not None:
+            return (values[self.document_topic_site],) * 2
+        centres, weights = self.centres(values), values[self.weight_site]
+        tiny = np.finfo(float).tiny
+        words = np.log(np.maximum(centres @ values[self.topic_site], tiny))
+        scores = counts @ words.T + np.log(np.maximum(weights, tiny))
+        prior = np.broadcast_to(weights / weights.sum(), scores.shape)
+        return centres[_one_of(prior, rng)], centres[_one_of(softmax(scores, axis=1), rng)]
+
+    def expected(self, stored: Mapping[str, Array]) -> dict[str, Array]:
+        """Sites at their mean under q, or at the stored estimate.
+
+        Args:
+            stored: variables of the group ``variational``; ``*_concentration`` are of Dirichlets.
+
+        Returns:
+            Site to value, shapes as in ``dims``.
+        """
+        values = {}
+        for site in self.dims:
+            if site in stored and not site.endswith("_concentration"):
+                values[site] = stored[site]
+            elif dirichlet_of(site) in stored:
+                concentration = stored[dirichlet_of(site)]
+                values[site] = concentration / jnp.sum(concentration, axis=-1, keepdims=True)
+        return values
+
+    def document_bounds(self, stored: Mapping[str, Array], counts: SparseCounts) -> Array:
+        """Terms of new documents in the evidence lower bound, with the factors of the parameters held at q.
+
+        Args:
+            stored: variables of the group ``variational``.
+            counts: the documents.
+
+        Returns:
+            Shape (num_documents,), in nats, without multinomial coefficients.
+
+        Raises:
+            ValueError: no such bound is known of the model.
+        """
+        raise ValueError(
+            f"{type(self).__name__} has no bound of new documents: score them by 'likelihood' or 'completion'"
+        )
+
+    def _sizes(self, counts: Any, num_observations: int | None) -> tuple[int, int]:
+        """Documents and words of a run of the program.
+
+        Raises:
+            ValueError: without data: a size that is not set.
+        """
+        if counts is not None:
+            return counts.shape
+        return self.rows_to_draw(num_observations, "num_words"), self.num_words
+
+    def _check_kind(self, kind: str) -> None:
+        """Raise ValueError unless the scores that are asked for are the topic shares."""
+        if kind != "latent":
+            raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
+
+    def _topic_prior(self) -> Array:
+        """Dirichlet parameters over topics, shape (num_topics,)."""
+        return jnp.broadcast_to(self.topic_prior, (self.num_topics,))
+
+    def _check_sizes(self) -> None:
+        """Raise TypeError or ValueError if a size is none."""
+        check_size("num_topics", self.num_topics)
+        if self.num_words is not None:
+            check_size("num_words", self.num_words, 2)
+        for length in () if self.num_tokens is None else np.atleast_1d(self.num_tokens):
+            if int(length) != length or length < 0:
+                raise ValueError(f"num_tokens must be whole numbers of at least 0; got {length}")
+
+    def _check_topic_prior(self) -> None:
+        """Raise ValueError unless the Dirichlet parameters are positive, one or one for each topic."""
+        prior, shapes = self.topic_prior, ((), (self.num_topics,))
+        if np.shape(prior) not in shapes:
+            raise ValueError(f"topic_prior must have shape {shapes[0]} or {shapes[1]}; got {np.shape(prior)}")
+        if not (np.isfinite(prior) & (np.asarray(prior) > 0)).all():
+            raise ValueError(f"topic_prior must be positive; got {prior}")
+
+
+def _one_of(probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A column for each row, drawn by its probabilities."""
+    below = np.cumsum(probs, axis=1)
+    reached = rng.random(len(probs))[:, None] * below[:, -1:] >= below
+    return np.minimum(reached.sum(1), probs.shape[1] - 1)

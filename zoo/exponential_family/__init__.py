@@ -1,0 +1,93 @@
+r"""One table of exponential families: what a cell of data is, given its natural parameter.
+
+.. math::
+    p(x \mid \theta) = h(x, \phi) \exp\{(x\theta - g(\theta)) / \phi\}, \qquad
+    E[x] = g'(\theta), \qquad \mathrm{Var}[x] = \phi\, g''(\theta)
+
+====================  ======================  ======================  ===========  =======================
+family                x                       g(theta)                theta        kernel is proper where
+====================  ======================  ======================  ===========  =======================
+`Gaussian`            real, variance phi      theta^2 / 2             real         nu > 0
+`Bernoulli`           0, 1                    log(1 + e^theta)        real         0 < lam < nu
+`Binomial`            0..n                    n log(1 + e^theta)      real         0 < lam < n nu
+`Poisson`             0, 1, 2, ...            e^theta                 real         lam, nu > 0
+`Exponential`         positive                -log(-theta)            negative     lam > 0, nu > -1
+`GammaWithShape`      positive, shape a       -a log(-theta)          negative     lam > 0, a nu > -1
+`NegativeBinomial`    0, 1, 2, ..., size r    -r log(1 - e^theta)     negative     lam > 0, r nu > -1
+====================  ======================  ======================  ===========  =======================
+
+The conjugate kernel is :math:`\exp\{\lambda\theta - \nu g(\theta)\}`; where it is proper,
+:math:`E[g'(\theta)] = \lambda / \nu` under it. `Categorical` and `Ordinal` have several numbers a cell or
+cut points beside them, no such kernel, and stand outside of the joint prior. A tuple of families, one for
+each column of the table, is `ByColumn`.
+
+Corrections of Virtanen (2010), tables 1 and 2: the mean of a Bernoulli is 1 / (1 + e^-theta) (printed
+e^theta); the exponential's theta is minus its rate, so it is negative; the conjugate kernels need the
+Jacobian of the mean (Gaussian: lam = m / s^2 and nu = 1 / s^2, printed 1 / (2 s^2); Bernoulli: mean
+~ Beta(lam, nu - lam)).
+
+Reference: Virtanen (2010), section 2; Barndorff-Nielsen (1978); McCullagh and Nelder (1989).
+"""
+
+from typing import Any
+
+from zoo.exponential_family.by_column import ByColumn
+from zoo.exponential_family.family import Family
+from zoo.exponential_family.one_parameter import (Bernoulli, Binomial, Exponential, GammaWithShape, Gaussian, NegativeBinomial, Poisson)
+from zoo.exponential_family.polytomous import Categorical, Ordinal
+
+__all__ = [
+    "FAMILIES",
+    "Bernoulli",
+    "Binomial",
+    "ByColumn",
+    "Categorical",
+    "Exponential",
+    "Family",
+    "GammaWithShape",
+    "Gaussian",
+    "NegativeBinomial",
+    "Ordinal",
+    "Poisson",
+    "as_family",
+]
+
+#: Name to family, as fields and the command line take them.
+FAMILIES: dict[str, type[Family]] = {
+    "gaussian": Gaussian,
+    "bernoulli": Bernoulli,
+    "binomial": Binomial,
+    "poisson": Poisson,
+    "exponential": Exponential,
+    "gamma": GammaWithShape,
+    "negative_binomial": NegativeBinomial,
+    "categorical": Categorical,
+    "ordinal": Ordinal,
+}
+
+
+def as_family(family: Any) -> Family:
+    """The family, the one of that name with its defaults, or `ByColumn` of a tuple with one for each column.
+
+    Args:
+        family: a family, its name, or a tuple of these, one for each column.
+
+    Returns:
+        The family.
+
+    Raises:
+        TypeError: neither a family nor a name.
+        ValueError: no family has that name (the message lists those there are).
+    """
+    if isinstance(family, Family):
+        return family
+    if isinstance(family, tuple | list):
+        return ByColumn.of(tuple(as_family(member) for member in family))
+    if not isinstance(family, str):
+        raise TypeError(
+            "family must be a family, its name, or a tuple with one for each column; "
+            f"got {type(family).__name__}"
+        )
+    if family not in FAMILIES:
+        raise ValueError(f"no family is called {family!r}; there are {', '.join(FAMILIES)}")
+    return FAMILIES[family]()

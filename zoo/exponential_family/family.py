@@ -1,0 +1,467 @@
+"""The interface of the families of `zoo.exponential_family`."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.model import Assumptions
+from zoo.checks import check_cells
+
+__all__ = ["Family"]
+
+
+@dataclass(frozen=True, eq=False)
+class Family(Assumptions):
+    """The distribution of a cell given its natural parameter.
+
+    Class attributes:
+        domain: values that a cell may have, in words, for messages.
+        theta_is_negative: whether natural parameters are negative instead of real.
+        has_kernel: whether there is a conjugate kernel, which the joint prior needs.
+        is_mixed: whether columns have families of their own.
+        log_partition_form: ``"quadratic"``, ``"logistic"`` (n log(1 + e^theta)) or ``"exponential"``, for
+            which inference has closed forms; ``"other"``.
+    """
+
+    domain: ClassVar[str] = ""
+    theta_is_negative: ClassVar[bool] = False
+    has_kernel: ClassVar[bool] = True
+    is_mixed: ClassVar[bool] = False
+    log_partition_form: ClassVar[str] = "other"
+
+    @property
+    def log_partition_forms(self) -> frozenset[str]:
+        """The forms of the log-partitions of all columns."""
+        return frozenset({self.log_partition_form})
+
+    @property
+    def kernel_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes that (lam, nu) of the conjugate kernel may have."""
+        return ((2,),)
+
+    @property
+    def curvature_bound(self) -> Array | float | None:
+        """Upper bound of minus the second derivative of `log_density` in theta; None: there is none."""
+        return None
+
+    def column_groups(self, num_features: int) -> list[tuple["Family", np.ndarray]]:
+        """The families of the columns.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            Each family with the numbers of its columns, shape (columns of the family,).
+        """
+        return [(self, np.arange(num_features))]
+
+    def noise_columns(self, num_features: int) -> np.ndarray:
+        """Columns whose noise variance is not given.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            Numbers of columns, shape (number of such columns,).
+        """
+        groups = self.column_groups(num_features)
+        return np.concatenate([np.zeros(0, int)] + [own for family, own in groups if family.learns_noise])
+
+    def row_shape(self, theta_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a row of cells.
+
+        Args:
+            theta_shape: shape of the natural parameters of all rows, as `log_density` takes them.
+
+        Returns:
+            (num_features,).
+        """
+        return theta_shape[1:2]
+
+    @property
+    def params_per_cell(self) -> int:
+        """Natural parameters of a cell."""
+        return 1
+
+    @property
+    def learns_noise(self) -> bool:
+        """Whether there is a noise variance that is not given."""
+        return False
+
+    def with_noise(self, noise_variance: Array) -> Self:
+        """The family with that variance in place of the unknown one.
+
+        Args:
+            noise_variance: of the cells, shape ().
+
+        Returns:
+            The family.
+        """
+        return self.replaced(noise_variance=noise_variance)
+
+    @property
+    def num_cut_points(self) -> int:
+        """Cut points of a column, which then has no mean; 0 for most families."""
+        return 0
+
+    def num_params(self, num_features: int) -> int:
+        """Natural parameters of a row of ``num_features`` cells.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            Their number: `params_per_cell` for each cell, unless columns differ.
+        """
+        return num_features * self.params_per_cell
+
+    def param_columns(self, num_features: int) -> tuple[int, ...]:
+        """The column of each natural parameter of a row, those of a column together.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            As many numbers of columns as a row has natural parameters.
+        """
+        return tuple(i // self.params_per_cell for i in range(self.num_params(num_features)))
+
+    def level_columns(self, num_features: int) -> tuple[int, ...]:
+        """Columns that have cut points instead of a mean.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            Numbers of columns, none in most families.
+        """
+        return tuple(range(num_features)) if self.num_cut_points else ()
+
+    def shaped(self, theta: Array) -> Array:
+        """Flat natural parameters of rows in the shape that `log_density` takes.
+
+        Args:
+            theta: shape (..., natural parameters of a row).
+
+        Returns:
+            Shape (..., num_features), with a last axis of `params_per_cell` where a cell has several.
+        """
+        many = self.params_per_cell
+        return theta if many == 1 else theta.reshape(*theta.shape[:-1], -1, many)
+
+    @property
+    def dispersion(self) -> Array | float:
+        """Phi."""
+        return 1.0
+
+    def log_partition(self, theta: Array) -> Array:
+        """g, elementwise.
+
+        Args:
+            theta: natural parameters, any shape; where a cell has several, they are the last axis.
+
+        Returns:
+            One number for each cell, the shape of the cells.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no log-partition")
+
+    def mean(self, theta: Array) -> Array:
+        """E[x] = g', elementwise.
+
+        Args:
+            theta: natural parameters, as in `log_partition`.
+
+        Returns:
+            The shape of the cells.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no mean map")
+
+    def variance(self, theta: Array) -> Array:
+        """Var[x] = phi g'', elementwise.
+
+        Args:
+            theta: natural parameters, as in `log_partition`.
+
+        Returns:
+            The shape of the cells.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no variance")
+
+    def natural(self, mean: Array) -> Array:
+        """Theta of a mean inside the family's range: the inverse of `mean`.
+
+        Args:
+            mean: any shape, inside the range of means.
+
+        Returns:
+            Theta, the shape of ``mean``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no inverse mean map")
+
+    def natural_of_columns(self, x: Array) -> Array:
+        """Theta of every column's mean, smoothed towards the mean of all cells.
+
+        Finite also where all cells are at the end of the mean's range, such as a table of zeros.
+
+        Args:
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+        Returns:
+            Shape (num_features,).
+        """
+
+        def add(row: int, sums: tuple[Array, Array]) -> tuple[Array, Array]:
+            seen = ~jnp.isnan(x[row])
+            return sums[0] + jnp.where(seen, x[row], 0.0), sums[1] + seen
+
+        # row after row: XLA's own reduction of masked rows takes ten times as long
+        x, zero = jnp.asarray(x), jnp.zeros(x.shape[1])
+        total, seen = jax.lax.fori_loop(0, x.shape[0], add, (zero, zero))
+        theta = self.natural((total + jnp.sum(total) / jnp.sum(seen)) / (seen + 1))
+        return jnp.where(jnp.isfinite(theta), theta, -1.0 if self.theta_is_negative else 0.0)
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Log h, elementwise.
+
+        Args:
+            x: cells, any shape.
+
+        Returns:
+            The shape of ``x``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no base measure")
+
+    def log_density(self, theta: Array, x: Array) -> Array:
+        """Log p(x | theta) of each cell.
+
+        Args:
+            theta: natural parameters, as in `log_partition`.
+            x: cells.
+
+        Returns:
+            The shape of ``x``, in nats.
+        """
+        return self.log_base_measure(x) + (x * theta - self.log_partition(theta)) / self.dispersion
+
+    def log_density_at(self, theta: Array, x: Array, cut_points: Array | None) -> Array:
+        """`log_density` of families that may have cut points.
+
+        Args:
+            theta: natural parameters, as in `log_partition`.
+            x: cells.
+            cut_points: of the columns of `level_columns`, shape (number of them, num_cut_points), or None.
+
+        Returns:
+            The shape of ``x``, in nats.
+        """
+        return self.log_density(theta, x)
+
+    def mean_and_variance(self, theta: Array, cut_points: Array | None) -> tuple[Array, Array]:
+        """Mean and variance of each cell; of a class the most probable one, and p (1 - p) of it.
+
+        Args:
+            theta: natural parameters, as in `log_partition`.
+            cut_points: as in `log_density_at`.
+
+        Returns:
+            Two arrays, each of the shape of the cells.
+        """
+        return self.mean(theta), self.variance(theta)
+
+    def sample(self, key: Array, theta: Array, cut_points: Array | None, shape: tuple[int, ...]) -> Array:
+        """Draws of cells, as floating-point numbers.
+
+        Args:
+            key: a JAX key.
+            theta: natural parameters, as in `log_partition`.
+            cut_points: as in `log_density_at`.
+            shape: of the draws.
+
+        Returns:
+            ``shape`` followed by the shape of the cells.
+        """
+        return self.distribution(theta).sample(key, shape).astype(theta.dtype)
+
+    def by_column(self, parts: list[Array]) -> Array:
+        """Arrays of the columns of each family side by side, in the table's order.
+
+        Args:
+            parts: an array for each entry of `column_groups`, shape (..., columns of the group).
+
+        Returns:
+            Shape (..., num_features).
+        """
+        (whole,) = parts
+        return whole
+
+    def cell_terms(
+        self,
+        x: Array,
+        beta: Array | float = 0.0,
+        conjugate: Array | None = None,
+        weight: Array | float = 1.0,
+    ) -> tuple[Array, Array, Array, Array]:
+        r"""Coefficients of the log density of cells together with the conjugate kernel's share of it.
+
+        Up to a constant it is :math:`\kappa\theta - \tau\theta^2/2 - b\log 2\cosh(\theta/2) - r e^\theta`.
+
+        Args:
+            x: cells, shape (num_observations, num_features), NaN where missing.
+            beta: share of the kernel.
+            conjugate: its (lam, nu), shape (2,) or (num_features, 2), or None.
+            weight: of the log likelihood.
+
+        Returns:
+            kappa, tau, b and r, each of the shape of ``x``.
+        """
+        lam, nu = (0.0, 0.0) if conjugate is None else (conjugate[..., 0], conjugate[..., 1])
+        seen = jnp.where(jnp.isnan(x), 0.0, weight)
+        return self._cell_terms(weight * jnp.nan_to_num(x), seen, beta * lam, beta * nu)
+
+    def _cell_terms(
+        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
+    ) -> tuple[Array, Array, Array, Array]:
+        raise NotImplementedError(f"the log-partition of {type(self).__name__} has no such form")
+
+    def quadratic_bound(self, x: Array, curves: Array | None) -> tuple[Array, Array, Array]:
+        r"""Lower bound :math:`c + t\theta - a\theta^2/2` of `log_density`; exact for Gaussian cells.
+
+        Args:
+            x: cells.
+            curves: xi, the values of theta at which the bound of Jaakkola and Jordan (2000) is tight.
+
+        Returns:
+            c, t and a, the shape of ``x``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no quadratic bound")
+
+    def expected_base_measure(
+        self, x: Array, inverse_noise: Array | float, log_noise: Array | float
+    ) -> Array:
+        """The part of the expected log density of all observed cells that does not depend on theta.
+
+        Args:
+            x: cells, shape (num_observations, num_features), NaN where missing.
+            inverse_noise: E[1 / phi], read where the noise variance is not given.
+            log_noise: E[log phi], likewise.
+
+        Returns:
+            A scalar, in nats.
+        """
+        seen = ~jnp.isnan(x)
+        return jnp.sum(jnp.where(seen, self.log_base_measure(jnp.where(seen, x, 1.0)), 0.0))
+
+    def log_density_of_rows(self, theta: Array, x: Array, seen: Array) -> Array:
+        """The sum of `log_density` over the cells of each row that are seen.
+
+        Args:
+            theta: natural parameters of the rows, as `shaped` gives them.
+            x: rows, shape (..., num_features), any number of the family in cells that are not seen.
+            seen: which cells count, shape of ``x``.
+
+        Returns:
+            Shape of ``x`` without its last axis, in nats.
+        """
+        return jnp.sum(jnp.where(seen, self.log_density(theta, x), 0.0), axis=-1)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """The same as a NumPyro distribution over cells, to draw from.
+
+        Args:
+            theta: natural parameters, as in `log_partition`.
+
+        Returns:
+            Distribution whose batch shape is that of the cells.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no distribution")
+
+    def log_kernel(self, theta: Array, lam: Array, nu: Array) -> Array:
+        """The conjugate kernel's logarithm, lam theta - nu g(theta), elementwise.
+
+        Args:
+            theta: natural parameters, any shape.
+            lam: multiplies theta.
+            nu: multiplies the log-partition.
+
+        Returns:
+            The shape of ``theta``, lam and nu broadcast to it.
+        """
+        return lam * theta - nu * self.log_partition(theta)
+
+    def kernel_of(self, x: np.ndarray, strength: float) -> tuple[float, float]:
+        """Lam and nu of a kernel whose mean is that of all cells of ``x``, and lam of size ``strength``.
+
+        Args:
+            x: cells, NaN where missing.
+            strength: positive.
+
+        Returns:
+            lam and nu.
+        """
+        mean = float(np.nanmean(x))
+        return np.sign(mean) * strength, strength / abs(mean) if mean else 2 * strength
+
+    def kernel_problems(self, conjugate: np.ndarray) -> list[tuple["Family", float, float]]:
+        """The kernels to be checked: family, lam and nu, those that are alike once.
+
+        Args:
+            conjugate: pairs of lam and nu, the last axis two long.
+
+        Returns:
+            Triples.
+        """
+        pairs = dict.fromkeys(map(tuple, np.reshape(conjugate, (-1, 2)).tolist()))
+        return [(self, lam, nu) for lam, nu in pairs]
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """Whether the kernel can be normalised over theta.
+
+        Args:
+            lam: multiplies theta.
+            nu: multiplies the log-partition.
+
+        Returns:
+            True if the integral is finite.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no conjugate kernel")
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """Whether the kernel has a finite maximum (it may be at infinity).
+
+        Args:
+            lam: multiplies theta.
+            nu: multiplies the log-partition.
+
+        Returns:
+            True if it has.
+        """
+        return self.kernel_is_proper(lam, nu)
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Which cells the family can have.
+
+        Args:
+            x: any numbers.
+
+        Returns:
+            Boolean, the shape of ``x``; of NaN it may be either.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no domain")
+
+    def check(self, x: np.ndarray, name: str = "x") -> None:
+        """Refuse data that the family cannot have.
+
+        Args:
+            x: shape (num_observations, num_features).
+            name: of the data in messages.
+
+        Raises:
+            ValueError: a cell that is neither in the domain nor missing (NaN); the first one is named.
+        """
+        with np.errstate(invalid="ignore"):
+            check_cells(x, self.is_cell(x), self.domain, name)

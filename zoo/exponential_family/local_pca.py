@@ -1,0 +1,191 @@
+r"""Rows under several local exponential-family PCAs: densities, and their integrals over the latents.
+
+Component k says :math:`\theta_n = W_k y + b_k` for the natural parameters of row n, with latents
+:math:`y \sim N(0, I)`. Of Gaussian cells with variance :math:`\sigma^2` the integral over y is exact: with
+:math:`A = I + W'W/\sigma^2` and :math:`h = W'(x - b)/\sigma^2` over the observed cells (D of them),
+
+.. math:: \log p(x \mid k) = -\tfrac12\{D \log 2\pi\sigma^2 + \log|A| + |x - b|^2/\sigma^2 - h'A^{-1}h\},
+
+and y given x is :math:`N(A^{-1}h, A^{-1})` (Tipping and Bishop 1999). For other families it is Laplace's
+(`zoo.exponential_family.row_latents`). Without the log determinant in it the component with the most directions would win, since
+a maximum over y grows with each.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions.util import validate_sample
+
+from zoo.exponential_family.family import Family
+from zoo.exponential_family.cells import FamilyCells
+from zoo.exponential_family.row_latents import RowMode, row_modes
+
+__all__ = ["ComponentRows", "LocalPCA", "SparseScales", "gaussian_latents", "laplace_latents", "log_cells"]
+
+
+class LocalPCA(NamedTuple):
+    """The components.
+
+    Attributes:
+        family: of the cells, its noise variance known.
+        loadings: W, shape (num_components, num_features, num_latents).
+        offsets: b, shape (num_components, num_features).
+    """
+
+    family: Family
+    loadings: Array
+    offsets: Array
+
+    def natural_params(self, latents: Array) -> Array:
+        """Theta of rows under each component.
+
+        Args:
+            latents: shape (num_observations, num_components, num_latents), or without components where they
+                are shared.
+
+        Returns:
+            Shape (num_observations, num_components, num_features).
+        """
+        letters = "nkd" if latents.ndim == 3 else "nd"
+        return jnp.einsum(f"{letters},kfd->nkf", latents, self.loadings) + self.offsets
+
+
+def log_cells(family: Family, theta: Array, x: Array) -> Array:
+    """Log density of each row under each component given its latents, observed cells only, in nats.
+
+    Args:
+        family: of the cells.
+        theta: shape (num_observations, num_components, num_features).
+        x: shape (num_observations, num_features).
+
+    Returns:
+        Shape (num_observations, num_components).
+    """
+    seen = ~jnp.isnan(x)
+    cells = family.log_density(theta, jnp.where(seen, x, 1.0)[:, None])  # 1: a value of every family
+    return jnp.sum(jnp.where(seen[:, None], cells, 0.0), axis=-1)
+
+
+def gaussian_latents(local: LocalPCA, x: Array) -> RowMode:
+    """Mean and covariance of the latents of rows of Gaussian cells, and the exact integral over them.
+
+    Args:
+        local: the components.
+        x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+    Returns:
+        Leading shape (num_observations, num_components).
+    """
+    variance, seen = local.family.dispersion, ~jnp.isnan(x)
+    away = jnp.where(seen[:, None], jnp.where(seen, x, 0.0)[:, None] - local.offsets, 0.0)
+    inner = jnp.einsum("nf,kfi,kfj->nkij", seen.astype(x.dtype), local.loadings, local.loadings) / variance
+    precision = inner + jnp.eye(inner.shape[-1])
+    projected = jnp.einsum("nkf,kfi->nki", away, local.loadings) / variance
+    covariance = jnp.linalg.inv(precision)
+    mean = jnp.einsum("nkij,nkj->nki", covariance, projected)
+    log_det = 2.0 * jnp.sum(
+        jnp.log(jnp.diagonal(jnp.linalg.cholesky(precision), axis1=-2, axis2=-1)), axis=-1
+    )
+    size = jnp.sum(seen, axis=-1)[:, None]
+    quadratic = jnp.sum(away**2, axis=-1) / variance - jnp.sum(projected * mean, axis=-1)
+    return RowMode(mean, covariance, -0.5 * (size * jnp.log(2 * jnp.pi * variance) + log_det + quadratic))
+
+
+def laplace_latents(local: LocalPCA, x: Array) -> RowMode:
+    """Mode of the latents under each component, Laplace's covariance and integral; any family.
+
+    Args:
+        local: the components.
+        x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+    Returns:
+        Leading shape (num_observations, num_components).
+    """
+
+    def of_component(loadings: Array, offsets: Array) -> RowMode:
+        def log_joint(y: Array, row: Array) -> Array:
+            theta = loadings @ y + offsets
+            return log_cells(local.family, theta[None, None], row[None])[0, 0] + jnp.sum(
+                dist.Normal(0.0, 1.0).log_prob(y)
+            )
+
+        return row_modes(log_joint, x, loadings.shape[-1])
+
+    modes = jax.lax.map(lambda pair: of_component(*pair), (local.loadings, local.offsets))
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), modes)
+
+
+class ComponentRows(dist.Distribution):
+    """Rows of a mixture of local PCAs with their labels summed out; the event is one row.
+
+    Args:
+        model: what has ``log_rows(values, x)``, shape (num_observations, num_components).
+        values: of its sites.
+        log_weights: of the components.
+        num_rows: the number of rows.
+        num_features: D.
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("model", "values", "log_weights")
+
+    def __init__(
+        self, model: Any, values: Mapping[str, Array], log_weights: Array, num_rows: int, num_features: int
+    ) -> None:
+        self.model, self.values, self.log_weights = model, dict(values), log_weights
+        super().__init__(batch_shape=(num_rows,), event_shape=(num_features,))
+
+    def log_prob(self, value: Array) -> Array:
+        """Log density of each row over its observed cells, in nats; NaN is missing."""
+        return jax.nn.logsumexp(self.log_weights + self.model.log_rows(self.values, value), axis=-1)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Rows with their labels drawn, and their latents where those are integrated out."""
+        if sample_shape:
+            keys = jax.random.split(key, sample_shape)
+            return jax.vmap(self.sample)(keys.reshape(-1)).reshape(*sample_shape, *self.shape())
+        label_key, latent_key, cell_key = jax.random.split(key, 3)
+        local, num_rows = self.model.local(self.values), self.batch_shape[0]
+        labels = jax.random.categorical(label_key, self.log_weights, shape=(num_rows,))
+        latents = self.values.get("latents")
+        if latents is None:
+            latents = jax.random.normal(latent_key, self.model.latents_shape(num_rows))
+        theta = local.natural_params(latents)
+        own = jnp.take_along_axis(theta, labels[:, None, None], axis=1)[:, 0]
+        return FamilyCells(local.family, own).sample(cell_key)
+
+
+class SparseScales(dist.Distribution):
+    """Independent Laplace variables by their rate; at rate zero flat, with density one, which draws nothing.
+
+    Args:
+        rate: s >= 0; the density is (s / 2) exp(-s |scale|).
+        shape: of the event.
+    """
+
+    pytree_data_fields = ("rate",)
+
+    def __init__(self, rate: Array, shape: tuple[int, ...]) -> None:
+        self.rate = jnp.asarray(rate)
+        super().__init__(batch_shape=(), event_shape=shape)
+
+    @property
+    def support(self) -> dist.constraints.Constraint:
+        """Real."""
+        return dist.constraints.independent(dist.constraints.real, len(self.event_shape))
+
+    @validate_sample
+    def log_prob(self, value: Array) -> Array:
+        """In nats."""
+        positive = self.rate > 0
+        constant = jnp.where(positive, jnp.log(jnp.where(positive, self.rate, 1.0) / 2.0), 0.0)
+        return jnp.sum(constant - self.rate * jnp.abs(value), axis=tuple(range(-len(self.event_shape), 0)))
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws; at rate zero those of rate one, for programs that only ask for shapes."""
+        drawn = dist.Laplace(0.0, 1.0).sample(key, sample_shape + self.event_shape)
+        return drawn / jnp.where(self.rate > 0, self.rate, 1.0)

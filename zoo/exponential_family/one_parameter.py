@@ -1,0 +1,427 @@
+"""Families with one natural parameter a cell; `zoo.exponential_family` has the table."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import gammaln
+
+from zoo.argument_checks import check_positive, check_whole
+from zoo.exponential_family.family import Family
+from zoo.model import static
+
+__all__ = [
+    "Bernoulli",
+    "Binomial",
+    "Exponential",
+    "GammaWithShape",
+    "Gaussian",
+    "NegativeBinomial",
+    "Poisson",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(Family):
+    """Real cells about their mean theta.
+
+    Attributes:
+        noise_variance: phi > 0; None: unknown, a site of the model.
+    """
+
+    noise_variance: Array | None = 1.0
+    domain = "finite numbers"
+    log_partition_form = "quadratic"
+
+    def validate(self) -> None:
+        """Raise ValueError if the variance is not positive."""
+        if self.noise_variance is not None:
+            check_positive("noise_variance", self.noise_variance)
+
+    @property
+    def learns_noise(self) -> bool:
+        """Whether the variance is unknown."""
+        return self.noise_variance is None
+
+    @property
+    def dispersion(self) -> Array:
+        """The noise variance."""
+        return self.noise_variance
+
+    @property
+    def curvature_bound(self) -> Array:
+        """One over the noise variance."""
+        return 1.0 / self.dispersion
+
+    def log_partition(self, theta: Array) -> Array:
+        """Theta^2 / 2."""
+        return 0.5 * theta**2
+
+    def mean(self, theta: Array) -> Array:
+        """Theta itself."""
+        return theta
+
+    def variance(self, theta: Array) -> Array:
+        """Phi."""
+        return jnp.broadcast_to(self.dispersion, jnp.shape(theta))
+
+    def natural(self, mean: Array) -> Array:
+        """The mean itself."""
+        return mean
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Log N(x; 0, phi)."""
+        return -0.5 * (jnp.log(2 * jnp.pi * self.dispersion) + x**2 / self.dispersion)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Normal."""
+        return dist.Normal(theta, jnp.sqrt(self.dispersion))
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """Nu > 0: theta ~ Normal(lam / nu, 1 / nu)."""
+        return nu > 0
+
+    def _cell_terms(
+        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
+    ) -> tuple[Array, Array, Array, Array]:
+        scale, nothing = 1 / self.noise_variance, jnp.zeros_like(seen)
+        return scale * known + lam, scale * seen + nu, nothing, nothing
+
+    def quadratic_bound(self, x: Array, curves: Array | None) -> tuple[Array, Array, Array]:
+        """The log density itself."""
+        return self.log_base_measure(x), x / self.dispersion, 1.0 / self.dispersion
+
+    def expected_base_measure(
+        self, x: Array, inverse_noise: Array | float, log_noise: Array | float
+    ) -> Array:
+        """Normal, with the expectations where the variance is not given."""
+        if not self.learns_noise:
+            inverse_noise, log_noise = 1 / self.noise_variance, jnp.log(self.noise_variance)
+        count = jnp.sum(~jnp.isnan(x))
+        return -0.5 * (count * (jnp.log(2 * jnp.pi) + log_noise) + inverse_noise * jnp.nansum(x**2))
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Finite."""
+        return np.isfinite(x)
+
+
+class _Logistic(Family):
+    """Cells of ``total_count`` trials; theta is the log odds of one."""
+
+    total_count: ClassVar[int] = 1
+    log_partition_form = "logistic"
+
+    @property
+    def curvature_bound(self) -> float:
+        """A quarter for each trial."""
+        return 0.25 * self.total_count
+
+    def _cell_terms(
+        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
+    ) -> tuple[Array, Array, Array, Array]:
+        count, nothing = self.total_count * (seen + nu), jnp.zeros_like(seen)
+        return known + lam - count / 2, nothing, count, nothing
+
+    def quadratic_bound(self, x: Array, curves: Array) -> tuple[Array, Array, Array]:
+        """The bound of Jaakkola and Jordan (2000)."""
+        count, is_small = self.total_count, curves < 1e-6
+        half = 0.25 * jnp.where(is_small, 0.5, jnp.tanh(curves / 2) / jnp.where(is_small, 1.0, curves))
+        constant = count * (half * curves**2 - (curves / 2 + jax.nn.softplus(-curves)))
+        return constant + self.log_base_measure(x), x - count / 2, 2 * count * half
+
+
+@dataclass(frozen=True, eq=False)
+class Bernoulli(_Logistic):
+    """Zeros and ones; theta is the log odds."""
+
+    domain = "0 or 1"
+
+    def log_partition(self, theta: Array) -> Array:
+        """Log(1 + e^theta)."""
+        return jnp.where(theta >= 0, theta, 0.0) + jnp.log1p(_small_odds(theta))
+
+    def mean(self, theta: Array) -> Array:
+        """1 / (1 + e^-theta)."""
+        odds = _small_odds(theta)  # shared with `log_partition`, where both are computed
+        return jnp.where(theta >= 0, 1.0, odds) / (1.0 + odds)
+
+    def variance(self, theta: Array) -> Array:
+        """P (1 - p)."""
+        return jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
+
+    def natural(self, mean: Array) -> Array:
+        """The log odds."""
+        return jnp.log(mean) - jnp.log1p(-mean)
+
+    def kernel_of(self, x: np.ndarray, strength: float) -> tuple[float, float]:
+        """The mean of all cells, or one half where that is 0 or 1."""
+        mean = float(np.nanmean(x))
+        return strength, strength / mean if 0 < mean < 1 else 2 * strength
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Zero."""
+        return jnp.zeros_like(x)
+
+    def log_density_of_rows(self, theta: Array, x: Array, seen: Array) -> Array:
+        """The sum over cells, with one logarithm for every eight of them.
+
+        Factors 1 + e^-|theta| lie between 1 and 2, so products of eight lose nothing but rounding.
+        """
+        linear = jnp.sum(jnp.where(seen, (x - (theta >= 0)) * theta, 0.0), axis=-1)
+        factors = jnp.where(seen, 1.0 + _small_odds(theta), 1.0)
+        pad = [(0, 0)] * (factors.ndim - 1) + [(0, -factors.shape[-1] % 8)]
+        factors = jnp.pad(factors, pad, constant_values=1.0)
+        eights = factors.reshape(*factors.shape[:-1], 8, -1)
+        return linear - jnp.sum(jnp.log(jnp.prod(eights, axis=-2)), axis=-1)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Bernoulli."""
+        return dist.Bernoulli(logits=theta)
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """0 < lam < nu: the mean ~ Beta(lam, nu - lam)."""
+        return 0 < lam < nu
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """0 <= lam <= nu."""
+        return 0 <= lam <= nu
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """0 or 1."""
+        return (x == 0) | (x == 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Binomial(_Logistic):
+    """Counts out of a total; theta is the log odds of one trial.
+
+    Attributes:
+        total_count: n, a whole number of at least 1.
+    """
+
+    total_count: int = static(default=1)
+
+    def validate(self) -> None:
+        """Raise ValueError if the total is not a positive whole number."""
+        check_whole("total_count", self.total_count)
+
+    @property
+    def domain(self) -> str:
+        """What cells may be."""
+        return f"whole numbers from 0 to {self.total_count}"
+
+    def log_partition(self, theta: Array) -> Array:
+        """N log(1 + e^theta)."""
+        return self.total_count * jax.nn.softplus(theta)
+
+    def mean(self, theta: Array) -> Array:
+        """N p."""
+        return self.total_count * jax.nn.sigmoid(theta)
+
+    def variance(self, theta: Array) -> Array:
+        """N p (1 - p)."""
+        return self.total_count * jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
+
+    def natural(self, mean: Array) -> Array:
+        """The log odds of mean / n."""
+        return jnp.log(mean) - jnp.log(self.total_count - mean)
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Log of n choose x."""
+        return gammaln(self.total_count + 1.0) - gammaln(x + 1.0) - gammaln(self.total_count - x + 1.0)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Binomial."""
+        return dist.Binomial(self.total_count, logits=theta)
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """0 < lam < n nu."""
+        return 0 < lam < self.total_count * nu
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """0 <= lam <= n nu."""
+        return 0 <= lam <= self.total_count * nu
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Whole, from 0 to n."""
+        return (x >= 0) & (x <= self.total_count) & (x == np.floor(x))
+
+
+@dataclass(frozen=True, eq=False)
+class Poisson(Family):
+    """Counts; theta is the log rate."""
+
+    domain = "whole numbers of at least 0"
+    log_partition_form = "exponential"
+
+    def log_partition(self, theta: Array) -> Array:
+        """E^theta."""
+        return jnp.exp(theta)
+
+    def mean(self, theta: Array) -> Array:
+        """E^theta."""
+        return jnp.exp(theta)
+
+    def variance(self, theta: Array) -> Array:
+        """E^theta."""
+        return jnp.exp(theta)
+
+    def natural(self, mean: Array) -> Array:
+        """The logarithm."""
+        return jnp.log(mean)
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Minus log x!."""
+        return -gammaln(x + 1.0)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Poisson."""
+        return dist.Poisson(jnp.exp(theta))
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """Lam, nu > 0: the rate ~ Gamma(lam, nu)."""
+        return lam > 0 and nu > 0
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """Lam, nu >= 0, and nu > 0 unless lam = 0."""
+        return lam >= 0 and nu >= 0 and (nu > 0 or lam == 0)
+
+    def _cell_terms(
+        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
+    ) -> tuple[Array, Array, Array, Array]:
+        nothing = jnp.zeros_like(seen)
+        return known + lam, nothing, nothing, seen + nu
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Whole and not negative."""
+        return (x >= 0) & (x == np.floor(x)) & np.isfinite(x)
+
+
+@dataclass(frozen=True, eq=False)
+class GammaWithShape(Family):
+    """Positive numbers with known shape; theta is minus the rate, so it is negative.
+
+    Attributes:
+        shape: a > 0.
+    """
+
+    shape: Array = 1.0
+    domain = "positive numbers"
+    theta_is_negative = True
+
+    def validate(self) -> None:
+        """Raise ValueError if the shape is not positive."""
+        check_positive("shape", self.shape)
+
+    def log_partition(self, theta: Array) -> Array:
+        """Minus a log(-theta); infinite where theta is not negative."""
+        inside = theta < 0
+        return jnp.where(inside, -self.shape * jnp.log(jnp.where(inside, -theta, 1.0)), jnp.inf)
+
+    def mean(self, theta: Array) -> Array:
+        """Minus a / theta."""
+        return -self.shape / theta
+
+    def variance(self, theta: Array) -> Array:
+        """A / theta^2."""
+        return self.shape / theta**2
+
+    def natural(self, mean: Array) -> Array:
+        """Minus a / mean."""
+        return -self.shape / mean
+
+    def log_base_measure(self, x: Array) -> Array:
+        """(a - 1) log x - log Gamma(a)."""
+        return jax.scipy.special.xlogy(self.shape - 1.0, x) - gammaln(self.shape)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Gamma with rate -theta."""
+        return dist.Gamma(self.shape, -theta)
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """Lam > 0 and a nu > -1: the rate ~ Gamma(a nu + 1, lam)."""
+        return lam > 0 and float(self.shape) * nu > -1
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """Lam > 0 and nu >= 0."""
+        return lam > 0 and nu >= 0
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Positive."""
+        return (x > 0) & np.isfinite(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Exponential(GammaWithShape):
+    """Positive numbers, exponential: the gamma of shape one."""
+
+    def validate(self) -> None:
+        """Raise ValueError if a shape other than one was given."""
+        if self.shape != 1:
+            raise ValueError(f"an exponential has shape 1; for others use GammaWithShape(shape={self.shape})")
+
+
+@dataclass(frozen=True, eq=False)
+class NegativeBinomial(Family):
+    """Counts with more spread than a Poisson's; theta is the log of the success probability, negative.
+
+    Attributes:
+        dispersion_count: r > 0; the variance is mean + mean^2 / r.
+    """
+
+    dispersion_count: Array = 1.0
+    domain = "whole numbers of at least 0"
+    theta_is_negative = True
+
+    def validate(self) -> None:
+        """Raise ValueError if r is not positive."""
+        check_positive("dispersion_count", self.dispersion_count)
+
+    def log_partition(self, theta: Array) -> Array:
+        """Minus r log(1 - e^theta); infinite where theta is not negative."""
+        inside = theta < 0
+        return jnp.where(
+            inside, -self.dispersion_count * jnp.log(-jnp.expm1(jnp.where(inside, theta, -1.0))), jnp.inf
+        )
+
+    def mean(self, theta: Array) -> Array:
+        """R p / (1 - p)."""
+        return self.dispersion_count / jnp.expm1(-theta)
+
+    def variance(self, theta: Array) -> Array:
+        """R p / (1 - p)^2."""
+        return -self.dispersion_count / (jnp.expm1(-theta) * jnp.expm1(theta))
+
+    def natural(self, mean: Array) -> Array:
+        """Log of mean / (r + mean)."""
+        return -jnp.log1p(self.dispersion_count / mean)
+
+    def log_base_measure(self, x: Array) -> Array:
+        """Log of Gamma(x + r) / (x! Gamma(r))."""
+        r = self.dispersion_count
+        return gammaln(x + r) - gammaln(x + 1.0) - gammaln(r)
+
+    def distribution(self, theta: Array) -> dist.Distribution:
+        """Negative binomial by its mean and r."""
+        return dist.NegativeBinomial2(self.mean(theta), self.dispersion_count)
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """Lam > 0 and r nu > -1: the success probability ~ Beta(lam, r nu + 1)."""
+        return lam > 0 and float(self.dispersion_count) * nu > -1
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """Lam, nu >= 0."""
+        return lam >= 0 and nu >= 0
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Whole and not negative."""
+        return (x >= 0) & (x == np.floor(x)) & np.isfinite(x)
+
+
+def _small_odds(theta: Array) -> Array:
+    """E^-|theta|, at zero with the derivative from above, so that what is made of it is smooth there."""
+    return jnp.exp(jnp.where(theta >= 0, -theta, theta))
