@@ -148,7 +148,7 @@ class Method:
     Attributes:
         options: the options a caller may pass to ``fit``, with their defaults.
         takes: the parts of a call beyond dense rows that it takes: ``"weights"`` (`inference.numerics.weighted_rows.Rows`),
-            ``"sparse"`` (`zoo.sparse_matrix.SparseMatrix`), ``"batches"``, ``"devices"`` (rows that lie on
+            ``"sparse"`` (`zoo.sparse.SparseMatrix`), ``"batches"``, ``"devices"`` (rows that lie on
             several); ``"documents"`` where the rows are documents, which go to devices in blocks and in
             batches by natural gradients.
         check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the

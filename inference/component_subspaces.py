@@ -29,8 +29,8 @@ import xarray as xr
 from inference.convergence.invariants import draws_of, kind_of
 from inference.prediction import transform
 from inference.results.files import model_of
-from inference.symmetry import relabel
 from inference.results.groups import labels_of, responsibilities_of
+from inference.symmetry import relabel
 
 __all__ = [
     "component_shares",

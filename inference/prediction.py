@@ -1,5 +1,9 @@
-"""New rows: scores, what is missing, and held-out log density, from any fit."""
+"""New rows: scores, what is missing, and held-out log density, from any fit.
 
+The variational posterior of a fit as a NumPyro program.
+"""
+
+import json
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -10,18 +14,26 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import Ascent, Direct, Method
+from inference.inputs.tables import as_arrays, matching_columns
+from inference.inputs.text import matching_words
 from inference.methods import method_of
 from inference.precision import double_precision
 from inference.results.files import Labels, model_of
-from inference.symmetry import align_rotation, relabel
-from inference.inputs.tables import as_arrays, matching_columns
-from inference.inputs.text import matching_words
 from inference.results.groups import group_of
-from zoo.argument_checks import check_choice
+from inference.symmetry import align_rotation, relabel
+from zoo.checks import check_choice
 from zoo.documents.bags import totals_of
 from zoo.model import Model
 
-__all__ = ["draws_without_rows", "log_density", "predict", "prepared", "stored_variables", "transform"]
+__all__ = [
+    "draws_without_rows",
+    "guide",
+    "log_density",
+    "predict",
+    "prepared",
+    "stored_variables",
+    "transform",
+]
 
 
 @double_precision
@@ -344,3 +356,34 @@ def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) ->
 
     start = jnp.full(data[0].shape[0], -jnp.inf)
     return jax.lax.scan(add, start, draws)[0] - jnp.log(count)
+
+
+def guide(tree: xr.DataTree) -> Callable:
+    """The variational posterior as a program with exactly the sites of ``model.explicit``.
+
+    Called with the same data.
+
+    ``numpyro.infer.Predictive(guide(tree), num_samples=S)(key, x)`` draws from it,
+    `inference.calibration.elbo_check` measures its bound, and
+    ``numpyro.infer.SVI(model.explicit, guide(tree), ...)`` goes on from it: q's parameters are
+    ``numpyro.param`` sites.
+
+    Args:
+        tree: a fit by a variational method.
+
+    Returns:
+        A program that takes the fitted data.
+
+    Raises:
+        ValueError: the fit has no variational posterior.
+    """
+    model = model_of(tree)
+    program = method_of(model, tree.attrs["method"]).guide
+    if program is None:
+        raise ValueError(
+            f"a fit by {tree.attrs['method']!r} has no variational posterior; fit with vb or svi"
+        )
+    stored = {name: value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()}
+    options = json.loads(tree.attrs["options"])
+    own = {"family": options["guide"]} if "guide" in options else {}
+    return partial(program, stored, model, **own)

@@ -51,7 +51,8 @@ import zoo
 from inference.algorithm import Algorithm
 from inference.calibration import geweke
 from inference.convergence.psrf import effective_sample_size, psrf_of
-from inference.methods.paired import full_covariance_gibbs as full_covariance, gibbs as paired
+from inference.methods.paired import full_covariance_gibbs as full_covariance
+from inference.methods.paired import gibbs as paired
 from inference.plots.palette import COLOURS, LINES
 from inference.precision import in_precision
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from zoo.kernels.gram import centring_of, gram_matrix
 from zoo.kernels import RBF
+from zoo.kernels.gram import centring_of, gram_matrix
 
 __all__ = ["NEW", "TOY", "X", "centred", "clusters", "spectrum"]
 

@@ -20,8 +20,8 @@ from scipy.special import gammaln
 
 import zoo
 from inference import fit
-from inference.diagnostics import invariants
 from inference.convergence.invariants import kind_of, scalars
+from inference.diagnostics import invariants
 
 if __name__ == "__main__":
     from tests.recording import REFERENCE, circumstances

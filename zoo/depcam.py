@@ -62,14 +62,29 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_flag, check_num_parts, check_positive, check_size
+from zoo.checks import (
+    as_matrix,
+    check_choice,
+    check_flag,
+    check_num_parts,
+    check_positive,
+    check_size,
+    check_some_cells,
+)
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family
 from zoo.exponential_family.cells import FamilyCells
-from zoo.exponential_family.local_pca import (ComponentRows, LocalPCA, SparseScales, gaussian_latents, laplace_latents, log_cells)
+from zoo.exponential_family.local_pca import (
+    ComponentRows,
+    LocalPCA,
+    SparseScales,
+    gaussian_latents,
+    laplace_latents,
+    log_cells,
+)
+from zoo.exponential_family.natural_params import RowMode
 from zoo.model import Model, in_current_precision, static
-from zoo.exponential_family.row_latents import RowMode
 from zoo.suitable_fields import (
     check_not_sparse,
     family_of,
@@ -77,7 +92,6 @@ from zoo.suitable_fields import (
     natural_param_widths,
     suitable_num_latents,
 )
-from zoo.checks import as_matrix, check_some_cells
 
 __all__ = ["DEPCAM", "orthonormal"]
 

@@ -35,7 +35,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions.util import validate_sample
 
-from zoo.argument_checks import check_choice, check_size
+from zoo.checks import check_choice, check_size
 from zoo.kernels.gram import check_gram
 
 __all__ = [

@@ -47,13 +47,24 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_num_parts, check_positive, check_size
+from zoo.checks import as_matrix, check_num_parts, check_positive, check_size, check_some_cells
 from zoo.exponential_family import Family, as_family
-from zoo.exponential_family.cells import FamilyCells
-from zoo.exponential_family.joint_prior import (FACTOR_IN_PRIOR, balanced_variance, check_joint_prior, joint_prior_factor, log_kernel, refuse_improper)
-from zoo.exponential_family.natural_params import LowRank
+from zoo.exponential_family.cells import (
+    FamilyCells,
+    cells_of,
+    sample_view_parameters,
+    starting_view_parameters,
+)
+from zoo.exponential_family.joint_prior import (
+    FACTOR_IN_PRIOR,
+    balanced_variance,
+    check_joint_prior,
+    joint_prior_factor,
+    log_kernel,
+    refuse_improper,
+)
+from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
 from zoo.model import Model, in_current_precision, static
-from zoo.exponential_family.row_latents import RowMode, row_modes
 from zoo.suitable_fields import (
     check_not_sparse,
     family_of,
@@ -61,8 +72,6 @@ from zoo.suitable_fields import (
     natural_param_widths,
     suitable_num_latents,
 )
-from zoo.checks import as_matrix, check_some_cells
-from zoo.exponential_family.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
 
 __all__ = ["EPCA"]
 

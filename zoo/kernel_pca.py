@@ -53,12 +53,11 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_positive, check_whole
-from zoo.kernels.gram import (Centring, announce_cost, centring_of, check_gram)
+from zoo.checks import as_matrix, check_finite, check_positive, check_rows, check_whole
 from zoo.kernels import Kernel, as_kernel
+from zoo.kernels.gram import Centring, announce_cost, centring_of, check_gram
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse import SparseCounts
-from zoo.checks import as_matrix, check_finite, check_rows
 
 __all__ = ["KernelPCA", "gram_score"]
 

@@ -39,13 +39,13 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
-from zoo.argument_checks import check_positive
-from zoo.documents.bags import (BagsOfWords, TopicCounts, TopicTotals, log_coefficients)
+from zoo.checks import check_positive
+from zoo.documents.bags import BagsOfWords, TopicCounts, TopicTotals, log_coefficients
+from zoo.documents.shares import cell_sums, fold_in, log_integrals
+from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
 from zoo.sparse import SparseCounts
-from zoo.documents.topic_model import TopicModel
-from zoo.documents.shares import cell_sums, fold_in, log_integrals
 
 __all__ = ["LDA"]
 

@@ -51,15 +51,14 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_num_parts, check_whole
-from zoo.conjugate.component_prior import ComponentPrior
+from zoo.checks import as_matrix, check_choice, check_num_parts, check_rows, check_whole
 from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, NormalGamma, PoissonGamma
+from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.multinomial_dirichlet import SparseCountRows
 from zoo.dirichlet_process import WEIGHT_PRIORS, DirichletAllocation, StickBreaking, weight_prior
 from zoo.model import Assumptions, Model, in_current_precision, static
-from zoo.conjugate.multinomial_dirichlet import SparseCountRows
 from zoo.sparse import SparseCounts
 from zoo.suitable_fields import kind_of_cells
-from zoo.checks import as_matrix, check_rows
 
 __all__ = ["Mixture"]
 

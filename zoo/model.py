@@ -5,22 +5,64 @@ A field is either a *hyperparameter* (an array, a NumPyro distribution as a hype
 switch; declared with `static`), which is part of the program's identity. Values are checked once, when a
 person makes the object; when JAX rebuilds it from leaves the constructor is not run, so a check never sees a
 tracer.
+
+Numbers that are held as NumPy arrays, in the precision in which they are used.
+
+NumPyro, loaded whole, whoever imported what before.
+
+ArviZ 1.x leaves ``numpyro`` in ``sys.modules`` as a lazy stub. ``import numpyro.distributions`` on the stub
+loads that package twice, and the second copy lacks its submodules as attributes, on which NumPyro's own
+samplers rely. Attaching them again is harmless when nothing is missing.
 """
 
 import copy
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
 from numpyro.distributions import Distribution
 
-from zoo.argument_checks import check_num_parts
-from zoo.current_precision import in_current_precision
-from zoo.numpyro_whole import attach_submodules
+from zoo.checks import check_num_parts
 
-__all__ = ["Assumptions", "Model", "in_current_precision", "static"]
+__all__ = ["Assumptions", "Model", "attach_submodules", "in_current_precision", "static"]
+
+
+def in_current_precision(tree: Any) -> Any:
+    """The pytree with NumPy leaves as JAX arrays in the caller's precision; traced leaves as they are.
+
+    Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the
+    converted constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context
+    into a 32-bit one. The copy has the precision wanted, so that a large table is not copied twice.
+
+    Args:
+        tree: any pytree.
+
+    Returns:
+        The same pytree; shapes are as they were.
+    """
+
+    def converted(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray):
+            # device_put, since asarray copies a second time
+            return jax.device_put(leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype)))
+        return jnp.asarray(leaf)
+
+    return jax.tree.map(converted, tree)
+
+
+def attach_submodules() -> None:
+    """Make every loaded submodule of NumPyro an attribute of its package, as the import system does."""
+    numpyro.distributions  # noqa: B018  (touching an attribute is what loads a stub)
+    for name, module in list(sys.modules.items()):
+        parent, _, child = name.rpartition(".")
+        if parent.split(".")[0] == "numpyro" and not hasattr(sys.modules[parent], child):
+            setattr(sys.modules[parent], child, module)
+
 
 attach_submodules()
 

@@ -68,23 +68,31 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_num_parts, check_size
+from zoo.checks import as_matrix, check_choice, check_num_parts, check_size
 from zoo.exponential_family import Family, as_family
-from zoo.exponential_family.cells import FamilyCells
-from zoo.exponential_family.joint_prior import (FACTOR_IN_PRIOR, balanced_variance, check_joint_prior, joint_prior_factor, log_kernel, refuse_improper)
+from zoo.exponential_family.cells import (
+    FamilyCells,
+    cells_of,
+    sample_view_parameters,
+    starting_view_parameters,
+)
+from zoo.exponential_family.joint_prior import (
+    FACTOR_IN_PRIOR,
+    balanced_variance,
+    check_joint_prior,
+    joint_prior_factor,
+    log_kernel,
+    refuse_improper,
+)
+from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
 from zoo.linear_gaussian.rows import DenseRows
-from zoo.exponential_family.natural_params import LowRank
 from zoo.model import Model, in_current_precision, static
-from zoo.exponential_family.row_latents import RowMode, row_modes
 from zoo.suitable_fields import (
     check_not_sparse,
     family_of,
     kind_of_cells,
     natural_param_widths,
 )
-from zoo.checks import as_matrix
-from zoo.exponential_family.view_parameters import cells_of, sample_view_parameters, starting_view_parameters
-from zoo.exponential_family.zero_padding import padded
 
 __all__ = ["Paired"]
 

@@ -41,7 +41,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_positive, check_size
+from zoo.checks import check_choice, check_positive, check_size
 from zoo.dirichlet_process import (
     WEIGHT_PRIORS,
     DirichletAllocation,
@@ -49,11 +49,11 @@ from zoo.dirichlet_process import (
     log_stick_weights,
     weight_prior,
 )
-from zoo.documents.bags import (BagsOfWords, ClusteredBags, TopicCounts, TopicTotals)
+from zoo.documents.bags import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
+from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
 from zoo.sparse import SparseCounts
-from zoo.documents.topic_model import TopicModel
 
 __all__ = ["PCP"]
 

@@ -31,9 +31,9 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.documents.bags import BagsOfWords, TopicCounts, TopicTotals
-from zoo.model import static
-from zoo.documents.topic_model import TopicModel
 from zoo.documents.shares import likely_shares
+from zoo.documents.topic_model import TopicModel
+from zoo.model import static
 
 __all__ = ["PLSI"]
 

@@ -46,13 +46,27 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_num_parts, check_positive, check_size
+from zoo.checks import (
+    check_choice,
+    check_infinite,
+    check_not_constant,
+    check_num_parts,
+    check_positive,
+    check_size,
+    check_some_cells,
+)
 from zoo.conjugate.cellwise import ObservedCells
-from zoo.linear_gaussian.rows import (LatentsGivenRows, LinearGaussianRows, completed, latents_covariance, latents_mean, log_density)
+from zoo.linear_gaussian.rows import (
+    LatentsGivenRows,
+    LinearGaussianRows,
+    completed,
+    latents_covariance,
+    latents_mean,
+    log_density,
+)
 from zoo.model import Model, in_current_precision, static
-from zoo.sparse_matrix import SparseMatrix, as_rows, is_sparse
+from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
-from zoo.checks import check_infinite, check_not_constant, check_some_cells
 
 __all__ = ["PPCA"]
 
@@ -198,7 +212,7 @@ class PPCA(Model):
     # Sizes and checks
 
     def coded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model, and the data with scipy's sparse matrices as `zoo.sparse_matrix.SparseMatrix`."""
+        """The model, and the data with scipy's sparse matrices as `zoo.sparse.SparseMatrix`."""
         return self, tuple(as_rows(part) if is_sparse(part) else part for part in data)
 
     @classmethod

@@ -69,11 +69,17 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_choice, check_num_parts, check_positive, check_size
-from zoo.kernels.feature_space import (FeatureRows, centred, feature_rows, given_latents, scored_dimension)
-from zoo.kernels.gram import check_gram
+from zoo.checks import (
+    as_matrix,
+    check_choice,
+    check_infinite,
+    check_not_constant,
+    check_num_parts,
+    check_positive,
+    check_size,
+)
 from zoo.kernels import Kernel, as_kernel
-from zoo.linear_gaussian.rows import (LinearGaussianRows, RowsGivenOthers, ShiftedRows, latents_covariance, latents_mean, log_density, reduced)
+from zoo.kernels.gram import FeatureRows, centred, check_gram, feature_rows, given_latents, scored_dimension
 from zoo.linear_gaussian.class_labels import CODINGS, Label, are_labels, class_names, code_labels
 from zoo.linear_gaussian.probit import (
     DecidedOutputs,
@@ -82,10 +88,18 @@ from zoo.linear_gaussian.probit import (
     check_probit_outputs,
     num_decisions,
 )
+from zoo.linear_gaussian.rows import (
+    LinearGaussianRows,
+    RowsGivenOthers,
+    ShiftedRows,
+    latents_covariance,
+    latents_mean,
+    log_density,
+    reduced,
+)
 from zoo.model import Model, in_current_precision, static
-from zoo.sparse_matrix import SparseMatrix, as_rows, is_sparse
+from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
-from zoo.checks import as_matrix, check_infinite, check_not_constant
 
 __all__ = ["SPPCA"]
 
@@ -419,7 +433,7 @@ class SPPCA(Model):
     def coded(self, *data: Any) -> tuple[Self, tuple]:
         """The model that knows its classes, and the data with labels as 0/1 columns.
 
-        A sparse x becomes a `zoo.sparse_matrix.SparseMatrix`.
+        A sparse x becomes a `zoo.sparse.SparseMatrix`.
 
         Raises:
             TypeError: sparse outputs.

@@ -14,11 +14,11 @@ Each answers with an `inference.calibration.verdicts.Verdict`: ``statistic``, ``
 ``passed``.
 """
 
-from inference.calibration.elbo import elbo_check
 from inference.calibration.conditionals import conditional_check
+from inference.calibration.elbo import elbo_check
 from inference.calibration.geweke import geweke
 from inference.calibration.sbc import sbc
-from inference.calibration.verdicts import (ConditionalVerdict, ELBOVerdict, GewekeVerdict, SBCVerdict, Verdict)
+from inference.calibration.verdicts import ConditionalVerdict, ELBOVerdict, GewekeVerdict, SBCVerdict, Verdict
 
 __all__ = [
     "ConditionalVerdict",

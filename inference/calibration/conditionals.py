@@ -13,9 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.precision import double_precision
-from inference.numerics.programs import (call_compiled, check_arguments, check_latents, explicit_form, latent_sites, log_densities)
 from inference.calibration.verdicts import ConditionalVerdict
+from inference.numerics.programs import (
+    call_compiled,
+    check_arguments,
+    check_latents,
+    explicit_form,
+    latent_sites,
+    log_densities,
+)
+from inference.precision import double_precision
 
 __all__ = ["conditional_check"]
 

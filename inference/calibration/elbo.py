@@ -21,9 +21,17 @@ from numpyro import handlers
 from numpyro.infer.util import compute_log_probs
 from scipy import stats
 
-from inference.precision import double_precision
-from inference.numerics.programs import (call_compiled, check_arguments, check_latents, explicit_form, latent_sites, log_densities, sites_of)
 from inference.calibration.verdicts import ELBOVerdict
+from inference.numerics.programs import (
+    call_compiled,
+    check_arguments,
+    check_latents,
+    explicit_form,
+    latent_sites,
+    log_densities,
+    sites_of,
+)
+from inference.precision import double_precision
 
 __all__ = ["elbo_check"]
 

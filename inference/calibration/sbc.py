@@ -2,7 +2,7 @@
 
 Fit data drawn with known latents, and rank these among the posterior draws: the ranks are uniform if the
 draws come from the posterior (Talts et al. 2018; Modrak et al. 2023 for quantities that depend on the data,
-such as the likelihood). The summaries of `inference.calibration.functionals` are ranked; their uniformity is tested with
+such as the likelihood). The summaries of `inference.calibration.geweke` are ranked; their uniformity is tested with
 Bonferroni's correction for their number.
 """
 
@@ -14,11 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.calibration.functionals import summarise
+from inference.calibration.geweke import summarise
+from inference.calibration.verdicts import SBCVerdict, bonferroni, rank_uniformity
+from inference.numerics.programs import (
+    Site,
+    call_compiled,
+    check_proper,
+    data_sites,
+    explicit_form,
+    joint_draws,
+    latent_sites,
+)
 from inference.precision import double_precision, to_numpy
-from inference.numerics.programs import (Site, call_compiled, check_proper, data_sites, explicit_form, joint_draws, latent_sites)
-from inference.calibration.rank_tests import bonferroni, rank_uniformity
-from inference.calibration.verdicts import SBCVerdict
 
 __all__ = ["sbc"]
 
@@ -50,7 +57,7 @@ def sbc(
         num_replicates: data sets drawn and fitted.
         num_ranked: posterior draws ranked, evenly spaced over all chains (all of them, if there are fewer).
         functionals: ``functionals(values) -> dict`` of scalars of one joint draw, instead of the
-            default ones of `inference.calibration.functionals`.
+            default ones of `inference.calibration.geweke`.
         false_alarm_rate: probability that a calibrated method fails, at most; shared by all p-values
             (Bonferroni).
         **fit_options: passed to `inference.fit`.

@@ -24,7 +24,7 @@ import xarray as xr
 
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
-from zoo.argument_checks import check_choice
+from zoo.checks import check_choice
 
 __all__ = ["central_draw", "cluster_sizes", "co_clustering", "point_partition"]
 

@@ -15,8 +15,8 @@ import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
 
-from inference.convergence.invariants import (draws_of, hidden_variables, invariants, kind_of, scalars)
-from zoo.argument_checks import check_choice
+from inference.convergence.invariants import draws_of, hidden_variables, invariants, kind_of, scalars
+from zoo.checks import check_choice
 
 __all__ = [
     "effective_sample_size",

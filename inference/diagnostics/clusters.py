@@ -9,7 +9,7 @@ from arviz_stats.base import array_stats
 
 from inference.convergence.invariants import kind_of
 from inference.results.groups import labels_of
-from zoo.argument_checks import check_whole
+from zoo.checks import check_whole
 
 __all__ = ["top_partitions"]
 

@@ -1,18 +1,59 @@
-"""Choosing between models by rows they have not seen: cross-validation, with BIC beside it."""
+r"""Choosing between models by rows they have not seen: cross-validation, with BIC beside it.
+
+How many latents a projection needs: by the variational bound, by ARD and by held-out rows, side by side.
+
+Three answers to one question, each with its own weakness. The bound of VB with a Gaussian prior of the
+loadings approximates the log evidence; it depends on the prior's scale and is short of it by what the
+factorisation costs. Automatic relevance determination offers the most latents at once and counts those that
+keep loadings; it is one fit, and can stop in a local optimum. The held-out log density of maximum likelihood
+asks for prediction, not for truth: it punishes a latent too many only mildly, and its standard error says how
+much of a difference is noise.
+
+Reference: Bishop (1999), "Variational principal components"; Minka (2001), "Automatic choice of
+    dimensionality for
+PCA", on what the likelihood alone cannot say.
+
+How many components and directions a mixture of PCAs needs: by a bound and by held-out rows, side by side.
+
+The bound integrates the latents (``vb`` of `zoo.DEPCAM`: exactly for Gaussian cells), so that a component
+pays for its directions; bases, scales, offsets and weights are points, and pay by Schwarz's criterion:
+
+.. math:: B - \tfrac{P}{2} \log N, \qquad P = K \{D d - d (d + 1) / 2 + d + D\} + K - 1,
+
+B the bound on the rows' log density without the prior of the parameters (a density of points, which is no
+probability and cannot be compared across sizes), P the free parameters: the Stiefel manifold's dimension,
+scales, offsets, weights. Scales at zero make their directions' parameters idle, which P does not know: the
+criterion then is too strict, never too lenient. The held-out density has its latents integrated (Laplace, or
+exactly) and a standard error that says how much of a difference is noise. Accuracy at given classes is asked
+nowhere: the best density need not be the true grouping.
+
+References: Schwarz (1978), "Estimating the dimension of a model"; Tipping and Bishop (1999), mixtures of
+PPCA.
+"""
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from inference.fitting.front_door import fit
+from inference.methods.depcam.em_blocks import log_prior
+from inference.precision import double_precision
 from inference.prediction import log_density
+from inference.results.files import model_of
+from zoo.checks import as_matrix
+from zoo.depcam import DEPCAM
 from zoo.model import Model
+from zoo.ppca import PPCA
 
-__all__ = ["cross_validate"]
+__all__ = ["choose_components_and_latents", "choose_num_latents", "cross_validate", "num_parameters"]
 
 
 def cross_validate(
@@ -90,3 +131,189 @@ def _fit(model: Model, rows: Any, method: str, seed: int, settings: Mapping[str,
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*has not converged")
         return fit(model, rows, method=method, seed=seed, **settings)
+
+
+def choose_num_latents(
+    x: Any,
+    candidates: Iterable[int] | None = None,
+    *,
+    noise: str = "isotropic",
+    folds: int = 5,
+    seed: int = 0,
+    **settings: Any,
+) -> pd.DataFrame:
+    """The number of latents of `zoo.PPCA` by bound, ARD and held-out density.
+
+    Args:
+        x: rows, shape (num_observations, num_features), NaN for missing cells; an array or a DataFrame.
+        candidates: numbers of latents; None: 1 to at most 10, fewer than features and half the rows.
+        noise: ``"isotropic"`` or ``"diagonal"``.
+        folds: of the cross-validation.
+        seed: of the folds and fits.
+        **settings: of the fits by VB, as for ``fit``: ``max_iterations``, ``tolerance``, ``num_restarts``,
+            ...
+
+    Returns:
+        One row a candidate, index ``num_latents``: ``bound`` (nats, Gaussian prior), ``heldout`` and
+        ``standard_error`` (nats per row), ``bic`` (lower is better) and, where it was offered,
+        ``ard_relevant``, the latents that ARD kept of the largest candidate. The attributes ``by_bound``,
+        ``by_ard``, ``by_heldout`` hold the three answers, ``note`` says them in words.
+
+    Raises:
+        ValueError: no candidates, or some that the data do not allow.
+    """
+    rows = as_matrix(x)
+    most = min(rows.shape[1], rows.shape[0] // 2) - 1
+    numbers = sorted(set(range(1, min(most, 10) + 1) if candidates is None else candidates))
+    if not numbers:
+        raise ValueError("candidates is empty: give at least one number of latents")
+    bad = [
+        k for k in numbers if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most
+    ]
+    if bad:
+        raise ValueError(
+            f"candidates must be whole numbers from 1 to {most}, fewer than features and half the rows; "
+            f"got {bad[0]!r}"
+        )
+    flat = {k: PPCA(num_latents=k, noise=noise) for k in numbers}
+    table = cross_validate(flat, x, folds=folds, seed=seed)[["heldout", "standard_error", "bic"]]
+    table = table.loc[numbers].rename_axis("num_latents")
+    settings = {"num_samples": 1, "seed": seed, "progress": False} | settings
+    bounds = {}
+    for k in numbers:
+        model = PPCA(num_latents=k, noise=noise, loading_prior="gaussian")
+        bounds[k] = _last_objective(fit(model, x, method="vb", **settings))
+    table.insert(0, "bound", pd.Series(bounds))
+    offered = fit(PPCA(num_latents=numbers[-1], noise=noise, loading_prior="ard"), x, method="vb", **settings)
+    relevant = int(offered["variational"]["num_relevant"])
+    table["ard_relevant"] = pd.Series({numbers[-1]: float(relevant)})
+    answers = {
+        "by_bound": int(table["bound"].idxmax()),
+        "by_ard": relevant,
+        "by_heldout": int(table["heldout"].idxmax()),
+    }
+    table.attrs |= answers | {
+        "note": (
+            f"bound: {answers['by_bound']} latents; ARD keeps {relevant} of {numbers[-1]}; held-out density: "
+            f"{answers['by_heldout']}"
+        )
+    }
+    return table
+
+
+def _last_objective(tree: Any) -> float:
+    trace = tree["trace"]["objective"]
+    if "restart" in trace.dims:
+        trace = trace.isel(restart=tree.attrs["best_restart"])
+    return float(trace.dropna("iteration")[-1])
+
+
+def choose_components_and_latents(
+    x: Any,
+    num_components: Iterable[int] = (1, 2, 3, 4),
+    num_latents: Iterable[int] = (1, 2, 3),
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    method: str = "vb",
+    fields: dict[str, Any] | None = None,
+    **settings: Any,
+) -> pd.DataFrame:
+    """Every pair of sizes of `zoo.DEPCAM`, judged by its bound and by held-out rows.
+
+    Args:
+        x: rows, shape (num_observations, num_features), NaN for missing cells; an array or a DataFrame.
+        num_components: candidates for K.
+        num_latents: candidates for d, at most the number of features.
+        folds: of the cross-validation.
+        seed: of the folds and fits.
+        method: ``"vb"``, or ``"em"``, whose maximised latents have no bound: held-out rows alone judge then.
+        fields: of the model, as ``{"family": "poisson", "repulsion": 0.0}``.
+        **settings: of the fits, as for ``fit``: ``num_restarts``, ``init``, ``max_iterations``, ...
+
+    Returns:
+        One row a pair, index ``num_components``, ``num_latents``: ``bound`` (on the rows' log density, nats),
+        ``num_parameters``, ``criterion`` (the bound less half the parameters times log N, higher is better),
+        ``num_active`` (scales that are not zero), ``heldout`` and ``standard_error`` (nats per row). The
+        attributes ``by_bound`` and ``by_heldout`` hold the answers as pairs, ``note`` says them in words.
+
+    Raises:
+        ValueError: no candidates, some that the data do not allow, or another method.
+    """
+    if method not in ("vb", "em"):
+        raise ValueError(f"method must be vb or em; got {method!r}")
+    rows = as_matrix(x)
+    ks = _candidates("num_components", num_components, rows.shape[0])
+    ds = _candidates("num_latents", num_latents, rows.shape[1])
+    models = {
+        (k, d): DEPCAM.from_data(rows, num_components=k, num_latents=d, **(fields or {}))
+        for k, d in product(ks, ds)
+    }
+    settings = {"num_samples": 1, "progress": False} | settings
+    scores = cross_validate(models, x, method=method, folds=folds, seed=seed, **settings)
+    found = {pair: _of_one(model, x, method, seed, settings) for pair, model in models.items()}
+    table = pd.DataFrame.from_dict(found, orient="index")
+    table = table.join(scores[["heldout", "standard_error"]].loc[list(found)])
+    table.index = pd.MultiIndex.from_tuples(list(found), names=["num_components", "num_latents"])
+    answers = {"by_heldout": tuple(map(int, table["heldout"].idxmax()))}
+    words = f"held-out density: {_in_words(answers['by_heldout'])}"
+    if method == "vb":
+        answers["by_bound"] = tuple(map(int, table["criterion"].idxmax()))
+        words = f"bound: {_in_words(answers['by_bound'])}; {words}"
+    else:
+        table = table.drop(columns=["bound", "criterion"])
+    table.attrs |= answers | {"note": words}
+    return table
+
+
+def num_parameters(model: DEPCAM, num_features: int) -> int:
+    """Free parameters: orthonormal bases, scales, offsets, weights, a noise variance that is learnt.
+
+    Args:
+        model: the model.
+        num_features: D.
+    """
+    d, k = model.num_latents, model.num_components
+    own = num_features * d - d * (d + 1) // 2 + d + (num_features if model.offset else 0)
+    return k * own + k - 1 + int(model.family.learns_noise)
+
+
+def _of_one(model: DEPCAM, x: Any, method: str, seed: int, settings: dict[str, Any]) -> dict[str, float]:
+    tree = fit(model, x, method=method, seed=seed, **settings)
+    count = num_parameters(model, model.num_features)
+    bound = _bound(tree)
+    return {
+        "bound": bound,
+        "num_parameters": count,
+        "criterion": bound - 0.5 * count * np.log(len(x)),
+        "num_active": int((tree["variational"]["scales"] != 0).sum()),
+    }
+
+
+@double_precision
+def _bound(tree: xr.DataTree) -> float:
+    """The objective at the estimate without the log prior of the parameters."""
+    trace = tree["trace"]["objective"]
+    if "restart" in trace.dims:
+        trace = trace.isel(restart=tree.attrs["best_restart"])
+    stored = {name: jnp.asarray(value.to_numpy()) for name, value in tree["variational"].data_vars.items()}
+    return float(trace.dropna("iteration")[-1]) - float(_log_prior(stored, model_of(tree)))
+
+
+@jax.jit
+def _log_prior(values: dict[str, jax.Array], model: DEPCAM) -> jax.Array:
+    return log_prior(values, model)
+
+
+def _candidates(name: str, values: Iterable[int], most: int) -> list[int]:
+    numbers = sorted(set(values))
+    if not numbers:
+        raise ValueError(f"{name} is empty: give at least one candidate")
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= most:
+            raise ValueError(f"{name} must be whole numbers from 1 to {most}; got {number!r}")
+    return numbers
+
+
+def _in_words(pair: tuple[int, int]) -> str:
+    return f"{pair[0]} components of {pair[1]} latents"

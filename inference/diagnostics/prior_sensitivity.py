@@ -13,8 +13,8 @@ import pandas as pd
 import xarray as xr
 from arviz_stats import psense_summary
 
-from inference.extension import extend
 from inference.convergence.invariants import invariants, kind_of, scalars
+from inference.extension import extend
 from inference.results.groups import group_of
 
 __all__ = ["prior_sensitivity"]

@@ -14,16 +14,23 @@ import pandas as pd
 import xarray as xr
 from arviz_stats.base import array_stats
 
-from inference.diagnostics.comparison import compare, heldout
-from inference.convergence.psrf import (effective_sample_size, is_constant, judge, psrf_of, psrf_path, why_no_psrf)
 from inference.convergence import psrf
-from inference.convergence.invariants import (draws_of, hidden_variables, invariants, kind_of, scalars)
-from inference.diagnostics.clusters import top_partitions
+from inference.convergence.invariants import draws_of, hidden_variables, invariants, kind_of, scalars
 from inference.convergence.partitions import cluster_sizes, co_clustering, point_partition
+from inference.convergence.psrf import (
+    effective_sample_size,
+    is_constant,
+    judge,
+    psrf_of,
+    psrf_path,
+    why_no_psrf,
+)
+from inference.diagnostics.clusters import top_partitions
+from inference.diagnostics.comparison import compare, heldout
 from inference.diagnostics.prior_sensitivity import prior_sensitivity
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
-from zoo.argument_checks import check_choice
+from zoo.checks import check_choice
 
 __all__ = [
     "co_clustering",

@@ -25,11 +25,11 @@ from jax import Array
 from inference.precision import double_precision
 from inference.prediction import draws_without_rows, log_density, prepared, stored_variables
 from inference.results.groups import group_of
-from zoo.argument_checks import check_choice
+from zoo.checks import check_choice
 from zoo.documents.bags import ClusteredBags, log_coefficients
+from zoo.documents.topic_model import dirichlet_of
 from zoo.model import Model
 from zoo.sparse import SparseCounts
-from zoo.documents.topic_model import dirichlet_of
 
 __all__ = ["PROTOCOLS", "heldout_text", "split_tokens"]
 

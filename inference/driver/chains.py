@@ -18,8 +18,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from inference.algorithm import ChainsRun
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.lanes import lane_keys, resume, start_each
-from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt
+from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, lane_keys, resume, start_each
 
 __all__ = ["sample"]
 

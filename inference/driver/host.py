@@ -1,15 +1,26 @@
-"""The host between chunks of a run: the length of the next chunk, and Ctrl-C."""
+"""The host between chunks of a run: the length of the next chunk, and Ctrl-C.
+
+Keys and states of restarts and chains that run side by side.
+"""
 
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt"]
+from inference.driver.checkpoint import Checkpoint
+
+__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "lane_keys", "resume", "start_each"]
+
 
 CHUNK_SECONDS = 0.25
 CHUNK_CAPACITY = 512  # steps a chunk can hold
@@ -65,3 +76,30 @@ class Interrupt:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._main:
             signal.signal(signal.SIGINT, self._previous)
+
+
+def lane_keys(key: Array, count: int) -> Array:
+    """The key of each restart or chain: ``fold_in(key, number)``."""
+    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
+
+
+def resume(
+    checkpoint: Checkpoint, init: Callable, *args: Any, traced: bool = True
+) -> tuple[Any, dict | None]:
+    """The saved state, or a fresh one; only its shapes are computed when there is something to resume.
+
+    An ``init`` that cannot be ``traced`` is run for them.
+    """
+    if checkpoint.path is None:
+        return init(*args), None
+    if not traced:
+        fresh = init(*args)
+        saved = checkpoint.load(fresh)
+        return (fresh, None) if saved is None else saved
+    saved = checkpoint.load(jax.eval_shape(init, *args))
+    return (init(*args), None) if saved is None else saved
+
+
+def start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
+    """The states of all restarts or chains, started in turn: a start may need as much memory as a step."""
+    return jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))

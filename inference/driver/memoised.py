@@ -21,9 +21,18 @@ from jax import Array
 
 from inference.algorithm import AscentRun, Memoised
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.lanes import lane_keys, resume, start_each
-from inference.driver.host import Interrupt
-from inference.driver.progress import (NOT_FINITE, RUNNING, Progress, advanced, best_run, restored, smallest_gain, stored, tolerated_fall)
+from inference.driver.host import Interrupt, lane_keys, resume, start_each
+from inference.driver.progress import (
+    NOT_FINITE,
+    RUNNING,
+    Progress,
+    advanced,
+    best_run,
+    restored,
+    smallest_gain,
+    stored,
+    tolerated_fall,
+)
 
 __all__ = ["ascend_in_batches"]
 

@@ -20,9 +20,18 @@ from jax import Array
 
 from inference.algorithm import AscentRun, NaturalGradient
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.lanes import resume
-from inference.driver.host import Interrupt
-from inference.driver.progress import (CONVERGED, NOT_FINITE, RUNNING, Progress, advanced, restored, smallest_gain, stored, tolerated_fall)
+from inference.driver.host import Interrupt, resume
+from inference.driver.progress import (
+    CONVERGED,
+    NOT_FINITE,
+    RUNNING,
+    Progress,
+    advanced,
+    restored,
+    smallest_gain,
+    stored,
+    tolerated_fall,
+)
 from zoo.model import in_current_precision
 
 __all__ = ["ascend_stochastically"]

@@ -1,4 +1,7 @@
-"""The arguments of `fit`, read and validated before anything is compiled."""
+"""The arguments of `fit`, read and validated before anything is compiled.
+
+The start of a run: a strategy by name, given variables, or a former fit.
+"""
 
 import json
 import os
@@ -14,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import (
+    Ascent,
     AscentSettings,
     Direct,
     DirectSettings,
@@ -23,22 +27,21 @@ from inference.algorithm import (
     SamplerSettings,
     model_name,
 )
-from inference.numerics.atomic_files import check_writable
-from inference.inputs.count_stream import CountStream
-from inference.numerics.devices import exchanged, resolved_num_devices
+from inference.inputs.streams import CountStream, RowStream, is_chunked
+from inference.inputs.tables import as_arrays, column_dims
 from inference.methods import method_of
+from inference.numerics.atomic_files import check_writable
+from inference.numerics.devices import exchanged, resolved_num_devices
+from inference.numerics.weighted_rows import checked_weight
 from inference.precision import in_precision
 from inference.results.files import model_of
-from inference.inputs.streams import RowStream, is_chunked
-from inference.numerics.weighted_rows import checked_weight
-from inference.fitting.starting_points import read_init
-from inference.inputs.tables import as_arrays, column_dims
-from zoo.argument_checks import check_choice, check_size
+from inference.results.groups import group_of
+from zoo.checks import check_choice, check_size
 from zoo.model import Model
-from zoo.sparse import SparseCounts
-from zoo.sparse_matrix import SparseMatrix
+from zoo.sparse import SparseCounts, SparseMatrix
 
-__all__ = ["key_of", "read_call"]
+__all__ = ["key_of", "read_call", "read_init"]
+
 
 CHAIN_METHODS = ("vectorized", "sequential", "parallel")
 SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
@@ -348,3 +351,72 @@ def _refuse(call: _Call) -> None:
         if applies(call):
             named = {"model": model_name(call.model), "num_processes": jax.process_count()}
             raise ValueError(message.format_map(call._asdict() | named))
+
+
+def read_init(
+    init: Any, method: Method, settings: AscentSettings | SamplerSettings
+) -> tuple[str, dict[str, np.ndarray] | None]:
+    """The start strategy, and given variables: for a sampler with a leading axis over chains.
+
+    Raises:
+        TypeError: ``init`` is nothing of the kind.
+        ValueError: an unknown strategy, or a method that starts nowhere.
+    """
+    if isinstance(method, Direct):
+        if init is not None:
+            raise ValueError("a method that solves directly starts nowhere: leave init out")
+        return "none", None
+    if init is None:
+        return method.strategies[0], None
+    if isinstance(init, str):
+        if init not in method.strategies:
+            raise ValueError(
+                f"init must be one of {', '.join(method.strategies)}, a former tree, or a dict of variables; "
+                f"got {init!r}"
+            )
+        return init, None
+    lanes = getattr(settings, "num_chains", None) or settings.num_restarts
+    if isinstance(init, xr.DataTree):
+        if not isinstance(method, Ascent):
+            return method.strategies[0], _draws_to_start_from(init, lanes)
+        values = _best_of(init)
+    elif isinstance(init, Mapping):
+        values = {name: np.asarray(value) for name, value in init.items()}
+    else:
+        raise TypeError(
+            f"init must be a strategy name, a former tree or a dict of variables; got {type(init).__name__}"
+        )
+    return method.strategies[0], {
+        name: np.broadcast_to(value, (lanes, *value.shape)) for name, value in values.items()
+    }
+
+
+def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
+    """What an ascent starts from.
+
+    The parameters of q, or the draw with the highest likelihood (the last, without it).
+    """
+    if "variational" in tree.children:
+        return {name: value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()}
+    posterior = group_of(tree, "posterior")
+    chain, draw = 0, -1
+    if "log_likelihood" in tree.children:
+        density = tree["log_likelihood"]["log_likelihood"].to_numpy().sum(-1)
+        chain, draw = np.unravel_index(density.argmax(), density.shape)
+    return {name: value.to_numpy()[chain, draw] for name, value in posterior.data_vars.items()}
+
+
+def _draws_to_start_from(tree: xr.DataTree, lanes: int) -> dict[str, np.ndarray]:
+    """What chains start from: the last draw of each, if there are as many.
+
+    Else draws evenly spread over all.
+    """
+    posterior = group_of(tree, "posterior")
+    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    if chains == lanes:
+        return {name: value.to_numpy()[:, -1] for name, value in posterior.data_vars.items()}
+    flat = np.linspace(0, chains * draws - 1, lanes).round().astype(int)
+    return {
+        name: value.to_numpy().reshape(chains * draws, *value.shape[2:])[flat]
+        for name, value in posterior.data_vars.items()
+    }

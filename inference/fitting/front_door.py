@@ -9,12 +9,12 @@ import jax
 import xarray as xr
 
 from inference.algorithm import Direct, FitRequest, Sampler, model_name
-from inference.results.build import build_tree
 from inference.fitting.arguments import read_call
-from inference.fitting.verdict import has_converged
 from inference.fitting.in_batches import BatchPlan
-from inference.precision import in_precision
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
+from inference.fitting.verdict import has_converged
+from inference.precision import in_precision
+from inference.results.build import build_tree
 from zoo.model import Model
 
 __all__ = ["fit"]

@@ -12,15 +12,14 @@ import numpy as np
 from inference.algorithm import Algorithm, FitRequest, Fitted, Memoised, NaturalGradient, last_of
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
-from inference.fitting.verdict import five_small_gains
-from inference.numerics.devices import deal_out, on_all_devices, on_one_device
-from inference.driver.lanes import lane_keys
+from inference.driver.host import lane_keys
 from inference.driver.memoised import ascend_in_batches
-from inference.numerics.row_blocks import row_limit
-from inference.inputs.streams import Batch
-from inference.numerics.weighted_rows import Rows
 from inference.driver.stochastic import ascend_stochastically
-from inference.fitting.in_memory import (checkpoint_of, progress_line, start_of, with_arrays)
+from inference.fitting.in_memory import checkpoint_of, progress_line, start_of, with_arrays
+from inference.fitting.verdict import five_small_gains
+from inference.inputs.streams import Batch
+from inference.numerics.devices import deal_out, on_all_devices, on_one_device
+from inference.numerics.weighted_rows import Rows, row_limit
 from zoo.model import Model, in_current_precision
 
 __all__ = ["BatchPlan", "warmed_up"]

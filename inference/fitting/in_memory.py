@@ -21,14 +21,13 @@ from inference.algorithm import (
     last_of,
 )
 from inference.driver.ascent import ascend
+from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint, fingerprint
 from inference.fitting.verdict import five_small_gains
-from inference.numerics.devices import (deal_out, exchanged, on_all_devices, on_one_device, over_processes)
-from inference.driver.chains import sample
+from inference.numerics.devices import deal_out, exchanged, on_all_devices, on_one_device, over_processes
+from inference.numerics.weighted_rows import Rows, row_limit, unweighted, weight_of
 from inference.precision import to_numpy
 from inference.results.files import versions
-from inference.numerics.row_blocks import row_limit
-from inference.numerics.weighted_rows import Rows, unweighted, weight_of
 from zoo.model import Model, in_current_precision
 
 __all__ = [

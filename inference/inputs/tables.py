@@ -1,7 +1,7 @@
 """What a person passes as data becomes arrays, and the names of rows and columns are kept.
 
 Accepted: NumPy arrays, nested lists, pandas DataFrames (index and columns become coords), scipy sparse
-matrices where the model takes counts (or real numbers, `zoo.sparse_matrix`), and None for a part that is
+matrices where the model takes counts (or real numbers, `zoo.sparse`), and None for a part that is
 missing.
 """
 
@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from inference.inputs.text import read_documents
-from zoo.model import Model
-from zoo.sparse import SparseCounts
-from zoo.sparse_matrix import SparseMatrix
 from zoo.checks import as_matrix
+from zoo.model import Model
+from zoo.sparse import SparseCounts, SparseMatrix
 
 __all__ = ["as_arrays", "column_dims", "matching_columns"]
 

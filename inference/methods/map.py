@@ -20,9 +20,9 @@ from jax import Array
 from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.numerics.densities import latent_names
 from inference.methods.nuts_hmc import program
 from inference.numerics.lbfgs import LBFGSState, lbfgs_init, lbfgs_step
+from inference.numerics.programs import latent_names
 
 __all__ = ["METHOD", "MAPInfo", "log_joint"]
 

@@ -23,9 +23,8 @@ from numpyro.infer.hmc import HMCState
 from numpyro.infer.util import constrain_fn, unconstrain_fn
 
 from inference.algorithm import Algorithm, Outcome, Sampler, accept
-from inference.numerics.densities import latent_names
-from inference.numerics.local_latents import draw_locals
-from zoo.argument_checks import check_flag
+from inference.numerics.programs import draw_locals, latent_names
+from zoo.checks import check_flag
 
 __all__ = ["METHODS", "HamiltonianInfo", "program"]
 

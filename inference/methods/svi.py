@@ -27,10 +27,9 @@ from numpyro.infer.svi import SVIState
 from numpyro.optim import ClippedAdam
 
 from inference.algorithm import Algorithm, Outcome, Stochastic
-from inference.numerics.densities import latent_names
 from inference.methods.nuts_hmc import program
-from inference.numerics.local_latents import draw_locals, sample_locals
-from zoo.argument_checks import check_choice
+from inference.numerics.programs import draw_locals, latent_names, sample_locals
+from zoo.checks import check_choice
 from zoo.model import in_current_precision
 
 __all__ = ["METHOD", "SVIInfo", "guide"]

@@ -3,18 +3,34 @@
 Every check in `inference.calibration` compares something (a bound, a conditional, a sampler) with the
 program, because the program is the definition of the model: where a formula and the program disagree, the
 program wins.
+
+What a model's program says of given values.
+
+Log prior, log joint, deterministic sites. The program is the one truth.
+
+Functions of one draw, applied to every draw.
+
+Local latents that a program sums out, drawn afterwards from their exact conditionals.
+
+For every draw of everything else.
 """
 
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
 from numpyro import handlers
 from numpyro.distributions import CategoricalLogits, CategoricalProbs, constraints
+from numpyro.handlers import seed, substitute, trace
+from numpyro.infer import init_to_uniform
 from numpyro.infer.util import compute_log_probs
 
 __all__ = [
@@ -24,13 +40,21 @@ __all__ = [
     "check_latents",
     "check_proper",
     "data_sites",
+    "deterministics",
+    "draw_locals",
     "explicit_form",
     "joint_draws",
+    "latent_names",
     "latent_sites",
     "log_densities",
+    "log_prior",
+    "map_draws",
+    "over_draws",
     "redraw_data",
+    "sample_locals",
     "sites_of",
 ]
+
 
 _DATA_NAMES = re.compile(r"x|y|y_\d+|counts")
 _KINDS = {
@@ -199,3 +223,137 @@ def _kind(distribution: Any) -> str:
     return next(
         (kind for kind, constraint in _KINDS.items() if isinstance(support, type(constraint))), "other"
     )
+
+
+def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
+    """Log density of the latent sites (and factors) in constrained space, in nats.
+
+    The likelihood is left out, and with it the local latents that the program keeps because they cannot be
+    summed out exactly: `log_likelihood` of the model has them integrated out.
+
+    Args:
+        model: a zoo model.
+        values: value of every latent site of the program when called with ``data``.
+        *data: the data; only their shapes matter.
+    """
+    total = jnp.zeros(())
+    for name, site in _sites(model, values, *data).items():
+        if name in model.kept_locals:
+            continue
+        is_factor = site["type"] == "sample" and isinstance(_base(site["fn"]), dist.Unit)
+        if site["type"] == "sample" and (is_factor or not site["is_observed"]):
+            log_prob = site["fn"].log_prob(site["value"])
+            total = total + jnp.sum(log_prob if site["scale"] is None else site["scale"] * log_prob)
+    return total
+
+
+def deterministics(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
+    """The deterministic sites of the program at given values of its latent sites."""
+    sites = _sites(model, values, *data).items()
+    return {name: site["value"] for name, site in sites if site["type"] == "deterministic"}
+
+
+def latent_names(model: Any, *data: Any) -> tuple[str, ...]:
+    """Names of the latent sites of the program, in its order."""
+    names: list[str] = []
+
+    def note(key: Array) -> None:  # only shapes are computed; a flat prior has no draws but a starting point
+        program = substitute(seed(model, key), substitute_fn=init_to_uniform)
+        sites = trace(program).get_trace(*data).items()
+        names.extend(name for name, site in sites if site["type"] == "sample" and not site["is_observed"])
+
+    jax.eval_shape(note, jax.random.key(0))
+    return tuple(names)
+
+
+def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any]:
+    """The program's sites; local latents that it keeps stand at zero where no values of them are given."""
+
+    def absent(site: Mapping[str, Any]) -> Array | None:
+        name = site["name"]
+        if name in values or name not in (*model.kept_locals, *model.local_sites):
+            return None
+        return jnp.zeros(site["fn"].shape())
+
+    program = substitute(model, substitute_fn=absent)
+    return trace(substitute(program, data=dict(values))).get_trace(*data)
+
+
+def _base(distribution: dist.Distribution) -> dist.Distribution:
+    """The distribution inside expansions and masks."""
+    while isinstance(distribution, dist.ExpandedDistribution | dist.MaskedDistribution):
+        distribution = distribution.base_dist
+    return distribution
+
+
+@partial(jax.jit, static_argnums=0)
+def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:
+    """``function(model, values, *data)`` of every draw.
+
+    Args:
+        function: of a model, one draw's values and the data; a module-level function, since it keys the
+            compile cache.
+        draws: name to draws, leading dims (chain, draw).
+        model: the model.
+        data: the data.
+
+    Returns:
+        Its results, with leading dims (chain, draw).
+    """
+    chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), draws)
+    values = jax.lax.map(lambda values: function(model, values, *data), flat, batch_size=8)
+    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)
+
+
+def map_draws(function: Callable, key: jax.Array, draws: Mapping[str, Any]) -> Any:
+    """``function((key, values))`` of every draw, each with a key of its own.
+
+    Args:
+        function: of a key and one draw's values, traced.
+        key: a JAX key.
+        draws: name to draws, leading dims (chain, draw).
+
+    Returns:
+        Its results, with leading dims (chain, draw).
+    """
+    chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), draws)
+    values = jax.lax.map(function, (jax.random.split(key, chains * num_draws), flat))
+    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)
+
+
+def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
+    """The local latents given everything else, as NumPyro statements."""
+    rows = data[0].shape[0]
+    with numpyro.plate("observations", rows):
+        return {
+            site: numpyro.sample(
+                site, conditional, infer={"enumerate": "parallel"} if conditional.is_discrete else None
+            )
+            for site, conditional in model.local_conditionals(values, *data).items()
+        }
+
+
+@partial(jax.jit, static_argnames="keep_rows")
+def draw_locals(
+    key: Array, draws: dict[str, Array], model: Any, data: tuple, keep_rows: bool
+) -> dict[str, Array]:
+    """One draw of the local latents, and what follows from them, for every draw of the other sites.
+
+    Args:
+        key: random key.
+        draws: site name to draws, leading dims (chain, draw).
+        model: the model.
+        data: the data.
+        keep_rows: whether values per row are returned, or only what `Model.derived` makes of them.
+    """
+
+    def one(args: tuple) -> dict[str, Array]:
+        key, values = args
+        conditionals = model.local_conditionals(values, *data).items()
+        local = {site: d.sample(jax.random.fold_in(key, i)) for i, (site, d) in enumerate(conditionals)}
+        derived = model.derived(values | local)
+        return derived if keep_rows else {name: value for name, value in derived.items() if name not in local}
+
+    return map_draws(one, key, draws)

@@ -13,21 +13,22 @@ from matplotlib.ticker import MaxNLocator
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from inference.plots.comparison import plot_agreement, plot_scores
-from inference.plots.components import (plot_component_similarity, plot_hinton, plot_loading_products, plot_overlap)
-from inference.convergence.psrf import psrf_path
-from inference.plots.dirichlet_process_picture import plot_dirichlet_process
-from inference.plots.em_picture import plot_em
 from inference.convergence.invariants import draws_of, kind_of, scalars
-from inference.plots.label_picture import plot_confusion
-from inference.plots.method_picture import plot_methods
-from inference.plots.mixtures import draw_mixture
+from inference.convergence.partitions import co_clustering, point_partition
+from inference.convergence.psrf import psrf_path
+from inference.plots.comparison import plot_agreement, plot_methods, plot_scores
+from inference.plots.components import (
+    plot_component_similarity,
+    plot_hinton,
+    plot_loading_products,
+    plot_overlap,
+)
+from inference.plots.mixtures import draw_mixture, plot_confusion, plot_dirichlet_process, plot_em
 from inference.plots.model_graph import plot_model_graph
 from inference.plots.palette import COLOURS, LINES
-from inference.convergence.partitions import co_clustering, point_partition
 from inference.plots.projections import plot_basis_images, plot_biplot, plot_loadings
+from inference.plots.topics import plot_clusters, plot_document_check, plot_document_clusters, plot_topics
 from inference.results.files import model_of
-from inference.plots.topics import (plot_clusters, plot_document_check, plot_document_clusters, plot_topics)
 from inference.results.groups import labels_of, responsibilities_of
 
 __all__ = [

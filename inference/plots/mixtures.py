@@ -2,25 +2,48 @@
 
 The plane is that of two features, or of the first two principal components of the data; densities are exact
 margins.
+
+Draws from a Dirichlet process beside its base measure, as in Yu (2006), Figure 3.2.
+
+Found clusters against known labels: how many rows of each label each cluster holds.
+
+EM as a staircase: the bound that each M-step climbs, the likelihood that each E-step lifts it to.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse, Patch
+from matplotlib.ticker import MaxNLocator
 from scipy.stats import chi2
 
 from inference.convergence.invariants import draws_of, feature_names, kind_of
+from inference.convergence.partitions import central_draw, point_partition
 from inference.plots.palette import COLOURS, LINES, MARKERS
+from inference.precision import double_precision
 from inference.results.files import model_of
-from inference.symmetry import relabel
 from inference.results.groups import labels_of, responsibilities_of
+from inference.symmetry import relabel
+from inference.topics.quality import normalised_mutual_information
+from inference.topics.tables import cluster_shares
+from zoo.dirichlet_process import polya_urn
 
-__all__ = ["draw_mixture", "occupied_components"]
+__all__ = [
+    "confusion",
+    "draw_mixture",
+    "occupied_components",
+    "plot_confusion",
+    "plot_dirichlet_process",
+    "plot_em",
+]
+
 
 _GRID = 120
 _MOST_DENSITY_DRAWS = 100
@@ -335,3 +358,173 @@ def _draw_line(axis: Axes, tree: xr.DataTree, posterior: xr.Dataset, x: np.ndarr
     axis.set_ylabel("density")
     axis.set_title(f"{tree.attrs.get('method', 'fit')}: one feature", fontsize=10, loc="left")
     axis.legend(fontsize=8, frameon=False)
+
+
+@double_precision
+def plot_dirichlet_process(
+    concentrations: tuple[float, ...] = (10.0, 10_000.0),
+    num_draws: int = 10_000,
+    base: dist.Distribution | None = None,
+    seed: int = 0,
+) -> Figure:
+    """Values drawn from DP(alpha, base), one panel for each alpha, over the density of the base measure.
+
+    A small concentration repeats a few values many times; a large one comes close to the base measure.
+
+    Args:
+        concentrations: one panel each.
+        num_draws: values per panel.
+        base: the base measure; by default a standard normal, as in the figure.
+        seed: of the draws.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: no concentration, or one that is not positive, or fewer than one draw.
+    """
+    if not concentrations:
+        raise ValueError("concentrations is empty: give at least one")
+    base = dist.Normal(0.0, 1.0) if base is None else base
+    figure = Figure(figsize=(8.0, 2.3 * len(concentrations) + 0.6), layout="constrained")
+    panels = figure.subplots(len(concentrations), 1, sharex=True, squeeze=False)[:, 0]
+    for number, (axes, alpha) in enumerate(zip(panels, concentrations, strict=True)):
+        key = jax.random.fold_in(jax.random.key(seed), number)
+        values = np.asarray(polya_urn(key, alpha, num_draws, base))
+        atoms, counts = np.unique(values, return_counts=True)
+        spread = 4.2 * float(np.sqrt(base.variance))
+        grid = np.linspace(float(base.mean) - spread, float(base.mean) + spread, 400)
+        edges = np.linspace(grid[0], grid[-1], 151)
+        axes.hist(
+            values, edges, density=True, color=COLOURS[0], alpha=0.75, label=f"{num_draws:,} draws, binned"
+        )
+        axes.plot(grid, np.exp(base.log_prob(grid)), color=COLOURS[1], lw=2, label="base measure")
+        axes.set_title(
+            f"concentration {alpha:g}: {len(atoms):,} distinct values, one drawn {counts.max():,} times",
+            loc="left",
+            fontsize=10,
+        )
+        axes.set_ylabel("density")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=9)
+    panels[-1].set_xlabel("value")
+    return figure
+
+
+_MOST_ROWS = 2000  # of a partition that minimises a posterior loss: it costs O(N^2)
+
+
+def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
+    """Rows of every known label in every found cluster.
+
+    Args:
+        tree: a fit with clusters: a mixture, DEPCAM or PCP.
+        labels: the known label of each fitted row.
+
+    Returns:
+        Counts, a row a label, a column a cluster. Clusters are those of one partition, so that their numbers
+        do not matter: `inference.diagnostics.point_partition` (above 2000 rows each row's most probable
+        component, or of a sampler the draw nearest to the others, `inference.convergence.partitions.central_draw`), or
+        each document's most probable cluster; they stand in the order of the labels that they hold most of.
+
+    Raises:
+        ValueError: the fit has no clusters, or the labels are of other rows.
+    """
+    return _table(_clusters(tree), np.asarray(labels))
+
+
+def _table(clusters: np.ndarray, labels: np.ndarray) -> pd.DataFrame:
+    if labels.shape != clusters.shape:
+        raise ValueError(f"labels must have one entry for each of {len(clusters)} rows; got {labels.shape}")
+    table = pd.crosstab(pd.Series(labels, name="label"), pd.Series(clusters, name="cluster"))
+    counts = table.to_numpy()
+    return table.iloc[:, np.lexsort((-counts.max(0), counts.argmax(0)))]
+
+
+def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
+    """Known labels by found clusters, shaded by the share of the label that the cluster holds.
+
+    Args:
+        tree: a fit with clusters: a mixture, DEPCAM or PCP.
+        labels: the known label of each fitted row.
+
+    Returns:
+        The figure; the numbers are rows, the title has the normalised mutual information.
+
+    Raises:
+        ValueError: the fit has no clusters, or the labels are of other rows.
+    """
+    clusters, labels = _clusters(tree), np.asarray(labels)
+    table = _table(clusters, labels)
+    counts = table.to_numpy()
+    share = counts / counts.sum(1, keepdims=True)
+    figure = Figure(figsize=(2.6 + 0.5 * counts.shape[1], 1.5 + 0.36 * counts.shape[0]), layout="constrained")
+    axis = figure.subplots()
+    image = axis.imshow(share, cmap="Greys", vmin=0, vmax=1, aspect="auto")
+    if counts.size <= 400:
+        for (row, column), count in np.ndenumerate(counts):
+            if count:
+                shade = "white" if share[row, column] > 0.55 else "black"
+                axis.text(column, row, str(count), ha="center", va="center", fontsize=8, color=shade)
+    axis.set_xticks(range(counts.shape[1]), [f"{total}" for total in counts.sum(0)], fontsize=8)
+    axis.set_yticks(range(counts.shape[0]), [str(label) for label in table.index], fontsize=8)
+    axis.set_xlabel("cluster, by its number of rows")
+    axis.set_ylabel("label")
+    shared = normalised_mutual_information(labels, clusters)
+    axis.set_title(f"Labels by clusters, NMI {shared:.2f}", loc="left", fontsize=10)
+    figure.colorbar(image, ax=axis, label="share of the label's rows", shrink=0.8)
+    return figure
+
+
+def _clusters(tree: xr.DataTree) -> np.ndarray:
+    if model_of(tree).cluster_topic_site is not None:
+        return cluster_shares(tree).to_numpy().argmax(1)
+    drawn, soft = labels_of(tree), responsibilities_of(tree)
+    num_rows = drawn.shape[-1] if drawn is not None else 0 if soft is None else soft.shape[0]
+    if num_rows > _MOST_ROWS:
+        return central_draw(tree)
+    return point_partition(tree).values
+
+
+def plot_em(tree: xr.DataTree, iterations: int = 15) -> Figure:
+    """The log likelihood and the lower bound of the first iterations of EM (of the best restart).
+
+    After an E-step the bound touches the log likelihood; the M-step raises the bound, and the log
+    likelihood, which lies above it, rises at least as much.
+
+    Args:
+        tree: a fit by ``em``.
+        iterations: how many are drawn.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: the fit has no bound in its trace, or ``iterations`` is below 2.
+    """
+    if "trace" not in tree.children or "bound" not in tree["trace"]:
+        method = tree.attrs.get("method", "unknown")
+        raise ValueError(f"plot_em draws a fit by method 'em'; this one is by {method!r}")
+    if iterations < 2:
+        raise ValueError(f"iterations must be at least 2; got {iterations}")
+    trace = tree["trace"].to_dataset()
+    if "restart" in trace.dims:
+        trace = trace.isel(restart=int(tree.attrs["best_restart"]))
+    likelihood = trace["objective"].to_numpy()
+    count = min(iterations, int(np.isfinite(likelihood).sum()))
+    likelihood, bound = likelihood[:count], trace["bound"].to_numpy()[:count]
+    place = np.arange(1, count + 1)
+    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
+    axis = figure.subplots()
+    steps = np.stack([likelihood[:-1], bound[1:], likelihood[1:]])
+    for i in range(count - 1):
+        axis.plot([place[i], place[i + 1]], steps[:2, i], color=COLOURS[1], lw=1.2, ls="--")
+        axis.plot([place[i + 1]] * 2, steps[1:, i], color=COLOURS[0], lw=1.2, ls=":")
+    axis.plot(place, likelihood, "o", color=COLOURS[0], label="log likelihood (the bound after an E-step)")
+    axis.plot(place[1:], bound[1:], "^", color=COLOURS[1], label="lower bound after the M-step")
+    axis.set_xlabel("iteration")
+    axis.set_ylabel("nats")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(frameon=False, loc="outside upper left", ncols=2)
+    return figure

@@ -26,11 +26,11 @@ from matplotlib.transforms import Affine2D, Bbox
 from numpyro.infer.inspect import generate_graph_specification, get_model_relations, render_graph
 from scipy.optimize import linprog, minimize
 
-from inference.results.observed import restored_data
 from inference.precision import double_precision
 from inference.results.files import model_of
+from inference.results.groups import restored_data
 from zoo.model import Model, in_current_precision
-from zoo.sparse_matrix import SparseMatrix
+from zoo.sparse import SparseMatrix
 
 __all__ = ["Graph", "Layout", "arrange", "draw_graph", "graph_of", "in_words", "plot_model_graph"]
 

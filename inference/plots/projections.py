@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from inference.convergence.invariants import draws_of, kind_of
 from inference.plots.palette import COLOURS
 from inference.results.files import model_of
-from inference.symmetry.rotation import align_rotation
 from inference.results.groups import loadings_of, thinned
+from inference.symmetry.rotation import align_rotation
 
 __all__ = ["plot_basis_images", "plot_biplot", "plot_loadings"]
 

@@ -10,9 +10,16 @@ import pandas as pd
 import xarray as xr
 from matplotlib.figure import Figure
 
-from inference.topics.document_checks import DocumentCheck
 from inference.plots.palette import COLOURS
-from inference.topics.tables import (cluster_shares, cluster_topics, documents_of, token_shares, top_words, topic_words)
+from inference.topics.document_checks import DocumentCheck
+from inference.topics.tables import (
+    cluster_shares,
+    cluster_topics,
+    documents_of,
+    token_shares,
+    top_words,
+    topic_words,
+)
 
 __all__ = ["plot_clusters", "plot_document_check", "plot_document_clusters", "plot_topics"]
 

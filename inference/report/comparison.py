@@ -11,10 +11,16 @@ import pandas as pd
 import xarray as xr
 from arviz_stats.utils import ELPDData
 
-from inference.diagnostics.agreement import agreement, differences, same_posterior
-from inference.diagnostics.comparison import compare, different_data, leave_one_out
-from inference.plots.comparison import plot_agreement, plot_scores
 from inference.convergence.invariants import draws_of, kind_of
+from inference.diagnostics.comparison import (
+    agreement,
+    compare,
+    differences,
+    different_data,
+    leave_one_out,
+    same_posterior,
+)
+from inference.plots.comparison import plot_agreement, plot_scores
 from inference.prediction import log_density
 from inference.report.page import (
     Judgement,

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from inference.topics.document_checks import check_documents
-from inference.extension import extend
 from inference.convergence.invariants import draws_of, kind_of, symmetries_of
 from inference.diagnostics.predictive_checks import check_features
+from inference.extension import extend
+from inference.plots.topics import plot_document_check
 from inference.report.page import Judgement, Paragraph, Picture, Table
 from inference.results.files import model_of
-from inference.plots.topics import plot_document_check
 from inference.results.groups import thinned
+from inference.topics.document_checks import check_documents
 
 __all__ = ["document_blocks", "predictive_blocks"]
 

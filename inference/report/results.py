@@ -4,31 +4,35 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from inference.diagnostics.comparison import leave_one_out
-from inference.plots.components import (plot_component_similarity, plot_hinton, plot_loading_products, plot_overlap)
 from inference.component_subspaces import (
     component_similarity,
     effective_directions,
     loading_products,
     responsibility_overlap,
 )
-from inference.convergence.psrf import judge
-from inference.diagnostics.tables import occupied, summary, summary_cells
 from inference.convergence.invariants import draws_of, feature_names, kind_of
-from inference.plots.mixtures import occupied_components
-from inference.results.observed import restored_data
 from inference.convergence.partitions import point_partition
-from inference.plots.fits import (plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path)
-from inference.prediction import transform
+from inference.convergence.psrf import judge
+from inference.diagnostics.comparison import leave_one_out
+from inference.diagnostics.tables import occupied, summary, summary_cells
+from inference.plots.components import (
+    plot_component_similarity,
+    plot_hinton,
+    plot_loading_products,
+    plot_overlap,
+)
+from inference.plots.fits import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
+from inference.plots.mixtures import occupied_components
 from inference.plots.projections import plot_biplot, plot_loadings
+from inference.plots.topics import plot_clusters, plot_topics
+from inference.prediction import transform
 from inference.report.page import Judgement, Paragraph, Picture, Section, Table, one_column
 from inference.report.predictive import predictive_blocks
 from inference.results.files import model_of
-from inference.symmetry.rotation import align_rotation
+from inference.results.groups import labels_of, loadings_of, responsibilities_of, restored_data, thinned
 from inference.symmetry import relabel
-from inference.plots.topics import plot_clusters, plot_topics
+from inference.symmetry.rotation import align_rotation
 from inference.topics.tables import top_words
-from inference.results.groups import (labels_of, loadings_of, responsibilities_of, thinned)
 
 __all__ = ["believed", "fits", "found", "local_pca_blocks", "projection_blocks", "topic_blocks"]
 

@@ -11,13 +11,12 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Fitted, Sampler, model_name
-from inference.numerics.densities import deterministics, log_prior
-from inference.numerics.draws import over_draws
-from inference.results.model_fields import describe, field_dims
-from inference.results.observed import observed_group
+from inference.numerics.programs import deterministics, log_prior, over_draws
+from inference.numerics.weighted_rows import map_rows, row_limit
 from inference.precision import to_numpy
-from inference.results.files import (SAMPLE_DIMS, Labels, dataset, versions)
-from inference.numerics.row_blocks import map_rows, row_limit
+from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
+from inference.results.groups import observed_group
+from inference.results.model_fields import describe, field_dims
 from zoo.model import Model
 
 __all__ = ["build_tree"]

@@ -14,8 +14,8 @@ latents of their own.
 import numpy as np
 import xarray as xr
 
-from inference.methods.paired.closed_form import canonical
 from inference.convergence.invariants import draws_of
+from inference.methods.paired.closed_form import canonical
 from inference.results.files import model_of
 
 __all__ = ["canonical_correlations"]

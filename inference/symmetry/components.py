@@ -20,12 +20,11 @@ import pandas as pd
 import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
+from inference.convergence.invariants import draws_of, factors_of, kind_of, shared_latents
 from inference.convergence.psrf import effective_sample_size, is_constant, psrf_of
-from inference.convergence.invariants import draws_of, kind_of
-from inference.convergence.natural_invariants import factors_of, shared_latents
 from inference.results.files import model_of
 from inference.results.groups import loadings_of
-from zoo.argument_checks import check_choice
+from zoo.checks import check_choice
 
 __all__ = ["component_intervals", "components"]
 

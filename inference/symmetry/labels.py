@@ -21,12 +21,12 @@ import numpy as np
 import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
-from inference.convergence.psrf import largest_psrf
 from inference.convergence.invariants import draws_of, kind_of, symmetries_of
 from inference.convergence.partitions import cluster_sizes
+from inference.convergence.psrf import largest_psrf
 from inference.results.files import model_of
-from inference.symmetry.topics import align_topics
 from inference.results.groups import labels_of, responsibilities_of
+from inference.symmetry.topics import align_topics
 
 __all__ = ["relabel"]
 

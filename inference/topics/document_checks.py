@@ -19,6 +19,8 @@ equation 1),
 
 a realised discrepancy: topics of the observed tokens are drawn given their words, replicated words given
 these topics. A topic far above its replications mixes what should be several.
+
+A topic model's documents as ArviZ's pictures of predictions want them.
 """
 
 from collections.abc import Iterator
@@ -33,10 +35,11 @@ from scipy.special import xlogy
 
 from inference.convergence.invariants import draws_of
 from inference.results.files import model_of
+from inference.results.groups import group_of, thinned
 from inference.topics.tables import align_topics, documents_of, top_words
-from inference.results.groups import thinned
 
-__all__ = ["DocumentCheck", "check_documents"]
+__all__ = ["DocumentCheck", "check_documents", "with_dense_counts"]
+
 
 STATISTICS = (
     "different words per document",
@@ -279,3 +282,37 @@ def _compared(
     values = observed if observed.ndim == 1 else observed.mean(0)
     table = {"observed": values, "replicated_lb": low, "replicated_ub": high, "p": p}
     return pd.DataFrame(table, index=names)
+
+
+def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
+    """The fit with its documents as one table ``counts`` instead of their cells that are not zero.
+
+    ``arviz.plot_ppc_dist`` (of counts with ``kind="ecdf"``) and its like compare variables of one name and
+    one shape in ``observed_data`` and ``posterior_predictive``. A fit stores the cells, which are few;
+    replicated documents are a table.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP that holds its documents.
+
+    Returns:
+        A new tree, ``counts`` in ``observed_data`` with dims (document, word); our own functions want the
+        old one.
+
+    Raises:
+        ValueError: the fit holds no documents.
+    """
+    cells = group_of(tree, "observed_data")
+    if not {"document", "word", "count"} <= set(cells.data_vars):
+        raise ValueError(f"with_dense_counts is for documents; this fit's data are {sorted(cells.data_vars)}")
+    shape = {"document": int(cells.attrs["num_documents"]), "word": int(cells.attrs["num_words"])}
+    counts = np.zeros(tuple(shape.values()))
+    np.add.at(counts, (cells["document"].values, cells["word"].values), cells["count"].values)
+    coords = {
+        dim: group.coords[dim].values
+        for group in tree.children.values()
+        for dim, size in shape.items()
+        if dim in group.coords and group.sizes.get(dim) == size
+    }
+    groups = {name: child.to_dataset() for name, child in tree.children.items()}
+    groups["observed_data"] = xr.Dataset({"counts": (tuple(shape), counts)}, coords)
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs))} | groups)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from zoo.argument_checks import check_choice
+from zoo.checks import check_choice
 from zoo.documents.bags import as_counts
 
 __all__ = ["coherence", "normalised_mutual_information"]

@@ -81,14 +81,14 @@ def batches_against_all(seed):
     import zoo
     from inference.driver.ascent import ascend
     from inference.driver.checkpoint import Checkpoint
-    from inference.fitting.verdict import five_small_gains
     from inference.driver.memoised import ascend_in_batches
-    from inference.methods.mixture.vb import METHOD
     from inference.fitting.in_batches import warmed_up
-    from inference.precision import in_precision
-    from inference.inputs.streams import RowStream
-    from inference.numerics.weighted_rows import Rows
     from inference.fitting.in_memory import progress_line
+    from inference.fitting.verdict import five_small_gains
+    from inference.inputs.streams import RowStream
+    from inference.methods.mixture.vb import METHOD
+    from inference.numerics.weighted_rows import Rows
+    from inference.precision import in_precision
     from zoo.model import in_current_precision
 
     x = np.concatenate(list(mixture_of_gaussians(NUM_ROWS)))

@@ -45,8 +45,8 @@ def samplers(lengths):
     from numpyro.infer.util import constrain_fn
 
     import zoo
-    from inference.methods.paired import gibbs as paired
     from inference.methods.nuts_hmc import METHODS, program
+    from inference.methods.paired import gibbs as paired
     from zoo.model import in_current_precision
 
     model = in_current_precision(zoo.Paired(("bernoulli",) * 2, num_features=(FEATURES,) * 2, **FIELDS))

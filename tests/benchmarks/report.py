@@ -19,12 +19,12 @@ import numpy as np
 import inference
 import zoo
 from inference import plots
-from inference.diagnostics.agreement import agreement
 from inference.diagnostics import compare
-from inference.topics.document_checks import check_documents
+from inference.diagnostics.comparison import agreement
 from inference.diagnostics.method_comparison import MethodScore
 from inference.report import report
 from inference.report.page import to_png
+from inference.topics.document_checks import check_documents
 from tests.recording import add_to_record
 
 _ROWS = 10_000

@@ -27,8 +27,8 @@ from inference.topics import normalised_mutual_information
 from tests.benchmarks.topics import one_label
 from tests.recording import add_to_record
 from zoo.datasets import load
-from zoo.sparse import SparseCounts
 from zoo.documents.shares import fold_in
+from zoo.sparse import SparseCounts
 
 __all__ = ["agreement", "completions", "heldout_scores", "one_split", "over_seeds"]
 

@@ -22,10 +22,10 @@ import numpy as np
 
 import zoo
 from inference.methods.lda import collapsed_gibbs as collapsed_lda
-from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
 from inference.methods.lda import gibbs as blocked_lda
-from inference.methods.pcp import gibbs as blocked_pcp
 from inference.methods.lda import vb as lda_vb
+from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
+from inference.methods.pcp import gibbs as blocked_pcp
 from inference.methods.pcp import vb as pcp_vb
 from tests.recording import add_to_record
 from zoo.sparse import SparseCounts

@@ -21,8 +21,8 @@ from scipy import stats
 import inference
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, elbo_check, geweke, sbc
+from inference.calibration.verdicts import rank_uniformity
 from inference.numerics.programs import joint_draws
-from inference.calibration.rank_tests import rank_uniformity
 
 KEY = jax.random.key(20)
 

@@ -16,7 +16,7 @@ from inference.algorithm import Algorithm
 from inference.calibration import geweke
 from inference.methods.mixture import collapsed_gibbs as urn
 from inference.methods.mixture import gibbs as blocked
-from inference.methods.mixture.split_merge import split_or_merge
+from inference.methods.mixture.collapsed_gibbs import split_or_merge
 from inference.methods.mixture.urn_statistics import EvidenceStatistics, StudentStatistics, statistics_for
 from zoo import GaussianWishart, Mixture
 

@@ -9,8 +9,7 @@ from planted import planted_mixture, planted_zoo, replaced, variational_mixture
 
 import inference
 import zoo
-from inference.diagnostics.agreement import agreement, differences, same_posterior
-from inference.diagnostics.comparison import compare, leave_one_out
+from inference.diagnostics.comparison import agreement, compare, differences, leave_one_out, same_posterior
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.report import report_comparison
 from inference.report.comparison import _agreed, _check_data, _fitted, _pair_verdict

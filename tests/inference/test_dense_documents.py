@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 from text_cases import COUNTS
 
-from inference.topics.dense_documents import with_dense_counts
+from inference.topics.document_checks import with_dense_counts
 
 
 def test_arviz_draws_replicated_documents():

@@ -402,7 +402,12 @@ def test_point_partition_is_the_best_of_all_partitions_of_six_rows(loss):
 
 
 def test_moves_change_the_loss_by_what_they_say(switched):
-    from inference.convergence.partitions import (_binder, _binder_moves, _variation_moves, _variation_of_information)
+    from inference.convergence.partitions import (
+        _binder,
+        _binder_moves,
+        _variation_moves,
+        _variation_of_information,
+    )
 
     together = co_clustering(switched).values
     rng = np.random.default_rng(4)
@@ -506,7 +511,9 @@ def test_compare_refuses_other_data_and_point_estimates(straight):
 def test_heldout_is_the_mean_with_its_standard_error(straight, monkeypatch):
     values = np.array([-1.0, -2.0, -6.0])
     monkeypatch.setattr(
-        "inference.diagnostics.comparison.log_density", lambda tree, x: xr.DataArray(values[: len(x)]), raising=False
+        "inference.diagnostics.comparison.log_density",
+        lambda tree, x: xr.DataArray(values[: len(x)]),
+        raising=False,
     )
     found = heldout(straight, np.zeros((3, 2)))
     assert float(found["mean"]) == pytest.approx(-3.0)

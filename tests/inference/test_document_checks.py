@@ -12,9 +12,9 @@ from text_cases import COUNTS, small_models
 
 import inference
 import zoo
-from inference.topics.document_checks import STATISTICS, _statistics, check_documents
 from inference.plots import plot_document_check
 from inference.report.predictive import document_blocks
+from inference.topics.document_checks import STATISTICS, _statistics, check_documents
 
 NUM_WORDS, NUM_TOPICS, NUM_DOCUMENTS = 120, 3, 80
 

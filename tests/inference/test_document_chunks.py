@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from inference.methods.pcp.vb_updates import assign
 from inference.numerics import documents as document_blocks
 from inference.numerics.documents import cut
-from inference.methods.pcp.vb_updates import assign
 from zoo.sparse import SparseCounts
 
 RNG = np.random.default_rng(0)

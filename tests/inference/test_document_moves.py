@@ -10,8 +10,8 @@ import scipy.stats
 from test_gibbs_topics import dirichlet_multinomial, with_bug
 
 import zoo
-from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
 from inference.methods.documents import tokens as topic_tokens
+from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
 
 COUNTS = np.array([[2.0, 0, 1], [0, 2, 0], [1, 0, 0]])  # six tokens
 NUM_DRAWS = 50_000

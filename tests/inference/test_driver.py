@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from inference import fit
-from inference.fitting.verdict import five_small_gains
 from inference.driver.progress import new_progress
 from inference.fitting.in_memory import progress_line
+from inference.fitting.verdict import five_small_gains
 from zoo.mixture import Mixture
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,8 @@ def same(one, two):
 
 def cut_short(monkeypatch, after):
     """Make the driver believe in a Ctrl-C once so many chunks are done."""
-    from inference.driver import ascent, chains as driver
+    from inference.driver import ascent
+    from inference.driver import chains as driver
 
     class Interrupt(driver.Interrupt):
         asked = 0

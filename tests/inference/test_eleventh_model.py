@@ -41,9 +41,9 @@ from inference.report import report
 from inference.topics import token_shares, top_words, topic_shares
 from zoo.cli import main
 from zoo.documents.bags import BagsOfWords, ClusteredBags
+from zoo.documents.topic_model import TopicModel
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse import SparseCounts
-from zoo.documents.topic_model import TopicModel
 
 SMALL = {"num_chains": 2, "num_warmup": 150, "num_samples": 60, "progress": False}
 

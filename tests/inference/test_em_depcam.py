@@ -11,8 +11,13 @@ from scipy import stats
 import inference
 import zoo
 from inference import fit
-from inference.methods.depcam.em_blocks import (evaluate, repulsion_gradient, stiefel_gradient, update_weights)
-from inference.methods.depcam.depcam_latents import update_latents
+from inference.methods.depcam.em_blocks import (
+    evaluate,
+    repulsion_gradient,
+    stiefel_gradient,
+    update_latents,
+    update_weights,
+)
 from inference.precision import in_precision
 from zoo.depcam import orthonormal
 from zoo.exponential_family import Binomial, GammaWithShape, Gaussian, NegativeBinomial

@@ -11,8 +11,8 @@ from text_cases import COUNTS, sparse
 
 import zoo
 from inference import fit, log_density, transform
-from inference.numerics.documents import CACHED_NUMBERS, cut
 from inference.methods.plsi import em as plsi
+from inference.numerics.documents import CACHED_NUMBERS, cut
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ from scipy.optimize import approx_fprime
 
 import inference
 import zoo
-from inference.methods.ppca.closed_form import tipping_bishop
 from inference.diagnostics import summary
 from inference.methods.ppca import em as em_ppca
+from inference.methods.ppca.closed_form import tipping_bishop
 
 CLOSE = 1e-9
 

@@ -12,10 +12,10 @@ from numpyro.infer.util import log_density as program_density
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
-from inference.methods.linear_gaussian.sparse_rows import sparse_rows
+from inference.methods.linear_gaussian.rows import sparse_rows
 from inference.precision import in_precision
 from zoo import PPCA, SPPCA
-from zoo.sparse_matrix import SparseMatrix, as_rows
+from zoo.sparse import SparseMatrix, as_rows
 
 K = 2
 LONG = {"tolerance": 1e-13, "max_iterations": 3000}

@@ -7,7 +7,7 @@ import pytest
 
 from inference import fit, log_density, predict
 from inference.methods.sppca import ep as ep_sppca
-from inference.methods.sppca.probit_propagation import propagate
+from inference.methods.sppca.ep import propagate
 from inference.precision import in_precision
 from zoo import SPPCA
 from zoo.linear_gaussian.orthants import orthant_moments

@@ -208,7 +208,7 @@ def test_a_former_fit_is_a_start(small_model, two_clusters, vb_tree, gibbs_tree)
 
 
 def test_rows_are_left_out_when_they_are_too_many_and_kept_when_asked(small_model, two_clusters, monkeypatch):
-    from inference.numerics import row_blocks
+    from inference.numerics import weighted_rows as row_blocks
 
     monkeypatch.setattr(row_blocks, "ROW_BYTES", 1000)
     tree = fit(small_model, two_clusters, num_samples=30, tolerance=1e-3)

@@ -12,12 +12,12 @@ from scipy import stats
 
 import zoo
 from inference import fit
-from inference.numerics import polya_gamma
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, geweke
-from inference.methods.projections import gibbs
 from inference.methods.epca.gibbs import ALGORITHM
+from inference.methods.projections import gibbs
 from inference.methods.projections.quadratic_cells import QuadraticCells
+from inference.numerics import polya_gamma
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, ByColumn, Gaussian
 

@@ -10,8 +10,7 @@ from numpyro.handlers import seed, trace
 from inference import fit, predict
 from inference.calibration import conditional_check, geweke
 from inference.methods.sppca import gibbs
-from inference.methods.sppca.probit_utilities import positive_normal
-from inference.methods.sppca.gibbs import algorithm_of, blocks_of
+from inference.methods.sppca.gibbs import algorithm_of, blocks_of, positive_normal
 from inference.precision import in_precision
 from zoo import SPPCA
 

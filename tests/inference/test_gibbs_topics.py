@@ -20,10 +20,10 @@ import zoo
 from inference import fit, log_density, transform
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, geweke
-from inference.methods.lda import collapsed_gibbs as collapsed_lda
-from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
 from inference.methods.documents import tokens as topic_tokens
+from inference.methods.lda import collapsed_gibbs as collapsed_lda
 from inference.methods.lda import gibbs as blocked_lda
+from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
 from inference.methods.pcp import gibbs as blocked_pcp
 
 TINY = {"num_words": 3, "num_tokens": (4, 3, 2), "num_topics": 2, "word_smoothing": 0.7}

@@ -8,8 +8,8 @@ from kernel_rows_cases import NEW, TOY, X, centred, clusters, spectrum
 import inference
 import zoo
 from inference import fit
-from zoo.kernels.gram import (Centring, centring_of, cross_gram, gram_matrix)
 from zoo.kernels import RBF, Linear, Polynomial
+from zoo.kernels.gram import Centring, centring_of, cross_gram, gram_matrix
 
 
 def largest_angle(a, b):

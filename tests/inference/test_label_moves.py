@@ -22,9 +22,9 @@ from scipy.stats import chisquare
 
 from inference import fit
 from inference.calibration import geweke
-from inference.methods.mixture import label_moves
-from inference.methods.mixture import gibbs
 from inference.methods.gibbs_sweep import Move
+from inference.methods.mixture import gibbs
+from inference.methods.mixture import gibbs as label_moves
 from inference.numerics.programs import log_densities
 from zoo.conjugate import GaussianWishart
 from zoo.datasets import load

@@ -14,9 +14,9 @@ from text_cases import COUNTS, WORDS, random_corpus, sparse
 import zoo
 from inference import fit, log_density, transform
 from inference.diagnostics import summary
-from inference.numerics.documents import Layout, cut
 from inference.methods.lda.vb import natural_gradient
 from inference.methods.lda.vb_posterior import LDAVBState
+from inference.numerics.documents import Layout, cut
 
 CORPUS = random_corpus(90, seed=4)
 CALL = {"num_samples": 2, "progress": False, "tolerance": 0, "batch_size": 16, "learning_offset": 1.0}

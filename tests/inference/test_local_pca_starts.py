@@ -7,10 +7,9 @@ import pytest
 
 import zoo
 from inference import fit
-from inference.methods.depcam.em import STRATEGIES, init
+from inference.methods.depcam.em import LANDMARKS, STRATEGIES, init, spectral_labels
 from inference.methods.mixture.starts import hierarchical_labels, kmeans_labels, principal_labels
 from inference.precision import in_precision
-from inference.methods.depcam.spectral_labels import LANDMARKS, spectral_labels
 
 
 def rings(num_rows, seed=0):
@@ -54,7 +53,7 @@ def test_leading_singular_vectors_are_those_of_the_dense_affinity(monkeypatch):
         seen.append(rows)
         return kmeans_labels(key, rows, count)
 
-    monkeypatch.setattr("inference.methods.depcam.spectral_labels.kmeans_labels", keep)
+    monkeypatch.setattr("inference.methods.depcam.em.kmeans_labels", keep)
     with in_precision():
         spectral_labels(jax.random.key(0), jnp.asarray(x), 3)
         own = np.asarray(seen[0])

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-import inference.fitting.arguments
 import inference.driver.checkpoint
+import inference.fitting.arguments
 import inference.fitting.in_batches
-import inference.numerics.row_blocks
+import inference.numerics.weighted_rows
 import zoo
 from inference import fit, load, log_density, predict, save, transform
 
@@ -132,7 +132,7 @@ def test_the_rows_of_a_start_have_their_weights(x, model, monkeypatch):
 def test_nothing_per_row_is_kept_of_many_rows(x, model, monkeypatch, tmp_path):
     call = {"batch_size": BATCH, "max_iterations": 6, "tolerance": 0, "num_samples": 5}
     small = fit(model, x, **call)
-    monkeypatch.setattr(inference.numerics.row_blocks, "ROW_BYTES", 1000)
+    monkeypatch.setattr(inference.numerics.weighted_rows, "ROW_BYTES", 1000)
     large = fit(model, x, **call)
     left_out = set(large.attrs["left_out"].split(", "))
     assert left_out == {"assignments", "log_likelihood", "responsibilities", "observed_data"}
@@ -239,7 +239,9 @@ def test_bad_input_gets_a_clear_error(data, options, error, message):
 
 
 def test_a_bad_row_far_into_the_data_is_named(x, model, monkeypatch):
-    monkeypatch.setattr(inference.fitting.arguments, "SCALE_ROWS", 60)  # rows that are looked at before the run
+    monkeypatch.setattr(
+        inference.fitting.arguments, "SCALE_ROWS", 60
+    )  # rows that are looked at before the run
     bad = x.copy()
     bad[120, 1] = np.nan
     with pytest.raises(ValueError, match=r"in rows 100 to 149 .* row 20, column 1 is nan"):

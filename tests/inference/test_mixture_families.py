@@ -10,8 +10,8 @@ from numpyro.infer.util import log_density
 from inference import fit, guide, load, model_of, predict, save
 from inference import log_density as heldout
 from inference.calibration import conditional_check, elbo_check, geweke
-from inference.numerics.densities import log_prior
 from inference.methods.mixture import gibbs
+from inference.numerics.programs import log_prior
 
 EVERY_RUN = ("Product",)  # the others are the same code, marked slow
 

@@ -21,12 +21,22 @@ from numpyro.handlers import scale, seed, substitute, trace
 from numpyro.infer.inspect import get_model_relations
 from posterior_cases import CASES
 
-from inference.plots.model_graph import (_BOX, _ROW, Graph, _arrows, _drawn_in_layers, arrange, draw_graph, graph_of, in_words)
-from inference.results.observed import observed_group
+from inference.plots.model_graph import (
+    _BOX,
+    _ROW,
+    Graph,
+    _arrows,
+    _drawn_in_layers,
+    arrange,
+    draw_graph,
+    graph_of,
+    in_words,
+)
 from inference.precision import in_precision
 from inference.results.files import Labels
+from inference.results.groups import observed_group
 from zoo.model import in_current_precision
-from zoo.sparse_matrix import SparseMatrix
+from zoo.sparse import SparseMatrix
 
 PARENTS = {
     "mixture": {"x": {"precisions", "locs", "assignments"}, "assignments": {"weights"}},

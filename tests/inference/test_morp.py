@@ -6,7 +6,14 @@ import scipy.linalg
 from supervised_toys import angle, toy
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
-from inference.methods.sppca.projections import (blended_gram, kernel_cca, morp_dual, morp_primal, morp_simplified, printed_morp)
+from inference.methods.sppca.projections import (
+    blended_gram,
+    kernel_cca,
+    morp_dual,
+    morp_primal,
+    morp_simplified,
+    printed_morp,
+)
 from zoo import SPPCA
 from zoo.kernels import RBF
 

@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 
 import inference
 import zoo
-from inference.diagnostics.num_components_and_latents import _bound, num_parameters
+from inference.diagnostics.model_size import _bound, num_parameters
 from zoo.exponential_family import Gaussian
 
 

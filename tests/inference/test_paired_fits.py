@@ -9,8 +9,8 @@ from scipy.stats import special_ortho_group
 import inference
 import zoo
 from inference import extend, fit, log_density, predict, transform
-from inference.symmetry.components import component_intervals, components
 from inference.symmetry import align_rotation, identify
+from inference.symmetry.components import component_intervals, components
 from zoo.__main__ import main
 
 BINARY = ("bernoulli", "bernoulli")

@@ -15,9 +15,9 @@ from planted import (
 )
 from scipy.stats import chi2, multivariate_normal
 
-from inference.plots.mixtures import _density, occupied_components
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
+from inference.plots.mixtures import _density, occupied_components
 
 
 @pytest.fixture(autouse=True)

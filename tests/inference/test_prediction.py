@@ -9,7 +9,7 @@ from numpyro.infer import SVI, Predictive, TraceGraph_ELBO
 
 import inference
 from inference.calibration import elbo_check
-from inference.numerics.densities import latent_names
+from inference.numerics.programs import latent_names
 from inference.symmetry import relabel
 
 TREES = ["vb_tree", "gibbs_tree", pytest.param("nuts_tree", marks=pytest.mark.slow)]

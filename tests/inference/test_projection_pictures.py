@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 from planted import planted_projection, planted_zoo, variational_mixture
 
-from inference.plots.label_picture import confusion, plot_confusion
 from inference.convergence.partitions import central_draw
+from inference.plots.mixtures import confusion, plot_confusion
 from inference.plots.projections import plot_basis_images, plot_biplot, plot_loadings
 from inference.results.groups import thinned
 
@@ -79,8 +79,8 @@ def test_labels_by_clusters_are_counted():
     written = sorted(int(text.get_text()) for text in figure.axes[0].texts)
     assert written == sizes
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inference.plots.label_picture._MOST_ROWS", 10)  # too many rows for a partition by its loss
-        patch.setattr("inference.plots.label_picture.point_partition", None)
+        patch.setattr("inference.plots.mixtures._MOST_ROWS", 10)  # too many rows for a partition by its loss
+        patch.setattr("inference.plots.mixtures.point_partition", None)
         assert sorted(confusion(tree, labels).to_numpy().max(0)) == sizes
     with pytest.raises(ValueError, match="one entry for each of 60 rows"):
         confusion(tree, labels[:5])

@@ -17,8 +17,7 @@ from recording import write_record
 import zoo
 from inference import fit
 from inference.methods.kernel_pca.closed_form import leading_eigenpairs
-from inference.methods.kernel_pca.em import init, step
-from inference.methods.kernel_pca.kernel_rows import prepare, restricted_eigenpairs
+from inference.methods.kernel_pca.em import init, prepare, restricted_eigenpairs, step
 
 BARS = {20: 1e-3, 50: 1e-7}
 SEEDS = range(5)

@@ -18,9 +18,9 @@ from recording import write_record
 from inference import fit, model_of
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
+from inference.fitting.in_memory import progress_line
 from inference.fitting.verdict import five_small_gains
 from inference.methods.mixture.vb import METHOD
-from inference.fitting.in_memory import progress_line
 from zoo.datasets import load
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision

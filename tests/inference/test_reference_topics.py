@@ -14,8 +14,8 @@ from recording import add_to_record
 
 import zoo
 from inference import fit
-from inference.topics import normalised_mutual_information
 from inference.methods.pcp.vb_starts import ANNEALING_STEPS
+from inference.topics import normalised_mutual_information
 from zoo.datasets import load
 
 REFERENCE = Path(__file__).parents[1] / "reference"

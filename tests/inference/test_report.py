@@ -17,8 +17,8 @@ from planted import (
     variational_mixture,
 )
 
-from inference.plots.model_graph import Graph
 from inference.diagnostics.predictive_checks import check_features
+from inference.plots.model_graph import Graph
 from inference.report import report
 from inference.report.page import Code, Judgement, Paragraph, Section, Table, as_html, as_markdown
 from inference.report.results import believed, fits

@@ -10,10 +10,10 @@ from report_cases import FITS, ROWS, fitted
 import inference
 import zoo
 from inference.plots.projections import plot_biplot, plot_loadings
+from inference.plots.topics import plot_topics
 from inference.report import report
 from inference.report.page import Judgement, Paragraph, Picture, Table, write_page
 from inference.report.results import fits, projection_blocks
-from inference.plots.topics import plot_topics
 from inference.topics import top_words, topic_words
 
 PICTURES = {  # besides the graph of the program and the objective

@@ -34,7 +34,7 @@ def test_integer_weights_are_repeated_rows(method, name):
 @pytest.mark.slow
 def test_starts_and_many_blocks_are_weighted(monkeypatch):
     """Blocks of eight rows: the padding of the last has weight zero whatever the weights are."""
-    from inference.numerics import row_blocks
+    from inference.numerics import weighted_rows as row_blocks
 
     x = rows("GaussianWishart", 43)
     model = mixture("GaussianWishart", concentration=1.0)

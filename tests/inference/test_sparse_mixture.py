@@ -10,7 +10,8 @@ from numpyro.infer.util import log_density as program_density
 from inference import extend, fit, load, log_density, predict, save
 from inference.calibration import conditional_check
 from inference.methods.mixture import gibbs
-from zoo import Mixture, SparseCounts, sparse as sparse_counts
+from zoo import Mixture, SparseCounts
+from zoo import sparse as sparse_counts
 from zoo.conjugate import MultinomialDirichlet, PoissonGamma
 
 

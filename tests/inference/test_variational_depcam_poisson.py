@@ -10,9 +10,8 @@ import inference
 import zoo
 from inference import fit
 from inference.calibration import elbo_check
-from inference.methods.depcam.em_blocks import evaluate
-from inference.methods.depcam.depcam_latents import rescale, update_latents
-from inference.methods.depcam.poisson_latents import best_scaling, prior_latents
+from inference.methods.depcam.em_blocks import evaluate, rescale, update_latents
+from inference.methods.depcam.rows import best_scaling, prior_latents
 from inference.precision import in_precision
 
 SIZES = dict(num_components=2, num_latents=1)

@@ -15,10 +15,10 @@ from text_cases import COUNTS, lda_bound, random_corpus, sparse
 import zoo
 from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
-from inference.numerics.documents import CACHED_NUMBERS, cut
-from inference.methods.lda import vb
 from inference.methods.documents.dirichlet_factors import expected_log, symmetric_prior
+from inference.methods.lda import vb
 from inference.methods.lda.vb_posterior import LDAVBState
+from inference.numerics.documents import CACHED_NUMBERS, cut
 
 LEARN = ("word_smoothing", "topic_prior")
 

@@ -18,12 +18,11 @@ from text_cases import COUNTS, WORDS, pcp_bound, sparse
 import zoo
 from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
+from inference.methods.pcp import mean_field, vb
+from inference.methods.pcp import vb_starts as starts
+from inference.methods.pcp.vb_posterior import PCPVBState, prune, shrink, with_all_clusters
 from inference.numerics.documents import CACHED_NUMBERS, cut
 from inference.topics.quality import normalised_mutual_information
-from inference.methods.pcp import vb
-from inference.methods.pcp import mean_field
-from inference.methods.pcp import vb_starts as starts
-from inference.methods.pcp.vb_posterior import (PCPVBState, prune, shrink, with_all_clusters)
 from zoo.datasets import load
 
 LEARN = ("word_smoothing", "concentration", "topic_prior")

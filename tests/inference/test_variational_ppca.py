@@ -9,8 +9,8 @@ from scipy.linalg import subspace_angles
 import inference
 import zoo
 from inference.calibration import elbo_check
-from inference.methods.ppca.closed_form import tipping_bishop
 from inference.diagnostics import summary
+from inference.methods.ppca.closed_form import tipping_bishop
 
 ROUNDING = 1e-12  # of the bound, relative
 

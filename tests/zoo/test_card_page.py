@@ -15,13 +15,12 @@ import pytest
 import inference
 import zoo
 from zoo import MODELS
-from zoo.cli.arguments import parse
 from zoo.cards import markup, read_card, read_notes
 from zoo.cards.page import as_markdown, as_text, card_sections
 from zoo.cli import main
-from zoo.datasets import catalogue
+from zoo.cli.arguments import parse, parse_settings, resolve
 from zoo.cli.selection import select
-from zoo.cli.settings import parse_settings, resolve
+from zoo.datasets import catalogue
 
 ROOT = Path(__file__).parents[2]
 NUMBER = re.compile(r"-?\d+\.\d+")

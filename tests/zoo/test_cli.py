@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from zoo.cli import main
+from zoo.cli.arguments import parse_settings, resolve
 from zoo.cli.selection import select
-from zoo.cli.settings import parse_settings, resolve
 
 
 def run(*arguments, **options):

@@ -12,8 +12,8 @@ import pytest
 
 import zoo
 from zoo import datasets
-from zoo.datasets import catalogue, load
 from zoo.cli.selection import select
+from zoo.datasets import catalogue, load
 
 USER_HELD = [name for name, entry in catalogue().items() if entry["kind"] == "user"]
 SHIPPED = [name for name, entry in catalogue().items() if entry["kind"] == "shipped"]

@@ -10,9 +10,9 @@ import scipy.stats
 from numpyro.infer.util import log_density
 
 import zoo
-from zoo.kernels.gram import centring_of
 from zoo.kernel_pca import gram_score
 from zoo.kernels import RBF, Polynomial
+from zoo.kernels.gram import centring_of
 
 X = np.random.default_rng(4).normal(size=(12, 3)) * [2.0, 1.0, 0.5]
 LATENTS = np.random.default_rng(5).normal(size=(12, 2))

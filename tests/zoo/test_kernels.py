@@ -12,10 +12,17 @@ import pytest
 import scipy.sparse
 
 from inference.results.model_fields import _describe, _restore
-from zoo.kernels import gram as gram_matrices
-from zoo.kernels.gram import (announce_cost, centring_of, check_gram, cross_gram, extended_centring, gram_matrix)
+from zoo.cli.arguments import parse_settings, resolve
 from zoo.kernels import KERNELS, RBF, Linear, Polynomial, Precomputed, as_kernel
-from zoo.cli.settings import parse_settings, resolve
+from zoo.kernels import gram as gram_matrices
+from zoo.kernels.gram import (
+    announce_cost,
+    centring_of,
+    check_gram,
+    cross_gram,
+    extended_centring,
+    gram_matrix,
+)
 
 X = np.random.default_rng(0).normal(size=(11, 3)) + 2.0
 NEW = np.random.default_rng(1).normal(size=(4, 3))

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
 
-from inference.numerics.densities import latent_names, log_prior
+from inference.numerics.programs import latent_names, log_prior
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
 

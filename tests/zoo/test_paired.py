@@ -11,7 +11,7 @@ from scipy import stats
 import zoo
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
-from zoo.exponential_family.zero_padding import PadZeros, padded
+from zoo.exponential_family.natural_params import PadZeros, padded
 
 ROWS = 7
 DRAWS = {

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from inference.plots import plot_dirichlet_process
-from zoo.polya_urn import chinese_restaurant, polya_urn, stick_breaking_draw
+from zoo.dirichlet_process import chinese_restaurant, polya_urn, stick_breaking_draw
 
 WAYS = {"urn": polya_urn, "restaurant": chinese_restaurant, "sticks": stick_breaking_draw}
 ALPHA, DRAWS, REPLICATES = 2.5, 30, 4000

@@ -13,8 +13,8 @@ from scipy import stats
 from text_cases import COUNTS, WORDS, small_models, sparse
 
 import zoo
+from inference.inputs.text import WordCounts, matching_words, read_documents, to_vocabulary
 from inference.precision import in_precision
-from inference.inputs.text import (WordCounts, matching_words, read_documents, to_vocabulary)
 from zoo.documents.bags import as_counts, log_coefficients
 from zoo.documents.shares import fold_in, likely_shares, log_integrals
 

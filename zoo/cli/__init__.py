@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from zoo import MODELS, canonical_name
-from zoo.cli.arguments import COMPARE_OPTIONS, FIT_OPTIONS, parse
 from zoo.cards import Card, read_card
 from zoo.cards.page import as_markdown, as_text
+from zoo.cli.arguments import COMPARE_OPTIONS, FIT_OPTIONS, parse
 from zoo.datasets import catalogue
 
 __all__ = ["main"]
@@ -104,8 +104,8 @@ def show(options: argparse.Namespace) -> int:
 
 def fit(options: argparse.Namespace) -> int:
     """Fit a model to a data set, print what came of it, and write the fit."""
+    from zoo.cli.arguments import parse_settings, resolve
     from zoo.cli.selection import select
-    from zoo.cli.settings import parse_settings, resolve
 
     card = read_card(options.model)
     _check_method(card, options.method)
@@ -242,7 +242,7 @@ def compare(options: argparse.Namespace) -> int:
     for model, method, reason in refused:
         print(f"not fitted: {model}{' by ' + method if method else ''}: {reason}")
     if options.out is not None:
-        from inference.plots.method_picture import plot_methods
+        from inference.plots.comparison import plot_methods
 
         plot_methods(scores).savefig(options.out, dpi=150)
         print(f"saved to {options.out}")
@@ -281,7 +281,7 @@ def _check_picture(path: Path) -> None:
 
 def _split(text: str) -> tuple[str, Any]:
     """An option of a method; the front door knows which there are."""
-    from zoo.cli.settings import parse_settings
+    from zoo.cli.arguments import parse_settings
 
     key = text.partition("=")[0].strip()
     return key, parse_settings([text], (key,), "the method")[key]

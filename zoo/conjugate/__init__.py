@@ -27,14 +27,18 @@ GammaKnownShape) take NaN as a missing cell.
 Reference: Yu (2006), sections 2.1-2.2, Table 2.1.
 """
 
-from zoo.conjugate.discrete_components import BernoulliBeta, BinomialBeta, PoissonGamma
+from zoo.conjugate.cellwise import (
+    BernoulliBeta,
+    BinomialBeta,
+    ExponentialGamma,
+    GammaKnownShape,
+    PoissonGamma,
+)
+from zoo.conjugate.gaussian import GaussianWishart, SharedGaussianWishart
 from zoo.conjugate.gaussian_known import GaussianKnownCovariance, GaussianKnownMean
-from zoo.conjugate.gaussian_wishart import GaussianWishart
 from zoo.conjugate.multinomial_dirichlet import MultinomialDirichlet
 from zoo.conjugate.normal_gamma import NormalGamma, SphericalNormalGamma
-from zoo.conjugate.positive_components import ExponentialGamma, GammaKnownShape
 from zoo.conjugate.product import Product
-from zoo.conjugate.shared_gaussian_wishart import SharedGaussianWishart
 
 __all__ = [
     "BernoulliBeta",

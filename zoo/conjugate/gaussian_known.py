@@ -12,9 +12,23 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.conjugate.component_prior import Estimate, at_least_one
-from zoo.conjugate.gaussian import (LOG_2PI, MATRIX, FullGaussian, check_location, check_mean_precision, check_positive_definite, check_wishart, checked_columns, expected_log_det, log_wishart_normaliser, normal_locs, sample_covariance, symmetric_inverse)
 from zoo.checks import as_matrix, check_finite
+from zoo.conjugate.component_prior import Estimate, at_least_one
+from zoo.conjugate.gaussian import (
+    LOG_2PI,
+    MATRIX,
+    FullGaussian,
+    check_location,
+    check_mean_precision,
+    check_positive_definite,
+    check_wishart,
+    checked_columns,
+    expected_log_det,
+    log_wishart_normaliser,
+    normal_locs,
+    sample_covariance,
+    symmetric_inverse,
+)
 
 __all__ = ["GaussianKnownCovariance", "GaussianKnownMean"]
 

@@ -19,11 +19,17 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln, logsumexp
 
+from zoo.checks import as_matrix, check_cells, check_columns, check_finite
 from zoo.conjugate.best_hyperparameters import best_dirichlet, expected_log_probs
-from zoo.conjugate.component_prior import (PROBABILITY_FLOOR, ComponentPrior, Estimate, at_least_one, broadcast_fields)
+from zoo.conjugate.component_prior import (
+    PROBABILITY_FLOOR,
+    ComponentPrior,
+    Estimate,
+    at_least_one,
+    broadcast_fields,
+)
 from zoo.model import static
 from zoo.sparse import SparseCounts
-from zoo.checks import (as_matrix, check_cells, check_columns, check_finite)
 
 __all__ = ["CountFeatures", "CountRow", "MultinomialDirichlet", "SparseCountRows"]
 

@@ -16,9 +16,9 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
+from zoo.checks import check_not_constant, check_rows
 from zoo.conjugate.cellwise import Cellwise, column_means
 from zoo.conjugate.component_prior import Estimate, at_least_one, broadcast_fields
-from zoo.checks import check_not_constant, check_rows
 
 __all__ = ["NormalGamma", "SphericalNormalGamma"]
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.checks import as_matrix, check_columns
 from zoo.conjugate.component_prior import ComponentPrior, Estimate
 from zoo.model import static
-from zoo.checks import as_matrix, check_columns
 
 __all__ = ["Product", "ProductRow"]
 

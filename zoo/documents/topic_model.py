@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from scipy.special import softmax
 
-from zoo.argument_checks import check_num_parts, check_size
+from zoo.checks import check_num_parts, check_size
 from zoo.documents.bags import as_counts, check_word_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts

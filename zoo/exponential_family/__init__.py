@@ -33,7 +33,15 @@ from typing import Any
 
 from zoo.exponential_family.by_column import ByColumn
 from zoo.exponential_family.family import Family
-from zoo.exponential_family.one_parameter import (Bernoulli, Binomial, Exponential, GammaWithShape, Gaussian, NegativeBinomial, Poisson)
+from zoo.exponential_family.one_parameter import (
+    Bernoulli,
+    Binomial,
+    Exponential,
+    GammaWithShape,
+    Gaussian,
+    NegativeBinomial,
+    Poisson,
+)
 from zoo.exponential_family.polytomous import Categorical, Ordinal
 
 __all__ = [

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from zoo.checks import as_matrix
 from zoo.exponential_family.family import Family
 from zoo.model import static
-from zoo.checks import as_matrix
 
 __all__ = ["ByColumn"]
 

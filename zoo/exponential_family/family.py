@@ -9,8 +9,8 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.model import Assumptions
 from zoo.checks import check_cells
+from zoo.model import Assumptions
 
 __all__ = ["Family"]
 

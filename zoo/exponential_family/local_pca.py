@@ -7,7 +7,7 @@ Component k says :math:`\theta_n = W_k y + b_k` for the natural parameters of ro
 .. math:: \log p(x \mid k) = -\tfrac12\{D \log 2\pi\sigma^2 + \log|A| + |x - b|^2/\sigma^2 - h'A^{-1}h\},
 
 and y given x is :math:`N(A^{-1}h, A^{-1})` (Tipping and Bishop 1999). For other families it is Laplace's
-(`zoo.exponential_family.row_latents`). Without the log determinant in it the component with the most directions would win, since
+(`zoo.exponential_family.natural_params`). Without the log determinant in it the component with the most directions would win, since
 a maximum over y grows with each.
 """
 
@@ -20,9 +20,9 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions.util import validate_sample
 
-from zoo.exponential_family.family import Family
 from zoo.exponential_family.cells import FamilyCells
-from zoo.exponential_family.row_latents import RowMode, row_modes
+from zoo.exponential_family.family import Family
+from zoo.exponential_family.natural_params import RowMode, row_modes
 
 __all__ = ["ComponentRows", "LocalPCA", "SparseScales", "gaussian_latents", "laplace_latents", "log_cells"]
 

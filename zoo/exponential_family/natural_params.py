@@ -6,6 +6,21 @@ rows that fit into a processor's cache: what a block computes on its way does no
 of the table's size, the derivative in Theta, is kept for the way back, or none where the derivative is given:
 then a block's share of the gradient is computed with its value, as if every row counted once, which is what a
 log density asks for; where rows count differently, the blocks are passed through again.
+
+Arrays that are exactly zero at fixed places of their last axis, as a site of a program.
+
+Loadings of a view have zero columns where a latent belongs to another view. Such a site is the free columns,
+a Normal array, put into their places; NUTS, HMC and MAP move the free columns alone.
+
+Latents of new rows where no closed form exists: their mode, and Laplace's integral over them.
+
+For one row the log density of latents u, :math:`h(u) = \log N(u; 0, v I) + \sum_d k_d(\theta_d)` with
+:math:`\theta = V u + \mu`, is concave for every canonical family (and for its conjugate kernel), so Newton's
+method with step halving finds the mode. Laplace's approximation of the integral is
+
+.. math:: \log \int e^{h(u)} du \approx h(\hat u) + \tfrac K2 \log 2\pi - \tfrac12 \log|-\nabla^2 h(\hat u)|,
+
+exact where h is quadratic (Gaussian cells).
 """
 
 from collections.abc import Callable
@@ -14,9 +29,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
 from jax import Array
+from numpyro.distributions import constraints
+from numpyro.distributions.transforms import Transform, biject_to
 
-__all__ = ["LowRank"]
+__all__ = ["LowRank", "PadZeros", "RowMode", "padded", "row_modes"]
+
 
 BLOCK_CELLS = 2**17  # 1 MiB in float64
 LARGE_TABLE = 2**20  # cells; smaller tables are made whole
@@ -164,3 +183,189 @@ def _backward(slope: Callable, function: Callable, kept: tuple, weights: Array) 
 
 
 _row_sums_with.defvjp(_forward, _backward)
+
+
+class _ZeroElsewhere(constraints.Constraint):
+    """Real at some places of the last axis, zero at the others."""
+
+    base_constraint = constraints.real  # what a summary of such a value may assume
+
+    def __init__(self, places: tuple[int, ...], size: int, event_dim: int) -> None:
+        self.places, self.size, self.event_dim = places, size, event_dim
+
+    def __call__(self, x: Array) -> Array:
+        free = jnp.zeros(self.size, bool).at[jnp.asarray(self.places, int)].set(True)
+        good = jnp.where(free, x == x, x == 0)
+        return jnp.all(good, axis=tuple(range(-self.event_dim, 0)))
+
+    def feasible_like(self, prototype: Array) -> Array:
+        return jnp.zeros_like(prototype)
+
+    def tree_flatten(self) -> tuple:
+        return (), ((), {"places": self.places, "size": self.size, "event_dim": self.event_dim})
+
+    def eq(self, other: object, static: bool = False) -> bool:
+        return isinstance(other, _ZeroElsewhere) and self.__dict__ == other.__dict__
+
+
+class PadZeros(Transform):
+    """The last axis spread over ``places`` of a longer one, zeros elsewhere.
+
+    Args:
+        places: where the values go, rising.
+        size: of the last axis afterwards.
+        event_dim: dims of an event.
+    """
+
+    def __init__(self, places: tuple[int, ...], size: int, event_dim: int) -> None:
+        self.places, self.size, self.event_dim = places, size, event_dim
+
+    @property
+    def domain(self) -> constraints.Constraint:
+        """Real arrays of the free places."""
+        return constraints.independent(constraints.real, self.event_dim)
+
+    @property
+    def codomain(self) -> constraints.Constraint:
+        """Real arrays, zero outside of the places."""
+        return _ZeroElsewhere(self.places, self.size, self.event_dim)
+
+    def __call__(self, x: Array) -> Array:
+        """The padded array.
+
+        Args:
+            x: free values, the last axis the free places.
+
+        Returns:
+            The same with zeros in the other places, the last axis of length ``size``: shape (..., size).
+        """
+        return jnp.zeros((*jnp.shape(x)[:-1], self.size), x.dtype).at[..., list(self.places)].set(x)
+
+    def _inverse(self, y: Array) -> Array:
+        return y[..., list(self.places)]
+
+    def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: None = None) -> Array:
+        """Zero: the volume is that of the free places.
+
+        Args:
+            x: free values, the last axis the free places.
+            y: the same with zeros; not read.
+            intermediates: not read.
+
+        Returns:
+            Zeros, shape of the batch.
+        """
+        return jnp.zeros(jnp.shape(x)[: jnp.ndim(x) - self.event_dim])
+
+    def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """With the whole last axis.
+
+        Args:
+            shape: of free values.
+
+        Returns:
+            The same with the whole last axis.
+        """
+        return (*shape[:-1], self.size)
+
+    def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """With the free places only.
+
+        Args:
+            shape: of padded values.
+
+        Returns:
+            The same with the free places alone on the last axis.
+        """
+        return (*shape[:-1], len(self.places))
+
+    def tree_flatten(self) -> tuple:
+        """All of it is fixed."""
+        return (), ((), {"places": self.places, "size": self.size, "event_dim": self.event_dim})
+
+    def eq(self, other: object, static: bool = False) -> bool:
+        """Whether the other pads alike.
+
+        Args:
+            other: anything.
+            static: not read; NumPyro passes it.
+
+        Returns:
+            True if it pads alike.
+        """
+        own = self.places, self.size, self.event_dim
+        return isinstance(other, PadZeros) and own == (other.places, other.size, other.event_dim)
+
+
+biject_to.register(_ZeroElsewhere, lambda c: PadZeros(c.places, c.size, c.event_dim))
+
+
+def padded(base: dist.Distribution, places: tuple[int, ...], size: int) -> dist.Distribution:
+    """The base distribution, whose last event axis are the free places, padded with zeros to ``size``.
+
+    Args:
+        base: over the free places.
+        places: of the free ones on the whole axis.
+        size: of the whole axis.
+
+    Returns:
+        Distribution with ``size`` as the last event axis.
+    """
+    if len(places) == size:
+        return base
+    return dist.TransformedDistribution(base, PadZeros(places, size, base.event_dim))
+
+
+NEWTON_STEPS = 30
+HALVINGS = 10  # step sizes 1, 1/2, ..., of which the best is taken
+
+
+class RowMode(NamedTuple):
+    """Of each row.
+
+    Attributes:
+        latents: the mode, shape (num_observations, num_latents).
+        covariance: inverse of minus the Hessian there, shape (num_observations, num_latents, num_latents).
+        log_integral: Laplace's approximation, in nats, shape (num_observations,).
+    """
+
+    latents: Array
+    covariance: Array
+    log_integral: Array
+
+
+def row_modes(log_joint: Callable, rows: Array, num_latents: int) -> RowMode:
+    """Mode and Laplace integral over the latents of every row.
+
+    Args:
+        log_joint: ``log_joint(latents, row)``, in nats, concave in the latents where it is finite, and finite
+            at latents of zero.
+        rows: shape (num_observations, ...).
+        num_latents: K.
+
+    Returns:
+        Leading shape (num_observations,).
+    """
+    sizes = 0.5 ** jnp.arange(HALVINGS)
+
+    def one(row: Array) -> RowMode:
+        gradient, hessian = jax.grad(log_joint), jax.hessian(log_joint)
+
+        def improve(u: Array, _: None) -> tuple[Array, None]:
+            direction = -jnp.linalg.solve(hessian(u, row), gradient(u, row))
+            trials = u + sizes[:, None] * direction
+            heights = jax.vmap(log_joint, (0, None))(trials, row)
+            heights = jnp.where(jnp.isnan(heights), -jnp.inf, heights)
+            best = jnp.argmax(heights)
+            return jnp.where(heights[best] >= log_joint(u, row), trials[best], u), None
+
+        u = jax.lax.scan(improve, jnp.zeros(num_latents), None, NEWTON_STEPS)[0]
+        precision = -hessian(u, row)
+        log_integral = (
+            log_joint(u, row)
+            + 0.5 * num_latents * jnp.log(2 * jnp.pi)
+            - 0.5 * jnp.linalg.slogdet(precision)[1]
+        )
+        return RowMode(u, jnp.linalg.inv(precision), log_integral)
+
+    return jax.lax.map(one, rows, batch_size=min(256, rows.shape[0]))

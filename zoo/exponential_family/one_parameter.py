@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
-from zoo.argument_checks import check_positive, check_whole
+from zoo.checks import check_positive, check_whole
 from zoo.exponential_family.family import Family
 from zoo.model import static
 

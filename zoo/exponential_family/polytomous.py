@@ -8,7 +8,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.argument_checks import check_whole
+from zoo.checks import check_whole
 from zoo.exponential_family.family import Family
 from zoo.model import static
 

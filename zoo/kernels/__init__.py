@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from zoo.argument_checks import check_whole
+from zoo.checks import check_whole
 from zoo.model import Assumptions, in_current_precision, static
 
 __all__ = ["KERNELS", "Kernel", "Linear", "Polynomial", "Precomputed", "RBF", "as_kernel"]

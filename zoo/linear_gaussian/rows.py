@@ -21,7 +21,7 @@ Rows without a missing cell share A: they cost one K x K factorisation in all an
 (N, K, K). Whether all rows are complete is seen from the data when they are concrete, and decided inside the
 compiled program when they are traced. Otherwise every row has an A of its own, in blocks of rows.
 
-Sparse rows (`zoo.sparse_matrix`) have every cell and stay sparse: `reduced`.
+Sparse rows (`zoo.sparse`) have every cell and stay sparse: `reduced`.
 
 A row with a full covariance, :math:`x \sim N(\mu, \Sigma)`, is scored by its observed cells,
 :math:`N(x_o; \mu_o, \Sigma_{oo})`: rows and columns of the covariance that belong to missing cells are
@@ -41,7 +41,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from zoo.sparse_matrix import SparseMatrix
+from zoo.sparse import SparseMatrix
 
 __all__ = [
     "DenseRows",

@@ -14,12 +14,22 @@ trace; it never falls. Gaussian cells have their latents integrated out: a mixtu
 
 A sweep visits the rows 5 times if every step is taken at once (``num_evaluations`` in the trace), O(N K D d)
 each. Starts, as of `zoo.Mixture`: ``"kmeans"`` (on the cells, then ``clamped_sweeps`` sweeps with labels
-held), ``"spectral"`` (groups that hang together, `inference.methods.depcam.spectral_labels`), ``"pca"``, ``"hierarchical"``
+held), ``"spectral"`` (groups that hang together, `inference.methods.depcam.em`), ``"pca"``, ``"hierarchical"``
 (labels the same at every restart, bases not), and ``"random"``, which mostly ends in one or two components: a
 component that owns rows fits their latents, and the others are judged with latents that nobody fitted.
 
 When to use what: a maximum over y has no Occam factor, so components with more directions win rows; new rows
 are judged with the latents integrated out by Laplace's approximation. NUTS on tables that it can afford.
+
+Normalised spectral clustering of rows by landmarks, in time linear in the number of rows.
+
+Rows are joined to L landmarks (all rows, or as many drawn at random) by self-tuning weights
+:math:`Z_{nl} = \exp\{-|x_n - x_l|^2 / (\sigma_n \sigma_l)\}`, :math:`\sigma` the distance to the seventh
+nearest landmark (Zelnik-Manor and Perona 2004). With the degrees of rows and landmarks in R and C, the
+leading left singular vectors of :math:`R^{-1/2} Z C^{-1/2}` are those of the normalised affinity
+:math:`R^{-1/2} Z C^{-1} Z' R^{-1/2}` (Dhillon 2001; Chen and Cai 2011), found from an L x L matrix. Their
+rows, brought to length one, are clustered by k-means (Ng, Jordan and Weiss 2002): groups of any shape that
+hang together, where k-means asks for round ones. Cost O(N L D + N L^2 + L^3).
 """
 
 from collections.abc import Mapping
@@ -31,26 +41,67 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.depcam.em_blocks import (evaluate, update_bases, update_offsets, update_scales, update_weights)
-from inference.methods.depcam.depcam_latents import rescale, update_latents
-from inference.methods.depcam.poisson_latents import prior_latents
+from inference.methods.depcam.em_blocks import (
+    evaluate,
+    rescale,
+    update_bases,
+    update_latents,
+    update_offsets,
+    update_scales,
+    update_weights,
+)
+from inference.methods.depcam.rows import prior_latents
 from inference.methods.mixture.starts import hierarchical_labels, kmeans_labels, principal_labels
-from inference.methods.depcam.spectral_labels import spectral_labels
-from zoo.argument_checks import check_size
+from zoo.checks import check_size
 from zoo.depcam import DEPCAM, orthonormal
 
 __all__ = [
-    "METHOD",
-    "STRATEGIES",
     "DEPCAMInfo",
     "DEPCAMState",
+    "METHOD",
+    "STRATEGIES",
     "check",
     "conclude",
     "init",
+    "spectral_labels",
     "start",
     "step",
     "sweep",
 ]
+
+
+LANDMARKS = 500
+NEIGHBOUR = 7
+
+
+def spectral_labels(key: Array, z: Array, num_clusters: int) -> Array:
+    """The cluster of each row, shape (num_observations,).
+
+    Args:
+        key: random key: of the landmarks, where there are more rows than those, and of k-means.
+        z: rows without missing cells.
+        num_clusters: how many clusters.
+    """
+    landmark_key, cluster_key = jax.random.split(key)
+    if z.shape[0] > LANDMARKS:
+        chosen = jax.random.choice(landmark_key, z.shape[0], (LANDMARKS,), replace=False)
+    else:
+        chosen = jnp.arange(z.shape[0])
+    landmarks = z[chosen]
+    squares = jnp.sum(z**2, axis=-1)[:, None] - 2.0 * z @ landmarks.T + jnp.sum(landmarks**2, axis=-1)
+    distance = jnp.sqrt(jnp.maximum(squares, 0.0))
+    neighbour = min(NEIGHBOUR, landmarks.shape[0] - 1)
+    width = jnp.sort(distance, axis=1)[:, neighbour]  # the nearest of a landmark is itself
+    width = jnp.where(width > 0, width, 1.0)
+    weights = jnp.exp(-(distance**2) / (width[:, None] * width[chosen]))
+    tiny = jnp.finfo(z.dtype).tiny
+    rows, columns = jnp.sum(weights, axis=1), jnp.sum(weights, axis=0)
+    scaled = weights / jnp.sqrt(jnp.maximum(rows, tiny))[:, None] / jnp.sqrt(jnp.maximum(columns, tiny))
+    values, vectors = jnp.linalg.eigh(scaled.T @ scaled)
+    leading = scaled @ vectors[:, -num_clusters:] / jnp.sqrt(jnp.maximum(values[-num_clusters:], tiny))
+    length = jnp.linalg.norm(leading, axis=1, keepdims=True)
+    return kmeans_labels(cluster_key, leading / jnp.where(length > 0, length, 1.0), num_clusters)
+
 
 LARGEST_STEP = 8.0  # of the bases, in units of one over their curvature
 LABELS = {

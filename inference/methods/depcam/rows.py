@@ -14,21 +14,53 @@ With E = t - a E[theta] (or x - g'(theta)) and responsibilities r the gradient o
 :math:`\sum_n r_{nk}\{E_{nk} m_{nk}' - \mathrm{diag}(a_{nk}) W_k V_{nk}\}`, in b_k
 :math:`\sum_n r_{nk} E_{nk}` (Qiao et al., equations 20 to 25, with the sign of 25 put right). One evaluation
 costs O(N K D d), or O(N K D d^2) where latents are integrated.
+
+Poisson rows of local PCAs with their latents integrated: a Gaussian q(y) for each row and component.
+
+With :math:`\theta = Wy + b` and :math:`q(y) = N(m, V)` the expectation is exact,
+:math:`E[e^{\theta_d}] = \lambda_d = \exp(b_d + w_d'm + \tfrac12 w_d'Vw_d)`, and
+
+.. math::
+    \log \int p(x \mid y)\, N(y; 0, I)\, dy \ge \sum_d \{x_d (b_d + w_d'm) - \lambda_d - \log x_d!\}
+    + \tfrac12 \{\log|V| + d - \mathrm{tr} V - m'm\}
+
+is jointly concave in m and the Cholesky factor of V (Arridge, Ito, Jin and Zhang 2018). Its optimum has
+:math:`V^{-1} = I + W'\mathrm{diag}(\lambda)W` and :math:`W'(x - \lambda) = m`. The step
+
+.. math::
+    V^{-1} \leftarrow (1-t) V^{-1} + t\{I + W'\mathrm{diag}(\lambda)W\}, \qquad
+    m \leftarrow m + t V \{W'(x - \lambda) - m\}
+
+goes along the natural gradient; at t = 1 it is Newton's in m. t is halved, for each row and component on its
+own, until its bound does not fall. The gradients of the bound in W and b at fixed q are those of
+`inference.methods.depcam.rows` with E = x - lambda and a = lambda.
+
+Rescaling :math:`\phi_j \to c\phi_j,\ m_j \to m_j/c` and V alike leaves :math:`\lambda` as it is. With
+:math:`R = \sum_n r_n,\ B = \sum_n r_n (m_{nj}^2 + V_{njj})` the best c solves
+:math:`A c^3 + R c^2 = B` for a Laplace prior, :math:`A = s|\phi_j|`, and :math:`A c^4 + R c^2 = B` for a
+normal one, :math:`A = \zeta_j \phi_j^2`: parameter expansion, without which scales and q wait for each other.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.special import gammaln
 
 from zoo.depcam import DEPCAM
 
 __all__ = [
     "LocalRows",
     "Sums",
+    "best_scaling",
+    "natural_step",
+    "poisson_rows",
+    "prior_latents",
     "quadratic_rows",
     "rows_given_latents",
+    "scaled_bound",
     "sums_of",
     "tight_curves",
 ]
@@ -133,3 +165,80 @@ def sums_of(rows: LocalRows, r: Array, loadings: Array) -> Sums:
         gradient -= jnp.einsum("kfi,kfij->kfj", loadings, spread)
         moments += jnp.einsum("nk,nkij->kij", scale, rows.covariance)
     return Sums(gradient, jnp.sum(weighted, axis=0), heights, moments)
+
+
+NEWTON_STEPS = 12
+
+
+def prior_latents(model: DEPCAM, num_rows: int) -> dict[str, Array]:
+    """Where q of the latents starts: at their prior, ``latents_loc`` and ``latents_covariance``."""
+    shape = (num_rows, model.num_components, model.num_latents)
+    eye = jnp.broadcast_to(jnp.eye(model.num_latents), (*shape, model.num_latents))
+    return {"latents_loc": jnp.zeros(shape), "latents_covariance": eye}
+
+
+def poisson_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
+    """The bound, and what the gradients need, at values of q."""
+    local, mean, covariance = model.local(values), values["latents_loc"], values["latents_covariance"]
+    seen = ~jnp.isnan(x)[:, None]
+    filled = jnp.where(seen, jnp.nan_to_num(x)[:, None], 0.0)
+    theta = local.natural_params(mean)
+    spread = jnp.einsum("kfi,nkij,kfj->nkf", local.loadings, covariance, local.loadings)
+    rate = jnp.where(seen, jnp.exp(theta + 0.5 * spread), 0.0)
+    cells = jnp.where(seen, filled * theta - gammaln(filled + 1.0), 0.0) - rate
+    factor = jnp.linalg.cholesky(covariance)
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+    trace = jnp.trace(covariance, axis1=-2, axis2=-1)
+    divergence = 0.5 * (trace + jnp.sum(mean**2, axis=-1) - mean.shape[-1] - log_det)
+    return LocalRows(jnp.sum(cells, axis=-1) - divergence, filled * seen - rate, rate, mean, covariance)
+
+
+def natural_step(
+    values: Mapping[str, Array], model: DEPCAM, rows: LocalRows, size: Array
+) -> dict[str, Array]:
+    """Q after a step of ``size``, shape (rows, components); at size 0 as it was."""
+    loadings = model.local(values).loadings
+    target = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings) + jnp.eye(loadings.shape[-1])
+    gradient = jnp.einsum("nkf,kfi->nki", rows.residual, loadings) - rows.mean
+    share = size[..., None, None]
+    precision = (1.0 - share) * jnp.linalg.inv(rows.covariance) + share * target
+    covariance = jnp.linalg.inv(precision)
+    covariance = 0.5 * (covariance + jnp.swapaxes(covariance, -1, -2))
+    mean = rows.mean + size[..., None] * jnp.einsum("nkij,nkj->nki", covariance, gradient)
+    stays = size == 0
+    return {
+        "latents_loc": jnp.where(stays[..., None], rows.mean, mean),
+        "latents_covariance": jnp.where(stays[..., None, None], rows.covariance, covariance),
+    }
+
+
+def best_scaling(count: Array, squares: Array, cost: Array, power: int) -> Array:
+    """The c > 0 with cost c^power + count c^2 = squares; one where nothing says so.
+
+    Args:
+        count: R >= 0.
+        squares: B >= 0.
+        cost: A >= 0.
+        power: 3 or 4.
+    """
+    usable = (squares > 0) & (count > 0)
+    count, squares = jnp.where(usable, count, 1.0), jnp.where(usable, squares, 1.0)
+    cost = jnp.where(usable, cost, 0.0)
+
+    def newton(_: int, c: Array) -> Array:  # from above, convex: it never passes the root
+        value = cost * c**power + count * c**2 - squares
+        return c - value / (power * cost * c ** (power - 1) + 2.0 * count * c)
+
+    return jax.lax.fori_loop(0, NEWTON_STEPS, newton, jnp.sqrt(squares / count))
+
+
+def scaled_bound(values: Mapping[str, Array], c: Array) -> tuple[Array, dict[str, Array]]:
+    """What rows' bounds gain, shape (rows, components), and q, when latents are divided by c."""
+    mean, covariance = values["latents_loc"], values["latents_covariance"]
+    squares = mean**2 + jnp.diagonal(covariance, axis1=-2, axis2=-1)
+    gain = -jnp.sum(jnp.log(c), axis=-1) - 0.5 * jnp.sum(squares * (c**-2 - 1.0), axis=-1)
+    new = {
+        "latents_loc": mean / c,
+        "latents_covariance": covariance / (c[..., :, None] * c[..., None, :]),
+    }
+    return gain, new

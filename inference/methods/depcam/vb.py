@@ -10,7 +10,7 @@ and a point for bases, scales, offsets and weights. The objective,
 has in b the exact integral for Gaussian cells (then it is that of ``em``, and the ELBO up to the carriers'
 constant), the bound of Jaakkola and Jordan (2000) for Bernoulli and binomial ones, with an xi per row,
 component and cell, and for Poisson ones that of a Gaussian q, E[exp theta] exactly
-(`inference.methods.depcam.poisson_latents`; the objective again is the ELBO). Against ``em`` it has an Occam factor: a
+(`inference.methods.depcam.rows`; the objective again is the ELBO). Against ``em`` it has an Occam factor: a
 component pays for its directions, so that components can be compared, and with zero sparsity the scales do
 not drift. Scales of zero stay zero: no latent moves there. Both kinds of latents are the same model here, and
 the same bound.

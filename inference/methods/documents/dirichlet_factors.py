@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from zoo.argument_checks import check_whole
-from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
+from zoo.checks import check_whole
 from zoo.documents.topic_model import TopicModel
+from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 
 __all__ = [
     "check_topic_options",

@@ -8,10 +8,10 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
 from zoo.sparse import SparseCounts
-from zoo.documents.topic_model import TopicModel
 
 __all__ = [
     "SMALL_DRAW",

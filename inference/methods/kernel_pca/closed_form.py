@@ -23,8 +23,8 @@ import scipy.linalg
 import scipy.sparse.linalg
 
 from inference.algorithm import Direct, Outcome
-from inference.methods.kernel_pca.components import (centred_gram, components_from, score_at, to_outcome)
-from zoo.argument_checks import check_choice
+from inference.methods.kernel_pca.components import centred_gram, components_from, score_at, to_outcome
+from zoo.checks import check_choice
 from zoo.kernel_pca import KernelPCA
 
 __all__ = ["METHOD", "leading_eigenpairs", "solve"]

@@ -14,8 +14,8 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Outcome
-from zoo.kernels.gram import centring_of, gram_matrix
 from zoo.kernel_pca import KernelPCA
+from zoo.kernels.gram import centring_of, gram_matrix
 
 __all__ = [
     "Components",

@@ -21,10 +21,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler
-from inference.numerics.draws import map_draws
-from inference.numerics.gamma_draws import draw
+from inference.methods.documents.tokens import (
+    SMALL_DRAW,
+    Tokens,
+    log_dirichlet_multinomial,
+    prepare,
+    tokens_of,
+)
 from inference.methods.lda.gibbs import TopicGibbsInfo, posteriors
-from inference.methods.documents.tokens import (SMALL_DRAW, Tokens, log_dirichlet_multinomial, prepare, tokens_of)
+from inference.numerics.gamma_draws import draw
+from inference.numerics.programs import map_draws
 from zoo.lda import LDA
 from zoo.model import in_current_precision
 

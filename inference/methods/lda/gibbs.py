@@ -21,8 +21,15 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.methods.documents.tokens import (
+    SMALL_DRAW,
+    Tokens,
+    draw_topics,
+    prepare,
+    tokens_of,
+    topic_posterior,
+)
 from inference.numerics.gamma_draws import draw
-from inference.methods.documents.tokens import (SMALL_DRAW, Tokens, draw_topics, prepare, tokens_of, topic_posterior)
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.lda import LDA
 from zoo.model import in_current_precision

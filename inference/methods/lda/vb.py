@@ -47,10 +47,19 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, NaturalGradient
-from inference.numerics.documents import (DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut)
-from inference.methods.documents.dirichlet_factors import (check_topic_options, dirichlet_kl, expected_log, log_normaliser, symmetric_log_density, symmetric_log_normaliser, symmetric_prior, total_expected_log)
-from inference.methods.lda.vb_posterior import (LDAVBState, conclude, guide, log_density, transform)
-from zoo.argument_checks import check_choice, check_number, check_positive
+from inference.methods.documents.dirichlet_factors import (
+    check_topic_options,
+    dirichlet_kl,
+    expected_log,
+    log_normaliser,
+    symmetric_log_density,
+    symmetric_log_normaliser,
+    symmetric_prior,
+    total_expected_log,
+)
+from inference.methods.lda.vb_posterior import LDAVBState, conclude, guide, log_density, transform
+from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
+from zoo.checks import check_choice, check_number, check_positive
 from zoo.gamma_functions import digamma, exp_digamma, gammaln
 from zoo.lda import LDA
 

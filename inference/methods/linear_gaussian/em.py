@@ -34,6 +34,27 @@ A sweep costs O(min(N, D) D K) where nothing is missing, O(N D K^2) with holes i
 (`inference.methods.linear_gaussian.rows`).
 
 Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 7.2 with (7.12) and (7.24) corrected.
+
+The E-step of a linear-Gaussian model: moments of the latents and the log likelihood.
+
+The notation is that of `zoo.linear_gaussian.rows`, whose residual form of the log density is used here too: a sum
+of squares, accurate to rounding however small the noise is.
+
+Priors in the EM of linear-Gaussian models: what they add to the objective, the M-step and the expansion.
+
+With a proper prior
+
+.. math::
+    w_{dk} \sim N(0, 1/\alpha_k), \quad \mu_d \sim N(m_d, v), \quad \psi_g \sim \mathrm{InverseGamma}(a, b)
+
+and either :math:`\alpha_k` given (``"gaussian"``) or :math:`\alpha_k \sim \mathrm{Gamma}(a_0, b_0)`
+(``"ard"``). The ARD precisions are latent variables of the EM too: the objective is the log posterior with
+them integrated out, :math:`\log p(w_k) = \log\Gamma(a_0 + D/2) - \log\Gamma(a_0) + a_0 \log b_0 - (a_0 + D/2)
+\log(b_0 + \|w_k\|^2/2) - (D/2) \log 2\pi`, and the M-step uses their expectation (Bishop 1999, "Bayesian
+PCA", section 3, with the exact numerator). That prior is not indifferent to rotation, the likelihood is: of
+all rotations the one with orthogonal columns has the highest prior density, because :math:`\sum_k \log(b_0 +
+\|w_k\|^2/2)` is Schur-concave in the squared lengths. The expansion takes it at once; without it EM crawls
+towards it.
 """
 
 from collections.abc import Callable
@@ -43,19 +64,261 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import cho_solve
+from jax.scipy.special import gammaln
 
-from inference.methods.linear_gaussian.rows import CompressedRows
-from inference.methods.linear_gaussian.linear_gaussian_moments import Moments, Parameters, moments_of
-from inference.methods.linear_gaussian.linear_gaussian_prior import (LoadingPrior, expansion, expansion_mean, log_prior, posterior_noise, prior_precision, prior_shift)
+from inference.methods.linear_gaussian.rows import CompressedRows, Pattern
+from inference.numerics.weighted_rows import Rows, sum_over_rows
 
 __all__ = [
     "ACCELERATIONS",
     "LinearGaussianInfo",
     "LinearGaussianState",
+    "LoadingPrior",
+    "Moments",
+    "Parameters",
     "begin",
+    "expansion",
+    "expansion_mean",
+    "expected_precision",
+    "log_prior",
     "m_step",
+    "moments_of",
+    "posterior_noise",
+    "prior_precision",
+    "prior_shift",
     "step",
 ]
+
+
+class Parameters(NamedTuple):
+    """A linear-Gaussian model of compressed rows.
+
+    Attributes:
+        loadings: W, shape (D, num_latents).
+        loc: the mean about the centre, shape (D,).
+        noise_variance: by group, shape (num_groups,).
+    """
+
+    loadings: Array
+    loc: Array
+    noise_variance: Array
+
+
+class Moments(NamedTuple):
+    """Sums over rows of posterior moments of the latents.
+
+    Attributes:
+        second: by class of columns, the sum of E[[z, 1] [z, 1]'] over the rows in which the class is
+            observed, shape (Q, num_latents + 1, num_latents + 1).
+        cross: by column, the sum of x E[z] over its rows, x about the centre, shape (D, num_latents).
+        total_second: the sum of E[z z'] over all rows, shape (num_latents, num_latents).
+        total_first: the sum of E[z] over all rows, shape (num_latents,).
+        log_likelihood: of all observed cells, nats.
+    """
+
+    second: Array
+    cross: Array
+    total_second: Array
+    total_first: Array
+    log_likelihood: Array
+
+
+def moments_of(parameters: Parameters, rows: CompressedRows) -> Moments:
+    """The moments at given parameters."""
+    per_column = parameters.noise_variance[rows.group]
+    total = None
+    for pattern in rows.patterns:
+        part = _pattern_moments(parameters, per_column, pattern, rows.class_member)
+        total = part if total is None else jax.tree.map(jnp.add, total, part)
+    if rows.single.shape[0]:
+        packed = Rows(jnp.stack([rows.single, rows.single_observed], axis=1), rows.single_weight)
+
+        def block(cells: Array, weight: Array) -> Moments:
+            return _single_moments(
+                parameters, per_column, cells[:, 0], cells[:, 1], weight, rows.class_member
+            )
+
+        part = sum_over_rows(block, packed)
+        total = part if total is None else jax.tree.map(jnp.add, total, part)
+    silent = -0.5 * jnp.sum(rows.silent_cells * jnp.log(2 * jnp.pi * parameters.noise_variance))
+    return total._replace(log_likelihood=total.log_likelihood + silent)
+
+
+def _pattern_moments(
+    parameters: Parameters, per_column: Array, pattern: Pattern, class_member: Array
+) -> Moments:
+    loadings, loc, _ = parameters
+    seen = pattern.observed
+    identity = jnp.eye(loadings.shape[1])
+    scaled = loadings * (seen / per_column)[:, None]
+    factor = jnp.linalg.cholesky(scaled.T @ loadings + identity)
+    covariance = cho_solve((factor, True), identity)
+    gain = scaled @ covariance  # E[z] = gain' (x - loc)
+    deviation = seen * (pattern.mean - loc)
+    mean, spread = deviation @ gain, pattern.rows @ gain
+    residuals = pattern.rows - seen * (spread @ loadings.T)
+    squares = jnp.sum(residuals**2, axis=0) + pattern.count * (deviation - seen * (loadings @ mean)) ** 2
+    quadratic = jnp.sum(squares / per_column) + jnp.sum(spread**2) + pattern.count * jnp.sum(mean**2)
+    log_det = seen @ jnp.log(2 * jnp.pi * per_column) + 2 * jnp.sum(jnp.log(jnp.diag(factor)))
+    own_second = pattern.count * (covariance + jnp.outer(mean, mean)) + spread.T @ spread
+    own_first = pattern.count * mean
+    return Moments(
+        second=seen[class_member][:, None, None] * _bordered(own_second, own_first, pattern.count),
+        cross=pattern.rows.T @ spread + pattern.count * jnp.outer(pattern.mean, mean),
+        total_second=own_second,
+        total_first=own_first,
+        log_likelihood=-0.5 * (pattern.count * log_det + quadratic),
+    )
+
+
+def _single_moments(
+    parameters: Parameters, per_column: Array, x: Array, seen: Array, weight: Array, class_member: Array
+) -> Moments:
+    """Of rows each of which has its own holes, shapes (rows, D), (rows, D) and (rows,)."""
+    loadings, loc, _ = parameters
+    num_latents = loadings.shape[1]
+    identity = jnp.eye(num_latents)
+    outer = (loadings / per_column[:, None])[:, :, None] * loadings[:, None, :]
+    precisions = (seen @ outer.reshape(-1, num_latents**2)).reshape(-1, num_latents, num_latents) + identity
+    factor = jnp.linalg.cholesky(precisions)
+    covariance = jax.vmap(lambda lower: cho_solve((lower, True), identity))(factor)
+    deviation = seen * (x - loc)
+    mean = jnp.einsum("nkj,nj->nk", covariance, (deviation / per_column) @ loadings)
+    residuals = deviation - seen * (mean @ loadings.T)
+    quadratic = residuals**2 @ (1 / per_column) + jnp.sum(mean**2, axis=1)
+    log_diagonal = jnp.log(jnp.diagonal(factor, axis1=1, axis2=2))
+    log_det = seen @ jnp.log(2 * jnp.pi * per_column) + 2 * jnp.sum(log_diagonal, axis=1)
+    second = weight[:, None, None] * (covariance + mean[:, :, None] * mean[:, None, :])
+    first = weight[:, None] * mean
+    border = jnp.concatenate([second, first[:, :, None]], axis=2)
+    bottom = jnp.concatenate([first, weight[:, None]], axis=1)
+    bordered = jnp.concatenate([border, bottom[:, None, :]], axis=1)
+    by_class = seen[:, class_member].T @ bordered.reshape(bordered.shape[0], -1)
+    return Moments(
+        second=by_class.reshape(-1, num_latents + 1, num_latents + 1),
+        cross=x.T @ first,
+        total_second=jnp.sum(second, axis=0),
+        total_first=jnp.sum(first, axis=0),
+        log_likelihood=-0.5 * weight @ (log_det + quadratic),
+    )
+
+
+def _bordered(second: Array, first: Array, count: Array) -> Array:
+    return jnp.block([[second, first[:, None]], [first[None, :], jnp.reshape(count, (1, 1))]])
+
+
+class LoadingPrior(NamedTuple):
+    """A proper prior of loadings, mean and noise; the data must not have been rotated.
+
+    Attributes:
+        loading_variance: of every entry of the loadings, shape (); None: ARD.
+        ard_concentration: a0 of the precision of a column of loadings; used with ARD only.
+        ard_rate: b0.
+        loc: prior mean of the mean, about the centre of the data, shape (D,).
+        loc_variance: v, shape ().
+        noise_concentration: a of each noise variance.
+        noise_rate: b.
+    """
+
+    loading_variance: Array | None
+    ard_concentration: Array
+    ard_rate: Array
+    loc: Array
+    loc_variance: Array
+    noise_concentration: Array
+    noise_rate: Array
+
+
+def expected_precision(loadings: Array, prior: LoadingPrior) -> Array:
+    """Precision of each column of loadings: given, or E[alpha_k | w_k]; shape (num_latents,)."""
+    if prior.loading_variance is not None:
+        return jnp.full(loadings.shape[1], 1.0) / prior.loading_variance
+    concentration = prior.ard_concentration + loadings.shape[0] / 2
+    return concentration / (prior.ard_rate + jnp.sum(loadings**2, axis=0) / 2)
+
+
+def prior_precision(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
+    """Precisions of loadings and mean, by class of columns: shape (1, num_latents + 1)."""
+    if prior is None:
+        return jnp.zeros((1, parameters.loadings.shape[1] + 1))
+    return jnp.append(expected_precision(parameters.loadings, prior), 1 / prior.loc_variance)[None]
+
+
+def prior_shift(rows: CompressedRows, prior: LoadingPrior | None) -> Array:
+    """Prior mean over prior variance of the mean, shape (D,)."""
+    return jnp.zeros_like(rows.sums) if prior is None else prior.loc / prior.loc_variance
+
+
+def posterior_noise(squares: Array, cells: Array, prior: LoadingPrior | None) -> Array:
+    """The noise variances that maximise the expected log joint, shape (num_groups,)."""
+    if prior is None:
+        return squares / cells
+    return (prior.noise_rate + squares / 2) / (prior.noise_concentration + cells / 2 + 1)
+
+
+def expansion(spread: Array, loadings: Array, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
+    """L with L L' = R, the covariance that the latents are given before they are standardised again.
+
+    Args:
+        spread: the latents' mean second moment about the mean they are given, (num_latents, num_latents).
+        loadings: after the M-step.
+        rows: the data.
+        prior: of the loadings.
+    """
+    if prior is None:
+        return jnp.linalg.cholesky(spread)
+    precision, size = expected_precision(loadings, prior), rows.total_weight
+    if prior.loading_variance is None:  # n r + alpha |w|^2 r^2 = n c, for each latent
+        strength = precision * jnp.sum(loadings**2, axis=0) / size
+        second = jnp.diag(spread)
+        scale = jnp.sqrt(2 * second / (1 + jnp.sqrt(1 + 4 * strength * second)))
+        scaled = loadings * scale
+        return scale[:, None] * jnp.linalg.eigh(scaled.T @ scaled)[1]
+    root = jnp.linalg.cholesky(spread)
+    weighed = root.T @ (loadings.T @ loadings) @ root * (precision[0] / size)
+    strengths, turn = jnp.linalg.eigh(weighed)
+    return root @ turn * jnp.sqrt(2 / (1 + jnp.sqrt(1 + 4 * jnp.maximum(strengths, 0.0))))
+
+
+def expansion_mean(
+    mean: Array, parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None
+) -> Array:
+    """The mean m that the latents are given before they are centred again; theirs, if ``loc`` has no prior.
+
+    Args:
+        mean: of E[z] over rows, shape (num_latents,).
+        parameters: after the M-step.
+        rows: the data.
+        prior: of the mean.
+    """
+    if prior is None:
+        return mean
+    loadings, size = parameters.loadings, rows.total_weight
+    precision = size * jnp.eye(mean.shape[0]) + loadings.T @ loadings / prior.loc_variance
+    target = size * mean - loadings.T @ (parameters.loc - prior.loc) / prior.loc_variance
+    return jnp.linalg.solve(precision, target)
+
+
+def log_prior(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
+    """Log prior density of the parameters, ARD precisions integrated out, in nats; 0 without a prior."""
+    if prior is None:
+        return jnp.zeros(())
+    loadings, loc, noise = parameters
+    size = loadings.shape[0]
+    lengths = jnp.sum(loadings**2, axis=0)
+    if prior.loading_variance is not None:
+        variance = prior.loading_variance
+        columns = -0.5 * (lengths / variance + size * jnp.log(2 * jnp.pi * variance))
+    else:
+        a, b = prior.ard_concentration, prior.ard_rate
+        columns = gammaln(a + size / 2) - gammaln(a) + a * jnp.log(b) - size / 2 * jnp.log(2 * jnp.pi)
+        columns = columns - (a + size / 2) * jnp.log(b + lengths / 2)
+    away = (loc - prior.loc) ** 2 / prior.loc_variance
+    means = -0.5 * (away + jnp.log(2 * jnp.pi * prior.loc_variance))
+    a, b = prior.noise_concentration, prior.noise_rate
+    noises = a * jnp.log(b) - gammaln(a) - (a + 1) * jnp.log(noise) - b / noise
+    return jnp.sum(columns) + jnp.sum(means) + jnp.sum(noises)
+
 
 ACCELERATIONS = ("px", "none", "squarem")
 

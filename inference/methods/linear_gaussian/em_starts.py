@@ -14,10 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.methods.linear_gaussian.rows import CompressedRows
-from inference.methods.linear_gaussian.em import m_step
-from inference.methods.linear_gaussian.linear_gaussian_moments import Parameters, moments_of
-from inference.methods.linear_gaussian.sparse_rows import SparseRows
+from inference.methods.linear_gaussian.em import Parameters, m_step, moments_of
+from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
 
 __all__ = ["check_given", "given_start", "pca_start", "random_start", "start_of"]
 

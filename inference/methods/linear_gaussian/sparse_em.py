@@ -34,10 +34,15 @@ from jax import Array
 from scipy.sparse.linalg import LinearOperator, svds
 
 from inference.methods.linear_gaussian import em as linear_gaussian
-from inference.methods.linear_gaussian.em import LinearGaussianState, m_step, standardised
-from inference.methods.linear_gaussian.linear_gaussian_moments import Moments, Parameters
+from inference.methods.linear_gaussian.em import (
+    LinearGaussianState,
+    Moments,
+    Parameters,
+    m_step,
+    standardised,
+)
 from inference.methods.linear_gaussian.em_starts import random_start
-from inference.methods.linear_gaussian.sparse_rows import SparseRows
+from inference.methods.linear_gaussian.rows import SparseRows
 
 __all__ = [
     "begin",

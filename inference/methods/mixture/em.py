@@ -36,8 +36,8 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.mixture.starts import STARTS, statistics_given
-from inference.numerics.row_blocks import map_rows, sum_over_rows
-from zoo.argument_checks import check_number
+from inference.numerics.weighted_rows import map_rows, sum_over_rows
+from zoo.checks import check_number
 from zoo.mixture import Mixture
 
 __all__ = ["ALGORITHM", "METHOD", "MixtureEMInfo", "MixtureEMState", "init", "step"]

@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.numerics.row_blocks import map_rows, sum_over_rows
-from inference.numerics.weighted_rows import Rows, unweighted, weight_of
+from inference.numerics.weighted_rows import Rows, map_rows, sum_over_rows, unweighted, weight_of
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 

@@ -20,7 +20,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 from zoo.conjugate.component_prior import ComponentPrior
-from zoo.conjugate.gaussian_wishart import GaussianWishart
+from zoo.conjugate.gaussian import GaussianWishart
 
 __all__ = ["EvidenceStatistics", "StudentStatistics", "statistics_for"]
 

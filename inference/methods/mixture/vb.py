@@ -8,11 +8,24 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Memoised
 from inference.methods.mixture.starts import STARTS
 from inference.methods.mixture.vb_hyperparameters import check_learn
-from inference.methods.mixture.vb_updates import (RowSums, best_order, step, update_globals, update_responsibilities)
 from inference.methods.mixture.vb_moves import MOVES, improve
-from inference.methods.mixture.mixture_posterior import (MixtureVBState, conclude, guide, log_density, transform)
-from inference.methods.mixture.vb_posterior import begin, start
-from zoo.argument_checks import check_flag
+from inference.methods.mixture.vb_posterior import (
+    MixtureVBState,
+    begin,
+    conclude,
+    guide,
+    log_density,
+    start,
+    transform,
+)
+from inference.methods.mixture.vb_updates import (
+    RowSums,
+    best_order,
+    step,
+    update_globals,
+    update_responsibilities,
+)
+from zoo.checks import check_flag
 from zoo.mixture import Mixture
 
 __all__ = ["METHOD", "build", "check", "memoised"]

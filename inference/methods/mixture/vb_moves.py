@@ -31,12 +31,10 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import entr, xlogy
 
-from inference.numerics.row_blocks import sum_over_rows
-from inference.numerics.weighted_rows import RowShards
-from inference.methods.mixture.concentration import mean_of
-from inference.methods.mixture.vb_hyperparameters import with_learnt
-from inference.methods.mixture.vb_updates import (bound, in_best_order, step, update_responsibilities, updated)
-from inference.methods.mixture.mixture_posterior import OCCUPIED, MixtureVBState, log_unnormalised
+from inference.methods.mixture.vb_hyperparameters import mean_of, with_learnt
+from inference.methods.mixture.vb_posterior import OCCUPIED, MixtureVBState, log_unnormalised
+from inference.methods.mixture.vb_updates import bound, in_best_order, step, update_responsibilities, updated
+from inference.numerics.weighted_rows import RowShards, sum_over_rows
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 

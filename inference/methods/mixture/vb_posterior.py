@@ -1,18 +1,277 @@
-"""The state that VB of a mixture has after a start: the global factors optimal for its statistics."""
+r"""The state that VB of a mixture has after a start: the global factors optimal for its statistics.
 
+The posterior that VB finds for a mixture: as a program, as draws, as stored numbers, for new rows.
+
+q(alpha) q(pi) prod_k q(theta_k) is held by `MixtureVBState`; the labels' factor follows from it row by row:
+:math:`q(c_i = k) \propto \exp\{E[\log \pi_k] + E[\log p(x_i \mid \theta_k)]\}`.
+"""
+
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
 from jax import Array
 
+from inference.algorithm import Outcome
 from inference.methods.mixture.starts import STARTS, statistics_given
-from inference.methods.mixture.concentration import initial_concentration, parameter_names, stored_concentration
-from inference.methods.mixture.vb_hyperparameters import LEARNING_AFTER, starting_model, starting_prior
-from inference.methods.mixture.mixture_posterior import MixtureVBState, from_statistics
+from inference.methods.mixture.vb_hyperparameters import (
+    LEARNING_AFTER,
+    at_bound,
+    initial_concentration,
+    learnt_from,
+    learnt_model,
+    mean_of,
+    parameter_names,
+    starting_model,
+    starting_prior,
+    stored_concentration,
+    with_learnt,
+)
+from inference.methods.mixture.vb_hyperparameters import variables as concentration_variables
+from inference.numerics.weighted_rows import map_rows, weight_of
+from zoo.conjugate.component_prior import ComponentPrior
 from zoo.mixture import Mixture
+from zoo.model import in_current_precision
 
-__all__ = ["begin", "init", "start"]
+__all__ = [
+    "MixtureVBState",
+    "OCCUPIED",
+    "begin",
+    "conclude",
+    "from_statistics",
+    "guide",
+    "init",
+    "log_density",
+    "log_unnormalised",
+    "new_log_joint_rows",
+    "q_from_variables",
+    "responsibilities",
+    "sample_globals",
+    "start",
+    "transform",
+    "variables",
+]
+
+
+OCCUPIED = 0.5  # a component counts as occupied when it is expected to hold more rows than this
+DERIVED = (
+    "responsibilities",
+    "num_occupied",
+    "expected_weights",
+)  # stored beside q's parameters, and follow from them
+
+
+class MixtureVBState(NamedTuple):
+    """The factors of q but the labels, which follow from them.
+
+    Attributes:
+        components: q(theta), the component prior's class with a leading axis over components.
+        weights: q of the weights' site: a Dirichlet, or Betas over sticks.
+        concentration: q(alpha): a Gamma or LogNormal, or the number at which alpha is fixed or learnt so far.
+        prior: the component prior as learnt so far; None if nothing of it is learnt.
+        learning_in: steps until hyperparameters are learnt; None if none is.
+    """
+
+    components: ComponentPrior
+    weights: dist.Distribution
+    concentration: dist.Distribution | Array
+    prior: ComponentPrior | None = None
+    learning_in: Array | None = None
+
+
+def from_statistics(
+    statistics: Array, concentration: dist.Distribution | Array, model: Mixture
+) -> MixtureVBState:
+    """The state whose components and weights are optimal for these statistics and E[alpha]."""
+    counts = statistics[:, 0]
+    weights = model.weights.posterior(counts, mean_of(concentration))
+    return MixtureVBState(model.components.posterior(statistics), weights, concentration)
+
+
+def responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> Array:
+    """q(c_i = k), shape (num_observations, num_components)."""
+    return map_rows(lambda rows: jax.nn.softmax(log_unnormalised(state, model, rows), axis=-1), x)
+
+
+def log_unnormalised(state: MixtureVBState, model: Mixture, x: Array) -> Array:
+    """E[log pi_k] + E[log p(x_i | theta_k)]."""
+    coefficients = model.components.expected_coefficients(state.components)
+    return model.components.features(x) @ coefficients.T + model.weights.expected_log_weights(state.weights)
+
+
+# The posterior as a program and as draws
+
+
+def guide(
+    stored: Mapping[str, Array],
+    model: Mixture,
+    x: Array | None = None,
+    *,
+    num_observations: int | None = None,
+) -> None:
+    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+
+    Its parameters are ``numpyro.param`` sites that SVI may move.
+
+    Args:
+        stored: the parameters, as `variables` names them.
+        model: the model.
+        x: the rows whose labels are drawn from q, shape (num_observations, num_features).
+        num_observations: without ``x``: draw the labels of so many new rows from the weights.
+    """
+    stored, model = in_current_precision((dict(stored), model))
+    supports = {f"components_{name}": support for name, support in model.components.field_supports.items()}
+    supports["concentration_loc"] = dist.constraints.real  # what is not named here is positive
+    parameters = {
+        name: numpyro.param(name, value, constraint=supports.get(name, dist.constraints.positive))
+        for name, value in stored.items()
+        if name not in DERIVED
+    }
+    state = q_from_variables(parameters, model)
+    log_weights = sample_globals(state, model)
+    rows = num_observations if x is None else x.shape[0]
+    with numpyro.plate("observations", rows):
+        logits = log_weights if x is None else log_unnormalised(state, model, x)
+        numpyro.sample("assignments", dist.Categorical(logits=logits), infer={"enumerate": "parallel"})
+
+
+def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
+    """Q of everything but the labels, as a NumPyro program; returns the log weights drawn."""
+    if model.has_random_concentration:
+        numpyro.sample("concentration", state.concentration)
+    log_weights = model.weights.sample_posterior(state.weights)
+    state.components.sample(model.num_components)
+    return log_weights
+
+
+def variables(state: MixtureVBState, model: Mixture, x: Array | None = None) -> dict[str, Array]:
+    """The parameters of q as they are stored in a fit.
+
+    With the responsibilities and the number of occupied components, where the rows are given.
+    """
+    stored = model.weights.variables(state.weights)
+    if x is not None:
+        r = responsibilities(state, model, x)
+        stored |= {"responsibilities": r, "num_occupied": jnp.sum(weight_of(x) @ r > OCCUPIED)}
+    stored["expected_weights"] = model.weights.expected_weights(state.weights)
+    stored |= {f"components_{name}": value for name, value in state.components.variables().items()}
+    if model.has_random_concentration:
+        stored |= concentration_variables(state.concentration)
+    return stored
+
+
+def q_from_variables(stored: Mapping[str, Array], model: Mixture) -> MixtureVBState:
+    """The state back from what `variables` stored."""
+    components = {name: stored[f"components_{name}"] for name in model.components.posterior_dims}
+    weights = model.weights.with_variables(stored)
+    concentration = initial_concentration(model)
+    if model.has_random_concentration:
+        concentration = stored_concentration(stored, concentration)
+    return MixtureVBState(model.components.with_variables(components), weights, concentration)
+
+
+def conclude(
+    key: Array,
+    state: MixtureVBState,
+    model: Mixture,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    learn: tuple[str, ...] = (),
+    **options: Any,
+) -> Outcome:
+    """Independent draws from q, as one chain, beside q's parameters; labels of rows only if ``keep_rows``.
+
+    Without data (there were too many rows to go through again) nothing per row is concluded.
+
+    With the model as learnt, if ``learn`` is not empty, and a warning if a hyperparameter is at a bound.
+    """
+    current = with_learnt(state, model)
+    stored = _variables(state, current, *data)
+    keys = jax.random.split(key, num_samples)
+    draws = _draw(state, stored.get("responsibilities"), keys, current, keep_rows and bool(data))
+    outcome = Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored)
+    if not learn:
+        return outcome
+    if state.learning_in > 0:
+        warnings.warn(
+            f"hyperparameters were not learnt yet: that begins when the bound has settled, or after "
+            f"{LEARNING_AFTER} steps; raise max_iterations",
+            stacklevel=2,
+        )
+    stuck = at_bound(state, model, learn)
+    if stuck:
+        warnings.warn(
+            f"learnt to the end of what is allowed: {', '.join(stuck)}; the bound has no optimum inside, so "
+            f"fix it, or give the concentration or mean_precision a Gamma prior",
+            stacklevel=2,
+        )
+    attrs = {"learnt_from": learnt_from(model, learn), "hyperparameters_at_bound": ", ".join(stuck)}
+    return outcome._replace(model=learnt_model(state, model), attrs=attrs)
+
+
+@partial(jax.jit, static_argnames="keep_rows")
+def _draw(
+    state: MixtureVBState, r: Array | None, keys: Array, model: Mixture, keep_rows: bool
+) -> dict[str, Array]:
+    """Draws of every site of the guide.
+
+    Labels by inverting each row's cumulative responsibilities, one uniform a row.
+    """
+    upto = jnp.triu(jnp.ones((model.num_components, model.num_components)))[:, :-1]
+
+    def labels_of(uniform: Array) -> Array:  # block by block: no cumulated copy is held
+        def block(rows: Array) -> Array:
+            return jnp.sum(uniform[rows][:, None] > r[rows] @ upto, axis=-1)
+
+        return map_rows(block, jnp.arange(r.shape[0]))
+
+    def one(key: Array) -> dict[str, Array]:
+        globals_key, labels_key = jax.random.split(key)
+        values = _sample_sites(partial(sample_globals, state, model), globals_key)
+        if not keep_rows:
+            return values
+        labels = labels_of(jax.random.uniform(labels_key, (r.shape[0],)))
+        return values | model.derived({"assignments": labels})
+
+    return jax.lax.map(one, keys)
+
+
+def _sample_sites(program: Callable, key: Array) -> dict[str, Array]:
+    sites = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace()
+    return {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
+
+
+_variables = jax.jit(variables)
+
+
+# New rows
+
+
+def new_log_joint_rows(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+    """``log E[pi_k] + log E[p(x_i | theta_k)]`` under q, shape (num_observations, num_components).
+
+    Exact, since q factorises.
+    """
+    state = q_from_variables(stored, model)
+    return map_rows(state.components.log_predictive, x, 256) + jnp.log(
+        model.weights.expected_weights(state.weights)
+    )
+
+
+def transform(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+    """Posterior mean of a new row's shares in the components: its predictive responsibilities."""
+    return jax.nn.softmax(new_log_joint_rows(stored, model, x), axis=-1)
+
+
+def log_density(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+    """Log predictive density of new rows under q, in nats: a mixture of Student-t."""
+    return jax.nn.logsumexp(new_log_joint_rows(stored, model, x), axis=-1)
 
 
 def begin(strategy: Callable, learn: tuple[str, ...], key: Array, model: Mixture, x: Array) -> MixtureVBState:

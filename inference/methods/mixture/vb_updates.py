@@ -37,11 +37,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.numerics.row_blocks import sum_over_rows
-from inference.methods.mixture.concentration import (concentration_terms, expected_log, expected_log_dirichlet_constant, mean_of, update_concentration)
-from inference.methods.mixture.vb_hyperparameters import learn_concentration, log_hyperprior, with_learnt
-from inference.methods.mixture.mixture_posterior import OCCUPIED, MixtureVBState, from_statistics
-from inference.methods.mixture.vb_posterior import init
+from inference.methods.mixture.vb_hyperparameters import (
+    concentration_terms,
+    expected_log,
+    expected_log_dirichlet_constant,
+    learn_concentration,
+    log_hyperprior,
+    mean_of,
+    update_concentration,
+    with_learnt,
+)
+from inference.methods.mixture.vb_posterior import OCCUPIED, MixtureVBState, from_statistics, init
+from inference.numerics.weighted_rows import sum_over_rows
 from zoo.mixture import Mixture
 
 __all__ = [

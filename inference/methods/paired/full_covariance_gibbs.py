@@ -9,7 +9,7 @@ A sweep draws, view by view and then what views share:
   regressions on [u, 1], because their prior is spherical;
 * the precision of the view, Wishart with :math:`\nu + N` degrees and rate :math:`S + R^T R`, R the residuals;
 * the latents of all rows, normal with the common precision :math:`\sum_v V_v^T \Psi_v^{-1} V_v + I/\sigma^2`;
-* the loadings' precisions, and the moves of `inference.methods.projections.projection_moves`.
+* the loadings' precisions, and the moves of `inference.methods.projections.gibbs`.
 
 Corrections of the printed algorithm 2. It draws the mean from its conditional with the latents integrated
 out, and then uses the old latents: here every draw is given what the others are now. It accepts or rejects
@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.methods.projections.projection_moves import common_shift, rescaling
+from inference.methods.projections.gibbs import common_shift, rescaling
 from inference.methods.projections.quadratic_cells import CanonicalNormal, columns_given
 from inference.numerics.programs import log_densities
 from zoo.exponential_family.joint_prior import balanced_variance

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.algorithm import Algorithm
-from inference.methods.projections import gibbs as projections
 from inference.methods.paired.full_covariance_gibbs import sweep_once
+from inference.methods.projections import gibbs as projections
 from inference.methods.projections.gibbs import GibbsInfo, GibbsState
-from zoo.argument_checks import check_flag
+from zoo.checks import check_flag
 from zoo.paired import Paired
 
 __all__ = ["ALGORITHM", "METHOD", "algorithm_of", "check"]

@@ -23,12 +23,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler
-from inference.numerics.draws import map_draws
+from inference.methods.documents.tokens import Tokens, log_dirichlet_multinomial, prepare, tokens_of
 from inference.methods.lda.collapsed_gibbs import scan_tokens
-from inference.numerics.gamma_draws import draw
 from inference.methods.lda.gibbs import TopicGibbsInfo
 from inference.methods.pcp.gibbs import posteriors
-from inference.methods.documents.tokens import (Tokens, log_dirichlet_multinomial, prepare, tokens_of)
+from inference.numerics.gamma_draws import draw
+from inference.numerics.programs import map_draws
 from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP

@@ -23,10 +23,10 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Sampler, conclude_draws
-from inference.numerics.gamma_draws import draw
-from inference.methods.lda.gibbs import TopicGibbsInfo
-from inference.methods.documents.tokens import (Tokens, draw_topics, tokens_of, topic_posterior)
+from inference.methods.documents.tokens import Tokens, draw_topics, tokens_of, topic_posterior
 from inference.methods.documents.tokens import prepare as prepare_tokens
+from inference.methods.lda.gibbs import TopicGibbsInfo
+from inference.numerics.gamma_draws import draw
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.model import in_current_precision
 from zoo.pcp import PCP

@@ -23,9 +23,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.numerics.documents import (DocumentBlock, DocumentBlocks, PassSums, topic_pass)
 from inference.methods.documents.dirichlet_factors import expected_log
-from inference.methods.pcp.vb_posterior import (OCCUPIED, PCPVBState, cluster_scores, expected_log_topics, expected_log_weights, globals_bound, learnt_concentration, learnt_factors)
+from inference.methods.pcp.vb_posterior import (
+    OCCUPIED,
+    PCPVBState,
+    cluster_scores,
+    expected_log_topics,
+    expected_log_weights,
+    globals_bound,
+    learnt_concentration,
+    learnt_factors,
+)
+from inference.numerics.documents import DocumentBlock, DocumentBlocks, PassSums, topic_pass
 from zoo.pcp import PCP
 
 __all__ = ["PCPMeanFieldInfo", "begin", "step"]

@@ -34,13 +34,25 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent
-from inference.numerics.documents import DocumentBlocks, cut
-from inference.methods.pcp import mean_field as pcp_mean_field
 from inference.methods.documents.dirichlet_factors import check_topic_options
-from inference.methods.pcp.vb_posterior import (OCCUPIED, PCPVBState, centre_log_probs, conclude, expected_log_topics, expected_log_weights, globals_bound, guide, log_density, shrink, transform)
+from inference.methods.pcp import mean_field as pcp_mean_field
+from inference.methods.pcp.vb_posterior import (
+    OCCUPIED,
+    PCPVBState,
+    centre_log_probs,
+    conclude,
+    expected_log_topics,
+    expected_log_weights,
+    globals_bound,
+    guide,
+    log_density,
+    shrink,
+    transform,
+)
 from inference.methods.pcp.vb_starts import PROJECTIONS, init
-from inference.methods.pcp.vb_updates import (assign, log_likelihood, update_globals, word_log_centres)
-from zoo.argument_checks import check_choice, check_flag
+from inference.methods.pcp.vb_updates import assign, log_likelihood, update_globals, word_log_centres
+from inference.numerics.documents import DocumentBlocks, cut
+from zoo.checks import check_choice, check_flag
 from zoo.gamma_functions import digamma
 from zoo.pcp import PCP
 

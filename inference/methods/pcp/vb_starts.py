@@ -17,12 +17,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.numerics.documents import DocumentBlocks
-from inference.methods.plsi import em as plsi_em
 from inference.methods.lda import vb as lda
 from inference.methods.pcp import mean_field as pcp_mean_field
 from inference.methods.pcp.vb_posterior import PCPVBState, expected_log_weights
 from inference.methods.pcp.vb_updates import assign, update_globals, word_log_centres
+from inference.methods.plsi import em as plsi_em
+from inference.numerics.documents import DocumentBlocks
 from zoo.lda import LDA
 from zoo.pcp import PCP
 from zoo.plsi import PLSI

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.numerics.documents import (CACHED_NUMBERS, DocumentBlock, DocumentBlocks, add_by_word)
 from inference.methods.documents.dirichlet_factors import exp_expected_log
 from inference.methods.pcp.vb_posterior import PCPVBState, learnt_concentration, learnt_factors
+from inference.numerics.documents import CACHED_NUMBERS, DocumentBlock, DocumentBlocks, add_by_word
 from zoo.pcp import PCP
 
 __all__ = ["ClusterSums", "assign", "log_likelihood", "update_globals", "word_log_centres"]

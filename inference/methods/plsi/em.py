@@ -28,7 +28,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.numerics.documents import DocumentBlocks, cut, topic_pass
-from zoo.argument_checks import check_number
+from zoo.checks import check_number
 from zoo.plsi import PLSI
 
 __all__ = ["ALGORITHM", "METHOD", "PLSIEMInfo", "PLSIEMState", "init", "step"]

@@ -24,17 +24,29 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.linear_gaussian import em as linear_gaussian, sparse_em as sparse_linear_gaussian
-from inference.methods.linear_gaussian.rows import (CompressedRows, compress, expanded, one_by_one)
-from inference.methods.linear_gaussian.em import LinearGaussianInfo, LinearGaussianState
-from inference.methods.linear_gaussian.linear_gaussian_prior import LoadingPrior, expected_precision
+from inference.methods.linear_gaussian import em as linear_gaussian
+from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
+from inference.methods.linear_gaussian.em import (
+    LinearGaussianInfo,
+    LinearGaussianState,
+    LoadingPrior,
+    expected_precision,
+)
 from inference.methods.linear_gaussian.em_starts import check_given, given_start, start_of
-from inference.methods.linear_gaussian.sparse_rows import SparseRows, runs_on_host, sparse_rows
+from inference.methods.linear_gaussian.rows import (
+    CompressedRows,
+    SparseRows,
+    compress,
+    expanded,
+    one_by_one,
+    runs_on_host,
+    sparse_rows,
+)
 from inference.methods.ppca.estimate import canonical, check_noise_floor, point_outcome
 from inference.numerics.weighted_rows import Rows, unweighted
-from zoo.argument_checks import check_choice
+from zoo.checks import check_choice
 from zoo.ppca import PPCA
-from zoo.sparse_matrix import SparseMatrix
+from zoo.sparse import SparseMatrix
 
 __all__ = ["ALGORITHM", "METHOD", "groups_of", "init", "prior_of", "step"]
 

@@ -10,12 +10,11 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.numerics.row_blocks import row_limit
-from inference.numerics.weighted_rows import Rows, unweighted, weight_of
-from zoo.argument_checks import check_number
-from zoo.linear_gaussian.rows import (latents_covariance, latents_mean, log_density, shared_latents_covariance)
+from inference.numerics.weighted_rows import Rows, row_limit, unweighted, weight_of
+from zoo.checks import check_number
+from zoo.linear_gaussian.rows import latents_covariance, latents_mean, log_density, shared_latents_covariance
 from zoo.ppca import PPCA
-from zoo.sparse_matrix import SparseMatrix
+from zoo.sparse import SparseMatrix
 
 __all__ = ["canonical", "check_noise_floor", "num_free_parameters", "point_outcome"]
 

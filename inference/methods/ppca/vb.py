@@ -24,16 +24,21 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.linear_gaussian.rows import CompressedRows, compress, one_by_one
-from inference.methods.linear_gaussian.linear_gaussian_moments import Parameters
-from inference.methods.linear_gaussian.em_starts import check_given, start_of
-from inference.methods.ppca.em import groups_of, prior_of
-from inference.numerics.row_blocks import row_limit
-from inference.numerics.weighted_rows import Rows, unweighted
 from inference.methods.linear_gaussian import vb as linear_gaussian
-from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
-from inference.methods.linear_gaussian.linear_gaussian_latents import (draws_of, latents_of, sample_columns, sample_latents)
-from zoo.argument_checks import check_choice
+from inference.methods.linear_gaussian.em import Parameters
+from inference.methods.linear_gaussian.em_starts import check_given, start_of
+from inference.methods.linear_gaussian.rows import CompressedRows, compress, one_by_one
+from inference.methods.linear_gaussian.vb import (
+    LinearGaussianPosterior,
+    LinearGaussianVBInfo,
+    draws_of,
+    latents_of,
+    sample_columns,
+    sample_latents,
+)
+from inference.methods.ppca.em import groups_of, prior_of
+from inference.numerics.weighted_rows import Rows, row_limit, unweighted
+from zoo.checks import check_choice
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
 

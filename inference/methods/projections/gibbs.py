@@ -11,7 +11,7 @@ variables of logistic cells (`inference.methods.projections.quadratic_cells`; Ga
 * the precision of each latent's loadings (``ard=True``), gamma, and unknown noise variances, inverse gamma.
 
 Then, unless ``moves=False``, latents and means are shifted and every latent rescaled along directions in
-which no natural parameter changes (`inference.methods.projections.projection_moves`).
+which no natural parameter changes (`inference.methods.projections.gibbs`).
 
 The joint prior's kernel is a binomial pseudo-count, and a view's weight makes a fraction of a count. For a
 fractional count there is no exact draw of its variable; an acceptance step for every row and column
@@ -20,6 +20,12 @@ fractional count there is no exact draw of its variable; an acceptance step for 
 A sweep costs O(N D K^2), all rows at once and then all columns.
 
 Reference: Polson, Scott and Windle (2013); Virtanen (2010), section 6.1 for what it replaces.
+
+Moves of latents, loadings and means along directions in which no natural parameter changes.
+
+There the conditionals alone take small steps (Liu and Sabatti 2000, "Generalised Gibbs sampler and multigrid
+Monte Carlo for Bayesian computation"). Whatever acts on natural parameters alone, likelihood or conjugate
+kernel, is of no account: only the Gaussian priors of latents, loadings and means are.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,30 +38,39 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler
-from inference.methods.projections.projection_moves import common_shift, rescaling
-from inference.methods.projections.quadratic_cells import (QuadraticCells, columns_given, draw_precisions, log_lacking, rows_given, side_by_side)
-from inference.numerics.programs import log_densities
+from inference.methods.projections.quadratic_cells import (
+    QuadraticCells,
+    columns_given,
+    draw_precisions,
+    log_lacking,
+    rows_given,
+    side_by_side,
+)
 from inference.methods.projections.views import View, views_of
-from zoo.argument_checks import check_flag
+from inference.numerics.programs import log_densities
+from inference.numerics.slice_sampling import PositiveSlice
+from zoo.checks import check_flag
 from zoo.epca import EPCA
 from zoo.exponential_family.joint_prior import balanced_variance
+from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
 from zoo.paired import Paired
-from zoo.exponential_family.zero_padding import padded
 
 __all__ = [
-    "METHOD",
     "GibbsInfo",
     "GibbsState",
+    "METHOD",
     "algorithm_of",
     "cells_of",
     "check",
     "columns",
+    "common_shift",
     "init",
     "latents",
     "noise",
     "position",
     "relevance",
+    "rescaling",
     "start",
     "theta_of",
 ]
@@ -351,3 +366,57 @@ METHOD = Sampler(
     position=lambda keep_rows: position,
     check=check,
 )
+
+
+def common_shift(
+    key: Array, latents: Array, loadings: Array, loc: Array, latent_precision: Array, loc_precision: Array
+) -> Array:
+    """Delta of latents + delta, loc - loadings delta: an exact draw, shape (num_latents,).
+
+    Args:
+        key: a JAX key.
+        latents: shape (num_observations, num_latents).
+        loadings: shape (num_features, num_latents).
+        loc: shape (num_features,).
+        latent_precision: prior precision of the latents, about zero.
+        loc_precision: prior precision of the means, about zero.
+    """
+    size = latents.shape[1]
+    precision = latents.shape[0] * latent_precision * jnp.eye(size) + loc_precision * loadings.T @ loadings
+    linear = loc_precision * loadings.T @ loc - latent_precision * jnp.sum(latents, axis=0)
+    factor = jnp.linalg.cholesky(precision)
+    standard = jax.random.normal(key, linear.shape, linear.dtype)
+    delta = jax.scipy.linalg.cho_solve((factor, True), linear)
+    return delta + jax.scipy.linalg.solve_triangular(factor.T, standard, lower=False)
+
+
+def rescaling(
+    key: Array,
+    latents: Array,
+    loadings: Array,
+    latent_precision: Array,
+    loading_precision: Array,
+    num_columns: Array | int | None = None,
+) -> Array:
+    """G of latents g, loadings / g: a slice-sampling step for each latent, shape (num_latents,).
+
+    Args:
+        key: a JAX key.
+        latents: shape (num_observations, num_latents).
+        loadings: shape (num_features, num_latents).
+        latent_precision: prior precision of the latents, about zero.
+        loading_precision: of the loadings, shape () or (num_latents,).
+        num_columns: how many loadings of each latent are free, shape (num_latents,); None: all of them.
+    """
+    columns = jnp.broadcast_to(loadings.shape[0] if num_columns is None else num_columns, latents.shape[1:])
+
+    def one(key: Array, z_squares: Array, w_squares: Array, difference: Array) -> Array:
+        def log_density(g: Array) -> Array:  # the measure of a scale group is dg / g
+            return (difference - 1) * jnp.log(g) - 0.5 * (g**2 * z_squares + w_squares / g**2)
+
+        return PositiveSlice(log_density, jnp.ones_like(z_squares), width=0.3).sample(key)
+
+    keys = jax.random.split(key, latents.shape[1])
+    z_squares = latent_precision * jnp.sum(latents**2, axis=0)
+    w_squares = loading_precision * jnp.sum(loadings**2, axis=0)
+    return jax.vmap(one)(keys, z_squares, w_squares, latents.shape[0] - columns)

@@ -24,15 +24,21 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.projections.views import View, views_of
-from inference.numerics.row_blocks import row_limit
 from inference.methods.projections.vb_cells import check_has_bound
-from inference.methods.projections.vb_factors import (ProjectionPosterior, bound, noise_concentrations, seen_loadings, update)
+from inference.methods.projections.vb_factors import (
+    ProjectionPosterior,
+    bound,
+    noise_concentrations,
+    seen_loadings,
+    update,
+)
+from inference.methods.projections.views import View, views_of
+from inference.numerics.weighted_rows import row_limit
 from zoo.epca import EPCA
 from zoo.exponential_family.joint_prior import balanced_variance
+from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
 from zoo.paired import Paired
-from zoo.exponential_family.zero_padding import padded
 
 __all__ = [
     "ALGORITHM",

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from inference.numerics import polya_gamma
 from inference.methods.projections.views import View
+from inference.numerics import polya_gamma
 from zoo.exponential_family import Family
 
 __all__ = [

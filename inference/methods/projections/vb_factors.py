@@ -12,6 +12,8 @@ are zero in every factor. Each factor in turn becomes the best given the others:
   such column, of which the best of several lengths (or none) is taken: the bound never falls, and where the
   expectation does not exist it is minus infinity, so no step leads there;
 * gamma and inverse gamma factors in closed form.
+
+Normal and gamma factors of a mean-field posterior: the best normal, and E[log p - log q] of each.
 """
 
 from collections.abc import Callable
@@ -21,17 +23,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.scipy.special import digamma, gammaln
 
-from inference.numerics import polya_gamma
+from inference.methods.projections.vb_cells import (
+    NaturalCells,
+    expected_base_measure,
+    expected_cells,
+    expected_exponential,
+    expected_moments,
+    natural_cells,
+)
 from inference.methods.projections.views import views_of
-from inference.methods.projections.vb_cells import (NaturalCells, expected_base_measure, expected_cells, expected_exponential, expected_moments, natural_cells)
-from inference.methods.projections.normal_factors import (expected_log_gamma, gamma_terms, normal_given, normal_terms)
+from inference.numerics import polya_gamma
 from zoo.epca import EPCA
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
-__all__ = ["ProjectionPosterior", "bound", "noise_concentrations", "seen_loadings", "update"]
+__all__ = [
+    "ProjectionPosterior",
+    "bound",
+    "expected_log_gamma",
+    "gamma_terms",
+    "noise_concentrations",
+    "normal_given",
+    "normal_terms",
+    "seen_loadings",
+    "update",
+]
+
 
 STEP_LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 
@@ -282,3 +302,44 @@ def bound(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, .
         total += jnp.sum(gamma_terms(state.relevance, prior.ard_concentration, prior.ard_rate))
     whole = state.columns_covariance + _fixed(table.seen)
     return total + normal_terms(_column_squares(state), whole, table.ridge, log_ridge, table.seen)
+
+
+def normal_given(linear: Array, precision: Array) -> tuple[Array, Array]:
+    """Means and covariances of vectors with log density linear' u - u' precision u / 2.
+
+    Args:
+        linear: shape (count, size).
+        precision: shape (count, size, size).
+    """
+    covariance = jnp.linalg.inv(precision)
+    covariance = (covariance + jnp.swapaxes(covariance, -1, -2)) / 2
+    return jnp.einsum("nij,nj->ni", covariance, linear), covariance
+
+
+def normal_terms(
+    squares: Array, covariances: Array, precision: Array, log_precision: Array, seen: Array | float = 1.0
+) -> Array:
+    """E[log p - log q] of normal vectors, the prior about zero with these precisions expected, in nats.
+
+    Args:
+        squares: E of the squares of their entries, shape (count, size).
+        covariances: of q, shape (count, size, size).
+        precision: E of the prior's, shape (size,).
+        log_precision: E of its logarithm.
+        seen: ones where an entry is random, zeros where it is fixed; 1: all are.
+    """
+    log_dets = jnp.linalg.slogdet(covariances)[1]
+    return 0.5 * (jnp.sum(seen * (log_precision + 1 - squares * precision)) + jnp.sum(log_dets))
+
+
+def expected_log_gamma(gamma: Array) -> Array:
+    """E of the logarithm of gamma variables; ``gamma`` is concentration and rate."""
+    return digamma(gamma[0]) - jnp.log(gamma[1])
+
+
+def gamma_terms(gamma: Array, concentration: Array | float, rate: Array | float) -> Array:
+    """E[log p - log q] of gamma variables, the prior's concentration and rate given, in nats."""
+    shape, own_rate = gamma
+    log_p = concentration * jnp.log(rate) - gammaln(concentration)
+    log_p += (concentration - 1) * expected_log_gamma(gamma) - rate * shape / own_rate
+    return log_p + shape - jnp.log(own_rate) + gammaln(shape) + (1 - shape) * digamma(shape)

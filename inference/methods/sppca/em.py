@@ -34,18 +34,29 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.sppca import kernel_em as kernel_sppca
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
-from inference.methods.linear_gaussian.rows import CompressedRows, compress, expanded
-from inference.methods.linear_gaussian.em import (ACCELERATIONS, LinearGaussianInfo, LinearGaussianState, begin)
+from inference.methods.linear_gaussian.em import (
+    ACCELERATIONS,
+    LinearGaussianInfo,
+    LinearGaussianState,
+    LoadingPrior,
+    Parameters,
+    begin,
+)
 from inference.methods.linear_gaussian.em import step as sweep
-from inference.methods.linear_gaussian.linear_gaussian_moments import Parameters
-from inference.methods.linear_gaussian.linear_gaussian_prior import LoadingPrior
 from inference.methods.linear_gaussian.em_starts import check_given, given_start, start_of
-from inference.methods.linear_gaussian.sparse_rows import SparseRows, runs_on_host, sparse_rows
+from inference.methods.linear_gaussian.rows import (
+    CompressedRows,
+    SparseRows,
+    compress,
+    expanded,
+    runs_on_host,
+    sparse_rows,
+)
+from inference.methods.sppca import kernel_em as kernel_sppca
 from inference.methods.sppca.estimate import concluded, log_density
-from zoo.argument_checks import check_choice
-from zoo.sparse_matrix import SparseMatrix
+from zoo.checks import check_choice
+from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
 __all__ = [

@@ -19,8 +19,8 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.numerics.row_blocks import row_limit
-from zoo.sparse_matrix import SparseMatrix
+from inference.numerics.weighted_rows import row_limit
+from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
 __all__ = ["canonical", "concluded", "log_density", "warn_of_floors"]

@@ -16,9 +16,15 @@ import numpy as np
 
 from inference.algorithm import Direct, Outcome
 from inference.methods.sppca.morp import OUTPUT_KERNELS, output_gram
-from inference.methods.sppca.projection_estimate import (centred_gram, check_complete, not_generative, stored, transform)
-from inference.methods.sppca.projections import kernel_cca
-from zoo.argument_checks import check_choice
+from inference.methods.sppca.projections import (
+    centred_gram,
+    check_complete,
+    kernel_cca,
+    not_generative,
+    stored,
+    transform,
+)
+from zoo.checks import check_choice
 from zoo.sppca import SPPCA
 
 __all__ = ["METHOD", "check", "solve"]

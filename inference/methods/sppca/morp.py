@@ -26,9 +26,18 @@ from typing import Any
 import numpy as np
 
 from inference.algorithm import Direct, Outcome
-from inference.methods.sppca.projection_estimate import (centred_gram, check_complete, not_generative, stored, transform)
-from inference.methods.sppca.projections import (blended_gram, morp_dual, morp_primal, morp_simplified)
-from zoo.argument_checks import check_choice, check_flag
+from inference.methods.sppca.projections import (
+    blended_gram,
+    centred_gram,
+    check_complete,
+    morp_dual,
+    morp_primal,
+    morp_simplified,
+    not_generative,
+    stored,
+    transform,
+)
+from zoo.checks import check_choice, check_flag
 from zoo.sppca import SPPCA
 
 __all__ = ["METHOD", "check", "output_gram", "solve"]

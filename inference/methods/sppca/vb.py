@@ -24,16 +24,21 @@ import numpyro
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.linear_gaussian.rows import CompressedRows, compress
-from inference.methods.linear_gaussian.linear_gaussian_moments import Parameters
-from inference.methods.linear_gaussian.em_starts import check_given, start_of
-from inference.methods.sppca.em import (GIVEN, joint_matrix, noise_groups, prior_of)
-from inference.numerics.row_blocks import row_limit
 from inference.methods.linear_gaussian import vb as linear_gaussian
+from inference.methods.linear_gaussian.em import Parameters
+from inference.methods.linear_gaussian.em_starts import check_given, start_of
+from inference.methods.linear_gaussian.rows import CompressedRows, compress
+from inference.methods.linear_gaussian.vb import (
+    LinearGaussianPosterior,
+    LinearGaussianVBInfo,
+    draws_of,
+    sample_columns,
+    sample_latents,
+)
 from inference.methods.ppca import vb as ppca
-from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
-from inference.methods.linear_gaussian.linear_gaussian_latents import draws_of, sample_columns, sample_latents
-from zoo.argument_checks import check_choice
+from inference.methods.sppca.em import GIVEN, joint_matrix, noise_groups, prior_of
+from inference.numerics.weighted_rows import row_limit
+from zoo.checks import check_choice
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
