@@ -1,24 +1,26 @@
-"""How it is computed: fitting.
+"""Fitting, prediction and diagnosis of the models of ``zoo``.
 
-Predicting and diagnosing the models of ``zoo``. Public names are imported when first asked for.
+Public names are imported when first asked for.
 """
 
 import importlib
 from typing import Any
 
+import zoo  # noqa: F401 - which lets former names of modules be imported
+
 _PUBLIC = {
-    "fit": "front_door",
+    "fit": "fitting.front_door",
     "transform": "prediction",
     "predict": "prediction",
     "log_density": "prediction",
     "extend": "extension",
-    "guide": "posterior_guide",
-    "save": "results",
-    "load": "results",
-    "choose_components_and_latents": "num_components_and_latents",
-    "choose_num_latents": "num_latents",
-    "cross_validate": "cross_validation",
-    "model_of": "results",
+    "guide": "prediction",
+    "save": "results.files",
+    "load": "results.files",
+    "choose_components_and_latents": "diagnostics.model_size",
+    "choose_num_latents": "diagnostics.model_size",
+    "cross_validate": "diagnostics.model_size",
+    "model_of": "results.files",
 }
 _MODULES = (
     "calibration",

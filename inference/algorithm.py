@@ -147,10 +147,10 @@ class Method:
 
     Attributes:
         options: the options a caller may pass to ``fit``, with their defaults.
-        takes: the parts of a call beyond dense rows that it takes: ``"weights"`` (`inference.numerics.weighted_rows.Rows`),
-            ``"sparse"`` (`zoo.sparse.SparseMatrix`), ``"batches"``, ``"devices"`` (rows that lie on
-            several); ``"documents"`` where the rows are documents, which go to devices in blocks and in
-            batches by natural gradients.
+        takes: the parts of a call beyond dense rows that it takes: ``"weights"``
+            (`inference.numerics.weighted_rows.Rows`), ``"sparse"`` (`zoo.sparse.SparseMatrix`),
+            ``"batches"``, ``"devices"`` (rows that lie on several); ``"documents"`` where the rows are
+            documents, which go to devices in blocks and in batches by natural gradients.
         check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
             model, before anything is compiled; a method that takes devices is given ``num_devices``, a whole
             number, among them.

@@ -5,7 +5,9 @@ A Gibbs sampler of the zoo as a NumPyro kernel.
 For those who want to run it with ``numpyro.infer.MCMC``.
 """
 
-import importlib
+import warnings
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -13,10 +15,16 @@ from jax import Array
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
-from inference.algorithm import Algorithm
+from inference.algorithm import Algorithm, model_name
+from inference.methods import method_of
 from inference.numerics.programs import deterministics
-from inference.results.model_fields import model_name
 from zoo.model import Model, in_current_precision
+
+#: What notebooks imported from here to where it is now, for one more release.
+_MOVED = {
+    "full_covariance": "inference.methods.paired.full_covariance_gibbs",
+    "paired": "inference.methods.paired.gibbs",
+}
 
 __all__ = ["GibbsKernel", "KernelState", "kernel"]
 
@@ -140,4 +148,14 @@ def kernel(model: Model) -> GibbsKernel:
         raise ValueError(
             f"{model_name(model)} has no Gibbs sampler; its methods are {', '.join(model.methods)}"
         )
-    return GibbsKernel(model, importlib.import_module(f"inference.gibbs.{model_name(model)}").ALGORITHM)
+    method = method_of(model, "gibbs")
+    algorithm = method.build(method.strategies[0], num_warmup=0, **method.options)
+    return GibbsKernel(model, algorithm)
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Modules of the samplers under their former names, deprecated."""
+    if name in _MOVED:
+        warnings.warn(f"inference.gibbs.{name} is now {_MOVED[name]}", DeprecationWarning, stacklevel=2)
+        return import_module(_MOVED[name])
+    raise AttributeError(f"module 'inference.gibbs' has no attribute {name!r}")

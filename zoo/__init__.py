@@ -1,12 +1,14 @@
 """What is assumed: probabilistic models as NumPyro programs, and the data sets that go with them.
 
-This file is the registry. It holds plain literals only and imports nothing, so that ``zoo list`` answers at
+This file is the registry. It holds plain literals and imports nothing heavy, so that ``zoo list`` answers at
 once; a public name is imported when it is first asked for.
 """
 
 import importlib
 from collections.abc import Mapping
 from typing import Any
+
+from zoo import moved
 
 __version__ = "0.1.0"
 
@@ -109,6 +111,8 @@ ALIASES: dict[str, str] = {
     "latent_dirichlet_allocation": "lda",
     "clustering_projection": "pcp",
 }
+
+moved.install()
 
 _SHIPPED = frozenset(MODELS)
 _REGISTERED: dict[str, tuple[type, Mapping[str, Any]]] = {}  # models of the user, and their methods

@@ -10,8 +10,8 @@
 - `sbc`: a fit, from data to tree, against the prior of the program. It sees all that, and bad mixing,
   variances that are too small, and mistakes on the way into the tree. False alarms: 1 % a run.
 
-Each answers with an `inference.calibration.verdicts.Verdict`: ``statistic``, ``threshold``, ``false_alarm_rate``,
-``passed``.
+Each answers with an `inference.calibration.verdicts.Verdict`: ``statistic``, ``threshold``,
+``false_alarm_rate``, ``passed``.
 """
 
 from inference.calibration.conditionals import conditional_check

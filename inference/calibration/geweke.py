@@ -4,8 +4,8 @@ The joint-invariance form of Geweke's test (Geweke 2004, "Getting it right", JAS
 from the prior, apply a few rounds of (one step of the algorithm, then new data given the latents). If the
 step leaves the posterior invariant, the result is again a draw of the joint, whatever the mixing, because
 each replicate starts there. Independent replicates make the p-values exact in large samples, where one long
-chain would need its autocorrelation estimated. The summaries of `inference.calibration.geweke` are compared by rank
-tests, with Bonferroni's correction for their number.
+chain would need its autocorrelation estimated. The summaries of `inference.calibration.geweke` are compared
+by rank tests, with Bonferroni's correction for their number.
 
 Scalar summaries of a joint draw of latents and data, by which `geweke` and `sbc` compare distributions.
 

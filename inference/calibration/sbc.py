@@ -2,8 +2,8 @@
 
 Fit data drawn with known latents, and rank these among the posterior draws: the ranks are uniform if the
 draws come from the posterior (Talts et al. 2018; Modrak et al. 2023 for quantities that depend on the data,
-such as the likelihood). The summaries of `inference.calibration.geweke` are ranked; their uniformity is tested with
-Bonferroni's correction for their number.
+such as the likelihood). The summaries of `inference.calibration.geweke` are ranked; their uniformity is
+tested with Bonferroni's correction for their number.
 """
 
 import warnings

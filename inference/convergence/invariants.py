@@ -10,7 +10,8 @@ convergence:
 * labels: number of occupied components, log joint, concentration, weights in descending order, the
   probability that two rows share a component, the predictive log density of the rows;
 * rotation and sign: the marginal covariance :math:`W W^T + \Sigma`, the singular values of :math:`W`, the
-  predictive log density; where latents are drawn too, natural parameters (`inference.convergence.invariants`).
+  predictive log density; where latents are drawn too, natural parameters
+  (`inference.convergence.invariants`).
 
 What latents and loadings say together: natural parameters and their spectrum.
 

@@ -1,9 +1,9 @@
 """Summaries of a fit, its clusters, and its comparison with other fits.
 
 ``tables`` makes the table of invariants and the posterior of the number of clusters, ``clusters`` ranks
-partitions, ``comparison`` scores fits against each other, ``model_size`` chooses numbers of components and latents,
-``predictive_checks`` and ``prior_sensitivity`` question the model. Which quantities a symmetry cannot change,
-and whether chains agree on them, is computed in `inference.convergence`.
+partitions, ``comparison`` scores fits against each other, ``model_size`` chooses numbers of components and
+latents, ``predictive_checks`` and ``prior_sensitivity`` question the model. Which quantities a symmetry
+cannot change, and whether chains agree on them, is computed in `inference.convergence`.
 """
 
 from inference.convergence.invariants import invariants

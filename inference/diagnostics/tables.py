@@ -1,9 +1,10 @@
 """What to believe of a fit: the table of invariants, the clusters, the comparison with other fits.
 
-The parts live in files of their own and are gathered here: ``inference.convergence.invariants`` (which quantities a
-symmetry cannot change), ``inference.convergence.psrf`` (PSRF, its path, the verdict), ``inference.convergence.partitions``
-(co-clustering, one partition), ``inference.diagnostics.comparison`` (LOO, held-out rows), ``inference.diagnostics.prior_sensitivity``
-(how far the prior decides). This file makes the table and the posterior of the number of clusters.
+The parts live in files of their own and are gathered here: ``inference.convergence.invariants`` (which
+quantities a symmetry cannot change), ``inference.convergence.psrf`` (PSRF, its path, the verdict),
+``inference.convergence.partitions`` (co-clustering, one partition), ``inference.diagnostics.comparison``
+(LOO, held-out rows), ``inference.diagnostics.prior_sensitivity`` (how far the prior decides). This file makes
+the table and the posterior of the number of clusters.
 """
 
 import textwrap
@@ -14,40 +15,19 @@ import pandas as pd
 import xarray as xr
 from arviz_stats.base import array_stats
 
-from inference.convergence import psrf
 from inference.convergence.invariants import draws_of, hidden_variables, invariants, kind_of, scalars
-from inference.convergence.partitions import cluster_sizes, co_clustering, point_partition
+from inference.convergence.partitions import cluster_sizes
 from inference.convergence.psrf import (
     effective_sample_size,
     is_constant,
-    judge,
     psrf_of,
-    psrf_path,
     why_no_psrf,
 )
-from inference.diagnostics.clusters import top_partitions
-from inference.diagnostics.comparison import compare, heldout
-from inference.diagnostics.prior_sensitivity import prior_sensitivity
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 from zoo.checks import check_choice
 
-__all__ = [
-    "co_clustering",
-    "compare",
-    "heldout",
-    "invariants",
-    "judge",
-    "occupied",
-    "point_partition",
-    "prior_sensitivity",
-    "psrf",
-    "psrf_path",
-    "summary",
-    "summary_cells",
-    "summary_text",
-    "top_partitions",
-]
+__all__ = ["occupied", "summary", "summary_cells", "summary_text"]
 
 _INTERVALS = ("eti", "hdi")
 _MOST_OF_A_VARIABLE = 12  # rows of the printed table

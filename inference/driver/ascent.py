@@ -1,9 +1,11 @@
 """The loop of an ascent: a step repeated on every restart until its objective stops rising.
 
-See `inference.driver.chains`. A restart that has settled may be asked for a better state (`Algorithm.improve`) and
-runs on from there; what comes of a restart does not depend on where the run was cut into chunks.
+See `inference.driver.chains`. A restart that has settled may be asked for a better state
+(`Algorithm.improve`) and runs on from there; what comes of a restart does not depend on where the run was cut
+into chunks.
 
-The loop of `inference.driver.ascent` for steps that run on the host: nothing is traced, and no data are copied.
+The loop of `inference.driver.ascent` for steps that run on the host: nothing is traced, and no data are
+copied.
 
 A step that multiplies a sparse matrix by scipy cannot be part of a compiled loop. Here restarts run one after
 another, step by step, with the same keys and the same verdict on every step.

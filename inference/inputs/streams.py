@@ -6,9 +6,9 @@ filled up with rows of weight zero, so that one compiled program serves them all
 Documents that pass in batches: from counts in memory, or from chunks that come one after another.
 
 Counts are read once before the first pass, to be checked and counted: how many documents there are, their
-lengths, and the blocks (`inference.numerics.documents`) that all batches share, so that one compiled step serves
-them. Documents in memory are put into a new random order for every pass; chunks are taken as they come and
-never held whole.
+lengths, and the blocks (`inference.numerics.documents`) that all batches share, so that one compiled step
+serves them. Documents in memory are put into a new random order for every pass; chunks are taken as they come
+and never held whole.
 """
 
 from collections.abc import Iterator

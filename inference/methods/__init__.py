@@ -42,8 +42,8 @@ BY_MODEL: dict[str, dict[str, str]] = {
         "ep": "inference.methods.sppca.ep",
     },
     "epca": {
-        "gibbs": "inference.methods.epca.gibbs",
-        "vb": "inference.methods.epca.vb",
+        "gibbs": "inference.methods.projections.gibbs",
+        "vb": "inference.methods.projections.vb",
     },
     "paired": {
         "gibbs": "inference.methods.paired.gibbs",

@@ -1,6 +1,7 @@
 """Pictures of a comparison of fits: leave-one-out scores, and invariants under each of them.
 
-A picture of `inference.diagnostics.method_comparison`: score, time, memory and PSRF of each method on one line.
+A picture of `inference.diagnostics.method_comparison`: score, time, memory and PSRF of each method on one
+line.
 """
 
 from collections.abc import Sequence

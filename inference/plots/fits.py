@@ -16,45 +16,12 @@ from scipy.spatial.distance import squareform
 from inference.convergence.invariants import draws_of, kind_of, scalars
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.convergence.psrf import psrf_path
-from inference.plots.comparison import plot_agreement, plot_methods, plot_scores
-from inference.plots.components import (
-    plot_component_similarity,
-    plot_hinton,
-    plot_loading_products,
-    plot_overlap,
-)
-from inference.plots.mixtures import draw_mixture, plot_confusion, plot_dirichlet_process, plot_em
-from inference.plots.model_graph import plot_model_graph
+from inference.plots.mixtures import draw_mixture
 from inference.plots.palette import COLOURS, LINES
-from inference.plots.projections import plot_basis_images, plot_biplot, plot_loadings
-from inference.plots.topics import plot_clusters, plot_document_check, plot_document_clusters, plot_topics
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 
-__all__ = [
-    "plot_agreement",
-    "plot_basis_images",
-    "plot_biplot",
-    "plot_clusters",
-    "plot_co_clustering",
-    "plot_component_similarity",
-    "plot_confusion",
-    "plot_dirichlet_process",
-    "plot_document_check",
-    "plot_document_clusters",
-    "plot_em",
-    "plot_hinton",
-    "plot_loading_products",
-    "plot_loadings",
-    "plot_methods",
-    "plot_mixture",
-    "plot_model_graph",
-    "plot_objective",
-    "plot_overlap",
-    "plot_psrf_path",
-    "plot_scores",
-    "plot_topics",
-]
+__all__ = ["plot_co_clustering", "plot_mixture", "plot_objective", "plot_psrf_path"]
 
 _MOST_ROWS = 1000  # of a drawn matrix: more than the picture has pixels
 _MOST_LINES = 8

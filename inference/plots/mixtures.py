@@ -424,8 +424,9 @@ def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
     Returns:
         Counts, a row a label, a column a cluster. Clusters are those of one partition, so that their numbers
         do not matter: `inference.diagnostics.point_partition` (above 2000 rows each row's most probable
-        component, or of a sampler the draw nearest to the others, `inference.convergence.partitions.central_draw`), or
-        each document's most probable cluster; they stand in the order of the labels that they hold most of.
+        component, or of a sampler the draw nearest to the others,
+        `inference.convergence.partitions.central_draw`), or each document's most probable cluster; they stand
+        in the order of the labels that they hold most of.
 
     Raises:
         ValueError: the fit has no clusters, or the labels are of other rows.

@@ -16,12 +16,11 @@ import numpyro.distributions as dist
 
 import zoo
 import zoo.conjugate
-from inference.algorithm import model_name
 from zoo.exponential_family import FAMILIES, ByColumn
 from zoo.kernels import KERNELS
 from zoo.model import Assumptions, Model
 
-__all__ = ["check_known", "describe", "field_dims", "model_name", "restore"]
+__all__ = ["check_known", "describe", "field_dims", "restore"]
 
 DISTRIBUTIONS = {
     "Gamma": (dist.Gamma, ("concentration", "rate")),

@@ -1,7 +1,8 @@
 """Tables, alignment and scores of topic models.
 
-Parameters are posterior means, under q or over draws whose topics were brought to one numbering (`align_topics`).
-Clusters are PCP's. `check_documents` draws documents again and compares their statistics with the data.
+Parameters are posterior means, under q or over draws whose topics were brought to one numbering
+(`align_topics`). Clusters are PCP's. `check_documents` draws documents again and compares their statistics
+with the data.
 """
 
 from inference.diagnostics.text_heldout import split_tokens

@@ -36,7 +36,8 @@ from scipy.special import xlogy
 from inference.convergence.invariants import draws_of
 from inference.results.files import model_of
 from inference.results.groups import group_of, thinned
-from inference.topics.tables import align_topics, documents_of, top_words
+from inference.symmetry.topics import align_topics
+from inference.topics.tables import documents_of, top_words
 
 __all__ = ["DocumentCheck", "check_documents", "with_dense_counts"]
 

@@ -15,31 +15,21 @@ import xarray as xr
 from scipy.sparse import csr_matrix, diags
 from scipy.special import softmax
 
-from inference.diagnostics.text_heldout import split_tokens
-from inference.inputs.text import WordCounts, to_vocabulary
 from inference.precision import double_precision
 from inference.prediction import prepared, transform
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of, restored_data
 from inference.symmetry.topics import align_topics, match_topics
-from inference.topics.quality import coherence, normalised_mutual_information
 from zoo.documents.topic_model import dirichlet_of
 from zoo.sparse import SparseCounts
 
 __all__ = [
-    "WordCounts",
-    "align_topics",
     "cluster_shares",
     "cluster_topics",
-    "coherence",
     "documents_of",
-    "match_topics",
     "nearest_documents",
-    "normalised_mutual_information",
     "numbered_like",
     "pyldavis_arrays",
-    "split_tokens",
-    "to_vocabulary",
     "token_shares",
     "top_words",
     "topic_shares",

@@ -18,11 +18,11 @@ GammaKnownShape         positive numbers, shape given                       ``ra
 Product                 groups of columns, each with a family               ``locs_0``, ``probs_1``, ...
 ======================  ==================================================  ============================
 
-Each is one class with the interface of `zoo.conjugate.component_prior.ComponentPrior`: the prior as NumPyro statements,
-the posterior given (weighted) sufficient statistics, which is an object of the same class with a leading axis
-over components, expectations under it, the evidence and the predictive density. Families of independent cells
-(NormalGamma, SphericalNormalGamma, BernoulliBeta, BinomialBeta, PoissonGamma, ExponentialGamma,
-GammaKnownShape) take NaN as a missing cell.
+Each is one class with the interface of `zoo.conjugate.component_prior.ComponentPrior`: the prior as NumPyro
+statements, the posterior given (weighted) sufficient statistics, which is an object of the same class with a
+leading axis over components, expectations under it, the evidence and the predictive density. Families of
+independent cells (NormalGamma, SphericalNormalGamma, BernoulliBeta, BinomialBeta, PoissonGamma,
+ExponentialGamma, GammaKnownShape) take NaN as a missing cell.
 
 Reference: Yu (2006), sections 2.1-2.2, Table 2.1.
 """

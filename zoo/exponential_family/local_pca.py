@@ -7,8 +7,8 @@ Component k says :math:`\theta_n = W_k y + b_k` for the natural parameters of ro
 .. math:: \log p(x \mid k) = -\tfrac12\{D \log 2\pi\sigma^2 + \log|A| + |x - b|^2/\sigma^2 - h'A^{-1}h\},
 
 and y given x is :math:`N(A^{-1}h, A^{-1})` (Tipping and Bishop 1999). For other families it is Laplace's
-(`zoo.exponential_family.natural_params`). Without the log determinant in it the component with the most directions would win, since
-a maximum over y grows with each.
+(`zoo.exponential_family.natural_params`). Without the log determinant in it the component with the most
+directions would win, since a maximum over y grows with each.
 """
 
 from collections.abc import Mapping

@@ -14,9 +14,10 @@ trace; it never falls. Gaussian cells have their latents integrated out: a mixtu
 
 A sweep visits the rows 5 times if every step is taken at once (``num_evaluations`` in the trace), O(N K D d)
 each. Starts, as of `zoo.Mixture`: ``"kmeans"`` (on the cells, then ``clamped_sweeps`` sweeps with labels
-held), ``"spectral"`` (groups that hang together, `inference.methods.depcam.em`), ``"pca"``, ``"hierarchical"``
-(labels the same at every restart, bases not), and ``"random"``, which mostly ends in one or two components: a
-component that owns rows fits their latents, and the others are judged with latents that nobody fitted.
+held), ``"spectral"`` (groups that hang together, `inference.methods.depcam.em`), ``"pca"``,
+``"hierarchical"`` (labels the same at every restart, bases not), and ``"random"``, which mostly ends in one
+or two components: a component that owns rows fits their latents, and the others are judged with latents that
+nobody fitted.
 
 When to use what: a maximum over y has no Occam factor, so components with more directions win rows; new rows
 are judged with the latents integrated out by Laplace's approximation. NUTS on tables that it can afford.

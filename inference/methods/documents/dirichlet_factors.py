@@ -22,7 +22,6 @@ __all__ = [
     "check_topic_options",
     "dirichlet_kl",
     "exp_expected_log",
-    "expected_log",
     "log_normaliser",
     "symmetric_log_density",
     "symmetric_log_normaliser",

@@ -8,7 +8,8 @@ A sweep draws the topic of every token given shares and topics, then these given
 
 each block at once: tokens are independent given the parameters, so nothing about it is approximate. The state
 holds the parameters; the tokens' topics are drawn afresh in every sweep. Cost O(tokens x K). It mixes more
-slowly by sweep than the collapsed sampler (`inference.methods.lda.collapsed_gibbs`), whose tokens see each other.
+slowly by sweep than the collapsed sampler (`inference.methods.lda.collapsed_gibbs`), whose tokens see each
+other.
 """
 
 from collections.abc import Mapping

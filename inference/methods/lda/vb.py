@@ -50,7 +50,6 @@ from inference.algorithm import Algorithm, Ascent, NaturalGradient
 from inference.methods.documents.dirichlet_factors import (
     check_topic_options,
     dirichlet_kl,
-    expected_log,
     log_normaliser,
     symmetric_log_density,
     symmetric_log_normaliser,
@@ -60,7 +59,7 @@ from inference.methods.documents.dirichlet_factors import (
 from inference.methods.lda.vb_posterior import LDAVBState, conclude, guide, log_density, transform
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
 from zoo.checks import check_choice, check_number, check_positive
-from zoo.gamma_functions import digamma, exp_digamma, gammaln
+from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 from zoo.lda import LDA
 
 __all__ = ["ALGORITHM", "METHOD", "LDAVBInfo", "bound", "init", "local_step", "natural_gradient", "step"]

@@ -13,10 +13,10 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.methods.documents.dirichlet_factors import expected_log
 from inference.numerics.weighted_rows import row_limit
 from zoo.documents.bags import CellTopics, dense_counts, log_coefficients
 from zoo.documents.shares import fold_in, log_integrals
+from zoo.gamma_functions import expected_log
 from zoo.lda import INTEGRATION_SEED, LDA
 from zoo.model import in_current_precision
 

@@ -37,8 +37,8 @@ Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 7.2 with (7
 
 The E-step of a linear-Gaussian model: moments of the latents and the log likelihood.
 
-The notation is that of `zoo.linear_gaussian.rows`, whose residual form of the log density is used here too: a sum
-of squares, accurate to rounding however small the noise is.
+The notation is that of `zoo.linear_gaussian.rows`, whose residual form of the log density is used here too: a
+sum of squares, accurate to rounding however small the noise is.
 
 Priors in the EM of linear-Gaussian models: what they add to the objective, the M-step and the expansion.
 
@@ -390,7 +390,8 @@ def step(
             each.
         fixed_noise: noise variances that are given, not estimated, shape (num_groups,); NaN: estimated.
         e_step: ``e_step(parameters, rows)`` gives the moments.
-        sweep: the M-step and expansion, of rows of another kind (`inference.methods.linear_gaussian.sparse_em`).
+        sweep: the M-step and expansion, of rows of another kind
+        (`inference.methods.linear_gaussian.sparse_em`).
     """
     sweep = _sweep if sweep is None else sweep
     lowest = jnp.broadcast_to(floor, rows.group_variance.shape) * rows.group_variance

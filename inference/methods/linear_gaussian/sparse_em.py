@@ -1,4 +1,4 @@
-r"""Expectation maximisation of `inference.methods.linear_gaussian.em` where x is sparse: two sparse products a sweep.
+r"""Expectation maximisation of `inference.methods.linear_gaussian.em` where x is sparse.
 
 The E-step runs on the host, where scipy multiplies a sparse matrix by a dense one several times faster than
 compiled scatters do. With :math:`\tilde W = \Psi^{-1} W` it needs

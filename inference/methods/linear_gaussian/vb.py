@@ -24,7 +24,8 @@ and the entropies, a few K x K matrices. After each round m and L are set to wha
 (and, under ARD, the loadings' columns orthogonal), and kept if the bound is higher (Luttinen and Ilin 2010,
 "Transformations in variational Bayesian factor analysis"). Without this the bound crawls.
 
-The objective is the whole evidence lower bound in nats. Cost as for EM, `inference.methods.linear_gaussian.rows`.
+The objective is the whole evidence lower bound in nats. Cost as for EM,
+`inference.methods.linear_gaussian.rows`.
 
 The latents' factor of variational Bayes for linear-Gaussian models: of compressed rows, and of new ones.
 

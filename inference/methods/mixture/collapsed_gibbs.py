@@ -16,8 +16,9 @@ from the base measure as the text says). The weights :math:`w` are
   nothing is truncated.
 
 The concentration: Escobar and West (1995) for the Dirichlet process; for the finite allocation, where that
-is not exact, the slice move of `inference.methods.mixture.gibbs`. Split-merge moves (`inference.methods.mixture.collapsed_gibbs`)
-come before the labels' scan, ``split_merge`` of them in a sweep.
+is not exact, the slice move of `inference.methods.mixture.gibbs`. Split-merge moves
+(`inference.methods.mixture.collapsed_gibbs`) come before the labels' scan, ``split_merge`` of them in a
+sweep.
 
 A sweep costs O(N K d^2) for Gaussian components (rank-one changes, no factorisation), O(N K S) for another
 family with S statistics, plus O(N d^2) per split-merge proposal. Measured: 1.1 microseconds a row at K = 10,

@@ -19,9 +19,9 @@ given there)
 * labels: :math:`p(c_i = k \mid \cdot) \propto \pi_k\, p(x_i \mid \theta_k)`.
 
 Hyperparameters of the component prior that have a prior themselves are drawn first
-(`inference.methods.mixture.gibbs_hyperparameters`). With stick-breaking weights the components are put in a new order before
-the sticks are drawn (`inference.methods.mixture.gibbs`), without which the chain does not mix;
-``label_moves=False`` leaves that out.
+(`inference.methods.mixture.gibbs_hyperparameters`). With stick-breaking weights the components are put in a
+new order before the sticks are drawn (`inference.methods.mixture.gibbs`), without which the chain does not
+mix; ``label_moves=False`` leaves that out.
 
 A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program,
 so that traces compare. Each conditional is a function of the current values that returns NumPyro
@@ -57,8 +57,8 @@ always, as long as both orders end on an empty stick, which is nearly always whe
 enough for the concentration. Where it is not, exchanges of neighbouring sticks, each drawn from its two-point
 conditional, go on mixing. Cost: O(N + K log K) a sweep.
 
-Sticks and parameters must be drawn next, as in `inference.methods.mixture.gibbs.blocks_of`: the old ones belong to
-the old order.
+Sticks and parameters must be drawn next, as in `inference.methods.mixture.gibbs.blocks_of`: the old ones
+belong to the old order.
 """
 
 from collections.abc import Callable, Mapping

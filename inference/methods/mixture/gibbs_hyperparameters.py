@@ -19,8 +19,8 @@ the conditionals follow from the densities of its Table 2.1.
 Components without rows are integrated out: their parameters are draws from the prior that say nothing about
 it, but the chain would move the slower the more of them there are. A sweep must therefore draw the parameters
 of all components before it uses those of an empty one: these blocks come first in it
-(`inference.methods.mixture.gibbs.blocks_of`). Where every component has rows they are conditionals of the program.
-Cost: O(K D^2) a sweep.
+(`inference.methods.mixture.gibbs.blocks_of`). Where every component has rows they are conditionals of the
+program. Cost: O(K D^2) a sweep.
 """
 
 from collections.abc import Callable, Mapping

@@ -47,7 +47,7 @@ from inference.methods.mixture.vb_hyperparameters import (
     update_concentration,
     with_learnt,
 )
-from inference.methods.mixture.vb_posterior import OCCUPIED, MixtureVBState, from_statistics, init
+from inference.methods.mixture.vb_posterior import OCCUPIED, MixtureVBState, from_statistics
 from inference.numerics.weighted_rows import sum_over_rows
 from zoo.mixture import Mixture
 
@@ -56,7 +56,6 @@ __all__ = [
     "RowSums",
     "bound",
     "in_best_order",
-    "init",
     "step",
     "update_globals",
     "update_responsibilities",

@@ -22,8 +22,8 @@ covariate, one latent of each kind and unit noise it maximises :math:`w^T S_{00}
 sphere, with :math:`Q = s_{11} S_{00} - s s^T`; for the covariance [[4, 1, 0, 2], [1, 3, 1, 1],
 [0, 1, 2, -1], [2, 1, -1, 10]] the value of :math:`1 / w^T Q w` at the maximum is a root of an irreducible
 polynomial of degree 7 with Galois group S_7, so neither radicals nor eigenvectors of matrices of size up to
-6 x 6, however often taken, give it (the proof is in tests/inference/test_general_pls.py). It is found by
-``map``, the priors wide.
+6 x 6, however often taken, give it (the proof is in tests/inference/methods/paired/test_general_pls.py). It
+is found by ``map``, the priors wide.
 
 Priors of loadings, means and covariances play no part: this is the limit of many rows. Loadings are those for
 latents of the model's prior variance. Runs on the host with LAPACK; every cell has to be there.

@@ -1,8 +1,8 @@
 """Gibbs sampling for `zoo.Paired`: Polya-Gamma Gibbs of the low-rank program, GiBECCA of the full one.
 
-``specific="low_rank"``: `inference.methods.projections.gibbs`, for Gaussian, Bernoulli and binomial cells and mixed
-tables of them, every beta below 1. ``specific="full_covariance"``: `inference.methods.paired.full_covariance_gibbs`, for
-every family without cut points.
+``specific="low_rank"``: `inference.methods.projections.gibbs`, for Gaussian, Bernoulli and binomial cells and
+mixed tables of them, every beta below 1. ``specific="full_covariance"``:
+`inference.methods.paired.full_covariance_gibbs`, for every family without cut points.
 """
 
 from dataclasses import replace

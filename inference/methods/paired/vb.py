@@ -1,8 +1,8 @@
 """Variational Bayes for `zoo.Paired`.
 
 ``specific="low_rank"``: `inference.methods.projections.vb`, for Gaussian, Bernoulli, binomial and Poisson
-cells and mixed tables of them. ``specific="full_covariance"``: `inference.methods.paired.full_covariance_vb`, for
-Gaussian views of unknown noise (Bayesian CCA).
+cells and mixed tables of them. ``specific="full_covariance"``: `inference.methods.paired.full_covariance_vb`,
+for Gaussian views of unknown noise (Bayesian CCA).
 """
 
 from collections.abc import Mapping

@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.methods.documents.dirichlet_factors import expected_log
 from inference.methods.pcp.vb_posterior import (
     OCCUPIED,
     PCPVBState,
@@ -35,6 +34,7 @@ from inference.methods.pcp.vb_posterior import (
     learnt_factors,
 )
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, PassSums, topic_pass
+from zoo.gamma_functions import expected_log
 from zoo.pcp import PCP
 
 __all__ = ["PCPMeanFieldInfo", "begin", "step"]

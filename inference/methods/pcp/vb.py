@@ -56,7 +56,7 @@ from zoo.checks import check_choice, check_flag
 from zoo.gamma_functions import digamma
 from zoo.pcp import PCP
 
-__all__ = ["ALGORITHM", "METHOD", "PCPVBInfo", "bound", "init", "step"]
+__all__ = ["ALGORITHM", "METHOD", "PCPVBInfo", "bound", "step"]
 
 FAMILIES = ("structured", "mean_field")
 LEARNABLE = ("concentration", "topic_prior", "word_smoothing")

@@ -17,16 +17,11 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.methods.documents.dirichlet_factors import (
-    dirichlet_kl,
-    expected_log,
-    symmetric_prior,
-    total_expected_log,
-)
+from inference.methods.documents.dirichlet_factors import dirichlet_kl, symmetric_prior, total_expected_log
 from inference.methods.lda.vb_posterior import affordable
 from inference.numerics.documents import DocumentBlocks
 from zoo.documents.bags import CellTopics, dense_counts
-from zoo.gamma_functions import digamma, gammaln
+from zoo.gamma_functions import digamma, expected_log, gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
 

@@ -2,12 +2,12 @@ r"""Expectation maximisation for probabilistic PCA and factor analysis, with mis
 
 Maximum likelihood with a flat prior, else the mode of the log posterior (in loadings, mean and noise
 variance, the latents and ARD precisions integrated out). The updates, parameter expansion and SQUAREM are
-those of `inference.methods.linear_gaussian.em`; PPCA is one noise group, factor analysis a group for each column. The
-estimate is returned in its canonical rotation: orthogonal loadings, longest first, the largest entry of each
-positive.
+those of `inference.methods.linear_gaussian.em`; PPCA is one noise group, factor analysis a group for each
+column. The estimate is returned in its canonical rotation: orthogonal loadings, longest first, the largest
+entry of each positive.
 
-Without missing cells PPCA has a closed form (`inference.methods.ppca.closed_form`), which EM agrees with; factor
-analysis, missing cells and priors need EM. Where the spread of the parameters matters, use VB or NUTS.
+Without missing cells PPCA has a closed form (`inference.methods.ppca.closed_form`), which EM agrees with;
+factor analysis, missing cells and priors need EM. Where the spread of the parameters matters, use VB or NUTS.
 
 Sparse rows stay sparse: `inference.methods.linear_gaussian.sparse_em`, whose sweeps run on the host.
 

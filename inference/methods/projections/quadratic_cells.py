@@ -1,6 +1,7 @@
 r"""Cells whose log density becomes quadratic in the natural parameter, and the regressions that follow.
 
-Up to constants every cell contributes, with the joint prior's share of it (`zoo.exponential_family.joint_prior`),
+Up to constants every cell contributes, with the joint prior's share of it
+(`zoo.exponential_family.joint_prior`),
 
 .. math:: \kappa\theta - \tfrac12 \tau\theta^2 - b \log\cosh(\theta/2).
 

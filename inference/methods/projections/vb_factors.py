@@ -5,9 +5,9 @@ The posterior of `zoo.EPCA` and of low-rank `zoo.Paired` is approximated by
 loadings' precisions and of each view's unknown noise variance. Loadings for latents that a view does not see
 are zero in every factor. Each factor in turn becomes the best given the others:
 
-* logistic cells by their Polya-Gamma mean field, always at its best (`inference.methods.projections.vb_cells`),
-  and Gaussian cells are quadratic: where a row or a column has no other cells its normal factor is in closed
-  form;
+* logistic cells by their Polya-Gamma mean field, always at its best
+  (`inference.methods.projections.vb_cells`), and Gaussian cells are quadratic: where a row or a column has no
+  other cells its normal factor is in closed form;
 * with Poisson cells: a step of the natural gradient of the closed expectation for each row, then for each
   such column, of which the best of several lengths (or none) is taken: the bound never falls, and where the
   expectation does not exist it is minus infinity, so no step leads there;

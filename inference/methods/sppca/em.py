@@ -1,9 +1,10 @@
 r"""Expectation maximisation for SPPCA and S2PPCA (Algorithms 7.1 and 7.2): missing outputs are missing cells.
 
 The joint matrix [x, y] has the noise groups x and y (or x and one an output) and NaN wherever a cell is
-missing; the sweep is that of `inference.methods.linear_gaussian.em`: posterior moments of z given what is observed of
-a row (7.5), (7.6), (7.11), (7.12), then every column regressed on [z, 1] over the rows where it is observed
-(7.13)-(7.16). (7.12) lacks the factor :math:`\sigma_x^2` in print; without it the likelihood falls.
+missing; the sweep is that of `inference.methods.linear_gaussian.em`: posterior moments of z given what is
+observed of a row (7.5), (7.6), (7.11), (7.12), then every column regressed on [z, 1] over the rows where it
+is observed (7.13)-(7.16). (7.12) lacks the factor :math:`\sigma_x^2` in print; without it the likelihood
+falls.
 
 ``model.center="joint"`` estimates both means with the loadings. With unlabelled rows the mean of the labelled
 outputs, which the text plugs in (7.7), is not the maximum: those rows' latents need not have mean zero.
@@ -11,8 +12,8 @@ outputs, which the text plugs in (7.7), is not the maximum: those rows' latents 
 Options: ``acceleration="px"`` (parameter expansion, the default: tens of sweeps where the text's plain EM,
 ``"none"``, takes hundreds), ``"squarem"`` (extrapolation on top of it). Starts: ``"pca"``, principal
 components of x with y regressed on the scores, or ``"random"``. With a Gaussian prior of the loadings the
-objective is the log posterior. With a kernel the same name runs `inference.methods.sppca.kernel_em`. Sparse inputs
-stay sparse: `inference.methods.linear_gaussian.sparse_em`, whose sweeps run on the host.
+objective is the log posterior. With a kernel the same name runs `inference.methods.sppca.kernel_em`. Sparse
+inputs stay sparse: `inference.methods.linear_gaussian.sparse_em`, whose sweeps run on the host.
 
 With unlabelled rows there are local maxima, where a latent serves the labelled outputs alone and its loadings
 there are huge: of eight draws of the toy ``"squarem"`` ended in one from a random start, 402 nats below,

@@ -1,4 +1,4 @@
-"""Regularised kernel canonical correlation analysis, the peer of MORP (`inference.methods.sppca.projections`).
+"""Regularised kernel canonical correlation analysis, the peer of MORP.
 
 Scores of x that correlate most with a direction of y: a point estimate and not generative. Options of
 ``fit(zoo.SPPCA(num_latents=K), x, y, method="kernel_cca", ...)``: ``ridge``, relative to the mean positive

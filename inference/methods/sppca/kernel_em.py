@@ -11,8 +11,9 @@ every output on [z, 1]:
     \sigma_x^2 = \{\mathrm{tr}\, G - \mathrm{tr}\, B^T G Z\} / (N m)
 
 and :math:`W_y, \mu_y, \sigma_y^2` over the rows where an output is observed. Parameter expansion as in
-`inference.methods.linear_gaussian.em`; the mean in feature space then stays that of the rows, which is its maximum.
-With ``center="plugin"`` or ``acceleration="none"`` it is held there from the start, :math:`B = Z C^{-1}`.
+`inference.methods.linear_gaussian.em`; the mean in feature space then stays that of the rows, which is its
+maximum. With ``center="plugin"`` or ``acceleration="none"`` it is held there from the start, :math:`B = Z
+C^{-1}`.
 
 Departures from the source. (7.24) takes Z and C of all rows and divides by L N: it must be those of the
 labelled rows and L N1. Both halves of the sweep (steps 5 and 6) use the old Z and C. In infinitely many

@@ -1,0 +1,302 @@
+"""Runs that stop, resume, are killed or interrupted; restarts and chains."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from inference import fit
+from inference.driver.progress import new_progress
+from inference.fitting.in_memory import progress_line
+from inference.fitting.verdict import five_small_gains
+from zoo.mixture import Mixture
+
+ROOT = Path(__file__).parents[3]
+SHORT = {"num_warmup": 40, "num_samples": 60, "num_chains": 2}
+
+
+def same(one, two):
+    """Bit for bit."""
+    for group in ("posterior", "sample_stats", "trace"):
+        for name, value in one[group].data_vars.items():
+            np.testing.assert_array_equal(value, two[group][name], err_msg=f"{group}/{name}")
+
+
+def cut_short(monkeypatch, after):
+    """Make the driver believe in a Ctrl-C once so many chunks are done."""
+    from inference.driver import ascent
+    from inference.driver import chains as driver
+
+    class Interrupt(driver.Interrupt):
+        asked = 0
+
+        @property
+        def requested(self):
+            type(self).asked += 1
+            return self.asked > after
+
+    monkeypatch.setattr(ascent, "Interrupt", Interrupt)
+    monkeypatch.setattr(driver, "Interrupt", Interrupt)
+    monkeypatch.setattr(driver.ChunkLength, "__exit__", lambda self, *error: None)  # ten steps a chunk
+
+
+@pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
+@pytest.mark.parametrize(
+    ("method", "settings", "chunks"),
+    [
+        ("vb", {"max_iterations": 400, "tolerance": 0, "num_restarts": 2, "num_samples": 20}, 3),
+        ("gibbs", {**SHORT, "thinning": 3}, 3),
+        ("nuts", SHORT, 1),  # cut in warm-up
+        ("hmc", SHORT, 6),
+    ],
+)
+def test_a_resumed_run_is_the_uninterrupted_one(
+    method, settings, chunks, small_model, two_clusters, tmp_path, monkeypatch
+):
+    call = {"method": method, "seed": 3, **settings}
+    whole = fit(small_model, two_clusters, **call)
+    path = tmp_path / "run"  # no ending: exactly this file is written
+    with monkeypatch.context() as patch:
+        cut_short(patch, chunks)
+        part = fit(small_model, two_clusters, checkpoint=path, **call)
+    assert (
+        "interrupted" in part.attrs["stop_reason"]
+        and part.attrs["num_iterations"] < whole.attrs["num_iterations"]
+    )
+    assert path.exists() and sorted(p.name for p in tmp_path.iterdir()) == ["run"]
+    same(fit(small_model, two_clusters, checkpoint=path, **call), whole)
+    same(fit(small_model, two_clusters, checkpoint=path, **call), whole)  # a finished run is read, not run
+    with np.load(path, allow_pickle=False) as file:
+        assert "fingerprint" in file.files
+
+
+@pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
+def test_a_checkpoint_of_another_run_is_refused_with_what_differs(small_model, two_clusters, tmp_path):
+    path = tmp_path / "run.ckpt"
+    call = {"method": "gibbs", "checkpoint": path, **SHORT}
+    fit(small_model, two_clusters, **call)
+    other = Mixture.from_data(two_clusters, num_components=3)
+    for change, name in (
+        (lambda: fit(other, two_clusters, **call), "model"),
+        (lambda: fit(small_model, two_clusters + 1, **call), "data"),
+        (lambda: fit(small_model, two_clusters, **{**call, "seed": 5}), "seed"),
+        (lambda: fit(small_model, two_clusters, **{**call, "num_samples": 61}), "settings"),
+        (lambda: fit(small_model, two_clusters, **{**call, "dtype": "float32"}), "dtype"),
+    ):
+        with pytest.raises(ValueError, match=f"belongs to another run; what differs: .*{name}"):
+            change()
+    with np.load(path, allow_pickle=False) as file:
+        kept = {name: file[name] for name in file.files if name != "format"}
+    with open(path, "wb") as file:
+        np.savez(file, **kept)
+    with pytest.raises(ValueError, match="has format 1 and this version resumes format 2: remove the file"):
+        fit(small_model, two_clusters, **call)
+    path.write_bytes(b"garbage")
+    with pytest.raises(ValueError, match="is not a checkpoint"):
+        fit(small_model, two_clusters, **call)
+
+
+KILLED = """
+import sys, numpy as np, warnings
+warnings.simplefilter("ignore")
+from inference import fit
+from zoo.mixture import Mixture
+x = np.random.default_rng(0).normal(size=(400, 2))
+model = Mixture.from_data(x, num_components=10)
+settings = dict(num_chains=2, num_warmup=2000, num_samples=20000, seed=4)
+tree = fit(model, x, method="gibbs", checkpoint=sys.argv[1] or None, **settings)
+np.savez(sys.argv[2], lp=tree["sample_stats"]["lp"].to_numpy(), locs=tree["posterior"]["locs"].to_numpy())
+"""
+
+
+@pytest.mark.slow
+def test_killed_with_sigkill_and_resumed_gives_the_same_draws(tmp_path):
+    """In a process of its own, killed once the checkpoint is there, while sampling."""
+    path, environment = tmp_path / "run.ckpt", {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", KILLED]
+    subprocess.run([*command, "", tmp_path / "whole.npz"], check=True, env=environment)
+    process = subprocess.Popen([*command, path, tmp_path / "never.npz"], env=environment)
+    while not path.exists() or int(np.load(path)["done"]) <= 2000:
+        assert process.poll() is None, "finished before it could be killed"
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL and not (tmp_path / "never.npz").exists()
+    subprocess.run([*command, path, tmp_path / "resumed.npz"], check=True, env=environment)
+    whole, resumed = np.load(tmp_path / "whole.npz"), np.load(tmp_path / "resumed.npz")
+    for name in whole.files:
+        np.testing.assert_array_equal(whole[name], resumed[name])
+
+
+@pytest.fixture
+def default_ctrl_c():
+    """Python's own handler, which a process that a shell started in the background does not have."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+def press_ctrl_c():
+    """As soon as the run is under way."""
+    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.usefixtures("default_ctrl_c")
+def test_ctrl_c_returns_what_there_is(small_model, two_clusters):
+    threading.Thread(target=press_ctrl_c, daemon=True).start()
+    with pytest.warns(UserWarning, match="the run ended early: interrupted"):
+        tree = fit(
+            small_model,
+            two_clusters,
+            method="gibbs",
+            num_warmup=0,
+            num_samples=3_000_000,
+            keep=("assignments",),
+            num_chains=1,
+        )
+    assert tree.attrs["stop_reason"] == "interrupted" and tree.attrs["converged"] == 0
+    assert 0 < tree["posterior"].sizes["draw"] < 3_000_000
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_in_warm_up_returns_the_state_reached(small_model, two_clusters, monkeypatch):
+    cut_short(monkeypatch, 1)
+    with pytest.warns(UserWarning, match="interrupted in warm-up"):
+        tree = fit(small_model, two_clusters, method="gibbs", num_warmup=100_000, num_samples=10)
+    assert tree["posterior"].sizes["draw"] == 1 and np.isfinite(tree["posterior"]["locs"]).all()
+
+
+def test_zero_tolerance_runs_exactly_the_iterations_asked_for(small_model, two_clusters):
+    tree = fit(small_model, two_clusters, tolerance=0, max_iterations=77, num_samples=2)
+    assert tree.attrs["num_iterations"] == 77 and tree["trace"].sizes == {"iteration": 77}
+    assert tree.attrs["stop_reason"] == "max_iterations"
+
+
+def test_not_converging_warns_with_advice(small_model, two_clusters):
+    with pytest.warns(UserWarning, match="raise max_iterations"):
+        tree = fit(small_model, two_clusters, tolerance=1e-12, max_iterations=7, num_samples=2)
+    assert tree.attrs["converged"] == 0
+
+
+def test_convergence_means_five_small_gains_per_row(small_model, two_clusters):
+    tree = fit(small_model, two_clusters, tolerance=1e-6, num_samples=2)
+    gains = np.diff(tree["trace"]["objective"]) / len(two_clusters)
+    assert tree.attrs["converged"] == 1
+    assert (gains[-5:] < 1e-6).all() and gains[-6] >= 1e-6
+
+
+def test_restarts_keep_the_best_bound_and_report_all(small_model, two_clusters):
+    many = fit(small_model, two_clusters, num_restarts=4, num_samples=2, seed=11)
+    last = many["trace"]["objective"].max("iteration")
+    assert many["trace"]["objective"].dims == ("restart", "iteration") and many.attrs["best_restart"] == int(
+        np.argmax(last.to_numpy())
+    )
+    one = many["trace"]["objective"].sel(restart=0).dropna("iteration")
+    single = fit(small_model, two_clusters, num_restarts=1, num_samples=2, seed=11)["trace"]["objective"]
+    np.testing.assert_allclose(single, one, rtol=1e-12)  # restart 0 is the run without restarts
+
+
+def test_chain_methods_agree_and_thinning_keeps_every_third_draw(small_model, two_clusters):
+    call = {"method": "gibbs", "num_chains": 2, "num_warmup": 20, "seed": 9}
+    with pytest.warns(UserWarning, match="has not converged"):
+        trees = [
+            fit(small_model, two_clusters, num_samples=30, chain_method=m, **call)
+            for m in ("vectorized", "sequential", "parallel")
+        ]
+        thinned = fit(small_model, two_clusters, num_samples=10, thinning=3, **call)
+    for tree in trees[1:]:
+        np.testing.assert_allclose(tree["posterior"]["locs"], trees[0]["posterior"]["locs"], rtol=1e-8)
+    np.testing.assert_array_equal(thinned["posterior"]["locs"], trees[0]["posterior"]["locs"][:, 2::3])
+    np.testing.assert_array_equal(thinned["trace"]["objective"], trees[0]["trace"]["objective"])
+    np.testing.assert_allclose(
+        trees[0]["trace"]["objective"][:, 20:], trees[0]["sample_stats"]["lp"], rtol=1e-10
+    )
+
+
+def test_parallel_chains_on_two_devices():
+    """In a process of its own: the number of devices is fixed when JAX starts."""
+    program = (
+        "import jax, numpy as np, warnings; warnings.simplefilter('ignore')\n"
+        "from inference import fit\nfrom zoo.mixture import Mixture\n"
+        "x = np.random.default_rng(0).normal(size=(30, 2)); model = Mixture.from_data(x, num_components=3)\n"
+        "call = dict(method='gibbs', num_chains=2, num_warmup=5, num_samples=5)\n"
+        "a, b = (fit(model, x, chain_method=m, **call)['posterior']['locs'] for m in ('parallel', "
+        "'vectorized'))\n"
+        "assert len(jax.devices()) == 2 and np.allclose(a, b, rtol=1e-8)\n"
+        "try: fit(model, x, **{**call, 'num_chains': 3}, chain_method='parallel')\n"
+        "except ValueError as error: print(error)"
+    )
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "PYTHONPATH": str(ROOT),
+    }
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert "num_chains must be a multiple of 2; got 3" in run.stdout, run.stderr[-800:]
+
+
+def test_a_falling_or_infinite_objective_stops_with_the_iteration_and_the_last_good_state(two_clusters):
+    """Planted: a step whose bound falls at iteration 6 or stops being a number."""
+    from typing import NamedTuple
+
+    import jax
+
+    from inference.driver.ascent import ascend
+    from inference.driver.checkpoint import Checkpoint
+
+    class Info(NamedTuple):
+        objective: jax.Array
+
+    def run(bad_value):
+        def step(key, state, model):
+            state = state + 1
+            return state, Info(jnp.where(state == 6, bad_value, state.astype(float)))
+
+        return ascend(
+            step,
+            lambda key, variables, model: jnp.zeros((), int),
+            None,
+            (),
+            key=jax.random.key(0),
+            variables={},
+            num_rows=1,
+            num_restarts=1,
+            max_iterations=20,
+            tolerance=0,
+            must_rise=True,
+            rule=five_small_gains,
+            checkpoint=Checkpoint(None, {}),
+            open_bar=progress_line(False),
+        )
+
+    for bad_value, words in ((-3.0, "fell at iteration 6"), (jnp.nan, "not finite at iteration 6")):
+        result = run(bad_value)
+        assert words in result.stop_reason and not result.converged and int(result.state) == 5
+
+
+def test_progress_is_silent_when_told_and_shown_when_told(small_model, two_clusters, capsys):
+    fit(small_model, two_clusters, num_samples=2, progress=False)
+    assert capsys.readouterr().err == ""
+    fit(small_model, two_clusters, num_samples=2, progress=True)
+    assert "it" in capsys.readouterr().err
+
+
+def test_the_fit_says_how_to_repeat_it(vb_tree):
+    options = json.loads(vb_tree.attrs["options"])
+    assert options["num_restarts"] == 3 and options["tolerance"] == 1e-6
+
+
+def test_the_second_chunk_is_compiled_as_the_first():
+    """Progress starts with the types that a chunk leaves it: a weak one cost every fit a compilation."""
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(new_progress(2)))

@@ -1,0 +1,279 @@
+"""PPCA and SPPCA of sparse rows: the dense EM's answer, the program's density, what is kept and refused."""
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpyro.infer.util import log_density as program_density
+
+from inference import extend, fit, load, log_density, model_of, predict, save, transform
+from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
+from inference.methods.linear_gaussian.rows import sparse_rows
+from inference.precision import in_precision
+from zoo import PPCA, SPPCA
+from zoo.sparse import SparseMatrix, as_rows
+
+K = 2
+LONG = {"tolerance": 1e-13, "max_iterations": 3000}
+
+
+def toy(num_rows=90, num_features=24, seed=0):
+    """Rows mostly zero about a mean that is not, three outputs of which most rows lack all and some one."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(num_rows, K))
+    x = 2.0 + z @ rng.normal(size=(K, num_features)) + 0.5 * rng.normal(size=(num_rows, num_features))
+    x = np.where(rng.random(x.shape) < 0.3, x, 0.0)
+    y = z @ rng.normal(size=(K, 3)) + 0.4 * rng.normal(size=(num_rows, 3))
+    y[num_rows // 2 :] = np.nan
+    y[:4, 1], y[4, :2] = np.nan, np.nan
+    return x, y
+
+
+X, Y = toy()
+SPARSE = sp.csr_matrix(X)
+
+
+@pytest.fixture(scope="module")
+def dense():
+    return fit(SPPCA(num_latents=K, output_noise="per_output"), X, Y, method="em", **LONG)
+
+
+@pytest.fixture(scope="module")
+def sparse():
+    return fit(SPPCA(num_latents=K, output_noise="per_output"), SPARSE, Y, method="em", **LONG)
+
+
+def last(tree):
+    """The last objective."""
+    return float(np.nanmax(tree["trace"]["objective"]))
+
+
+def cross_loadings(tree):
+    """W_x W_y', which no rotation changes."""
+    return tree["variational"]["loadings_x"].to_numpy() @ tree["variational"]["loadings_y"].to_numpy().T
+
+
+def test_sparse_em_ends_where_dense_em_does(dense, sparse):
+    assert last(sparse) == pytest.approx(last(dense), abs=1e-8 * abs(last(dense)))
+    np.testing.assert_allclose(cross_loadings(sparse), cross_loadings(dense), atol=1e-6)
+    for name in ("loc_x", "loc_y", "noise_variance_x", "noise_variance_y"):
+        np.testing.assert_allclose(sparse["variational"][name], dense["variational"][name], atol=1e-6)
+    np.testing.assert_allclose(sparse["variational"]["latents"], dense["variational"]["latents"], atol=1e-5)
+    gains = np.diff(sparse["trace"]["objective"].to_numpy())
+    assert gains.min() >= -1e-12 * abs(last(sparse))
+    assert sparse.attrs["converged"] == 1
+
+
+def test_each_sweep_is_that_of_the_dense_em(dense):
+    start = {name: value.to_numpy() for name, value in dense["variational"].data_vars.items()}
+    start = start | {"loadings_x": np.cos(np.arange(X.shape[1] * K)).reshape(-1, K), "loc_y": np.ones(3)}
+    call = {"init": start, "max_iterations": 6, "tolerance": 0, "method": "em"}
+    both = [fit(model_of(dense), x, Y, **call)["trace"]["objective"].to_numpy() for x in (X, SPARSE)]
+    np.testing.assert_allclose(both[1], both[0], rtol=1e-11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options", [{"acceleration": "none"}, {"acceleration": "squarem"}, {"center": "plugin"}]
+)
+def test_other_sweeps_are_those_of_the_dense_em(options):
+    model = SPPCA(num_latents=K, center=options.pop("center", "joint"))
+    call = {"max_iterations": 12, "tolerance": 0, "method": "em", "init": "random", "seed": 3} | options
+    both = [fit(model, x, Y, **call)["trace"]["objective"].to_numpy() for x in (X, SPARSE)]
+    np.testing.assert_allclose(both[1], both[0], rtol=1e-9)
+
+
+def test_new_rows_are_judged_alike_sparse_or_dense(dense):
+    """Parameters are the same here: what is compared is the arithmetic."""
+    x, y = toy(seed=1)
+    y[:, 2] = np.nan
+    new = sp.csr_matrix(x)
+    for function in (transform, log_density):
+        np.testing.assert_allclose(function(dense, new, y), function(dense, x, y), atol=1e-9)
+    np.testing.assert_allclose(predict(dense, new), predict(dense, x), atol=1e-9)
+
+
+@pytest.mark.slow
+def test_all_that_is_said_of_new_rows_is_alike(dense):
+    x, y = toy(seed=1)
+    new = sp.csr_matrix(x)
+    np.testing.assert_allclose(log_density(dense, new), log_density(dense, x), atol=1e-9)
+    np.testing.assert_allclose(predict(dense, new, y), predict(dense, x, y), atol=1e-9)
+    np.testing.assert_allclose(predict(dense, new, y, what="cells"), x, atol=1e-12)
+    basis = [transform(dense, rows, scores="orthonormal") for rows in (new, x)]
+    np.testing.assert_allclose(*basis, atol=1e-9)
+    spread = [transform(dense, rows, y, covariance=True)["covariance"] for rows in (new, x)]
+    np.testing.assert_allclose(*spread, atol=1e-9)
+
+
+def test_programs_take_sparse_rows(dense):
+    values = {name: dense["posterior"][name].to_numpy()[0, 0] for name in dense["posterior"].data_vars}
+    with in_precision("float64"):
+        both = [float(program_density(model_of(dense), (x, Y), {}, values)[0]) for x in (as_rows(SPARSE), X)]
+    assert both[0] == pytest.approx(both[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("noise", ["isotropic", pytest.param("diagonal", marks=pytest.mark.slow)])
+def test_sparse_ppca_is_the_dense_one(noise):
+    model = PPCA(num_latents=K, noise=noise)
+    method = {"isotropic": "closed_form", "diagonal": "em"}[noise]
+    want = fit(model, X, method=method, **LONG)
+    got = fit(model, SPARSE, **LONG)
+    assert got.attrs["method"] == "em"
+    assert last(got) == pytest.approx(last(want), abs=1e-8 * abs(last(want)))
+    assert got.attrs["bic"] == pytest.approx(want.attrs["bic"], rel=1e-8)
+    np.testing.assert_allclose(
+        got["variational"]["noise_variance"], want["variational"]["noise_variance"], rtol=1e-4
+    )
+    np.testing.assert_allclose(log_density(got, SPARSE), log_density(got, X), atol=1e-9)
+    np.testing.assert_allclose(
+        transform(got, SPARSE, scores="orthonormal"), transform(got, X, scores="orthonormal"), atol=1e-9
+    )
+
+
+def test_a_saved_fit_gives_its_rows_back(sparse, tmp_path):
+    save(sparse, tmp_path / "fit.nc")
+    again = load(tmp_path / "fit.nc")
+    cells = again["observed_data"]
+    assert cells["value"].dims == ("nonzero",)
+    back = sp.csr_matrix((cells["value"], (cells["row"], cells["column"])), shape=X.shape).toarray()
+    np.testing.assert_array_equal(back, X)
+    rows = extend(again, "log_likelihood")["log_likelihood"]["log_likelihood"].to_numpy().ravel()
+    np.testing.assert_allclose(rows, log_density(sparse, X, Y), atol=1e-9)
+    assert rows.sum() == pytest.approx(last(sparse), rel=1e-11)
+
+
+def test_restarts_and_resuming_on_the_host(tmp_path, monkeypatch):
+    model, call = SPPCA(num_latents=K), {"method": "em", "init": "random", "num_restarts": 2}
+    whole = fit(model, SPARSE, Y, tolerance=0, max_iterations=14, **call)
+    assert whole["trace"]["objective"].dims == ("restart", "iteration")
+    assert last(whole) == whole["trace"]["objective"].to_numpy()[whole.attrs["best_restart"], -1]
+    first, original, calls = tmp_path / "run", sparse_linear_gaussian.moments_of, []
+
+    def stop_after(parameters, rows):
+        calls.append(None)
+        if len(calls) > 2 + 2 * 10 + 1:  # two starts, a chunk of ten steps of both, one of the next
+            raise RuntimeError("the machine was switched off")
+        return original(parameters, rows)
+
+    monkeypatch.setitem(sparse_linear_gaussian.step.keywords, "e_step", stop_after)
+    monkeypatch.setattr(sparse_linear_gaussian, "moments_of", stop_after)
+    monkeypatch.setattr("inference.driver.checkpoint.SECONDS_BETWEEN_SAVES", 0.0)
+    with pytest.raises(RuntimeError, match="switched off"):
+        fit(model, SPARSE, Y, tolerance=0, max_iterations=14, checkpoint=first, **call)
+    monkeypatch.undo()
+    resumed = fit(model, SPARSE, Y, tolerance=0, max_iterations=14, checkpoint=first, **call)
+    np.testing.assert_array_equal(resumed["trace"]["objective"], whole["trace"]["objective"])
+    np.testing.assert_array_equal(resumed["variational"]["loadings_x"], whole["variational"]["loadings_x"])
+
+
+def test_the_sweep_knows_the_log_likelihood_and_a_missing_centre_shows(dense):
+    """The E-step's own is that of the rows; a planted bug, columns of x that are not centred, is far off."""
+    values = dense["variational"].data_vars
+    joint = [np.concatenate([values[f"{name}_x"], values[f"{name}_y"]]) for name in ("loadings", "loc")]
+    noise = np.r_[values["noise_variance_x"], values["noise_variance_y"]]
+    groups = np.r_[np.zeros(X.shape[1], int), [1, 2, 3]]
+    with in_precision("float64"):
+        rows = sparse_rows(as_rows(SPARSE), Y, groups)
+        start = sparse_linear_gaussian.given_start(*joint, noise, rows)
+        centre = np.where(groups > 0, rows.original_centre, 0.0)
+        right, wrong = (
+            float(sparse_linear_gaussian.moments_of(start, r).log_likelihood)
+            for r in (rows, rows._replace(original_centre=centre))
+        )
+    want = float(log_density(dense, X, Y).sum())
+    assert right == pytest.approx(want, rel=1e-11)
+    assert wrong != pytest.approx(want, rel=1e-3)
+
+
+def test_nothing_of_the_size_of_x_is_made():
+    """Rows and columns of which a dense copy would take twenty times what a fit may hold."""
+    n, m, k = 3000, 6000, 3
+    rng = np.random.default_rng(0)
+    x = sp.csr_matrix(
+        (rng.random(9 * n), (np.repeat(np.arange(n), 9), rng.permutation(9 * n) % m)), shape=(n, m)
+    )
+    fit(PPCA(num_latents=k), x, max_iterations=2, tolerance=0)
+    tracemalloc.start()
+    fit(PPCA(num_latents=k), x, max_iterations=2, tolerance=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * (4 * m + 8 * n) * k + 3 * x.data.nbytes + 2e6 < 8 * n * m / 20
+
+
+def bad(change):
+    """The sparse matrix, changed."""
+    x = SPARSE.tolil(copy=True)
+    change(x)
+    return x.tocsr()
+
+
+@pytest.mark.parametrize(
+    ("model", "x", "options", "message"),
+    [
+        (SPPCA(), bad(lambda x: x.__setitem__((3, 5), np.nan)), {}, r"row 3, column 5 is nan \(1 such"),
+        (SPPCA(), bad(lambda x: x.__setitem__((2, 1), np.inf)), {}, "row 2, column 1 is inf"),
+        (SPPCA(), bad(lambda x: x.__setitem__((slice(None), 7), 0)), {}, r"column 7 of x is constant \(0"),
+        (
+            SPPCA(),
+            bad(lambda x: x.__setitem__((slice(None), 6), 2.5)),
+            {},
+            r"column 6 of x is constant \(2.5",
+        ),
+        (SPPCA(), SPARSE[:50], {}, "x has 50 and y has 90"),
+        (SPPCA(num_latents=24), SPARSE, {}, "below the number of columns of x, 24"),
+        (SPPCA(), SPARSE, {"method": "closed_form"}, "'closed_form' of sppca takes dense x"),
+        (SPPCA(), SPARSE, {"method": "nuts"}, "'nuts' of sppca takes dense x"),
+        (SPPCA(loading_prior="gaussian"), SPARSE, {}, "loading_prior='flat'"),
+        (SPPCA(kernel="linear"), SPARSE, {}, "a kernel takes dense x"),
+        (SPPCA(output_likelihood="probit"), SPARSE, {}, "output_likelihood=.gaussian."),
+    ],
+)
+def test_what_cannot_be_fitted_is_said(model, x, options, message):
+    with pytest.raises(ValueError, match=message):
+        fit(model, x, Y, **options)
+
+
+def test_what_ppca_cannot_fit_is_said():
+    with pytest.raises(ValueError, match="loading_prior='flat'"):
+        fit(PPCA(loading_prior="ard"), SPARSE, method="em")
+    with pytest.raises(ValueError, match="sample_weight goes with dense rows"):
+        fit(PPCA(), SPARSE, method="em", sample_weight=np.ones(90))
+    with pytest.raises(ValueError, match="row 3, column 5 is nan"):
+        fit(PPCA(), bad(lambda x: x.__setitem__((3, 5), np.nan)))
+    with pytest.raises(TypeError, match="y must be dense"):
+        fit(SPPCA(), SPARSE, sp.csr_matrix(np.nan_to_num(Y)))
+    with pytest.raises(TypeError, match="must be numeric"):
+        fit(PPCA(), SPARSE.astype(complex))
+
+
+def test_a_sparse_matrix_shares_its_memory_and_travels_as_a_pytree():
+    matrix = as_rows(SPARSE)
+    assert np.shares_memory(matrix.value, SPARSE.data)
+    np.testing.assert_array_equal(matrix.to_scipy().toarray(), X)
+    twice = sp.coo_matrix(([1.0, 2.0, 4.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 3))
+    with in_precision("float64"):
+        dense = jax.jit(SparseMatrix.to_dense)(as_rows(twice))
+        np.testing.assert_array_equal(dense, twice.toarray())
+        right = np.arange(X.shape[1] * 2.0).reshape(-1, 2)
+        np.testing.assert_allclose(jax.jit(SparseMatrix.times)(matrix, right), X @ right, rtol=1e-12)
+        np.testing.assert_allclose(
+            jax.jit(SparseMatrix.squares_times)(matrix, right), X**2 @ right, rtol=1e-12
+        )
+    lowest, highest = matrix.extremes()
+    np.testing.assert_array_equal((lowest, highest), (X.min(axis=0), X.max(axis=0)))
+
+
+def test_the_recorded_benchmark_meets_its_bars():
+    """Sweeps against their two products, a fit against scikit-learn's sparse PCA, what a fit holds."""
+    path = Path(__file__).parents[3] / "reference" / "benchmark_sppca_sparse.json"
+    record = json.loads(path.read_text())
+    ratios, bars, by_size = record["ratios"], record["bars"], record["sweep_by_size"]
+    assert max(ratios["sweep to two products"], ratios["sweep to two products, CPU"]) <= bars["sweep"]
+    assert max(ratios["fit to scikit-learn"], ratios["fit to scikit-learn, CPU"]) <= bars["fit"]
+    assert ratios["arrays to allowance"] <= bars["memory"]
+    assert max(by_size["exponent of rows"], by_size["exponent of columns"]) <= bars["exponents"]

@@ -1,0 +1,270 @@
+"""The blocked Gibbs samplers of the mixture draw from the posterior that the program implies.
+
+`conditional_check` proves each block (no false alarms: it is exact up to rounding), `geweke` the sweep, with
+1 % of false alarms a run, the seeds fixed. A slow run may be repeated once on a fresh seed; both are recorded
+in tests/reference/geweke_mixture.json, which the slow tests of this file rewrite. Planted bugs must fail.
+"""
+
+import json
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from recording import write_record
+
+from inference.calibration import conditional_check, geweke, sbc
+from inference.methods.mixture import gibbs
+from inference.numerics.programs import joint_draws
+from zoo.conjugate import GaussianWishart
+from zoo.mixture import Mixture
+
+WEIGHT_PRIORS = ("dirichlet", "stick_breaking")
+PRIORS = {  # features, mean precision, degrees of freedom: with few of these the data have no moments
+    "1-D, 0.5, 5": (1, 0.5, 5.0),
+    "1-D, 0.01, 2": (1, 0.01, 2.0),
+    "2-D, 0.5, 4.5": (2, 0.5, 4.5),
+    "2-D, 0.01, 2": (2, 0.01, 2.0),
+}
+NUM_OBSERVATIONS, NUM_DRAWS = 5, 6000
+RECORD = Path(__file__).parents[3] / "reference" / "geweke_mixture.json"
+
+
+def mixture(weight_prior, prior="1-D, 0.5, 5", concentration=None):
+    num_features, mean_precision, degrees_of_freedom = PRIORS[prior]
+    components = GaussianWishart(
+        loc=np.zeros(num_features),
+        mean_precision=mean_precision,
+        scale_matrix=np.eye(num_features) / degrees_of_freedom,
+        degrees_of_freedom=degrees_of_freedom,
+    )
+    concentration = dist.Gamma(2.0, 1.0) if concentration is None else concentration
+    return Mixture(
+        components=components, num_components=3, concentration=concentration, weight_prior=weight_prior
+    )
+
+
+def values_and_data(model, num_observations=30, seed=0):
+    """A draw of all latent sites and data from the prior."""
+    with jax.enable_x64(True):
+        draw = joint_draws(jax.random.split(jax.random.key(seed), 1), model.explicit, num_observations, 1)
+        values = {name: np.asarray(value[0]) for name, value in draw.items()}
+    return values, (values.pop("x"),)
+
+
+# --- planted bugs: a block with one mistake, by the name of the block that it replaces
+
+
+def alpha_for_its_share(values, model, x):
+    right = gibbs.concentration_and_weights(values, model, x)
+    alpha = values["concentration"] if model.has_random_concentration else model.concentration
+    return right | {"weights": dist.Dirichlet(alpha + gibbs.counts_of(values, model))}
+
+
+def tail_includes_its_own_stick(values, model, x):
+    right = gibbs.stick_fractions(values, model, x)["stick_fractions"]
+    own = gibbs.counts_of(values, model)[: right.concentration0.shape[0]]
+    return {"stick_fractions": dist.Beta(right.concentration1, right.concentration0 + own)}
+
+
+def one_stick_too_many(values, model, x):
+    right = gibbs.stick_concentration(values, model, x)["concentration"]
+    return {"concentration": dist.Gamma(right.concentration + 1.0, right.rate)}
+
+
+def component_statistics(values, model, x):
+    features = model.components.features(x)
+    return jax.ops.segment_sum(features, values["assignments"], num_segments=model.num_components)
+
+
+def one_degree_of_freedom_too_many(values, model, x):
+    posterior = model.components.posterior(component_statistics(values, model, x))
+    return posterior.replaced(degrees_of_freedom=posterior.degrees_of_freedom + 1.0).conditionals(values)
+
+
+def no_shrinkage(values, model, x):
+    """The scatter about the component's mean, without the term for that mean's distance from the prior's."""
+    prior, statistics = model.components, component_statistics(values, model, x)
+    posterior, count = prior.posterior(statistics), statistics[:, 0]
+    distance = statistics[:, 1 : 1 + x.shape[1]] / jnp.maximum(count, 1.0)[:, None]
+    factor = prior.mean_precision * count / (prior.mean_precision + count)
+    term = factor[:, None, None] * distance[:, :, None] * distance[:, None, :]
+    scale_matrix = jnp.linalg.inv(jnp.linalg.inv(posterior.scale_matrix) - term)
+    return posterior.replaced(scale_matrix=scale_matrix).conditionals(values)
+
+
+BUGS = {
+    "alpha for alpha/K": ("dirichlet", gibbs.concentration_and_weights, alpha_for_its_share),
+    "no shrinkage": ("dirichlet", gibbs.component_parameters, no_shrinkage),
+    "degrees of freedom + 1": ("dirichlet", gibbs.component_parameters, one_degree_of_freedom_too_many),
+    "stick tail includes j": ("stick_breaking", gibbs.stick_fractions, tail_includes_its_own_stick),
+    "M for M - 1": ("stick_breaking", gibbs.stick_concentration, one_stick_too_many),
+}
+
+
+def sampler_with(bug):
+    _, right, wrong = BUGS[bug]
+
+    def blocks_of(model):
+        blocks = gibbs.blocks_of(model)
+        assert right in blocks
+        return tuple(wrong if block is right else block for block in blocks)
+
+    return gibbs.algorithm_of(blocks_of)
+
+
+# --- every block against the log joint of the program
+
+
+@pytest.mark.parametrize("prior", [pytest.param("1-D, 0.5, 5", marks=pytest.mark.slow), "2-D, 0.01, 2"])
+@pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
+def test_every_conditional_is_the_one_of_the_program(weight_prior, prior):
+    model = mixture(weight_prior, prior)
+    values, data = values_and_data(model)
+    for block in gibbs.plain_blocks_of(model):
+        verdict = conditional_check(model, block, values, data)
+        assert verdict.passed, f"{block.__name__}: {verdict}"
+        assert verdict.statistic < 1e-12
+
+
+@pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
+def test_conditionals_with_a_fixed_concentration(weight_prior):
+    model = mixture(weight_prior, concentration=1.3)
+    values, data = values_and_data(model)
+    assert "concentration" not in values
+    for block in gibbs.plain_blocks_of(model):
+        verdict = conditional_check(model, block, values, data)
+        assert verdict.passed, f"{block.__name__}: {verdict}"
+
+
+@pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
+def test_conditionals_of_a_component_without_rows(weight_prior):
+    model = mixture(weight_prior)
+    values, data = values_and_data(model)
+    values["assignments"] = np.zeros_like(values["assignments"])
+    for block in gibbs.plain_blocks_of(model):
+        assert conditional_check(model, block, values, data).passed
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_fails_the_conditional_check(bug):
+    weight_prior, _, wrong = BUGS[bug]
+    model = mixture(weight_prior)
+    values, data = values_and_data(model)
+    verdict = conditional_check(model, wrong, values, data)
+    assert not verdict.passed
+    assert verdict.errors["block"] > 1e-3
+
+
+# --- the whole sweep
+
+
+@pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
+def test_a_short_invariance_test_passes(weight_prior):
+    verdict = geweke(
+        mixture(weight_prior), gibbs.ALGORITHM, NUM_OBSERVATIONS, key=jax.random.key(0), num_draws=500
+    )
+    assert verdict.passed, str(verdict)
+
+
+def test_a_short_invariance_test_sees_the_strongest_bug():
+    bug = "stick tail includes j"
+    verdict = geweke(
+        mixture(BUGS[bug][0]), sampler_with(bug), NUM_OBSERVATIONS, key=jax.random.key(0), num_draws=500
+    )
+    assert not verdict.passed
+    assert verdict.statistic < 1e-10
+
+
+# --- the same at full size, recorded
+
+
+@pytest.fixture(scope="module")
+def record():
+    """Collects the runs by name; at the end they replace those of the same names in the recorded file."""
+    runs = {}
+    yield runs
+    if runs:
+        known = json.loads(RECORD.read_text())["runs"] if RECORD.exists() else {}
+        content = {
+            "what": "joint-invariance (Geweke) tests of the blocked Gibbs samplers of zoo.Mixture: the "
+            "smallest p-value, which must be at least the threshold (Bonferroni at 1 %), "
+            "and must not be with a planted bug",
+            "setting": {
+                "num_draws": NUM_DRAWS,
+                "num_rounds": 6,
+                "num_observations": NUM_OBSERVATIONS,
+                "num_components": 3,
+                "concentration": "Gamma(2, 1)",
+                "prior": "features, mean precision, degrees of freedom (nu); mean 0, scale matrix I/nu",
+            },
+            "runs": dict(sorted((known | runs).items())),
+        }
+        command = "python -m pytest -m slow tests/inference/methods/mixture/test_gibbs_mixture.py"
+        write_record("geweke_mixture", command, "scipy", **content)
+
+
+def timed_run(model, algorithm, seed):
+    start = time.perf_counter()
+    verdict = geweke(model, algorithm, NUM_OBSERVATIONS, key=jax.random.key(seed), num_draws=NUM_DRAWS)
+    smallest = min(verdict.p_values, key=verdict.p_values.get)
+    return verdict, {
+        "seed": seed,
+        "statistic": float(f"{verdict.statistic:.3g}"),
+        "threshold": float(f"{verdict.threshold:.3g}"),
+        "passed": verdict.passed,
+        "smallest": smallest,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
+def test_the_sampler_leaves_the_joint_invariant(weight_prior, prior, record):
+    model, attempts = mixture(weight_prior, prior), []
+    first = 10 * (1 + len(PRIORS) * WEIGHT_PRIORS.index(weight_prior) + list(PRIORS).index(prior))
+    for seed in (first, first + 1):
+        verdict, attempt = timed_run(model, gibbs.ALGORITHM, seed)
+        attempts.append(attempt)
+        if verdict.passed:
+            break
+    record[f"{weight_prior}; {prior}"] = attempts
+    assert verdict.passed, str(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_invariance_test_sees_every_planted_bug(bug, record):
+    weight_prior = BUGS[bug][0]
+    verdict, attempt = timed_run(mixture(weight_prior), sampler_with(bug), 100 + list(BUGS).index(bug))
+    record[f"planted bug: {bug}; {weight_prior}; 1-D, 0.5, 5"] = [attempt]
+    assert not verdict.passed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
+def test_simulation_based_calibration_of_a_fit(weight_prior):
+    verdict = sbc(
+        mixture(weight_prior),
+        "gibbs",
+        8,
+        key=jax.random.key(3),
+        num_replicates=100,
+        num_chains=1,
+        num_warmup=200,
+        num_samples=63,
+        thinning=10,
+    )
+    assert verdict.passed, str(verdict)
+
+
+@pytest.mark.slow
+def test_simulation_based_calibration_sees_mean_field_variances():
+    """The negative control: VB factorises labels and parameters, and its draws are too narrow."""
+    model = mixture("dirichlet", concentration=1.3)
+    verdict = sbc(model, "vb", 8, key=jax.random.key(3), num_replicates=60, num_samples=63)
+    assert not verdict.passed

@@ -1,0 +1,296 @@
+"""Hyperparameters learnt by VB: each M-step is a stationary point, the bound rises and stays the ELBO.
+
+M-steps are judged by NumPyro's (or a textbook's) Kullback-Leibler divergence from q to the prior, which knows
+nothing of them. The Monte Carlo comparison is at 4 standard errors: 6e-5 false alarms.
+"""
+
+import json
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+from inference import fit, load, model_of, save
+from inference.calibration import elbo_check
+from inference.methods.mixture import vb_hyperparameters as hyper
+from inference.methods.mixture import vb_posterior as posterior
+from inference.methods.mixture import vb_updates as vb
+from tests.inference.methods.mixture.test_variational_mixture import kl_components
+from zoo import conjugate
+from zoo.mixture import Mixture
+
+GAUSSIAN = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
+ALL = ("concentration", *GAUSSIAN)
+RNG = np.random.default_rng(0)
+X = np.concatenate(
+    [RNG.normal(size=(28, 2)), RNG.normal(size=(12, 2)) * 0.1 + 6]
+)  # of unlike spread: nu0 stays finite
+EQUAL = np.concatenate([np.random.default_rng(1).normal(size=(20, 2)) * 0.3 + at for at in (0.0, 9.0)])
+
+
+@pytest.fixture(autouse=True)
+def in_double():
+    with jax.enable_x64(True):
+        yield
+
+
+def prior(x=X):
+    return conjugate.GaussianWishart.from_data(x, mean_precision=0.5, degrees_of_freedom=6.0)
+
+
+def learnt(x, num_first):
+    """Learnt from the clusters as they were made: ``num_first`` rows, then the rest."""
+    start = {"responsibilities": np.eye(2)[(np.arange(len(x)) >= num_first).astype(int)]}
+    model = Mixture(components=prior(x), num_components=2)
+    return fit(model, x, learn=ALL, init=start, tolerance=1e-11, max_iterations=3000, num_samples=5)
+
+
+@pytest.fixture(scope="module")
+def tree():
+    with jax.enable_x64(True):
+        return learnt(X, 28)
+
+
+# M-steps
+
+
+def q_of_wishart():
+    statistics = np.random.default_rng(4).dirichlet(np.ones(3), size=len(X)).T @ prior().features(X)
+    return prior().posterior(jnp.asarray(statistics))
+
+
+def fields_of(family, names):
+    return {name: jnp.asarray(getattr(family, name)) for name in names}
+
+
+def slope(divergence, family, names):
+    """Of the summed divergence at the learnt values, each times its value: relative changes."""
+    at = fields_of(family, names)
+    found = jax.grad(lambda fields: jnp.sum(divergence(family.replaced(**fields))))(at)
+    return {name: np.max(np.abs(found[name]) * np.max(np.abs(at[name]))) for name in names}
+
+
+def test_the_gaussian_wishart_m_step_is_a_stationary_point():
+    q = q_of_wishart()
+    model = Mixture(components=prior(), num_components=3)
+    best = model.components.learnt(q, model.components, GAUSSIAN)
+    before = slope(partial(kl_components, q), model.components, GAUSSIAN)
+    after = slope(partial(kl_components, q), best, GAUSSIAN)
+    assert max(after.values()) < 1e-7 < 1e-2 < min(before.values()), (after, before)
+    for name in GAUSSIAN:  # one alone is a stationary point in itself
+        alone = model.components.learnt(q, model.components, (name,))
+        assert slope(partial(kl_components, q), alone, (name,))[name] < 1e-7, name
+        others = [other for other in GAUSSIAN if other != name]
+        assert all(getattr(alone, other) is getattr(model.components, other) for other in others)
+
+
+def test_planted_errors_of_the_m_step_are_seen():
+    """Beta0 with the old m0; W0 without the division by nu0."""
+    q = q_of_wishart()
+    model = Mixture(components=prior().replaced(loc=np.array([3.0, -2.0])), num_components=3)
+    best = model.components.learnt(q, model.components, ("loc", "mean_precision", "scale_matrix"))
+    old_loc = model.components.learnt(q, model.components, ("mean_precision",)).mean_precision
+    for wrong in ({"mean_precision": old_loc}, {"scale_matrix": best.scale_matrix * 6.0}):
+        planted = best.replaced(**wrong)
+        assert slope(partial(kl_components, q), planted, tuple(wrong))[next(iter(wrong))] > 1e-2, wrong
+
+
+DISCRETE = {
+    "beta": (
+        conjugate.BernoulliBeta([0.7, 1.2], [1.5, 0.9]),
+        ("concentration1", "concentration0"),
+        lambda f: dist.Beta(f.concentration1, f.concentration0),
+    ),
+    "beta, ones only": (
+        conjugate.BernoulliBeta([0.7, 1.2], [1.5, 0.9]),
+        ("concentration1",),
+        lambda f: dist.Beta(f.concentration1, f.concentration0),
+    ),
+    "gamma": (
+        conjugate.PoissonGamma([2.0, 1.5], [0.5, 1.3]),
+        ("shape", "rate"),
+        lambda f: dist.Gamma(f.shape, f.rate),
+    ),
+    "gamma, shape only": (
+        conjugate.ExponentialGamma([2.0, 3.5], [0.5, 1.3]),
+        ("shape",),
+        lambda f: dist.Gamma(f.shape, f.rate),
+    ),
+    "dirichlet": (
+        conjugate.MultinomialDirichlet([0.7, 1.2, 2.0]),
+        ("components_concentration",),
+        lambda f: dist.Dirichlet(f.concentration),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DISCRETE)
+def test_the_m_steps_of_the_discrete_families_are_stationary_points(case):
+    family, learn, as_distribution = DISCRETE[case]
+    rows = np.random.default_rng(2).integers(0, 2 if "beta" in case else 9, (30, family.num_features))
+    r = np.random.default_rng(3).dirichlet(np.ones(4), size=30)
+    q = family.posterior(jnp.asarray(r.T @ family.features(rows.astype(float))))
+    model = Mixture(components=family, num_components=4)
+    best = family.learnt(q, model.components, learn)
+    names = tuple(name.removeprefix("components_") for name in learn)
+
+    def divergence(candidate):
+        return dist.kl_divergence(as_distribution(q), as_distribution(candidate))
+
+    after, before = slope(divergence, best, names), slope(divergence, family, names)
+    assert max(after.values()) < 1e-7 < 1e-2 < max(before.values()), (after, before)
+
+
+@pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
+@pytest.mark.parametrize("hyperprior", [None, dist.Gamma(3.0, 2.0)])
+def test_the_m_step_of_the_concentration_is_a_stationary_point(weight_prior, hyperprior):
+    model = Mixture(
+        components=prior(), num_components=4, weight_prior=weight_prior, concentration=hyperprior or 1.0
+    )
+    q = model.weights.posterior(jnp.array([12.0, 0.3, 7.0, 2.0]), 1.0)
+    best = hyper.learn_concentration(q, model)
+
+    def objective(alpha):
+        sticks = isinstance(q, dist.Beta)
+        weights = dist.Beta(1.0, alpha) if sticks else dist.Dirichlet(alpha / 4 * jnp.ones(4))
+        penalty = 0.0 if hyperprior is None else hyperprior.log_prob(alpha)
+        return penalty - jnp.sum(dist.kl_divergence(q, weights))
+
+    assert abs(jax.grad(objective)(best)) * best < 1e-7
+    assert abs(jax.grad(objective)(best * 1.3)) > 1e-2
+
+
+# Fits
+
+
+def test_the_bound_with_learnt_hyperparameters_rises_and_is_the_elbo(tree):
+    objective = tree["trace"]["objective"].to_numpy()
+    assert np.min(np.diff(objective) / np.abs(objective[:-1])) > -1e-12
+    assert objective[-1] > objective[0] + 10.0
+    model = model_of(tree)
+    stored = {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
+    guide = partial(posterior.guide, stored, model)
+    check = partial(elbo_check, model, guide, data=(X,), key=jax.random.key(0), num_particles=3000)
+    verdict = check(objective[-1])
+    assert verdict.passed and verdict.standard_error < 0.03, verdict
+    assert not check(objective[-1] + 0.2).passed
+
+
+def test_the_bound_is_stationary_in_the_learnt_hyperparameters(tree):
+    """With all of q optimal for given labels: gradients of the evidence, which no M-step looks at."""
+    model = model_of(tree)
+    r = jnp.asarray(tree["variational"]["responsibilities"].to_numpy())
+
+    def bound(fields):
+        fields = dict(fields)
+        alpha = fields.pop("concentration")
+        current = model.replaced(components=model.components.replaced(**fields), concentration=alpha)
+        statistics = r.T @ current.components.features(X)
+        state = posterior.from_statistics(statistics, alpha, current)
+        return vb.bound(state, statistics, 0.0, current)
+
+    at = fields_of(model.components, GAUSSIAN) | {"concentration": jnp.asarray(model.concentration)}
+    found = jax.grad(bound)(at)
+    inside = [name for name in ALL if name not in tree.attrs["hyperparameters_at_bound"]]
+    assert len(inside) >= 4
+    for name in inside:
+        assert np.max(np.abs(found[name]) * np.max(np.abs(at[name]))) < 1e-3, name
+
+
+def test_the_tree_holds_the_learnt_model_and_what_was_given(tree, tmp_path):
+    save(tree, tmp_path / "learnt.nc")
+    model = model_of(load(tmp_path / "learnt.nc"))
+    given = json.loads(tree.attrs["options"])["learnt_from"]
+    assert given["mean_precision"] == 0.5 and given["concentration"] == 1.0
+    np.testing.assert_allclose(given["scale_matrix"], prior().scale_matrix)
+    assert float(model.components.mean_precision) != 0.5
+    np.testing.assert_array_equal(model.components.center, X.mean(axis=0))  # rows are summed about it still
+
+
+def test_hyperparameters_that_run_off_are_stopped_and_reported():
+    """Two clusters of equal size send the concentration up, one sends it to nothing."""
+    with pytest.warns(UserWarning, match="learnt to the end of what is allowed: concentration"):
+        equal = learnt(EQUAL, 20)
+    assert "concentration" in equal.attrs["hyperparameters_at_bound"].split(", ")
+    assert float(model_of(equal).concentration) == pytest.approx(1e4, rel=1e-5)
+    one = EQUAL % 9.0  # the second cluster on the first
+    with pytest.warns(UserWarning, match="learnt to the end"):
+        gone = learnt(one, 40)
+    assert float(model_of(gone).concentration) == pytest.approx(1e-3, rel=1e-5)
+    objective = gone["trace"]["objective"].to_numpy()
+    assert np.min(np.diff(objective) / np.abs(objective[:-1])) > -1e-12
+
+
+@pytest.mark.filterwarnings("ignore:mixture by vb has not converged")
+def test_learning_waits_until_the_components_have_parted():
+    model = Mixture(components=prior(), num_components=2)
+    with pytest.warns(UserWarning, match="were not learnt yet"):
+        early = fit(model, X, learn=ALL, max_iterations=3, tolerance=0, num_samples=5)
+    assert float(model_of(early).components.mean_precision) == 0.5
+
+
+@pytest.mark.slow
+def test_learning_from_a_random_start_does_not_collapse():
+    """Twenty components: learning from the first step on ended with a single one, 150 nats lower."""
+    from zoo.datasets import load as load_data
+
+    x = load_data("toy_gaussians", seed=0)["x"]
+    model = Mixture.from_data(x, num_components=20)
+    fixed = fit(model, x, num_samples=2)
+    tree = fit(model, x, learn=ALL[:4], num_samples=2)
+    assert tree["trace"]["objective"][-1] > fixed["trace"]["objective"][-1]
+    assert tree["variational"]["num_occupied"] >= 4 and tree.attrs["converged"] == 1
+
+
+def test_what_cannot_be_learnt_is_refused():
+    model = Mixture(components=prior(), num_components=2)
+    random = prior().replaced(mean_precision=dist.Gamma(2.0, 2.0))
+    for wrong, error, words in (
+        (partial(fit, model, X, learn="loc"), TypeError, "learn must be a tuple"),
+        (partial(fit, model, X, learn=("shape",)), ValueError, "these are concentration, loc, mean_prec"),
+        (
+            partial(fit, Mixture(components=prior(), num_components=1), X, learn=("concentration",)),
+            ValueError,
+            "one component",
+        ),
+        (partial(fit, Mixture(components=random), X), ValueError, "no posterior of mean_precision"),
+        (partial(fit, model, X, moves=("fly",)), ValueError, "moves must be a tuple of some of merge, birth"),
+        (partial(fit, model, X, sort_sticks=1), TypeError, "sort_sticks must be True or False"),
+    ):
+        with pytest.raises(error, match=words):
+            wrong()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:the truncation is too short", "ignore:learnt to the end of what is allowed"
+)
+@pytest.mark.parametrize(
+    "family", ["BernoulliBeta", "PoissonGamma", "MultinomialDirichlet", "SharedGaussianWishart"]
+)
+@pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
+def test_every_family_learns_with_a_rising_bound_that_is_the_elbo(family, weight_prior):
+    """With a MAP concentration; 4 standard errors."""
+    from tests.component_families import priors, rows
+
+    x, components = rows(family, 60), priors()[family]
+    learn = ("concentration", *hyper.learnable(components))
+    alpha = dist.Gamma(3.0, 1.0)
+    model = Mixture(components=components, num_components=3, weight_prior=weight_prior, concentration=alpha)
+    tree = fit(model, x, learn=learn, tolerance=1e-11, max_iterations=5000, num_samples=5)
+    objective = tree["trace"]["objective"].to_numpy()
+    assert np.min(np.diff(objective) / np.abs(objective[:-1])) > -1e-12
+    learnt_model = model_of(tree)
+    stored = {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
+    verdict = elbo_check(
+        learnt_model,
+        partial(posterior.guide, stored, learnt_model),
+        objective[-1] - alpha.log_prob(learnt_model.concentration),
+        (x,),
+        key=jax.random.key(0),
+        num_particles=4000,
+    )
+    assert verdict.passed, verdict

@@ -1,0 +1,52 @@
+"""Products of sparse counts by blocks of documents are those of the dense matrix, however they are cut."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+
+from inference.methods.pcp.vb_updates import assign
+from inference.numerics import documents as document_blocks
+from inference.numerics.documents import cut
+from zoo.sparse import SparseCounts
+
+RNG = np.random.default_rng(0)
+COUNTS = RNG.poisson(0.3, (90, 40)) * RNG.poisson(1.5, (90, 1))  # a quarter of the documents is empty
+
+
+@pytest.fixture(params=[2**17, 40], ids=["one block", "many"])
+def documents(request, monkeypatch):
+    """The documents in one block or in many, by the numbers that the cache is to hold."""
+    monkeypatch.setattr(document_blocks, "CACHED_NUMBERS", request.param)
+    with jax.enable_x64(True):
+        documents = cut(SparseCounts.from_matrix(scipy.sparse.csr_array(COUNTS)), 3)
+        number = documents.blocks.owner.shape[0]
+        assert number == 1 if request.param > 100 else number > 5
+        yield jax.tree.map(jnp.asarray, documents)
+
+
+def test_products_are_those_of_the_dense_matrix(documents):
+    by_word, by_document = (jnp.asarray(RNG.normal(size=(size, 3))) for size in (40, 90))
+    np.testing.assert_allclose(documents.times(by_word), COUNTS @ by_word, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(documents.transposed_times(by_document), COUNTS.T @ by_document, atol=1e-12)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.1])
+def test_clusters_of_documents_are_those_of_the_dense_scores(documents, power):
+    """Expected tokens, sizes and entropy; a power of the likelihood leaves the weights as they are."""
+    log_centres, log_weights = np.log(RNG.dirichlet(np.ones(40), 3)).T, np.log([0.2, 0.5, 0.3])
+    found = assign(documents, jnp.asarray(log_centres), jnp.asarray(log_weights), power)
+    scores = power * COUNTS @ log_centres + log_weights
+    r = np.exp(scores - scores.max(1, keepdims=True))
+    r /= r.sum(1, keepdims=True)
+    np.testing.assert_allclose(found.by_word, COUNTS.T @ r, atol=1e-12)
+    np.testing.assert_allclose(found.sizes, r.sum(0), rtol=1e-12)
+    np.testing.assert_allclose(found.entropy, -(r * np.log(r)).sum(), rtol=1e-10)
+
+
+def test_over_devices_the_shares_add_up(documents):
+    """As many shares as there are devices; tests/inference/numerics/test_devices.py has several."""
+    by_word = jnp.asarray(RNG.normal(size=(40, 3)))
+    shared = documents.over_devices(len(jax.devices()))
+    np.testing.assert_allclose(shared.times(by_word), COUNTS @ by_word, atol=1e-12)

@@ -1,0 +1,104 @@
+"""A fit is a file: saved, read in a new process, and still able to predict."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import arviz
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import xarray as xr
+
+import inference
+from inference.results.model_fields import describe, restore
+from zoo.conjugate import GaussianWishart
+from zoo.mixture import Mixture
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("concentration", [2.5, dist.Gamma(2.0, 0.1)])
+@pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
+def test_a_model_survives_its_description(concentration, weight_prior):
+    components = GaussianWishart(
+        loc=[0.5, 1 / 3], mean_precision=0.1, scale_matrix=np.eye(2) / 7, degrees_of_freedom=2.5
+    )
+    model = Mixture(
+        components=components, num_components=4, concentration=concentration, weight_prior=weight_prior
+    )
+    again = restore("mixture", *describe(model))
+    assert describe(again)[0] == describe(model)[0]
+    for name, array in describe(model)[1].items():
+        np.testing.assert_array_equal(describe(again)[1][name], array)
+    assert again.weight_prior == weight_prior and type(again.concentration) is type(model.concentration)
+
+
+def test_a_description_imports_nothing():
+    with pytest.raises(ValueError, match="uses a system"):
+        restore("mixture", '{"components": {"type": "system"}, "num_components": 2}', {})
+    with pytest.raises(ValueError, match="which this version does not have"):
+        restore("os", "{}", {})
+
+
+def test_saved_and_read_in_a_new_process(vb_tree, two_clusters, tmp_path):
+    path = tmp_path / "fit.nc"
+    inference.save(vb_tree, path)
+    assert [p.name for p in tmp_path.iterdir()] == ["fit.nc"]
+    two_clusters.head().to_csv(tmp_path / "new.csv", index=False)
+    program = (
+        "import sys, pandas as pd, inference; tree = inference.load(sys.argv[1]); new = "
+        "pd.read_csv(sys.argv[2])\n"
+        "swapped = new[['width', 'length']]\n"  # columns are matched by name
+        "print(*[float(v).hex() for v in inference.log_density(tree, swapped)])\n"
+        "assert type(inference.model_of(tree)).__name__ == 'Mixture'"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-c", program, path, tmp_path / "new.csv"],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    here = inference.log_density(vb_tree, two_clusters.head())
+    assert run.stdout.split() == [float(v).hex() for v in here], run.stderr[-500:]
+
+
+def test_every_group_survives_saving(gibbs_tree, tmp_path):
+    inference.save(gibbs_tree, tmp_path / "fit.nc")
+    again = inference.load(tmp_path / "fit.nc")
+    assert again.attrs == gibbs_tree.attrs and set(again.children) == set(gibbs_tree.children)
+    for name, group in gibbs_tree.children.items():
+        xr.testing.assert_identical(group.to_dataset(), again[name].to_dataset())
+    assert all(type(value) in (str, int, float) for value in again.attrs.values())
+
+
+def test_files_that_are_no_fits_get_one_clear_message(tmp_path, vb_tree):
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        inference.load(tmp_path / "none.nc")
+    (tmp_path / "text.nc").write_text("hello")
+    with pytest.raises(ValueError, match="cannot be read as netCDF"):
+        inference.load(tmp_path / "text.nc")
+    xr.DataTree(xr.Dataset({"a": 1})).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+    with pytest.raises(ValueError, match="not a fit of this library"):
+        inference.load(tmp_path / "other.nc")
+    with pytest.raises(ValueError, match="does not exist"):
+        inference.save(vb_tree, tmp_path / "no" / "fit.nc")
+
+
+def test_arviz_reads_the_tree(gibbs_tree):
+    loo = arviz.loo(gibbs_tree, pointwise=True)
+    assert np.isfinite(loo.elpd) and loo.n_data_points == 60
+    assert "lp" in gibbs_tree["sample_stats"]
+    table = arviz.summary(gibbs_tree, var_names=["concentration"])
+    assert len(table) == 1
+
+
+def test_coordinates_netcdf_cannot_hold_become_text(two_clusters, small_model, tmp_path):
+    import pandas as pd
+
+    x = two_clusters.set_index(pd.MultiIndex.from_product([["a", "b"], range(30)]))
+    tree = inference.fit(small_model, x, num_samples=2, tolerance=1e-3)
+    inference.save(tree, tmp_path / "fit.nc")
+    assert inference.load(tmp_path / "fit.nc")["observed_data"]["observation"][0] == "('a', 0)"

@@ -1,0 +1,375 @@
+"""The rooms of the house and who may import whom, read off the source with `ast`: nothing is imported.
+
+Each rule is a function from the files (path to source) to the list of violations. It must find none in the
+project, and each has planted violations that it must find.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+from architecture_names import model_tests
+
+ROOT = Path(__file__).parents[1]
+
+#: A module imports from its own room or from rooms in earlier strings.
+LAYERS = (
+    "zoo",
+    "algorithm precision",
+    "numerics",
+    "inputs results",
+    "driver methods convergence",
+    "fitting symmetry",
+    "prediction extension calibration",
+    "component_subspaces",
+    "diagnostics",
+    "topics",
+    "plots",
+    "report estimators gibbs",
+)
+RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms.split()}
+
+#: Rooms that the methods of a model may import, beside their own folder.
+BELOW_METHODS = {"zoo", "algorithm", "precision", "numerics", "results"}
+SHARED_METHODS = {"gibbs_sweep", "linear_gaussian", "projections", "documents"}
+#: The models whose methods another model's methods start from or refine.
+METHODS_OF_OTHERS = {
+    "sppca": {"ppca"},
+    "pcp": {"lda", "plsi"},
+    "depcam": {"mixture"},
+    "epca": set(),
+}
+
+#: Faces: packages (and the command line) that export names of the modules below them.
+LAZY = {"zoo/__init__.py", "inference/__init__.py"}
+
+#: Words that every algorithm uses for its parts, and pairs that the contract names in two places.
+SHARED_WORDS = {
+    "ALGORITHM", "METHOD", "METHODS", "build", "check", "conclude", "covariance", "guide", "in_batches",
+    "init", "log_density", "position", "predict", "prepare", "solve", "start", "step", "transform",
+}  # fmt: skip
+MOST_MODULES = 20
+
+
+def sources():
+    """Path to source of every Python file of the project's two packages."""
+    return {
+        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+        for package in ("zoo", "inference")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "__pycache__" not in path.parts
+    }
+
+
+FILES = sources()
+TREES = {path: ast.parse(source) for path, source in FILES.items()}
+
+
+def module_of(path):
+    """The dotted name of a file."""
+    return path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+def room_of(module):
+    """``"zoo"``, a room of ``inference``, or ``""`` for the face of ``inference``."""
+    first, *rest = module.split(".")
+    return "zoo" if first == "zoo" else rest[0] if rest else ""
+
+
+def imports(trees, path, inside_functions=True):
+    """Pairs of (line, module of ours) that a file imports; names of modules are resolved to these."""
+    modules = {module_of(other) for other in trees}
+    found = []
+    for node in _statements(trees[path], inside_functions):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in modules else node.module for name in full]
+        else:
+            continue
+        found += [(node.lineno, name) for name in names if name.split(".")[0] in ("zoo", "inference")]
+    return found
+
+
+def _statements(tree, inside_functions):
+    """All nodes, without the bodies of ``if TYPE_CHECKING:`` and, if asked, without those of functions."""
+    queue = [tree]
+    while queue:
+        node = queue.pop()
+        yield node
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not inside_functions:
+            continue
+        queue.extend(ast.iter_child_nodes(node))
+
+
+# The rules
+
+
+def upward_imports(trees):
+    """1. Imports run down: from a room's own modules or from rooms of earlier layers."""
+    found = []
+    for path in trees:
+        room = room_of(module_of(path))
+        if path.startswith("zoo/cli/") or path in LAZY:
+            continue
+        for line, imported in imports(trees, path):
+            target = room_of(imported)
+            if target == room:
+                continue
+            if target == "":
+                found.append(f"{path}:{line} imports the face of inference")
+            elif target not in RANK or room not in RANK:
+                found.append(f"{path}:{line} no layer is given for {target if target not in RANK else room}")
+            elif RANK[target] >= RANK[room]:
+                found.append(f"{path}:{line} ({room}) imports {imported} ({target})")
+    return found
+
+
+def imports_between_methods(trees):
+    """2. The methods of a model import what lies below, what several models share, and few other models."""
+    found = []
+    for path in trees:
+        parts = path.split("/")
+        if parts[:2] != ["inference", "methods"] or len(parts) != 4:
+            continue
+        folder = parts[2]
+        allowed = SHARED_METHODS | METHODS_OF_OTHERS.get(folder, set()) | {folder}
+        for line, imported in imports(trees, path):
+            room, *rest = imported.split(".")[1:] if imported.startswith("inference.") else ["zoo"]
+            if room == "methods" and rest and rest[0] in allowed:
+                continue
+            if room == "methods" or room not in BELOW_METHODS:
+                found.append(f"{path}:{line} imports {imported}")
+    return found
+
+
+def deferred_imports(trees):
+    """3. No import inside a function but in the command line and in lazy faces."""
+    return [
+        f"{path}:{node.lineno}"
+        for path, tree in trees.items()
+        if not path.startswith("zoo/cli/") and path not in LAZY
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+
+
+def circles(trees):
+    """4. No circle of files that import each other."""
+    paths = {module_of(path): path for path in trees}
+    graph = {m: {o for _, o in imports(trees, p) if o in paths and o != m} for m, p in paths.items()}
+    settled, found = set(), []
+    while ready := {m for m in graph.keys() - settled if graph[m] <= settled}:
+        settled |= ready
+    left = graph.keys() - settled
+    while trimmed := {m for m in left if not any(m in graph[other] for other in left)}:
+        left -= trimmed
+    if left:
+        found.append("a circle among " + ", ".join(sorted(left)))
+    return found
+
+
+def questions_of_model(trees):
+    """5. Above the methods nobody asks which model it is: class, name or site names."""
+    return [
+        found
+        for path, tree in trees.items()
+        if path.startswith("inference/") and not path.startswith("inference/methods/")
+        for found in model_tests(path, ast.unparse(tree))
+    ]
+
+
+def repeated_names(trees):
+    """6. Two modules of one room never define the same public name, and a face exports a name once."""
+    defined, found = {}, []
+    for path, tree in trees.items():
+        if path.endswith("__init__.py"):
+            exported = _exported(tree)
+            found += [
+                f"{path} exports {n} twice" for n in sorted({n for n in exported if exported.count(n) > 1})
+            ]
+            continue
+        parts = path.split("/")
+        room = "/".join(parts[:3]) if parts[1] == "methods" and len(parts) == 4 else "/".join(parts[:-1])
+        for name in _defined(tree) & set(_exported(tree)):
+            defined.setdefault((room, name), []).append(path)
+    return found + [
+        f"{name} is defined in {' and '.join(paths)}"
+        for (_, name), paths in defined.items()
+        if len(paths) > 1 and name not in SHARED_WORDS
+    ]
+
+
+def _exported(tree):
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return [part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+    return []
+
+
+def _defined(tree):
+    return {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)} | {
+        target.id
+        for n in tree.body
+        if isinstance(n, ast.Assign)
+        for target in n.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def table_of_methods(trees):
+    """7. The table of methods names a module for each of a model's own methods, and no other."""
+    table, generic = (
+        _literal(trees["inference/methods/__init__.py"], name) for name in ("BY_MODEL", "FOR_EVERY_MODEL")
+    )
+    registry = _literal(trees["zoo/__init__.py"], "MODELS")
+    found = [f"the table has {name}, which is no model" for name in sorted(table.keys() - registry.keys())]
+    for name, entry in registry.items():
+        path = entry["module"].replace(".", "/") + ".py"
+        (body,) = (n for n in trees[path].body if isinstance(n, ast.ClassDef) and n.name == entry["class"])
+        own = set(_literal(body, "methods")) - generic.keys()
+        if set(table.get(name, {})) != own:
+            found.append(f"{name}: the table has {sorted(table.get(name, {}))}, the model {sorted(own)}")
+    modules = {module_of(path) for path in trees}
+    named = [generic, *table.values()]
+    return found + [
+        f"there is no module {m}" for methods in named for m in methods.values() if m not in modules
+    ]
+
+
+def _literal(tree, name):
+    """The value of the one assignment of that name in the body of a module or class."""
+    (node,) = (
+        n
+        for n in tree.body
+        if isinstance(n, ast.Assign | ast.AnnAssign)
+        and getattr(n.target if isinstance(n, ast.AnnAssign) else n.targets[0], "id", "") == name
+    )
+    return ast.literal_eval(node.value)
+
+
+def crowded_folders(trees):
+    """8. A folder holds few enough modules to be taken in at a glance."""
+    folders = {}
+    for path in trees:
+        folders.setdefault(path.rpartition("/")[0], []).append(path)
+    return [
+        f"{folder} holds {len(held)} modules" for folder, held in folders.items() if len(held) > MOST_MODULES
+    ]
+
+
+RULES = (
+    upward_imports,
+    imports_between_methods,
+    deferred_imports,
+    circles,
+    questions_of_model,
+    repeated_names,
+    table_of_methods,
+    crowded_folders,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_house_keeps_the_rule(rule):
+    assert rule(TREES) == []
+
+
+PLANTED = [
+    (upward_imports, {"zoo/extra.py": "import inference.driver.chains"}, "zoo/extra.py:1 (zoo) imports"),
+    (upward_imports, {"inference/driver/extra.py": "from inference.plots import fits"}, "(plots)"),
+    (upward_imports, {"inference/driver/extra.py": "from inference.methods import svi"}, "(methods)"),
+    (upward_imports, {"inference/plots/extra.py": "from inference import fit"}, "the face of inference"),
+    (
+        imports_between_methods,
+        {"inference/methods/lda/extra.py": "from inference.methods.mixture import vb_updates"},
+        "imports inference.methods.mixture.vb_updates",
+    ),
+    (
+        imports_between_methods,
+        {"inference/methods/ppca/extra.py": "from inference.driver.chains import sample"},
+        "imports inference.driver.chains",
+    ),
+    (
+        deferred_imports,
+        {"inference/plots/extra.py": "def f():\n    import numpy"},
+        "inference/plots/extra.py:2",
+    ),
+    (
+        circles,
+        {"zoo/one.py": "from zoo.two import a", "zoo/two.py": "def f():\n    from zoo.one import b"},
+        "a circle among zoo.one, zoo.two",
+    ),
+    (
+        questions_of_model,
+        {"inference/plots/extra.py": "def f(tree):\n    return tree.attrs['model'] == 'pcp'"},
+        "inference/plots/extra.py",
+    ),
+    (
+        questions_of_model,
+        {"inference/plots/extra.py": "import zoo\ndef f(model):\n    return isinstance(model, zoo.Mixture)"},
+        "inference/plots/extra.py",
+    ),
+    (
+        repeated_names,
+        {
+            "zoo/kernels/one.py": "__all__ = ['f']\ndef f(): ...",
+            "zoo/kernels/two.py": "__all__ = ['f']\nf = 1",
+        },
+        "f is defined in",
+    ),
+    (repeated_names, {"zoo/kernels/__init__.py": "__all__ = ['f', 'g', 'f']"}, "exports f twice"),
+    (
+        table_of_methods,
+        {
+            "inference/methods/__init__.py": "FOR_EVERY_MODEL = {}\nBY_MODEL = {'mixture': {'vb': 'inference.nowhere'}}"
+        },
+        "there is no module inference.nowhere",
+    ),
+    (crowded_folders, {f"zoo/kernels/m{i}.py": "" for i in range(25)}, "zoo/kernels holds"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "planted", "words"), PLANTED, ids=[f"{r.__name__} {i}" for i, (r, *_) in enumerate(PLANTED)]
+)
+def test_a_planted_violation_is_found(rule, planted, words):
+    trees = TREES | {path: ast.parse(source) for path, source in planted.items()}
+    new = [found for found in rule(trees) if found not in rule(TREES)]
+    assert any(words in found for found in new), new
+
+
+def test_every_rule_has_a_planted_violation():
+    assert {rule for rule, *_ in PLANTED} == set(RULES)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "isinstance(model, Paired)",
+        "isinstance(model, (int, zoo.PPCA))",
+        "issubclass(kind, zoo.documents.topic_model.TopicModel)",
+        "type(model) is Mixture",
+        "tree.attrs['model'] == 'pcp'",
+        "tree.attrs.get('model') in ('lda', 'plsi')",
+        "type(model).__name__ == 'SPPCA'",
+        "tree.attrs['model'] in NAMED",
+        "'assignments' in tree['posterior']",
+        "'num_occupied' not in trace",
+        "name in ('assignments', 'doc_clusters')",
+        "{'bases', 'scales'} <= set(posterior.data_vars)",
+        "name == 'latents'",
+        "'loadings_1' in posterior",
+        "posterior.get('latents')",
+        "str(name).startswith('loadings')",
+        "[name for name in ('weights', 'locs') if name not in posterior]",
+    ],
+)
+def test_planted_questions_of_a_model_are_found(planted):
+    source = f"NAMED = ('lda', 'pcp')\n\n\ndef f(tree):\n    return {planted}\n"
+    assert model_tests("planted.py", source)[0].startswith("planted.py:5: ")

@@ -1,0 +1,312 @@
+"""A model's card: usage that works, a note for each method, figures that were measured, no raw markup."""
+
+import dataclasses
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import inference
+import zoo
+from zoo import MODELS
+from zoo.cards import markup, read_card, read_notes
+from zoo.cards.page import as_markdown, as_text, card_sections
+from zoo.cli import main
+from zoo.cli.arguments import parse, parse_settings, resolve
+from zoo.cli.selection import select
+from zoo.datasets import catalogue
+
+ROOT = Path(__file__).parents[3]
+NUMBER = re.compile(r"-?\d+\.\d+")
+PROGRAM = re.compile(r"^(## )?Program\n.*", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def toml(name):
+    """A card's file as it stands."""
+    return tomllib.loads((ROOT / "zoo" / "cards" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_method_says_what_it_costs_and_when_to_use_it(name):
+    card, own, generic = read_card(name), toml(name), toml("generic")
+    assert set(own["methods"]) <= set(card.methods) <= set(own["methods"]) | set(generic["methods"])
+    notes = read_notes(card)
+    assert tuple(notes.methods) == card.methods
+    assert all(note.cost and note.when for note in notes.methods.values())
+    written = [*own["methods"].values(), *generic["methods"].values()]
+    assert all(set(note) == {"when", "cost"} for note in written)
+
+
+def test_every_file_of_notes_belongs_to_a_model_and_has_known_parts():
+    files = {path.stem for path in (ROOT / "zoo" / "cards").glob("*.toml")}
+    assert files == {*MODELS, "generic"}
+    for name in MODELS:
+        assert set(toml(name)) == {"usage", "methods", "claims", "corrections"}
+        assert set(toml(name)["usage"]) == {"python", "command"}
+    assert set(toml("generic")) == {"symbols", "methods", "corrections"}
+    for shared in toml("generic")["corrections"]:
+        assert len(shared["models"]) > 1 and set(shared["models"]) <= set(MODELS)
+
+
+# usage
+
+
+def called(usage, fit):
+    """The model, the data and the options with which the lines call `inference.fit`."""
+    calls = []
+
+    def recorded(model, *data, **options):
+        calls.append((model, data, options))
+        return fit(model, *data, **options)
+
+    names = {"zoo": zoo, "inference": SimpleNamespace(fit=recorded)}
+    exec(compile(usage.python, "usage", "exec"), names)
+    (call,) = calls
+    return *call, names["tree"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_both_lines_of_usage_make_the_same_model_of_the_same_data(name):
+    card = read_card(name)
+    usage = read_notes(card).usage
+    model, data, options, _ = called(usage, lambda *_, **__: None)
+    program, *words = shlex.split(usage.command)
+    line = parse(words)
+    assert program == "zoo" and line.command == "fit" and line.model == name
+    assert catalogue()[line.dataset]["kind"] in ("shipped", "generated")  # nobody has to get anything
+    assert options.pop("method", "auto") == line.method and not options
+    assert line.method in ("auto", *card.methods)
+    _, selected = select(line.dataset, line.x, line.y, line.views)
+    settings = parse_settings(line.set, tuple(card.fields), name)
+    other = getattr(zoo, MODELS[name]["class"]).from_data(*selected, **resolve(settings, selected))
+    assert type(model) is type(other)
+    assert [np.shape(part)[0] for part in data] == [np.shape(part)[0] for part in selected]
+    mine, other = model.filled(*data), other.filled(*selected)
+    for field in dataclasses.fields(model):
+        ours, theirs = (getattr(filled, field.name) for filled in (mine, other))
+        if field.init and not dataclasses.is_dataclass(ours):  # nested priors are read off the same data
+            assert str(ours) == str(theirs), field.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_usage_ends_in_a_fit_that_has_converged(name):
+    *_, tree = called(read_notes(read_card(name)).usage, inference.fit)
+    assert tree.attrs["model"] == name and tree.attrs["converged"]
+
+
+# text and page
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_text_and_page_say_the_same_and_all_of_it(name):
+    card = read_card(name)
+    text, page = as_text(card), as_markdown(card)
+    titles = [section.title for section in card_sections(card) if section.title]
+    assert [line for line in text.splitlines() if line in titles] == titles
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == titles
+    assert {"Usage", "Fields", "Shapes", "Symmetries", "Methods", "Program"} <= set(titles)
+    assert read_notes(card).usage.python.splitlines()[-1] in text
+
+    def words(some):
+        return re.sub(r"^```.*$|[`#|*\\\s-]", "", some, flags=re.MULTILINE)
+
+    plain = re.sub(r"\$(.+?)\$", lambda found: markup.plain_math(found[1]), PROGRAM.sub("", page))
+    assert words(PROGRAM.sub("", text)) == words(plain)
+    assert card.program in page and card.program in re.sub(r"^    ", "", text, flags=re.MULTILINE)
+    assert "~" in card.module_docstring and "Symmetr" in card.module_docstring
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("name", MODELS)
+def test_no_line_above_the_program_is_wider_than_the_terminal(name, width):
+    text = PROGRAM.sub("", as_text(read_card(name), width))
+    long = [line for line in text.splitlines() if len(line) > max(width, 80)]
+    assert not long
+    if width < 80:  # of a narrow one, but for lines to copy and tables of many columns
+        narrow = [line for line in text.splitlines() if len(line) > width and not line.startswith("    ")]
+        assert not narrow
+
+
+RAW = re.compile(r":\w+:`|``|::(?=\s|$)|^\.\. |:ref:|:math:|\xa0|\\1|^=+( +=+)+", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_card_shows_no_markup_of_docstrings(name):
+    card = read_card(name)
+    assert RAW.search(card.module_docstring)  # there is something to convert
+    text = PROGRAM.sub("", as_text(card, 80))
+    assert not RAW.search(text) and "`" not in text and "**" not in text
+    assert not re.search(r"\\[a-zA-Z{]", text)
+    page = PROGRAM.sub("", as_markdown(card))
+    assert not RAW.search(FENCED.sub("", page)) and not re.search(":math:|::$", page, re.MULTILINE)
+    tables = [line for line in page.splitlines() if line.startswith("| ")]
+    assert len(tables) > 5 and len({line.count(" | ") for line in tables}) == 2  # symbols, shapes
+
+
+def test_each_part_of_a_docstring_becomes_text_and_markdown():
+    docstring = r"""A title, with ``code``, `zoo.lda`, **weight**, :class:`zoo.LDA`, <w> and a < b.
+
+Process of :math:`\lambda_{dk} \le m s^{1/2}`::
+
+    x  ~ Normal(0, 1)          because
+
+    y  = x
+
+* one
+  and more
+* two
+
+======  =====
+letter  means
+======  =====
+a       ``x | y``
+        and more
+        b
+c       d
+======  =====
+
+Example::
+
+    >>> 1 + 1
+    2
+"""
+    blocks = markup.parse(docstring)
+    assert (
+        markup.as_text(blocks, 40)
+        == """\
+A title, with code, zoo.lda, weight,
+zoo.LDA, <w> and a < b.
+
+Process of lambda_dk <= m s^(1/2):
+
+    x  ~ Normal(0, 1)          because
+
+    y  = x
+
+- one and more
+- two
+
+    letter  means
+    ------  --------------------
+    a       x | y and more b
+    c       d
+
+Example:
+
+    >>> 1 + 1
+    2"""
+    )
+    assert (
+        markup.as_markdown(blocks)
+        == r"""A title, with `code`, `zoo.lda`, **weight**, `zoo.LDA`, \<w> and a < b.
+
+Process of $\lambda_{dk} \le m s^{1/2}$:
+
+```text
+x  ~ Normal(0, 1)          because
+
+y  = x
+```
+
+- one and more
+- two
+
+| letter | means |
+| --- | --- |
+| a | `x \| y` and more b |
+| c | d |
+
+Example:
+
+```text
+>>> 1 + 1
+2
+```"""
+    )
+    (wide,) = markup.parse("A::\n\n    x  ~ Normal(0, 1)          because")[1:]
+    assert markup.as_text([wide], 30) == "    x  ~ Normal(0, 1)\n           because"
+
+
+@pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        (r"\sum_k \pi_k", "sum_k pi_k"),
+        (r"Z = V (\Lambda/m - s^2)_+^{1/2} R", "Z = V (Lambda/m - s^2)_+^(1/2) R"),
+        (r"\sum_{j>K} \lambda_j / \{m (M - K)\}", "sum_(j>K) lambda_j / {m (M - K)}"),
+        (r"x_d \sim \mathrm{Multinomial}(N_d, \theta_d' \beta)", "x_d ~ Multinomial(N_d, theta_d' beta)"),
+        (r"\frac{a + b}{2} \times |z|^{-m}", "(a + b)/(2) x |z|^(-m)"),
+    ],
+)
+def test_formulas_are_readable_in_a_terminal(formula, text):
+    assert markup.plain_math(formula) == text
+
+
+# papers
+
+PAGES = ("tests/reference/README.md", "CHANGELOG.md")
+
+
+def test_figures_of_claims_stand_where_measurements_are():
+    known = "".join((ROOT / name).read_text(encoding="utf-8") for name in PAGES)
+    for name in MODELS:
+        for claim in read_notes(read_card(name)).claims:
+            record = ROOT / "tests" / "reference" / claim.record
+            assert not claim.record or record.is_file(), claim.record
+            figures = NUMBER.findall(claim.here)
+            assert all(figure in known for figure in figures), (name, figures)
+            assert claim.here.endswith(".") and claim.paper.endswith(".")
+
+
+PLACE = re.compile(
+    r"^(Yu \(2006\)|Yu et al\. \(2006\)|Virtanen \(2010\)|Qiao et al\.|Lecture)[^:]*, .*"
+    r"(\(\d+(\.\d+)?\)|[Ss]ections? [\dI]|Table|Figure|Algorithm|Theorem|chapter \d|gradient|terms|"
+    r"components|rotations|Q_|Kullback|<log)"
+)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_says_what_is_wrong_in_its_papers_and_where(name):
+    notes = read_notes(read_card(name))
+    assert notes.corrections and all(PLACE.search(place) for place, _ in notes.corrections)
+    assert all(right.endswith(".") and len(right) > 20 for _, right in notes.corrections)
+    assert notes.claims
+    text = " ".join(as_text(read_card(name)).split())
+    assert "Corrections to the papers" in text
+    assert all(right.replace("`", "") in text for _, right in notes.corrections)
+
+
+# where it runs
+
+
+def test_a_page_is_written(tmp_path, capsys):
+    assert main(["show", "s2ppca", "--out", str(tmp_path / "sppca.md")]) == 0
+    assert (tmp_path / "sppca.md").read_text().startswith("# sppca: Supervised")
+    assert main(["show", "s2ppca", "--out", str(tmp_path / "sppca.pdf")]) == 2
+    assert "ending in .md" in capsys.readouterr().err
+
+
+def test_the_card_is_as_wide_as_the_terminal_within_reason(monkeypatch, capsys):
+    widest = {}
+    for columns in (20, 80, 100, 300):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main(["show", "plsi"]) == 0
+        lines = PROGRAM.sub("", capsys.readouterr().out).splitlines()
+        widest[columns] = max(map(len, lines))
+    assert widest[20] < widest[80] <= 80 < widest[100] <= 100 < widest[300] <= 110
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["show", "paired"]])
+def test_cards_need_nothing_but_the_sources_and_the_standard_library(arguments, tmp_path):
+    path = f"import sys; sys.path.insert(0, {str(ROOT)!r})"
+    code = f"{path}; from zoo.cli import main; sys.exit(main({arguments}))"
+    bare = [sys.executable, "-I", "-S", "-c", code]
+    run = subprocess.run(bare, capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0 and "ecca" in run.stdout, run.stderr

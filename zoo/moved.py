@@ -1,0 +1,45 @@
+"""Former names of modules, importable for one more release with a DeprecationWarning."""
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+__all__ = ["MOVED", "install"]
+
+#: Former name of a module that the README or the notebooks imported to where its public names are now.
+MOVED = {
+    "zoo.joint_prior": "zoo.exponential_family.joint_prior",
+    "zoo.sparse_counts": "zoo.sparse",
+    "zoo.sparse_matrix": "zoo.sparse",
+    "inference.comparison": "inference.diagnostics.comparison",
+    "inference.document_checks": "inference.topics.document_checks",
+    "inference.identifiable": "inference.convergence.invariants",
+    "inference.palette": "inference.plots.palette",
+    "inference.predictive_checks": "inference.diagnostics.predictive_checks",
+}
+
+
+class _Redirect(MetaPathFinder, Loader):
+    """Finds a former name and puts the present module in its place."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """A spec for former names alone."""
+        return ModuleSpec(fullname, self) if fullname in MOVED else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Import the module at its present place under its former name."""
+        now = MOVED[module.__name__]
+        warnings.warn(f"{module.__name__} is now {now}", DeprecationWarning, stacklevel=2)
+        sys.modules[module.__name__] = importlib.import_module(now)
+
+
+def install() -> None:
+    """Let former names be imported; a second call changes nothing."""
+    if not any(isinstance(finder, _Redirect) for finder in sys.meta_path):
+        sys.meta_path.append(_Redirect())
