@@ -23,6 +23,7 @@ from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint
 from inference.fitting.arguments import read_init
 from inference.fitting.in_memory import progress_line
+from inference.methods.nuts_hmc import METHODS, position
 from inference.numerics.programs import draw_locals, latent_names, log_prior, over_draws, redraw_data
 from inference.precision import double_precision, to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, model_of
@@ -261,8 +262,6 @@ def prior_by_mcmc(
     Returns:
         Values of the sites, leading dims (chain, draw); what is to be known of the run, as attributes.
     """
-    from inference.methods.nuts_hmc import METHODS, position
-
     nuts, options = METHODS["nuts"], dict(METHODS["nuts"].options)
     missing = jax.tree.map(lambda part: jnp.full_like(part, jnp.nan), data)
     settings = SamplerSettings(CHAINS, WARMUP, -(-num_samples // CHAINS), 1, "vectorized")

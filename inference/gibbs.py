@@ -155,7 +155,7 @@ def kernel(model: Model) -> GibbsKernel:
 
 def __getattr__(name: str) -> ModuleType:
     """Modules of the samplers under their former names, deprecated."""
-    if name in _MOVED:
-        warnings.warn(f"inference.gibbs.{name} is now {_MOVED[name]}", DeprecationWarning, stacklevel=2)
-        return import_module(_MOVED[name])
+    if (now := _MOVED.get(name)) is not None:
+        warnings.warn(f"inference.gibbs.{name} is now {now}", DeprecationWarning, stacklevel=2)
+        return import_module(now)
     raise AttributeError(f"module 'inference.gibbs' has no attribute {name!r}")

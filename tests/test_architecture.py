@@ -327,7 +327,8 @@ PLANTED = [
     (
         table_of_methods,
         {
-            "inference/methods/__init__.py": "FOR_EVERY_MODEL = {}\nBY_MODEL = {'mixture': {'vb': 'inference.nowhere'}}"
+            "inference/methods/__init__.py": "FOR_EVERY_MODEL = {}\n"
+            "BY_MODEL = {'mixture': {'vb': 'inference.nowhere'}}"
         },
         "there is no module inference.nowhere",
     ),

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, csr_matrix
 
 from zoo.checks import as_matrix
 
@@ -208,8 +208,6 @@ class SparseCounts:
         Returns:
             A ``csr_matrix`` of shape (num_documents, num_words).
         """
-        from scipy.sparse import csr_matrix
-
         return csr_matrix((self.count, (self.document, self.word)), shape=self.shape)
 
     def __len__(self) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 
 from inference.calibration.geweke import summarise
 from inference.calibration.verdicts import SBCVerdict, bonferroni, rank_uniformity
+from inference.fitting.front_door import fit
 from inference.numerics.programs import (
     Site,
     call_compiled,
@@ -72,8 +73,6 @@ def sbc(
     if num_replicates < 20:
         raise ValueError(f"num_replicates must be at least 20, to see a distribution; got {num_replicates}")
     check_proper(model, "it has no draws to calibrate by")
-    from inference import fit  # here, because the package is what imports this module
-
     key, prior_key, rank_key = jax.random.split(key, 3)
     explicit = explicit_form(model)
     arguments = (explicit, num_observations, num_replicates)
