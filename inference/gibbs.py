@@ -22,7 +22,7 @@ from zoo.model import Model, in_current_precision
 
 #: What notebooks imported from here to where it is now, for one more release.
 _MOVED = {
-    "full_covariance": "inference.methods.paired.full_covariance_gibbs",
+    "full_covariance": "inference.methods.paired.gibbs",
     "paired": "inference.methods.paired.gibbs",
 }
 

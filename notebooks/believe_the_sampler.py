@@ -51,7 +51,7 @@ import zoo
 from inference.algorithm import Algorithm
 from inference.calibration import geweke
 from inference.convergence.psrf import effective_sample_size, psrf_of
-from inference.methods.paired import full_covariance_gibbs as full_covariance
+from inference.methods.paired import gibbs as full_covariance
 from inference.methods.paired import gibbs as paired
 from inference.plots.palette import COLOURS, LINES
 from inference.precision import in_precision
@@ -128,7 +128,7 @@ def shared_cells(latents, *loadings):
 # in $\Psi$.
 #
 # The corrected sampler draws loadings and mean together given the latents, and moves whole rows by
-# elliptical slice sampling (`inference.methods.paired.full_covariance_gibbs`).
+# elliptical slice sampling (`inference.methods.paired.gibbs`).
 
 
 # %%

@@ -48,7 +48,7 @@ from numpyro.infer import Predictive
 import inference
 import zoo
 from inference import diagnostics, plots
-from inference.diagnostics.predictive_checks import check_features
+from inference.diagnostics.model_criticism import check_features
 from inference.plots.palette import COLOURS
 from inference.symmetry import relabel
 from zoo.datasets import load

@@ -288,7 +288,7 @@ PLANTED = [
     (
         imports_between_methods,
         {"inference/methods/lda/extra.py": "from inference.methods.mixture import vb_updates"},
-        "imports inference.methods.mixture.vb_updates",
+        "imports inference.methods.mixture.vb",
     ),
     (
         imports_between_methods,

@@ -19,7 +19,7 @@ MOVED = {
     "inference.document_checks": "inference.topics.document_checks",
     "inference.identifiable": "inference.convergence.invariants",
     "inference.palette": "inference.plots.palette",
-    "inference.predictive_checks": "inference.diagnostics.predictive_checks",
+    "inference.predictive_checks": "inference.diagnostics.model_criticism",
 }
 
 

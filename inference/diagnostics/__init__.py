@@ -9,10 +9,9 @@ cannot change, and whether chains agree on them, is computed in `inference.conve
 from inference.convergence.invariants import invariants
 from inference.convergence.partitions import cluster_sizes, co_clustering, point_partition
 from inference.convergence.psrf import effective_sample_size, judge, psrf, psrf_path
-from inference.diagnostics.clusters import top_partitions
 from inference.diagnostics.comparison import compare, heldout
-from inference.diagnostics.prior_sensitivity import prior_sensitivity
-from inference.diagnostics.tables import occupied, summary, summary_cells, summary_text
+from inference.diagnostics.model_criticism import prior_sensitivity
+from inference.diagnostics.tables import occupied, summary, summary_cells, summary_text, top_partitions
 
 __all__ = [
     "cluster_sizes",

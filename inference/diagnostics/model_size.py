@@ -44,7 +44,7 @@ import pandas as pd
 import xarray as xr
 
 from inference.fitting.front_door import fit
-from inference.methods.depcam.em_blocks import log_prior
+from inference.methods.depcam.em import log_prior
 from inference.precision import double_precision
 from inference.prediction import log_density
 from inference.results.files import model_of

@@ -37,7 +37,7 @@ BY_MODEL: dict[str, dict[str, str]] = {
         "closed_form": "inference.methods.sppca.closed_form",
         "vb": "inference.methods.sppca.vb",
         "morp": "inference.methods.sppca.morp",
-        "kernel_cca": "inference.methods.sppca.kernel_cca",
+        "kernel_cca": "inference.methods.sppca.morp",
         "gibbs": "inference.methods.sppca.gibbs",
         "ep": "inference.methods.sppca.ep",
     },

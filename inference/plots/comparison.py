@@ -1,6 +1,6 @@
 """Pictures of a comparison of fits: leave-one-out scores, and invariants under each of them.
 
-A picture of `inference.diagnostics.method_comparison`: score, time, memory and PSRF of each method on one
+A picture of `inference.diagnostics.comparison`: score, time, memory and PSRF of each method on one
 line.
 """
 
@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from inference.diagnostics.method_comparison import MethodScore
+from inference.diagnostics.comparison import MethodScore
 from inference.plots.palette import COLOURS, MARKERS
 
 __all__ = ["plot_agreement", "plot_methods", "plot_scores"]
@@ -115,7 +115,7 @@ def plot_methods(scores: Sequence[MethodScore]) -> Figure:
     A score so far below the others that their differences could not be seen is a number at the edge.
 
     Args:
-        scores: what `inference.diagnostics.method_comparison.score_methods` gave, refusals left out.
+        scores: what `inference.diagnostics.comparison.score_methods` gave, refusals left out.
 
     Returns:
         Panels that share their lines: nats a row with one standard error, seconds, mebibytes, and the largest

@@ -31,8 +31,7 @@ from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 from inference.symmetry import relabel
-from inference.topics.quality import normalised_mutual_information
-from inference.topics.tables import cluster_shares
+from inference.topics.tables import cluster_shares, normalised_mutual_information
 from zoo.dirichlet_process import polya_urn
 
 __all__ = [

@@ -7,7 +7,7 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.invariants import draws_of, kind_of, symmetries_of
-from inference.diagnostics.predictive_checks import check_features
+from inference.diagnostics.model_criticism import check_features
 from inference.extension import extend
 from inference.plots.topics import plot_document_check
 from inference.report.page import Judgement, Paragraph, Picture, Table

@@ -9,12 +9,13 @@ from inference.diagnostics.text_heldout import split_tokens
 from inference.inputs.text import WordCounts, to_vocabulary
 from inference.symmetry.topics import align_topics, match_topics
 from inference.topics.document_checks import check_documents
-from inference.topics.quality import coherence, normalised_mutual_information
 from inference.topics.tables import (
     cluster_shares,
     cluster_topics,
+    coherence,
     documents_of,
     nearest_documents,
+    normalised_mutual_information,
     numbered_like,
     pyldavis_arrays,
     token_shares,

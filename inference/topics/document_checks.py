@@ -3,7 +3,7 @@ r"""Do documents drawn from a fit look like the documents? Observed against repl
 Replicated documents have the lengths of the observed ones. At each of the draws looked at, tokens get topics
 and then words: of LDA and pLSI at the drawn (estimated) topic shares of the document, of PCP at those of a
 new cluster; this is what the programs do, without an array of documents by words. Two kinds of statistics are
-compared, posterior predictive p-values as in `inference.diagnostics.predictive_checks`:
+compared, posterior predictive p-values as in `inference.diagnostics.model_criticism`:
 
 Of documents: all words of a bag are independent given its topics. Text is burstier (Church and Gale 1995,
 "Poisson mixtures"): a word that was used once is used again. Then documents hold fewer different words than

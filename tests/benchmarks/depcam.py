@@ -43,7 +43,7 @@ def calls(num_rows, num_components):
     import jax.numpy as jnp
 
     import zoo
-    from inference.methods.depcam.em_blocks import evaluate
+    from inference.methods.depcam.em import evaluate
 
     x = jnp.asarray(data(num_rows))
     model = zoo.DEPCAM(num_components=num_components, num_latents=SIZE["num_latents"])

@@ -20,8 +20,7 @@ import inference
 import zoo
 from inference import plots
 from inference.diagnostics import compare
-from inference.diagnostics.comparison import agreement
-from inference.diagnostics.method_comparison import MethodScore
+from inference.diagnostics.comparison import MethodScore, agreement
 from inference.report import report
 from inference.report.page import to_png
 from inference.topics.document_checks import check_documents

@@ -206,7 +206,7 @@ def compare(options: argparse.Namespace) -> int:
 
     import numpy as np
 
-    from inference.diagnostics.method_comparison import Refusal, score_methods
+    from inference.diagnostics.comparison import Refusal, score_methods
 
     order = np.random.default_rng(options.seed).permutation(data[0].shape[0])
     num_held_out = max(1, len(order) // 5)

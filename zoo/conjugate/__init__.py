@@ -34,8 +34,12 @@ from zoo.conjugate.cellwise import (
     GammaKnownShape,
     PoissonGamma,
 )
-from zoo.conjugate.gaussian import GaussianWishart, SharedGaussianWishart
-from zoo.conjugate.gaussian_known import GaussianKnownCovariance, GaussianKnownMean
+from zoo.conjugate.gaussian import (
+    GaussianKnownCovariance,
+    GaussianKnownMean,
+    GaussianWishart,
+    SharedGaussianWishart,
+)
 from zoo.conjugate.multinomial_dirichlet import MultinomialDirichlet
 from zoo.conjugate.normal_gamma import NormalGamma, SphericalNormalGamma
 from zoo.conjugate.product import Product

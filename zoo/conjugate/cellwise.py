@@ -26,14 +26,17 @@ from jax import Array
 from jax.scipy.special import digamma, gammaln
 
 from zoo.checks import as_matrix, check_cells, check_columns, check_infinite
-from zoo.conjugate.best_hyperparameters import best_dirichlet, bracket, expected_log_probs, root
 from zoo.conjugate.component_prior import (
     PROBABILITY_FLOOR,
     ComponentPrior,
     Estimate,
     at_least_one,
+    best_dirichlet,
     bounded_estimate,
+    bracket,
     broadcast_fields,
+    expected_log_probs,
+    root,
 )
 
 __all__ = [

@@ -20,13 +20,14 @@ from jax import Array
 from jax.scipy.special import digamma, gammaln, logsumexp
 
 from zoo.checks import as_matrix, check_cells, check_columns, check_finite
-from zoo.conjugate.best_hyperparameters import best_dirichlet, expected_log_probs
 from zoo.conjugate.component_prior import (
     PROBABILITY_FLOOR,
     ComponentPrior,
     Estimate,
     at_least_one,
+    best_dirichlet,
     broadcast_fields,
+    expected_log_probs,
 )
 from zoo.model import static
 from zoo.sparse import SparseCounts

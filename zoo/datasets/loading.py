@@ -1,4 +1,12 @@
-"""Loading of a data set by its name in the catalogue."""
+"""Loading of a data set by its name in the catalogue.
+
+Seeded generators of the papers' synthetic data.
+
+Reading a data file: how the catalogue's description of a table or an archive becomes arrays.
+
+A ``.csv`` has a header, an ``.npz`` is read without pickle; ``data/README.md`` lists what a description may
+say.
+"""
 
 import hashlib
 import importlib
@@ -9,12 +17,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_matrix
 
 from zoo.datasets import catalogue, shipped_folder
-from zoo.datasets.files import read_arrays
-from zoo.datasets.generators import GENERATORS
 
-__all__ = ["Dataset", "load"]
+__all__ = ["Dataset", "GENERATORS", "load", "read_arrays"]
 
 
 class Dataset(Mapping):
@@ -167,3 +174,129 @@ def _from_scikit_learn(name: str, entry: Mapping[str, Any]) -> dict[str, np.ndar
             f"the data set {name} comes with {package}, which is not installed: pip install {package}"
         ) from None
     return {"x": bunch.data.astype(np.float64), "labels": bunch.target.astype(np.int64)}
+
+
+def _toy_gaussians(seed: int = 0) -> dict[str, np.ndarray]:
+    """Fifty points from each of the five Gaussians of Yu (2006), section 2.1.3."""
+    means = [(3, 3), (3, 8), (5, 6), (7, 7), (8, 4)]
+    covariances = [
+        [[0.4, -0.3], [-0.3, 0.6]],
+        [[1.0, 0.0], [0.0, 0.2]],
+        [[0.4, -0.3], [-0.3, 0.8]],
+        [[0.7, 0.3], [0.3, 0.6]],
+        [[0.3, -0.2], [-0.2, 0.8]],
+    ]
+    rng = np.random.default_rng(seed)
+    rows = [
+        rng.multivariate_normal(m, c, size=50, method="cholesky")
+        for m, c in zip(means, covariances, strict=True)
+    ]
+    return {"x": np.concatenate(rows), "labels": np.repeat(np.arange(5), 50)}
+
+
+def _pcp_corpus(seed: int = 0) -> dict[str, Any]:
+    """Documents of the probabilistic clustering-projection model (Yu 2006, section 9.1), settings ours.
+
+    Six topics ~ Dirichlet(0.05) over 200 words, five clusters ~ Dirichlet(0.1) over the topics, 300 documents
+    of uniformly drawn clusters and Poisson(60) + 5 words.
+    """
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(200, 0.05), size=6)
+    clusters = rng.dirichlet(np.full(6, 0.1), size=5)
+    labels = rng.integers(5, size=300)
+    lengths = rng.poisson(60, size=300) + 5
+    counts = rng.multinomial(lengths, (clusters @ topics)[labels]).astype(np.float64)
+    return {"counts": csr_matrix(counts), "labels": labels}
+
+
+def _binary_prototypes(seed: int = 0) -> dict[str, np.ndarray]:
+    """Noisy copies of binary prototypes in three categories (Qiao et al., section VI-A).
+
+    Each category has a mean of 0.9, 0.5 or 0.1 and three prototypes of 16 bits drawn with it; each prototype
+    has 50 copies, of which every bit is flipped with probability 0.1.
+    """
+    rng = np.random.default_rng(seed)
+    means = np.repeat([0.9, 0.5, 0.1], 3)
+    prototypes = rng.random((9, 16)) < means[:, None]
+    clean = np.repeat(prototypes, 50, axis=0)
+    x = clean ^ (rng.random(clean.shape) < 0.1)
+    number = np.repeat(np.arange(9), 50)
+    return {
+        "x": x.astype(np.float64),
+        "labels": number // 3,
+        "prototype": number,
+        "prototypes": prototypes.astype(np.float64),
+    }
+
+
+GENERATORS = {
+    "binary_prototypes": _binary_prototypes,
+    "pcp_corpus": _pcp_corpus,
+    "toy_gaussians": _toy_gaussians,
+}
+
+
+Names = dict[str, tuple[str, ...]]
+
+
+def read_arrays(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], Names, Names]:
+    """The arrays of a file, as the entry ``arrays`` of the catalogue describes them.
+
+    Args:
+        path: a ``.csv`` or an ``.npz`` file.
+        specs: name of an array to its description.
+
+    Returns:
+        The arrays by name, and the names of their columns and of their rows, by array, where there are any.
+    """
+    if path.suffix == ".csv":
+        return _read_table(path, specs)
+    arrays, columns = {}, {}
+    with np.load(path, allow_pickle=False) as file:
+        for key, spec in specs.items():
+            arrays[key] = _from_archive(file, key, spec)
+            if "columns_key" in spec:
+                columns[key] = tuple(map(str, file[spec["columns_key"]]))
+    return arrays, columns, {}
+
+
+def _read_table(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], Names, Names]:
+    """Arrays of a table; an empty cell is a missing number."""
+    words = {spec["key"] for spec in specs.values() if spec.get("text")}
+    titles = {spec["rows"] for spec in specs.values() if "rows" in spec}
+    taken = titles | {spec["key"] for spec in specs.values() if "key" in spec}
+    table = pd.read_csv(path, dtype=dict.fromkeys(words | titles, str))
+    rows = dict.fromkeys(specs, tuple(table[titles.pop()])) if titles else {}
+    arrays, columns = {}, {}
+    for key, spec in specs.items():
+        if "columns" not in spec:
+            arrays[key] = _from_column(table[spec["key"]], spec)
+            continue
+        names = spec["columns"]
+        if names == "others":
+            names = [name for name in table.columns if name not in taken]
+        arrays[key], columns[key] = table[names].to_numpy(np.float64), tuple(names)
+    return arrays, columns, rows
+
+
+def _from_column(column: pd.Series, spec: Mapping[str, Any]) -> np.ndarray:
+    """Words as they are, or the numbers of classes."""
+    if spec.get("text"):
+        return column.fillna("").to_numpy(str)
+    return (column.map(spec["values"]) if "values" in spec else column).to_numpy(np.int64)
+
+
+def _from_archive(file: Mapping[str, np.ndarray], key: str, spec: Mapping[str, Any]) -> Any:
+    if spec.get("sparse"):
+        parts = (
+            file["data"].astype(np.float64),
+            file["indices"].astype(np.int32),
+            file["indptr"].astype(np.int32),
+        )
+        return csr_matrix(parts, shape=tuple(file["shape"]))
+    array = file[spec["key"]]
+    if "bits" in spec:
+        array = np.unpackbits(array, axis=1)[:, : spec["bits"]]
+    if array.ndim == 1:
+        return array.astype(np.int64)
+    return array.reshape(len(array), -1).astype(np.float64)

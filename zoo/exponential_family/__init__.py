@@ -31,18 +31,18 @@ Reference: Virtanen (2010), section 2; Barndorff-Nielsen (1978); McCullagh and N
 
 from typing import Any
 
-from zoo.exponential_family.by_column import ByColumn
-from zoo.exponential_family.family import Family
-from zoo.exponential_family.one_parameter import (
+from zoo.exponential_family.families import (
     Bernoulli,
     Binomial,
+    Categorical,
     Exponential,
     GammaWithShape,
     Gaussian,
     NegativeBinomial,
+    Ordinal,
     Poisson,
 )
-from zoo.exponential_family.polytomous import Categorical, Ordinal
+from zoo.exponential_family.family import ByColumn, Family
 
 __all__ = [
     "FAMILIES",

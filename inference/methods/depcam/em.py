@@ -1,6 +1,6 @@
 r"""Variational EM for repulsive mixtures of exponential-family PCAs, latents at their best value.
 
-The paper's algorithm with its formulas put right (`inference.methods.depcam.em_blocks`). It maximises
+The paper's algorithm with its formulas put right (`inference.methods.depcam.em`). It maximises
 
 .. math::
     \sum_n \log \sum_k \pi_k\, p(x_n \mid y_{nk}, k)\, N(y_{nk}; 0, I)
@@ -31,43 +31,93 @@ leading left singular vectors of :math:`R^{-1/2} Z C^{-1/2}` are those of the no
 :math:`R^{-1/2} Z C^{-1} Z' R^{-1/2}` (Dhillon 2001; Chen and Cai 2011), found from an L x L matrix. Their
 rows, brought to length one, are clustered by k-means (Ng, Jordan and Weiss 2002): groups of any shape that
 hang together, where k-means asks for round ones. Cost O(N L D + N L^2 + L^3).
+
+Block updates of the variational EM of repulsive mixtures of PCAs; none lowers the objective.
+
+The objective is the log posterior density of everything but rows' labels (and latents, where integrated),
+
+.. math::
+    \sum_n \log \sum_k \pi_k\, p(x_n, y_{nk} \mid k) + \lambda \log|S| + \log p(\phi, b, \pi),
+
+uniform on the manifold of bases (with shared latents :math:`\log p(y_n)` stands before the sum over k). By
+EM's inequality its gradients are those of the log densities weighted by responsibilities. Each block takes a
+step whose size follows a curvature; it is taken if the objective does not fall, else halved:
+
+* scales: proximal gradient, :math:`\phi \leftarrow \mathrm{soft}(\phi + g/L,\ s/L)` with
+  :math:`L_j = \sum_n r a y_{nj}^2`: exact zeros (in place of the paper's choice among three signs);
+* bases: along the Stiefel gradient :math:`G - U\,\mathrm{sym}(U'G)`, drawn back by QR. The paper's Grassmann
+  gradient never turns a basis inside its span, though the likelihood and its kernel change with that, and its
+  (22) goes downhill as printed;
+* latents and the rescaling: `inference.methods.depcam.em`.
+
+Blocks of repulsive mixtures of PCAs that belong to rows: latents, bounds on them, the noise, rescaling.
+
+* latents at a value: with the bound 1/4 on the curvature of binary cells (Boehning) a unit step never falls;
+  else Newton's step, halved for each row on its own until it does not;
+* latents integrated: the curves xi of binary cells, q of Poisson cells (`inference.methods.depcam.rows`); the
+  noise variance of Gaussian cells;
+* rescaling :math:`\phi_j \to c\phi_j,\ y_j \to y_j/c`, which leaves the likelihood as it is: free, and the
+  optimal c is :math:`(B/A)^{1/3}` with :math:`A = s|\phi_j|,\ B = \sum_n r y_{nj}^2` (for normal scales of
+  precision zeta :math:`(B/A)^{1/4}`, :math:`A = \zeta_j\phi_j^2`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.depcam.em_blocks import (
-    evaluate,
-    rescale,
-    update_bases,
-    update_latents,
-    update_offsets,
-    update_scales,
-    update_weights,
+from inference.methods.depcam.rows import (
+    LocalRows,
+    Sums,
+    best_scaling,
+    log_standard_normal,
+    natural_step,
+    poisson_rows,
+    prior_latents,
+    quadratic_rows,
+    rows_given_latents,
+    scaled_bound,
+    sums_of,
+    tight_curves,
 )
-from inference.methods.depcam.rows import prior_latents
 from inference.methods.mixture.starts import hierarchical_labels, kmeans_labels, principal_labels
 from zoo.checks import check_size
 from zoo.depcam import DEPCAM, orthonormal
+from zoo.dirichlet_process import log_stick_weights
+from zoo.dpp import log_determinant
+from zoo.exponential_family.local_pca import SparseScales
 
 __all__ = [
     "DEPCAMInfo",
     "DEPCAMState",
+    "Evaluation",
     "METHOD",
     "STRATEGIES",
     "check",
+    "climb",
     "conclude",
+    "evaluate",
     "init",
+    "log_prior",
+    "objective_of",
+    "repulsion_gradient",
+    "rescale",
+    "rows_of",
     "spectral_labels",
     "start",
     "step",
+    "stiefel_gradient",
     "sweep",
+    "update_bases",
+    "update_latents",
+    "update_offsets",
+    "update_scales",
+    "update_weights",
 ]
 
 
@@ -333,3 +383,302 @@ METHOD = Ascent(
     log_density=log_density,
     check=check,
 )
+
+
+HALVINGS = 25
+ROUNDING = 50  # units of rounding of the objective that are no fall
+
+
+class Evaluation(NamedTuple):
+    """The objective at values of everything, and what the blocks need of it.
+
+    Attributes:
+        objective: in nats.
+        log_rows: log densities of rows under components, shape (num_observations, num_components).
+        responsibilities: likewise.
+        sums: gradients and curvatures of the log likelihood.
+    """
+
+    objective: Array
+    log_rows: Array
+    responsibilities: Array
+    sums: Sums
+
+
+def log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
+    """Log density of the parameters, bases uniform, and the repulsion; in nats."""
+    scales = values["scales"]
+    if model.scale_prior == "laplace":
+        total = SparseScales(model.sparsity, scales.shape).log_prob(scales)
+    else:
+        precision = values["scales_precision"]
+        total = jnp.sum(dist.Normal(0.0, 1.0 / jnp.sqrt(precision)).log_prob(scales))
+        total += jnp.sum(dist.Gamma(model.ard_concentration, model.ard_rate).log_prob(precision))
+    if model.offset:
+        total += jnp.sum(dist.Normal(0.0, jnp.sqrt(model.offset_variance)).log_prob(values["offsets"]))
+    if "noise_variance" in values:
+        total += dist.InverseGamma(1.0, 1.0).log_prob(values["noise_variance"])
+    if model.num_components > 1:
+        total += model.repulsion * log_determinant(model.similarity(values))
+    if "stick_fractions" in values:
+        total += jnp.sum(dist.Beta(1.0, model.concentration).log_prob(values["stick_fractions"]))
+    elif model.num_components > 1:
+        share = model.concentration / model.num_components * jnp.ones(model.num_components)
+        total += dist.Dirichlet(share).log_prob(values["weights"])
+    return total
+
+
+def objective_of(
+    log_rows: Array, values: Mapping[str, Array], model: DEPCAM, clamp: Array
+) -> tuple[Array, Array]:
+    """The objective given rows' log densities under components, and their responsibilities."""
+    log_joint = log_rows + model.weights.log_weights(values) + clamp
+    total = jnp.sum(jax.nn.logsumexp(log_joint, axis=-1)) + log_prior(values, model)
+    if "latents" in values and values["latents"].ndim == 2:
+        total += jnp.sum(log_standard_normal(values["latents"]))
+    return total, jax.nn.softmax(log_joint, axis=-1)
+
+
+def rows_of(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
+    """Given the latents if they have values, else integrated."""
+    if "latents_loc" in values:
+        return poisson_rows(values, model, x)
+    return (rows_given_latents if "latents" in values else quadratic_rows)(values, model, x)
+
+
+def evaluate(values: Mapping[str, Array], model: DEPCAM, x: Array, clamp: Array) -> Evaluation:
+    """Objective and gradients; ``clamp`` is added to rows' log densities (0, or minus infinity)."""
+    rows = rows_of(values, model, x)
+    objective, r = objective_of(rows.log_density, values, model, clamp)
+    return Evaluation(objective, rows.log_density, r, sums_of(rows, r, model.local(values).loadings))
+
+
+def climb(
+    propose: Callable, values: dict[str, Array], before: Evaluation, step: Array, judge: Callable
+) -> tuple[dict[str, Array], Evaluation, Array, Array]:
+    """The first of ``propose(step)``, ``propose(step / 2)``, ... at which the objective does not fall.
+
+    Args:
+        propose: of a step size, the values.
+        values: where to stay if all fall.
+        before: the evaluation there.
+        step: the first step size.
+        judge: the evaluation of values.
+
+    Returns:
+        Values, evaluation, step size, number of evaluations.
+    """
+    floor = before.objective - ROUNDING * jnp.finfo(before.objective.dtype).eps * jnp.abs(before.objective)
+
+    def goes_on(state: tuple) -> Array:
+        return ~(state[1].objective >= floor) & (state[3] < HALVINGS)
+
+    def halve(state: tuple) -> tuple:
+        new = propose(state[2] / 2)
+        return new, judge(new), state[2] / 2, state[3] + 1
+
+    nowhere = before._replace(objective=jnp.full_like(before.objective, jnp.nan))
+    begin = (values, nowhere, 2.0 * step, jnp.array(0))  # so that evaluation is compiled once
+    new, after, step, count = jax.lax.while_loop(goes_on, halve, begin)
+    good = after.objective >= floor
+    chosen = jax.tree.map(lambda a, b: jnp.where(good, a, b), (new, after), (values, before))
+    return *chosen, step, count
+
+
+def update_weights(
+    values: dict[str, Array], model: DEPCAM, before: Evaluation, clamp: Array
+) -> tuple[dict[str, Array], Evaluation]:
+    """The maximum over the weights given responsibilities; no row is visited."""
+    counts = jnp.sum(before.responsibilities, axis=0)
+    if model.num_components == 1:
+        return values, before
+    if "stick_fractions" in values:
+        left = jnp.cumsum(counts[::-1])[::-1][1:]
+        fractions = counts[:-1] / (counts[:-1] + left + model.concentration - 1.0)
+        tiny = jnp.finfo(counts.dtype).eps
+        new = {"stick_fractions": jnp.clip(fractions, tiny, 1.0 - tiny)}
+        new["weights"] = jnp.exp(log_stick_weights(new["stick_fractions"], model.num_components))
+    else:
+        total = counts + model.concentration / model.num_components - 1.0
+        total = jnp.maximum(total, jnp.finfo(counts.dtype).eps)  # the prior's density is none at zero
+        new = {"weights": total / jnp.sum(total)}
+    values = values | new
+    objective, r = objective_of(before.log_rows, values, model, clamp)
+    return values, before._replace(objective=objective, responsibilities=r)
+
+
+def update_offsets(values: dict[str, Array], model: DEPCAM, now: Evaluation, judge: Callable) -> tuple:
+    """Gradient over curvature, halved where it must be."""
+    rate = 1.0 / model.offset_variance
+    direction = (now.sums.offsets - rate * values["offsets"]) / (now.sums.offsets_curvature + rate)
+    return climb(
+        lambda step: values | {"offsets": values["offsets"] + step * direction},
+        values,
+        now,
+        jnp.array(1.0),
+        judge,
+    )
+
+
+def update_scales(values: dict[str, Array], model: DEPCAM, now: Evaluation, judge: Callable) -> tuple:
+    """Proximal step; precisions of an ARD prior at their maximum given the scales."""
+    scales = values["scales"]
+    gradient = jnp.einsum("kfi,kfi->ki", values["bases"], now.sums.loadings)
+    curvature = jnp.diagonal(now.sums.moments, axis1=-2, axis2=-1)
+    curvature = jnp.maximum(curvature, jnp.finfo(scales.dtype).eps)
+
+    def propose(step: Array) -> dict[str, Array]:
+        moved = scales + step * gradient / curvature
+        if model.scale_prior == "laplace":
+            shrunk = jnp.maximum(jnp.abs(moved) - step * model.sparsity / curvature, 0.0)
+            return values | {"scales": jnp.sign(moved) * shrunk}
+        new = moved / (1.0 + step * values["scales_precision"] / curvature)
+        shape, rate = model.ard_concentration - 0.5, model.ard_rate + 0.5 * new**2
+        return values | {"scales": new, "scales_precision": shape / rate}
+
+    return climb(propose, values, now, jnp.array(1.0), judge)
+
+
+def repulsion_gradient(values: Mapping[str, Array], model: DEPCAM) -> Array:
+    """Of repulsion times log det S in the bases, shape of the bases."""
+    bases, s = values["bases"], model.similarity(values)
+    weights = jnp.linalg.inv(s) * s * model.repulsion * model.similarity_scale
+    if model.kernel == "angular":
+        sums = jnp.sum(bases, axis=-1)
+        return jnp.broadcast_to((2.0 * weights @ sums)[..., None], bases.shape)
+    inner = jnp.einsum("lfi,kfj->klij", bases, bases)
+    return 4.0 * jnp.einsum("kl,lfi,klij->kfj", weights, bases, inner)
+
+
+def stiefel_gradient(bases: Array, gradient: Array) -> Array:
+    """G - U sym(U'G): the part along the manifold."""
+    inner = jnp.swapaxes(bases, -1, -2) @ gradient
+    return gradient - bases @ (0.5 * (inner + jnp.swapaxes(inner, -1, -2)))
+
+
+def update_bases(
+    values: dict[str, Array], model: DEPCAM, now: Evaluation, step: Array, judge: Callable
+) -> tuple:
+    """Along the Stiefel gradient, drawn back by a sign-fixed QR."""
+    scales, bases = values["scales"], values["bases"]
+    gradient = now.sums.loadings * scales[:, None, :]
+    stiff = jnp.linalg.eigvalsh(now.sums.moments * scales[:, :, None] * scales[:, None, :])[:, -1]
+    if model.num_components > 1:
+        gradient += repulsion_gradient(values, model)
+        stiff += model.repulsion * model.similarity_scale * model.num_latents
+    floor = jnp.finfo(scales.dtype).eps
+    direction = stiefel_gradient(bases, gradient) / jnp.maximum(stiff, floor)[:, None, None]
+    return climb(
+        lambda size: values | {"bases": orthonormal(bases + size * direction)}, values, now, step, judge
+    )
+
+
+HALVINGS = 8
+
+
+def update_latents(
+    values: dict[str, Array], model: DEPCAM, x: Array, clamp: Array
+) -> tuple[dict[str, Array], Array]:
+    """Latents (25), or q of them, the bound's curves, the noise variance of Gaussian cells; and visits."""
+    rows, one = rows_of(values, model, x), jnp.array(1)
+    if "latents_loc" in values:
+        sizes, visits = _longest_steps(
+            lambda size: poisson_rows(values | natural_step(values, model, rows, size), model, x).log_density,
+            rows.log_density,
+        )
+        return values | natural_step(values, model, rows, sizes), one + visits
+    _, r = objective_of(rows.log_density, values, model, clamp)
+    if "latents" in values:
+        latents, visits = _moved_latents(values, model, x, rows, r, clamp)
+        return values | {"latents": latents}, one + visits
+    if not model.integrates_latents:
+        return values | {"curves": tight_curves(values, model, rows)}, one
+    if "noise_variance" not in values:
+        return values, one
+    loadings, variance = model.local(values).loadings, values["noise_variance"]
+    spread = jnp.einsum("kfi,nkij,kfj->nkf", loadings, rows.covariance, loadings)
+    seen = ~jnp.isnan(x)[:, None]
+    squares = jnp.where(seen, (rows.residual * variance) ** 2 + spread, 0.0)
+    total = jnp.sum(r[..., None] * squares)
+    return values | {"noise_variance": (total + 2.0) / (jnp.sum(seen) + 4.0)}, one
+
+
+def _moved_latents(
+    values: dict[str, Array], model: DEPCAM, x: Array, rows: LocalRows, r: Array, clamp: Array
+) -> tuple[Array, Array]:
+    y, loadings = values["latents"], model.local(values).loadings
+    inner = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings)
+    slope = jnp.einsum("nkf,kfi->nki", rows.residual, loadings)
+    if y.ndim == 2:
+        inner, slope = jnp.einsum("nk,nkij->nij", r, inner), jnp.einsum("nk,nki->ni", r, slope)
+    step = jnp.linalg.solve(inner + jnp.eye(y.shape[-1]), (slope - y)[..., None])[..., 0]
+    step = jnp.where(jnp.isfinite(step), step, 0.0)
+    if model.family.curvature_bound is not None:
+        return y + step, jnp.array(0)
+
+    def height(size: Array) -> Array:
+        moved = values | {"latents": y + size[..., None] * step}
+        own = rows_given_latents(moved, model, x).log_density
+        return own if y.ndim == 3 else _shared_height(own, moved, model, clamp)
+
+    before = rows.log_density if y.ndim == 3 else _shared_height(rows.log_density, values, model, clamp)
+    sizes, visits = _longest_steps(height, before)
+    return y + sizes[..., None] * step, visits
+
+
+def _shared_height(log_rows: Array, values: dict[str, Array], model: DEPCAM, clamp: Array) -> Array:
+    log_joint = log_rows + model.weights.log_weights(values) + clamp
+    return jax.nn.logsumexp(log_joint, axis=-1) + log_standard_normal(values["latents"])
+
+
+def _longest_steps(height: Callable, before: Array) -> tuple[Array, Array]:
+    """The largest of 1, 1/2, ... for each row at which its height does not fall, else 0; and visits."""
+    floor = before - ROUNDING * jnp.finfo(before.dtype).eps * jnp.abs(before)
+
+    def halve(state: tuple) -> tuple:
+        sizes, _, count = state
+        falls = ~(height(sizes) >= floor)
+        return jnp.where(falls, sizes / 2, sizes), falls, count + 1
+
+    def goes_on(state: tuple) -> Array:
+        return jnp.any(state[1]) & (state[2] < HALVINGS)
+
+    begin = (jnp.ones_like(before), jnp.ones(before.shape, bool), jnp.array(0))
+    sizes, falls, count = jax.lax.while_loop(goes_on, halve, begin)
+    return jnp.where(falls, 0.0, sizes), count
+
+
+def rescale(values: dict[str, Array], model: DEPCAM, now: Evaluation, clamp: Array) -> tuple[Any, Array]:
+    """Scales times c and latents over c, c optimal given responsibilities; values and objective."""
+    scales, r = values["scales"], now.responsibilities
+    if model.scale_prior == "laplace":
+        cost, power = model.sparsity * jnp.abs(scales), 3
+    else:
+        cost, power = values["scales_precision"] * scales**2, 4
+    if "latents_loc" in values:
+        spread = jnp.diagonal(values["latents_covariance"], axis1=-2, axis2=-1)
+        squares = jnp.einsum("nk,nkj->kj", r, values["latents_loc"] ** 2 + spread)
+        c = best_scaling(jnp.sum(r, axis=0)[:, None] + jnp.zeros_like(scales), squares, cost, power)
+        gain, latents = scaled_bound(values, c)
+        new, log_rows = values | latents | {"scales": scales * c}, now.log_rows + gain
+    else:
+        new, log_rows = _rescaled_values(values, now, cost, power)
+    objective, _ = objective_of(log_rows, new, model, clamp)
+    better = objective >= now.objective
+    return jax.tree.map(lambda a, b: jnp.where(better, a, b), (new, objective), (values, now.objective))
+
+
+def _rescaled_values(
+    values: dict[str, Array], now: Evaluation, cost: Array, power: int
+) -> tuple[dict[str, Array], Array]:
+    y, r = values["latents"], now.responsibilities
+    shared = y.ndim == 2
+    squares = jnp.sum(y**2, axis=0) if shared else jnp.einsum("nk,nkj->kj", r, y**2)
+    cost = jnp.sum(cost, axis=0) if shared else cost
+    usable = (cost > 0) & (squares > 0)
+    ratio = jnp.where(usable, squares, 1.0) / jnp.where(usable, cost, 1.0)
+    c = jnp.where(usable, ratio ** (1 / power), 1.0)
+    new = values | {"scales": values["scales"] * c, "latents": y / c}
+    if shared:
+        return new, now.log_rows
+    return new, now.log_rows + log_standard_normal(new["latents"]) - log_standard_normal(y)

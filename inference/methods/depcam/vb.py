@@ -15,7 +15,7 @@ component pays for its directions, so that components can be compared, and with 
 not drift. Scales of zero stay zero: no latent moves there. Both kinds of latents are the same model here, and
 the same bound.
 
-The updates are those of ``em`` (`inference.methods.depcam.em_blocks`) with second moments of the latents in
+The updates are those of ``em`` (`inference.methods.depcam.em`) with second moments of the latents in
 them; the xi are the root of E[theta^2]. None lowers the objective. A sweep costs O(N K D d^2) five times, and
 holds xi, N x K x D numbers.
 """
@@ -32,7 +32,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.depcam import em
-from inference.methods.depcam.em_blocks import evaluate, rows_of
+from inference.methods.depcam.em import evaluate, rows_of
 from zoo.depcam import DEPCAM
 from zoo.model import in_current_precision
 

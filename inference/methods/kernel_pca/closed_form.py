@@ -14,20 +14,42 @@ When to use what: this, always, unless rows keep arriving or an approximate answ
 (`inference.methods.kernel_pca.em`).
 
 Reference: Yu (2006), section 5.2; Schoelkopf, Smola and Mueller (1998).
+
+Components of a kernel PCA, however they were found, and what is stored of them.
+
+A direction in feature space is a combination of centred rows, :math:`\hat\Phi^T a`. With eigenvalues
+:math:`\lambda_j` of the centred Gram matrix K and unit eigenvectors :math:`v_j` the coefficients
+:math:`a_j = v_j / \sqrt{\lambda_j}` give directions of length one, and the loadings are
+:math:`w_j = \sqrt{l_j}\, \hat\Phi^T a_j` with :math:`l_j = (\lambda_j / m - s^2)_+`, the eigenvalues of Z'Z.
+New rows are projected on them by `zoo.KernelPCA.scores`.
 """
 
-from typing import Any
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
+from jax import Array
 
 from inference.algorithm import Direct, Outcome
-from inference.methods.kernel_pca.components import centred_gram, components_from, score_at, to_outcome
 from zoo.checks import check_choice
 from zoo.kernel_pca import KernelPCA
+from zoo.kernels.gram import centring_of, gram_matrix
 
-__all__ = ["METHOD", "leading_eigenpairs", "solve"]
+__all__ = [
+    "Components",
+    "METHOD",
+    "centred_gram",
+    "components_from",
+    "leading_eigenpairs",
+    "score_at",
+    "signal_variances",
+    "signs_of",
+    "solve",
+    "to_outcome",
+]
+
 
 SOLVERS = ("auto", "lanczos", "dense")
 FEW_ROWS = 256  # up to so many the dense solver is as quick
@@ -88,3 +110,162 @@ METHOD = Direct(
     solve=solve,
     check=check,
 )
+
+
+class Components(NamedTuple):
+    """What a fit knows of its components, on the host.
+
+    Attributes:
+        eigenvalues: of the centred Gram matrix, descending, shape (num_latents,).
+        coefficients: a, of directions of length one, shape (num_observations, num_latents); zero for a
+            component without variance.
+        vectors: unit eigenvectors, shape (num_observations, num_latents).
+        products: coordinates of the fitted rows, K a, shape (num_observations, num_latents).
+        gram_means: mean kernel value of each fitted row with all, shape (num_observations,).
+        trace: of the centred Gram matrix.
+        noise_variance: s2.
+    """
+
+    eigenvalues: np.ndarray
+    coefficients: np.ndarray
+    vectors: np.ndarray
+    products: np.ndarray
+    gram_means: np.ndarray
+    trace: float
+    noise_variance: float
+
+
+def signal_variances(
+    eigenvalues: Array, noise_variance: Array, freedom: Array, latent_variance: Array | None = None
+) -> Array:
+    r"""The eigenvalues of Z'Z at the maximum.
+
+    With a flat prior :math:`(\lambda / m - s^2)_+`; with prior variance tau2 the root of
+    :math:`u^2 / \tau^2 + m u = \lambda` takes the place of :math:`\lambda / m`.
+    """
+    if latent_variance is None:
+        return np.maximum(eigenvalues / freedom - noise_variance, 0.0)
+    root = np.sqrt(freedom**2 + 4.0 * eigenvalues / latent_variance)
+    return np.maximum(2.0 * eigenvalues / (freedom + root) - noise_variance, 0.0)
+
+
+def centred_gram(model: KernelPCA, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The centred Gram matrix of the rows, and the column means that centred it.
+
+    Raises:
+        ValueError: the rows are all the same in feature space.
+    """
+    gram = gram_matrix(model.kernel, x, announce=False)
+    size = float(np.abs(gram.diagonal()).sum())
+    centring = centring_of(gram)
+    centring.gram_in_place(gram)
+    if not np.trace(gram) > 10 * np.finfo(float).eps * size:
+        raise ValueError("the rows of x are all the same in feature space: there is no variance to explain")
+    return gram, centring.column_means
+
+
+def components_from(
+    model: KernelPCA,
+    freedom: float,
+    dimension: float,
+    values: np.ndarray,
+    vectors: np.ndarray,
+    gram_means: np.ndarray,
+    trace: float,
+    products: np.ndarray | None = None,
+) -> Components:
+    """Components from eigenpairs of the centred Gram matrix, signs frozen.
+
+    Args:
+        model: the model.
+        freedom: m.
+        dimension: how many dimensions the score's determinant is over.
+        values: eigenvalues, shape (num_latents,).
+        vectors: unit eigenvectors, shape (num_observations, num_latents).
+        gram_means: mean kernel value of each fitted row with all.
+        trace: of the centred Gram matrix.
+        products: K times the vectors, shape (num_observations, num_latents). None: they are eigenvectors to
+            all digits.
+
+    Raises:
+        ValueError: the components explain the Gram matrix whole.
+    """
+    smallest = 10 * vectors.shape[0] * np.finfo(float).eps * values.max()
+    lengths = np.sqrt(np.where(values > smallest, values, 0.0))
+    inverse = np.where(lengths > 0, 1.0 / np.where(lengths > 0, lengths, 1.0), 0.0)
+    signs = signs_of(vectors)
+    vectors = vectors * signs
+    products = vectors * lengths if products is None else products * (signs * inverse)
+    noise = model.noise_variance
+    if noise is None:  # (5.19)
+        rest = trace - values.sum()
+        if not rest > smallest:
+            raise ValueError(
+                f"the first {values.size} components explain the Gram matrix whole, so that the estimate of "
+                "the noise is 0 and the score has no maximum: lower num_latents, or give noise_variance"
+            )
+        noise = rest / (freedom * (dimension - values.size))
+    return Components(values, vectors * inverse, vectors, products, gram_means, trace, float(noise))
+
+
+def signs_of(vectors: np.ndarray) -> np.ndarray:
+    """Signs that make the entry of each column that is largest in size positive."""
+    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+    return np.where(largest < 0, -1.0, 1.0)
+
+
+def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
+    """The estimate as one draw of one chain, beside what new rows need; says which components vanished."""
+    num_rows = components.products.shape[0]
+    freedom = float(model.freedom(num_rows))
+    variances = signal_variances(
+        components.eigenvalues, components.noise_variance, freedom, model.latent_variance
+    )
+    pruned = int(np.sum(variances <= 0))
+    if pruned:
+        first = int(np.argmax(variances <= 0))
+        warnings.warn(
+            f"{by}: {pruned} of {model.num_latents} components vanish, because their eigenvalues are not "
+            f"above the noise, m * noise_variance = {freedom * components.noise_variance:.6g} (component "
+            f"{first} has {components.eigenvalues[first]:.6g}); lower noise_variance or num_latents",
+            stacklevel=4,
+        )
+    posterior = {"latents": components.vectors * np.sqrt(variances)}
+    if model.noise_variance is None:
+        posterior["noise_variance"] = np.asarray(components.noise_variance)
+    variational = {
+        "eigenvalues": components.eigenvalues,
+        "signal_variances": variances,
+        "coefficients": components.coefficients,
+        "gram_products": components.products,
+        "gram_means": components.gram_means,
+        "noise_variance": np.asarray(components.noise_variance),
+    }
+    attrs = {
+        "components_pruned": pruned,
+        "explained_share": float(components.eigenvalues.sum() / components.trace),
+    }
+    lead = {name: value[None, None] for name, value in posterior.items()}
+    return Outcome(posterior=lead, variational=variational, attrs=attrs, is_point=True)
+
+
+def score_at(components: Components, model: KernelPCA, freedom: float, dimension: float) -> float:
+    """The log posterior at the maximum over Z given the components, in nats; the program's own value.
+
+    Args:
+        components: eigenvalues of the components and the trace.
+        model: the model.
+        freedom: m.
+        dimension: how many dimensions the score's determinant is over.
+    """
+    noise = components.noise_variance
+    variances = signal_variances(components.eigenvalues, noise, freedom, model.latent_variance)
+    total = variances + noise
+    log_det = np.log(total).sum() + (dimension - total.size) * np.log(noise)
+    residual = components.trace - components.eigenvalues.sum()
+    score = -0.5 * freedom * log_det - 0.5 * (np.sum(components.eigenvalues / total) + residual / noise)
+    if model.latent_variance is not None:
+        tau2 = float(model.latent_variance)
+        count = components.products.size
+        score -= 0.5 * variances.sum() / tau2 + 0.5 * count * np.log(2 * np.pi * tau2)
+    return float(score)

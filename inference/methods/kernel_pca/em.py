@@ -60,7 +60,7 @@ from jax import Array
 from jax.scipy.linalg import cho_factor, cho_solve
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.kernel_pca.components import Components, centred_gram, components_from, to_outcome
+from inference.methods.kernel_pca.closed_form import Components, centred_gram, components_from, to_outcome
 from inference.results.files import model_of
 from zoo.checks import check_choice
 from zoo.kernel_pca import KernelPCA

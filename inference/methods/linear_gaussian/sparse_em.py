@@ -39,9 +39,9 @@ from inference.methods.linear_gaussian.em import (
     Moments,
     Parameters,
     m_step,
+    random_start,
     standardised,
 )
-from inference.methods.linear_gaussian.em_starts import random_start
 from inference.methods.linear_gaussian.rows import SparseRows
 
 __all__ = [

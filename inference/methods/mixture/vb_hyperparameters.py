@@ -49,8 +49,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.conjugate.best_hyperparameters import BRACKETS, bracket, relative_eigenvalues, root
-from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.component_prior import BRACKETS, ComponentPrior, bracket, relative_eigenvalues, root
 from zoo.mixture import Mixture
 
 __all__ = [

@@ -36,7 +36,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.methods.paired.full_covariance_gibbs import Turned
+from inference.methods.paired.gibbs import Turned
 from inference.methods.projections.vb import (
     OF_ROWS,
     START_VARIANCE,

@@ -18,7 +18,7 @@ from jax import Array
 
 from inference.algorithm import Outcome
 from inference.methods.documents.dirichlet_factors import dirichlet_kl, symmetric_prior, total_expected_log
-from inference.methods.lda.vb_posterior import affordable
+from inference.methods.lda.vb import affordable
 from inference.numerics.documents import DocumentBlocks
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.gamma_functions import digamma, expected_log, gammaln

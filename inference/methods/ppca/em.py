@@ -30,9 +30,11 @@ from inference.methods.linear_gaussian.em import (
     LinearGaussianInfo,
     LinearGaussianState,
     LoadingPrior,
+    check_given,
     expected_precision,
+    given_start,
+    start_of,
 )
-from inference.methods.linear_gaussian.em_starts import check_given, given_start, start_of
 from inference.methods.linear_gaussian.rows import (
     CompressedRows,
     SparseRows,
@@ -42,7 +44,7 @@ from inference.methods.linear_gaussian.rows import (
     runs_on_host,
     sparse_rows,
 )
-from inference.methods.ppca.estimate import canonical, check_noise_floor, point_outcome
+from inference.methods.ppca.closed_form import canonical, check_noise_floor, point_outcome
 from inference.numerics.weighted_rows import Rows, unweighted
 from zoo.checks import check_choice
 from zoo.ppca import PPCA

@@ -25,8 +25,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian import vb as linear_gaussian
-from inference.methods.linear_gaussian.em import Parameters
-from inference.methods.linear_gaussian.em_starts import check_given, start_of
+from inference.methods.linear_gaussian.em import Parameters, check_given, start_of
 from inference.methods.linear_gaussian.rows import CompressedRows, compress, one_by_one
 from inference.methods.linear_gaussian.vb import (
     LinearGaussianPosterior,

@@ -24,10 +24,10 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.projections.vb_cells import check_has_bound
 from inference.methods.projections.vb_factors import (
     ProjectionPosterior,
     bound,
+    check_has_bound,
     noise_concentrations,
     seen_loadings,
     update,

@@ -43,9 +43,11 @@ from inference.methods.linear_gaussian.em import (
     LoadingPrior,
     Parameters,
     begin,
+    check_given,
+    given_start,
+    start_of,
 )
 from inference.methods.linear_gaussian.em import step as sweep
-from inference.methods.linear_gaussian.em_starts import check_given, given_start, start_of
 from inference.methods.linear_gaussian.rows import (
     CompressedRows,
     SparseRows,
@@ -55,7 +57,7 @@ from inference.methods.linear_gaussian.rows import (
     sparse_rows,
 )
 from inference.methods.sppca import kernel_em as kernel_sppca
-from inference.methods.sppca.estimate import concluded, log_density
+from inference.methods.sppca.closed_form import concluded, log_density
 from zoo.checks import check_choice
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA

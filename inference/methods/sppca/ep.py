@@ -14,7 +14,7 @@ With the utilities u of the outputs as further latent variables everything but t
 The objective is :math:`\sum_n \log p(x_n) + \log Z_n` (plus the log prior with ``loading_prior="gaussian"``),
 Z the normalising constant of expectation propagation. With a single binary output, or two classes, it is the
 log likelihood and the method exact EM; with more it approximates it (``log_density`` and class probabilities
-of the fit are integrated afresh, see `zoo.linear_gaussian.orthants`), and since the approximation is no
+of the fit are integrated afresh, see `zoo.linear_gaussian.probit`), and since the approximation is no
 bound, a step that would lower it is shortened until it does not.
 
 With ``loading_prior="flat"`` the likelihood has no maximum where a hyperplane of the latents separates the
@@ -56,17 +56,17 @@ from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian.em import (
     LoadingPrior,
     Parameters,
+    check_given,
     expansion,
     expansion_mean,
     log_prior,
+    start_of,
 )
-from inference.methods.linear_gaussian.em_starts import check_given, start_of
 from inference.methods.linear_gaussian.rows import CompressedRows, compress, expanded
+from inference.methods.sppca.closed_form import concluded, log_density
 from inference.methods.sppca.em import prior_about
-from inference.methods.sppca.estimate import concluded, log_density
 from zoo.checks import check_choice
-from zoo.linear_gaussian.orthants import Orthant, positive_normal_moments
-from zoo.linear_gaussian.probit import decisions
+from zoo.linear_gaussian.probit import Orthant, decisions, positive_normal_moments
 from zoo.linear_gaussian.rows import log_density as linear_gaussian_log_density
 from zoo.sppca import SPPCA
 

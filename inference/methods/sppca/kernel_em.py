@@ -37,7 +37,7 @@ from jax.scipy.linalg import cho_solve
 
 from inference.algorithm import Outcome
 from inference.methods.linear_gaussian.em import LinearGaussianInfo
-from inference.methods.sppca.estimate import warn_of_floors
+from inference.methods.sppca.closed_form import warn_of_floors
 from zoo.kernels.gram import centring_of, feature_rows, gram_matrix
 from zoo.sppca import SPPCA
 

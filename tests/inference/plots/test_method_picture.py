@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from inference.diagnostics import method_comparison
-from inference.diagnostics.method_comparison import MethodScore, Refusal, score_methods
+from inference.diagnostics import comparison as method_comparison
+from inference.diagnostics.comparison import MethodScore, Refusal, score_methods
 from inference.plots import plot_methods
 
 SCORES = [

@@ -17,7 +17,7 @@ from planted import (
     variational_mixture,
 )
 
-from inference.diagnostics.predictive_checks import check_features
+from inference.diagnostics.model_criticism import check_features
 from inference.plots.model_graph import Graph
 from inference.report import report
 from inference.report.page import Code, Judgement, Paragraph, Section, Table, as_html, as_markdown

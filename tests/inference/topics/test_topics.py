@@ -13,7 +13,7 @@ from inference.diagnostics import heldout, invariants, summary
 from inference.diagnostics.text_heldout import split_tokens
 from inference.plots import plot_clusters, plot_document_clusters
 from inference.report import report
-from inference.topics.quality import NORMALISERS, coherence, normalised_mutual_information
+from inference.topics.tables import NORMALISERS, coherence, normalised_mutual_information
 
 KINDS = np.repeat(
     np.array([[0.3, 0.3, 0.3, 0.04, 0.03, 0.03], [0.03, 0.03, 0.04, 0.3, 0.3, 0.3]]), 10, axis=0

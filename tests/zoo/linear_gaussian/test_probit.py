@@ -15,8 +15,12 @@ from scipy.special import ndtr
 from inference import fit
 from inference.precision import in_precision
 from zoo import SPPCA
-from zoo.linear_gaussian.orthants import log_orthant, orthant_moments, positive_normal_moments
-from zoo.linear_gaussian.probit import class_log_probabilities
+from zoo.linear_gaussian.probit import (
+    class_log_probabilities,
+    log_orthant,
+    orthant_moments,
+    positive_normal_moments,
+)
 
 N, M, K = 7, 3, 2
 

@@ -11,7 +11,7 @@ from scipy import stats
 import inference
 import zoo
 from inference import fit
-from inference.methods.depcam.em_blocks import (
+from inference.methods.depcam.em import (
     evaluate,
     repulsion_gradient,
     stiefel_gradient,

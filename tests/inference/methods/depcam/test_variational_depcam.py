@@ -10,7 +10,7 @@ import inference
 import zoo
 from inference import fit
 from inference.calibration import elbo_check
-from inference.methods.depcam.em_blocks import evaluate, rows_of, update_latents
+from inference.methods.depcam.em import evaluate, rows_of, update_latents
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
 

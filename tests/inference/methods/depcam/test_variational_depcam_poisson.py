@@ -10,7 +10,7 @@ import inference
 import zoo
 from inference import fit
 from inference.calibration import elbo_check
-from inference.methods.depcam.em_blocks import evaluate, rescale, update_latents
+from inference.methods.depcam.em import evaluate, rescale, update_latents
 from inference.methods.depcam.rows import best_scaling, prior_latents
 from inference.precision import in_precision
 

@@ -14,8 +14,7 @@ from text_cases import COUNTS, WORDS, random_corpus, sparse
 import zoo
 from inference import fit, log_density, transform
 from inference.diagnostics import summary
-from inference.methods.lda.vb import natural_gradient
-from inference.methods.lda.vb_posterior import LDAVBState
+from inference.methods.lda.vb import LDAVBState, natural_gradient
 from inference.numerics.documents import Layout, cut
 
 CORPUS = random_corpus(90, seed=4)

@@ -17,7 +17,7 @@ from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
 from inference.methods.documents.dirichlet_factors import symmetric_prior
 from inference.methods.lda import vb
-from inference.methods.lda.vb_posterior import LDAVBState
+from inference.methods.lda.vb import LDAVBState
 from inference.numerics.documents import CACHED_NUMBERS, cut
 from zoo.gamma_functions import expected_log
 
@@ -172,7 +172,7 @@ def test_new_documents_have_the_shares_of_fitted_ones(tree):
 
 
 def test_draws_that_are_too_large_are_fewer(monkeypatch):
-    from inference.methods.lda import vb_posterior as lda_posterior
+    from inference.methods.lda import vb as lda_posterior
 
     monkeypatch.setattr(lda_posterior, "TOPIC_BYTES", 8 * 18 * 3)
     with pytest.warns(UserWarning, match="40 draws of the topics would take"):

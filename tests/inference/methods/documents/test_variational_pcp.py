@@ -22,7 +22,7 @@ from inference.methods.pcp import mean_field, vb
 from inference.methods.pcp import vb_starts as starts
 from inference.methods.pcp.vb_posterior import PCPVBState, prune, shrink, with_all_clusters
 from inference.numerics.documents import CACHED_NUMBERS, cut
-from inference.topics.quality import normalised_mutual_information
+from inference.topics.tables import normalised_mutual_information
 from zoo.datasets import load
 
 LEARN = ("word_smoothing", "concentration", "topic_prior")

@@ -7,7 +7,7 @@ from scipy import stats
 import inference
 import zoo
 from inference import fit
-from inference.methods.depcam.em_blocks import log_prior
+from inference.methods.depcam.em import log_prior
 from inference.precision import in_precision
 from zoo.exponential_family import Gaussian
 

@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from inference.methods.linear_gaussian import em as linear_gaussian
-from inference.methods.linear_gaussian.em import LoadingPrior, Parameters, log_prior, moments_of
-from inference.methods.linear_gaussian.em_starts import given_start, pca_start, random_start
+from inference.methods.linear_gaussian.em import (
+    LoadingPrior,
+    Parameters,
+    given_start,
+    log_prior,
+    moments_of,
+    pca_start,
+    random_start,
+)
 from inference.methods.linear_gaussian.rows import compress, expanded, one_by_one
 from inference.numerics.weighted_rows import Rows
 from zoo.linear_gaussian.rows import log_density

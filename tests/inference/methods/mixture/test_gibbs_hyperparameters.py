@@ -23,7 +23,7 @@ from inference import fit
 from inference.calibration import conditional_check, geweke
 from inference.diagnostics import invariants
 from inference.methods.mixture import gibbs
-from inference.methods.mixture import gibbs_hyperparameters as hyper
+from inference.methods.mixture import gibbs as hyper
 from inference.numerics.programs import joint_draws
 from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, SharedGaussianWishart
 from zoo.datasets import load

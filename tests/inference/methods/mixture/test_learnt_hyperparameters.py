@@ -15,9 +15,9 @@ import pytest
 
 from inference import fit, load, model_of, save
 from inference.calibration import elbo_check
+from inference.methods.mixture import vb
 from inference.methods.mixture import vb_hyperparameters as hyper
 from inference.methods.mixture import vb_posterior as posterior
-from inference.methods.mixture import vb_updates as vb
 from tests.inference.methods.mixture.test_variational_mixture import kl_components
 from zoo import conjugate
 from zoo.mixture import Mixture

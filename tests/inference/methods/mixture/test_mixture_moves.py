@@ -10,9 +10,9 @@ from jax.scipy.special import xlogy
 from scipy.special import betaln
 
 from inference import fit
-from inference.methods.mixture import vb_moves as moves
+from inference.methods.mixture import vb
+from inference.methods.mixture import vb as moves
 from inference.methods.mixture import vb_posterior as posterior
-from inference.methods.mixture import vb_updates as vb
 from tests.inference.driver.test_driver import cut_short, same
 from zoo.datasets import load
 from zoo.dirichlet_process import StickBreaking

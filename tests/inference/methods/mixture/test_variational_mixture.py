@@ -17,9 +17,9 @@ import pytest
 
 from inference import fit
 from inference.calibration import elbo_check
+from inference.methods.mixture import vb
 from inference.methods.mixture import vb_hyperparameters as concentration
 from inference.methods.mixture import vb_posterior as posterior
-from inference.methods.mixture import vb_updates as vb
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
 

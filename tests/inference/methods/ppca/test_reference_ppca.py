@@ -7,7 +7,7 @@ from recording import write_record
 import inference
 import zoo
 from inference.diagnostics import summary
-from inference.methods.ppca.estimate import num_free_parameters
+from inference.methods.ppca.closed_form import num_free_parameters
 from inference.symmetry import align_rotation, identify
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from inference.methods.sppca import ep as ep_sppca
 from inference.methods.sppca.ep import propagate
 from inference.precision import in_precision
 from zoo import SPPCA
-from zoo.linear_gaussian.orthants import orthant_moments
+from zoo.linear_gaussian.probit import orthant_moments
 
 
 def rows_of(kind, num_rows=40, seed=0):
