@@ -429,7 +429,7 @@ class DEPCAM(Model):
                 f"columns; got {self.num_latents}"
             )
 
-    def caution(self, method: str) -> None:
+    def check_method(self, method: str) -> None:
         """Refuse samplers of an improper posterior; warn of point estimates without an optimum.
 
         Raises:

@@ -271,11 +271,11 @@ class EPCA(Model):
             read["conjugate"] = family.kernel_of(x, KERNEL_STRENGTH)
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
 
-    def filled(self, *data: Any) -> Self:
+    def with_sizes_from(self, *data: Any) -> Self:
         """The model with its size and, where there is a kernel, its mean."""
         if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
             return self
-        return super().filled(*data)
+        return super().with_sizes_from(*data)
 
     def __post_init__(self) -> None:
         """A family's name is the family; then as every model."""
@@ -359,7 +359,7 @@ class EPCA(Model):
             return "proper"
         return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
 
-    def caution(self, method: str) -> None:
+    def check_method(self, method: str) -> None:
         """Refuse what would integrate where there is no integral (beta = 1)."""
         refuse_improper(float(self.beta), method)
 

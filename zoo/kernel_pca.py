@@ -80,7 +80,7 @@ class KernelPCA(Model):
     Example:
         >>> import numpy as np, zoo
         >>> model = zoo.KernelPCA(num_latents=3, kernel="rbf", noise_variance=0.01)
-        >>> model.filled(np.random.default_rng(0).normal(size=(50, 2))).kernel.length_scale.shape
+        >>> model.with_sizes_from(np.random.default_rng(0).normal(size=(50, 2))).kernel.length_scale.shape
         ()
     """
 
@@ -184,9 +184,9 @@ class KernelPCA(Model):
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with the kernel's parameters read off the rows where they are None."""
-        return cls(**overrides).filled(x)
+        return cls(**overrides).with_sizes_from(x)
 
-    def filled(self, x: Any) -> Self:
+    def with_sizes_from(self, x: Any) -> Self:
         """The model with the kernel's parameters read off the rows where they are None.
 
         ``noise_variance`` and ``degrees_of_freedom`` stay None: estimated, and N - 1.
@@ -308,7 +308,7 @@ class KernelPCA(Model):
         shares = noise_variance / (values["signal_variances"] + noise_variance)
         return jnp.broadcast_to(jnp.diag(shares), (x.shape[0], shares.size, shares.size))
 
-    def caution(self, method: str) -> None:
+    def check_method(self, method: str) -> None:
         """Refuse a sampler where there is no posterior to sample.
 
         Raises:

@@ -222,7 +222,7 @@ class Mixture(Model):
         x = x if isinstance(x, SparseCounts) else as_matrix(x)
         self.components.check(x)
 
-    def caution(self, method: str) -> None:
+    def check_method(self, method: str) -> None:
         """Warn if the truncation is too short for the concentration; the collapsed sampler has none."""
         if (
             method != "collapsed_gibbs"

@@ -300,8 +300,8 @@ class Model(Assumptions):
             f"canonical correlations are of zoo.Paired with two views; got {type(self).__name__.lower()!r}"
         )
 
-    def coded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model and its data as tables of numbers: where it takes labels, they are coded here, first.
+    def encoded(self, *data: Any) -> tuple[Self, tuple]:
+        """The model and its data as tables of numbers, in which class labels are encoded.
 
         Args:
             *data: parts of the data as they were passed.
@@ -324,14 +324,14 @@ class Model(Assumptions):
         """
         return cls(**overrides)
 
-    def filled(self, *data: Any) -> Self:
-        """The model itself if no field is None, else the model with those fields filled by `from_data`.
+    def with_sizes_from(self, *data: Any) -> Self:
+        """The model with the fields that are None read off the data by `from_data`; itself where none is.
 
         Args:
             *data: parts of the data, in the model's order.
 
         Returns:
-            The filled model.
+            The model with its sizes.
         """
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
         if all(value is not None for value in given.values()):
@@ -515,7 +515,7 @@ class Model(Assumptions):
         """
         return self.methods[0]
 
-    def caution(self, method: str) -> None:
+    def check_method(self, method: str) -> None:
         """Warn of what is allowed but hardly wanted with a method; called before anything is compiled.
 
         Args:

@@ -131,7 +131,7 @@ class Paired(Model):
         >>> import numpy as np, zoo
         >>> y_0, y_1 = np.random.default_rng(0).integers(0, 2, size=(2, 20, 4))
         >>> model = zoo.Paired.ecca(("bernoulli", "bernoulli"), num_shared=1, num_specific=(1, 2))
-        >>> model.filled(y_0, y_1).num_latents
+        >>> model.with_sizes_from(y_0, y_1).num_latents
         4
     """
 
@@ -456,11 +456,11 @@ class Paired(Model):
             read["conjugate"] = np.concatenate(pairs)
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
 
-    def filled(self, *data: Any) -> Self:
+    def with_sizes_from(self, *data: Any) -> Self:
         """The model with its sizes and, where there are kernels, their means."""
         if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
             return self
-        return super().filled(*data)
+        return super().with_sizes_from(*data)
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
@@ -484,7 +484,7 @@ class Paired(Model):
             fields |= {"loading_variance": widths[0], "loc_variance": widths[1]}
         return fields
 
-    def coded(self, *views: Any) -> tuple[Self, tuple]:
+    def encoded(self, *views: Any) -> tuple[Self, tuple]:
         """Views that are None or left out at the end become tables of missing cells.
 
         Args:
@@ -666,7 +666,7 @@ class Paired(Model):
                     stacklevel=3,
                 )
 
-    def caution(self, method: str) -> None:
+    def check_method(self, method: str) -> None:
         """Refuse methods that integrate the posterior at beta = 1, where it has no integral."""
         refuse_improper(float(self.beta), method)
 

@@ -211,7 +211,7 @@ class PPCA(Model):
 
     # Sizes and checks
 
-    def coded(self, *data: Any) -> tuple[Self, tuple]:
+    def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model, and the data with scipy's sparse matrices as `zoo.sparse.SparseMatrix`."""
         return self, tuple(as_rows(part) if is_sparse(part) else part for part in data)
 

@@ -409,7 +409,7 @@ class SPPCA(Model):
         """
         if y is None:
             raise ValueError("SPPCA takes inputs x and outputs y: give both (on the command line: --y)")
-        model, (x, y) = cls(**overrides).coded(x, y)
+        model, (x, y) = cls(**overrides).encoded(x, y)
         x, y = as_rows(x), as_matrix(y, "y")
         read = {"num_features": x.shape[1], "num_outputs": y.shape[1], "classes": model.classes}
         if model.kernel is not None:
@@ -430,7 +430,7 @@ class SPPCA(Model):
         check_num_parts(cls.__name__, len(data), 2)
         return density_fields(cls.__name__, data[0])
 
-    def coded(self, *data: Any) -> tuple[Self, tuple]:
+    def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model that knows its classes, and the data with labels as 0/1 columns.
 
         A sparse x becomes a `zoo.sparse.SparseMatrix`.
@@ -559,7 +559,7 @@ class SPPCA(Model):
             row, column = np.argwhere(np.isnan(x))[0]
             raise ValueError(f"a kernel needs every cell of x; row {row}, column {column} is missing")
 
-    def caution(self, method: str) -> None:
+    def check_method(self, method: str) -> None:
         """Refuse a method that does not go with the kernel, the outputs or the prior.
 
         Raises:
