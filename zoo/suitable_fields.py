@@ -97,9 +97,7 @@ def density_fields(name: str, x: Any) -> dict[str, Any]:
     kind = kind_of_cells(x)
     if kind != "gaussian":
         held = "zeros and ones" if kind == "bernoulli" else "whole numbers"
-        raise ValueError(
-            f"{name} scores rows by densities, which do not compare with probabilities of {held}"
-        )
+        raise ValueError(f"{name} has densities, which do not compare with probabilities of {held}")
     return {"num_latents": suitable_num_latents(x)}
 
 
