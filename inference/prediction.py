@@ -204,7 +204,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     most = len(model.data_names)
     if not (model.num_needed or most) <= len(given) <= most:
         raise TypeError(f"this model takes {', '.join(model.data_names)}; got {len(given)} parts of data")
-    model, given = model.coded(*given)
+    model, given = model.encoded(*given)
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
     match = matching_words if model.takes_documents else matching_columns
     parts = tuple(match(part, _columns(tree, dim)) for part, dim in zip(given, dims, strict=True))

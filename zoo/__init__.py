@@ -1,4 +1,4 @@
-"""What is assumed: probabilistic models as NumPyro programs, and the data sets that go with them.
+"""Probabilistic models as NumPyro programs, and the data sets that go with them.
 
 This file is the registry. It holds plain literals and imports nothing heavy, so that ``zoo list`` answers at
 once; a public name is imported when it is first asked for.
@@ -76,8 +76,8 @@ MODELS: dict[str, dict[str, str]] = {
     },
 }
 
-#: What the papers call a model to its name here. Models that later versions bring stand here too, so that
-#: asking for one says what it is.
+#: The names of models in papers to their names here. Models of later versions may be listed too, so that the
+#: error for one names it.
 ALIASES: dict[str, str] = {
     "dpmixture": "mixture",
     "dpgmm": "mixture",
@@ -138,7 +138,7 @@ __all__ = [
 
 
 def canonical_name(name: str) -> str:
-    """The key of `MODELS` that a name or an alias of a paper means; case and hyphens do not matter.
+    """The key of `MODELS` for a model name or an alias, regardless of case and hyphens.
 
     Args:
         name: a key of `MODELS` or `ALIASES`.
@@ -168,7 +168,7 @@ def canonical_name(name: str) -> str:
 
 
 def register(model: type, *, methods: Mapping[str, Any]) -> type:
-    """Add a model to the zoo for this process: `inference.fit`, summaries, reports and files then know it.
+    """Register a model for this process, so that `inference.fit`, summaries, reports and files know it.
 
     The class follows the contract of `zoo.model.Model`: a NumPyro program with ``dims``, ``symmetries`` and
     ``methods`` as literals. It enters `MODELS` under its name in lower case. Whoever loads a file of its fits
@@ -225,7 +225,7 @@ def register(model: type, *, methods: Mapping[str, Any]) -> type:
 
 
 def unregister(model: type) -> None:
-    """Take a model that was registered out of the zoo.
+    """Remove a registered model from the zoo.
 
     Args:
         model: the class.
@@ -241,7 +241,7 @@ def _home(model: type) -> str:
 
 
 def registered_methods(key: str) -> Mapping[str, Any]:
-    """The methods that a model was registered with.
+    """The inference methods with which a model was registered.
 
     Args:
         key: a key of `MODELS`.

@@ -1,4 +1,4 @@
-"""``python -m zoo``: the command line from a clone, without installing."""
+"""Run the command line as ``python -m zoo``, from a clone without installation."""
 
 import sys
 

@@ -1,7 +1,4 @@
-"""Checks of data at the public door: what was expected, what came, and in which row and column.
-
-Checks of single arguments, and what their messages say.
-"""
+"""Checks of data and of single arguments, whose errors name the culprit, the expected and the given value."""
 
 from collections.abc import Collection
 from typing import Any
@@ -67,18 +64,18 @@ def check_finite(x: np.ndarray, name: str = "x") -> None:
         x: shape (num_observations, num_features).
         name: of the data in messages.
     """
-    bad = ~np.isfinite(x)
+    _refuse_cells(x, ~np.isfinite(x), f"{name} must be finite, because this model cannot miss cells")
+
+
+def _refuse_cells(x: np.ndarray, bad: np.ndarray, message: str) -> None:
     if bad.any():
         row, column = np.argwhere(bad)[0]
-        value = x[row, column]
-        raise ValueError(
-            f"{name} must be finite, because this model cannot miss cells; "
-            f"row {row}, column {column} is {value} ({bad.sum()} such cells in all)"
-        )
+        count = f"({bad.sum()} such cells in all)"
+        raise ValueError(f"{message}; row {row}, column {column} is {x[row, column]:g} {count}")
 
 
 def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
-    """Raise ValueError if there are fewer rows than ``at_least``.
+    """Raise ValueError if the data have fewer rows than ``at_least``.
 
     Args:
         x: shape (num_observations, num_features).
@@ -107,18 +104,19 @@ def check_not_constant(x: np.ndarray, name: str = "x") -> None:
         )
 
 
-def check_columns(x: np.ndarray, num_features: int, name: str = "x") -> None:
-    """Raise ValueError if the number of columns is not that of the component prior.
+def check_columns(
+    x: np.ndarray, num_features: int | None, name: str = "x", owner: str = "component prior"
+) -> None:
+    """Raise ValueError if the number of columns is not the expected one.
 
     Args:
         x: shape (num_observations, num_features).
-        num_features: of the component prior.
+        num_features: expected number; None: any.
         name: of the data in messages.
+        owner: object that has the expected number of columns, for the message.
     """
-    if x.shape[1] != num_features:
-        raise ValueError(
-            f"{name} must have {num_features} columns, as the component prior has; got {x.shape[1]}"
-        )
+    if num_features is not None and x.shape[1] != num_features:
+        raise ValueError(f"{name} must have {num_features} columns, as the {owner} has; got {x.shape[1]}")
 
 
 def check_cells(x: np.ndarray, good: np.ndarray, what: str, name: str = "x") -> None:
@@ -127,17 +125,12 @@ def check_cells(x: np.ndarray, good: np.ndarray, what: str, name: str = "x") -> 
     Args:
         x: the data.
         good: which cells are allowed, same shape.
-        what: what the cells must be, for the message.
+        what: requirement on the cells, for the message.
         name: of the data.
     """
     bad = ~good
     bad &= ~np.isnan(x)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        raise ValueError(
-            f"{name} must hold {what}; row {row}, column {column} is {x[row, column]:g} "
-            f"({bad.sum()} such cells in all)"
-        )
+    _refuse_cells(x, bad, f"{name} must hold {what}")
 
 
 def check_infinite(x: np.ndarray, name: str = "x") -> None:
@@ -147,12 +140,7 @@ def check_infinite(x: np.ndarray, name: str = "x") -> None:
         x: shape (num_observations, num_features).
         name: of the data in messages.
     """
-    bad = np.isinf(x)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        raise ValueError(
-            f"{name} must be finite or NaN (missing); row {row}, column {column} is {x[row, column]}"
-        )
+    _refuse_cells(x, np.isinf(x), f"{name} must be finite or NaN (missing)")
 
 
 def check_some_cells(x: np.ndarray, name: str = "x") -> None:
@@ -177,8 +165,8 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
 
     Args:
         name: of the argument in the message.
-        value: what came.
-        choices: the names there are.
+        value: given value.
+        choices: allowed names.
     """
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
@@ -189,14 +177,14 @@ def check_flag(name: str, value: Any) -> None:
 
     Args:
         name: of the argument in the message.
-        value: what came.
+        value: given value.
     """
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False; got {value!r}")
 
 
 def check_num_parts(name: str, given: int, needed: int) -> None:
-    """Raise TypeError unless a model was given as many parts of data as it takes.
+    """Raise TypeError unless the number of parts of data is the one that the model takes.
 
     Args:
         name: of the model.
@@ -215,8 +203,8 @@ def check_size(name: str, value: Any, least: int = 1) -> None:
 
     Args:
         name: of the argument in the message.
-        value: what came.
-        least: the smallest that is allowed.
+        value: given value.
+        least: smallest allowed value.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number; got {value!r}")
@@ -229,8 +217,8 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
 
     Args:
         name: of the argument in the message.
-        value: what came.
-        least: the smallest that is allowed.
+        value: given value.
+        least: smallest allowed value.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
@@ -241,7 +229,7 @@ def check_number(name: str, value: Any) -> None:
 
     Args:
         name: of the argument in the message.
-        value: what came.
+        value: given value.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number; got {value!r}")
@@ -252,7 +240,7 @@ def check_positive(name: str, value: Any) -> None:
 
     Args:
         name: of the argument in the message.
-        value: what came.
+        value: given value.
     """
     if value is None or np.shape(value) != () or not 0 < value < np.inf:
         raise ValueError(f"{name} must be a positive number; got {value}")

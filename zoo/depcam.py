@@ -62,36 +62,14 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import (
-    as_matrix,
-    check_choice,
-    check_flag,
-    check_num_parts,
-    check_positive,
-    check_size,
-    check_some_cells,
-)
-from zoo.dirichlet_process import DirichletAllocation, StickBreaking, weight_prior
+from zoo import checks, suitable_fields
+from zoo.dirichlet_process import MixtureModel, WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
-from zoo.exponential_family import Family, as_family
+from zoo.exponential_family import Family, as_family, local_pca
 from zoo.exponential_family.cells import FamilyCells
-from zoo.exponential_family.local_pca import (
-    ComponentRows,
-    LocalPCA,
-    SparseScales,
-    gaussian_latents,
-    laplace_latents,
-    log_cells,
-)
+from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode
-from zoo.model import Model, in_current_precision, static
-from zoo.suitable_fields import (
-    check_not_sparse,
-    family_of,
-    kind_of_cells,
-    natural_param_widths,
-    suitable_num_latents,
-)
+from zoo.model import in_current_precision, static
 
 __all__ = ["DEPCAM", "orthonormal"]
 
@@ -109,7 +87,7 @@ SCALE_RATE = 0.1  # of the prior of scales beside numbers, in standard deviation
 
 
 @dataclass(frozen=True, eq=False)
-class DEPCAM(Model):
+class DEPCAM(MixtureModel):
     """A mixture of exponential-family PCAs whose components repel each other.
 
     Attributes:
@@ -172,9 +150,6 @@ class DEPCAM(Model):
     }
     symmetries = ("labels", "sign")
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
-    score_dims = ("observation", "component")
-    cluster_site = "assignments"
-    weight_site = "weights"
     subspace_sites = ("bases", "scales")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
@@ -250,7 +225,7 @@ class DEPCAM(Model):
         return "unnormalised" if repels else "proper"
 
     @property
-    def weights(self) -> DirichletAllocation | StickBreaking:
+    def weights(self) -> WeightPrior:
         """The prior of the weights (one component has no sticks)."""
         return weight_prior(self.weight_prior, self.num_components)
 
@@ -261,7 +236,7 @@ class DEPCAM(Model):
 
     @property
     def integrates_latents(self) -> bool:
-        """Whether the program integrates the latents out: of Gaussian cells."""
+        """Whether the program integrates the latents out, as it does for Gaussian cells."""
         return self.family.log_partition_form == "quadratic"
 
     def latents_shape(self, num_rows: int) -> tuple[int, ...]:
@@ -273,11 +248,11 @@ class DEPCAM(Model):
         Returns:
             (num_rows, num_components, num_latents), or without components where latents are shared.
         """
-        own = (self.num_components,) if self.latents == "component" else ()
-        return (num_rows, *own, self.num_latents)
+        components = (self.num_components,) if self.latents == "component" else ()
+        return (num_rows, *components, self.num_latents)
 
     def similarity(self, values: Mapping[str, Array]) -> Array:
-        """S, the similarities of the components.
+        """The similarities S of the components.
 
         Args:
             values: of the sites; ``bases`` is read.
@@ -309,13 +284,13 @@ class DEPCAM(Model):
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size read off the data; ``overrides`` are fields."""
         given = {name: value for name, value in overrides.items() if value is not None}
-        return cls(**({"num_features": as_matrix(x).shape[1]} | given))
+        return cls(**({"num_features": checks.as_matrix(x).shape[1]} | given))
 
     @classmethod
     def with_single_weight(cls, weight: float, quality: float, **fields: Any) -> Self:
-        """The paper's parametrisation.
+        """The model in the paper's parametrisation by one weight lambda and a quality xi.
 
-        (det L)^lambda = det(S)^lambda exp(-lambda xi sum |phi|): repulsion lambda, sparsity lambda xi.
+        (det L)^lambda = det(S)^lambda exp(-lambda xi sum |phi|), so repulsion = lambda, sparsity = lambda xi.
 
         Args:
             weight: its lambda.
@@ -329,7 +304,7 @@ class DEPCAM(Model):
 
     @classmethod
     def sparse_epca(cls, x: Any, num_latents: int, **fields: Any) -> Self:
-        """SePCA: one PCA whose columns are N(0, I / alpha_j), alpha by type-II maximum likelihood.
+        """The SePCA model: one PCA whose columns are N(0, I / alpha_j), alpha by type-II maximum likelihood.
 
         With orthonormal bases a column is w_j = phi_j u_j, and normal columns of D features with precision
         alpha_j have, up to a constant, the density of normal scales with a Gamma((D + 1) / 2, 0) precision:
@@ -348,7 +323,7 @@ class DEPCAM(Model):
         Raises:
             ValueError: as for a model whose fields are outside their domain.
         """
-        features = as_matrix(x).shape[1]
+        features = checks.as_matrix(x).shape[1]
         given = {"ard_concentration": (features + 1) / 2, "ard_rate": 1e-3, "repulsion": 0.0} | fields
         return cls.from_data(x, num_components=1, num_latents=num_latents, scale_prior="ard", **given)
 
@@ -362,16 +337,14 @@ class DEPCAM(Model):
         Returns:
             Field name to value.
         """
-        check_num_parts(cls.__name__, len(data), 1)
-        check_not_sparse(cls.__name__, data[0])
-        kind = kind_of_cells(data[0])
-        fields = {"family": family_of(kind), "num_latents": suitable_num_latents(data[0])}
-        if kind == "gaussian" and (widths := natural_param_widths(data[0])):
+        checks.check_num_parts(cls.__name__, len(data), 1)
+        fields, widths = suitable_fields.family_fields(cls.__name__, data[0])
+        if widths:
             fields |= {"offset_variance": widths[1], "sparsity": SCALE_RATE / np.sqrt(widths[0])}
         return fields
 
     def __post_init__(self) -> None:
-        """Look a family's name up; the default prior of the weights is flat."""
+        """Replace a family's name by the family and the default concentration by that of a flat prior."""
         object.__setattr__(self, "family", as_family(self.family))
         if self.concentration is None:
             object.__setattr__(self, "concentration", self.num_components)
@@ -380,16 +353,16 @@ class DEPCAM(Model):
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
         for name in ("num_components", "num_latents"):
-            check_size(name, getattr(self, name))
+            checks.check_size(name, getattr(self, name))
         for name in ("repulsion", "sparsity"):
             value = getattr(self, name)
             if value.shape != () or not 0 <= value < np.inf:
                 raise ValueError(f"{name} must be a number of at least 0; got {value}")
         for name in POSITIVE:
-            check_positive(name, getattr(self, name))
+            checks.check_positive(name, getattr(self, name))
         for name, choices in CHOICES.items():
-            check_choice(name, getattr(self, name), choices)
-        check_flag("offset", self.offset)
+            checks.check_choice(name, getattr(self, name), choices)
+        checks.check_flag("offset", self.offset)
         if self.family.is_mixed or not self.family.has_kernel:
             raise ValueError(
                 "family must have one natural parameter a cell and be the same for all columns; "
@@ -406,7 +379,7 @@ class DEPCAM(Model):
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
         self.check_new(x)
-        check_some_cells(x)
+        checks.check_some_cells(x)
         self._check_num_latents(x.shape[1])
         if x.shape[0] < self.num_components:
             raise ValueError(
@@ -417,9 +390,8 @@ class DEPCAM(Model):
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model."""
-        x = as_matrix(x)
-        if self.num_features is not None and x.shape[1] != self.num_features:
-            raise ValueError(f"x must have {self.num_features} columns, as the model has; got {x.shape[1]}")
+        x = checks.as_matrix(x)
+        checks.check_columns(x, self.num_features, owner="model")
         self.family.check(x)
 
     def _check_num_latents(self, num_features: int) -> None:
@@ -429,7 +401,7 @@ class DEPCAM(Model):
                 f"columns; got {self.num_latents}"
             )
 
-    def caution(self, method: str) -> None:
+    def check_method(self, method: str) -> None:
         """Refuse samplers of an improper posterior; warn of point estimates without an optimum.
 
         Raises:
@@ -464,14 +436,14 @@ class DEPCAM(Model):
     # Rows at given parameters: starts, densities, responsibilities, predictions
 
     def starting_point(self, key: Array, x: Array) -> dict[str, Array]:
-        """Values of all sites to start from: random bases, offsets about the columns' means.
+        """Starting values of all sites: random bases, and offsets near the columns' means.
 
         Args:
             key: a JAX key.
             x: rows, shape (num_observations, num_features), NaN where a cell is missing.
 
         Returns:
-            Value of each site by name, in the shapes that the program gives them.
+            Value of each site by name, in the shapes of the program.
         """
         family = in_current_precision(self).family
         keys = jax.random.split(key, 3)
@@ -497,9 +469,10 @@ class DEPCAM(Model):
         return values
 
     def log_rows(self, values: Mapping[str, Array], x: Array) -> Array:
-        """``log p(x_n | z_n = k)``, given the latents if ``values`` has them.
+        """Log density of each row under each component, ``log p(x_n | z_n = k)``.
 
-        Else with them integrated out, exactly for Gaussian cells, by Laplace's approximation for others.
+        It is given the latents if ``values`` has them; otherwise they are integrated out, exactly for
+        Gaussian cells and by Laplace's approximation for others.
 
         Args:
             values: of the sites.
@@ -511,7 +484,7 @@ class DEPCAM(Model):
         if "latents" not in values:
             return self.modes(values, x).log_integral
         local = self.local(values)
-        return log_cells(local.family, local.natural_params(values["latents"]), x)
+        return local_pca.log_cells(local.family, local.natural_params(values["latents"]), x)
 
     def modes(self, values: Mapping[str, Array], x: Array) -> RowMode:
         """Posterior of the latents of rows under each component, exact or by Laplace's approximation.
@@ -524,10 +497,12 @@ class DEPCAM(Model):
             Mode, covariance and log integral, leading shape (num_observations, num_components).
         """
         local = self.local(values)
-        return (gaussian_latents if self.integrates_latents else laplace_latents)(local, x)
+        return (local_pca.gaussian_latents if self.integrates_latents else local_pca.laplace_latents)(
+            local, x
+        )
 
     def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
-        """``log pi_k + log p(x_n | z_n = k)``.
+        """Log joint density of each row and label, ``log pi_k + log p(x_n | z_n = k)``.
 
         Args:
             values: of the sites; latents as in `log_rows`.
@@ -538,64 +513,8 @@ class DEPCAM(Model):
         """
         return self.log_rows(values, x) + self.weights.log_weights(values)
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Log density of each row, labels summed out.
-
-        Args:
-            values: of the sites; latents as in `log_rows`.
-            x: rows, shape (num_observations, num_features).
-
-        Returns:
-            Shape (num_observations,), in nats.
-        """
-        return jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
-
-    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
-        """The summed-out labels given everything else.
-
-        Args:
-            values: of the sites; latents as in `log_rows`.
-            x: rows, shape (num_observations, num_features).
-
-        Returns:
-            ``assignments``, with batch shape (num_observations,).
-        """
-        return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
-
-    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Labels in the smallest type that holds them, and how many components have at least one row.
-
-        Args:
-            values: of the sites; ``assignments``, shape (num_observations,), is read.
-
-        Returns:
-            ``assignments``, and ``num_occupied``, a scalar.
-        """
-        assignments = values["assignments"]
-        occupied = jnp.sum(jnp.bincount(assignments, length=self.num_components) > 0)
-        kind = np.min_scalar_type(self.num_components - 1)
-        return {"assignments": assignments.astype(kind), "num_occupied": occupied}
-
-    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
-        """Responsibilities with the latents integrated out.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
-            kind: ``"latent"``.
-
-        Returns:
-            Shape (num_observations, num_components).
-
-        Raises:
-            ValueError: another kind than ``"latent"``.
-        """
-        if kind != "latent":
-            raise ValueError(f"a mixture has one kind of scores, the shares of components; got {kind!r}")
-        return jax.nn.softmax(self.log_joint_rows(_of_all(values), x), axis=-1)
-
     def completions(self) -> dict[str, tuple[str, ...]]:
-        """The quantities that `inference.predict` gives: missing cells filled in, or every cell at its mean.
+        """The quantities that `inference.predict` returns: completed cells, or the mean of every cell.
 
         Returns:
             Name to dims.
@@ -603,7 +522,7 @@ class DEPCAM(Model):
         return dict.fromkeys(("cells", "reconstruction"), ("observation", "feature"))
 
     def default_completion(self, *data: Any) -> str:
-        """The cells that are missing.
+        """The default of `completions`: missing cells.
 
         Args:
             *data: not read.
@@ -614,7 +533,7 @@ class DEPCAM(Model):
         return "cells"
 
     def predicted(self, values: Mapping[str, Array], x: Array, *, what: str = "cells") -> tuple[Array, Array]:
-        """Mean of cells at the mode of the latents of each component, averaged, and their variance.
+        """Mean and variance of cells at the mode of the latents, averaged over the components.
 
         Args:
             values: of the sites.
@@ -624,7 +543,7 @@ class DEPCAM(Model):
         Returns:
             Two arrays of shape (num_observations, num_features).
         """
-        values = _of_all(values)
+        values = self._without_latents(values)
         local, modes = self.local(values), self.modes(values, x)
         r = jax.nn.softmax(modes.log_integral + self.weights.log_weights(values), axis=-1)
         theta = local.natural_params(modes.latents)
@@ -638,7 +557,7 @@ class DEPCAM(Model):
 
 
 def orthonormal(carriers: Array) -> Array:
-    """Q of the QR decomposition whose R has a positive diagonal: of normal matrices uniform on the manifold.
+    """The Q of the QR decomposition whose R has a positive diagonal; of normal matrices it is uniform.
 
     Args:
         carriers: shape (..., D, d) with D >= d.
@@ -651,10 +570,5 @@ def orthonormal(carriers: Array) -> Array:
 
 
 def _is_zero(value: Any) -> bool:
-    """Whether a hyperparameter is known to be zero; a traced one is not."""
+    """Whether a hyperparameter is known to be zero, which a traced one is not."""
     return not isinstance(value, jax.core.Tracer) and bool(np.all(np.asarray(value) == 0))
-
-
-def _of_all(values: Mapping[str, Array]) -> dict[str, Array]:
-    """Values without the latents of the fitted rows."""
-    return {name: value for name, value in values.items() if name != "latents"}

@@ -1,6 +1,6 @@
-r"""Priors of mixture weights.
+r"""Priors of mixture weights, and draws from a Dirichlet process.
 
-Dirichlet-multinomial allocation and truncated stick-breaking, each one class with the same interface.
+Dirichlet-multinomial allocation and truncated stick-breaking are classes with the same interface:
 
 * `DirichletAllocation`: :math:`\pi \sim \mathrm{Dirichlet}(\alpha/K, \dots, \alpha/K)`. The finite mixture;
   as K grows it tends to the Dirichlet process (Yu 2006, section 3.3.3). The components are exchangeable.
@@ -13,7 +13,7 @@ fixed, so its weights sum to less than one. That is a different model; ``free_la
 to reproduce the published tables. At concentrations large against K it spreads the rows over many components
 where the model as defined puts them all on the last stick.
 
-Draws from a Dirichlet process :math:`\mathrm{DP}(\alpha, G_0)`, three ways that are equal in law.
+Three functions draw from a Dirichlet process :math:`\mathrm{DP}(\alpha, G_0)`, with the same distribution:
 
 * `polya_urn`: each value is new with probability :math:`\alpha / (\alpha + i)`, else one of the i before it
   (Blackwell and MacQueen 1973; Yu 2006, section 3.2.1).
@@ -35,11 +35,16 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
+from zoo.model import Model
+
 __all__ = [
     "DirichletAllocation",
+    "MixtureModel",
     "StickBreaking",
     "WEIGHT_PRIORS",
+    "WeightPrior",
     "chinese_restaurant",
+    "compact_labels",
     "equivalent_dirichlet",
     "generalised_dirichlet_log_density",
     "generalised_dirichlet_mean",
@@ -68,11 +73,11 @@ class DirichletAllocation(NamedTuple):
 
     @property
     def site(self) -> str:
-        """The latent site of the program: the weights."""
+        """Name of the latent site, the weights."""
         return self.name
 
     def sample(self, concentration: Array) -> Array:
-        """The prior as a NumPyro statement.
+        """Sample the weights from the prior in a NumPyro program.
 
         Args:
             concentration: total, shape ().
@@ -96,10 +101,10 @@ class DirichletAllocation(NamedTuple):
         return dist.Dirichlet(concentration / self.num_components + counts)
 
     def sample_posterior(self, q: dist.Distribution) -> Array:
-        """A `posterior` as a NumPyro statement.
+        """Sample the weights from a `posterior` in a NumPyro program.
 
         Args:
-            q: what `posterior` gave.
+            q: result of `posterior`.
 
         Returns:
             Log weights, shape (num_components,).
@@ -107,7 +112,7 @@ class DirichletAllocation(NamedTuple):
         return jnp.log(numpyro.sample(self.name, q))
 
     def log_weights(self, values: Mapping[str, Array]) -> Array:
-        """Log weights, from values of this prior's site.
+        """Log weights computed from the value of this prior's site.
 
         Args:
             values: of the sites; ``weights``, shape (..., num_components), is read.
@@ -121,7 +126,7 @@ class DirichletAllocation(NamedTuple):
         """E[log weights] under a `posterior`.
 
         Args:
-            q: what `posterior` gave.
+            q: result of `posterior`.
 
         Returns:
             Shape (num_components,).
@@ -132,7 +137,7 @@ class DirichletAllocation(NamedTuple):
         """E[weights] under a `posterior`.
 
         Args:
-            q: what `posterior` gave.
+            q: result of `posterior`.
 
         Returns:
             Shape (num_components,).
@@ -143,7 +148,7 @@ class DirichletAllocation(NamedTuple):
         """Log of the integral of the Dirichlet kernel of a `posterior`.
 
         Args:
-            q: what `posterior` gave.
+            q: result of `posterior`.
 
         Returns:
             A scalar, in nats.
@@ -165,7 +170,7 @@ class DirichletAllocation(NamedTuple):
         """The parameters of a `posterior` under the names they have in a fit.
 
         Args:
-            q: what `posterior` gave.
+            q: result of `posterior`.
 
         Returns:
             The concentration, shape (num_components,).
@@ -173,10 +178,10 @@ class DirichletAllocation(NamedTuple):
         return {f"{self.name}_concentration": q.concentration}
 
     def with_variables(self, values: Mapping[str, Array]) -> dist.Distribution:
-        """The posterior back from what `variables` gave.
+        """The `posterior` with the parameters that `variables` returned.
 
         Args:
-            values: what `variables` gave.
+            values: result of `variables`.
 
         Returns:
             Dirichlet with event shape (num_components,).
@@ -203,7 +208,7 @@ class StickBreaking(NamedTuple):
 
     @property
     def site(self) -> str:
-        """The latent site of the program: the sticks."""
+        """Name of the latent site, the stick fractions."""
         return "stick_fractions"
 
     @property
@@ -212,7 +217,7 @@ class StickBreaking(NamedTuple):
         return self.num_components if self.free_last_stick else self.num_components - 1
 
     def sample(self, concentration: Array) -> Array:
-        """The prior as NumPyro statements.
+        """Sample the sticks from the prior in a NumPyro program.
 
         Args:
             concentration: alpha, shape ().
@@ -227,9 +232,9 @@ class StickBreaking(NamedTuple):
         return log_weights
 
     def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
-        """Distribution of the sticks given rows per component.
+        """Distribution of the sticks given rows per component  (3.12).
 
-        Beta(1 + N_j, concentration + sum of N_l over l > j)  (3.12).
+        It is Beta(1 + N_j, concentration + sum of N_l over l > j).
 
         Args:
             counts: rows per component, counted or expected, shape (num_components,).
@@ -243,10 +248,10 @@ class StickBreaking(NamedTuple):
         return dist.Beta(1.0 + counts[: self.num_sticks], concentration + tail[: self.num_sticks])
 
     def sample_posterior(self, q: dist.Distribution) -> Array:
-        """A `posterior` as a NumPyro statement.
+        """Sample the weights from a `posterior` in a NumPyro program.
 
         Args:
-            q: what `posterior` gave.
+            q: result of `posterior`.
 
         Returns:
             Log weights, shape (num_components,).
@@ -255,7 +260,7 @@ class StickBreaking(NamedTuple):
             return self.log_weights({"stick_fractions": numpyro.sample("stick_fractions", q)})
 
     def log_weights(self, values: Mapping[str, Array]) -> Array:
-        """Log weights, from values of this prior's site, or of the weights if components were reordered.
+        """Log weights computed from the stick fractions, or from the weights if components were reordered.
 
         Args:
             values: of the sites; ``stick_fractions``, shape (num_sticks,), or ``weights`` is read.
@@ -268,7 +273,7 @@ class StickBreaking(NamedTuple):
         return log_stick_weights(values["stick_fractions"], self.num_components)
 
     def best_order(self, counts: Array, concentration: Array) -> Array:
-        r"""The order of the components under which the sticks explain the counts best.
+        r"""The order of the components that maximises the bound for given counts.
 
         With q(V) optimal, the part of the bound that depends on the order is, with
         :math:`T_j = \sum_{l \ge j} N_l`,
@@ -312,7 +317,7 @@ class StickBreaking(NamedTuple):
         """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed).
 
         Args:
-            q: what `posterior` gave.
+            q: result of `posterior`.
 
         Returns:
             Shape (num_components,).
@@ -326,7 +331,7 @@ class StickBreaking(NamedTuple):
         """E[weights] under a `posterior`: the mean of a generalised Dirichlet  (3.21).
 
         Args:
-            q: what `posterior` gave.
+            q: result of `posterior`.
 
         Returns:
             Shape (num_components,).
@@ -337,7 +342,7 @@ class StickBreaking(NamedTuple):
         """Log of the integral of the kernels of a `posterior`.
 
         Args:
-            q: what `posterior` gave.
+            q: result of `posterior`.
 
         Returns:
             A scalar, in nats.
@@ -349,7 +354,7 @@ class StickBreaking(NamedTuple):
         """The parameters of a `posterior` under the names they have in a fit.
 
         Args:
-            q: what `posterior` gave.
+            q: result of `posterior`.
 
         Returns:
             Both parameters of the sticks, each of shape (num_sticks,).
@@ -360,10 +365,10 @@ class StickBreaking(NamedTuple):
         }
 
     def with_variables(self, values: Mapping[str, Array]) -> dist.Distribution:
-        """The posterior back from what `variables` gave.
+        """The `posterior` with the parameters that `variables` returned.
 
         Args:
-            values: what `variables` gave.
+            values: result of `variables`.
 
         Returns:
             Beta with batch shape (num_sticks,).
@@ -372,10 +377,13 @@ class StickBreaking(NamedTuple):
         return dist.Beta(jnp.asarray(a), jnp.asarray(b))
 
 
+WeightPrior = DirichletAllocation | StickBreaking
+
+
 def weight_prior(
     kind: str, num_components: int, *, free_last_stick: bool = False, name: str = "weights"
-) -> DirichletAllocation | StickBreaking:
-    """The prior of mixture weights; a single component has no sticks: its weight is 1 under either.
+) -> WeightPrior:
+    """The prior of mixture weights; a single component has weight 1 under either prior.
 
     Args:
         kind: ``"dirichlet"`` or ``"stick_breaking"``.
@@ -450,7 +458,7 @@ def generalised_dirichlet_log_density(weights: Array, concentration1: Array, con
 
 
 def equivalent_dirichlet(concentration1: Array, concentration0: Array, rtol: float = 1e-9) -> Array | None:
-    r"""The Dirichlet that stick-breaking weights follow, if they follow one.
+    r"""The Dirichlet distribution of stick-breaking weights, where they follow one.
 
     They do exactly if :math:`b_{j-1} = a_j + b_j` for all sticks but the first (Connor and Mosimann 1969);
     the Dirichlet is then that of :math:`(a_1, \dots, a_{M-1}, b_{M-1})`. The posterior of a truncated
@@ -490,17 +498,101 @@ def log_stick_weights(stick_fractions: Array, num_components: int) -> Array:
 
 
 def _cumulate(log_taken: Array, log_left: Array, num_components: int) -> Array:
-    """Per component, the log of its own stick plus the logs of what earlier sticks left."""
+    """Log of each component's stick plus the logs of the remainders of the earlier sticks."""
     start = jnp.zeros(1, log_taken.dtype)
     before = jnp.concatenate([start, jnp.cumsum(log_left)])[:num_components]
     own = jnp.concatenate([log_taken, start])[:num_components]
     return before + own
 
 
+class MixtureModel(Model):
+    """A mixture whose labels are summed out of the density of a row.
+
+    Subclasses have ``num_components``, ``weights`` (a prior of this module) and ``log_joint_rows``.
+    """
+
+    score_dims = ("observation", "component")
+    cluster_site = "assignments"
+    weight_site = "weights"
+
+    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Log density of each row, labels summed out.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations,), in nats.
+        """
+        return jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
+
+    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
+        """The summed-out labels given everything else.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            ``assignments``, with batch shape (num_observations,).
+        """
+        return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
+
+    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Labels in the smallest type that holds them, and the number of components with at least one row.
+
+        Args:
+            values: of the sites; ``assignments``, shape (num_observations,), is read.
+
+        Returns:
+            ``assignments``, and ``num_occupied``, a scalar.
+        """
+        labels, num_occupied = compact_labels(values["assignments"], self.num_components)
+        return {"assignments": labels, "num_occupied": num_occupied}
+
+    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+        """Responsibilities of the components for the rows, with any latents of rows integrated out.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features).
+            kind: ``"latent"``.
+
+        Returns:
+            Shape (num_observations, num_components).
+
+        Raises:
+            ValueError: another kind than ``"latent"``.
+        """
+        if kind != "latent":
+            raise ValueError(f"a mixture has one kind of scores, the responsibilities; got {kind!r}")
+        return jax.nn.softmax(self.log_joint_rows(self._without_latents(values), x), axis=-1)
+
+    @staticmethod
+    def _without_latents(values: Mapping[str, Array]) -> dict[str, Array]:
+        """Values without the latents of the fitted rows."""
+        return {name: value for name, value in values.items() if name != "latents"}
+
+
+def compact_labels(labels: Array, num_components: int) -> tuple[Array, Array]:
+    """Labels in the smallest type that holds them, and the number of components that occur.
+
+    Args:
+        labels: from 0, shape (num_observations,).
+        num_components: K.
+
+    Returns:
+        The labels, and a scalar.
+    """
+    num_occupied = jnp.sum(jnp.bincount(labels, length=num_components) > 0)
+    return labels.astype(np.min_scalar_type(num_components - 1)), num_occupied
+
+
 def polya_urn(
     key: Array, concentration: float, num_draws: int, base: dist.Distribution | None = None
 ) -> Array:
-    """Values drawn from an urn: each new, or a copy of one drawn before.
+    """Draw values from a Polya urn: each is new or a copy of an earlier one.
 
     Args:
         key: random key.
@@ -531,7 +623,7 @@ def polya_urn(
 def chinese_restaurant(
     key: Array, concentration: float, num_draws: int, base: dist.Distribution | None = None
 ) -> Array:
-    """Values by the tables of a restaurant: a partition is drawn first, then a value for each table.
+    """Draw values by the Chinese restaurant process: a partition first, then a value for each table.
 
     Errors are those of `polya_urn`.
 
@@ -569,7 +661,7 @@ def stick_breaking_draw(
     base: dist.Distribution | None = None,
     leftover: float = 1e-8,
 ) -> Array:
-    """Values at the atoms of a random measure whose weights are broken sticks.
+    """Draw values from a random measure with stick-breaking weights.
 
     Errors are those of `polya_urn` too.
 
@@ -599,7 +691,7 @@ def stick_breaking_draw(
 
 
 def _most_tables(concentration: float, num_draws: int) -> int:
-    """Tables that suffice but for a probability below 1e-12: mean plus nine deviations of their number."""
+    """Number of tables that is exceeded with probability below 1e-12: mean plus nine standard deviations."""
     places = range(num_draws)
     mean = sum(concentration / (concentration + i) for i in places)
     variance = sum(concentration * i / (concentration + i) ** 2 for i in places)

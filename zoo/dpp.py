@@ -69,7 +69,7 @@ def log_determinant(matrix: Array) -> Array:
 
 
 def marginal_kernel(likelihood_kernel: Array) -> Array:
-    """K = L (L + I)^-1: its diagonal has the probabilities of the items.
+    """The marginal kernel K = L (L + I)^-1, whose diagonal has the probabilities of the items.
 
     Args:
         likelihood_kernel: L, shape (M, M).
@@ -115,7 +115,7 @@ class LEnsemble(dist.Distribution):
     pytree_data_fields = ("likelihood_kernel",)
 
     def __init__(self, likelihood_kernel: Any, *, validate_args: bool | None = None) -> None:
-        """Check and keep the kernel."""
+        """Check and store the kernel."""
         _check_kernel(likelihood_kernel)
         self.likelihood_kernel = jnp.asarray(likelihood_kernel, float)
         super().__init__((), self.likelihood_kernel.shape[-1:], validate_args=validate_args)
@@ -139,7 +139,7 @@ class LEnsemble(dist.Distribution):
 
     @property
     def variance(self) -> Array:
-        """Of each item's indicator."""
+        """The variance of each item's indicator."""
         return self.mean * (1.0 - self.mean)
 
     @property
@@ -166,7 +166,7 @@ class KDPP(dist.Distribution):
     pytree_aux_fields = ("size",)
 
     def __init__(self, likelihood_kernel: Any, size: int, *, validate_args: bool | None = None) -> None:
-        """Check and keep the kernel and the size."""
+        """Check and store the kernel and the size."""
         is_known = _check_kernel(likelihood_kernel)
         check_size("size", size)
         self.likelihood_kernel = jnp.asarray(likelihood_kernel, float)
@@ -199,7 +199,7 @@ class KDPP(dist.Distribution):
         return _in_shape(draw, key, sample_shape)
 
     def _spectrum(self) -> tuple[Array, Array]:
-        """Log eigenvalues and eigenvectors; what is zero but for rounding is zero."""
+        """Log eigenvalues and eigenvectors, with eigenvalues at rounding level set to zero."""
         values, vectors = jnp.linalg.eigh(self.likelihood_kernel)
         smallest = values[-1] * values.shape[0] * jnp.finfo(values.dtype).eps
         positive = values > smallest
@@ -207,7 +207,7 @@ class KDPP(dist.Distribution):
 
 
 def greedy_subset(likelihood_kernel: Any, size: int | None = None) -> list[int]:
-    """Items that make log det L_S large, one after another, each the best given those before it.
+    """Choose items greedily, each maximising log det L_S given those before it.
 
     log det is submodular; the subset of largest probability itself is NP-hard to find. Incremental Cholesky
     factors (Chen, Zhang and Zhou 2018) make it O(M k^2).
@@ -272,7 +272,7 @@ def angular_similarity(bases: Array, scale: Array, form: str = "normalised") -> 
 
 
 def subspace_similarity(bases: Array, scale: Array) -> Array:
-    """Similarity of the subspaces that bases span, whatever their signs and rotations.
+    """Similarity of the subspaces that bases span, invariant to their signs and rotations.
 
     One for the same subspace, exp(-rho d) for orthogonal ones.
 
@@ -291,9 +291,9 @@ SIMILARITIES = {"angular": angular_similarity, "subspace": subspace_similarity}
 
 
 def repulsion_factor(name: str, similarity: Array, weight: Array) -> None:
-    """A factor of a NumPyro program: weight times log det of a similarity matrix.
+    """Add weight times log det of a similarity matrix to the density of a NumPyro program.
 
-    With a unit diagonal it is at most zero, and zero where no two are alike.
+    With a unit diagonal it is at most zero, and zero where all similarities vanish.
 
     Args:
         name: of the site.
@@ -307,7 +307,7 @@ def repulsion_factor(name: str, similarity: Array, weight: Array) -> None:
 
 
 def _draw(kernel: Array, key: Array) -> Array:
-    """Zeros and ones, shape (M,), of the determinantal process with a marginal kernel."""
+    """Draw zeros and ones, shape (M,), from the determinantal process with a marginal kernel."""
     num_items = kernel.shape[0]
     uniforms = jax.random.uniform(key, (num_items,), kernel.dtype)
     places = jnp.arange(num_items)
@@ -323,7 +323,7 @@ def _draw(kernel: Array, key: Array) -> Array:
 
 
 def _draw_eigenvectors(key: Array, log_values: Array, table: Array) -> Array:
-    """Which k eigenvectors take part, shape (M,): the last one first (Kulesza and Taskar, algorithm 8)."""
+    """Draw k eigenvectors, shape (M,), from the last one on (Kulesza and Taskar, algorithm 8)."""
     num_values, size = log_values.shape[0], table.shape[1] - 1
     log_uniforms = jnp.log(jax.random.uniform(key, (num_values,), log_values.dtype))
 
@@ -342,14 +342,14 @@ def _in_shape(draw: Any, key: Array, sample_shape: tuple[int, ...]) -> Array:
 
 
 def _log_determinant_of(matrix: Array, subset: Array) -> Array:
-    """Log determinant of the rows and columns of subsets, those of other items those of the identity."""
+    """Log determinant of the rows and columns of subsets, the others replaced by those of the identity."""
     inside = jnp.asarray(subset, matrix.dtype)
     both = inside[..., :, None] * inside[..., None, :]
     return log_determinant(both * matrix + (1.0 - inside)[..., None] * jnp.eye(matrix.shape[-1]))
 
 
 def _check_kernel(matrix: Any) -> bool:
-    """Raise ValueError unless it is a kernel; whether its values are known, and not traced."""
+    """Raise ValueError unless the matrix is a kernel; return whether its values are known, not traced."""
     if isinstance(matrix, jax.core.Tracer):
         return False
     array = np.asarray(matrix, float)

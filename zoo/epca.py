@@ -47,40 +47,121 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import as_matrix, check_num_parts, check_positive, check_size, check_some_cells
-from zoo.exponential_family import Family, as_family
-from zoo.exponential_family.cells import (
-    FamilyCells,
-    cells_of,
-    sample_view_parameters,
-    starting_view_parameters,
-)
-from zoo.exponential_family.joint_prior import (
-    FACTOR_IN_PRIOR,
-    balanced_variance,
-    check_joint_prior,
-    joint_prior_factor,
-    log_kernel,
-    refuse_improper,
-)
+from zoo import checks, suitable_fields
+from zoo.exponential_family import Family, as_family, joint_prior
+from zoo.exponential_family.cells import cells_of, sample_view_parameters, starting_view_parameters
+from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
 from zoo.model import Model, in_current_precision, static
-from zoo.suitable_fields import (
-    check_not_sparse,
-    family_of,
-    kind_of_cells,
-    natural_param_widths,
-    suitable_num_latents,
-)
 
-__all__ = ["EPCA"]
+__all__ = ["EPCA", "JointPriorModel"]
 
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
 START_SCALE = 0.3
 
 
+class JointPriorModel(Model):
+    """A projection with Gaussian priors or the joint beta-prior (`zoo.exponential_family.joint_prior`).
+
+    Subclasses have the fields ``beta``, ``conjugate``, ``ard`` and the variances, ``_check_kernels``,
+    ``_log_cells`` (log density of rows given everything) and ``_modes`` (their latents integrated out).
+    """
+
+    sums_out_locals = False
+    latent_site = "latents"
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether the conjugate kernel multiplies the prior."""
+        return self.conjugate is not None
+
+    @property
+    def prior(self) -> str:
+        """``"unnormalised"`` with beta > 0 (``"improper"`` with beta = 1), else ``"proper"``."""
+        if not self.has_kernel:
+            return "proper"
+        return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
+
+    def with_sizes_from(self, *data: Any) -> Self:
+        """The model with its sizes and, where there are kernels, their means."""
+        if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
+            return self
+        return super().with_sizes_from(*data)
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+        for name in ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate"):
+            checks.check_positive(name, getattr(self, name))
+        if self.beta.shape != ():
+            raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
+        self._check_kernels()
+        if self.beta == 0:
+            object.__setattr__(self, "conjugate", None)
+        if self.ard and self.beta > 0:
+            raise ValueError(
+                "ard=True goes with beta=0: the joint prior's normaliser depends on the precisions"
+            )
+
+    def check_method(self, method: str) -> None:
+        """Refuse methods that integrate the posterior at beta = 1, where it has no integral."""
+        joint_prior.refuse_improper(float(self.beta), method)
+
+    def log_likelihood(self, values: Mapping[str, Array], *data: Array) -> Array:
+        """Log density of each row over its observed cells, weighted as in the program.
+
+        Given its latents if ``values`` has them; else (new rows) with them integrated out by Laplace's
+        approximation, under the prior that they have given the loadings, conjugate kernels and all. View
+        weights other than one make it a score instead of a density.
+
+        Args:
+            values: of the sites.
+            *data: tables, each of shape (num_observations, its features), NaN where a cell is missing.
+
+        Returns:
+            Shape (num_observations,), in nats.
+        """
+        if "latents" in values:
+            return self._log_cells(values, data)
+        whole = self._modes(values, data).log_integral
+        if not self.has_kernel:
+            return whole
+        nothing = tuple(jnp.full_like(table[:1], jnp.nan) for table in data)
+        return whole - self._modes(values, nothing).log_integral
+
+    def scores(self, values: Mapping[str, Array], *data: Array, kind: str = "latent") -> Array:
+        """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis.
+
+        Args:
+            values: of the sites.
+            *data: as in `log_likelihood`.
+            kind: ``"latent"`` or ``"orthonormal"``.
+
+        Returns:
+            Shape (num_observations, num_latents).
+        """
+        u = self._modes(values, data).latents[:, : self.num_latents]
+        if kind == "latent":
+            return u
+        loadings = jnp.concatenate([values[name] for name in self.loading_sites])
+        left, _, right = jnp.linalg.svd(loadings, full_matrices=False)
+        return u @ loadings.T @ (left @ right)
+
+    def scores_covariance(self, values: Mapping[str, Array], *data: Array) -> Array:
+        """Laplace's covariance of the latents of each row.
+
+        Args:
+            values: of the sites.
+            *data: as in `log_likelihood`.
+
+        Returns:
+            Shape (num_observations, num_latents, num_latents).
+        """
+        k = self.num_latents
+        return self._modes(values, data).covariance[:, :k, :k]
+
+
 @dataclass(frozen=True, eq=False)
-class EPCA(Model):
+class EPCA(JointPriorModel):
     """Exponential-family PCA with Gaussian priors (``beta=0``) or the joint beta-prior.
 
     Attributes:
@@ -129,8 +210,6 @@ class EPCA(Model):
     }
     symmetries = ("rotation", "sign")
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi")
-    sums_out_locals = False
-    latent_site = "latents"
     loading_sites = {"loadings": ""}
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
@@ -160,13 +239,13 @@ class EPCA(Model):
             values["latents"] = numpyro.sample("latents", z)
             cells = self.cells(values)
             if self.has_kernel:
-                joint_prior_factor(prior.family, self._theta(values), prior.beta, prior.conjugate)
+                joint_prior.joint_prior_factor(prior.family, self._theta(values), prior.beta, prior.conjugate)
             return numpyro.sample("x", cells, obs=x)
 
     # Closed-form companions of the program
 
     def natural_params(self, values: Mapping[str, Array]) -> Array:
-        """Theta; flat in mixed tables.
+        """The natural parameters Theta, flat in mixed tables.
 
         Args:
             values: of the sites, the latents among them.
@@ -176,7 +255,7 @@ class EPCA(Model):
         """
         return self.family.shaped(self._theta(values).whole())
 
-    def cells(self, values: Mapping[str, Array]) -> FamilyCells:
+    def cells(self, values: Mapping[str, Array]) -> dist.Distribution:
         """The distribution of the rows at given values of the sites.
 
         Args:
@@ -190,46 +269,17 @@ class EPCA(Model):
     def _theta(self, values: Mapping[str, Array]) -> LowRank:
         return LowRank(values["latents"], values["loadings"], values.get("loc", 0.0))
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Log density of each row over its observed cells.
-
-        Given its latents if ``values`` has them; else (new rows) with them integrated out by Laplace's
-        approximation, under the prior that they have given the loadings, conjugate kernel and all.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
-
-        Returns:
-            Shape (num_observations,), in nats.
-        """
-        if "latents" in values:
-            return self.cells(values).log_prob(x)
-        whole = self._modes(values, x).log_integral
-        if not self.has_kernel:
-            return whole
-        return whole - self._modes(values, jnp.full_like(x[:1], jnp.nan)).log_integral
-
-    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
-        """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis."""
-        u = self._modes(values, x).latents
-        if kind == "latent":
-            return u
-        left, _, right = jnp.linalg.svd(values["loadings"], full_matrices=False)
-        return u @ values["loadings"].T @ (left @ right)
-
-    def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Laplace's covariance of the latents of each row."""
-        return self._modes(values, x).covariance
+    def _log_cells(self, values: Mapping[str, Array], data: tuple[Array]) -> Array:
+        return self.cells(values).log_prob(*data)
 
     def predicted(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array]:
-        """Rows with missing cells at their mean at the mode of the latents, and those cells' variance."""
-        cells = self.cells(values | {"latents": self._modes(values, x).latents})
+        """Rows with missing cells at their mean at the mode of the latents, and their variance."""
+        cells = self.cells(values | {"latents": self._modes(values, (x,)).latents})
         mean, variance = cells.mean_and_variance()
         missing = jnp.isnan(x)
         return jnp.where(missing, mean, x), jnp.where(missing, variance, 0.0)
 
-    def _modes(self, values: Mapping[str, Array], x: Array) -> RowMode:
+    def _modes(self, values: Mapping[str, Array], data: tuple[Array]) -> RowMode:
         prior = in_current_precision(self)
         variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
 
@@ -237,13 +287,15 @@ class EPCA(Model):
             cells = self.cells(values | {"latents": u[None]})
             total = cells.log_prob(row[None])[0] + jnp.sum(dist.Normal(0.0, jnp.sqrt(variance)).log_prob(u))
             if self.has_kernel:
-                total += prior.beta * jnp.sum(log_kernel(self.family, cells.theta, prior.conjugate))
+                total += prior.beta * jnp.sum(
+                    joint_prior.log_kernel(self.family, cells.theta, prior.conjugate)
+                )
             return total
 
-        return row_modes(log_joint, x, self.num_latents)
+        return row_modes(log_joint, *data, self.num_latents)
 
     def starting_point(self, key: Array, x: Array) -> dict[str, Array]:
-        """Values of all sites to start from: means at the columns' means, latents and loadings small.
+        """Starting values of all sites: means at the columns' means, small latents and loadings.
 
         Natural parameters lie inside the family's domain, which the prior alone does not see to.
         """
@@ -264,21 +316,15 @@ class EPCA(Model):
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and the kernel's mean, read off the data; ``overrides`` are fields."""
-        x = as_matrix(x)
+        x = checks.as_matrix(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}
         family = as_family(overrides.get("family", "bernoulli"))
         if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and family.has_kernel:
             read["conjugate"] = family.kernel_of(x, KERNEL_STRENGTH)
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
 
-    def filled(self, *data: Any) -> Self:
-        """The model with its size and, where there is a kernel, its mean."""
-        if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
-            return self
-        return super().filled(*data)
-
     def __post_init__(self) -> None:
-        """A family's name is the family; then as every model."""
+        """Replace a family's name by the family, then store and validate the fields."""
         object.__setattr__(self, "family", as_family(self.family))
         super().__post_init__()
 
@@ -292,44 +338,33 @@ class EPCA(Model):
         Returns:
             Field name to value.
         """
-        check_num_parts(cls.__name__, len(data), 1)
-        check_not_sparse(cls.__name__, data[0])
-        kind = kind_of_cells(data[0])
-        fields = {"family": family_of(kind), "num_latents": suitable_num_latents(data[0])}
-        if kind == "gaussian" and (widths := natural_param_widths(data[0])):
-            fields |= {"loading_variance": widths[0], "loc_variance": widths[1]}
-        return fields
+        checks.check_num_parts(cls.__name__, len(data), 1)
+        fields, widths = suitable_fields.family_fields(cls.__name__, data[0])
+        return fields | ({"loading_variance": widths[0], "loc_variance": widths[1]} if widths else {})
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        check_size("num_latents", self.num_latents)
-        for name in ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate"):
-            check_positive(name, getattr(self, name))
-        if self.beta.shape != ():
-            raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
+        checks.check_size("num_latents", self.num_latents)
+        super().validate()
+
+    def _check_kernels(self) -> None:
+        pairs = [(self.family, 0.0, 0.0)]
         if self.conjugate is not None:
             if self.conjugate.shape not in self.family.kernel_shapes or not np.isfinite(self.conjugate).all():
                 raise ValueError(
                     "conjugate must be two finite numbers, lam and nu (of a mixed table also two for each "
                     f"column); got {self.conjugate}"
                 )
-        if self.conjugate is not None or not 0 <= self.beta <= 1 or not self.family.has_kernel:
-            pairs = [(self.family, 0.0, 0.0)]
-            if self.conjugate is not None:
-                pairs = self.family.kernel_problems(self.conjugate)
-            for family, lam, nu in pairs:
-                check_joint_prior(family, float(self.beta), lam, nu)
-        if self.beta == 0:
-            object.__setattr__(self, "conjugate", None)
-        if self.ard and self.beta > 0:
-            raise ValueError(
-                "ard=True goes with beta=0: the joint prior's normaliser depends on the precisions"
-            )
+            pairs = self.family.kernel_problems(self.conjugate)
+        elif 0 <= self.beta <= 1 and self.family.has_kernel:
+            return
+        for family, lam, nu in pairs:
+            joint_prior.check_joint_prior(family, float(self.beta), lam, nu)
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
         self.check_new(x)
-        check_some_cells(x)
+        checks.check_some_cells(x)
         for size, what in ((x.shape[1], "features"), (x.shape[0], "rows")):
             if self.num_latents > size:
                 raise ValueError(
@@ -338,8 +373,7 @@ class EPCA(Model):
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
-        if self.num_features is not None and x.shape[1] != self.num_features:
-            raise ValueError(f"x must have {self.num_features} columns, as the model has; got {x.shape[1]}")
+        checks.check_columns(x, self.num_features, owner="model")
         self.family.check(x)
 
     @property
@@ -348,24 +382,8 @@ class EPCA(Model):
         return (self.family,)
 
     @property
-    def has_kernel(self) -> bool:
-        """Whether the conjugate kernel multiplies the prior."""
-        return self.conjugate is not None
-
-    @property
-    def prior(self) -> str:
-        """``"unnormalised"`` with beta > 0 (``"improper"`` with beta = 1), else ``"proper"``."""
-        if not self.has_kernel:
-            return "proper"
-        return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
-
-    def caution(self, method: str) -> None:
-        """Refuse what would integrate where there is no integral (beta = 1)."""
-        refuse_improper(float(self.beta), method)
-
-    @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """The dims of all variables; classes stand beside features."""
+        """The dims of all variables; those of categorical cells have classes as well as features."""
         dims = dict(self.dims)
         if self.num_features is None:
             return dims

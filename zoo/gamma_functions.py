@@ -28,7 +28,7 @@ DOUBLE, SINGLE = (10, 8), (4, 4)  # shift n, terms of the series
 
 
 def digamma(x: Array) -> Array:
-    """Derivative of log-gamma.
+    """The digamma function, the derivative of log-gamma.
 
     Args:
         x: above 0, any shape.
@@ -43,7 +43,7 @@ def digamma(x: Array) -> Array:
 
 
 def exp_digamma(x: Array) -> Array:
-    """Exp of digamma.
+    """Exponential of the digamma function.
 
     Args:
         x: above 0, any shape.
@@ -59,7 +59,7 @@ def exp_digamma(x: Array) -> Array:
 
 
 def gammaln(x: Array) -> Array:
-    """Log of the gamma function.
+    """Logarithm of the gamma function.
 
     Args:
         x: above 0, any shape.
@@ -87,7 +87,7 @@ def _reciprocals(x: Array, shift: int) -> Array:
 
 
 def _polynomial(u: Array, coefficients: tuple[float, ...]) -> Array:
-    """By Horner's rule, highest power first."""
+    """A polynomial by Horner's rule, its coefficients from the highest power down."""
     value = jnp.full_like(u, coefficients[0])
     for coefficient in coefficients[1:]:
         value = value * u + coefficient
@@ -108,7 +108,7 @@ def _products(shift: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 @cache
 def _coefficients(terms: int) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """In powers of 1/y^2 from the first: of digamma - log y, of log-gamma over y, of exp(digamma) / y."""
+    """Coefficients in powers of 1/y^2 of digamma - log y, of log-gamma over y and of exp(digamma) / y."""
     bernoulli = [Fraction(1)]
     for m in range(1, 2 * terms + 1):
         bernoulli.append(-sum(comb(m + 1, k) * bernoulli[k] for k in range(m)) / (m + 1))

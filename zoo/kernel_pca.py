@@ -53,7 +53,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import as_matrix, check_finite, check_positive, check_rows, check_whole
+from zoo import checks
 from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.gram import Centring, announce_cost, centring_of, check_gram
 from zoo.model import Model, in_current_precision, static
@@ -80,7 +80,7 @@ class KernelPCA(Model):
     Example:
         >>> import numpy as np, zoo
         >>> model = zoo.KernelPCA(num_latents=3, kernel="rbf", noise_variance=0.01)
-        >>> model.filled(np.random.default_rng(0).normal(size=(50, 2))).kernel.length_scale.shape
+        >>> model.with_sizes_from(np.random.default_rng(0).normal(size=(50, 2))).kernel.length_scale.shape
         ()
     """
 
@@ -108,7 +108,7 @@ class KernelPCA(Model):
     latent_site = "latents"
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
-        """The NumPyro program; it cannot draw rows.
+        """The NumPyro program, which cannot draw rows.
 
         Args:
             x: data, shape (num_observations, num_features).
@@ -161,9 +161,7 @@ class KernelPCA(Model):
         return num_observations - 1.0 if self.degrees_of_freedom is None else self.degrees_of_freedom
 
     def score_dimension(self, num_observations: int, num_features: int) -> float | Array:
-        """How many dimensions the determinant is over.
-
-        N where s2 is given, M where it is estimated.
+        """The number of dimensions of the determinant: N where s2 is given, M where it is estimated.
 
         Args:
             num_observations: N.
@@ -184,9 +182,9 @@ class KernelPCA(Model):
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with the kernel's parameters read off the rows where they are None."""
-        return cls(**overrides).filled(x)
+        return cls(**overrides).with_sizes_from(x)
 
-    def filled(self, x: Any) -> Self:
+    def with_sizes_from(self, x: Any) -> Self:
         """The model with the kernel's parameters read off the rows where they are None.
 
         ``noise_variance`` and ``degrees_of_freedom`` stay None: estimated, and N - 1.
@@ -199,25 +197,25 @@ class KernelPCA(Model):
                 "KernelPCA takes dense rows; of sparse ones give the Gram matrix, (x @ x.T).toarray(), with "
                 'kernel="precomputed"'
             )
-        kernel = self.kernel.filled(as_matrix(x))
+        kernel = self.kernel.filled(checks.as_matrix(x))
         return self if kernel is self.kernel else self.replaced(kernel=kernel)
 
     def continuing(self, former: Self) -> Self:
-        """The model with the former fit's kernel, if it is the same but for a length scale left open."""
+        """The model with the former fit's kernel, if only its length scale was not given."""
         kernel = self.kernel.continuing(former.kernel)
         return self if kernel is self.kernel else self.replaced(kernel=kernel)
 
     def __post_init__(self) -> None:
-        """Look a kernel's name up, then store and validate the fields."""
+        """Replace a kernel's name by the kernel, then store and validate the fields."""
         object.__setattr__(self, "kernel", as_kernel(self.kernel))
         super().__post_init__()
 
     def validate(self) -> None:
         """Raise ValueError if a field is outside its domain."""
-        check_whole("num_latents", self.num_latents)
+        checks.check_whole("num_latents", self.num_latents)
         for name in ("noise_variance", "degrees_of_freedom", "latent_variance"):
             if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
+                checks.check_positive(name, getattr(self, name))
         if self.noise_variance is None and self.kernel.feature_dimension(1) in (math.inf, None):
             reason = (
                 "does not say how many dimensions its feature space has"
@@ -229,13 +227,13 @@ class KernelPCA(Model):
             )
 
     def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` does not suit the model; say what a large Gram matrix costs."""
-        x = as_matrix(x)
+        """Raise ValueError if ``x`` does not suit the model; announce the cost of a large Gram matrix."""
+        x = checks.as_matrix(x)
         if self.kernel.is_precomputed:
             check_gram(x)
-        check_finite(x)
+        checks.check_finite(x)
         why = f"the centred Gram matrix of N rows has N - 1 components, and num_latents is {self.num_latents}"
-        check_rows(x, self.num_latents + 1, why)
+        checks.check_rows(x, self.num_latents + 1, why)
         if self.noise_variance is None and self.num_latents >= self.kernel.feature_dimension(x.shape[1]):
             raise ValueError(
                 f"num_latents must be below the dimension of the feature space, "
@@ -246,17 +244,17 @@ class KernelPCA(Model):
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows have cells that are not finite."""
-        check_finite(as_matrix(x))
+        checks.check_finite(checks.as_matrix(x))
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
-        """Refused: there is none.
+        """Raise ValueError, because the model has no density of rows.
 
         Args:
             values: of the sites.
             x: rows.
 
         Returns:
-            Nothing: no shape to give.
+            Nothing, so no shape.
 
         Raises:
             ValueError: always.
@@ -308,8 +306,8 @@ class KernelPCA(Model):
         shares = noise_variance / (values["signal_variances"] + noise_variance)
         return jnp.broadcast_to(jnp.diag(shares), (x.shape[0], shares.size, shares.size))
 
-    def caution(self, method: str) -> None:
-        """Refuse a sampler where there is no posterior to sample.
+    def check_method(self, method: str) -> None:
+        """Refuse samplers where the posterior is improper.
 
         Raises:
             ValueError: a sampler, and a flat prior of the latents.

@@ -45,18 +45,17 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import as_matrix, check_choice, check_num_parts, check_rows, check_whole
+from zoo import checks
 from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, NormalGamma, PoissonGamma
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.multinomial_dirichlet import SparseCountRows
-from zoo.dirichlet_process import WEIGHT_PRIORS, DirichletAllocation, StickBreaking, weight_prior
-from zoo.model import Assumptions, Model, in_current_precision, static
+from zoo.dirichlet_process import WEIGHT_PRIORS, MixtureModel, WeightPrior, weight_prior
+from zoo.model import Assumptions, in_current_precision, static
 from zoo.sparse import SparseCounts
 from zoo.suitable_fields import kind_of_cells
 
@@ -64,7 +63,7 @@ __all__ = ["Mixture"]
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture(Model):
+class Mixture(MixtureModel):
     """A mixture of exponential families with Dirichlet or (truncated) Dirichlet-process weights.
 
     Attributes:
@@ -107,11 +106,8 @@ class Mixture(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels",)
-    score_dims = ("observation", "component")
     predicted_dims = ("observation",)
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
-    cluster_site = "assignments"
-    weight_site = "weights"
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.
@@ -152,17 +148,14 @@ class Mixture(Model):
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """The model with the default Gaussian-Wishart prior for these data (`GaussianWishart.from_data`).
-
-        ``overrides`` are fields.
-        """
+        """The model with the default Gaussian-Wishart prior for these data (`GaussianWishart.from_data`)."""
         if overrides.get("components") is None:
             overrides["components"] = GaussianWishart.from_data(x)
         return cls(**overrides)
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Components by the kind of cells: independent ones but for numbers without a gap.
+        """Components for the kind of cells, independent by column unless they are complete real numbers.
 
         Args:
             data: parts of the data, tables of two axes.
@@ -170,7 +163,7 @@ class Mixture(Model):
         Returns:
             Field name to value.
         """
-        check_num_parts(cls.__name__, len(data), 1)
+        checks.check_num_parts(cls.__name__, len(data), 1)
         x = data[0]
         if hasattr(x, "tocsr"):
             return {"components": MultinomialDirichlet.from_data(x)}
@@ -189,8 +182,8 @@ class Mixture(Model):
             raise TypeError(
                 f"components must be a prior from zoo.conjugate; got {type(self.components).__name__}"
             )
-        check_whole("num_components", self.num_components)
-        check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)
+        checks.check_whole("num_components", self.num_components)
+        checks.check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)
         if self.free_last_stick and self.weight_prior != "stick_breaking":
             raise ValueError('free_last_stick goes with weight_prior="stick_breaking" only')
         if self.has_random_concentration:
@@ -210,7 +203,7 @@ class Mixture(Model):
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
         self.check_new(x)
-        check_rows(x, 2, "a mixture of one row has nothing to cluster")
+        checks.check_rows(x, 2, "a mixture of one row has nothing to cluster")
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model; a single one is allowed."""
@@ -219,11 +212,11 @@ class Mixture(Model):
                 "sparse rows are taken by MultinomialDirichlet components only; "
                 f"{type(self.components).__name__} needs them dense: x.toarray()"
             )
-        x = x if isinstance(x, SparseCounts) else as_matrix(x)
+        x = x if isinstance(x, SparseCounts) else checks.as_matrix(x)
         self.components.check(x)
 
-    def caution(self, method: str) -> None:
-        """Warn if the truncation is too short for the concentration; the collapsed sampler has none."""
+    def check_method(self, method: str) -> None:
+        """Warn if the truncation is too short for the concentration, except for the collapsed sampler."""
         if (
             method != "collapsed_gibbs"
             and self.weight_prior == "stick_breaking"
@@ -273,20 +266,17 @@ class Mixture(Model):
 
     @property
     def leftover_stick_mass(self) -> float:
-        """Prior expectation of the last stick's weight at the (expected) concentration.
-
-        (alpha / (1 + alpha))^(K - 1).
-        """
+        """Prior expectation of the last stick's weight, (alpha / (1 + alpha))^(K - 1)."""
         alpha = float(self.expected_concentration)
         return (alpha / (1.0 + alpha)) ** (self.num_components - 1)
 
     @property
-    def weights(self) -> DirichletAllocation | StickBreaking:
+    def weights(self) -> WeightPrior:
         """The prior of the weights (one component has no sticks: its weight is 1 under either prior)."""
         return weight_prior(self.weight_prior, self.num_components, free_last_stick=self.free_last_stick)
 
     def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
-        """``log pi_k + log p(x_i | theta_k)`` at given values of the sites.
+        """Log joint density of each row and label, ``log pi_k + log p(x_i | theta_k)``.
 
         Args:
             values: of the sites.
@@ -308,38 +298,10 @@ class Mixture(Model):
         Returns:
             Shape (num_observations,), in nats.
         """
-        rows = jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
+        rows = super().log_likelihood(values, x)
         if self.free_last_stick:  # the missing mass is a factor of the program, not part of a row's density
             rows = rows - jax.nn.logsumexp(self.weights.log_weights(values))
         return rows
-
-    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
-        """The summed-out labels given everything else.
-
-        ``{"assignments": Categorical}`` of batch shape (num_observations,).
-        """
-        return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
-
-    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
-        """Shares of the rows in the components, shape (num_observations, num_components).
-
-        Raises:
-            ValueError: another kind than ``"latent"``.
-        """
-        if kind != "latent":
-            raise ValueError(
-                f"a mixture has one kind of scores, the shares of rows in components; got {kind!r}"
-            )
-        return self.local_conditionals(values, x)["assignments"].probs
-
-    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Labels in the smallest type that holds them, and how many components have at least one row."""
-        assignments = values["assignments"]
-        num_occupied = jnp.sum(jnp.bincount(assignments, length=self.num_components) > 0)
-        return {
-            "assignments": assignments.astype(np.min_scalar_type(self.num_components - 1)),
-            "num_occupied": num_occupied,
-        }
 
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         if x is not None:

@@ -1,18 +1,15 @@
-"""What every model of the zoo is: a frozen dataclass that is a JAX pytree and a NumPyro program.
+"""The base class of models: a frozen dataclass that is a JAX pytree and a NumPyro program.
 
 A field is either a *hyperparameter* (an array, a NumPyro distribution as a hyperprior, or another
 `Assumptions`), which travels through ``jit`` and ``vmap`` as a pytree leaf, or *static* (a size, a name, a
-switch; declared with `static`), which is part of the program's identity. Values are checked once, when a
-person makes the object; when JAX rebuilds it from leaves the constructor is not run, so a check never sees a
-tracer.
+switch; declared with `static`), which is part of the program's identity. Values are checked once, by the
+constructor; JAX rebuilds an object from its leaves without the constructor, so a check never sees a tracer.
+Numbers are held as float64 NumPy arrays and converted where they are used (`in_current_precision`).
 
-Numbers that are held as NumPy arrays, in the precision in which they are used.
-
-NumPyro, loaded whole, whoever imported what before.
-
-ArviZ 1.x leaves ``numpyro`` in ``sys.modules`` as a lazy stub. ``import numpyro.distributions`` on the stub
-loads that package twice, and the second copy lacks its submodules as attributes, on which NumPyro's own
-samplers rely. Attaching them again is harmless when nothing is missing.
+This module also completes the import of NumPyro. ArviZ 1.x leaves ``numpyro`` in ``sys.modules`` as a lazy
+stub; ``import numpyro.distributions`` on the stub loads that package twice, and the second copy lacks its
+submodules as attributes, on which NumPyro's samplers rely. Attaching them again is harmless when nothing is
+missing.
 """
 
 import copy
@@ -33,7 +30,7 @@ __all__ = ["Assumptions", "Model", "attach_submodules", "in_current_precision", 
 
 
 def in_current_precision(tree: Any) -> Any:
-    """The pytree with NumPy leaves as JAX arrays in the caller's precision; traced leaves as they are.
+    """Convert NumPy leaves of a pytree to JAX arrays in the caller's precision; traced leaves stay.
 
     Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the
     converted constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context
@@ -68,14 +65,14 @@ attach_submodules()
 
 
 def static(default: Any = dataclasses.MISSING, **keywords: Any) -> Any:
-    """A field that is part of the program, no pytree leaf: int, string, boolean, None, tuples of these.
+    """Declare a field as part of the program and not as a pytree leaf: int, string, boolean, None or tuple.
 
     Args:
         default: of the field; left out, it must be given.
         **keywords: as for ``dataclasses.field``.
 
     Returns:
-        What a dataclass takes in place of a default.
+        A dataclass field.
     """
     return dataclasses.field(default=default, metadata={"static": True}, **keywords)
 
@@ -88,10 +85,7 @@ class Assumptions:
     """
 
     def __init_subclass__(cls) -> None:
-        """Register the subclass.
-
-        Its fields are read when it is first flattened, after the dataclass decorator has run.
-        """
+        """Register the subclass as a pytree, whose fields are read after the dataclass decorator has run."""
         jax.tree_util.register_pytree_with_keys(
             cls, cls._flatten_with_keys, cls._unflatten, flatten_func=cls._flatten
         )
@@ -124,7 +118,7 @@ class Assumptions:
         return tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("static"))
 
     def replaced(self, **fields: Any) -> Self:
-        """A copy with some fields replaced, nothing checked: by computed (posteriors) or traced values.
+        """A copy with some fields replaced without checks, by computed (posteriors) or traced values.
 
         Args:
             **fields: new values by name.
@@ -161,7 +155,7 @@ class Assumptions:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model(Assumptions):
-    """A model: call it as a NumPyro program.
+    """A probabilistic model, which is called as a NumPyro program.
 
     ``model(*data)`` conditions on data, local latents that can be integrated exactly summed out;
     ``model(num_observations=n)`` draws from the prior predictive with them drawn; ``model.explicit`` is the
@@ -174,8 +168,8 @@ class Model(Assumptions):
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
         methods: the ways to fit it; the first is what ``method="auto"`` means.
         scores_rows: whether it has a log density of each row (`log_likelihood`).
-        score_dims: dims of what `inference.transform` gives.
-        predicted_dims: dims of what `inference.predict` gives.
+        score_dims: dims of the result of `inference.transform`.
+        predicted_dims: dims of the result of `inference.predict`.
         sums_out_locals: whether the density of a row has its latents integrated out.
         num_needed: how many parts of data new rows must bring; None: all.
         kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
@@ -227,17 +221,17 @@ class Model(Assumptions):
     draw_locals: bool = static(default=False, init=False, repr=False)
 
     def __call__(self, *data: Any, num_observations: int | None = None) -> Any:
-        """The NumPyro program; each model writes its own.
+        """The NumPyro program of the model.
 
         Args:
             *data: to condition on, rows first.
             num_observations: rows to draw where there are no data.
 
         Returns:
-            The data, or what was drawn in their place.
+            The data, or the draws in their place.
 
         Raises:
-            TypeError: the model wrote none.
+            TypeError: the model does not define one.
         """
         raise TypeError(f"{type(self).__name__} defines no program")
 
@@ -248,12 +242,12 @@ class Model(Assumptions):
 
     @property
     def prior(self) -> str:
-        """``"proper"``, ``"unnormalised"`` (a factor multiplies it) or ``"improper"``."""
+        """Kind of the prior: ``"proper"``, ``"unnormalised"`` (a factor multiplies it) or ``"improper"``."""
         return "proper"
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Variable name to its dims: ``dims``, and what a nested prior adds to them."""
+        """Variable name to its dims: ``dims`` and those of nested priors."""
         return self.dims
 
     @property
@@ -268,7 +262,7 @@ class Model(Assumptions):
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Fields with which the model suits data that it was not told of, besides those of `from_data`.
+        """Fields with which the model suits given data, besides those of `from_data`.
 
         Args:
             data: parts of the data, tables of two axes; a sparse one holds documents.
@@ -300,8 +294,8 @@ class Model(Assumptions):
             f"canonical correlations are of zoo.Paired with two views; got {type(self).__name__.lower()!r}"
         )
 
-    def coded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model and its data as tables of numbers: where it takes labels, they are coded here, first.
+    def encoded(self, *data: Any) -> tuple[Self, tuple]:
+        """The model and its data as tables of numbers, in which class labels are encoded.
 
         Args:
             *data: parts of the data as they were passed.
@@ -324,14 +318,14 @@ class Model(Assumptions):
         """
         return cls(**overrides)
 
-    def filled(self, *data: Any) -> Self:
-        """The model itself if no field is None, else the model with those fields filled by `from_data`.
+    def with_sizes_from(self, *data: Any) -> Self:
+        """The model with the fields that are None read off the data by `from_data`; itself where none is.
 
         Args:
             *data: parts of the data, in the model's order.
 
         Returns:
-            The filled model.
+            The model with its sizes.
         """
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
         if all(value is not None for value in given.values()):
@@ -339,7 +333,7 @@ class Model(Assumptions):
         return self.from_data(*data, **{name: value for name, value in given.items() if value is not None})
 
     def require(self, *names: str) -> None:
-        """Refuse to run the program without fields that `from_data` reads off the data.
+        """Raise ValueError if a field that `from_data` reads off the data is not set.
 
         Args:
             *names: of the fields.
@@ -377,32 +371,33 @@ class Model(Assumptions):
         return num_observations
 
     def continuing(self, former: Self) -> Self:
-        """The model for a fit that goes on from a former one.
+        """The model for a fit that continues a former one.
 
-        What it leaves open and the former fit read off its rows is taken over, where it must not change.
+        Fields that are not given, and that the former fit read off its rows, are taken over where they must
+        not change.
 
         Args:
-            former: the filled model of the former fit.
+            former: model of the former fit, with its sizes.
 
         Returns:
-            The model to be filled.
+            The model, before its sizes are read off the data.
         """
         return self
 
     def starting_point(self, key: Any, *data: Any) -> dict[str, Any] | None:
-        """Values of all sites to start MAP, NUTS and HMC from.
+        """Starting values of all sites for MAP, NUTS and HMC.
 
         Args:
-            key: a JAX key, for what is drawn.
+            key: a JAX key.
             *data: parts of the data, in the model's order.
 
         Returns:
-            Site name to value, shapes as in ``dims``; None: anywhere.
+            Site name to value, shapes as in ``dims``; None: the default of the algorithm.
         """
         return None
 
     def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:
-        """The local latents that the program sums out, given values of everything else.
+        """Conditional distributions of the local latents that the program sums out.
 
         Args:
             values: variable or site name to value, shapes as in ``dims``.
@@ -414,15 +409,15 @@ class Model(Assumptions):
         return {}
 
     def completions(self) -> dict[str, tuple[str, ...]]:
-        """What `inference.predict` can be asked for by ``what``.
+        """The quantities that `inference.predict` can return, chosen by ``what``.
 
         Returns:
-            Its names, each with its dims; empty: one thing only.
+            Name to dims; empty: there is only one quantity.
         """
         return {}
 
     def default_completion(self, *data: Any) -> str | None:
-        """Which of `completions` is meant when nothing is said.
+        """The default of `completions`.
 
         Args:
             *data: parts of the data, in the model's order.
@@ -433,7 +428,7 @@ class Model(Assumptions):
         return None
 
     def derived(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What is stored of the local latents of a draw, and what follows from them.
+        """The local latents of a draw as they are stored, and quantities that follow from them.
 
         Args:
             values: variable or site name to value, shapes as in ``dims``.
@@ -475,7 +470,7 @@ class Model(Assumptions):
         raise ValueError(f"the scores of {type(self).__name__} have no covariance")
 
     def predicted(self, values: Mapping[str, Any], *data: Any) -> tuple[Any, Any]:
-        """Mean and variance of what is missing of rows, given values of the rest.
+        """Mean and variance of the missing cells of rows at given parameters.
 
         Args:
             values: of the parameters.
@@ -505,7 +500,7 @@ class Model(Assumptions):
         """
 
     def auto_method(self, *data: Any) -> str:
-        """What ``method="auto"`` means: the first of `methods` that suits the model and the data.
+        """The method for ``method="auto"``: the first of `methods` that suits the model and the data.
 
         Args:
             *data: parts of the data, in the model's order.
@@ -515,8 +510,8 @@ class Model(Assumptions):
         """
         return self.methods[0]
 
-    def caution(self, method: str) -> None:
-        """Warn of what is allowed but hardly wanted with a method; called before anything is compiled.
+    def check_method(self, method: str) -> None:
+        """Refuse or warn of a method that does not suit the fields, before anything is compiled.
 
         Args:
             method: its name.
@@ -524,7 +519,7 @@ class Model(Assumptions):
 
 
 def _as_leaf(name: str, value: Any) -> Any:
-    """A hyperparameter as it is stored: numbers, and those in distributions, in float64."""
+    """Convert a hyperparameter for storage: numbers, and those in distributions, to float64."""
     if value is None or isinstance(value, Assumptions):
         return value
     if isinstance(value, tuple | list) and value and all(isinstance(part, Assumptions) for part in value):

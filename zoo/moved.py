@@ -1,4 +1,4 @@
-"""Former names of modules, importable for one more release with a DeprecationWarning."""
+"""Former names of modules, which can be imported for one more release with a DeprecationWarning."""
 
 import importlib
 import sys
@@ -24,12 +24,12 @@ MOVED = {
 
 
 class _Redirect(MetaPathFinder, Loader):
-    """Finds a former name and puts the present module in its place."""
+    """Import hook that resolves the former name of a module to the present module."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """A spec for former names alone."""
+        """The spec of a former name; None for other names."""
         return ModuleSpec(fullname, self) if fullname in MOVED else None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -40,6 +40,6 @@ class _Redirect(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Let former names be imported; a second call changes nothing."""
+    """Install the import hook for former names, once."""
     if not any(isinstance(finder, _Redirect) for finder in sys.meta_path):
         sys.meta_path.append(_Redirect())

@@ -11,15 +11,15 @@ Generative process, in the letters of Virtanen (2010, chapter 4), views counted 
 Latents: the ``num_shared`` ones that all views see come first, then those of view 0 alone, of view 1, ...
 
 * SEPCA: all latents are shared (`Paired.sepca`).
-* EPLS: the targets y_0 see shared latents only, covariates have their own besides (`Paired.epls`).
-* ECCA: every view has its own latents besides the shared ones (`Paired.ecca`).
-* SECCA: ECCA with targets y_0 that have none of their own (`Paired.secca`).
+* EPLS: the targets y_0 see shared latents only, covariates also have specific latents (`Paired.epls`).
+* ECCA: every view has specific latents besides the shared ones (`Paired.ecca`).
+* SECCA: ECCA with targets y_0 that have no specific latents (`Paired.secca`).
 
 With 0 < beta < 1 the density of U and V is multiplied by the conjugate kernel at every theta
 (`zoo.exponential_family.joint_prior`), and the prior has no known normaliser.
 
 With ``specific="full_covariance"`` (the model of GiBECCA, section 6.2.3) all latents are shared and every
-view has a full covariance instead of latents of its own::
+view has a full covariance instead of specific latents::
 
     Psi_v^-1 ~ Wishart(nu_v, S_v^-1),  S_v = covariance_scale I,  nu_v = D_v + covariance_degrees
     theta_vn ~ Normal(V_v u_n + mu_v, Psi_v)
@@ -68,48 +68,29 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import as_matrix, check_choice, check_num_parts, check_size
-from zoo.exponential_family import Family, as_family
-from zoo.exponential_family.cells import (
-    FamilyCells,
-    cells_of,
-    sample_view_parameters,
-    starting_view_parameters,
-)
-from zoo.exponential_family.joint_prior import (
-    FACTOR_IN_PRIOR,
-    balanced_variance,
-    check_joint_prior,
-    joint_prior_factor,
-    log_kernel,
-    refuse_improper,
-)
+from zoo import checks, suitable_fields
+from zoo.epca import KERNEL_STRENGTH, START_SCALE, JointPriorModel
+from zoo.exponential_family import Family, as_family, joint_prior
+from zoo.exponential_family.cells import cells_of, sample_view_parameters, starting_view_parameters
+from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
 from zoo.linear_gaussian.rows import DenseRows
-from zoo.model import Model, in_current_precision, static
-from zoo.suitable_fields import (
-    check_not_sparse,
-    family_of,
-    kind_of_cells,
-    natural_param_widths,
-)
+from zoo.model import in_current_precision, static
 
 __all__ = ["Paired"]
 
-KERNEL_STRENGTH = 0.1  # lam of the default kernel
 SPECIFICS = ("low_rank", "full_covariance")
-START_SCALE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
-class Paired(Model):
-    """Several tables with the same rows, explained by shared latents and latents of each table alone.
+class Paired(JointPriorModel):
+    """Several tables with the same rows, explained by shared latents and latents of single tables.
 
     Attributes:
         families: one for each view: a family of `zoo.exponential_family`, its name, or a tuple with one for
             each column of the view.
         num_shared: K_S, latents that all views see.
-        num_specific: K_v of each view, 0 where it has none of its own; None: none at all.
+        num_specific: K_v of each view, 0 where it has no specific latents; None: 0 for all views.
         specific: ``"low_rank"``: the latents above. ``"full_covariance"``: a covariance for each view.
         view_weights: alpha_v > 0 of each view; one number serves all.
         beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
@@ -131,7 +112,7 @@ class Paired(Model):
         >>> import numpy as np, zoo
         >>> y_0, y_1 = np.random.default_rng(0).integers(0, 2, size=(2, 20, 4))
         >>> model = zoo.Paired.ecca(("bernoulli", "bernoulli"), num_shared=1, num_specific=(1, 2))
-        >>> model.filled(y_0, y_1).num_latents
+        >>> model.with_sizes_from(y_0, y_1).num_latents
         4
     """
 
@@ -165,8 +146,6 @@ class Paired(Model):
     }
     symmetries = ("rotation", "sign")
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi", "closed_form")
-    sums_out_locals = False
-    latent_site = "latents"
     num_needed = 1
 
     def __call__(self, *views: Array, num_observations: int | None = None) -> tuple[Array, ...]:
@@ -218,7 +197,9 @@ class Paired(Model):
             values[f"natural_params_{v}"] = numpyro.sample(f"natural_params_{v}", noisy)
         rows = self.rows_of(v, values)
         if self.has_kernel:
-            joint_prior_factor(prior.families[v], theta, prior.beta, self.kernel_of(v), f"joint_prior_{v}")
+            joint_prior.joint_prior_factor(
+                prior.families[v], theta, prior.beta, self.kernel_of(v), f"joint_prior_{v}"
+            )
         with numpyro.handlers.scale(scale=jnp.broadcast_to(prior.view_weights, (len(self.families),))[v]):
             return numpyro.sample(f"y_{v}", rows, obs=y)
 
@@ -238,12 +219,12 @@ class Paired(Model):
 
     @property
     def num_latents(self) -> int:
-        """K, shared and of each view."""
+        """The number K of latents, shared and specific."""
         return self.num_shared + sum(self.num_specific)
 
     @property
     def data_names(self) -> tuple[str, ...]:
-        """Y_0, y_1, ..."""
+        """Names of the views: y_0, y_1, ..."""
         return tuple(f"y_{v}" for v in range(len(self.families)))
 
     @property
@@ -274,7 +255,7 @@ class Paired(Model):
         return first, variance * w[0] @ w[1].T, second
 
     def _noise(self, v: int, values: Mapping[str, np.ndarray], size: int) -> np.ndarray | float:
-        """Psi_v of one draw; zero where the cells have no variance of their own."""
+        """The covariance Psi_v of one draw; zero where the cells have no variance parameter."""
         if self.specific == "full_covariance":
             return np.linalg.inv(values[f"specific_precision_{v}"])
         given = values.get(f"noise_variance_{v}", getattr(self.families[v], "noise_variance", None))
@@ -293,7 +274,7 @@ class Paired(Model):
         return (*range(self.num_shared), *range(before, before + self.num_specific[v]))
 
     def mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
-        """V_v u + mu_v by its factors.
+        """The mean V_v u + mu_v of natural parameters, by its factors.
 
         Args:
             v: the view, from 0.
@@ -305,7 +286,7 @@ class Paired(Model):
         return LowRank(values["latents"], values[f"loadings_{v}"], values.get(f"loc_{v}", 0.0))
 
     def specific_covariance(self, v: int, values: Mapping[str, Array]) -> Array:
-        """Psi_v.
+        """The covariance Psi_v of a view.
 
         Args:
             v: the view, from 0.
@@ -327,7 +308,7 @@ class Paired(Model):
         """
         return self.specific == "full_covariance" and self.families[v].learns_noise
 
-    def rows_of(self, v: int, values: Mapping[str, Array]) -> FamilyCells | DenseRows:
+    def rows_of(self, v: int, values: Mapping[str, Array]) -> dist.Distribution:
         """The distribution of the rows of a view at given values of the sites.
 
         Args:
@@ -343,13 +324,8 @@ class Paired(Model):
         theta = values.get(f"natural_params_{v}", mean)
         return cells_of(in_current_precision(self).families[v], theta, values, f"_{v}")
 
-    @property
-    def has_kernel(self) -> bool:
-        """Whether the conjugate kernel multiplies the prior."""
-        return self.conjugate is not None
-
     def kernel_of(self, v: int) -> Array:
-        """Lam and nu of a view, or of each of its columns.
+        """The parameters lam and nu of the kernel of a view, or of each of its columns.
 
         Args:
             v: the view, from 0.
@@ -360,13 +336,6 @@ class Paired(Model):
         pairs = in_current_precision(self.conjugate)
         first = sum(self.num_features[:v])
         return pairs if pairs.ndim == 1 else pairs[first : first + self.num_features[v]]
-
-    @property
-    def prior(self) -> str:
-        """``"unnormalised"`` with beta > 0 (``"improper"`` with beta = 1), else ``"proper"``."""
-        if not self.has_kernel:
-            return "proper"
-        return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
 
     # The papers' models
 
@@ -441,7 +410,7 @@ class Paired(Model):
             ValueError: another number of views than of families.
         """
         families = overrides.get("families", ("bernoulli",) * len(views))
-        arrays = [as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
+        arrays = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
         if len(arrays) != len(families):
             raise ValueError(
                 f"there are {len(families)} families and {len(arrays)} views: give one for each view"
@@ -456,12 +425,6 @@ class Paired(Model):
             read["conjugate"] = np.concatenate(pairs)
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
 
-    def filled(self, *data: Any) -> Self:
-        """The model with its sizes and, where there are kernels, their means."""
-        if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
-            return self
-        return super().filled(*data)
-
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
         """Families, one shared latent and one of each view's, and priors in the units of the data.
@@ -472,20 +435,20 @@ class Paired(Model):
         Returns:
             Field name to value.
         """
-        check_num_parts(cls.__name__, len(data), 2)
-        check_not_sparse(cls.__name__, data[0])
-        kinds = [kind_of_cells(part) for part in data]
+        checks.check_num_parts(cls.__name__, len(data), 2)
+        suitable_fields.check_not_sparse(cls.__name__, data[0])
+        kinds = [suitable_fields.kind_of_cells(part) for part in data]
         fields = {
-            "families": tuple(map(family_of, kinds)),
+            "families": tuple(map(suitable_fields.family_of, kinds)),
             "num_shared": 1,
             "num_specific": tuple(int(part.shape[1] > 1) for part in data),
         }
-        if set(kinds) == {"gaussian"} and (widths := natural_param_widths(np.hstack(data))):
+        if set(kinds) == {"gaussian"} and (widths := suitable_fields.natural_param_widths(np.hstack(data))):
             fields |= {"loading_variance": widths[0], "loc_variance": widths[1]}
         return fields
 
-    def coded(self, *views: Any) -> tuple[Self, tuple]:
-        """Views that are None or left out at the end become tables of missing cells.
+    def encoded(self, *views: Any) -> tuple[Self, tuple]:
+        """Replace views that are None, or left out at the end, by tables of missing cells.
 
         Args:
             *views: tables, None where a view is missing as a whole.
@@ -509,7 +472,7 @@ class Paired(Model):
         return self, tuple(np.full((known[0], d), np.nan) if y is None else y for y, d in sizes)
 
     def __post_init__(self) -> None:
-        """Names of families are families and lists are tuples; then as every model."""
+        """Replace names of families by families and lists by tuples, then store and validate the fields."""
         if isinstance(self.families, str | Family) or not isinstance(self.families, Sequence):
             raise TypeError(f"families must be a tuple with one for each view; got {self.families!r}")
         object.__setattr__(self, "families", tuple(map(as_family, self.families)))
@@ -525,39 +488,27 @@ class Paired(Model):
         num_views = len(self.families)
         if num_views < 1:
             raise ValueError("families must name at least one family")
-        check_size("num_shared", self.num_shared)
+        checks.check_size("num_shared", self.num_shared)
         _check_sizes("num_specific", self.num_specific, num_views, 0)
         if self.num_features is not None:
             _check_sizes("num_features", self.num_features, num_views, 1)
-        check_choice("specific", self.specific, SPECIFICS)
-        positive = ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate")
-        for name in (*positive, "covariance_scale"):
-            value = getattr(self, name)
-            if value.shape != () or not 0 < value < np.inf:
-                raise ValueError(f"{name} must be a positive number; got {value}")
+        checks.check_choice("specific", self.specific, SPECIFICS)
+        checks.check_positive("covariance_scale", self.covariance_scale)
         if self.covariance_degrees.shape != () or not -1 < self.covariance_degrees < np.inf:
             raise ValueError(f"covariance_degrees must be a number above -1; got {self.covariance_degrees}")
         weights = self.view_weights
         if weights.shape not in ((), (num_views,)) or not (np.isfinite(weights) & (weights > 0)).all():
             raise ValueError(f"view_weights must be positive, one or {num_views} numbers; got {weights}")
-        if self.beta.shape != ():
-            raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
-        self._check_kernels()
-        if self.ard and self.beta > 0:
-            raise ValueError(
-                "ard=True goes with beta=0: the joint prior's normaliser depends on the precisions"
-            )
+        super().validate()
         if self.specific == "full_covariance":
             self._check_full_covariance()
-        if self.beta == 0:
-            object.__setattr__(self, "conjugate", None)
 
     def _check_kernels(self) -> None:
         beta, conjugate = float(self.beta), self.conjugate
         if conjugate is None:
             for family in self.families:
                 if not (0 <= beta <= 1 and family.has_kernel):
-                    check_joint_prior(family, beta, 0.0, 0.0)
+                    joint_prior.check_joint_prior(family, beta, 0.0, 0.0)
             return
         total = None if self.num_features is None else sum(self.num_features)
         good = conjugate.shape == (2,) or (
@@ -577,12 +528,12 @@ class Paired(Model):
                 pairs = conjugate[first : first + self.num_features[v]]
                 first += self.num_features[v]
             for kind, lam, nu in family.kernel_problems(pairs):
-                check_joint_prior(kind, beta, lam, nu)
+                joint_prior.check_joint_prior(kind, beta, lam, nu)
 
     def _check_full_covariance(self) -> None:
         if any(self.num_specific):
             raise ValueError(
-                "with specific='full_covariance' the views' covariances stand for latents of their own: "
+                "with specific='full_covariance' the views' covariances replace specific latents: "
                 f"leave num_specific out; got {self.num_specific}"
             )
         if self.beta > 0:
@@ -641,20 +592,18 @@ class Paired(Model):
         """
         if len(views) != len(self.families):
             raise ValueError(f"the model has {len(self.families)} views; got {len(views)}")
-        views = [as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
+        views = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
         lengths = [view.shape[0] for view in views]
         if len(set(lengths)) > 1:
             found = ", ".join(map(str, lengths))
             raise ValueError(f"the views must have the same rows; they have {found} rows")
         for v, (family, view) in enumerate(zip(self.families, views, strict=True)):
-            if self.num_features is not None and view.shape[1] != self.num_features[v]:
-                raise ValueError(
-                    f"y_{v} must have {self.num_features[v]} columns, as the model has; got {view.shape[1]}"
-                )
+            size = None if self.num_features is None else self.num_features[v]
+            checks.check_columns(view, size, f"y_{v}", "model")
             family.check(view, f"y_{v}")
 
     def _warn_of_weak_views(self, views: Sequence[np.ndarray]) -> None:
-        """A view weight far below one leaves the prior of that view's latents to decide."""
+        """Warn of a view weight so small that the prior alone decides on the view's latents."""
         variance = balanced_variance(self.latent_variance, self.loading_variance, self.beta)
         weights = np.broadcast_to(self.view_weights, (len(views),))
         for v, (weight, view) in enumerate(zip(weights, views, strict=True)):
@@ -665,10 +614,6 @@ class Paired(Model):
                     "latent_variance * loading_variance along",
                     stacklevel=3,
                 )
-
-    def caution(self, method: str) -> None:
-        """Refuse methods that integrate the posterior at beta = 1, where it has no integral."""
-        refuse_improper(float(self.beta), method)
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
@@ -693,7 +638,7 @@ class Paired(Model):
     # Rows at given parameters: starts, densities, scores, predictions
 
     def starting_point(self, key: Array, *views: Array) -> dict[str, Array]:
-        """Values of all sites to start from: means at the columns' means, latents and loadings small.
+        """Starting values of all sites: means at the columns' means, small latents and loadings.
 
         Natural parameters lie inside the families' domains, which the prior alone does not see to.
 
@@ -702,7 +647,7 @@ class Paired(Model):
             *views: as in `log_likelihood`.
 
         Returns:
-            Value of each site by name, in the shapes that the program gives them.
+            Value of each site by name, in the shapes of the program.
         """
         model = in_current_precision(self)
         keys = jax.random.split(key, len(views) + 1)
@@ -725,7 +670,7 @@ class Paired(Model):
         return values
 
     def natural_params(self, v: int, values: Mapping[str, Array]) -> Array:
-        """Theta_v, flat: drawn where the view has noisy ones, else its mean.
+        """Natural parameters Theta_v of a view, flat: drawn where they are noisy, else their mean.
 
         Args:
             v: the view, from 0.
@@ -737,61 +682,8 @@ class Paired(Model):
         drawn = values.get(f"natural_params_{v}")
         return self.mean_theta(v, values).whole() if drawn is None else drawn
 
-    def log_likelihood(self, values: Mapping[str, Array], *views: Array) -> Array:
-        """Log density of each row over its observed cells in all views, weighted as in the program.
-
-        Given its latents if ``values`` has them; else (new rows) with them integrated out by Laplace's
-        approximation, under the prior that they have given the loadings, conjugate kernels and all. View
-        weights other than one make it a score instead of a density.
-
-        Args:
-            values: of the sites.
-            *views: a table each, shape (num_observations, features of the view), NaN where a cell is missing.
-
-        Returns:
-            Shape (num_observations,), in nats.
-        """
-        if "latents" in values:
-            return self._log_cells(values, views)
-        whole = self._modes(values, views).log_integral
-        if not self.has_kernel:
-            return whole
-        nothing = tuple(jnp.full_like(view[:1], jnp.nan) for view in views)
-        return whole - self._modes(values, nothing).log_integral
-
-    def scores(self, values: Mapping[str, Array], *views: Array, kind: str = "latent") -> Array:
-        """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis.
-
-        Args:
-            values: of the sites.
-            *views: as in `log_likelihood`.
-            kind: ``"latent"`` or ``"orthonormal"``.
-
-        Returns:
-            Shape (num_observations, num_latents).
-        """
-        u = self._modes(values, views).latents[:, : self.num_latents]
-        if kind == "latent":
-            return u
-        loadings = jnp.concatenate([values[f"loadings_{v}"] for v in range(len(views))])
-        left, _, right = jnp.linalg.svd(loadings, full_matrices=False)
-        return u @ loadings.T @ (left @ right)
-
-    def scores_covariance(self, values: Mapping[str, Array], *views: Array) -> Array:
-        """Laplace's covariance of the latents of each row.
-
-        Args:
-            values: of the sites.
-            *views: as in `log_likelihood`.
-
-        Returns:
-            Shape (num_observations, num_latents, num_latents).
-        """
-        k = self.num_latents
-        return self._modes(values, views).covariance[:, :k, :k]
-
     def predicted(self, values: Mapping[str, Array], *views: Array, what: str = "y_0") -> tuple[Array, Array]:
-        """One view with its missing cells at their mean at the mode of the latents, and their variance.
+        """One view with missing cells replaced by their mean at the mode of the latents, and their variance.
 
         Args:
             values: of the sites.
@@ -810,7 +702,7 @@ class Paired(Model):
         return jnp.where(missing, mean, views[v]), jnp.where(missing, variance, 0.0)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
-        """The quantities that `inference.predict` gives: each view.
+        """The quantities that `inference.predict` returns: each view.
 
         Returns:
             Name of the view to its dims.
@@ -818,7 +710,7 @@ class Paired(Model):
         return {name: ("observation", f"feature_{v}") for v, name in enumerate(self.data_names)}
 
     def default_completion(self, *views: np.ndarray) -> str:
-        """The view that is missing as a whole, or else the only one with missing cells.
+        """The view to predict by default: the one missing as a whole, or the only one with missing cells.
 
         Args:
             *views: as in `log_likelihood`.
@@ -842,7 +734,7 @@ class Paired(Model):
         return sum(rows[1:], rows[0])
 
     def _with_local(self, values: Mapping[str, Array], local: Array) -> dict[str, Array]:
-        """Values with the local latents: u, and of noisy natural parameters their whitened deviations."""
+        """Values of the sites at local latents: u, and whitened deviations of noisy natural parameters."""
         new = dict(values) | {"latents": local[:, : self.num_latents]}
         start = self.num_latents
         for v in self._noisy_views():
@@ -870,7 +762,7 @@ class Paired(Model):
             total = self._log_cells(at, tuple(jnp.split(row[None], ends, axis=1)))[0]
             total += jnp.sum(dist.Normal(0.0, scales).log_prob(local))
             for v, family in enumerate(prior.families if self.has_kernel else ()):
-                kernel = log_kernel(family, self.mean_theta(v, at).whole(), self.kernel_of(v))
+                kernel = joint_prior.log_kernel(family, self.mean_theta(v, at).whole(), self.kernel_of(v))
                 total += prior.beta * jnp.sum(kernel)
             return total
 
@@ -878,7 +770,7 @@ class Paired(Model):
 
 
 def _with_targets(families: Sequence, num_specific: int | Sequence[int]) -> tuple[int, ...]:
-    """``num_specific`` of all views, none for the targets."""
+    """The numbers ``num_specific`` of all views, zero for the targets."""
     given = (num_specific,) if isinstance(num_specific, int | np.integer) else tuple(num_specific)
     return given if len(given) == len(families) else (0, *given)
 

@@ -36,19 +36,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import check_choice, check_positive, check_size
-from zoo.dirichlet_process import (
-    WEIGHT_PRIORS,
-    DirichletAllocation,
-    StickBreaking,
-    log_stick_weights,
-    weight_prior,
-)
+from zoo import checks
+from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, compact_labels, log_stick_weights, weight_prior
 from zoo.documents.bags import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import expected_log
@@ -143,7 +136,7 @@ class PCP(TopicModel):
     # Closed-form companions of the program
 
     @property
-    def weights(self) -> DirichletAllocation | StickBreaking:
+    def weights(self) -> WeightPrior:
         """The prior of the weights (one cluster has no sticks: its weight is 1 under either prior)."""
         return weight_prior(self.weight_prior, self.num_clusters, name="cluster_weights")
 
@@ -191,7 +184,7 @@ class PCP(TopicModel):
         return {"doc_clusters": dist.Categorical(logits=self.log_joint_documents(values, counts))}
 
     def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
-        """Expected topic shares of documents: those of their clusters, by how likely these are.
+        """Expected topic shares of documents: those of the clusters, weighted by their probabilities.
 
         Raises:
             ValueError: another kind than ``"latent"``.
@@ -237,17 +230,15 @@ class PCP(TopicModel):
         return jax.nn.logsumexp(counts.times(log_centres.T) + log_weights, axis=-1)
 
     def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Clusters in the smallest type that holds them, and how many have at least one document."""
-        clusters = values["doc_clusters"]
-        occupied = jnp.sum(jnp.bincount(clusters, length=self.num_clusters) > 0)
-        kind = np.min_scalar_type(self.num_clusters - 1)
-        return {"doc_clusters": clusters.astype(kind), "num_occupied": occupied}
+        """Clusters in the smallest type that holds them, and the number with at least one document."""
+        clusters, num_occupied = compact_labels(values["doc_clusters"], self.num_clusters)
+        return {"doc_clusters": clusters, "num_occupied": num_occupied}
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
         self._check_sizes()
-        check_size("num_clusters", self.num_clusters)
-        check_positive("concentration", self.concentration)
+        checks.check_size("num_clusters", self.num_clusters)
+        checks.check_positive("concentration", self.concentration)
         self._check_topic_prior()
-        check_positive("word_smoothing", self.word_smoothing)
-        check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)
+        checks.check_positive("word_smoothing", self.word_smoothing)
+        checks.check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)

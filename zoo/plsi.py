@@ -71,7 +71,7 @@ class PLSI(TopicModel):
     scored_over_fitted = True
 
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
-        """The NumPyro program; it cannot draw documents, since its parameters have no prior to draw from.
+        """The NumPyro program, which cannot draw documents because its parameters have no proper prior.
 
         Args:
             counts: shape (num_documents, num_words), dense or sparse.
@@ -99,11 +99,11 @@ class PLSI(TopicModel):
 
     @property
     def prior(self) -> str:
-        """``"improper"``: topics and shares are parameters."""
+        """Always ``"improper"``, since topics and shares are parameters."""
         return "improper"
 
     def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
-        """Log density of each document at its topic shares, or else at its most likely ones.
+        """Log density of each document at its given or its most likely topic shares.
 
         Args:
             values: of the sites.

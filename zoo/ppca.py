@@ -46,24 +46,10 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import (
-    check_choice,
-    check_infinite,
-    check_not_constant,
-    check_num_parts,
-    check_positive,
-    check_size,
-    check_some_cells,
-)
+from zoo import checks
 from zoo.conjugate.cellwise import ObservedCells
-from zoo.linear_gaussian.rows import (
-    LatentsGivenRows,
-    LinearGaussianRows,
-    completed,
-    latents_covariance,
-    latents_mean,
-    log_density,
-)
+from zoo.linear_gaussian import rows
+from zoo.linear_gaussian.rows import LatentsGivenRows, LinearGaussianRows
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
@@ -182,36 +168,36 @@ class PPCA(Model):
         Returns:
             Shape (num_observations,), in nats.
         """
-        return log_density(x, *_parameters(values))
+        return rows.log_density(x, *_parameters(values))
 
     def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
         """The latents of each row given its observed cells and everything else."""
         return {"latents": LatentsGivenRows(x, *_parameters(values))}
 
     def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The latents themselves."""
+        """The latents of the rows."""
         return {"latents": values["latents"]}
 
     def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
-        """E[z | x], or coordinates of the completed row in the orthonormal basis W (W'W)^-1/2."""
+        """The mean E[z | x], or coordinates of the completed row in the orthonormal basis W (W'W)^-1/2."""
         if kind == "latent":
-            return latents_mean(x, *_parameters(values))
+            return rows.latents_mean(x, *_parameters(values))
         left, _, right = jnp.linalg.svd(values["loadings"], full_matrices=False)
         if isinstance(x, SparseMatrix):
             return x.times(left @ right) - values["loc"] @ (left @ right)
-        return (completed(x, *_parameters(values))[0] - values["loc"]) @ (left @ right)
+        return (rows.completed(x, *_parameters(values))[0] - values["loc"]) @ (left @ right)
 
     def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
         """Posterior covariance of the latents of each row."""
-        return latents_covariance(x, values["loadings"], values["noise_variance"])
+        return rows.latents_covariance(x, values["loadings"], values["noise_variance"])
 
     def predicted(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array]:
         """Rows with missing cells at their conditional mean, and the conditional variance of each cell."""
-        return completed(x, *_parameters(values))
+        return rows.completed(x, *_parameters(values))
 
     # Sizes and checks
 
-    def coded(self, *data: Any) -> tuple[Self, tuple]:
+    def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model, and the data with scipy's sparse matrices as `zoo.sparse.SparseMatrix`."""
         return self, tuple(as_rows(part) if is_sparse(part) else part for part in data)
 
@@ -229,7 +215,7 @@ class PPCA(Model):
         if overrides.get("loading_prior", "flat") != "flat":
             if isinstance(x, SparseMatrix):
                 raise ValueError("sparse x goes with loading_prior='flat', the default")
-            check_some_cells(x)
+            checks.check_some_cells(x)
             scale = float(np.nanvar(x, axis=0).mean())
             read |= {
                 "loading_variance": scale,
@@ -249,18 +235,18 @@ class PPCA(Model):
         Returns:
             Field name to value.
         """
-        check_num_parts(cls.__name__, len(data), 1)
+        checks.check_num_parts(cls.__name__, len(data), 1)
         return density_fields(cls.__name__, data[0])
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        check_size("num_latents", self.num_latents)
+        checks.check_size("num_latents", self.num_latents)
         for name, allowed in (("loading_prior", LOADING_PRIORS), ("noise", NOISES)):
-            check_choice(name, getattr(self, name), allowed)
+            checks.check_choice(name, getattr(self, name), allowed)
         positive = ("loading_variance", "ard_concentration", "ard_rate", "loc_variance")
         for name in (*positive, "noise_concentration", "noise_rate"):
             if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
+                checks.check_positive(name, getattr(self, name))
         if self.loc_mean is not None and self.loc_mean.shape != (self.num_features or self.loc_mean.size,):
             raise ValueError(
                 f"loc_mean must have one number for each feature; got shape {self.loc_mean.shape}"
@@ -278,19 +264,18 @@ class PPCA(Model):
                     f"whole; got num_latents={self.num_latents} and {size} {what}"
                 )
         if not isinstance(x, SparseMatrix):
-            check_some_cells(x)
-        check_not_constant(x)
+            checks.check_some_cells(x)
+        checks.check_not_constant(x)
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
         x = as_rows(x)
         if not isinstance(x, SparseMatrix):
-            check_infinite(x)
-        if self.num_features is not None and x.shape[1] != self.num_features:
-            raise ValueError(f"x must have {self.num_features} columns, as the model has; got {x.shape[1]}")
+            checks.check_infinite(x)
+        checks.check_columns(x, self.num_features, owner="model")
 
     def auto_method(self, x: np.ndarray) -> str:
-        """``"closed_form"`` where there is one, else ``"em"``."""
+        """The method ``"closed_form"`` where it exists, else ``"em"``."""
         if isinstance(x, SparseMatrix):
             return "em"
         has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()

@@ -1,12 +1,12 @@
-"""Sparse counts: the nonzero cells of a document-term matrix (or any table of counts), sorted by row.
+"""Sparse matrices as pytrees: counts by cell, and real numbers by compressed rows.
 
-Sums over cells are taken a few thousand cells at a time, so that neither a dense rows x columns array nor a
-cells x components array is ever made.
+`SparseCounts` holds the nonzero cells of a document-term matrix (or any table of counts), sorted by row. Sums
+over cells are taken a few thousand cells at a time, so that neither a dense rows x columns array nor a cells
+x components array is ever made.
 
-Sparse matrices of real numbers (TF-IDF and the like): a scipy matrix as a pytree.
-
-Cells that are not stored are zeros, values like any other; a missing cell has no place here. On the host the
-products are scipy's; compiled code scans over blocks of cells, as it does over `zoo.sparse`.
+`SparseMatrix` holds real numbers (TF-IDF and the like). Cells that are not stored are zeros, values like any
+other; there are no missing cells. On the host the products are scipy's; compiled code scans over blocks of
+cells, as it does for counts.
 """
 
 import math
@@ -29,8 +29,35 @@ CACHED_TERMS = 2**18  # numbers that are made for the cells of a sum at once
 SCANNED_CELLS = (256, 8192)  # fewest and most cells at once
 
 
+class _Cells:
+    """A matrix by its cells: a pytree of the arrays that ``_arrays`` names, whose shape is static."""
+
+    _arrays: tuple[str, ...]
+    ndim = 2  # which NumPyro asks of every observed value
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cells."""
+        return sum(getattr(self, name).nbytes for name in self._arrays)
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self.shape[0]
+
+    def tree_flatten(self) -> tuple[tuple, tuple[int, int]]:
+        """The cells; the shape is static."""
+        return tuple(getattr(self, name) for name in self._arrays), self.shape
+
+    @classmethod
+    def tree_unflatten(cls, shape: tuple[int, int], cells: tuple) -> Self:
+        """The matrix of cells that were checked before."""
+        new = object.__new__(cls)
+        vars(new).update(zip(cls._arrays, cells, strict=True), shape=shape)
+        return new
+
+
 @jax.tree_util.register_pytree_node_class
-class SparseCounts:
+class SparseCounts(_Cells):
     """The nonzero cells of a matrix of counts, sorted by row; a pytree whose shape is static.
 
     Args:
@@ -43,6 +70,8 @@ class SparseCounts:
         ValueError: arrays of different lengths, cells outside the shape, rows out of order, or counts that
             are negative or not whole.
     """
+
+    _arrays = ("document", "word", "count")
 
     def __init__(self, document: Any, word: Any, count: Any, shape: tuple[int, int]) -> None:
         document, word = np.asarray(document, np.int32), np.asarray(word, np.int32)
@@ -69,7 +98,7 @@ class SparseCounts:
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Self:
-        """From a scipy sparse matrix, or a dense matrix of counts.
+        """Convert a scipy sparse matrix or a dense matrix of counts.
 
         Args:
             matrix: shape (num_documents, num_words).
@@ -85,7 +114,7 @@ class SparseCounts:
         return cls(document, word, dense[document, word], dense.shape)
 
     def to_dense(self) -> np.ndarray:
-        """The whole matrix.
+        """The matrix as a dense array.
 
         Returns:
             Shape (num_documents, num_words).
@@ -98,16 +127,6 @@ class SparseCounts:
     def num_nonzeros(self) -> int:
         """Number of cells held."""
         return self.count.shape[0]
-
-    @property
-    def ndim(self) -> int:
-        """Rows and columns: 2. NumPyro asks every observed value, before it samples."""
-        return len(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the cells."""
-        return sum(part.nbytes for part in (self.document, self.word, self.count))
 
     def times(self, by_word: Array) -> Array:
         """The matrix times a dense one.
@@ -182,8 +201,7 @@ class SparseCounts:
         Returns:
             Their counts, shape (num_kept, num_words).
         """
-        held = np.flatnonzero(np.bincount(self.document, self.count, self.shape[0]) > 0)
-        return self.rows(held)
+        return self.rows(np.flatnonzero(np.bincount(self.document, self.count, self.shape[0])))
 
     def rows(self, chosen: Any) -> Self:
         """Some of the documents, in the order given.
@@ -194,13 +212,7 @@ class SparseCounts:
         Returns:
             Their counts, shape (num_chosen, num_words).
         """
-        chosen = np.asarray(chosen)
-        begin = np.searchsorted(self.document, chosen)
-        length = np.searchsorted(self.document, chosen, side="right") - begin
-        first = np.repeat(begin - np.concatenate([[0], np.cumsum(length)[:-1]]), length)
-        cells = first + np.arange(length.sum())
-        document = np.repeat(np.arange(chosen.size), length)
-        return type(self)(document, self.word[cells], self.count[cells], (chosen.size, self.shape[1]))
+        return self.from_matrix(self.to_scipy()[np.asarray(chosen)])
 
     def to_scipy(self) -> Any:
         """A scipy matrix in compressed rows.
@@ -210,28 +222,12 @@ class SparseCounts:
         """
         return csr_matrix((self.count, (self.document, self.word)), shape=self.shape)
 
-    def __len__(self) -> int:
-        """Number of documents."""
-        return self.shape[0]
-
-    def tree_flatten(self) -> tuple[tuple, tuple[int, int]]:
-        """The cells; the shape is static."""
-        return (self.document, self.word, self.count), self.shape
-
-    @classmethod
-    def tree_unflatten(cls, shape: tuple[int, int], cells: tuple) -> Self:
-        """From cells that were checked before."""
-        new = object.__new__(cls)
-        new.document, new.word, new.count = cells
-        new.shape = shape
-        return new
-
 
 BLOCK_CELLS = 2**17
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether it is sparse: of this library, or of scipy.
+    """Whether an object is a sparse matrix of this library or of scipy.
 
     Args:
         x: anything.
@@ -264,7 +260,7 @@ def as_rows(x: Any, name: str = "x") -> "np.ndarray | SparseMatrix":
 
 
 @jax.tree_util.register_pytree_node_class
-class SparseMatrix:
+class SparseMatrix(_Cells):
     """A matrix by its compressed rows; a pytree whose shape is static.
 
     Args:
@@ -274,7 +270,7 @@ class SparseMatrix:
         shape: rows and columns of the whole matrix.
     """
 
-    ndim = 2
+    _arrays = ("starts", "column", "value")
 
     def __init__(self, starts: Any, column: Any, value: Any, shape: tuple[int, int]) -> None:
         self.starts, self.column, self.value = starts, column, value
@@ -282,7 +278,7 @@ class SparseMatrix:
 
     @classmethod
     def from_scipy(cls, matrix: Any, name: str = "x") -> Self:
-        """From a scipy sparse matrix, whose memory is shared where it is a canonical float64 CSR matrix.
+        """Convert a scipy sparse matrix, sharing the memory of a canonical float64 CSR matrix.
 
         Args:
             matrix: shape (num_rows, num_columns), real numbers.
@@ -316,7 +312,7 @@ class SparseMatrix:
 
     @classmethod
     def from_cells(cls, row: Any, column: Any, value: Any, shape: tuple[int, int]) -> Self:
-        """From cells, each by its row and column.
+        """Build the matrix from cells given by row and column.
 
         Args:
             row: of each cell, from 0, shape (num_cells,).
@@ -332,10 +328,8 @@ class SparseMatrix:
         """
         return cls.from_scipy(csr_array((value, (row, column)), shape=shape))
 
-    # On the host
-
     def to_scipy(self) -> csr_array:
-        """The same matrix for scipy, its memory shared.
+        """The matrix as a scipy array that shares its memory.
 
         Returns:
             Shape (num_rows, num_columns).
@@ -344,7 +338,7 @@ class SparseMatrix:
         return csr_array(parts, shape=self.shape)
 
     def extremes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest and the highest cell of each column, those that are not stored being zero.
+        """The lowest and the highest cell of each column, counting cells that are not stored as zeros.
 
         Returns:
             Two arrays of shape (num_columns,).
@@ -361,7 +355,7 @@ class SparseMatrix:
         return lowest, highest
 
     def column_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of each column, cells that are not stored being zero.
+        """Mean and variance of each column, counting cells that are not stored as zeros.
 
         Returns:
             Two arrays of shape (num_columns,).
@@ -375,7 +369,7 @@ class SparseMatrix:
         return mean, squares / self.shape[0] - mean**2
 
     def _blocks(self) -> Iterator[slice]:
-        """Some cells at a time, so that what is made of them stays small."""
+        """Slices of cells, so that intermediate arrays stay small."""
         for first in range(0, self.value.shape[0], BLOCK_CELLS):
             yield slice(first, first + BLOCK_CELLS)
 
@@ -410,7 +404,7 @@ class SparseMatrix:
         return self._cells(self.value**2).times(by_column)
 
     def to_dense(self) -> Array:
-        """The whole matrix.
+        """The matrix as a dense array.
 
         Returns:
             Shape (num_rows, num_columns).
@@ -419,26 +413,3 @@ class SparseMatrix:
 
     def _cells(self, value: Array) -> SparseCounts:
         return SparseCounts.tree_unflatten(self.shape, (self.row, self.column, value))
-
-    # As an array and a pytree
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the cells."""
-        return sum(part.nbytes for part in (self.starts, self.column, self.value))
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return self.shape[0]
-
-    def tree_flatten(self) -> tuple[tuple, tuple[int, int]]:
-        """The cells; the shape is static."""
-        return (self.starts, self.column, self.value), self.shape
-
-    @classmethod
-    def tree_unflatten(cls, shape: tuple[int, int], cells: tuple) -> Self:
-        """From cells that were checked before."""
-        new = object.__new__(cls)
-        new.starts, new.column, new.value = cells
-        new.shape = shape
-        return new

@@ -69,25 +69,12 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import (
-    as_matrix,
-    check_choice,
-    check_infinite,
-    check_not_constant,
-    check_num_parts,
-    check_positive,
-    check_size,
-)
+from zoo import checks
 from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.gram import FeatureRows, centred, check_gram, feature_rows, given_latents, scored_dimension
+from zoo.linear_gaussian import probit
 from zoo.linear_gaussian.class_labels import CODINGS, Label, are_labels, class_names, code_labels
-from zoo.linear_gaussian.probit import (
-    DecidedOutputs,
-    ProbitOutputs,
-    ProbitRows,
-    check_probit_outputs,
-    num_decisions,
-)
+from zoo.linear_gaussian.probit import DecidedOutputs, ProbitOutputs, ProbitRows
 from zoo.linear_gaussian.rows import (
     LinearGaussianRows,
     RowsGivenOthers,
@@ -244,7 +231,7 @@ class SPPCA(Model):
     def _score_probit(
         self, values: dict[str, Array], num_rows: int, x: Array | None, y: Array | None
     ) -> tuple[Array, Array]:
-        """The program with probit outputs: rows given the parameters."""
+        """The program of rows with probit outputs, given the parameters."""
         w_x, loc_x, noise_x = values["loadings_x"], values["loc_x"], values["noise_variance_x"]
         with numpyro.plate("observations", num_rows):
             if x is not None and not self.draw_locals and self.sums_out_latents:
@@ -365,8 +352,8 @@ class SPPCA(Model):
 
     @property
     def sums_out_latents(self) -> bool:
-        """Whether the program sums the latents out of probit outputs: of one decision a row it can."""
-        return num_decisions(self.num_outputs, self.is_classes) == 1
+        """Whether the program sums the latents out of probit outputs, which takes one decision a row."""
+        return probit.num_decisions(self.num_outputs, self.is_classes) == 1
 
     @property
     def prior(self) -> str:
@@ -409,8 +396,8 @@ class SPPCA(Model):
         """
         if y is None:
             raise ValueError("SPPCA takes inputs x and outputs y: give both (on the command line: --y)")
-        model, (x, y) = cls(**overrides).coded(x, y)
-        x, y = as_rows(x), as_matrix(y, "y")
+        model, (x, y) = cls(**overrides).encoded(x, y)
+        x, y = as_rows(x), checks.as_matrix(y, "y")
         read = {"num_features": x.shape[1], "num_outputs": y.shape[1], "classes": model.classes}
         if model.kernel is not None:
             overrides["kernel"] = model.kernel.filled(x)
@@ -427,13 +414,11 @@ class SPPCA(Model):
         Returns:
             Field name to value.
         """
-        check_num_parts(cls.__name__, len(data), 2)
+        checks.check_num_parts(cls.__name__, len(data), 2)
         return density_fields(cls.__name__, data[0])
 
-    def coded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model that knows its classes, and the data with labels as 0/1 columns.
-
-        A sparse x becomes a `zoo.sparse.SparseMatrix`.
+    def encoded(self, *data: Any) -> tuple[Self, tuple]:
+        """The model with its classes, and the data with labels as 0/1 columns and sparse x as `SparseMatrix`.
 
         Raises:
             TypeError: sparse outputs.
@@ -451,7 +436,7 @@ class SPPCA(Model):
         return self.replaced(classes=classes), (data[0], y, *data[2:])
 
     def _sparse_inputs(self, x: Any) -> SparseMatrix:
-        """Sparse inputs, where the model takes them: shape (num_observations, num_features)."""
+        """Convert sparse inputs, or raise ValueError where the model does not take them."""
         if self.kernel is not None:
             raise ValueError(
                 "a kernel takes dense x: zoo.kernels.gram.gram_matrix makes the Gram matrix of sparse x, to "
@@ -463,14 +448,14 @@ class SPPCA(Model):
         return as_rows(x)
 
     def __post_init__(self) -> None:
-        """A kernel's name is the kernel; then as every model."""
+        """Replace a kernel's name by the kernel, then store and validate the fields."""
         if self.kernel is not None:
             object.__setattr__(self, "kernel", as_kernel(self.kernel))
         super().__post_init__()
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        check_size("num_latents", self.num_latents)
+        checks.check_size("num_latents", self.num_latents)
         choices = {
             "output_likelihood": OUTPUT_LIKELIHOODS,
             "output_noise": OUTPUT_NOISES,
@@ -479,9 +464,9 @@ class SPPCA(Model):
             "label_coding": CODINGS,
         }
         for name, allowed in choices.items():
-            check_choice(name, getattr(self, name), allowed)
+            checks.check_choice(name, getattr(self, name), allowed)
         for name in ("loading_variance", "loc_variance", "noise_concentration", "noise_rate"):
-            check_positive(name, getattr(self, name))
+            checks.check_positive(name, getattr(self, name))
         floors = np.broadcast_to(self.noise_floor, (2,)) if self.noise_floor.shape in ((), (2,)) else None
         if floors is None or not ((floors >= 0) & (floors < 1)).all():
             raise ValueError(
@@ -490,17 +475,15 @@ class SPPCA(Model):
             )
         object.__setattr__(self, "noise_floor", np.array(floors))
         if self.noise_variance_x is not None:
-            check_positive("noise_variance_x", self.noise_variance_x)
+            checks.check_positive("noise_variance_x", self.noise_variance_x)
         if self.classes is not None:
             object.__setattr__(self, "classes", tuple(self.classes))
         if self.kernel is not None and self.loading_prior != "flat":
             raise ValueError(
                 "with a kernel the loadings have no rows to put a prior on: loading_prior='flat'"
             )
-        if self.output_likelihood == "probit":
-            self._validate_probit()
-
-    def _validate_probit(self) -> None:
+        if self.output_likelihood == "gaussian":
+            return
         if self.kernel is not None:
             raise ValueError("probit outputs need x as it is: kernel=None, or output_likelihood='gaussian'")
         if self.label_coding == "reduced" and self.classes is not None and len(self.classes) > 2:
@@ -511,7 +494,7 @@ class SPPCA(Model):
 
     def check(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError if the data do not suit the model."""
-        x, y = as_rows(x), as_matrix(y, "y")
+        x, y = as_rows(x), checks.as_matrix(y, "y")
         self.check_new(x, y)
         self._check_observed(x, y)
         if self._has_gram_matrix:
@@ -529,13 +512,13 @@ class SPPCA(Model):
             raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")
         for name, part in (("x", x), ("y", y)):
             if isinstance(part, SparseMatrix):
-                check_not_constant(part, name)
+                checks.check_not_constant(part, name)
                 continue
             empty = np.flatnonzero(np.isnan(part).all(axis=0))
             if empty.size:
                 raise ValueError(f"column {empty[0]} of {name} has no observed cell; leave it out")
             if name == "y" or not self._has_gram_matrix:
-                check_not_constant(part, name)
+                checks.check_not_constant(part, name)
         if isinstance(x, SparseMatrix):
             return
         empty = np.flatnonzero(np.isnan(x).all(axis=1) & np.isnan(y).all(axis=1))
@@ -550,16 +533,16 @@ class SPPCA(Model):
             if size is not None and part.shape[1] != size:
                 raise ValueError(f"{name} must have {size} columns; got {part.shape[1]}")
             if not isinstance(part, SparseMatrix):  # which is finite
-                check_infinite(part, name)
+                checks.check_infinite(part, name)
         if y is not None and y.shape[0] != x.shape[0]:
             raise ValueError(f"x and y must have the same rows; x has {x.shape[0]} and y has {y.shape[0]}")
         if self.output_likelihood == "probit" and y is not None:
-            check_probit_outputs(y, self.is_classes)
+            probit.check_probit_outputs(y, self.is_classes)
         if self.kernel is not None and np.isnan(x).any():
             row, column = np.argwhere(np.isnan(x))[0]
             raise ValueError(f"a kernel needs every cell of x; row {row}, column {column} is missing")
 
-    def caution(self, method: str) -> None:
+    def check_method(self, method: str) -> None:
         """Refuse a method that does not go with the kernel, the outputs or the prior.
 
         Raises:
@@ -569,32 +552,28 @@ class SPPCA(Model):
         """
         if self.kernel is not None and method == "em":
             self._check_noise()
+        if self.kernel is not None and method == "gibbs":
+            raise ValueError("method 'gibbs' needs kernel=None, like every sampler")
         if self.kernel is not None and method in ("nuts", "hmc", "svi"):
             raise ValueError(
                 f"{method} has no posterior to explore with a kernel: the coefficients of N rows have a flat "
                 f"prior; use method='em', or kernel=None"
             )
-        self._check_method(method)
-
-    def _check_method(self, method: str) -> None:
-        """Raise ValueError if a method does not go with the likelihood of the outputs or with the prior."""
-        probit = self.output_likelihood == "probit"
-        if probit and method not in PROBIT_METHODS:
+        is_probit = self.output_likelihood == "probit"
+        if is_probit and method not in PROBIT_METHODS:
             raise ValueError(
                 f"method {method!r} is for output_likelihood='gaussian'; probit outputs have "
                 f"{', '.join(PROBIT_METHODS)}"
             )
-        if not probit and method == "ep":
+        if not is_probit and method == "ep":
             raise ValueError("method 'ep' is for output_likelihood='probit'; Gaussian outputs have 'em'")
-        if method == "gibbs" and self.kernel is not None:
-            raise ValueError("method 'gibbs' needs kernel=None, like every sampler")
-        if self.loading_prior == "flat" and (method == "gibbs" or (probit and method != "ep")):
+        if self.loading_prior == "flat" and (method == "gibbs" or (is_probit and method != "ep")):
             raise ValueError(
                 f"method {method!r} needs a proper prior: loading_prior='gaussian'; got loading_prior='flat'"
             )
 
     def auto_method(self, *data: Any) -> str:
-        """EM; with probit outputs by expectation propagation.
+        """The method ``"em"``, or ``"ep"`` with probit outputs.
 
         Args:
             *data: the tables; not read.
@@ -612,7 +591,7 @@ class SPPCA(Model):
 
     @property
     def needs_fitted_rows(self) -> bool:
-        """Whether new rows are known by their kernel values with the fitted ones."""
+        """Whether new rows are represented by their kernel values with the fitted ones."""
         return self.kernel is not None
 
     @property
@@ -671,7 +650,7 @@ class SPPCA(Model):
         return {"latents": dist.MultivariateNormal(mean, covariance)}
 
     def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The latents themselves.
+        """The latents of the rows.
 
         Args:
             values: of the sites.
@@ -684,7 +663,7 @@ class SPPCA(Model):
     def scores(
         self, values: Mapping[str, Array], x: Array, y: Array | None = None, *, kind: str = "latent"
     ) -> Array:
-        """Scores of rows.
+        """Coordinates of rows: posterior means of latents, or in an orthonormal basis of W_x.
 
         Args:
             values: parameters.
@@ -760,7 +739,7 @@ class SPPCA(Model):
         return jnp.where(known, data, expected), jnp.where(known, 0.0, variance)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
-        """The quantities that `inference.predict` gives, its default first.
+        """The quantities that `inference.predict` returns, the default first.
 
         Returns:
             Name to dims.
@@ -837,7 +816,7 @@ def _improper(shape: tuple[int, ...], support: Any = dist.constraints.real) -> d
 
 
 def _sample_cells(name: str, loc: Array, noise_variance: Array, data: Array | None) -> Array:
-    """The site of independent cells about their means, shape (num_observations, columns); NaN is left out."""
+    """Sample independent cells about their means, shape (num_observations, columns), leaving NaN out."""
     cells = dist.Normal(loc, jnp.sqrt(noise_variance))
     if data is None:
         return numpyro.sample(name, cells.to_event(1))

@@ -1,6 +1,6 @@
-"""Fields with which a model suits a data set, so that models can be compared on it without being told.
+"""Default fields that suit a data set, for the comparison of models on it.
 
-Each model gives its own (`zoo.model.Model.suitable_fields`); here is what they share.
+Each model chooses them in `zoo.model.Model.suitable_fields`; this module has the parts that models share.
 
 Cells are judged by their values: zeros and ones get Bernoulli cells, whole numbers from 0 Poisson ones, other
 numbers Gaussian ones of unknown variance, with priors as wide as the data, in every model that has a choice;
@@ -19,6 +19,7 @@ from zoo.model import Model
 __all__ = [
     "check_not_sparse",
     "density_fields",
+    "family_fields",
     "family_of",
     "kind_of_cells",
     "natural_param_widths",
@@ -31,7 +32,7 @@ _WIDE = 100.0  # prior variance of means, in mean squares of the cells
 
 
 def kind_of_cells(x: Any) -> str:
-    """The family whose support the cells of a table fill.
+    """The family of the cells of a table, judged by their values.
 
     Args:
         x: a table of numbers, NaN where missing; a sparse one holds counts.
@@ -49,7 +50,7 @@ def kind_of_cells(x: Any) -> str:
 
 
 def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
-    """Fields of a model that suit the data, besides what it reads off them by itself.
+    """Fields of a model that suit the data, besides those that `from_data` reads off them.
 
     Args:
         model: its class.
@@ -64,12 +65,12 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
     """
     fields = model.suitable_fields(data)
     if not model.scores_rows:
-        raise ValueError(f"{model.__name__} gives rows no density to compare")
+        raise ValueError(f"{model.__name__} has no density of rows to compare")
     return fields
 
 
 def check_not_sparse(name: str, x: Any) -> None:
-    """Raise ValueError if the table is sparse, and so holds documents.
+    """Raise ValueError if the table is sparse and therefore holds documents.
 
     Args:
         name: of the model.
@@ -96,8 +97,27 @@ def density_fields(name: str, x: Any) -> dict[str, Any]:
     kind = kind_of_cells(x)
     if kind != "gaussian":
         held = "zeros and ones" if kind == "bernoulli" else "whole numbers"
-        raise ValueError(f"{name} gives densities, which do not compare with probabilities of {held}")
+        raise ValueError(f"{name} has densities, which do not compare with probabilities of {held}")
     return {"num_latents": suitable_num_latents(x)}
+
+
+def family_fields(name: str, x: Any) -> tuple[dict[str, Any], tuple[float, float] | None]:
+    """Fields of a projection whose cells are of an exponential family, and the widths of Gaussian cells.
+
+    Args:
+        name: of the model.
+        x: a table of numbers.
+
+    Returns:
+        ``family`` and ``num_latents``; `natural_param_widths` of Gaussian cells, else None.
+
+    Raises:
+        ValueError: the table is sparse.
+    """
+    check_not_sparse(name, x)
+    kind = kind_of_cells(x)
+    widths = natural_param_widths(x) if kind == "gaussian" else None
+    return {"family": family_of(kind), "num_latents": suitable_num_latents(x)}, widths
 
 
 def family_of(kind: str) -> Any:
@@ -119,7 +139,7 @@ def natural_param_widths(x: Any) -> tuple[float, float] | None:
         x: a table of numbers.
 
     Returns:
-        None where the data have no variance; the model's own check refuses them.
+        None where the data have no variance; the model's check refuses them.
     """
     values = np.asarray(x, np.float64)
     values = values[:, ~np.isnan(values).all(axis=0)]
@@ -130,7 +150,7 @@ def natural_param_widths(x: Any) -> tuple[float, float] | None:
 
 
 def suitable_num_latents(x: Any) -> int:
-    """Two latents, where the data have rows and columns enough.
+    """A number of latents: two, or one if the data have too few rows or columns.
 
     Args:
         x: a table, shape (num_observations, num_features).

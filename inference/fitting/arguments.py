@@ -74,7 +74,7 @@ def read_call(
         raise TypeError(f"model must be a model of the zoo, such as zoo.Mixture; got {type(model).__name__}")
     name = model.methods[0] if method == "auto" else method
     chosen = method_of(model, name)
-    model, data = model.coded(*data)
+    model, data = model.encoded(*data)
     call = _Call(
         chosen,
         name,
@@ -100,7 +100,7 @@ def read_call(
     of_all_processes = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
     if isinstance(init, xr.DataTree) and init.attrs.get("model") == model_name(model):
         model = model.continuing(model_of(init))
-    model = model.filled(*of_all_processes)
+    model = model.with_sizes_from(*of_all_processes)
     model.check(*arrays)
     if method == "auto" and stream is None:
         name, chosen = _suitable(model, of_all_processes, init)
@@ -108,7 +108,7 @@ def read_call(
     options, num_devices = _options(chosen, name, options)
     with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
     chosen.check(model, **options, **with_devices)
-    model.caution(name)
+    model.check_method(name)
     _refuse(call._replace(method=chosen, name=name, model=model, data=arrays, num_devices=num_devices))
     if sample_weight is not None and stream is None:
         weight = checked_weight(sample_weight, arrays[0].shape[0])

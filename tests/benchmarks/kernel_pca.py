@@ -51,7 +51,8 @@ def compare():
     from inference import fit
 
     x, count = data(), SIZE["num_latents"]
-    length_scale = float(zoo.KernelPCA(kernel="rbf", noise_variance=1e-5).filled(x).kernel.length_scale)
+    sized = zoo.KernelPCA(kernel="rbf", noise_variance=1e-5).with_sizes_from(x)
+    length_scale = float(sized.kernel.length_scale)
     kernel = zoo.kernels.RBF(length_scale)
     model = zoo.KernelPCA(num_latents=count, kernel=kernel, noise_variance=1e-5)
     keywords = {"kernel": "rbf", "gamma": 0.5 / length_scale**2}

@@ -84,8 +84,8 @@ def sweep_and_products(x, y, repeats):
     from inference.precision import in_precision
 
     with in_precision("float64"):
-        model, (rows, _) = zoo.SPPCA(num_latents=SIZE["num_latents"]).coded(x, y)
-        model = model.filled(rows, y)
+        model, (rows, _) = zoo.SPPCA(num_latents=SIZE["num_latents"]).encoded(x, y)
+        model = model.with_sizes_from(rows, y)
         prepared = METHOD.prepare(model, (rows, y), None)
         algorithm = METHOD.build("random", acceleration="px")
         key = jax.random.key(0)

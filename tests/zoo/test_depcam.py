@@ -237,7 +237,7 @@ def test_bad_data_are_refused():
         zoo.DEPCAM()(num_observations=3)
     for method in ("nuts", "hmc", "svi"):
         with pytest.raises(ValueError, match="at sparsity=0 it is improper"):
-            zoo.DEPCAM(sparsity=0.0).caution(method)
+            zoo.DEPCAM(sparsity=0.0).check_method(method)
     with pytest.warns(UserWarning, match="sparsity=0 has no optimum"):
-        zoo.DEPCAM(sparsity=0.0).caution("em")
-    zoo.DEPCAM(sparsity=0.0, family="gaussian").caution("nuts")
+        zoo.DEPCAM(sparsity=0.0).check_method("em")
+    zoo.DEPCAM(sparsity=0.0, family="gaussian").check_method("nuts")

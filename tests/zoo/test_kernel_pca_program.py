@@ -91,9 +91,9 @@ def test_nothing_is_drawn_without_rows():
 
 def test_kernel_parameters_are_read_off_the_rows_and_the_rest_stays():
     model = zoo.KernelPCA(num_latents=2, kernel="rbf", noise_variance=0.1)
-    filled = model.filled(X)
+    filled = model.with_sizes_from(X)
     np.testing.assert_allclose(filled.kernel.length_scale**2, X.var(axis=0).sum(), rtol=1e-12)
-    assert filled.filled(X[:5]) is filled and filled.degrees_of_freedom is None
+    assert filled.with_sizes_from(X[:5]) is filled and filled.degrees_of_freedom is None
     again = zoo.KernelPCA.from_data(X, num_latents=2, kernel="rbf", noise_variance=0.1)
     assert float(again.kernel.length_scale) == float(filled.kernel.length_scale)
 

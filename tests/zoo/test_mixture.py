@@ -155,10 +155,10 @@ def test_a_truncation_that_is_too_short_warns_and_a_long_one_does_not():
         components=COMPONENTS, num_components=10, concentration=1000.0, weight_prior="stick_breaking"
     )
     with pytest.warns(UserWarning, match="truncation is too short"):
-        short.caution("vb")
-    short.caution("collapsed_gibbs")  # which truncates nothing
+        short.check_method("vb")
+    short.check_method("collapsed_gibbs")  # which truncates nothing
     long = Mixture(components=COMPONENTS, num_components=20, concentration=1.0, weight_prior="stick_breaking")
-    long.caution("vb")
+    long.check_method("vb")
     np.testing.assert_allclose(short.leftover_stick_mass, (1000 / 1001) ** 9)
 
 

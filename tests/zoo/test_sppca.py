@@ -203,7 +203,7 @@ def test_linear_kernel_is_the_primal_program():
 def test_kernels_that_need_a_noise_variance():
     x, y = rows("none")
     with pytest.raises(ValueError, match="feature space of RBF has infinitely many dimensions"):
-        SPPCA(kernel="rbf").caution("em")
+        SPPCA(kernel="rbf").check_method("em")
     model = SPPCA.from_data(x, y, num_latents=K, kernel="rbf", noise_variance_x=0.1)
     assert model.feature_dimension == 0 and model.kernel.length_scale > 0
     assert SPPCA.from_data(x @ x.T, y, kernel="precomputed").feature_dimension == N - 1
@@ -241,7 +241,7 @@ def test_what_is_taken_for_labels(labels, yes):
 def test_labels_become_columns_of_zeros_and_ones():
     y = pd.Series(["b", None, "a", "b", "a"], index=list("vwxyz"), dtype="category")
     x = np.random.default_rng(0).normal(size=(5, 3))
-    model, (_, coded) = SPPCA().coded(x, y)
+    model, (_, coded) = SPPCA().encoded(x, y)
     assert model.classes == ("a", "b") and list(coded.index) == list("vwxyz")
     expected = [[0, 1], [np.nan, np.nan], [1, 0], [0, 1], [1, 0]]
     np.testing.assert_array_equal(coded, np.array(expected, float))

@@ -1,4 +1,4 @@
-"""A model's card: the facts in its source file, and the notes on methods and papers in its TOML file.
+"""A model's card, read from its source file and from the TOML file with notes on methods and papers.
 
 ``dims``, ``symmetries`` and ``methods`` are literals in the body of a model's class, and the statements of
 its program are Python source; both are read with `ast`, and the notes (``zoo/cards/<model>.toml``) with
@@ -18,8 +18,6 @@ __all__ = ["Card", "Claim", "Correction", "MethodNote", "Notes", "Usage", "read_
 
 _LITERALS = ("dims", "symmetries", "methods")
 _FOLDER = Path(__file__).parent
-_NO_NOTE = {"when": "", "cost": ""}
-_NOTHING = {"usage": {"python": "", "command": ""}, "methods": {}, "claims": (), "corrections": ()}
 
 
 class Card(NamedTuple):
@@ -98,7 +96,7 @@ class Claim(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """A misprint or gap in a paper, found by deriving the formula anew and checking it against the program.
+    """A correction of a misprint or gap in a paper, found by deriving the formula again.
 
     The models and algorithms here use the corrected formula. Assumptions that differ from a paper are in the
     paragraph "Departures" of the model's docstring.
@@ -199,7 +197,7 @@ def read_notes(card: Card) -> Notes:
 
 
 def _no_notes(card: Card) -> dict[str, Any]:
-    """Notes on a model that was registered: how to fit it, and no more is known."""
+    """Notes on a registered model, which say only how to fit it."""
     python = f"tree = inference.fit({card.class_name}.from_data(x), x)"
     unknown = {name: {"when": "of this model alone", "cost": "not noted"} for name in card.methods}
     own = {name: unknown[name] for name in registered_methods(card.name)}
@@ -212,12 +210,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _joined(text: str) -> str:
-    """A text written over several lines as one line."""
+    """Join a text of several lines into one line."""
     return " ".join(text.split())
 
 
 def _literals(body: ast.ClassDef) -> dict[str, Any]:
-    """The class attributes that must be written as literals."""
+    """Read the class attributes that must be literals."""
     found = {}
     for node in body.body:
         target = node.target if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [None])[0]
@@ -227,7 +225,7 @@ def _literals(body: ast.ClassDef) -> dict[str, Any]:
 
 
 def _fields(body: ast.ClassDef) -> dict[str, str]:
-    """The annotated attributes that are constructor arguments."""
+    """Read the annotated attributes that are constructor arguments."""
     found = {}
     for node in body.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -239,7 +237,7 @@ def _fields(body: ast.ClassDef) -> dict[str, str]:
 
 
 def _default(value: ast.expr | None) -> ast.expr | None:
-    """The default of a field, out of ``static(default=...)`` where it stands in one."""
+    """The default of a field, taken out of ``static(default=...)``."""
     if isinstance(value, ast.Call) and ast.unparse(value.func) == "static":
         return next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
     return value

@@ -1,4 +1,4 @@
-"""Docstrings in reStructuredText as text for a terminal or as Markdown.
+"""Conversion of docstrings in reStructuredText to text for a terminal or to Markdown.
 
 The part of reStructuredText that the models' docstrings use: paragraphs, lists with bullets, literal blocks
 after two colons, examples, simple tables, roles, literals and mathematics.
@@ -34,7 +34,7 @@ class Paragraph(NamedTuple):
 
 
 class Bullets(NamedTuple):
-    """A list.
+    """A list with bullets.
 
     Attributes:
         items: their texts, with inline markup; a line break stays one.
@@ -44,7 +44,7 @@ class Bullets(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Lines that are kept as they are.
+    """Code, whose lines are kept.
 
     Attributes:
         text: the lines.
@@ -58,7 +58,7 @@ class Code(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table.
+    """A table with a header.
 
     Attributes:
         header: names of the columns.
@@ -73,7 +73,7 @@ Block = Paragraph | Bullets | Code | Table
 
 
 def parse(docstring: str) -> list[Block]:
-    """The blocks of a docstring.
+    """Parse a docstring into blocks.
 
     Args:
         docstring: cleaned of its indentation.
@@ -103,7 +103,7 @@ def parse(docstring: str) -> list[Block]:
 
 
 def _append_code(blocks: list[Block], text: str) -> None:
-    """A literal block goes on after an empty line."""
+    """Append a literal block, which may continue after an empty line."""
     if blocks and isinstance(blocks[-1], Code):
         text = f"{blocks.pop().text}\n\n{text}"
     blocks.append(Code(text))
@@ -114,7 +114,7 @@ def _joined(text: str) -> str:
 
 
 def _table(lines: Sequence[str]) -> Table:
-    """A simple table: columns start where the border says, and the last one may go on in the next line."""
+    """Parse a simple table with columns as in its border; the last one may continue in the next line."""
     starts = [found.start() for found in re.finditer("=+", lines[0])]
     spans = list(zip(starts, [*starts[1:], None], strict=True))
     rows: list[tuple[str, ...]] = []
@@ -136,7 +136,7 @@ def _replaced(
     strong: Callable[[str], str],
     other: Callable[[str], str],
 ) -> str:
-    """The text with each kind of inline markup, and what is between, written anew."""
+    """Rewrite each kind of inline markup and the text between."""
     writers = {"math": math, "code": code, "strong": strong}
     parts, end = [], 0
     for found in _INLINE.finditer(text):
@@ -147,7 +147,7 @@ def _replaced(
 
 
 def plain_math(formula: str) -> str:
-    r"""A formula of LaTeX as a terminal shows it.
+    r"""Convert a LaTeX formula to plain text.
 
     Args:
         formula: without dollar signs.
@@ -169,7 +169,7 @@ def plain_math(formula: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without markup; short code and formulas are not broken across lines."""
+    """Remove the markup; short code and formulas are not broken across lines."""
 
     def whole(part: str) -> str:
         return part.replace(" ", _HARD_SPACE) if len(part) <= _UNBROKEN else part
@@ -185,7 +185,7 @@ def _marked(text: str) -> str:
 
 
 def as_text(blocks: Sequence[Block], width: int, indent: str = "") -> str:
-    """The blocks for a terminal.
+    """Format blocks for a terminal.
 
     Args:
         blocks: of a docstring or written by hand.
@@ -228,7 +228,7 @@ def _filled(text: str, width: int, first: str, rest: str | None = None) -> str:
 
 
 def _broken(line: str, width: int) -> list[str]:
-    """A line of formulas, broken at its last wide gap where it is too long, else between words."""
+    """Break a line of formulas that is too long at its last wide gap, else between words."""
     if len(line) <= width:
         return [line]
     gaps = list(_GAP.finditer(line))
@@ -244,7 +244,7 @@ def _broken(line: str, width: int) -> list[str]:
 
 
 def _table_as_text(table: Table, width: int) -> str:
-    """Aligned columns; the last one is wrapped."""
+    """Format a table with aligned columns, the last one wrapped."""
     rows = [[_plain(cell).replace(_HARD_SPACE, " ") for cell in row] for row in [table.header, *table.rows]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     before = sum(widths[:-1]) + 2 * (len(widths) - 1)
@@ -258,7 +258,7 @@ def _table_as_text(table: Table, width: int) -> str:
 
 
 def as_markdown(blocks: Sequence[Block]) -> str:
-    """The blocks as Markdown.
+    """Format blocks as Markdown.
 
     Args:
         blocks: of a docstring or written by hand.

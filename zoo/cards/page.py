@@ -1,4 +1,4 @@
-"""A model's card as a page: one list of sections, written as text for a terminal or as Markdown."""
+"""A model's card as a list of sections, formatted as text for a terminal or as Markdown."""
 
 import re
 import textwrap
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from zoo.cards import Card, markup, read_notes
 from zoo.cards.markup import Block, Bullets, Code, Paragraph, Table
 
-__all__ = ["CardSection", "as_markdown", "as_text", "card_sections"]
+__all__ = ["CardSection", "card_as_markdown", "card_as_text", "card_sections"]
 
 _COMMAND_WIDTH = 70
 _HEADER = re.compile(r"^(Attributes|Examples?):\n", re.MULTILINE)
@@ -27,7 +27,7 @@ class CardSection(NamedTuple):
 
 
 def card_sections(card: Card) -> list[CardSection]:
-    """The parts of a card, in the order of reading.
+    """The sections of a card, in order.
 
     Args:
         card: a model's metadata.
@@ -68,7 +68,7 @@ def card_sections(card: Card) -> list[CardSection]:
 
 
 def _command(line: str) -> str:
-    """A command line, continued before an option where it is long."""
+    """Break a long command line before its options."""
     lines = [""]
     for part in re.split(r" (?=--)", line):
         if lines[-1] and len(lines[-1]) + len(part) > _COMMAND_WIDTH:
@@ -78,7 +78,7 @@ def _command(line: str) -> str:
 
 
 def _fields(card: Card) -> list[Block]:
-    """The class docstring, each of its attributes with the declaration of the field, without the example."""
+    """The class docstring without its example, each attribute with the declaration of the field."""
     before, attributes, _ = _HEADER.split(f"{card.class_docstring}\n\nExample:\n")[:5:2]
     entries = _ENTRY.split(textwrap.dedent(attributes))[1:]
     items = [
@@ -88,8 +88,8 @@ def _fields(card: Card) -> list[Block]:
     return [*markup.parse(before), Bullets(tuple(items))]
 
 
-def as_text(card: Card, width: int = 100) -> str:
-    """The card for a terminal.
+def card_as_text(card: Card, width: int = 100) -> str:
+    """Format a card for a terminal.
 
     Args:
         card: a model's metadata.
@@ -106,8 +106,8 @@ def as_text(card: Card, width: int = 100) -> str:
     return "\n\n".join(parts)
 
 
-def as_markdown(card: Card) -> str:
-    """The card as a page.
+def card_as_markdown(card: Card) -> str:
+    """Format a card as a Markdown page.
 
     Args:
         card: a model's metadata.

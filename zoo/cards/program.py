@@ -12,11 +12,11 @@ __all__ = ["module_file", "parsed", "program_of", "registered_file"]
 
 
 def program_of(path: Path, class_name: str) -> str:
-    """The source of a model's program: ``__call__`` and everything that it calls on the model, transitively.
+    """The source of ``__call__`` of a model and of everything that it calls on the model, transitively.
 
     Methods and properties of the model or of its base classes (`zoo.model` apart), and the functions, classes
-    and constants of the same file that these use. Each is printed as it stands in its file, methods dedented;
-    those of a base class in another file follow under the name of that file.
+    and constants of the same file that these use. Each is copied from its file, methods dedented; those
+    of a base class in another file follow under the name of that file.
 
     Args:
         path: of the file that defines the model.
@@ -46,7 +46,8 @@ def program_of(path: Path, class_name: str) -> str:
     parts = []
     for file in helpers:
         nodes = [node for of, node in wanted if of == file]
-        nodes.sort(key=lambda node: (node.col_offset == 0, node.lineno))  # methods before the helpers
+        # the program first, then the methods that it calls, then the helpers
+        nodes.sort(key=lambda node: (node.col_offset == 0, node is not wanted[0][1], node.lineno))
         if nodes and file != path:
             parts.append(f"# {file.parent.name}/{file.name}")
         parts += [_source(file, node) for node in nodes]
@@ -54,7 +55,7 @@ def program_of(path: Path, class_name: str) -> str:
 
 
 def _lineage(path: Path | None, class_name: str) -> Iterator[tuple[Path, ast.ClassDef]]:
-    """A class and its bases, each with its file; `zoo.model` and files outside of the zoo are left out."""
+    """A class and its bases, each with its file, except `zoo.model` and files outside of the zoo."""
     if path is None or path == module_file("zoo.model"):
         return
     module = parsed(path)
@@ -115,7 +116,7 @@ def _definitions(path: Path) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def _names_of_self(function: ast.stmt) -> list[str]:
-    """Attributes of the model that a function uses: of ``self``, or of a copy of it in current precision."""
+    """Names of the attributes of the model, or of its copy in current precision, that a function uses."""
     models = {"self"}
 
     def is_model(node: ast.expr) -> bool:
@@ -142,7 +143,7 @@ def _source(path: Path, node: ast.stmt) -> str:
 
 
 def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a file, parsed once for each text.
+    """Parse a file, once for each version of its text.
 
     Args:
         path: of the file.

@@ -1,4 +1,4 @@
-"""The command line: ``zoo list``, ``zoo show``, ``zoo fit``, ``zoo report``, ``zoo compare``.
+"""The command line: ``zoo list``, ``zoo show``, ``zoo fit``, ``zoo report`` and ``zoo compare``.
 
 ``list``, ``show`` and ``--help`` read source files and import neither JAX nor NumPy. Every error is one line
 on stderr with exit status 2, and what can be checked is checked before the first import: names, settings,
@@ -17,14 +17,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from zoo import MODELS, canonical_name
+from zoo import MODELS, canonical_name, model_class
 from zoo.cards import Card, read_card
-from zoo.cards.page import as_markdown, as_text
+from zoo.cards.page import card_as_markdown, card_as_text
 from zoo.cli.arguments import COMPARE_OPTIONS, FIT_OPTIONS, parse
 from zoo.datasets import catalogue
 
 __all__ = ["main"]
 
+_ERRORS = (ValueError, TypeError, KeyError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
 _INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
 _COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "MiB more")
 _PICTURES = (".png", ".svg", ".pdf")
@@ -48,16 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("zoo: interrupted before there was anything to keep", file=sys.stderr)
         return _INTERRUPTED
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        OSError,
-        ImportError,
-        ArithmeticError,
-        RuntimeError,
-        MemoryError,
-    ) as error:
+    except _ERRORS as error:
         if options.traceback:
             raise
         print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
@@ -87,23 +79,23 @@ def list_models(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print what a model assumes, what its methods cost and what came of its paper, or write it as a page."""
+    """Print a model's card: its assumptions, methods and the claims of its paper; or write it as a page."""
     card = read_card(options.model)
     if options.out is None:
         columns = shutil.get_terminal_size((100, 24)).columns
-        print(as_text(card, min(max(columns, 60), 110)))
+        print(card_as_text(card, min(max(columns, 60), 110)))
         return 0
     out = Path(options.out)
     if out.suffix != ".md":
         raise ValueError(f"a card is written as Markdown, to a file ending in .md; got {options.out}")
     _check_writable(out)
-    out.write_text(as_markdown(card), encoding="utf-8")
+    out.write_text(card_as_markdown(card), encoding="utf-8")
     print(f"saved to {out}")
     return 0
 
 
 def fit(options: argparse.Namespace) -> int:
-    """Fit a model to a data set, print what came of it, and write the fit."""
+    """Fit a model to a data set, print a summary, and write the fit."""
     from zoo.cli.arguments import parse_settings, resolve
     from zoo.cli.selection import select
 
@@ -122,7 +114,7 @@ def fit(options: argparse.Namespace) -> int:
     from inference.diagnostics import summary_text
 
     with _collected_warnings() as notes:
-        model = _model_class(card).from_data(*data, **resolve(settings, data))
+        model = model_class(card.name).from_data(*data, **resolve(settings, data))
         tree = inference.fit(
             model,
             *data,
@@ -151,7 +143,7 @@ def fit(options: argparse.Namespace) -> int:
 
 
 def report(options: argparse.Namespace) -> int:
-    """Write the report of a fit, or of several fits of the same data a comparison."""
+    """Write the report of a fit, or a comparison of several fits of the same data."""
     several = len(options.fits) > 1
     out = Path(options.out or ("comparison.html" if several else Path(options.fits[0]).with_suffix(".html")))
     _check_writable(out)
@@ -162,10 +154,12 @@ def report(options: argparse.Namespace) -> int:
     from inference import load
     from inference.report import report as write_report
     from inference.report import report_comparison
+    from zoo.cli.selection import select
 
     with _collected_warnings() as notes:
         if several:
-            held_out = () if options.heldout is None else _columns(options)
+            columns = options.heldout, options.x, options.y, options.views
+            held_out = () if options.heldout is None else select(*columns)[1]
             trees = {name: load(path) for name, path in zip(names, options.fits, strict=True)}
             report_comparison(trees, out, held_out)
         else:
@@ -176,17 +170,11 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _short_names(paths: Sequence[str]) -> list[str]:
-    """The files' names without their endings, or whole paths where two of those are equal."""
+    """The names of the files without their endings, or their paths where two names are equal."""
     if len(set(map(os.path.realpath, paths))) < len(paths):
         raise ValueError("a file was named twice: a comparison needs different fits")
     stems = [Path(path).stem for path in paths]
     return stems if len(set(stems)) == len(stems) else list(paths)
-
-
-def _columns(options: argparse.Namespace) -> tuple[Any, ...]:
-    from zoo.cli.selection import select
-
-    return select(options.heldout, options.x, options.y, options.views)[1]
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -201,7 +189,11 @@ def compare(options: argparse.Namespace) -> int:
         if method not in methods:
             raise ValueError(f"no model has the method {method!r}; there are: {', '.join(methods)}")
     if options.out is not None:
-        _check_picture(Path(options.out))
+        if (path := Path(options.out)).suffix not in _PICTURES:
+            raise ValueError(
+                f"a picture is written as {', '.join(_PICTURES)}, by its name; got {path.name!r}"
+            )
+        _check_writable(path)
     name, data = select(options.dataset, options.x, options.y, options.views)
 
     import numpy as np
@@ -217,7 +209,7 @@ def compare(options: argparse.Namespace) -> int:
     models, refused, scores = {}, [], []
     for card in cards:
         try:
-            model = _model_class(card)
+            model = model_class(card.name)
             models[card.name] = model.from_data(*train, **suitable_fields(model, train))
         except (ValueError, TypeError) as error:
             refused.append(Refusal(card.name, "", _one_line(error)))
@@ -249,19 +241,13 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def _model_class(card: Card) -> Any:
-    import zoo
-
-    return zoo.model_class(card.name)
-
-
 def _check_method(card: Card, method: str) -> None:
     if method != "auto" and method not in card.methods:
         raise ValueError(f"{card.name} has no method {method!r}; it has: {', '.join(card.methods)}")
 
 
 def _check_writable(path: Path) -> None:
-    """Raise OSError unless a file can be made where the result is to go: before the run, not after it."""
+    """Raise OSError unless the file of the result can be written, before the run."""
     if path.is_dir():
         raise IsADirectoryError(f"cannot write {path}: it is a folder")
     if not path.parent.is_dir():
@@ -273,14 +259,8 @@ def _check_writable(path: Path) -> None:
         raise OSError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _check_picture(path: Path) -> None:
-    if path.suffix not in _PICTURES:
-        raise ValueError(f"a picture is written as {', '.join(_PICTURES)}, by its name; got {path.name!r}")
-    _check_writable(path)
-
-
 def _split(text: str) -> tuple[str, Any]:
-    """An option of a method; the front door knows which there are."""
+    """The name and the value of an option of a method, which `inference.fit` checks."""
     from zoo.cli.arguments import parse_settings
 
     key = text.partition("=")[0].strip()
@@ -289,7 +269,7 @@ def _split(text: str) -> tuple[str, Any]:
 
 @contextmanager
 def _collected_warnings() -> Iterator[list[str]]:
-    """Messages of the warnings that are for the user, each once, instead of Python's own lines."""
+    """Collect the warnings for the user, each once, instead of printing them as Python does."""
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
@@ -314,7 +294,7 @@ def _shape(table: Any) -> str:
 
 
 def _reached(tree: Any) -> str:
-    """Where an ascent ended; the log joint of a sampler is in its table."""
+    """Text with the final objective of an ascent; empty for a sampler."""
     objective = tree["trace"]["objective"]
     if "chain" in objective.dims:
         return ""

@@ -1,9 +1,8 @@
-"""The words of the command line: commands, arguments, options, and what ``--help`` says of them.
+"""The commands, arguments and options of the command line with their help, and the values of ``--set``.
 
-``--set key=value`` as Python values, without evaluating anything.
-
-A value is a Python literal (``20``, ``1e-3``, ``true``), a call from a fixed table (``Gamma(2, 1)``), a tuple
-of these (``(bernoulli, Ordinal(6))``), or else the text itself (``stick_breaking``).
+A value of ``--set key=value`` is read without evaluating anything: it is a Python literal (``20``, ``1e-3``,
+``true``), a call from a fixed table (``Gamma(2, 1)``), a tuple of these (``(bernoulli, Ordinal(6))``), or
+else the text itself (``stick_breaking``).
 """
 
 import argparse
@@ -34,7 +33,7 @@ COMPARE_OPTIONS = {"num_chains": 2, "num_warmup": 200, "num_samples": 200, "num_
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """Argument parser with one-line errors."""
 
     def error(self, message: str) -> NoReturn:
         """Print the message without the usage and exit with status 2."""
@@ -42,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options of a command; ``command`` is its name.
+    """Parse the command line into the options of a command, whose name is ``command``.
 
     Args:
         arguments: words of the command line; None: those of this process.
@@ -56,141 +55,98 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = _Parser(prog="zoo", description="Probabilistic models as NumPyro programs, and how to fit them.")
     parser.add_argument("--traceback", action="store_true", help="show the whole traceback of an error")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-
-    command = commands.add_parser("list", help="the models, their methods and papers, and the data sets")
-    command.set_defaults(command="list")
-
-    command = commands.add_parser(
-        "show", help="a model's card: what is assumed, methods and their cost, the paper's claims"
-    )
-    command.add_argument("model", metavar="MODEL")
-    command.add_argument("--out", metavar="FILE", help="write it as a page, a .md file")
-    command.set_defaults(command="show")
-
-    command = commands.add_parser("fit", help="fit a model to a data set and save the fit")
-    command.add_argument("model", metavar="MODEL")
-    _add_data(command)
-    command.add_argument("--method", default="auto", help="one of the model's methods (default: its first)")
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="a field of the model, such as num_components=20",
-    )
-    command.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the method"
-    )
-    command.add_argument(
-        "--keep", action="append", default=[], metavar="NAME", help="keep this variable however large it is"
-    )
-    for option, (kind, meaning) in FIT_OPTIONS.items():
-        command.add_argument(f"--{option.replace('_', '-')}", type=kind, help=meaning)
-    command.add_argument("--out", metavar="FILE", help="where to write the fit (default: MODEL-DATASET.nc)")
-    command.set_defaults(command="fit")
-
-    command = commands.add_parser("report", help="write a report of a saved fit, or compare several")
-    command.add_argument(
-        "fits", nargs="+", metavar="FIT", help="a file that zoo fit wrote; several of the same data: compare"
-    )
-    command.add_argument(
-        "--out",
-        metavar="FILE",
-        help="an .html or .md file (default: the fit's name with .html; of several comparison.html)",
-    )
-    command.add_argument(
-        "--heldout",
-        metavar="DATASET",
-        help="several fits: score these rows too, a name in zoo list or a file",
-    )
-    _add_columns(command)
-    command.set_defaults(command="report")
-
-    command = commands.add_parser(
-        "compare", help="fit every model by every method that accepts the data, and score held-out rows"
-    )
-    _add_data(command)
-    command.add_argument("--models", nargs="+", metavar="MODEL", help="only these models")
-    command.add_argument("--methods", nargs="+", metavar="METHOD", help="only these methods")
-    command.add_argument("--seed", type=int, default=0, help="seed of the split and of the fits (default 0)")
-    for option, default in COMPARE_OPTIONS.items():
-        command.add_argument(
-            f"--{option.replace('_', '-')}",
-            type=int,
-            default=default,
-            help=f"as in zoo fit (default {default})",
-        )
-    command.add_argument("--out", metavar="FILE", help="also draw the table: a .png, .svg or .pdf file")
-    command.set_defaults(command="compare")
+    for name, (purpose, options) in _COMMANDS.items():
+        command = commands.add_parser(name, help=purpose)
+        command.set_defaults(command=name)
+        for option, settings in options.items():
+            command.add_argument(option, **settings)
     return parser.parse_args(arguments)
 
 
-def _add_data(command: argparse.ArgumentParser) -> None:
-    """The arguments that say what to fit."""
-    command.add_argument(
-        "dataset", metavar="DATASET", help="a name in zoo list, or a .csv, .npz, .nc or .parquet file"
-    )
-    _add_columns(command)
-    command.add_argument(
-        "--no-progress",
-        dest="progress",
-        action="store_const",
-        const=False,
-        default=None,
-        help="no progress bar",
-    )
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
-def _add_columns(command: argparse.ArgumentParser) -> None:
-    """The arguments that choose columns of a table."""
-    command.add_argument(
-        "--x", metavar="COLUMNS", help="input columns: names with commas between, FIRST:LAST for a run"
-    )
-    command.add_argument("--y", metavar="COLUMNS", help="output columns, written alike")
-    command.add_argument("--views", nargs="+", metavar="COLUMNS", help="columns of each view, written alike")
+def _text(metavar: str, meaning: str, **settings: Any) -> dict[str, Any]:
+    """Settings of an argument that takes a value."""
+    return {"metavar": metavar, "help": meaning} | settings
+
+
+_MODEL = {"model": {"metavar": "MODEL"}}
+_COLUMNS = {
+    "--x": _text("COLUMNS", "input columns: names with commas between, FIRST:LAST for a run"),
+    "--y": _text("COLUMNS", "output columns, in the same form"),
+    "--views": _text("COLUMNS", "columns of each view, in the same form", nargs="+"),
+}
+_DATA = {
+    "dataset": _text("DATASET", "a name in zoo list, or a .csv, .npz, .nc or .parquet file"),
+    **_COLUMNS,
+    "--no-progress": {"dest": "progress", "action": "store_const", "const": False, "help": "no progress bar"},
+}
+_REPEATED = {"action": "append", "default": []}
+_COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {  # purpose and arguments of each command
+    "list": ("the models, their methods and papers, and the data sets", {}),
+    "show": (
+        "a model's card: what is assumed, methods and their cost, the paper's claims",
+        _MODEL | {"--out": _text("FILE", "write it as a page, a .md file")},
+    ),
+    "fit": (
+        "fit a model to a data set and save the fit",
+        _MODEL
+        | _DATA
+        | {
+            "--method": {"default": "auto", "help": "one of the model's methods (default: its first)"},
+            "--set": _text("FIELD=VALUE", "a field of the model, such as num_components=20", **_REPEATED),
+            "--option": _text("NAME=VALUE", "an option of the method", **_REPEATED),
+            "--keep": _text("NAME", "keep this variable however large it is", **_REPEATED),
+        }
+        | {_flag(name): {"type": kind, "help": meaning} for name, (kind, meaning) in FIT_OPTIONS.items()}
+        | {"--out": _text("FILE", "where to write the fit (default: MODEL-DATASET.nc)")},
+    ),
+    "report": (
+        "write a report of a saved fit, or compare several",
+        {
+            "fits": _text("FIT", "a file that zoo fit wrote; several of the same data: compare", nargs="+"),
+            "--out": _text(
+                "FILE",
+                "an .html or .md file (default: the fit's name with .html, or comparison.html)",
+            ),
+            "--heldout": _text("DATASET", "several fits: score these rows too, a name in zoo list or a file"),
+            **_COLUMNS,
+        },
+    ),
+    "compare": (
+        "fit every model by every method that accepts the data, and score held-out rows",
+        _DATA
+        | {
+            "--models": _text("MODEL", "only these models", nargs="+"),
+            "--methods": _text("METHOD", "only these methods", nargs="+"),
+            "--seed": {"type": int, "default": 0, "help": "seed of the split and of the fits (default 0)"},
+        }
+        | {
+            _flag(name): {"type": int, "default": default, "help": f"as in zoo fit (default {default})"}
+            for name, default in COMPARE_OPTIONS.items()
+        }
+        | {"--out": _text("FILE", "also draw the table: a .png, .svg or .pdf file")},
+    ),
+}
 
 
 _WORDS = {"true": True, "false": False, "none": None}
-_CALLS: dict[str, tuple[str, str, bool]] = {  # name -> module, attribute, whether it is built from the data
-    "Gamma": ("numpyro.distributions", "Gamma", False),
-} | {
-    family: ("zoo.conjugate", f"{family}.from_data", True)
-    for family in (
-        "BernoulliBeta",
-        "BinomialBeta",
-        "ExponentialGamma",
-        "GammaKnownShape",
-        "GaussianKnownCovariance",
-        "GaussianKnownMean",
-        "GaussianWishart",
-        "MultinomialDirichlet",
-        "NormalGamma",
-        "PoissonGamma",
-        "SharedGaussianWishart",
-        "SphericalNormalGamma",
-    )
+_MODULES = {  # what may be called, by its module
+    "numpyro.distributions": "Gamma",
+    "zoo.conjugate": "BernoulliBeta BinomialBeta ExponentialGamma GammaKnownShape GaussianKnownCovariance "
+    "GaussianKnownMean GaussianWishart MultinomialDirichlet NormalGamma PoissonGamma SharedGaussianWishart "
+    "SphericalNormalGamma",
+    "zoo.exponential_family": "Bernoulli Binomial Categorical Exponential GammaWithShape Gaussian "
+    "NegativeBinomial Ordinal Poisson",
+    "zoo.kernels": "Linear Polynomial Precomputed RBF",
 }
-_CALLS |= {
-    family: ("zoo.exponential_family", family, False)
-    for family in (
-        "Bernoulli",
-        "Binomial",
-        "Categorical",
-        "Exponential",
-        "GammaWithShape",
-        "Gaussian",
-        "NegativeBinomial",
-        "Ordinal",
-        "Poisson",
-    )
-}
-_CALLS |= {
-    kernel: ("zoo.kernels", kernel, False) for kernel in ("Linear", "Polynomial", "Precomputed", "RBF")
-}
+_CALLS = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 class Call(NamedTuple):
-    """A prior as it was written, to be built when its module is wanted.
+    """A call as it was written, made when its module is imported.
 
     Attributes:
         name: key in the table of calls.
@@ -204,12 +160,12 @@ class Call(NamedTuple):
 
 
 def parse_settings(texts: Iterable[str], known: Sequence[str], what: str) -> dict[str, Any]:
-    """``["a=1", "b=Gamma(2, 1)"]`` as a dictionary.
+    """Parse settings such as ``["a=1", "b=Gamma(2, 1)"]`` into a dictionary.
 
     Args:
         texts: settings as written.
-        known: the keys there are.
-        what: what they are keys of, for the message.
+        known: allowed keys.
+        what: owner of the keys, for the message.
 
     Returns:
         Key to value, calls as `Call`.
@@ -231,10 +187,10 @@ def parse_settings(texts: Iterable[str], known: Sequence[str], what: str) -> dic
 
 
 def resolve(settings: Mapping[str, Any], data: Sequence[Any]) -> dict[str, Any]:
-    """The settings with each `Call` made; priors that follow the data are built from them.
+    """Replace each `Call` of the settings by its result; priors of components read defaults off the data.
 
     Args:
-        settings: what `parse_settings` gave.
+        settings: result of `parse_settings`.
         data: from which priors read their defaults.
 
     Returns:
@@ -280,8 +236,7 @@ def _parse_call(name: str, call: ast.Call) -> Call:
 
 
 def _build(call: Call, data: Sequence[Any]) -> Any:
-    module, attribute, from_data = _CALLS[call.name]
-    target = importlib.import_module(module)
-    for part in attribute.split("."):
-        target = getattr(target, part)
-    return target(*(data if from_data else ()), *call.args, **call.kwargs)
+    target = getattr(importlib.import_module(_CALLS[call.name]), call.name)
+    if _CALLS[call.name] == "zoo.conjugate":  # these read their defaults off the data
+        return target.from_data(*data, *call.args, **call.kwargs)
+    return target(*call.args, **call.kwargs)

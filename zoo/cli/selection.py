@@ -1,4 +1,4 @@
-"""The tables that a command works on: a data set of the catalogue or a file, and columns of it."""
+"""Selection of the tables for a command: a data set of the catalogue or a file, and its columns."""
 
 import zipfile
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ _ENDINGS = (".csv", ".npz", ".nc", ".parquet")
 def select(
     source: str, x: str | None = None, y: str | None = None, views: Sequence[str] | None = None
 ) -> tuple[str, tuple[Any, ...]]:
-    """The data that ``model(*data)`` takes, from a name in the catalogue or a path.
+    """Read the data for ``model(*data)`` from a data set of the catalogue or a file.
 
     Args:
         source: name of a data set, or path to a ``.csv``, ``.npz``, ``.nc`` or ``.parquet`` file.
         x: columns of the inputs: names of arrays or columns with commas between, ``first:last`` for a run.
-        y: columns of the outputs, written alike.
-        views: columns of each view, written alike.
+        y: columns of the outputs, in the same form.
+        views: columns of each view, in the same form.
 
     Returns:
         A short name for the source, and a tuple of tables: DataFrames where columns have names, NumPy arrays
@@ -49,7 +49,7 @@ def select(
 
 
 def _open(source: str) -> tuple[str, dict[str, Any]]:
-    """Short name, and tables by name; a file that is one table has it under the empty name."""
+    """Open a source: its short name and its tables by name, a single table under the empty name."""
     if source in (names := catalogue()):
         dataset = load(source)
         return source, {
@@ -79,7 +79,7 @@ def _open(source: str) -> tuple[str, dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The tables of a file by name, one that is a table itself under the empty name."""
+    """Read the tables of a file by name, a single table under the empty name."""
     import pandas as pd
 
     if path.suffix in (".csv", ".parquet"):
@@ -99,7 +99,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _as_table(
     key: str, array: Any, columns: Sequence[str] | None = None, rows: Sequence[str] | None = None
 ) -> Any:
-    """A dense array as a DataFrame, one axis as one column; sparse matrices as they are."""
+    """Convert a dense array to a DataFrame, a vector to one column; sparse matrices stay."""
     import pandas as pd
 
     if not hasattr(array, "ndim") or hasattr(array, "tocsr"):
@@ -112,7 +112,7 @@ def _as_table(
 
 
 def _default(tables: dict[str, Any]) -> str:
-    """The table that is meant when nothing is said."""
+    """Name of the table to use by default."""
     for key in ("x", "counts"):
         if key in tables:
             return key
@@ -122,7 +122,7 @@ def _default(tables: dict[str, Any]) -> str:
 
 
 def _choose(tables: dict[str, Any], terms: str) -> Any:
-    """The columns that the terms name, side by side, in their order."""
+    """The columns that the terms name, side by side and in their order."""
     import pandas as pd
 
     pieces = [_find(tables, term.strip()) for term in terms.split(",")]
@@ -135,7 +135,7 @@ def _choose(tables: dict[str, Any], terms: str) -> Any:
 
 
 def _find(tables: dict[str, Any], term: str) -> Any:
-    """The table of that name, or the column, or the run of columns ``first:last``."""
+    """The table or column of a name, or the run of columns ``first:last``."""
     if term in tables:
         return tables[term]
     first, _, last = term.partition(":")

@@ -1,6 +1,6 @@
 """Data sets: shipped files, seeded generators, sets of other packages, and sets that the user holds.
 
-``catalogue()`` says what there is, ``load(name)`` gives the arrays. Nothing is ever downloaded. Shipped files
+``catalogue()`` lists them, ``load(name)`` returns the arrays. Nothing is ever downloaded. Shipped files
 lie beside this file in an installed wheel (``zoo/data``) and one level up in a clone; sets that may not be
 passed on are read from the folder that the environment variable ``ZOO_DATA`` names, and recognised by their
 SHA-256.
@@ -15,7 +15,7 @@ __all__ = ["Dataset", "catalogue", "load", "shipped_folder"]
 
 
 def catalogue() -> dict[str, dict[str, Any]]:
-    """Every data set by name: kind, description, citation, terms, arrays with their shapes.
+    """All data sets by name, with kind, description, citation, terms, and arrays with their shapes.
 
     Kinds: ``shipped`` (a file of this package), ``generated`` (from a seed), ``package`` (comes with another
     package), ``user`` (a file that the user holds in the folder that ``ZOO_DATA`` names).
@@ -27,7 +27,7 @@ def catalogue() -> dict[str, dict[str, Any]]:
 
 
 def shipped_folder() -> Path:
-    """``zoo/data`` of a wheel, else ``data`` of the clone that holds this package.
+    """The folder of the data: ``zoo/data`` of a wheel, else ``data`` of the clone that holds this package.
 
     Returns:
         The folder of the catalogue and of the shipped files.
@@ -37,7 +37,7 @@ def shipped_folder() -> Path:
 
 
 def __getattr__(name: str) -> Any:
-    """`Dataset` and `load`, imported when first asked for: the catalogue answers without NumPy."""
+    """Import `Dataset` and `load` on first access, so that the catalogue needs no NumPy."""
     if name in ("Dataset", "load"):
         return getattr(importlib.import_module("zoo.datasets.loading"), name)
     raise AttributeError(f"module 'zoo.datasets' has no attribute {name!r}")

@@ -1,11 +1,8 @@
-"""Loading of a data set by its name in the catalogue.
+"""Loading of data sets of the catalogue: from files, from other packages and from seeded generators.
 
-Seeded generators of the papers' synthetic data.
-
-Reading a data file: how the catalogue's description of a table or an archive becomes arrays.
-
-A ``.csv`` has a header, an ``.npz`` is read without pickle; ``data/README.md`` lists what a description may
-say.
+The catalogue describes the arrays of a file (`read_arrays`): a ``.csv`` has a header, an ``.npz`` is read
+without pickle, and ``data/README.md`` lists the keys of a description. The generators draw the synthetic data
+of the papers.
 """
 
 import hashlib
@@ -25,7 +22,7 @@ __all__ = ["Dataset", "GENERATORS", "load", "read_arrays"]
 
 
 class Dataset(Mapping):
-    """Arrays by name, with where they are from.
+    """Arrays by name, with their origin.
 
     ``dataset["x"]`` is a float64 NumPy array, rows first, NaN where a cell is missing; class numbers
     (``labels``) and ``split`` are integer arrays of one axis, categories in words (``region``) string arrays;
@@ -76,7 +73,7 @@ class Dataset(Mapping):
         return f"Dataset({self.name!r}: {shapes})"
 
     def frame(self, key: str = "x") -> pd.DataFrame:
-        """One array as a DataFrame with the names of its rows and columns, so that a fit names them.
+        """One array as a DataFrame with the names of its rows and columns, which a fit then uses.
 
         Args:
             key: name of the array.
@@ -93,7 +90,7 @@ class Dataset(Mapping):
 
 
 def load(name: str, **options: Any) -> Dataset:
-    """A data set by its name in the catalogue.
+    """Load a data set by its name in the catalogue.
 
     Args:
         name: see `catalogue`.
@@ -159,7 +156,7 @@ def _held_file(name: str, entry: Mapping[str, Any], verify: bool = True) -> Path
             raise ValueError(
                 f"{path} is not the file that the catalogue describes: its SHA-256 should be "
                 f"{entry['sha256']} and is {found}; "
-                f"if it is your own in the same layout, use load({name!r}, verify=False)"
+                f"if it is another file in the same layout, use load({name!r}, verify=False)"
             )
     return path
 
@@ -261,7 +258,7 @@ def read_arrays(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> tuple[dic
 
 
 def _read_table(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], Names, Names]:
-    """Arrays of a table; an empty cell is a missing number."""
+    """Read the arrays of a table, in which an empty cell is a missing number."""
     words = {spec["key"] for spec in specs.values() if spec.get("text")}
     titles = {spec["rows"] for spec in specs.values() if "rows" in spec}
     taken = titles | {spec["key"] for spec in specs.values() if "key" in spec}
@@ -280,7 +277,7 @@ def _read_table(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> tuple[dic
 
 
 def _from_column(column: pd.Series, spec: Mapping[str, Any]) -> np.ndarray:
-    """Words as they are, or the numbers of classes."""
+    """Convert a column to words or to the numbers of classes."""
     if spec.get("text"):
         return column.fillna("").to_numpy(str)
     return (column.map(spec["values"]) if "values" in spec else column).to_numpy(np.int64)

@@ -1,4 +1,4 @@
-r"""Documents as bags of words: what topic models take as data, and the densities of their rows.
+r"""Documents as bags of words: the data of topic models and the densities of their rows.
 
 A document with word probabilities p and n tokens has counts :math:`x \sim \mathrm{Multinomial}(n, p)`, its
 coefficient :math:`n! / \prod_w x_w!` included, so that the density can be compared with a mixture's
@@ -40,7 +40,7 @@ MOST_DENSE_CELLS = 200_000_000  # a dense array of more cells (1.6 GB) is taken 
 
 
 def as_counts(counts: Any) -> SparseCounts:
-    """The documents as sparse counts, from a dense or a scipy sparse matrix.
+    """Convert a dense or a scipy sparse matrix to sparse counts.
 
     Args:
         counts: shape (num_documents, num_words), dense or sparse.
@@ -102,7 +102,7 @@ def warn_of_empty(lengths: np.ndarray) -> None:
 
 
 def dense_counts(counts: Any) -> Array:
-    """The whole matrix: for small corpora and proofs.
+    """Convert counts to a dense array, for small corpora and tests.
 
     Args:
         counts: shape (num_documents, num_words), dense or sparse.
@@ -156,47 +156,35 @@ def word_log_probs(topic_shares: Array, topic_word_probs: Array) -> Array:
 
 
 class _Documents(dist.Distribution):
-    """What the distributions of documents share: to draw, the number of tokens must be known."""
+    """Base of the distributions of documents, whose number of tokens must be known to draw."""
 
     support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
+    pytree_aux_fields = ("num_tokens",)
 
     def _drawn(self, key: Array, log_probs: Array) -> Array:
-        return draw_counts(key, log_probs, self.num_tokens, self.batch_shape[0])
+        """Counts as floats, of the shape of ``log_probs``; the axes after documents are one event.
+
+        Raises:
+            ValueError: the numbers of tokens are not set, or of another number of documents.
+        """
+        num_documents = self.batch_shape[0]
+        if self.num_tokens is None:
+            raise ValueError("num_tokens is not set: the program needs the number of tokens of what it draws")
+        lengths = np.asarray(self.num_tokens)
+        if lengths.shape not in ((), (num_documents,)):
+            raise ValueError(
+                f"num_tokens is of {lengths.shape[0]} documents; {num_documents} are to be drawn: give one "
+                "number, or one for each"
+            )
+        flat = log_probs.reshape(num_documents, -1)
+        document = np.repeat(np.arange(num_documents), lengths)
+        drawn = jax.random.categorical(key, flat[document], axis=-1)
+        counts = jnp.zeros(flat.shape, jnp.result_type(float)).at[document, drawn].add(1.0)
+        return counts.reshape(log_probs.shape)
 
 
-def draw_counts(
-    key: Array, log_probs: Array, num_tokens: int | tuple[int, ...] | None, num_documents: int
-) -> Array:
-    """Counts of documents of given lengths, shape (num_documents, ...), as floats.
-
-    Args:
-        key: a JAX key.
-        log_probs: of each document, shape (num_documents, ...); the trailing axes are one event.
-        num_tokens: tokens of every document, or one number for each.
-        num_documents: D.
-
-    Raises:
-        ValueError: the numbers of tokens are not set, or of another number of documents.
-    """
-    if num_tokens is None:
-        raise ValueError("num_tokens is not set: the program needs the number of tokens of what it draws")
-    lengths = np.broadcast_to(np.asarray(num_tokens), (num_documents,)) if np.ndim(num_tokens) == 0 else None
-    lengths = np.asarray(num_tokens) if lengths is None else lengths
-    if lengths.shape != (num_documents,):
-        raise ValueError(
-            f"num_tokens is of {lengths.shape[0]} documents; {num_documents} are to be drawn: give one "
-            "number, or one for each"
-        )
-    event = log_probs.shape[1:]
-    flat = log_probs.reshape(num_documents, -1)
-    document = np.repeat(np.arange(num_documents), lengths)
-    drawn = jax.random.categorical(key, flat[document], axis=-1)
-    counts = jnp.zeros(flat.shape, jnp.result_type(float)).at[document, drawn].add(1.0)
-    return counts.reshape(num_documents, *event)
-
-
-class BagsOfWords(_Documents):
-    """Documents whose word probabilities are their own mixtures of topics, or given rows of shares.
+class _TopicDocuments(_Documents):
+    """Base of the distributions of documents with topic shares of each.
 
     Args:
         topic_shares: shape (num_documents, num_topics).
@@ -205,16 +193,26 @@ class BagsOfWords(_Documents):
     """
 
     pytree_data_fields = ("topic_shares", "topic_word_probs")
-    pytree_aux_fields = ("num_tokens",)
+    num_event_axes = 1
 
     def __init__(
         self, topic_shares: Array, topic_word_probs: Array, num_tokens: int | tuple[int, ...] | None = None
     ) -> None:
         self.topic_shares, self.topic_word_probs, self.num_tokens = topic_shares, topic_word_probs, num_tokens
-        super().__init__(topic_shares.shape[:1], topic_word_probs.shape[1:])
+        super().__init__(topic_shares.shape[:1], topic_word_probs.shape[-self.num_event_axes :])
+
+
+class BagsOfWords(_TopicDocuments):
+    """Documents whose word probabilities are mixtures of topics, with shares of each document.
+
+    Args:
+        topic_shares: shape (num_documents, num_topics).
+        topic_word_probs: shape (num_topics, num_words).
+        num_tokens: of the documents to be drawn.
+    """
 
     def log_prob(self, value: Any) -> Array:
-        """In nats, shape (num_documents,)."""
+        """Log density in nats, shape (num_documents,)."""
         if not isinstance(value, SparseCounts):
             words = word_log_probs(self.topic_shares, self.topic_word_probs)
             return jnp.sum(value * words, axis=-1) + log_coefficients(value)
@@ -227,7 +225,7 @@ class BagsOfWords(_Documents):
         return value.sum_by_document(cells) + log_coefficients(value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Counts, as floats."""
+        """Draw counts, as floats."""
         return self._drawn(key, word_log_probs(self.topic_shares, self.topic_word_probs))
 
 
@@ -243,7 +241,6 @@ class ClusteredBags(_Documents):
     """
 
     pytree_data_fields = ("log_weights", "cluster_topic_probs", "topic_word_probs")
-    pytree_aux_fields = ("num_tokens",)
 
     def __init__(
         self,
@@ -271,18 +268,18 @@ class ClusteredBags(_Documents):
         return scores + log_coefficients(value)[:, None] + self.log_weights
 
     def log_prob(self, value: Any) -> Array:
-        """In nats, shape (num_documents,)."""
+        """Log density in nats, shape (num_documents,)."""
         return logsumexp(self.by_cluster(value), axis=-1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Counts, as floats."""
+        """Draw counts, as floats."""
         cluster_key, key = jax.random.split(key)
         chosen = jax.random.categorical(cluster_key, self.log_weights, shape=self.batch_shape)
         return self._drawn(key, word_log_probs(self.cluster_topic_probs, self.topic_word_probs)[chosen])
 
 
-class TopicCounts(_Documents):
-    """How often each topic gave each word of each document, shape (num_documents, num_topics, num_words).
+class TopicCounts(_TopicDocuments):
+    """Counts of words by topic, shape (num_documents, num_topics, num_words).
 
     Args:
         topic_shares: shape (num_documents, num_topics).
@@ -291,30 +288,23 @@ class TopicCounts(_Documents):
     """
 
     support = dist.constraints.independent(dist.constraints.nonnegative_integer, 2)
-    pytree_data_fields = ("topic_shares", "topic_word_probs")
-    pytree_aux_fields = ("num_tokens",)
-
-    def __init__(
-        self, topic_shares: Array, topic_word_probs: Array, num_tokens: int | tuple[int, ...] | None = None
-    ) -> None:
-        self.topic_shares, self.topic_word_probs, self.num_tokens = topic_shares, topic_word_probs, num_tokens
-        super().__init__(topic_shares.shape[:1], topic_word_probs.shape)
+    num_event_axes = 2
 
     def _log_probs(self) -> Array:
         return _safe_log(self.topic_shares)[:, :, None] + _safe_log(self.topic_word_probs)
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, shape (num_documents,)."""
+        """Log density in nats, shape (num_documents,)."""
         flat = value.reshape(value.shape[0], -1)
         return jnp.sum(value * self._log_probs(), axis=(1, 2)) + log_coefficients(flat)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Counts, as floats."""
+        """Draw counts, as floats."""
         return self._drawn(key, self._log_probs())
 
 
 class CellTopics(dist.Distribution):
-    """How the tokens of each cell are shared out over topics: a multinomial for each document and word.
+    """Allocation of the tokens of each cell to topics, a multinomial for each document and word.
 
     Args:
         counts: tokens of each cell, shape (num_documents, num_words).
@@ -331,14 +321,14 @@ class CellTopics(dist.Distribution):
         super().__init__(logits.shape[:1], logits.shape[1:])
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, shape (num_documents,); minus infinity unless the topics' tokens add up to the cells."""
+        """Log density in nats, shape (num_documents,); minus infinity unless topics add up to the cells."""
         choices = jnp.sum(gammaln(self.counts + 1), axis=-1) - jnp.sum(gammaln(value + 1), axis=(1, 2))
         inside = jnp.all(jnp.sum(value, axis=1) == self.counts, axis=-1)
         chosen = jnp.where(value > 0, value * self.logits, 0.0)
         return jnp.where(inside, jnp.sum(chosen, axis=(1, 2)) + choices, -jnp.inf)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Counts by topic, as floats.
+        """Draw counts by topic, as floats.
 
         Raises:
             ValueError: ``num_tokens`` is not set.
@@ -352,7 +342,7 @@ class CellTopics(dist.Distribution):
 
 
 class TopicTotals(dist.Distribution):
-    """The words of documents, given how often each topic gave each: certain.
+    """The point mass of the words of documents given the counts by topic.
 
     Args:
         word_topics: shape (num_documents, num_topics, num_words).
@@ -367,7 +357,7 @@ class TopicTotals(dist.Distribution):
         super().__init__(shape[:1], shape[2:])
 
     def log_prob(self, value: Any) -> Array:
-        """Zero where the counts are those totals, else minus infinity."""
+        """Log probability: zero where the counts are those totals, else minus infinity."""
         equal = jnp.all(dense_counts(value) == jnp.sum(self.word_topics, axis=1), axis=-1)
         return jnp.where(equal, 0.0, -jnp.inf)
 

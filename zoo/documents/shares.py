@@ -1,4 +1,4 @@
-r"""Topic shares of documents, given the topics: one pass over the nonzero cells, its fixed points, integrals.
+r"""Topic shares of documents given the topics, computed by passes over the nonzero cells.
 
 With unnormalised shares :math:`E_{dk}` and word weights :math:`B_{wk}` the probability that topic k gave a
 token of word w in document d is :math:`\phi_{dwk} = E_{dk} B_{wk} / s_{dw}`, :math:`s_{dw} = \sum_k E_{dk}
@@ -37,7 +37,7 @@ class CellSums(NamedTuple):
 
 
 def cell_sums(counts: SparseCounts, shares: Array, by_word: Array) -> CellSums:
-    """One pass over the cells.
+    """Sum over the cells of each document in one pass.
 
     Args:
         counts: the documents.
@@ -45,14 +45,14 @@ def cell_sums(counts: SparseCounts, shares: Array, by_word: Array) -> CellSums:
         by_word: B, shape (num_words, num_topics).
 
     Returns:
-        What the cells add up to, see `CellSums`.
+        The sums, see `CellSums`.
     """
 
     def cells(document: Array, word: Array, count: Array) -> CellSums:
-        own = by_word[word]
-        s = jnp.sum(shares[document] * own, axis=-1)
+        weights = by_word[word]
+        s = jnp.sum(shares[document] * weights, axis=-1)
         s = jnp.where(count > 0, jnp.maximum(s, jnp.finfo(s.dtype).tiny), 1.0)
-        return CellSums((count / s)[:, None] * own, count * jnp.log(s))
+        return CellSums((count / s)[:, None] * weights, count * jnp.log(s))
 
     return counts.sum_by_document(cells)
 

@@ -1,4 +1,4 @@
-"""What the topic models share: their data, sizes, and the checks of these."""
+"""The base class of topic models: their data, sizes and checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -17,7 +17,7 @@ __all__ = ["TopicModel", "dirichlet_of"]
 
 
 def dirichlet_of(site: str) -> str:
-    """Name of the parameters of a site's Dirichlet factor in q.
+    """Name of the parameters of the Dirichlet factor of a site in q.
 
     Args:
         site: of the program, such as ``"topic_word_probs"``.
@@ -31,7 +31,7 @@ def dirichlet_of(site: str) -> str:
 class TopicModel(Model):
     """A model of a document-term matrix; subclasses have ``num_topics``, ``num_words`` and ``num_tokens``.
 
-    Documents have topic shares of their own (``document_topic_site``), or those of their cluster
+    Documents have individual topic shares (``document_topic_site``), or those of their cluster
     (``cluster_topic_site``, with ``cluster_site`` and ``weight_site``). Without ``cluster_topic_site`` each
     cluster is a topic.
 
@@ -47,7 +47,7 @@ class TopicModel(Model):
     scored_over_fitted: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Equal topic shares by default; then as every model."""
+        """Set equal topic shares as the default, then store and validate the fields."""
         prior = getattr(self, "topic_prior", 0.0)  # which pLSI has not
         if prior is None and isinstance(self.num_topics, int) and self.num_topics > 0:
             object.__setattr__(self, "topic_prior", 1.0 / self.num_topics)
@@ -63,7 +63,7 @@ class TopicModel(Model):
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """None: documents are counts; the data must be a sparse matrix of them.
+        """An empty dictionary; the data must be a sparse matrix of counts.
 
         Args:
             data: parts of the data, tables of two axes.
@@ -88,7 +88,7 @@ class TopicModel(Model):
 
     @property
     def share_sites(self) -> tuple[str, ...]:
-        """Variables that topic shares of documents follow from, beside the topics."""
+        """Variables, besides the topics, that determine the topic shares of documents."""
         if self.document_topic_site is not None:
             return (self.document_topic_site,)
         return tuple(site for site in (self.cluster_topic_site, self.weight_site) if site is not None)
@@ -172,7 +172,7 @@ class TopicModel(Model):
         return self.rows_to_draw(num_observations, "num_words"), self.num_words
 
     def _check_kind(self, kind: str) -> None:
-        """Raise ValueError unless the scores that are asked for are the topic shares."""
+        """Raise ValueError unless ``kind`` means the topic shares."""
         if kind != "latent":
             raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
 
@@ -181,7 +181,7 @@ class TopicModel(Model):
         return jnp.broadcast_to(self.topic_prior, (self.num_topics,))
 
     def _check_sizes(self) -> None:
-        """Raise TypeError or ValueError if a size is none."""
+        """Raise TypeError or ValueError if a size is not a whole number in its range."""
         check_size("num_topics", self.num_topics)
         if self.num_words is not None:
             check_size("num_words", self.num_words, 2)
@@ -199,7 +199,7 @@ class TopicModel(Model):
 
 
 def _one_of(probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A column for each row, drawn by its probabilities."""
+    """Draw a column for each row by its probabilities."""
     below = np.cumsum(probs, axis=1)
     reached = rng.random(len(probs))[:, None] * below[:, -1:] >= below
     return np.minimum(reached.sum(1), probs.shape[1] - 1)

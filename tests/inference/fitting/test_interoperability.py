@@ -149,7 +149,7 @@ GIBBS = [name for name in SLOWER if "gibbs" in CASES[name][0].methods and name !
 @pytest.mark.parametrize("name", [*QUICK, *slow(GIBBS)])
 def test_numpyro_runs_our_sampler(name):
     model, data, _, variable = CASES[name]
-    kernel = inference.gibbs.kernel(model.filled(*data))
+    kernel = inference.gibbs.kernel(model.with_sizes_from(*data))
     mcmc = numpyro.infer.MCMC(kernel, num_warmup=5, num_samples=7, progress_bar=False)
     mcmc.run(jax.random.key(0), *data)
     draws = mcmc.get_samples()[variable]
@@ -163,7 +163,7 @@ PROPER = [name for name in SLOWER if name != "depcam"]  # whose prior has a fact
 def test_numpyro_predicts_from_our_program(name):
     """Draws of the prior by NumPyro's own Predictive: sites, shapes and the domain of the data."""
     model, data, _, variable = CASES[name]
-    model = model.filled(*data)
+    model = model.with_sizes_from(*data)
     drawn = numpyro.infer.Predictive(model, num_samples=3)(jax.random.key(1), num_observations=len(data[0]))
     site = model.data_names[0]
     assert drawn[site].shape == (3, *data[0].shape) and variable in drawn

@@ -59,8 +59,8 @@ def unfitted(name):
     """A tree of a model and its data, as far as a graph needs it, and both."""
     case = CASES[name]()
     with in_precision("float64"):
-        model, data = case.model.coded(*case.data)
-        model = model.filled(*data)
+        model, data = case.model.encoded(*case.data)
+        model = model.with_sizes_from(*data)
     group = observed_group(model, data, Labels({}))
     return xr.DataTree.from_dict({"observed_data": group}), model, data
 

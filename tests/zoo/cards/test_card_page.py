@@ -16,7 +16,7 @@ import inference
 import zoo
 from zoo import MODELS
 from zoo.cards import markup, read_card, read_notes
-from zoo.cards.page import as_markdown, as_text, card_sections
+from zoo.cards.page import card_as_markdown, card_as_text, card_sections
 from zoo.cli import main
 from zoo.cli.arguments import parse, parse_settings, resolve
 from zoo.cli.selection import select
@@ -88,7 +88,7 @@ def test_both_lines_of_usage_make_the_same_model_of_the_same_data(name):
     other = getattr(zoo, MODELS[name]["class"]).from_data(*selected, **resolve(settings, selected))
     assert type(model) is type(other)
     assert [np.shape(part)[0] for part in data] == [np.shape(part)[0] for part in selected]
-    mine, other = model.filled(*data), other.filled(*selected)
+    mine, other = model.with_sizes_from(*data), other.with_sizes_from(*selected)
     for field in dataclasses.fields(model):
         ours, theirs = (getattr(filled, field.name) for filled in (mine, other))
         if field.init and not dataclasses.is_dataclass(ours):  # nested priors are read off the same data
@@ -108,7 +108,7 @@ def test_usage_ends_in_a_fit_that_has_converged(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_text_and_page_say_the_same_and_all_of_it(name):
     card = read_card(name)
-    text, page = as_text(card), as_markdown(card)
+    text, page = card_as_text(card), card_as_markdown(card)
     titles = [section.title for section in card_sections(card) if section.title]
     assert [line for line in text.splitlines() if line in titles] == titles
     assert re.findall(r"^## (.*)$", page, re.MULTILINE) == titles
@@ -127,7 +127,7 @@ def test_text_and_page_say_the_same_and_all_of_it(name):
 @pytest.mark.parametrize("width", [60, 80, 100])
 @pytest.mark.parametrize("name", MODELS)
 def test_no_line_above_the_program_is_wider_than_the_terminal(name, width):
-    text = PROGRAM.sub("", as_text(read_card(name), width))
+    text = PROGRAM.sub("", card_as_text(read_card(name), width))
     long = [line for line in text.splitlines() if len(line) > max(width, 80)]
     assert not long
     if width < 80:  # of a narrow one, but for lines to copy and tables of many columns
@@ -142,10 +142,10 @@ RAW = re.compile(r":\w+:`|``|::(?=\s|$)|^\.\. |:ref:|:math:|\xa0|\\1|^=+( +=+)+"
 def test_a_card_shows_no_markup_of_docstrings(name):
     card = read_card(name)
     assert RAW.search(card.module_docstring)  # there is something to convert
-    text = PROGRAM.sub("", as_text(card, 80))
+    text = PROGRAM.sub("", card_as_text(card, 80))
     assert not RAW.search(text) and "`" not in text and "**" not in text
     assert not re.search(r"\\[a-zA-Z{]", text)
-    page = PROGRAM.sub("", as_markdown(card))
+    page = PROGRAM.sub("", card_as_markdown(card))
     assert not RAW.search(FENCED.sub("", page)) and not re.search(":math:|::$", page, re.MULTILINE)
     tables = [line for line in page.splitlines() if line.startswith("| ")]
     assert len(tables) > 5 and len({line.count(" | ") for line in tables}) == 2  # symbols, shapes
@@ -278,7 +278,7 @@ def test_every_model_says_what_is_wrong_in_its_papers_and_where(name):
     assert notes.corrections and all(PLACE.search(place) for place, _ in notes.corrections)
     assert all(right.endswith(".") and len(right) > 20 for _, right in notes.corrections)
     assert notes.claims
-    text = " ".join(as_text(read_card(name)).split())
+    text = " ".join(card_as_text(read_card(name)).split())
     assert "Corrections to the papers" in text
     assert all(right.replace("`", "") in text for _, right in notes.corrections)
 

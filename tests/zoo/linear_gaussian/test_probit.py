@@ -51,9 +51,9 @@ def case(kind):
         names = [*names, "c"] if kind == "three" else names
         x = np.concatenate([x, x[:1] + 1])[: len(names)]
         y = pd.Series(names)
-    model, data = SPPCA(num_latents=K, output_likelihood="probit", loading_prior="gaussian").coded(x, y)
+    model, data = SPPCA(num_latents=K, output_likelihood="probit", loading_prior="gaussian").encoded(x, y)
     data = tuple(np.asarray(part, float) for part in data)
-    model = model.filled(*data)
+    model = model.with_sizes_from(*data)
     model.check(*data)
     return model, values_of(model.num_outputs), data
 
@@ -230,12 +230,12 @@ def test_errors_say_what_is_wrong_and_where():
         SPPCA(label_coding="reduced", classes=("a", "b", "c"), **probit)
     for method in ("gibbs", "nuts", "hmc", "svi"):
         with pytest.raises(ValueError, match="needs a proper prior: loading_prior='gaussian'"):
-            SPPCA(**probit).caution(method)
+            SPPCA(**probit).check_method(method)
     for method in ("em", "closed_form", "morp", "kernel_cca"):
         with pytest.raises(ValueError, match="probit outputs have ep, gibbs"):
-            SPPCA(**probit).caution(method)
+            SPPCA(**probit).check_method(method)
     with pytest.raises(ValueError, match="'ep' is for output_likelihood='probit'"):
-        SPPCA(num_latents=1).caution("ep")
+        SPPCA(num_latents=1).check_method("ep")
     codes = np.eye(3)[[0, 1, 2, 0, 1, 2]]
     codes[2] = [1, 0, 1]
     with pytest.raises(ValueError, match="row 2 of y does not have exactly one 1"):

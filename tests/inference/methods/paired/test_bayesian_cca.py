@@ -158,7 +158,7 @@ def test_the_bound_is_the_elbo_of_program_and_guide_and_never_falls(small):
 
     def verdict(model):
         given = {"key": jax.random.key(0), "num_particles": 4000}
-        return elbo_check(model.filled(*data), guide(tree), objective[-1], data, **given)
+        return elbo_check(model.with_sizes_from(*data), guide(tree), objective[-1], data, **given)
 
     assert verdict(SMALL).passed, verdict(SMALL)
     assert not verdict(SMALL.replaced(view_weights=np.array(1.0))).passed

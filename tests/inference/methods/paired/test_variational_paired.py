@@ -137,7 +137,7 @@ def test_the_bound_never_falls(case, paired_vb_fits):
 def test_the_bound_is_that_of_program_and_guide(case, paired_vb_fits):
     """4 standard errors of 4000 particles: false alarm rate 6e-5. Planted: the program of another model."""
     tree, data = paired_vb_fits(case), data_of(case)
-    model = CASES[case].filled(*data)
+    model = CASES[case].with_sizes_from(*data)
 
     def verdict(model):
         program = with_polya_gamma(model, tree, data)

@@ -221,7 +221,7 @@ def test_log_posterior_is_that_of_the_program():
     names = ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x", "noise_variance_y")
     with in_precision():
         values = {name: jnp.asarray(tree["variational"][name].to_numpy()) for name in names}
-        filled = model.filled(x, y)
+        filled = model.with_sizes_from(x, y)
         total, _ = program_density(filled, (jnp.asarray(x), jnp.asarray(y)), {}, values)
     np.testing.assert_allclose(best(tree), float(total), rtol=1e-10)
     flat = fit(MODEL, x, y, tolerance=1e-9)["variational"]["loadings_x"]

@@ -111,9 +111,9 @@ def test_several_outputs_are_close_to_the_integral(kind):
     """The objective less the log prior is within 0.01 nats a labelled row of the integrated likelihood."""
     x, y = rows_of(kind)
     model = SPPCA(num_latents=2, output_likelihood="probit", loading_prior="gaussian")
-    model, data = model.coded(x, y)
+    model, data = model.encoded(x, y)
     data = tuple(np.asarray(part, float) for part in data)
-    model = model.filled(*data)
+    model = model.with_sizes_from(*data)
     state, rows = None, ep_sppca.prepare(model, data, None)
     with in_precision():
         from zoo.model import in_current_precision
