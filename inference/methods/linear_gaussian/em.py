@@ -67,7 +67,8 @@ whatever the scale of the data, plain EM needs hundreds of sweeps to forget it.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from functools import partial, reduce
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -86,6 +87,7 @@ __all__ = [
     "Moments",
     "Parameters",
     "begin",
+    "bordered",
     "check_given",
     "expansion",
     "expansion_mean",
@@ -95,12 +97,11 @@ __all__ = [
     "m_step",
     "moments_of",
     "pca_start",
-    "posterior_noise",
-    "prior_precision",
-    "prior_shift",
     "random_start",
+    "standardised",
     "start_of",
     "step",
+    "sum_over_patterns",
 ]
 
 
@@ -140,26 +141,50 @@ class Moments(NamedTuple):
 def moments_of(parameters: Parameters, rows: CompressedRows) -> Moments:
     """The moments at given parameters."""
     per_column = parameters.noise_variance[rows.group]
-    total = None
-    for pattern in rows.patterns:
-        part = _pattern_moments(parameters, per_column, pattern, rows.class_member)
-        total = part if total is None else jax.tree.map(jnp.add, total, part)
-    if rows.single.shape[0]:
-        packed = Rows(jnp.stack([rows.single, rows.single_observed], axis=1), rows.single_weight)
-
-        def block(cells: Array, weight: Array) -> Moments:
-            return _single_moments(
-                parameters, per_column, cells[:, 0], cells[:, 1], weight, rows.class_member
-            )
-
-        part = sum_over_rows(block, packed)
-        total = part if total is None else jax.tree.map(jnp.add, total, part)
+    of_pattern, of_singles = (
+        partial(moments, parameters, per_column) for moments in (_pattern_moments, _single_moments)
+    )
+    total = sum_over_patterns(rows, of_pattern, of_singles)
     silent = -0.5 * jnp.sum(rows.silent_cells * jnp.log(2 * jnp.pi * parameters.noise_variance))
     return total._replace(log_likelihood=total.log_likelihood + silent)
 
 
+def sum_over_patterns(rows: CompressedRows, of_pattern: Callable, of_singles: Callable) -> Any:
+    """The sum of moments over all rows.
+
+    Args:
+        rows: the data.
+        of_pattern: ``of_pattern(rows, pattern)``, the sums over the rows of one pattern of holes.
+        of_singles: ``of_singles(rows, x, seen, weight)``, over rows that are kept one by one, of shapes
+            (block, D), (block, D) and (block,).
+
+    Returns:
+        A pytree of arrays, of the shapes that the functions return.
+    """
+    parts = [of_pattern(rows, pattern) for pattern in rows.patterns]
+    if rows.single.shape[0]:
+        packed = Rows(jnp.stack([rows.single, rows.single_observed], axis=1), rows.single_weight)
+        parts.append(
+            sum_over_rows(lambda cells, weight: of_singles(rows, cells[:, 0], cells[:, 1], weight), packed)
+        )
+    return reduce(partial(jax.tree.map, jnp.add), parts)
+
+
+def bordered(square: Array, edge: Array, corner: Array) -> Array:
+    """The matrices [[square, edge], [edge', corner]], shape (..., size + 1, size + 1).
+
+    Args:
+        square: shape (..., size, size).
+        edge: shape (..., size).
+        corner: shape (...).
+    """
+    top = jnp.concatenate([square, edge[..., None]], axis=-1)
+    bottom = jnp.concatenate([edge, corner[..., None]], axis=-1)
+    return jnp.concatenate([top, bottom[..., None, :]], axis=-2)
+
+
 def _pattern_moments(
-    parameters: Parameters, per_column: Array, pattern: Pattern, class_member: Array
+    parameters: Parameters, per_column: Array, rows: CompressedRows, pattern: Pattern
 ) -> Moments:
     loadings, loc, _ = parameters
     seen = pattern.observed
@@ -177,7 +202,7 @@ def _pattern_moments(
     own_second = pattern.count * (covariance + jnp.outer(mean, mean)) + spread.T @ spread
     own_first = pattern.count * mean
     return Moments(
-        second=seen[class_member][:, None, None] * _bordered(own_second, own_first, pattern.count),
+        second=seen[rows.class_member][:, None, None] * bordered(own_second, own_first, pattern.count),
         cross=pattern.rows.T @ spread + pattern.count * jnp.outer(pattern.mean, mean),
         total_second=own_second,
         total_first=own_first,
@@ -186,9 +211,9 @@ def _pattern_moments(
 
 
 def _single_moments(
-    parameters: Parameters, per_column: Array, x: Array, seen: Array, weight: Array, class_member: Array
+    parameters: Parameters, per_column: Array, rows: CompressedRows, x: Array, seen: Array, weight: Array
 ) -> Moments:
-    """Of rows each of which has its own holes, shapes (rows, D), (rows, D) and (rows,)."""
+    """The moments of rows that differ in their holes, shapes (rows, D), (rows, D) and (rows,)."""
     loadings, loc, _ = parameters
     num_latents = loadings.shape[1]
     identity = jnp.eye(num_latents)
@@ -204,10 +229,8 @@ def _single_moments(
     log_det = seen @ jnp.log(2 * jnp.pi * per_column) + 2 * jnp.sum(log_diagonal, axis=1)
     second = weight[:, None, None] * (covariance + mean[:, :, None] * mean[:, None, :])
     first = weight[:, None] * mean
-    border = jnp.concatenate([second, first[:, :, None]], axis=2)
-    bottom = jnp.concatenate([first, weight[:, None]], axis=1)
-    bordered = jnp.concatenate([border, bottom[:, None, :]], axis=1)
-    by_class = seen[:, class_member].T @ bordered.reshape(bordered.shape[0], -1)
+    whole = bordered(second, first, weight)
+    by_class = seen[:, rows.class_member].T @ whole.reshape(whole.shape[0], -1)
     return Moments(
         second=by_class.reshape(-1, num_latents + 1, num_latents + 1),
         cross=x.T @ first,
@@ -215,10 +238,6 @@ def _single_moments(
         total_first=jnp.sum(first, axis=0),
         log_likelihood=-0.5 * weight @ (log_det + quadratic),
     )
-
-
-def _bordered(second: Array, first: Array, count: Array) -> Array:
-    return jnp.block([[second, first[:, None]], [first[None, :], jnp.reshape(count, (1, 1))]])
 
 
 class LoadingPrior(NamedTuple):
@@ -249,25 +268,6 @@ def expected_precision(loadings: Array, prior: LoadingPrior) -> Array:
         return jnp.full(loadings.shape[1], 1.0) / prior.loading_variance
     concentration = prior.ard_concentration + loadings.shape[0] / 2
     return concentration / (prior.ard_rate + jnp.sum(loadings**2, axis=0) / 2)
-
-
-def prior_precision(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
-    """Precisions of loadings and mean, by class of columns: shape (1, num_latents + 1)."""
-    if prior is None:
-        return jnp.zeros((1, parameters.loadings.shape[1] + 1))
-    return jnp.append(expected_precision(parameters.loadings, prior), 1 / prior.loc_variance)[None]
-
-
-def prior_shift(rows: CompressedRows, prior: LoadingPrior | None) -> Array:
-    """Prior mean over prior variance of the mean, shape (D,)."""
-    return jnp.zeros_like(rows.sums) if prior is None else prior.loc / prior.loc_variance
-
-
-def posterior_noise(squares: Array, cells: Array, prior: LoadingPrior | None) -> Array:
-    """The noise variances that maximise the expected log joint, shape (num_groups,)."""
-    if prior is None:
-        return squares / cells
-    return (prior.noise_rate + squares / 2) / (prior.noise_concentration + cells / 2 + 1)
 
 
 def expansion(spread: Array, loadings: Array, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
@@ -407,18 +407,13 @@ def step(
         sweep: the M-step and expansion, of rows of another kind
         (`inference.methods.linear_gaussian.sparse_em`).
     """
-    sweep = _sweep if sweep is None else sweep
     lowest = jnp.broadcast_to(floor, rows.group_variance.shape) * rows.group_variance
-    keywords = {
-        "center": center,
-        "expand": acceleration != "none",
-        "lowest": lowest,
-        "fixed_noise": fixed_noise,
-    }
-    first, at_floor = sweep(state.parameters, state.moments, rows, prior, **keywords)
+    keywords = {"center": center, "lowest": lowest, "fixed_noise": fixed_noise}
+    sweep = partial(sweep or _sweep, expand=acceleration != "none", **keywords)
+    first, at_floor = sweep(state.parameters, state.moments, rows, prior)
     new = begin(first, rows, prior, e_step=e_step)._replace(at_floor=at_floor)
     if acceleration == "squarem":
-        second, second_at_floor = sweep(first, new.moments, rows, prior, **keywords)
+        second, second_at_floor = sweep(first, new.moments, rows, prior)
         leap = _extrapolated(state.parameters, first, second, lowest, fixed_noise)
         leapt = begin(leap, rows, prior, e_step=e_step)._replace(at_floor=second_at_floor)
         better = leapt.objective >= new.objective  # False where it is not a number
@@ -433,14 +428,12 @@ def _sweep(
     rows: CompressedRows,
     prior: LoadingPrior | None,
     *,
-    center: str,
     expand: bool,
-    lowest: Array,
-    fixed_noise: Array | None,
+    center: str,
+    **bounds: Array | None,
 ) -> tuple[Parameters, Array]:
-    new, at_floor = m_step(
-        parameters, moments, rows, prior, center=center, lowest=lowest, fixed_noise=fixed_noise
-    )
+    """The M-step, and the expansion if ``expand``."""
+    new, at_floor = m_step(parameters, moments, rows, prior, center=center, **bounds)
     return (standardised(new, moments, rows, prior, center) if expand else new), at_floor
 
 
@@ -457,8 +450,11 @@ def m_step(
     """Loadings, mean and noise that maximise the expected log joint, and which noises the floor holds."""
     num_latents = parameters.loadings.shape[1]
     own_noise = parameters.noise_variance[rows.group]  # used where there is a prior only
-    precision = own_noise[rows.class_member, None] * prior_precision(parameters, rows, prior)
-    shift = own_noise * prior_shift(rows, prior)
+    precision, shift = jnp.zeros((1, num_latents + 1)), jnp.zeros_like(rows.sums)
+    if prior is not None:
+        precision = jnp.append(expected_precision(parameters.loadings, prior), 1 / prior.loc_variance)[None]
+        shift = prior.loc / prior.loc_variance
+    precision, shift = own_noise[rows.class_member, None] * precision, own_noise * shift
     if center == "joint":
         second = moments.second + jax.vmap(jnp.diag)(precision)
         target = jnp.concatenate([moments.cross, (rows.sums + shift)[:, None]], axis=1)
@@ -471,14 +467,15 @@ def m_step(
         loc = jnp.zeros_like(rows.sums)  # about the mean of the observed cells
     weights = jnp.concatenate([loadings, loc[:, None]], axis=1)
     right = jnp.concatenate([moments.cross, rows.sums[:, None]], axis=1)
-    if prior is None:  # least squares: the residual is orthogonal to the fit
-        squares = rows.squares - jnp.sum(weights * right, axis=1)
-    else:
+    squares = rows.squares - jnp.sum(weights * right, axis=1)  # least squares: residual orthogonal to fit
+    if prior is not None:
         fitted = _quadratic(moments.second, weights, rows.column_class)
         squares = rows.squares - 2 * jnp.sum(weights * right, axis=1) + fitted
     group_squares = jax.ops.segment_sum(squares, rows.group, rows.num_groups)
     group_cells = jax.ops.segment_sum(rows.cells, rows.group, rows.num_groups) + rows.silent_cells
-    noise = posterior_noise(group_squares, group_cells, prior)
+    noise = group_squares / group_cells
+    if prior is not None:
+        noise = (prior.noise_rate + group_squares / 2) / (prior.noise_concentration + group_cells / 2 + 1)
     at_floor = ~(noise > lowest)
     noise = jnp.where(at_floor, lowest, noise)
     if fixed_noise is not None:

@@ -31,7 +31,6 @@ from zoo.sparse import SparseMatrix
 
 __all__ = [
     "CompressedRows",
-    "OutputPattern",
     "Pattern",
     "SparseRows",
     "compress",
@@ -309,6 +308,7 @@ class SparseRows(NamedTuple):
         group: noise group of each column of [x, y], shape (D,).
         group_variance: mean over a group's columns of their variance, shape (G,).
         original_centre: mean of the observed cells of each column, shape (D,).
+        bases: empty, no column is rotated.
     """
 
     x: csr_array
@@ -319,6 +319,7 @@ class SparseRows(NamedTuple):
     group: np.ndarray
     group_variance: Array
     original_centre: np.ndarray
+    bases: tuple[()] = ()
 
     @property
     def num_groups(self) -> int:

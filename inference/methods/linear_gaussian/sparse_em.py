@@ -26,6 +26,7 @@ operator, started from the same vector every time.
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,30 +36,21 @@ from scipy.sparse.linalg import LinearOperator, svds
 
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian.em import (
+    LinearGaussianInfo,
     LinearGaussianState,
+    LoadingPrior,
     Moments,
     Parameters,
-    m_step,
-    random_start,
-    standardised,
 )
-from inference.methods.linear_gaussian.rows import SparseRows
+from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
 
-__all__ = [
-    "begin",
-    "given_start",
-    "latents_of",
-    "moments_of",
-    "pca_start",
-    "start_of",
-    "step",
-]
+__all__ = ["begin_with", "first_parameters", "sparse_latents", "sparse_moments", "sparse_start", "sweep"]
 
 BLOCK_ROWS = 4096  # rows whose products with K x K matrices are held at a time
 START_TOLERANCE = 1e-3  # of ARPACK, relative to the singular values: sweeps do the rest
 
 
-def moments_of(parameters: Parameters, rows: SparseRows) -> Moments:
+def sparse_moments(parameters: Parameters, rows: SparseRows) -> Moments:
     """The moments at given parameters, on the host."""
     mean, deviance, by_pattern = _posterior(parameters, rows)
     num_inputs = rows.x.shape[1]
@@ -76,7 +68,7 @@ def moments_of(parameters: Parameters, rows: SparseRows) -> Moments:
     )
 
 
-def latents_of(parameters: Parameters, rows: SparseRows) -> np.ndarray:
+def sparse_latents(parameters: Parameters, rows: SparseRows) -> np.ndarray:
     """E[z] of each row given all that was observed of it, shape (num_observations, num_latents)."""
     return _posterior(parameters, rows)[0]
 
@@ -127,11 +119,6 @@ def _blocks(size: int) -> Iterator[slice]:
         yield slice(first, min(first + BLOCK_ROWS, size))
 
 
-def begin(parameters: Parameters, rows: SparseRows) -> LinearGaussianState:
-    """The state at given parameters."""
-    return linear_gaussian.begin(parameters, rows, e_step=moments_of)
-
-
 @partial(jax.jit, static_argnames=("center", "expand"))
 def _swept(
     parameters: Parameters,
@@ -151,7 +138,7 @@ def _swept(
         kinds = slice(kind, kind + block.class_member.shape[0])
         column, group, kind = columns.stop, groups.stop, kinds.stop
         noise = parameters.noise_variance[groups]
-        new, at_floor = m_step(
+        new, at_floor = linear_gaussian.m_step(
             Parameters(parameters.loadings[columns], parameters.loc[columns], noise),
             moments._replace(second=moments.second[kinds], cross=cross),
             block,
@@ -164,7 +151,7 @@ def _swept(
         held.append(at_floor)
     joint = jax.tree.map(lambda *own: jnp.concatenate(own), *parts)
     if expand:
-        joint = standardised(joint, moments, blocks[0], None, center)
+        joint = linear_gaussian.standardised(joint, moments, blocks[0], None, center)
     return joint, jnp.concatenate(held)
 
 
@@ -174,23 +161,43 @@ def _sweep(
     return _swept(parameters, moments, rows.blocks, **keywords)
 
 
-step = partial(linear_gaussian.step, e_step=moments_of, sweep=_sweep)
+def sweep(
+    state: LinearGaussianState,
+    rows: CompressedRows | SparseRows,
+    prior: LoadingPrior | None = None,
+    **options: Any,
+) -> tuple[LinearGaussianState, LinearGaussianInfo]:
+    """One step of `inference.methods.linear_gaussian.em.step` with dense or sparse rows."""
+    if isinstance(rows, SparseRows):
+        options |= {"e_step": sparse_moments, "sweep": _sweep}
+    return linear_gaussian.step(state, rows, prior, **options)
 
 
 # Starts
 
 
-def given_start(loadings: Array, loc: Array, noise_variance: Array, rows: SparseRows) -> Parameters:
-    """Given parameters, their mean about the centre."""
-    return Parameters(loadings, loc - rows.original_centre, noise_variance)
+def begin_with(
+    parameters: Parameters, rows: CompressedRows | SparseRows, prior: LoadingPrior | None = None
+) -> LinearGaussianState:
+    """The state at given parameters, with dense or sparse rows."""
+    e_step = sparse_moments if isinstance(rows, SparseRows) else linear_gaussian.moments_of
+    return linear_gaussian.begin(parameters, rows, prior, e_step=e_step)
 
 
-def start_of(strategy: str, key: Array, rows: SparseRows, num_latents: int) -> Parameters:
-    """The start of that name, ``"pca"`` or ``"random"``."""
-    return pca_start(rows, num_latents) if strategy == "pca" else random_start(key, rows, num_latents)
+def first_parameters(
+    strategy: str,
+    key: Array,
+    rows: CompressedRows | SparseRows,
+    num_latents: int,
+    primary: tuple[int, ...] | None = None,
+) -> Parameters:
+    """The start of that name with dense or sparse rows; of sparse rows x is always the primary group."""
+    if strategy == "pca" and isinstance(rows, SparseRows):
+        return sparse_start(rows, num_latents)
+    return linear_gaussian.start_of(strategy, key, rows, num_latents, primary)
 
 
-def pca_start(rows: SparseRows, num_latents: int, tolerance: float = START_TOLERANCE) -> Parameters:
+def sparse_start(rows: SparseRows, num_latents: int, tolerance: float = START_TOLERANCE) -> Parameters:
     """Principal components of x, the outputs regressed on them; as that of dense rows.
 
     Args:
@@ -215,7 +222,7 @@ def pca_start(rows: SparseRows, num_latents: int, tolerance: float = START_TOLER
         return start
     regressed, _ = _swept(
         start,
-        moments_of(start, rows),
+        sparse_moments(start, rows),
         rows.blocks,
         jnp.zeros(len(variance), dtype),
         None,

@@ -35,8 +35,9 @@ The latents' factor of variational Bayes for linear-Gaussian models: of compress
     \mu_d\rangle)
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,20 +47,18 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import digamma, gammaln
 
-from inference.methods.linear_gaussian.em import LoadingPrior, Parameters
+from inference.algorithm import Outcome
+from inference.methods.linear_gaussian.em import LoadingPrior, Parameters, bordered, sum_over_patterns
 from inference.methods.linear_gaussian.rows import CompressedRows, Pattern
-from inference.numerics.weighted_rows import Rows, map_rows, sum_over_rows
+from inference.numerics.weighted_rows import map_rows, row_limit
 
 __all__ = [
-    "LatentMoments",
     "LinearGaussianPosterior",
     "LinearGaussianVBInfo",
-    "begin",
-    "draws_of",
-    "expected_precisions",
-    "latent_moments",
+    "concluded",
     "latents_of",
     "num_relevant",
+    "posterior_at",
     "sample_columns",
     "sample_latents",
     "step",
@@ -94,19 +93,10 @@ def latent_moments(mean: Array, covariance: Array, precision: Array, rows: Compr
         precision: E[tau] of each column, shape (D,).
         rows: the data.
     """
-    total = None
-    for pattern in rows.patterns:
-        part = _pattern_moments(mean, covariance, precision, pattern, rows)
-        total = part if total is None else jax.tree.map(jnp.add, total, part)
-    if rows.single.shape[0]:
-        packed = Rows(jnp.stack([rows.single, rows.single_observed], axis=1), rows.single_weight)
-
-        def block(cells: Array, weight: Array) -> LatentMoments:
-            return _single_moments(mean, covariance, precision, cells[:, 0], cells[:, 1], weight, rows)
-
-        part = sum_over_rows(block, packed)
-        total = part if total is None else jax.tree.map(jnp.add, total, part)
-    return total
+    of_pattern, of_singles = (
+        partial(moments, mean, covariance, precision) for moments in (_pattern_moments, _single_moments)
+    )
+    return sum_over_patterns(rows, of_pattern, of_singles)
 
 
 def latents_of(
@@ -140,7 +130,7 @@ def latents_of(
 
 
 def _pattern_moments(
-    mean: Array, covariance: Array, precision: Array, pattern: Pattern, rows: CompressedRows
+    mean: Array, covariance: Array, precision: Array, rows: CompressedRows, pattern: Pattern
 ) -> LatentMoments:
     loadings, loc = mean[:, :-1], mean[:, -1]
     k = loadings.shape[1]
@@ -153,11 +143,9 @@ def _pattern_moments(
     target = (pattern.mean - loc) @ scaled - by_class @ covariance[:, :k, k]
     first, scores = spread @ target, pattern.rows @ (scaled @ spread)
     second = pattern.count * (spread + jnp.outer(first, first)) + scores.T @ scores
-    border = jnp.append(pattern.count * first, pattern.count)
-    bordered = jnp.concatenate([second, border[None, :-1]])
-    bordered = jnp.concatenate([bordered, border[:, None]], axis=1)
+    whole = bordered(second, pattern.count * first, pattern.count)
     return LatentMoments(
-        second=pattern.observed[rows.class_member][:, None, None] * bordered,
+        second=pattern.observed[rows.class_member][:, None, None] * whole,
         cross=pattern.rows.T @ scores + pattern.count * jnp.outer(pattern.mean, first),
         total_second=second,
         total_first=pattern.count * first,
@@ -169,22 +157,20 @@ def _single_moments(
     mean: Array,
     covariance: Array,
     precision: Array,
+    rows: CompressedRows,
     x: Array,
     seen: Array,
     weight: Array,
-    rows: CompressedRows,
 ) -> LatentMoments:
-    """Of rows each of which has its own holes; x about the centre and zero where missing."""
+    """The moments of rows that differ in their holes; x about the centre and zero where missing."""
     k = mean.shape[1] - 1
     whole = jnp.where(seen > 0, x, jnp.nan)
     per_column = covariance[rows.column_class]
     first, spread = latents_of(whole, mean[:, :-1], mean[:, -1], per_column, precision)
     second = weight[:, None, None] * (spread + first[:, :, None] * first[:, None, :])
     weighed = weight[:, None] * first
-    border = jnp.concatenate([second, weighed[:, :, None]], axis=2)
-    bottom = jnp.concatenate([weighed, weight[:, None]], axis=1)
-    bordered = jnp.concatenate([border, bottom[:, None, :]], axis=1)
-    by_class = seen[:, rows.class_member].T @ bordered.reshape(bordered.shape[0], -1)
+    joint = bordered(second, weighed, weight)
+    by_class = seen[:, rows.class_member].T @ joint.reshape(joint.shape[0], -1)
     return LatentMoments(
         second=by_class.reshape(-1, k + 1, k + 1),
         cross=x.T @ weighed,
@@ -235,15 +221,60 @@ def sample_latents(num_rows: int, num_latents: int, moments: tuple[Array, Array]
         numpyro.sample("latents", own)
 
 
-def draws_of(
-    keys: Array, sample_globals: Callable, means: Array, covariances: Array, keep_rows: bool
+def concluded(
+    key: Array,
+    sample_globals: Callable,
+    model: Any,
+    stored: dict[str, Array],
+    latents: tuple[Array, Array],
+    num_samples: int,
+    keep_rows: bool,
+    dims: Mapping[str, tuple[str, ...]],
+    shared: bool = False,
+) -> Outcome:
+    """Independent draws of q, as one chain, beside q's parameters and the latents of the rows.
+
+    Args:
+        key: a JAX key.
+        sample_globals: ``sample_globals(stored, model)``, q of everything but the latents, a NumPyro program.
+        model: the model.
+        stored: the parameters of q.
+        latents: means and covariances of the latents of the rows, shapes (num_observations, num_latents) and
+            (num_observations, num_latents, num_latents).
+        num_samples: how many draws.
+        keep_rows: whether the latents are drawn too.
+        dims: of the parameters of q.
+        shared: whether all rows have the same covariance, which is then stored once.
+    """
+    means, covariances = latents
+    draws = _draws_of(jax.random.split(key, num_samples), sample_globals, stored, model, latents, keep_rows)
+    if row_limit(8 * means.size, "latents", ()):
+        stored["latents"] = means
+    if shared:
+        stored["latents_covariance"] = covariances[0]
+        dims = dict(dims) | {"latents_covariance": ("latent", "latent_2")}
+    elif row_limit(8 * covariances.size, "latents_covariance", ()):
+        stored["latents_covariance"] = covariances
+    posterior = {name: value[None] for name, value in draws.items()}
+    return Outcome(posterior=posterior, variational=stored, dims=dims)
+
+
+@partial(jax.jit, static_argnames=("sample_globals", "keep_rows"))
+def _draws_of(
+    keys: Array,
+    sample_globals: Callable,
+    stored: dict[str, Array],
+    model: Any,
+    latents: tuple[Array, Array],
+    keep_rows: bool,
 ) -> dict[str, Array]:
     """A draw from q for each key: the sites of ``sample_globals``, and latents if ``keep_rows``."""
-    factors = jnp.linalg.cholesky(covariances)
+    means, factors = latents[0], jnp.linalg.cholesky(latents[1])
 
     def one(key: Array) -> dict[str, Array]:
         own, rest = jax.random.split(key)
-        sites = numpyro.handlers.trace(numpyro.handlers.seed(sample_globals, own)).get_trace()
+        program = numpyro.handlers.seed(partial(sample_globals, stored, model), own)
+        sites = numpyro.handlers.trace(program).get_trace()
         values = {name: site["value"] for name, site in sites.items()}
         if keep_rows:
             noise = jax.random.normal(rest, means.shape)
@@ -288,7 +319,9 @@ class LinearGaussianVBInfo(NamedTuple):
     num_relevant: Array
 
 
-def begin(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior) -> LinearGaussianPosterior:
+def posterior_at(
+    parameters: Parameters, rows: CompressedRows, prior: LoadingPrior
+) -> LinearGaussianPosterior:
     """Factors that are sure of given parameters; the first step makes them a posterior."""
     loadings, loc, noise = parameters
     size = loadings.shape[1]
@@ -429,9 +462,8 @@ def _transformed_latents(
     size = m.shape[0]
     change = jnp.zeros((size + 1, size + 1)).at[:size, :size].set(inverse)
     change = change.at[:size, size].set(-inverse @ m).at[size, size].set(1.0)
-    whole = jnp.zeros((size + 1, size + 1)).at[:size, :size].set(latents.total_second)
-    whole = whole.at[:size, size].set(latents.total_first).at[size, :size].set(latents.total_first)
-    whole = change @ whole.at[size, size].set(rows.total_weight) @ change.T
+    whole = bordered(latents.total_second, latents.total_first, jnp.asarray(rows.total_weight))
+    whole = change @ whole @ change.T
     return LatentMoments(
         second=jnp.einsum("ij,qjk,lk->qil", change, latents.second, change),
         cross=(latents.cross - jnp.outer(rows.sums, m)) @ inverse.T,

@@ -36,13 +36,18 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
+from inference.methods.linear_gaussian.em import bordered
 from inference.methods.paired.gibbs import Turned
 from inference.methods.projections.vb import (
-    OF_ROWS,
+    OF_COLUMNS,
     START_VARIANCE,
     ProjectionVBInfo,
     concluded,
+    dims_of,
+    relevance_of,
     sample_latents,
+    sample_relevance,
+    stored_rows,
 )
 from inference.methods.projections.vb_factors import (
     expected_log_gamma,
@@ -50,24 +55,20 @@ from inference.methods.projections.vb_factors import (
     normal_given,
     normal_terms,
 )
+from inference.methods.projections.views import given_values, prior_variance
 from zoo.conjugate.gaussian import expected_log_det, log_wishart_normaliser, symmetric_inverse
-from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
 __all__ = [
-    "FullPosterior",
-    "ViewFactors",
     "Wishart",
     "bound",
     "check",
     "check_data",
     "conclude",
-    "degrees_of",
     "guide",
     "init",
     "point",
-    "rows_seen",
     "start",
     "step",
     "update",
@@ -131,15 +132,10 @@ class FullPosterior(NamedTuple):
 # What updates and bound share
 
 
-def _variance(model: Paired) -> Array:
-    prior = in_current_precision(model)
-    return balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
-
-
 def _ridge(state: FullPosterior, model: Paired) -> Array:
     """E[prior precision] of a row of [V, mu]."""
     relevance = state.relevance[0] / state.relevance[1] if model.ard else jnp.ones(model.num_latents)
-    return jnp.append(relevance / _variance(model), 1 / in_current_precision(model).loc_variance)
+    return jnp.append(relevance / prior_variance(model), 1 / in_current_precision(model).loc_variance)
 
 
 def rows_seen(model: Paired, data: tuple[Array, ...]) -> list[Array]:
@@ -200,7 +196,7 @@ def _latents(
     state: FullPosterior, model: Paired, data: tuple[Array, ...], seen: list[Array]
 ) -> FullPosterior:
     k = model.num_latents
-    precision, linear = jnp.eye(k) / _variance(model), 0.0
+    precision, linear = jnp.eye(k) / prior_variance(model), 0.0
     precision = jnp.broadcast_to(precision, (len(data[0]), k, k))
     for own, y, rows in zip(state.views, data, seen, strict=True):
         expected = own.precision.mean
@@ -217,7 +213,7 @@ def _relevance(state: FullPosterior, model: Paired) -> FullPosterior:
     size = sum(len(own.columns) for own in state.views)
     squares = sum(jnp.sum(_column_squares(own)[:, :k], axis=0) for own in state.views)
     concentrations = jnp.full(k, prior.ard_concentration + size / 2)
-    rates = prior.ard_rate + squares / (2 * _variance(model))
+    rates = prior.ard_rate + squares / (2 * prior_variance(model))
     return state._replace(relevance=jnp.stack([concentrations, rates]))
 
 
@@ -238,7 +234,7 @@ def update(state: FullPosterior, model: Paired, data: tuple[Array, ...]) -> Full
 
 def bound(state: FullPosterior, model: Paired, data: tuple[Array, ...]) -> Array:
     """The whole bound, in nats."""
-    prior, k, variance = in_current_precision(model), model.num_latents, _variance(model)
+    prior, k, variance = in_current_precision(model), model.num_latents, prior_variance(model)
     ridge = _ridge(state, model)
     log_ridge, total = jnp.log(ridge), 0.0
     if model.ard:
@@ -296,8 +292,7 @@ def start(
     """A former q, or narrow factors about given sites; those that are not given as in a fresh start."""
     if "axes_0" in variables and "latents_covariance" in variables:
         return _from_stored(variables, model)
-    fresh = model.starting_point(key, *data)
-    return _about({name: jnp.asarray(variables.get(name, old)) for name, old in fresh.items()}, model, data)
+    return _about(given_values(model.starting_point(key, *data), variables), model, data)
 
 
 def step(
@@ -336,15 +331,6 @@ def check_data(model: Paired, data: tuple) -> None:
 # The posterior in a fit
 
 
-def _dims_of(model: Paired) -> dict[str, tuple[str, ...]]:
-    dims = dict(OF_ROWS)
-    for v in range(len(model.families)):
-        for name, own in OF_VIEWS.items():
-            renamed = {"feature": f"feature_{v}", "feature_2": f"feature_{v}_2", "axis": f"axis_{v}"}
-            dims[f"{name}_{v}"] = tuple(renamed.get(dim, dim) for dim in own)
-    return dims
-
-
 def _stored(state: FullPosterior, model: Paired) -> dict[str, Array]:
     k, stored = model.num_latents, {}
     for v, own in enumerate(state.views):
@@ -358,42 +344,26 @@ def _stored(state: FullPosterior, model: Paired) -> dict[str, Array]:
             *own.precision,
         )
         stored |= {f"{name}_{v}": part for name, part in zip(OF_VIEWS, parts, strict=True)}
-    stored |= {"latents_mean": state.latents, "latents_covariance": state.latents_covariance}
-    if model.ard:
-        names = ("loading_precision_concentration", "loading_precision_rate")
-        stored |= dict(zip(names, state.relevance, strict=True))
-    return stored
+    return stored | stored_rows(state, model)
 
 
 def _from_stored(stored: Mapping[str, Array], model: Paired) -> FullPosterior:
     views = []
     for v in range(len(model.families)):
         own = {name: jnp.asarray(stored[f"{name}_{v}"]) for name in OF_VIEWS}
-        cross = own["loadings_loc_covariance"][:, :, None]
-        top = jnp.concatenate([own["loadings_covariance"], cross], axis=2)
-        last = jnp.concatenate([jnp.swapaxes(cross, 1, 2), own["loc_variance"][:, None, None]], axis=2)
+        covariance = bordered(*(own[name] for name in OF_COLUMNS))
         precision = Wishart(own["specific_precision_scale"], own["specific_precision_degrees"])
         columns = jnp.column_stack([own["loadings_mean"], own["loc_mean"]])
-        views.append(ViewFactors(columns, own["axes"], jnp.concatenate([top, last], axis=1), precision))
-    ones = jnp.ones(model.num_latents)
-    relevance = [stored.get(f"loading_precision_{name}", ones) for name in ("concentration", "rate")]
-    return FullPosterior(
-        jnp.asarray(stored["latents_mean"]),
-        jnp.asarray(stored["latents_covariance"]),
-        tuple(views),
-        jnp.stack(relevance),
-    )
+        views.append(ViewFactors(columns, own["axes"], covariance, precision))
+    latents, covariance = (jnp.asarray(stored[f"latents_{part}"]) for part in ("mean", "covariance"))
+    return FullPosterior(latents, covariance, tuple(views), relevance_of(stored, model))
 
 
 def guide(
     stored: Mapping[str, Array], model: Paired, *data: Array, num_observations: int | None = None
 ) -> None:
     """Q as a NumPyro program with exactly the sites of the model; see `inference.methods.projections.vb`."""
-    stored = in_current_precision(dict(stored))
-    given = {name: numpyro.param(name, stored[name]) for name in _dims_of(model) if name in stored}
-    if model.ard:
-        names = ("loading_precision_concentration", "loading_precision_rate")
-        numpyro.sample("loading_precision", dist.Gamma(*(given[name] for name in names)).to_event(1))
+    given = sample_relevance(stored, model, dims_of(model, OF_VIEWS))
     for v in range(len(model.families)):
         own = {name: given[f"{name}_{v}"] for name in OF_VIEWS}
         rate = symmetric_inverse(own["specific_precision_scale"])
@@ -415,11 +385,11 @@ def conclude(
     model: Paired,
     data: tuple,
     num_samples: int,
-    keep_rows: bool,
+    *sizes: Any,
     **options: Any,
 ) -> Outcome:
     """Independent draws of q, as one chain, beside q's parameters."""
-    return concluded(key, _stored(state, model), guide, model, num_samples, _dims_of(model))
+    return concluded(key, _stored(state, model), guide, model, num_samples, dims_of(model, OF_VIEWS))
 
 
 def point(stored: Mapping[str, Array], model: Paired) -> dict[str, Array]:

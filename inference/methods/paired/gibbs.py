@@ -38,11 +38,11 @@ from jax import Array
 
 from inference.algorithm import Algorithm
 from inference.methods.projections import gibbs as projections
-from inference.methods.projections.gibbs import GibbsInfo, GibbsState, common_shift, rescaling
+from inference.methods.projections.gibbs import GibbsInfo, GibbsState, flat_moves, relevance
 from inference.methods.projections.quadratic_cells import CanonicalNormal, columns_given
+from inference.methods.projections.views import prior_variance
 from inference.numerics.programs import log_densities
 from zoo.checks import check_flag
-from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
@@ -57,7 +57,6 @@ __all__ = [
     "latents",
     "move_theta",
     "precisions",
-    "relevance",
     "sweep_once",
 ]
 
@@ -89,14 +88,14 @@ def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
 def check(model: Paired, *, moves: Any) -> None:
     """Raise ValueError if the program has no such sampler, TypeError if ``moves`` is not a boolean."""
     if model.specific == "low_rank":
-        return projections.check(model, moves=moves)
+        projections.check(model, moves=moves)
+        return
     check_flag("moves", moves)
     for family in model.families:
         if family.num_cut_points:
             raise ValueError(
                 f"gibbs has no draw of the cut points of {type(family).__name__} cells; use nuts"
             )
-    return None
 
 
 METHOD = replace(projections.METHOD, build=build, check=check)
@@ -139,11 +138,6 @@ def _theta(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], 
     return values[f"natural_params_{v}"] if not model.has_dense_rows(v) else data[v]
 
 
-def _variance(model: Paired) -> Array:
-    prior = in_current_precision(model)
-    return balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
-
-
 # Conditionals
 
 
@@ -161,7 +155,9 @@ def _columns_of(
     values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], v: int
 ) -> tuple[dist.Distribution, Callable]:
     """The loadings of one view, and its mean as a function of them."""
-    ridge = jnp.broadcast_to(values.get("loading_precision", 1.0) / _variance(model), (model.num_latents,))
+    ridge = jnp.broadcast_to(
+        values.get("loading_precision", 1.0) / prior_variance(model), (model.num_latents,)
+    )
     eigenvalues, rotation = jnp.linalg.eigh(values[f"specific_precision_{v}"])
     theta = _theta(values, model, data, v) @ rotation
     weights = jnp.broadcast_to(eigenvalues, theta.shape)
@@ -184,22 +180,13 @@ def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> dict
 
 def latents(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
     """The latents of all rows."""
-    precision, linear = jnp.eye(model.num_latents) / _variance(model), 0.0
+    precision, linear = jnp.eye(model.num_latents) / prior_variance(model), 0.0
     for v in range(len(data)):
         weighted = values[f"specific_precision_{v}"] @ values[f"loadings_{v}"]
         precision += values[f"loadings_{v}"].T @ weighted
         linear += (_theta(values, model, data, v) - values[f"loc_{v}"]) @ weighted
     shape = (data[0].shape[0], *precision.shape)
     return {"latents": CanonicalNormal(linear, jnp.broadcast_to(precision, shape))}
-
-
-def relevance(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """The precision of each latent's loadings."""
-    prior = in_current_precision(model)
-    loadings = jnp.concatenate([values[f"loadings_{v}"] for v in range(len(data))])
-    rate = prior.ard_rate + jnp.sum(loadings**2, axis=0) / (2 * _variance(model))
-    own = dist.Gamma(prior.ard_concentration + loadings.shape[0] / 2, rate)
-    return {"loading_precision": own.to_event(1)}
 
 
 # Moves
@@ -290,20 +277,6 @@ def sweep_once(
             values[name] = conditional.sample(jax.random.fold_in(own, place))
     values = {name: values[name] for name in names}
     if moves:
-        values = _move(keys[6:], values, model, len(data))
+        loading_precision = 1 / prior_variance(model) * values.get("loading_precision", 1.0)
+        values = flat_moves(keys[6:], values, model, loading_precision)
     return values, sum(log_densities(model, data, values).values())
-
-
-def _move(keys: Array, values: dict[str, Array], model: Paired, num_views: int) -> dict[str, Array]:
-    """Shift, then rescale; the means of natural parameters stay."""
-    w = jnp.concatenate([values[f"loadings_{v}"] for v in range(num_views)])
-    loc = jnp.concatenate([values[f"loc_{v}"] for v in range(num_views)])
-    z, own = values["latents"], 1 / _variance(model)
-    delta = common_shift(keys[0], z, w, loc, own, 1 / in_current_precision(model).loc_variance)
-    scale = rescaling(keys[1], z + delta, w, own, own * values.get("loading_precision", 1.0))
-    moved = {"latents": (z + delta) * scale}
-    for v in range(num_views):
-        loadings = values[f"loadings_{v}"]
-        moved[f"loadings_{v}"] = loadings / scale
-        moved[f"loc_{v}"] = values[f"loc_{v}"] - loadings @ delta
-    return values | moved

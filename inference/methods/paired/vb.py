@@ -7,7 +7,6 @@ for Gaussian views of unknown noise (Bayesian CCA).
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -37,11 +36,6 @@ def step(key: Array, state: Any, model: Paired, *data: Array) -> tuple[Any, proj
 
 
 ALGORITHM = Algorithm(init, step)
-
-
-@cache
-def _build(strategy: str) -> Algorithm:
-    return ALGORITHM
 
 
 def _start(key: Array, variables: Mapping[str, Array], model: Paired, *data: Array, **options: Any) -> Any:
@@ -81,7 +75,7 @@ def _predict(stored: dict[str, Array], model: Paired, *data: Array, **options: A
 
 METHOD = replace(
     projections.METHOD,
-    build=_build,
+    build=lambda strategy: ALGORITHM,
     start=_start,
     prepare=_prepare,
     conclude=_conclude,

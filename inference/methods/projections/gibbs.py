@@ -46,12 +46,11 @@ from inference.methods.projections.quadratic_cells import (
     rows_given,
     side_by_side,
 )
-from inference.methods.projections.views import View, views_of
+from inference.methods.projections.views import View, given_values, prior_variance, views_of
 from inference.numerics.programs import log_densities
 from inference.numerics.slice_sampling import PositiveSlice
 from zoo.checks import check_flag
 from zoo.epca import EPCA
-from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
 from zoo.paired import Paired
@@ -65,6 +64,7 @@ __all__ = [
     "check",
     "columns",
     "common_shift",
+    "flat_moves",
     "init",
     "latents",
     "noise",
@@ -129,7 +129,7 @@ def cells_of(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) ->
 def latents(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
     """The latents of all rows."""
     linear = cells_of(values, model, *data).linear
-    own = (*_joined(values, model), 1 / _variance(model))
+    own = (*_joined(values, model), 1 / prior_variance(model))
     return {"latents": rows_given(linear, values["cell_precisions"], *own)}
 
 
@@ -188,7 +188,7 @@ def relevance(
 ) -> dict[str, dist.Distribution]:
     """The precision of each latent's loadings."""
     prior = in_current_precision(model)
-    rate = prior.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * _variance(model))
+    rate = prior.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * prior_variance(model))
     own = dist.Gamma(prior.ard_concentration + _num_columns(values, model) / 2, rate)
     return {"loading_precision": own.to_event(1)}
 
@@ -208,13 +208,8 @@ def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> di
     return conditionals
 
 
-def _variance(model: EPCA | Paired) -> Array:
-    prior = in_current_precision(model)
-    return balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
-
-
 def _loading_precision(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
-    return values.get("loading_precision", 1.0) / _variance(model)
+    return values.get("loading_precision", 1.0) / prior_variance(model)
 
 
 def _num_columns(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
@@ -239,14 +234,10 @@ def start(
     """The state at given values of sites; those that are not given are as in a fresh start.
 
     Raises:
-        ValueError: a given variable of another shape.
+        ValueError: a given value has another shape.
     """
     fresh = init(key, model, *data)
-    values = {name: jnp.asarray(variables.get(name, old), old.dtype) for name, old in fresh.values.items()}
-    for name, old in fresh.values.items():
-        if values[name].shape != old.shape:
-            raise ValueError(f"init: {name} must have shape {old.shape}; got {values[name].shape}")
-    return fresh._replace(values=values)
+    return fresh._replace(values=given_values(fresh.values, variables))
 
 
 def _step(
@@ -267,7 +258,7 @@ def _step(
     for place, (name, own) in enumerate(noise(values, model, *data).items()):
         values[name] = own.sample(jax.random.fold_in(keys[4], place))
     if moves:
-        values = _move(keys[5:], values, model)
+        values = flat_moves(keys[5:], values, model, _loading_precision(values, model))
     objective = sum(log_densities(model, data, values).values())
     return GibbsState(values, (rows + cols) / 2), GibbsInfo(objective)
 
@@ -308,13 +299,20 @@ def _draw_block(
     return proposed, jnp.where(kept_cells, new, lacking), jnp.mean(keep, dtype=gain.dtype)
 
 
-def _move(keys: Array, values: dict[str, Array], model: EPCA | Paired) -> dict[str, Array]:
-    """Shift, then rescale."""
-    z, (w, loc), own = values["latents"], _joined(values, model), 1 / _variance(model)
+def flat_moves(
+    keys: Array, values: dict[str, Array], model: EPCA | Paired, loading_precision: Array
+) -> dict[str, Array]:
+    """Values after the latents of all rows are shifted, then rescaled.
+
+    Args:
+        keys: two JAX keys.
+        values: site name to value.
+        model: the model.
+        loading_precision: prior precision of the loadings, shape () or (num_latents,).
+    """
+    z, (w, loc), own = values["latents"], _joined(values, model), 1 / prior_variance(model)
     delta = common_shift(keys[0], z, w, loc, own, 1 / in_current_precision(model).loc_variance)
-    scale = rescaling(
-        keys[1], z + delta, w, own, _loading_precision(values, model), _num_columns(values, model)
-    )
+    scale = rescaling(keys[1], z + delta, w, own, loading_precision, _num_columns(values, model))
     moved = {"latents": (z + delta) * scale}
     for view in views_of(model):
         loadings = values[f"loadings{view.suffix}"]

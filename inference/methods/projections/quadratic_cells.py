@@ -119,7 +119,7 @@ class CanonicalNormal(dist.Distribution):
     def log_prob(self, value: Array) -> Array:
         """In nats."""
         factor = jnp.linalg.cholesky(self.precision)
-        away = value - _solve(factor, self.linear)
+        away = value - cho_solve((factor, True), self.linear[..., None])[..., 0]
         half = jnp.einsum("...ji,...j->...i", factor, away)
         log_det = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
         return log_det - 0.5 * jnp.sum(half**2 + jnp.log(2 * jnp.pi), axis=-1)
@@ -151,11 +151,7 @@ def rows_given(
 
 
 def columns_given(
-    linear: Array,
-    precision: Array,
-    latents: Array,
-    prior_precision: Array,
-    loc_precision: Array,
+    linear: Array, precision: Array, latents: Array, prior_precision: Array, loc_precision: Array
 ) -> tuple[CanonicalNormal, Callable[[Array], dist.Distribution]]:
     """Each column's loadings with its mean integrated out, and its mean given them.
 
@@ -182,7 +178,3 @@ def columns_given(
 def _squares(vectors: Array) -> Array:
     """The outer product of each row with itself, flattened."""
     return (vectors[:, :, None] * vectors[:, None, :]).reshape(vectors.shape[0], -1)
-
-
-def _solve(factor: Array, vector: Array) -> Array:
-    return cho_solve((factor, True), vector[..., None])[..., 0]

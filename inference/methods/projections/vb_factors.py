@@ -42,26 +42,21 @@ from jax import Array
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import digamma, gammaln
 
-from inference.methods.projections.views import View, views_of
+from inference.methods.projections.views import View, prior_variance, views_of
 from inference.numerics import polya_gamma
 from zoo.epca import EPCA
 from zoo.exponential_family import Family
-from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
 __all__ = [
-    "NaturalCells",
     "ProjectionPosterior",
     "bound",
     "check_has_bound",
-    "expected_base_measure",
-    "expected_cells",
     "expected_exponential",
     "expected_log_gamma",
     "expected_moments",
     "gamma_terms",
-    "natural_cells",
     "noise_concentrations",
     "normal_given",
     "normal_terms",
@@ -119,17 +114,6 @@ def expected_cells(cells: NaturalCells, mean: Array, second: Array) -> Array:
     """
     total = jnp.sum(cells.linear * mean - cells.precision * second / 2)
     return total - jnp.sum(cells.count * (polya_gamma.log_cosh(jnp.sqrt(second) / 2) + jnp.log(2.0)))
-
-
-def expected_base_measure(view: View, x: Array, noise: tuple[Array, Array] = (jnp.nan, jnp.nan)) -> Array:
-    """What does not depend on theta of the (weighted) log density of a view, in nats.
-
-    Args:
-        view: the view.
-        x: its cells.
-        noise: E[1 / phi] and E[log phi] where a Gaussian has an unknown phi.
-    """
-    return view.weight * view.family.expected_base_measure(x, *noise)
 
 
 def expected_moments(
@@ -222,7 +206,7 @@ def _table(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, 
         groups = view.family.column_groups(x.shape[1])
         poisson += [first + columns for f, columns in groups if f.log_partition_form == "exponential"]
         first += x.shape[1]
-    variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+    variance = prior_variance(model)
     relevance = state.relevance[0] / state.relevance[1] if model.ard else jnp.ones(model.num_latents)
     return _Table(
         cells=NaturalCells(*(jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))),
@@ -390,11 +374,9 @@ def update(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, 
     state = _columns(_rows(state, table), table)
     if model.ard:
         state = _relevance(state, model, table)
-    return _noise(state, model, data) if _learns_noise(model) else state
-
-
-def _learns_noise(model: EPCA | Paired) -> bool:
-    return any(view.family.learns_noise for view in views_of(model))
+    if any(view.family.learns_noise for view in views_of(model)):
+        state = _noise(state, model, data)
+    return state
 
 
 # The bound
@@ -411,7 +393,8 @@ def bound(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, .
         means = jax.vmap(of_row, (0, 0, None, None))(*state[:2], *own)
         total -= jnp.sum(table.cells.rate[:, table.poisson] * means)
     for noise, view, x in zip(state.noise, views_of(model), data, strict=True):
-        total += expected_base_measure(view, x, (noise[0] / noise[1], -expected_log_gamma(noise)))
+        of_noise = noise[0] / noise[1], -expected_log_gamma(noise)  # E[1 / phi], E[log phi]
+        total += view.weight * view.family.expected_base_measure(x, *of_noise)
         if view.family.learns_noise:  # of 1 / phi, which is gamma, the Jacobian the same in p and q
             total += gamma_terms(noise, 1.0, 1.0)
     own = jnp.full(k, 1 / table.variance)

@@ -41,7 +41,7 @@ from inference.methods.sppca.closed_form import warn_of_floors
 from zoo.kernels.gram import centring_of, feature_rows, gram_matrix
 from zoo.sppca import SPPCA
 
-__all__ = ["FeatureData", "KernelSPPCAState", "concluded", "init", "prepare", "start", "step"]
+__all__ = ["FeatureData", "KernelSPPCAState", "conclude", "init", "prepare", "start", "step"]
 
 
 class FeatureData(NamedTuple):
@@ -239,7 +239,9 @@ def _output_variance(variance: Array, model: SPPCA) -> Array:
 # The estimate in a fit
 
 
-def concluded(state: KernelSPPCAState, model: SPPCA, data: tuple) -> Outcome:
+def conclude(
+    key: Array, state: KernelSPPCAState, model: SPPCA, data: tuple, *sizes: Any, **options: Any
+) -> Outcome:
     """The estimate as one draw of one chain, beside the posterior of the latents of the fitted rows."""
     rows = data[0]
     per_output = model.output_noise == "per_output"

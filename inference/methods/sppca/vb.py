@@ -24,19 +24,12 @@ import numpyro
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
-from inference.methods.linear_gaussian.em import Parameters, check_given, start_of
 from inference.methods.linear_gaussian.rows import CompressedRows, compress
-from inference.methods.linear_gaussian.vb import (
-    LinearGaussianPosterior,
-    LinearGaussianVBInfo,
-    draws_of,
-    sample_columns,
-    sample_latents,
-)
+from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.methods.ppca import vb as ppca
-from inference.methods.sppca.em import GIVEN, joint_matrix, noise_groups, prior_of
-from inference.numerics.weighted_rows import row_limit
+from inference.methods.sppca.em import given_parameters, joint_matrix, noise_groups, prior_of
 from zoo.checks import check_choice
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
@@ -65,26 +58,17 @@ def init(
     key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
 ) -> LinearGaussianPosterior:
     """Q around principal components of x with y regressed on them, or around drawn loadings."""
-    parameters = start_of(strategy, key, rows, model.num_latents, primary=(0,))
-    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+    parameters = linear_gaussian_em.start_of(strategy, key, rows, model.num_latents, primary=(0,))
+    return linear_gaussian.posterior_at(parameters, rows, prior_of(model, rows))
 
 
 def start(
-    key: Array,
-    variables: Mapping[str, Array],
-    model: SPPCA,
-    x: Array,
-    y: Array,
-    rows: CompressedRows,
-    **options: Any,
+    key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any
 ) -> LinearGaussianPosterior:
     """Q around given loadings, means and noise variances, or around the means of a former q."""
     values = means_of(variables) if "loadings_x_mean" in variables else variables
-    check_given(values, GIVEN)
-    loadings, loc, _ = model.joint(values)
-    noise_y = jnp.atleast_1d(jnp.asarray(values["noise_variance_y"]))
-    noise = jnp.concatenate([jnp.reshape(values["noise_variance_x"], 1), noise_y])
-    return linear_gaussian.begin(Parameters(loadings, loc - rows.centre, noise), rows, prior_of(model, rows))
+    rows = data[-1]
+    return linear_gaussian.posterior_at(given_parameters(values, model, rows), rows, prior_of(model, rows))
 
 
 def step(
@@ -105,9 +89,9 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(strategy: str, acceleration: str) -> Algorithm:
+def build(strategy: str, **options: Any) -> Algorithm:
     """The algorithm with a start strategy and options."""
-    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
+    return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
@@ -201,15 +185,17 @@ def guide(
     stored, model = in_current_precision((dict(stored), model))
     names = [part.format(block) for part in PARTS for block in BLOCKS]
     given = {name: numpyro.param(name, stored[name]) for name in names}
-    _sample_globals(given)
-    rows = num_observations if x is None else x.shape[0]
-    sample_latents(rows, model.num_latents, None if x is None else latents(given, model, x, y))
+    _sample_globals(given, model)
+    rows = num_observations if x is None else len(x)
+    linear_gaussian.sample_latents(
+        rows, model.num_latents, None if x is None else latents(given, model, x, y)
+    )
 
 
-def _sample_globals(stored: Mapping[str, Array]) -> None:
+def _sample_globals(stored: Mapping[str, Array], model: SPPCA) -> None:
     """Q of everything but the latents, as NumPyro statements: the means, then the loadings given them."""
     for block in BLOCKS:
-        sample_columns(f"_{block}", *(stored[part.format(block)] for part in PARTS))
+        linear_gaussian.sample_columns(f"_{block}", *(stored[part.format(block)] for part in PARTS))
 
 
 def conclude(
@@ -222,37 +208,25 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """Independent draws of q, as one chain, beside q's parameters and the latents of the rows."""
-    x, y, rows = data
-    stored, means, covariances = _concluded(state, model, x, y, rows)
-    draws = _draw(jax.random.split(key, num_samples), stored, means, covariances, keep_rows)
-    dims = {
+    stored, moments = _concluded(state, model, *data)
+    dims = {"num_relevant": ()} | {
         part.format(block): tuple(name.format(dim) for name in names)
         for part, names in PARTS.items()
         for block, dim in BLOCKS.items()
     }
     if model.output_noise == "per_output":
         dims |= {f"noise_precision_y_{end}": ("output",) for end in ("concentration", "rate")}
-    if row_limit(8 * means.size, "latents", ()):
-        stored["latents"] = means
-    if row_limit(8 * covariances.size, "latents_covariance", ()):
-        stored["latents_covariance"] = covariances
-    posterior = {name: value[None] for name, value in draws.items()}
-    return Outcome(posterior=posterior, variational=stored, dims=dims | {"num_relevant": ()})
+    return linear_gaussian.concluded(
+        key, _sample_globals, model, stored, moments, num_samples, keep_rows, dims
+    )
 
 
 @jax.jit
 def _concluded(
     state: LinearGaussianPosterior, model: SPPCA, x: Array, y: Array, rows: CompressedRows
-) -> tuple[dict[str, Array], Array, Array]:
+) -> tuple[dict[str, Array], tuple[Array, Array]]:
     stored = _stored(state, model, rows)
-    return stored, *latents(stored, model, x, y)
-
-
-@partial(jax.jit, static_argnames="keep_rows")
-def _draw(
-    keys: Array, stored: dict[str, Array], means: Array, covariances: Array, keep_rows: bool
-) -> dict[str, Array]:
-    return draws_of(keys, partial(_sample_globals, stored), means, covariances, keep_rows)
+    return stored, latents(stored, model, x, y)
 
 
 # New rows
