@@ -38,14 +38,11 @@ from zoo.kernel_pca import KernelPCA
 from zoo.kernels.gram import centring_of, gram_matrix
 
 __all__ = [
-    "Components",
     "METHOD",
     "centred_gram",
     "components_from",
     "leading_eigenpairs",
-    "score_at",
     "signal_variances",
-    "signs_of",
     "solve",
     "to_outcome",
 ]
@@ -105,11 +102,7 @@ def check(model: KernelPCA, *, solver: Any) -> None:
         )
 
 
-METHOD = Direct(
-    options={"solver": "auto"},
-    solve=solve,
-    check=check,
-)
+METHOD = Direct(options={"solver": "auto"}, solve=solve, check=check)
 
 
 class Components(NamedTuple):

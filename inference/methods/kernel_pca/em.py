@@ -60,7 +60,7 @@ from jax import Array
 from jax.scipy.linalg import cho_factor, cho_solve
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.kernel_pca.closed_form import Components, centred_gram, components_from, to_outcome
+from inference.methods.kernel_pca.closed_form import centred_gram, components_from, to_outcome
 from inference.results.files import model_of
 from zoo.checks import check_choice
 from zoo.kernel_pca import KernelPCA
@@ -69,14 +69,12 @@ from zoo.kernels.gram import Centring, cross_gram, extended_centring, gram_matri
 
 __all__ = [
     "ALGORITHM",
-    "KernelPCAInfo",
     "KernelPCAState",
     "KernelRows",
     "METHOD",
     "init",
     "prepare",
     "restricted_eigenpairs",
-    "ritz_components",
     "step",
 ]
 
@@ -194,33 +192,6 @@ def restricted_eigenpairs(columns: Array, rows: KernelRows) -> tuple[Array, Arra
     return jnp.maximum(values[::-1], 0.0), basis @ rotation, products @ rotation
 
 
-def ritz_components(products: Array, rows: KernelRows, model: KernelPCA) -> Components:
-    """The components on the span of ``products``, on the host.
-
-    Args:
-        products: shape (num_observations, num_latents).
-        rows: the rows.
-        model: the model; a noise variance that it estimates is that of the eigenvalues found.
-    """
-    values, vectors, products = (
-        np.asarray(part, np.float64) for part in restricted_eigenpairs(products, rows)
-    )
-    components = components_from(
-        model,
-        float(rows.freedom),
-        float(rows.dimension),
-        values,
-        vectors,
-        np.asarray(rows.gram_means, np.float64),
-        float(rows.trace),
-        products,
-    )
-    if rows.basis is None:
-        return components
-    directions = rows.coefficients(rows.directions(jnp.asarray(components.coefficients)))
-    return components._replace(coefficients=np.asarray(directions, np.float64))
-
-
 def prepare(model: KernelPCA, data: tuple, init: Any, *, memory: str, **options: Any) -> tuple[KernelRows]:
     """The rows of a fit.
 
@@ -334,9 +305,6 @@ def _first_difference(rows: np.ndarray, first: np.ndarray) -> str:
     return f"; row {int((rows != first).any(axis=1).argmax())} differs"
 
 
-ACCELERATIONS = ("px", "none")
-MEMORIES = ("full", "online")
-NEW_ROWS = ("projected", "random")
 OVERSAMPLING = 10  # random vectors of a start beyond the number of latents
 SMALLEST_SHARE = 1e-3  # of its eigenvalue: what a component has at the start, above the noise or not
 
@@ -471,12 +439,9 @@ def build(strategy: str, acceleration: str, memory: str, new_rows: str) -> Algor
 
 def check(model: KernelPCA, *, acceleration: Any, memory: Any, new_rows: Any) -> None:
     """Raise ValueError for an unknown option, or a prior that EM does not know."""
-    for name, value, known in (
-        ("acceleration", acceleration, ACCELERATIONS),
-        ("memory", memory, MEMORIES),
-        ("new_rows", new_rows, NEW_ROWS),
-    ):
-        check_choice(name, value, known)
+    check_choice("acceleration", acceleration, ("px", "none"))
+    check_choice("memory", memory, ("full", "online"))
+    check_choice("new_rows", new_rows, ("projected", "random"))
     if model.latent_variance is not None:
         raise ValueError(
             "em maximises the score under a flat prior of the latents: leave latent_variance out, or use "
@@ -485,16 +450,29 @@ def check(model: KernelPCA, *, acceleration: Any, memory: Any, new_rows: Any) ->
 
 
 def conclude(
-    key: Array,
-    state: KernelPCAState,
-    model: KernelPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: KernelPCAState, model: KernelPCA, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
-    """Eigenpairs on the span of the latents as one draw of one chain."""
-    components = ritz_components(state.products, data[0], model)
+    """The eigenpairs on the span of the latents (Rayleigh-Ritz) as one draw of one chain.
+
+    A noise variance that the model estimates is that of the eigenvalues found.
+    """
+    (rows,) = data
+    values, vectors, products = (
+        np.asarray(part, np.float64) for part in restricted_eigenpairs(state.products, rows)
+    )
+    components = components_from(
+        model,
+        float(rows.freedom),
+        float(rows.dimension),
+        values,
+        vectors,
+        np.asarray(rows.gram_means, np.float64),
+        float(rows.trace),
+        products,
+    )
+    if rows.basis is not None:
+        directions = rows.coefficients(rows.directions(jnp.asarray(components.coefficients)))
+        components = components._replace(coefficients=np.asarray(directions, np.float64))
     return to_outcome(components, model, "em")
 
 

@@ -89,8 +89,6 @@ __all__ = [
     "begin",
     "bordered",
     "check_given",
-    "expansion",
-    "expansion_mean",
     "expected_precision",
     "given_start",
     "log_prior",
@@ -294,25 +292,6 @@ def expansion(spread: Array, loadings: Array, rows: CompressedRows, prior: Loadi
     return root @ turn * jnp.sqrt(2 / (1 + jnp.sqrt(1 + 4 * jnp.maximum(strengths, 0.0))))
 
 
-def expansion_mean(
-    mean: Array, parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None
-) -> Array:
-    """The mean m that the latents are given before they are centred again; theirs, if ``loc`` has no prior.
-
-    Args:
-        mean: of E[z] over rows, shape (num_latents,).
-        parameters: after the M-step.
-        rows: the data.
-        prior: of the mean.
-    """
-    if prior is None:
-        return mean
-    loadings, size = parameters.loadings, rows.total_weight
-    precision = size * jnp.eye(mean.shape[0]) + loadings.T @ loadings / prior.loc_variance
-    target = size * mean - loadings.T @ (parameters.loc - prior.loc) / prior.loc_variance
-    return jnp.linalg.solve(precision, target)
-
-
 def log_prior(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
     """Log prior density of the parameters, ARD precisions integrated out, in nats; 0 without a prior."""
     if prior is None:
@@ -434,7 +413,8 @@ def _sweep(
 ) -> tuple[Parameters, Array]:
     """The M-step, and the expansion if ``expand``."""
     new, at_floor = m_step(parameters, moments, rows, prior, center=center, **bounds)
-    return (standardised(new, moments, rows, prior, center) if expand else new), at_floor
+    found = (total / rows.total_weight for total in (moments.total_first, moments.total_second))
+    return (standardised(new, *found, rows, prior, center) if expand else new), at_floor
 
 
 def m_step(
@@ -485,17 +465,35 @@ def m_step(
 
 
 def standardised(
-    parameters: Parameters, moments: Moments, rows: CompressedRows, prior: LoadingPrior | None, center: str
+    parameters: Parameters,
+    mean: Array,
+    second: Array,
+    rows: CompressedRows,
+    prior: LoadingPrior | None,
+    center: str,
 ) -> Parameters:
-    """The parameters with the latents' found moments taken into the loadings: parameter expansion."""
+    """The parameters with the latents' moments taken into the loadings and the mean: parameter expansion.
+
+    Args:
+        parameters: after the M-step.
+        mean: of the latents over all rows, shape (num_latents,).
+        second: their mean second moment, shape (num_latents, num_latents).
+        rows: the data.
+        prior: of the parameters.
+        center: as in `step`; the mean stays where it is ``"plugin"``.
+    """
     loadings, loc, noise = parameters
-    mean = moments.total_first / rows.total_weight
-    spread = moments.total_second / rows.total_weight
     if center == "joint":
-        moved = expansion_mean(mean, parameters, rows, prior)
-        spread = spread - jnp.outer(mean, moved) - jnp.outer(moved, mean) + jnp.outer(moved, moved)
+        moved = mean
+        if prior is not None:  # the mean of the latents that the prior of loc allows them
+            precision = (
+                rows.total_weight * jnp.eye(mean.shape[0]) + loadings.T @ loadings / prior.loc_variance
+            )
+            target = rows.total_weight * mean - loadings.T @ (loc - prior.loc) / prior.loc_variance
+            moved = jnp.linalg.solve(precision, target)
+        second = second - jnp.outer(mean, moved) - jnp.outer(moved, mean) + jnp.outer(moved, moved)
         loc = loc + loadings @ moved
-    return Parameters(loadings @ expansion(spread, loadings, rows, prior), loc, noise)
+    return Parameters(loadings @ expansion(second, loadings, rows, prior), loc, noise)
 
 
 @jax.jit

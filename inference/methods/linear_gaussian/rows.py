@@ -33,6 +33,7 @@ __all__ = [
     "CompressedRows",
     "Pattern",
     "SparseRows",
+    "check_complete",
     "compress",
     "expanded",
     "one_by_one",
@@ -221,6 +222,16 @@ def expanded(loadings: Array, loc: Array, rows: CompressedRows) -> tuple[Array, 
             turned, shift = basis @ turned, basis @ shift
         full, mean, first = full.at[own].set(turned), mean.at[own].add(shift), first + size
     return full, mean
+
+
+def check_complete(method: str, remedy: str, **parts: np.ndarray) -> None:
+    """Raise ValueError naming the first missing cell of the named parts of the data."""
+    for name, part in parts.items():
+        if np.isnan(part).any():
+            row, column = np.argwhere(np.isnan(part))[0]
+            raise ValueError(
+                f"{method} needs every cell; row {row}, column {column} of {name} is missing: {remedy}"
+            )
 
 
 def _basis(centred: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> np.ndarray | None:

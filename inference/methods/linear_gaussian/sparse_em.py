@@ -151,7 +151,8 @@ def _swept(
         held.append(at_floor)
     joint = jax.tree.map(lambda *own: jnp.concatenate(own), *parts)
     if expand:
-        joint = linear_gaussian.standardised(joint, moments, blocks[0], None, center)
+        found = (total / blocks[0].total_weight for total in (moments.total_first, moments.total_second))
+        joint = linear_gaussian.standardised(joint, *found, blocks[0], None, center)
     return joint, jnp.concatenate(held)
 
 

@@ -38,6 +38,7 @@ import scipy.linalg
 from jax import Array
 
 from inference.algorithm import Direct, Outcome
+from inference.methods.linear_gaussian.rows import check_complete
 from zoo.exponential_family import Gaussian
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.paired import Paired
@@ -114,13 +115,7 @@ def solve(key: Array, model: Paired, data: tuple) -> tuple[Outcome, float]:
     Raises:
         ValueError: a cell is missing.
     """
-    for v, y in enumerate(data):
-        if np.isnan(y).any():
-            row, column = np.argwhere(np.isnan(y))[0]
-            raise ValueError(
-                f"closed_form needs every cell; row {row}, column {column} of y_{v} is missing: fit with "
-                "method='map'"
-            )
+    check_complete("closed_form", "fit with method='map'", **{f"y_{v}": y for v, y in enumerate(data)})
     is_canonical = model.specific == "full_covariance"
     loadings, extra, objective = (_canonical if is_canonical else _principal)(model, data)
     values: dict[str, Any] = {f"loc_{v}": y.mean(axis=0) for v, y in enumerate(data)} | extra

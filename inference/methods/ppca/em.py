@@ -29,7 +29,7 @@ from inference.methods.linear_gaussian import rows as linear_gaussian_rows
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
 from inference.methods.linear_gaussian.em import LinearGaussianInfo, LinearGaussianState, LoadingPrior
 from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
-from inference.methods.ppca.closed_form import canonical, check_noise_floor, point_outcome
+from inference.methods.ppca.closed_form import check_noise_floor, point_outcome, turned
 from inference.numerics.weighted_rows import Rows, unweighted
 from zoo.checks import check_choice
 from zoo.ppca import PPCA
@@ -144,7 +144,7 @@ def conclude(
     )
     values = {"loadings": loadings, "loc": loc, "noise_variance": noise}
     if model.loading_prior == "ard":
-        values = _canonical(values)
+        values = _turned(values)[0]
         precision = linear_gaussian.expected_precision(values["loadings"], prior_of(model, rows))
         values["loading_precision"] = precision
     held, known = np.flatnonzero(np.asarray(state.at_floor)), None
@@ -154,7 +154,7 @@ def conclude(
     return point_outcome(values, model, data[0], held=held, noise_floor=noise_floor, known=known)
 
 
-_canonical = jax.jit(canonical)
+_turned = jax.jit(turned)
 
 METHOD = Ascent(
     options={"acceleration": "px", "noise_floor": 1e-6},

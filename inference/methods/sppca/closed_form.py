@@ -55,6 +55,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian.rows import check_complete
 from inference.numerics.weighted_rows import row_limit
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
@@ -62,8 +63,7 @@ from zoo.sppca import SPPCA
 __all__ = [
     "ALGORITHM",
     "METHOD",
-    "SPPCAState",
-    "canonical",
+    "by_site",
     "concluded",
     "dual_scores",
     "init",
@@ -75,11 +75,6 @@ __all__ = [
 
 
 FLOOR_SLACK = 1.0 + 1e-9
-
-
-def canonical(values: Mapping[str, Array], model: SPPCA) -> dict[str, Array]:
-    """The same estimate with its latents turned to the theorem's axes."""
-    return turned(values, model)[0]
 
 
 def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array], Array]:
@@ -94,6 +89,12 @@ def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array],
 
 
 _turned = jax.jit(turned)
+
+
+def by_site(loadings: Array, loc: Array, model: SPPCA) -> dict[str, Array]:
+    """Loadings and means of [x, y] by the names of their sites."""
+    m = model.num_features
+    return {"loadings_x": loadings[:m], "loadings_y": loadings[m:], "loc_x": loc[:m], "loc_y": loc[m:]}
 
 
 def concluded(
@@ -134,10 +135,7 @@ def concluded(
 
 
 def warn_of_floors(
-    values: Mapping[str, Array],
-    model: SPPCA,
-    y: np.ndarray,
-    variance_x: float | None,
+    values: Mapping[str, Array], model: SPPCA, y: np.ndarray, variance_x: float | None
 ) -> None:
     """Say so where a noise variance is at its floor, or where the likelihood may have no maximum without it.
 
@@ -193,7 +191,7 @@ def _with_latents(
     wanted: tuple[bool, bool], values: dict[str, Array], model: SPPCA, x: Array, y: Array
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """The estimate in its canonical rotation, and what is wanted of the rows' latents."""
-    values = canonical(values, model)
+    values = turned(values, model)[0]
     latents = {}
     if wanted[0]:
         latents["latents"] = model.scores(values, x, y)
@@ -283,10 +281,9 @@ def start(
 ) -> SPPCAState:
     """From given ``noise_variance_x`` and ``noise_variance_y``."""
     state = init(key, model, x, y)
-    noise_y = jnp.broadcast_to(jnp.asarray(variables["noise_variance_y"]), state.noise_variance_y.shape)
-    return state._replace(
-        noise_variance_x=jnp.asarray(variables["noise_variance_x"]), noise_variance_y=noise_y
-    )
+    noise_x, noise_y = (jnp.asarray(variables[f"noise_variance_{block}"]) for block in "xy")
+    noise_y = jnp.broadcast_to(noise_y, state.noise_variance_y.shape)
+    return state._replace(noise_variance_x=noise_x, noise_variance_y=noise_y)
 
 
 def step(key: Array, state: SPPCAState, model: SPPCA, x: Array, y: Array) -> tuple[SPPCAState, SPPCAInfo]:
@@ -367,24 +364,13 @@ def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
     Raises:
         ValueError: a cell is missing; the message names the first.
     """
-    for name, part in zip(("x", "y"), data, strict=True):
-        if np.isnan(part).any():
-            row, column = np.argwhere(np.isnan(part))[0]
-            raise ValueError(
-                f"closed_form needs every cell and every label; row {row}, column {column} of {name} is "
-                f"missing: use method='em'"
-            )
+    x, y = data
+    check_complete("closed_form", "use method='em'", x=x, y=y)
     return data
 
 
 def conclude(
-    key: Array,
-    state: SPPCAState,
-    model: SPPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: SPPCAState, model: SPPCA, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
     """The estimate as one draw of one chain, beside the posterior of the latents."""
     return concluded(_estimate(state, model), model, data)
@@ -394,15 +380,11 @@ def conclude(
 def _estimate(state: SPPCAState, model: SPPCA) -> dict[str, Array]:
     """The parameters of a state by the names of their sites."""
     loadings, _ = _fitted(state, model)
-    m, last = model.num_features, loadings.shape[0] - model.num_outputs
-    return {
-        "loadings_x": loadings[:last] if state.basis is None else state.basis @ loadings[:last],
-        "loadings_y": loadings[last:],
-        "loc_x": state.loc[:m],
-        "loc_y": state.loc[m:],
-        "noise_variance_x": state.noise_variance_x,
-        "noise_variance_y": state.noise_variance_y,
-    }
+    if state.basis is not None:
+        last = loadings.shape[0] - model.num_outputs
+        loadings = jnp.concatenate([state.basis @ loadings[:last], loadings[last:]])
+    noise = {name: getattr(state, name) for name in ("noise_variance_x", "noise_variance_y")}
+    return by_site(loadings, state.loc, model) | noise
 
 
 METHOD = Ascent(

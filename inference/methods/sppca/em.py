@@ -45,7 +45,7 @@ from inference.methods.linear_gaussian.em import (
 )
 from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
 from inference.methods.sppca import kernel_em as kernel_sppca
-from inference.methods.sppca.closed_form import concluded, log_density
+from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from zoo.checks import check_choice
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
@@ -62,7 +62,6 @@ __all__ = [
     "step",
 ]
 
-STRATEGIES = ("pca", "random")
 GIVEN = ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x", "noise_variance_y")
 
 
@@ -197,15 +196,9 @@ def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: Any, **o
         return kernel_sppca.conclude(key, state, model, data)
     rows, latents = data[-1], None
     loadings, loc = linear_gaussian_rows.expanded(*state.parameters[:2], rows)
-    noise, m = state.parameters.noise_variance, model.num_features
-    values = {
-        "loadings_x": loadings[:m],
-        "loadings_y": loadings[m:],
-        "loc_x": loc[:m],
-        "loc_y": loc[m:],
-        "noise_variance_x": noise[0],
-        "noise_variance_y": noise[1:] if model.output_noise == "per_output" else noise[1],
-    }
+    noise = state.parameters.noise_variance
+    noise_y = noise[1:] if model.output_noise == "per_output" else noise[1]
+    values = by_site(loadings, loc, model) | {"noise_variance_x": noise[0], "noise_variance_y": noise_y}
     if isinstance(rows, SparseRows):
         latents = sparse_linear_gaussian.sparse_latents(state.parameters, rows)
     return concluded(values, model, data[:2], latents=latents)
@@ -213,7 +206,7 @@ def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: Any, **o
 
 METHOD = Ascent(
     options={"acceleration": "px"},
-    strategies=STRATEGIES,
+    strategies=("pca", "random"),
     takes=frozenset({"sparse"}),
     build=build,
     start=start,

@@ -53,38 +53,20 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.linear_gaussian.em import (
-    LoadingPrior,
-    Parameters,
-    check_given,
-    expansion,
-    expansion_mean,
-    log_prior,
-    start_of,
-)
+from inference.methods.linear_gaussian import em as linear_gaussian
+from inference.methods.linear_gaussian.em import LoadingPrior, Parameters
 from inference.methods.linear_gaussian.rows import CompressedRows, compress, expanded
-from inference.methods.sppca.closed_form import concluded, log_density
+from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.methods.sppca.em import prior_about
 from zoo.checks import check_choice
 from zoo.linear_gaussian.probit import Orthant, decisions, positive_normal_moments
 from zoo.linear_gaussian.rows import log_density as linear_gaussian_log_density
 from zoo.sppca import SPPCA
 
-__all__ = [
-    "ALGORITHM",
-    "EPInfo",
-    "EPState",
-    "METHOD",
-    "RowMoments",
-    "init",
-    "propagate",
-    "row_moments",
-    "step",
-]
+__all__ = ["ALGORITHM", "METHOD", "init", "propagate", "step"]
 
 
 ACCELERATIONS = ("px", "none")
-STRATEGIES = ("pca", "random")
 MOST_TRIALS = 10
 BLOCK_ROWS = 256
 CERTAINTY = 0.5  # of every row's outputs: all on their side of the hyperplanes, see above
@@ -149,7 +131,7 @@ def init(
     key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
 ) -> EPState:
     """The state at principal components of x with 2 y - 1 regressed on the scores, or at random loadings."""
-    parameters = start_of(strategy, key, rows, model.num_latents, primary=(0,))
+    parameters = linear_gaussian.start_of(strategy, key, rows, model.num_latents, primary=(0,))
     loadings, loc = expanded(parameters.loadings, parameters.loc, rows)
     noise = parameters.noise_variance[:1]
     if model.noise_variance_x is not None:
@@ -157,20 +139,12 @@ def init(
     return _begin(Parameters(loadings, loc, noise), model, x, y, rows)
 
 
-def start(
-    key: Array,
-    variables: Mapping[str, Array],
-    model: SPPCA,
-    x: Array,
-    y: Array,
-    rows: CompressedRows,
-    **options: Any,
-) -> EPState:
+def start(key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any) -> EPState:
     """The state at given loadings, means and noise variance."""
-    check_given(variables, ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x"))
+    linear_gaussian.check_given(variables, ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x"))
     loadings, loc, _ = model.joint(variables)
     noise = jnp.reshape(jnp.asarray(variables["noise_variance_x"]), 1)
-    return _begin(Parameters(loadings, loc, noise), model, x, y, rows)
+    return _begin(Parameters(loadings, loc, noise), model, *data)
 
 
 def row_moments(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> RowMoments:
@@ -199,22 +173,17 @@ def row_moments(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -
 
 
 def _values(parameters: Parameters, model: SPPCA) -> dict[str, Array]:
-    loadings, loc, noise = parameters
-    m = model.num_features
-    return {
-        "loadings_x": loadings[:m],
-        "loadings_y": loadings[m:],
-        "loc_x": loc[:m],
-        "loc_y": loc[m:],
-        "noise_variance_x": noise[0],
-    }
+    noise = {"noise_variance_x": parameters.noise_variance[0]}
+    return by_site(parameters.loadings, parameters.loc, model) | noise
 
 
 def _begin(parameters: Parameters, model: SPPCA, x: Array, y: Array, rows: CompressedRows) -> EPState:
     values = _values(parameters, model)
     moments = row_moments(values, model, x, y)
     inputs = linear_gaussian_log_density(x, values["loadings_x"], values["loc_x"], values["noise_variance_x"])
-    objective = jnp.sum(inputs + moments.log_evidence) + log_prior(parameters, rows, _prior(model))
+    objective = jnp.sum(inputs + moments.log_evidence) + linear_gaussian.log_prior(
+        parameters, rows, _prior(model)
+    )
     return EPState(parameters, moments, objective, jnp.zeros((), bool))
 
 
@@ -231,9 +200,7 @@ def _m_step(
     first, counts = known.T @ moments.mean, jnp.sum(known, axis=0)
     cross = (cells.T @ moments.mean).at[m:].add(jnp.einsum("nl,nlk->lk", known[:, m:], moments.cross))
     sums = jnp.sum(cells, axis=0)
-    full = jnp.concatenate([products, first[:, :, None]], axis=2)
-    last = jnp.concatenate([first, counts[:, None]], axis=1)[:, None, :]
-    full = jnp.concatenate([full, last], axis=1)
+    full = linear_gaussian.bordered(products, first, counts)
     right = jnp.concatenate([cross, sums[:, None]], axis=1)
     prior = _prior(model)
     ridge = jnp.zeros(size + 1)
@@ -244,9 +211,8 @@ def _m_step(
     weights = jnp.linalg.solve(ridged, right[:, :, None])[:, :, 0]
     fitted = jnp.einsum("di,dij,dj->d", weights, full, weights) - 2 * jnp.sum(weights * right, axis=1)
     squares = jnp.sum((jnp.sum(cells**2, axis=0) + fitted)[:m])
-    if prior is None:
-        new_noise = squares / jnp.sum(counts[:m])
-    else:
+    new_noise = squares / jnp.sum(counts[:m])
+    if prior is not None:
         concentration = prior.noise_concentration + jnp.sum(counts[:m]) / 2 + 1
         new_noise = (prior.noise_rate + squares / 2) / concentration
     floor = jnp.asarray(model.noise_floor)[0] * rows.group_variance[0]
@@ -259,13 +225,9 @@ def _m_step(
 
 def _expanded(parameters: Parameters, moments: RowMoments, model: SPPCA, rows: CompressedRows) -> Parameters:
     """The latents' found moments taken into loadings and means."""
-    prior, (loadings, loc, noise) = _prior(model), parameters
     mean = jnp.mean(moments.mean, axis=0)
     second = jnp.mean(moments.covariance, axis=0) + moments.mean.T @ moments.mean / moments.mean.shape[0]
-    moved = expansion_mean(mean, parameters, rows, prior)
-    spread = second - jnp.outer(mean, moved) - jnp.outer(moved, mean) + jnp.outer(moved, moved)
-    turned = loadings @ expansion(spread, loadings, rows, prior)
-    return Parameters(turned, loc + loadings @ moved, noise)
+    return linear_gaussian.standardised(parameters, mean, second, rows, _prior(model), "joint")
 
 
 def step(
@@ -309,9 +271,9 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(strategy: str, acceleration: str) -> Algorithm:
-    """The algorithm with a start and an acceleration."""
-    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
+def build(strategy: str, **options: Any) -> Algorithm:
+    """The algorithm with a start strategy and options."""
+    return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
@@ -325,15 +287,7 @@ def _prior(model: SPPCA) -> LoadingPrior | None:
     return prior_about(model, jnp.zeros(model.num_features + model.num_outputs))
 
 
-def conclude(
-    key: Array,
-    state: EPState,
-    model: SPPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
-) -> Outcome:
+def conclude(key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:
     """The estimate as one draw of one chain, beside the posterior of the latents.
 
     Warns:
@@ -352,7 +306,7 @@ def conclude(
 
 METHOD = Ascent(
     options={"acceleration": "px"},
-    strategies=STRATEGIES,
+    strategies=("pca", "random"),
     build=build,
     start=start,
     conclude=conclude,

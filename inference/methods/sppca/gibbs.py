@@ -39,29 +39,15 @@ from jax.scipy.special import log_ndtr, ndtri
 
 from inference.algorithm import Algorithm, Sampler, conclude_draws
 from inference.methods.gibbs_sweep import Move, sweep
-from inference.methods.projections.gibbs import common_shift, rescaling
+from inference.methods.projections.gibbs import GibbsInfo, common_shift, rescaling
+from inference.methods.projections.views import given_values
 from inference.numerics.programs import log_densities
 from zoo.checks import check_flag
 from zoo.linear_gaussian.rows import LatentsGivenRows
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
-__all__ = [
-    "ClassUtilities",
-    "METHOD",
-    "SPPCAGibbsInfo",
-    "SPPCAGibbsState",
-    "SignedUtilities",
-    "algorithm_of",
-    "blocks_of",
-    "input_noise",
-    "inputs",
-    "latents",
-    "output_noise",
-    "outputs",
-    "positive_normal",
-    "utilities",
-]
+__all__ = ["GibbsInfo", "METHOD", "algorithm_of", "blocks_of", "positive_normal"]
 
 
 class SPPCAGibbsState(NamedTuple):
@@ -72,16 +58,6 @@ class SPPCAGibbsState(NamedTuple):
     """
 
     values: dict[str, Array]
-
-
-class SPPCAGibbsInfo(NamedTuple):
-    """What is recorded of a sweep.
-
-    Attributes:
-        objective: log density of data and latent sites in the program, nats.
-    """
-
-    objective: Array
 
 
 # The blocks
@@ -178,8 +154,7 @@ def shift_latents(
 ) -> dict[str, Array]:
     """Latents and means together: z + delta, mu - W delta."""
     prior, z = in_current_precision(model), values["latents"]
-    w = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
-    loc = jnp.concatenate([values["loc_x"], values["loc_y"]])
+    w, loc = (jnp.concatenate([values[f"{name}_{b}"] for b in "xy"]) for name in ("loadings", "loc"))
     delta = common_shift(key, z, w, loc, 1.0, 1 / prior.loc_variance)
     moved = {f"loc_{b}": values[f"loc_{b}"] - values[f"loadings_{b}"] @ delta for b in "xy"}
     return {**values, **moved, "latents": z + delta}
@@ -244,11 +219,11 @@ def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
         "loc_x": jnp.nanmean(x, axis=0).astype(dtype),
         "loc_y": jnp.zeros(num_outputs, dtype),
     }
+    given = {}
     if model.noise_variance_x is None:
         values["noise_variance_x"] = noise
-    given = (
-        {} if model.noise_variance_x is None else {"noise_variance_x": jnp.asarray(model.noise_variance_x)}
-    )
+    else:
+        given["noise_variance_x"] = jnp.asarray(model.noise_variance_x)
     if model.output_likelihood == "probit":
         values["utilities"] = jnp.where(jnp.isnan(y), 0.0, 2 * y - 1).astype(dtype)
     else:
@@ -264,19 +239,15 @@ def start(
 ) -> SPPCAGibbsState:
     """The state at given values of sites; those that are not given are drawn as in a fresh start."""
     fresh = init(key, model, x, y).values
-    values = {name: jnp.asarray(variables.get(name, old), old.dtype) for name, old in fresh.items()}
-    for name, old in fresh.items():
-        if values[name].shape != old.shape:
-            raise ValueError(f"init: {name} must have shape {old.shape}; got {values[name].shape}")
+    values = given_values(fresh, variables)
     if "utilities" in values and "utilities" not in variables:
-        drawn = sweep(key, values, (utilities,), model, x, y)
-        values["utilities"] = drawn["utilities"]
+        values = sweep(key, values, (utilities,), model, x, y)
     return SPPCAGibbsState(values)
 
 
 def _step(
     key: Array, state: SPPCAGibbsState, model: SPPCA, x: Array, y: Array, *, blocks_of: Callable
-) -> tuple[SPPCAGibbsState, SPPCAGibbsInfo]:
+) -> tuple[SPPCAGibbsState, GibbsInfo]:
     """One sweep."""
     given = {}
     if model.noise_variance_x is not None:
@@ -285,7 +256,7 @@ def _step(
     values = {name: drawn[name] for name in state.values}
     sites = {name: value for name, value in values.items() if name != "utilities"}
     objective = sum(log_densities(model, (x, y), sites).values())
-    return SPPCAGibbsState(values), SPPCAGibbsInfo(objective)
+    return SPPCAGibbsState(values), GibbsInfo(objective)
 
 
 @cache

@@ -50,12 +50,8 @@ from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
 __all__ = [
-    "DualProjection",
-    "GENERATIVE",
-    "PrimalProjection",
     "blended_gram",
     "centred_gram",
-    "check_complete",
     "kernel_cca",
     "morp_dual",
     "morp_primal",
@@ -129,12 +125,12 @@ def morp_dual(gram_x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np
 def morp_simplified(gram_x: np.ndarray, blend: np.ndarray, num_latents: int) -> DualProjection:
     """Algorithm 6.3 with the pseudo-inverse of the Gram matrix, which after centring is always singular."""
     values, z = _leading(blend, num_latents)
-    return DualProjection(np.sqrt(values) * (_pseudo_inverse(gram_x) @ z), values)
+    return DualProjection(np.sqrt(values) * (_inverse(gram_x) @ z), values)
 
 
 def printed_morp(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> PrimalProjection:
     """Algorithm 6.1 as printed, ``X'X w = l (X' K^+ X + g I) w`` with ``w'Qw = 1``: PCA where N >= M + L."""
-    q = x.T @ _pseudo_inverse(blend) @ x + ridge * np.eye(x.shape[1], dtype=x.dtype)
+    q = x.T @ _inverse(blend) @ x + ridge * np.eye(x.shape[1], dtype=x.dtype)
     values, vectors = np.linalg.eigh(q)
     root = vectors / np.sqrt(values) @ vectors.T
     values, vectors = _leading(root @ x.T @ x @ root, num_latents)
@@ -143,7 +139,7 @@ def printed_morp(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.n
 
 def kernel_cca(gram_x: np.ndarray, gram_y: np.ndarray, num_latents: int, ridge: np.ndarray) -> DualProjection:
     """Regularised kernel CCA; the eigenvalues are the regularised canonical correlations."""
-    root_x, root_y = _ridged(gram_x, ridge), _ridged(gram_y, ridge)
+    root_x, root_y = _inverse(gram_x, ridge), _inverse(gram_y, ridge)
     u, s, _ = np.linalg.svd(root_x @ gram_x @ gram_y @ root_y)
     return DualProjection(_signed(root_x @ u[:, :num_latents]), s[:num_latents])
 
@@ -167,12 +163,7 @@ def _smallest(squares: np.ndarray) -> np.ndarray:
     return np.max(squares) * squares.shape[0] * np.finfo(squares.dtype).eps * 10
 
 
-def _pseudo_inverse(gram: np.ndarray) -> np.ndarray:
-    u, squares = _spectrum(gram)
-    return (u * np.where(squares > 0, 1.0 / np.where(squares > 0, squares, 1.0), 0.0)) @ u.T
-
-
-def _ridged(gram: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+def _inverse(gram: np.ndarray, ridge: np.ndarray | float = 0.0) -> np.ndarray:
     """``(G + kappa I)^-1`` on the range of G, kappa relative to the mean of its positive eigenvalues."""
     u, squares = _spectrum(gram)
     kappa = ridge * np.sum(squares) / np.maximum(np.sum(squares > 0), 1)
@@ -192,25 +183,11 @@ def _signed(vectors: np.ndarray) -> np.ndarray:
     return vectors * np.where(sign == 0, 1.0, sign)
 
 
-GENERATIVE = {"generative": 0}
-
-
 def centred_gram(kernel: Kernel | str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The centred Gram matrix of rows, and the column means that centred it."""
     gram = gram_matrix(as_kernel(kernel).filled(rows), rows)
     centring = centring_of(gram)
     return centring.gram_in_place(gram), centring.column_means
-
-
-def check_complete(method: str, x: np.ndarray, y: np.ndarray) -> None:
-    """Raise ValueError naming the first missing cell."""
-    for name, part in (("x", x), ("y", y)):
-        if np.isnan(part).any():
-            row, column = np.argwhere(np.isnan(part))[0]
-            raise ValueError(
-                f"{method} needs every cell and every output; row {row}, column {column} of {name} is "
-                f"missing: fit the labelled rows, or use method='em'"
-            )
 
 
 def stored(
@@ -242,7 +219,7 @@ def stored(
     return Outcome(
         posterior=lead,
         variational=posterior | more,
-        attrs=GENERATIVE,
+        attrs={"generative": 0},
         dims=dims,
         model=model,
         is_point=True,
