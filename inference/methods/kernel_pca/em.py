@@ -36,8 +36,8 @@ belong together, its score falls, and it ends at minor components.
 
 Reference: Yu (2006), sections 5.2.4 and 5.3.
 
-What EM for kernel PCA knows of the rows: their centred Gram matrix, whole or of low rank.
-
+The centred Gram matrix
+-----------------------
 Whole: K of all rows; a direction in feature space is given by its N coefficients.
 
 Online: of N1 former rows the directions :math:`\hat\Phi_1^T A_1` and the coordinates :math:`K_{11} A_1` were
@@ -84,7 +84,7 @@ FORMER = ("coefficients", "signal_variances", "noise_variance")  # what a start 
 
 
 class KernelRows(NamedTuple):
-    """Rows by their centred inner products.
+    """Rows represented by their centred inner products.
 
     Attributes:
         coordinates: K, shape (num_observations, num_observations), or H, shape (num_observations, rank).
@@ -106,11 +106,11 @@ class KernelRows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows first."""
+        """The shape of the matrix, rows first."""
         return self.coordinates.shape
 
     def directions(self, combination: Array) -> Array:
-        """Combinations of the centred rows as directions.
+        """Represent combinations of the centred rows as directions.
 
         Args:
             combination: coefficients over the rows, shape (num_observations, columns).
@@ -133,7 +133,7 @@ class KernelRows(NamedTuple):
         return self.coordinates @ directions
 
     def inner(self, directions: Array, products: Array) -> Array:
-        """Inner products of directions with each other, ``products`` being theirs with the rows.
+        """Inner products of directions with each other.
 
         Args:
             directions: what `directions` gave.
@@ -146,7 +146,7 @@ class KernelRows(NamedTuple):
         return (inner + inner.T) / 2
 
     def coefficients(self, directions: Array) -> Array:
-        """Directions as combinations of the centred rows, each column of coefficients centred.
+        """Express directions as combinations of the centred rows, with centred columns of coefficients.
 
         Their sum multiplies the sum of the centred rows, which is zero; once it is zero itself, a direction
         stays the same when rows are added and all are centred again.
@@ -161,7 +161,7 @@ class KernelRows(NamedTuple):
         return combination - jnp.mean(combination, axis=0)
 
     def from_former(self, coefficients: Array) -> Array:
-        """Directions that were combinations of the first rows, from their coefficients.
+        """Directions from their coefficients over the first rows.
 
         Args:
             coefficients: over the former rows, which stand first here, shape (former rows, num_latents).
@@ -193,7 +193,7 @@ def restricted_eigenpairs(columns: Array, rows: KernelRows) -> tuple[Array, Arra
 
 
 def prepare(model: KernelPCA, data: tuple, init: Any, *, memory: str, **options: Any) -> tuple[KernelRows]:
-    """The rows of a fit.
+    """Prepare the rows of a fit.
 
     Args:
         model: the (filled) model.
@@ -250,14 +250,14 @@ def _online(kernel: Kernel, x: np.ndarray, former: xr.Dataset, **shared: Any) ->
 
 
 def _blocks(kernel: Kernel, x: np.ndarray, num_old: int) -> tuple[np.ndarray, np.ndarray]:
-    """Kernel values of old with new rows and of new rows among themselves, not centred."""
+    """Uncentred kernel values of old with new rows, and of new rows with each other."""
     if kernel.is_precomputed:
         return x[:num_old, num_old:], x[num_old:, num_old:]
     return cross_gram(kernel, x[:num_old], x[num_old:]), gram_matrix(kernel, x[num_old:], announce=False)
 
 
 def _former(model: KernelPCA, x: np.ndarray, init: Any) -> xr.Dataset | None:
-    """The former fit's estimate, if there is one, checked against these rows."""
+    """The estimate of a former fit, if there is one, checked against these rows."""
     if isinstance(init, Mapping) and not isinstance(init, xr.DataTree):
         missing = [name for name in FORMER if name not in init]
         if missing:
@@ -310,7 +310,7 @@ SMALLEST_SHARE = 1e-3  # of its eigenvalue: what a component has at the start, a
 
 
 class KernelPCAState(NamedTuple):
-    """The estimate.
+    """The estimate of loadings and noise variance.
 
     Attributes:
         directions: the loadings W: B, shape (num_observations, num_latents), or their coordinates in the
@@ -325,7 +325,7 @@ class KernelPCAState(NamedTuple):
 
 
 class KernelPCAInfo(NamedTuple):
-    """What is recorded of a sweep.
+    """Quantities recorded at each sweep.
 
     Attributes:
         objective: the program's score at the new parameters, in nats.
@@ -337,7 +337,7 @@ class KernelPCAInfo(NamedTuple):
 
 
 def init(key: Array, model: KernelPCA, rows: KernelRows, *, strategy: str = "sketch") -> KernelPCAState:
-    """A random start.
+    """Draw a random start.
 
     ``"sketch"``: the best K directions of the Gram matrix times a few more random vectors than K (Halko,
     Martinsson and Tropp 2011); it costs two sweeps and spares those that a random block of just K vectors
@@ -402,7 +402,7 @@ def e_step(state: KernelPCAState, rows: KernelRows) -> tuple[Array, Array]:
 def step(
     key: Array, state: KernelPCAState, model: KernelPCA, rows: KernelRows, *, acceleration: str = "px"
 ) -> tuple[KernelPCAState, KernelPCAInfo]:
-    """One sweep; deterministic, the key is ignored."""
+    """Run one sweep; the key is ignored."""
     latents, second = e_step(state, rows)
     directions = rows.directions(cho_solve(cho_factor(second), latents.T).T)
     products = rows.product(directions)
@@ -418,7 +418,7 @@ def step(
 
 
 def score(state: KernelPCAState, rows: KernelRows) -> Array:
-    """The program's score, in nats."""
+    """The score of the program, in nats."""
     num_latents, noise = state.products.shape[1], state.noise_variance
     identity = jnp.eye(num_latents, dtype=state.products.dtype)
     factor = cho_factor(rows.inner(state.directions, state.products) + noise * identity)
@@ -433,12 +433,12 @@ ALGORITHM = Algorithm(init, step)
 
 @cache
 def build(strategy: str, acceleration: str, memory: str, new_rows: str) -> Algorithm:
-    """The algorithm with or without parameter expansion."""
+    """Build the algorithm with or without parameter expansion."""
     return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
 
 
 def check(model: KernelPCA, *, acceleration: Any, memory: Any, new_rows: Any) -> None:
-    """Raise ValueError for an unknown option, or a prior that EM does not know."""
+    """Raise ValueError if an option is unknown or EM does not support the prior."""
     check_choice("acceleration", acceleration, ("px", "none"))
     check_choice("memory", memory, ("full", "online"))
     check_choice("new_rows", new_rows, ("projected", "random"))
@@ -452,7 +452,7 @@ def check(model: KernelPCA, *, acceleration: Any, memory: Any, new_rows: Any) ->
 def conclude(
     key: Array, state: KernelPCAState, model: KernelPCA, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
-    """The eigenpairs on the span of the latents (Rayleigh-Ritz) as one draw of one chain.
+    """Conclude with the eigenpairs on the span of the latents (Rayleigh-Ritz).
 
     A noise variance that the model estimates is that of the eigenvalues found.
     """

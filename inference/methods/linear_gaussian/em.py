@@ -35,13 +35,11 @@ A sweep costs O(min(N, D) D K) where nothing is missing, O(N D K^2) with holes i
 
 Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 7.2 with (7.12) and (7.24) corrected.
 
-The E-step of a linear-Gaussian model: moments of the latents and the log likelihood.
+The E-step has the notation of `zoo.linear_gaussian.rows`, whose residual form of the log density is used here
+too: a sum of squares, accurate to rounding however small the noise is.
 
-The notation is that of `zoo.linear_gaussian.rows`, whose residual form of the log density is used here too: a
-sum of squares, accurate to rounding however small the noise is.
-
-Priors in the EM of linear-Gaussian models: what they add to the objective, the M-step and the expansion.
-
+Priors
+------
 With a proper prior
 
 .. math::
@@ -56,14 +54,15 @@ all rotations the one with orthogonal columns has the highest prior density, bec
 \|w_k\|^2/2)` is Schur-concave in the squared lengths. The expansion takes it at once; without it EM crawls
 towards it.
 
-Where the EM of a linear-Gaussian model starts: from principal components, from draws, from given values.
-
-The principal components are those of the columns divided by the standard deviation of their noise group,
-missing cells at the column's mean. With isotropic noise and nothing missing they are the answer already
-(Tipping and Bishop 1999, (7)). ``primary`` restricts them to some groups (the inputs of a supervised
-projection); the other columns are then regressed on the latents that these give, and their noise starts at
-half their variance. A random start draws the loadings with the columns' own spread: drawn with unit variance
-whatever the scale of the data, plain EM needs hundreds of sweeps to forget it.
+Starts
+------
+EM starts from principal components, from random loadings or from given values. The principal components are
+those of the columns divided by the standard deviation of their noise group, missing cells at the column's
+mean. With isotropic noise and nothing missing they are the answer already (Tipping and Bishop 1999, (7)).
+``primary`` restricts them to some groups (the inputs of a supervised projection); the other columns are then
+regressed on the latents that these give, and their noise starts at half their variance. A random start draws
+the loadings with the columns' own spread: drawn with unit variance whatever the scale of the data, plain EM
+needs hundreds of sweeps to forget it.
 """
 
 from collections.abc import Callable, Mapping
@@ -104,7 +103,7 @@ __all__ = [
 
 
 class Parameters(NamedTuple):
-    """A linear-Gaussian model of compressed rows.
+    """Parameters of a linear-Gaussian model of compressed rows.
 
     Attributes:
         loadings: W, shape (D, num_latents).
@@ -137,7 +136,7 @@ class Moments(NamedTuple):
 
 
 def moments_of(parameters: Parameters, rows: CompressedRows) -> Moments:
-    """The moments at given parameters."""
+    """Posterior moments of the latents at given parameters, summed over rows."""
     per_column = parameters.noise_variance[rows.group]
     of_pattern, of_singles = (
         partial(moments, parameters, per_column) for moments in (_pattern_moments, _single_moments)
@@ -239,7 +238,7 @@ def _single_moments(
 
 
 class LoadingPrior(NamedTuple):
-    """A proper prior of loadings, mean and noise; the data must not have been rotated.
+    """A proper prior of loadings, mean and noise variances, for data that have not been rotated.
 
     Attributes:
         loading_variance: of every entry of the loadings, shape (); None: ARD.
@@ -261,7 +260,7 @@ class LoadingPrior(NamedTuple):
 
 
 def expected_precision(loadings: Array, prior: LoadingPrior) -> Array:
-    """Precision of each column of loadings: given, or E[alpha_k | w_k]; shape (num_latents,)."""
+    """The precision of each column of loadings, known or E[alpha_k | w_k], shape (num_latents,)."""
     if prior.loading_variance is not None:
         return jnp.full(loadings.shape[1], 1.0) / prior.loading_variance
     concentration = prior.ard_concentration + loadings.shape[0] / 2
@@ -269,7 +268,7 @@ def expected_precision(loadings: Array, prior: LoadingPrior) -> Array:
 
 
 def expansion(spread: Array, loadings: Array, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
-    """L with L L' = R, the covariance that the latents are given before they are standardised again.
+    """A factor L of the covariance R = L L' that parameter expansion assigns to the latents.
 
     Args:
         spread: the latents' mean second moment about the mean they are given, (num_latents, num_latents).
@@ -293,7 +292,7 @@ def expansion(spread: Array, loadings: Array, rows: CompressedRows, prior: Loadi
 
 
 def log_prior(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
-    """Log prior density of the parameters, ARD precisions integrated out, in nats; 0 without a prior."""
+    """Log prior density of the parameters in nats, ARD precisions integrated out; 0 without a prior."""
     if prior is None:
         return jnp.zeros(())
     loadings, loc, noise = parameters
@@ -317,7 +316,7 @@ ACCELERATIONS = ("px", "none", "squarem")
 
 
 class LinearGaussianState(NamedTuple):
-    """The estimate and what its E-step left behind.
+    """The estimate and the results of its E-step.
 
     Attributes:
         parameters: loadings, mean about the centre, noise variance by group.
@@ -333,7 +332,7 @@ class LinearGaussianState(NamedTuple):
 
 
 class LinearGaussianInfo(NamedTuple):
-    """What is recorded of a step.
+    """Quantities recorded at each step.
 
     Attributes:
         objective: log likelihood (plus log prior) at the new parameters, in nats.
@@ -353,7 +352,7 @@ def begin(
     *,
     e_step: Callable = moments_of,
 ) -> LinearGaussianState:
-    """The state at given parameters; ``e_step(parameters, rows)`` gives the moments."""
+    """The state at given parameters, whose moments ``e_step(parameters, rows)`` computes."""
     moments = e_step(parameters, rows)
     objective = moments.log_likelihood + log_prior(parameters, rows, prior)
     return LinearGaussianState(parameters, moments, objective, jnp.zeros(rows.num_groups, bool))
@@ -371,7 +370,7 @@ def step(
     e_step: Callable = moments_of,
     sweep: Callable | None = None,
 ) -> tuple[LinearGaussianState, LinearGaussianInfo]:
-    """One sweep: M-step from the moments of the state, expansion, E-step (SQUAREM: two sweeps).
+    """Run one sweep: M-step from the moments of the state, expansion, E-step (SQUAREM: two sweeps).
 
     Args:
         state: from `begin` or a former step.
@@ -500,7 +499,7 @@ def standardised(
 def _extrapolated(
     start: Parameters, first: Parameters, second: Parameters, lowest: Array, fixed_noise: Array | None
 ) -> Parameters:
-    """SQUAREM's leap from two sweeps, steplength S3."""
+    """The parameters that SQUAREM extrapolates from two sweeps, with step length S3."""
     zero, one, two = (p._replace(noise_variance=jnp.log(p.noise_variance)) for p in (start, first, second))
     change = jax.tree.map(jnp.subtract, one, zero)
     bend = jax.tree.map(lambda b, a, r: b - a - r, two, one, change)
@@ -518,7 +517,7 @@ def _norm(tree: Parameters) -> Array:
 
 
 def _regression(second: Array, target: Array, column_class: Array) -> Array:
-    """Each column's coefficients, (D, size), from its class's second moments and its own cross moments."""
+    """Regression coefficients of each column, (D, size), from second moments by class and cross moments."""
     if second.shape[0] == 1:
         return cho_solve((jnp.linalg.cholesky(second[0]), True), target.T).T
     identity = jnp.broadcast_to(jnp.eye(second.shape[1]), second.shape)
@@ -528,14 +527,14 @@ def _regression(second: Array, target: Array, column_class: Array) -> Array:
 
 
 def _quadratic(second: Array, weights: Array, column_class: Array) -> Array:
-    """w_d' C_d w_d of every column."""
+    """The quadratic form w_d' C_d w_d of every column."""
     if second.shape[0] == 1:
         return jnp.sum((weights @ second[0]) * weights, axis=1)
     return jnp.einsum("di,dij,dj->d", weights, second[column_class], weights)
 
 
 def check_given(variables: Mapping[str, Array], names: tuple[str, ...]) -> None:
-    """Raise ValueError if variables to start at lack some of these."""
+    """Raise ValueError if the variables of a start lack some of these names."""
     missing = [name for name in names if name not in variables]
     if missing:
         told = f"{', '.join(names[:-1])} and {names[-1]}"
@@ -545,14 +544,14 @@ def check_given(variables: Mapping[str, Array], names: tuple[str, ...]) -> None:
 def start_of(
     strategy: str, key: Array, rows: CompressedRows, num_latents: int, primary: tuple[int, ...] | None = None
 ) -> Parameters:
-    """The start of that name, ``"pca"`` (of the primary groups; the key is ignored) or ``"random"``."""
+    """Starting parameters: ``"pca"`` (of the primary groups, without the key) or ``"random"``."""
     if strategy == "pca":
         return pca_start(rows, num_latents, primary)
     return random_start(key, rows, num_latents)
 
 
 def random_start(key: Array, rows: CompressedRows | SparseRows, num_latents: int) -> Parameters:
-    """Normal loadings with half the variance of each group, the other half noise; the mean of the cells."""
+    """Starting parameters with normal loadings that take half the variance of each group, noise the rest."""
     variance, num_columns = rows.group_variance, rows.group.shape[0]
     scale = jnp.sqrt(variance[rows.group] / (2 * num_latents))
     draws = jax.random.normal(key, (num_columns, num_latents))
@@ -560,7 +559,7 @@ def random_start(key: Array, rows: CompressedRows | SparseRows, num_latents: int
 
 
 def pca_start(rows: CompressedRows, num_latents: int, primary: tuple[int, ...] | None = None) -> Parameters:
-    """Principal components of the columns of the primary groups, the other columns regressed on them.
+    """Starting parameters from principal components of the primary groups, other columns regressed on them.
 
     Args:
         rows: the data.
@@ -601,7 +600,7 @@ def pca_start(rows: CompressedRows, num_latents: int, primary: tuple[int, ...] |
 
 
 def given_start(loadings: Array, loc: Array, noise_variance: Array, rows: CompressedRows) -> Parameters:
-    """Given parameters in the columns of the data, as parameters of compressed rows.
+    """Convert parameters in the columns of the data to parameters of compressed rows.
 
     Args:
         loadings: shape (num_features, num_latents).

@@ -51,7 +51,7 @@ START_TOLERANCE = 1e-3  # of ARPACK, relative to the singular values: sweeps do 
 
 
 def sparse_moments(parameters: Parameters, rows: SparseRows) -> Moments:
-    """The moments at given parameters, on the host."""
+    """Posterior moments of the latents at given parameters, summed over sparse rows on the host."""
     mean, deviance, by_pattern = _posterior(parameters, rows)
     num_inputs = rows.x.shape[1]
     everything = by_pattern.sum(axis=0)
@@ -69,12 +69,12 @@ def sparse_moments(parameters: Parameters, rows: SparseRows) -> Moments:
 
 
 def sparse_latents(parameters: Parameters, rows: SparseRows) -> np.ndarray:
-    """E[z] of each row given all that was observed of it, shape (num_observations, num_latents)."""
+    """E[z] of each row given its observed cells, shape (num_observations, num_latents)."""
     return _posterior(parameters, rows)[0]
 
 
 def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, float, np.ndarray]:
-    """Posterior means, minus twice the log likelihood, and by pattern the sums of E[[z, 1] [z, 1]']."""
+    """Posterior means, minus twice the log likelihood, and sums of E[[z, 1] [z, 1]'] by pattern."""
     loadings, loc, noise = map(np.asarray, parameters)
     num_rows, num_inputs = rows.x.shape
     per_column = noise[rows.group]
@@ -114,7 +114,7 @@ def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, fl
 
 
 def _blocks(size: int) -> Iterator[slice]:
-    """Some rows or columns at a time, so that what is made of them stays small."""
+    """Slices of a range of rows or columns, so that intermediate results stay small."""
     for first in range(0, size, BLOCK_ROWS):
         yield slice(first, min(first + BLOCK_ROWS, size))
 
@@ -130,7 +130,7 @@ def _swept(
     center: str,
     expand: bool,
 ) -> tuple[Parameters, Array]:
-    """M-step of each block of columns, then expansion."""
+    """The M-step of each block of columns, then the expansion."""
     parts, held, column, group, kind = [], [], 0, 0, 0
     for block, cross in zip(blocks, moments.cross, strict=False):
         columns = slice(column, column + block.sums.shape[0])
@@ -168,7 +168,7 @@ def sweep(
     prior: LoadingPrior | None = None,
     **options: Any,
 ) -> tuple[LinearGaussianState, LinearGaussianInfo]:
-    """One step of `inference.methods.linear_gaussian.em.step` with dense or sparse rows."""
+    """Run one step of `inference.methods.linear_gaussian.em.step` with dense or sparse rows."""
     if isinstance(rows, SparseRows):
         options |= {"e_step": sparse_moments, "sweep": _sweep}
     return linear_gaussian.step(state, rows, prior, **options)
@@ -192,14 +192,14 @@ def first_parameters(
     num_latents: int,
     primary: tuple[int, ...] | None = None,
 ) -> Parameters:
-    """The start of that name with dense or sparse rows; of sparse rows x is always the primary group."""
+    """Starting parameters of dense or sparse rows; the primary group of sparse rows is always x."""
     if strategy == "pca" and isinstance(rows, SparseRows):
         return sparse_start(rows, num_latents)
     return linear_gaussian.start_of(strategy, key, rows, num_latents, primary)
 
 
 def sparse_start(rows: SparseRows, num_latents: int, tolerance: float = START_TOLERANCE) -> Parameters:
-    """Principal components of x, the outputs regressed on them; as that of dense rows.
+    """Starting parameters from principal components of sparse x, with the outputs regressed on them.
 
     Args:
         rows: the data.
@@ -239,7 +239,7 @@ def sparse_start(rows: SparseRows, num_latents: int, tolerance: float = START_TO
 def _leading(
     rows: SparseRows, scale: np.ndarray, count: int, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Largest eigenvalues of the scatter of the centred columns of x over their scale, and their vectors."""
+    """The leading eigenpairs of the scatter of the centred and scaled columns of x."""
     x, inverse = rows.x, 1 / scale
     centre = rows.original_centre[: x.shape[1]] * inverse
 

@@ -26,13 +26,6 @@ and the entropies, a few K x K matrices. After each round m and L are set to wha
 
 The objective is the whole evidence lower bound in nats. Cost as for EM,
 `inference.methods.linear_gaussian.rows`.
-
-The latents' factor of variational Bayes for linear-Gaussian models: of compressed rows, and of new ones.
-
-.. math::
-    \Lambda_n = I + \sum_{d \in o_n} \langle\tau_d\rangle (\langle w_d\rangle \langle w_d\rangle^T + S_d),
-    \qquad m_n = \Lambda_n^{-1} \sum_{d \in o_n} \langle\tau_d\rangle (\langle w_d\rangle x_{nd} - \langle w_d
-    \mu_d\rangle)
 """
 
 from collections.abc import Callable, Mapping
@@ -66,7 +59,7 @@ __all__ = [
 
 
 class LatentMoments(NamedTuple):
-    """Sums over rows of moments of the latents under q.
+    """Moments of the latents under q, summed over rows.
 
     Attributes:
         second: by class of columns, the sum of E[[z, 1] [z, 1]'] over the rows in which the class is
@@ -190,7 +183,7 @@ def sample_columns(
     concentration: Array,
     rate: Array,
 ) -> None:
-    """Q of a block of columns as NumPyro statements: the mean, the loadings given it, the noise variance.
+    """Sample a block of columns from q: the mean, the loadings given it, the noise variance.
 
     Args:
         suffix: of the sites' names.
@@ -213,7 +206,7 @@ def sample_columns(
 
 
 def sample_latents(num_rows: int, num_latents: int, moments: tuple[Array, Array] | None) -> None:
-    """Q of the latents of rows with these means and covariances, or the prior of new rows."""
+    """Sample the latents from q with these means and covariances, or from the prior if there are none."""
     own = dist.Normal(0.0, 1.0).expand([num_latents]).to_event(1)
     if moments is not None:
         own = dist.MultivariateNormal(*moments)
@@ -232,7 +225,7 @@ def concluded(
     dims: Mapping[str, tuple[str, ...]],
     shared: bool = False,
 ) -> Outcome:
-    """Independent draws of q, as one chain, beside q's parameters and the latents of the rows.
+    """Conclude a fit by independent draws of q, its parameters, and the latents of the rows.
 
     Args:
         key: a JAX key.
@@ -268,7 +261,7 @@ def _draws_of(
     latents: tuple[Array, Array],
     keep_rows: bool,
 ) -> dict[str, Array]:
-    """A draw from q for each key: the sites of ``sample_globals``, and latents if ``keep_rows``."""
+    """Draw from q for each key: the sites of ``sample_globals``, and the latents if ``keep_rows``."""
     means, factors = latents[0], jnp.linalg.cholesky(latents[1])
 
     def one(key: Array) -> dict[str, Array]:
@@ -285,7 +278,7 @@ def _draws_of(
 
 
 class LinearGaussianPosterior(NamedTuple):
-    """The factors of q but the latents', which follow from them; the mean is about the centre of the data.
+    """All factors of q but that of the latents, which follows from them; means are about the data's centre.
 
     Attributes:
         mean: of [w_d, mu_d], shape (D, num_latents + 1).
@@ -306,7 +299,7 @@ class LinearGaussianPosterior(NamedTuple):
 
 
 class LinearGaussianVBInfo(NamedTuple):
-    """What is recorded of a step.
+    """Quantities recorded at each step.
 
     Attributes:
         objective: the evidence lower bound, in nats.
@@ -322,7 +315,7 @@ class LinearGaussianVBInfo(NamedTuple):
 def posterior_at(
     parameters: Parameters, rows: CompressedRows, prior: LoadingPrior
 ) -> LinearGaussianPosterior:
-    """Factors that are sure of given parameters; the first step makes them a posterior."""
+    """Degenerate factors at given parameters, from which the first step makes a posterior."""
     loadings, loc, noise = parameters
     size = loadings.shape[1]
     concentration, rate = _ard_update(jnp.sum(loadings**2, axis=0), rows, prior)
@@ -339,7 +332,7 @@ def posterior_at(
 def step(
     state: LinearGaussianPosterior, rows: CompressedRows, prior: LoadingPrior, *, acceleration: str = "px"
 ) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
-    """Latents, loadings and mean, transformation, ARD precisions, noise; then the bound.
+    """Update latents, loadings and mean, the transformation, ARD precisions and noise, then the bound.
 
     Args:
         state: q.
@@ -372,7 +365,7 @@ def step(
 
 
 def expected_precisions(state: LinearGaussianPosterior, prior: LoadingPrior) -> tuple[Array, Array]:
-    """E[alpha] and E[log alpha] of each column of loadings."""
+    """The expectations E[alpha] and E[log alpha] of each column of loadings."""
     if prior.loading_variance is not None:
         known = jnp.full(state.ard_rate.shape, 1.0) / prior.loading_variance
         return known, jnp.log(known)
@@ -381,7 +374,7 @@ def expected_precisions(state: LinearGaussianPosterior, prior: LoadingPrior) -> 
 
 
 def num_relevant(state: LinearGaussianPosterior, rows: CompressedRows) -> Array:
-    """Latents whose squared mean loadings exceed their posterior variances, summed over columns."""
+    """The number of latents whose squared mean loadings exceed their variances, summed over columns."""
     means = jnp.sum(state.mean[:, :-1] ** 2, axis=0)
     variances = jnp.diagonal(state.covariance, axis1=1, axis2=2)[rows.column_class, :-1]
     return jnp.sum(means > jnp.sum(variances, axis=0))
@@ -426,7 +419,7 @@ def _ard_update(squares: Array, rows: CompressedRows, prior: LoadingPrior) -> tu
 def _transformation(
     state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
 ) -> tuple[Array, Array]:
-    """L and m: the latents are moved by m, then multiplied by L^-1."""
+    """The transformation L, m of the latents, which are moved by m and multiplied by L^-1."""
     size, columns = rows.total_weight, rows.sums.shape[0]
     gram = _gram(state, rows)
     loadings, with_loc = gram[:-1, :-1], gram[:-1, -1] - prior.loc @ state.mean[:, :-1]
@@ -477,7 +470,7 @@ def _transformed_latents(
 
 
 def _gram(state: LinearGaussianPosterior, rows: CompressedRows) -> Array:
-    """Sum over columns of E[[w, mu] [w, mu]']."""
+    """The sum over columns of E[[w, mu] [w, mu]']."""
     sizes = jnp.bincount(rows.column_class, length=rows.class_member.shape[0])
     return state.mean.T @ state.mean + jnp.einsum(
         "q,qij->ij", sizes.astype(state.mean.dtype), state.covariance
@@ -489,7 +482,7 @@ def _cells(rows: CompressedRows) -> Array:
 
 
 def _expected_squares(state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows) -> Array:
-    """By group, the sum of E[(x - w'z - mu)^2] over its cells."""
+    """The sum of E[(x - w'z - mu)^2] over the cells of each noise group."""
     right = jnp.concatenate([latents.cross, rows.sums[:, None]], axis=1)
     fitted = jnp.einsum("di,dij,dj->d", state.mean, latents.second[rows.column_class], state.mean)
     spread = jnp.einsum("qij,qij->q", state.covariance, latents.second)[rows.column_class]
@@ -500,7 +493,7 @@ def _expected_squares(state: LinearGaussianPosterior, latents: LatentMoments, ro
 def _global_terms(
     state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
 ) -> Array:
-    """All of the bound but what the noise enters: latents, loadings, mean, ARD precisions."""
+    """The part of the bound without the noise: latents, loadings, mean, ARD precisions."""
     columns, size = rows.sums.shape[0], latents.total_first.shape[0]
     local = latents.half_log_det + (rows.total_weight * size - jnp.trace(latents.total_second)) / 2
     alpha, log_alpha = expected_precisions(state, prior)
@@ -528,6 +521,6 @@ def _noise_terms(
 
 
 def _gamma_divergence(concentration: Array, rate: Array, a: Array, b: Array) -> Array:
-    """KL(Gamma(concentration, rate), Gamma(a, b)) in nats."""
+    """The divergence KL(Gamma(concentration, rate), Gamma(a, b)) in nats."""
     shape = (concentration - a) * digamma(concentration) - gammaln(concentration) + gammaln(a)
     return shape + a * jnp.log(rate / b) + concentration * (b - rate) / rate

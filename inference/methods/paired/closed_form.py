@@ -49,7 +49,7 @@ SMALLEST_UNCORRELATED = 1e-12  # of 1 - rho^2: below it a view's own covariance 
 
 
 class Canonical(NamedTuple):
-    """Canonical correlation analysis of two views.
+    """Canonical correlations and directions of two views.
 
     Attributes:
         correlations: descending, shape (num_shared,).

@@ -1,15 +1,15 @@
 r"""Variational Bayes for Gaussian `zoo.Paired` with a full covariance each: Bayesian CCA.
 
-Factors, updates and bound are those of `inference.methods.paired.full_covariance_vb`; the objective is the
-whole ELBO. A step costs O(N D^2 + D^3 + D K^3) for each view. As every mean-field posterior this one is too
-narrow: directions and correlations are right to first order, their spread is that given the latents. Views of
-other families have noisy natural parameters besides, for which Gibbs and NUTS are there.
+The objective is the whole ELBO. A step costs O(N D^2 + D^3 + D K^3) for each view. As every mean-field
+posterior this one is too narrow: directions and correlations are right to first order, their spread is that
+given the latents. Views of other families have noisy natural parameters besides, for which Gibbs and NUTS are
+there.
 
 References: Wang (2007), "Variational Bayesian approach to canonical correlation analysis"; Klami and Kaski
 (2007).
 
-Factors of a variational posterior of paired Gaussian views with a full covariance each: Bayesian CCA.
-
+Factors and updates
+-------------------
 With :math:`\tilde u = [u, 1]` and :math:`\Lambda_v = \Psi_v^{-1}` the posterior is approximated by
 :math:`\prod_n q(u_n) \prod_v q(V_v, \mu_v)\, q(\Lambda_v)` and q of the loadings' precisions (Wang 2007,
 without his further factorisation of the loadings). All updates are in closed form and the bound never falls:
@@ -76,7 +76,7 @@ __all__ = [
 
 
 class Wishart(NamedTuple):
-    """Of a precision matrix; E = degrees_of_freedom * scale_matrix.
+    """A Wishart distribution of a precision matrix, with mean degrees_of_freedom * scale_matrix.
 
     Attributes:
         scale_matrix: shape (num_features, num_features).
@@ -88,17 +88,17 @@ class Wishart(NamedTuple):
 
     @property
     def num_features(self) -> int:
-        """Its size."""
+        """The number of rows of the matrix."""
         return self.scale_matrix.shape[-1]
 
     @property
     def mean(self) -> Array:
-        """E of the precision matrix."""
+        """The expected precision matrix."""
         return self.degrees_of_freedom * self.scale_matrix
 
 
 class ViewFactors(NamedTuple):
-    """Q of what a view has of its own.
+    """Factors of q of the parameters of one view.
 
     Attributes:
         columns: means of loadings and mean, shape (num_features, num_latents + 1).
@@ -114,7 +114,7 @@ class ViewFactors(NamedTuple):
 
 
 class FullPosterior(NamedTuple):
-    """Parameters of q.
+    """Parameters of q over latents, views and precisions.
 
     Attributes:
         latents: means, shape (num_observations, num_latents).
@@ -133,31 +133,31 @@ class FullPosterior(NamedTuple):
 
 
 def _ridge(state: FullPosterior, model: Paired) -> Array:
-    """E[prior precision] of a row of [V, mu]."""
+    """The expected prior precision of a row of [V, mu]."""
     relevance = state.relevance[0] / state.relevance[1] if model.ard else jnp.ones(model.num_latents)
     return jnp.append(relevance / prior_variance(model), 1 / in_current_precision(model).loc_variance)
 
 
 def rows_seen(model: Paired, data: tuple[Array, ...]) -> list[Array]:
-    """How much each row of each view counts: its weight, or nothing where it is missing."""
+    """The weight of each row of each view, zero where it is missing."""
     weights = jnp.broadcast_to(in_current_precision(model.view_weights), (len(data),))
     return [w * jnp.where(jnp.isnan(y[:, 0]), 0.0, 1.0) for w, y in zip(weights, data, strict=True)]
 
 
 def degrees_of(model: Paired, size: int, seen: Array | float = 0.0) -> Array:
-    """Degrees of freedom of a view's precision: the prior's, and one for each row."""
+    """The degrees of freedom of a view's precision: those of the prior and one for each row."""
     return size + in_current_precision(model).covariance_degrees + jnp.sum(seen)
 
 
 def _extended(state: FullPosterior) -> tuple[Array, Array]:
-    """E[u, 1] of every row and its covariance."""
+    """The mean and covariance of [u, 1] of every row."""
     ones = jnp.ones((len(state.latents), 1))
     covariance = jnp.pad(state.latents_covariance, ((0, 0), (0, 1), (0, 1)))
     return jnp.concatenate([state.latents, ones], axis=1), covariance
 
 
 def _scatter(state: FullPosterior, own: ViewFactors, y: Array, seen: Array) -> Array:
-    """Sum over rows of E[(y - V [u, 1]) (y - V [u, 1])']."""
+    """The sum over rows of E[(y - V [u, 1]) (y - V [u, 1])']."""
     extended, spread = _extended(state)
     away = jnp.nan_to_num(y) - extended @ own.columns.T
     of_latents = jnp.einsum("n,nij->ij", seen, spread)
@@ -168,7 +168,7 @@ def _scatter(state: FullPosterior, own: ViewFactors, y: Array, seen: Array) -> A
 
 
 def _column_squares(own: ViewFactors) -> Array:
-    """E of the squares of Q'[V, mu], whose sum over rows is that of [V, mu]."""
+    """The expected squares of Q'[V, mu], whose sum over rows is that of [V, mu]."""
     return (own.axes.T @ own.columns) ** 2 + jnp.diagonal(own.covariance, axis1=1, axis2=2)
 
 
@@ -218,7 +218,7 @@ def _relevance(state: FullPosterior, model: Paired) -> FullPosterior:
 
 
 def update(state: FullPosterior, model: Paired, data: tuple[Array, ...]) -> FullPosterior:
-    """Every factor once."""
+    """Update every factor once."""
     seen = rows_seen(model, data)
     for step in (_precision, _columns):
         views = [
@@ -268,7 +268,7 @@ OF_VIEWS = {
 
 
 def init(key: Array, model: Paired, *data: Array) -> FullPosterior:
-    """Narrow factors about the model's starting point, the views' own covariances those of their cells."""
+    """Narrow factors around the model's starting point, with covariances of the views' cells."""
     return _about(model.starting_point(key, *data), model, data)
 
 
@@ -289,7 +289,7 @@ def _about(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...]) 
 def start(
     key: Array, variables: Mapping[str, Array], model: Paired, *data: Array, **options: Any
 ) -> FullPosterior:
-    """A former q, or narrow factors about given sites; those that are not given as in a fresh start."""
+    """A former q, or narrow factors around given sites, the others as in a fresh start."""
     if "axes_0" in variables and "latents_covariance" in variables:
         return _from_stored(variables, model)
     return _about(given_values(model.starting_point(key, *data), variables), model, data)
@@ -298,7 +298,7 @@ def start(
 def step(
     key: Array, state: FullPosterior, model: Paired, *data: Array
 ) -> tuple[FullPosterior, ProjectionVBInfo]:
-    """Every factor once; deterministic, the key is ignored."""
+    """Update every factor once; the key is ignored."""
     state = update(state, model, data)
     return state, ProjectionVBInfo(bound(state, model, data))
 
@@ -362,7 +362,7 @@ def _from_stored(stored: Mapping[str, Array], model: Paired) -> FullPosterior:
 def guide(
     stored: Mapping[str, Array], model: Paired, *data: Array, num_observations: int | None = None
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of the model; see `inference.methods.projections.vb`."""
+    """The guide q as a NumPyro program, like `inference.methods.projections.vb.guide`."""
     given = sample_relevance(stored, model, dims_of(model, OF_VIEWS))
     for v in range(len(model.families)):
         own = {name: given[f"{name}_{v}"] for name in OF_VIEWS}
@@ -388,7 +388,7 @@ def conclude(
     *sizes: Any,
     **options: Any,
 ) -> Outcome:
-    """Independent draws of q, as one chain, beside q's parameters."""
+    """Conclude with independent draws of q and its parameters."""
     return concluded(key, _stored(state, model), guide, model, num_samples, dims_of(model, OF_VIEWS))
 
 

@@ -1,11 +1,11 @@
 r"""Gibbs sampling for `zoo.Paired`: Polya-Gamma Gibbs of the low-rank program, GiBECCA of the full one.
 
 ``specific="low_rank"``: `inference.methods.projections.gibbs`, for Gaussian, Bernoulli and binomial cells and
-mixed tables of them, every beta below 1. ``specific="full_covariance"``:
-`inference.methods.paired.gibbs`, for every family without cut points.
+mixed tables of them, every beta below 1. ``specific="full_covariance"``: GiBECCA (Virtanen 2010, 6.2.3),
+corrected, for every family without cut points.
 
-GiBECCA, corrected: Gibbs sampling for paired views with a full covariance each (Virtanen 2010, 6.2.3).
-
+GiBECCA
+-------
 A sweep draws, view by view and then what views share:
 
 * the noisy natural parameters of each row, :math:`\theta_n \sim N(m_n, \Psi)` times the likelihood of the
@@ -64,7 +64,7 @@ __all__ = [
 def _step(
     key: Array, state: GibbsState, model: Paired, *data: Array, moves: bool
 ) -> tuple[GibbsState, GibbsInfo]:
-    """One sweep of the program's own sampler."""
+    """Run one sweep of the sampler of the model's program."""
     if model.specific == "low_rank":
         return projections.algorithm_of(moves).step(key, state, model, *data)
     values, objective = sweep_once(key, state.values, model, *data, moves=moves)
@@ -81,12 +81,12 @@ ALGORITHM = algorithm_of()
 
 
 def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
-    """The sampler; it does not adapt."""
+    """Build the sampler, which does not adapt."""
     return algorithm_of(moves)
 
 
 def check(model: Paired, *, moves: Any) -> None:
-    """Raise ValueError if the program has no such sampler, TypeError if ``moves`` is not a boolean."""
+    """Raise ValueError if Gibbs does not suit the model, TypeError if ``moves`` is not a boolean."""
     if model.specific == "low_rank":
         projections.check(model, moves=moves)
         return
@@ -102,7 +102,7 @@ METHOD = replace(projections.METHOD, build=build, check=check)
 
 
 class Turned(dist.Distribution):
-    """Rotation times an array whose rows are independent: what a spherical prior leaves of a regression.
+    """The distribution of a rotation times an array with independent rows.
 
     Args:
         base: with one batch dim of rows; its event a row or a number.
@@ -117,11 +117,11 @@ class Turned(dist.Distribution):
         super().__init__((), base.batch_shape + base.event_shape)
 
     def log_prob(self, value: Array) -> Array:
-        """In nats."""
+        """The log density in nats."""
         return jnp.sum(self.base.log_prob(self.rotation.T @ value))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """One draw.
+        """Draw once.
 
         Raises:
             ValueError: several draws are asked for.
@@ -132,7 +132,7 @@ class Turned(dist.Distribution):
 
 
 def _theta(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], v: int) -> Array:
-    """What the latents explain of a view: its natural parameters, or its completed cells."""
+    """The natural parameters of a view, or the completed cells of a Gaussian view."""
     if f"completed_{v}" in values:
         return values[f"completed_{v}"]
     return values[f"natural_params_{v}"] if not model.has_dense_rows(v) else data[v]
@@ -142,7 +142,7 @@ def _theta(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], 
 
 
 def columns(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """Loadings, the mean integrated out, and mean of every view."""
+    """The conditionals of the loadings, the mean integrated out, and of the mean of every view."""
     conditionals = {}
     for v in range(len(data)):
         loadings, loc_given = _columns_of(values, model, data, v)
@@ -154,7 +154,7 @@ def columns(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[st
 def _columns_of(
     values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], v: int
 ) -> tuple[dist.Distribution, Callable]:
-    """The loadings of one view, and its mean as a function of them."""
+    """The conditional of the loadings of one view, and a function from them to that of the mean."""
     ridge = jnp.broadcast_to(
         values.get("loading_precision", 1.0) / prior_variance(model), (model.num_latents,)
     )
@@ -168,7 +168,7 @@ def _columns_of(
 
 
 def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """The inverse covariance of every view."""
+    """The conditional of the inverse covariance of every view."""
     prior, conditionals = in_current_precision(model), {}
     for v in range(len(data)):
         away = _theta(values, model, data, v) - model.mean_theta(v, values).whole()
@@ -179,7 +179,7 @@ def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> dict
 
 
 def latents(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """The latents of all rows."""
+    """The conditional of the latents of all rows."""
     precision, linear = jnp.eye(model.num_latents) / prior_variance(model), 0.0
     for v in range(len(data)):
         weighted = values[f"specific_precision_{v}"] @ values[f"loadings_{v}"]
@@ -193,7 +193,7 @@ def latents(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[st
 
 
 def move_theta(key: Array, values: dict[str, Array], model: Paired, *data: Array) -> dict[str, Array]:
-    """Natural parameters of all rows of every view that has noisy ones: an elliptical slice step each."""
+    """Move the noisy natural parameters of all rows of every view by elliptical slice sampling."""
     prior, moved = in_current_precision(model), dict(values)
     weights = jnp.broadcast_to(prior.view_weights, (len(data),))
     for v, y in enumerate(data):
@@ -217,7 +217,7 @@ def move_theta(key: Array, values: dict[str, Array], model: Paired, *data: Array
 def _elliptical_slice(
     key: Array, current: Array, mean: Array, factor: Array, height: Any, row: Array
 ) -> Array:
-    """One step that leaves N(mean, factor factor') times e^height invariant."""
+    """Take one step that leaves N(mean, factor factor') times e^height invariant."""
     direction_key, level_key, angle_key, key = jax.random.split(key, 4)
     other = factor @ jax.random.normal(direction_key, current.shape, current.dtype)
     level = height(current, row) - jax.random.exponential(level_key, (), current.dtype)
@@ -240,7 +240,7 @@ def _elliptical_slice(
 
 
 def completed_views(key: Array, values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, Array]:
-    """Gaussian views with their missing cells drawn from their conditionals, under ``completed_0``, ..."""
+    """Draw the missing cells of Gaussian views from their conditionals, as ``completed_0``, ..."""
     found = {}
     for v, y in enumerate(data):
         if not model.has_dense_rows(v):
@@ -261,7 +261,7 @@ def completed_views(key: Array, values: Mapping[str, Array], model: Paired, *dat
 def sweep_once(
     key: Array, values: dict[str, Array], model: Paired, *data: Array, moves: bool = True
 ) -> tuple[dict[str, Array], Array]:
-    """Values of the sites after a sweep, and their log joint density in nats."""
+    """Run a sweep, and return the values of the sites and their log joint density in nats."""
     keys, names = jax.random.split(key, 8), tuple(values)
     values = move_theta(keys[0], values, model, *data)
     values = values | completed_views(keys[1], values, model, *data)

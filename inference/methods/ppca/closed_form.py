@@ -17,7 +17,8 @@ isotropic noise and a flat prior; for the rest there is EM.
 
 Reference: Tipping and Bishop (1999), (7)-(8) and appendix A.
 
-A point estimate of probabilistic PCA in a fit: its canonical rotation, latents of its rows, warnings.
+Point estimates of probabilistic PCA, from here and from EM, are rotated so that the loadings are orthogonal,
+the longest first, with the largest entry of each positive.
 """
 
 import warnings
@@ -142,7 +143,7 @@ METHOD = Direct(options={"noise_floor": 1e-6}, solve=solve, check=check)
 
 
 def turned(values: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
-    """The same estimate in its canonical rotation, and the turn of its latents."""
+    """The estimate in its canonical rotation, and the matrix that rotates its latents."""
     loadings = values["loadings"]
     turn = jnp.linalg.eigh(loadings.T @ loadings)[1][:, ::-1]
     straight = loadings @ turn
@@ -152,14 +153,14 @@ def turned(values: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
 
 
 def num_free_parameters(model: PPCA, num_features: int) -> int:
-    """Parameters of the likelihood, the rotation not counted: of W, the mean and the noise."""
+    """The number of free parameters in loadings, mean and noise, not counting the rotation."""
     k = model.num_latents
     noise = num_features if model.noise == "diagonal" else 1
     return num_features * k - k * (k - 1) // 2 + num_features + noise
 
 
 def check_noise_floor(noise_floor: Any) -> None:
-    """Raise TypeError or ValueError unless it is a share of the columns' variance."""
+    """Raise TypeError or ValueError unless the floor is a share of the columns' variance."""
     check_number("noise_floor", noise_floor)
     if not 0 < noise_floor < 1:
         raise ValueError(
@@ -176,7 +177,7 @@ def point_outcome(
     noise_floor: float,
     known: tuple[float, np.ndarray] | None = None,
 ) -> Outcome:
-    """An estimate as one draw of one chain, with posterior means and covariance of the latents, BIC and AIC.
+    """Conclude a point estimate: one draw of one chain, the posterior of the latents, BIC and AIC.
 
     Args:
         values: ``loadings``, ``loc``, ``noise_variance``, and with ARD ``loading_precision``.
@@ -213,7 +214,7 @@ def point_outcome(
         stored["latents_covariance"] = _shared(values["loadings"], values["noise_variance"])
         dims["latents_covariance"] = ("latent", "latent_2")
     elif row_limit(8 * num_rows * k**2, "latents_covariance", ()):
-        stored["latents_covariance"] = _at(latents_covariance, values, rows)
+        stored["latents_covariance"] = _covariances(rows, values["loadings"], values["noise_variance"])
     number, size = num_free_parameters(model, rows.shape[1]), float(jnp.sum(weight))
     attrs = {
         "num_parameters": number,
@@ -229,10 +230,10 @@ def point_outcome(
 _turned = jax.jit(turned)
 
 
-_shared = jax.jit(shared_latents_covariance)
+_shared, _covariances = jax.jit(shared_latents_covariance), jax.jit(latents_covariance)
 
 
 @partial(jax.jit, static_argnums=0)
 def _at(function: Callable, values: dict[str, Array], x: Array) -> Array:
-    """A function of rows, loadings, mean and noise variance at the estimate."""
+    """Evaluate a function of rows, loadings, mean and noise variance at the estimate."""
     return function(x, values["loadings"], values["loc"], values["noise_variance"])

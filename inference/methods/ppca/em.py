@@ -44,7 +44,7 @@ def groups_of(model: PPCA, num_features: int) -> np.ndarray:
 
 
 def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
-    """The model's prior, its mean about the centre of the data; None where it is flat."""
+    """The prior with its mean about the centre of the data; None if it is flat."""
     if model.loading_prior == "flat":
         return None
     return LoadingPrior(
@@ -61,7 +61,7 @@ def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
 def prepare(
     model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
 ) -> tuple[np.ndarray | SparseMatrix | Rows, CompressedRows | SparseRows]:
-    """The rows as they are, and compressed."""
+    """The rows themselves and their compressed form."""
     groups = groups_of(model, data[0].shape[1])
     if isinstance(unweighted(data[0]), SparseMatrix):
         if isinstance(data[0], Rows):
@@ -72,14 +72,14 @@ def prepare(
 
 
 def compressed_rows(model: PPCA, x: Array | Rows, rows: CompressedRows | None = None) -> CompressedRows:
-    """The compressed rows where `prepare` made them, else every row by itself."""
+    """The compressed rows that `prepare` made, or without these every row by itself."""
     return linear_gaussian_rows.one_by_one(x, groups_of(model, x.shape[1])) if rows is None else rows
 
 
 def init(
     key: Array, model: PPCA, x: Array | Rows, rows: CompressedRows | None = None, *, strategy: str = "pca"
 ) -> LinearGaussianState:
-    """The state at principal components (``"pca"``) or at drawn loadings (``"random"``)."""
+    """The state at principal components (``"pca"``) or at random loadings (``"random"``)."""
     rows = compressed_rows(model, x, rows)
     parameters = sparse_linear_gaussian.first_parameters(strategy, key, rows, model.num_latents)
     return sparse_linear_gaussian.begin_with(parameters, rows, prior_of(model, rows))
@@ -88,7 +88,7 @@ def init(
 def start(
     key: Array, variables: Mapping[str, Array], model: PPCA, *data: Any, **options: Any
 ) -> LinearGaussianState:
-    """The state at given ``loadings``, ``loc`` and ``noise_variance``; deterministic."""
+    """The state at given ``loadings``, ``loc`` and ``noise_variance``; the key is ignored."""
     linear_gaussian.check_given(variables, ("loadings", "loc", "noise_variance"))
     rows = compressed_rows(model, *data)
     noise = jnp.broadcast_to(variables["noise_variance"], (rows.num_groups,))
@@ -106,7 +106,7 @@ def step(
     acceleration: str = "px",
     noise_floor: float = 1e-6,
 ) -> tuple[LinearGaussianState, LinearGaussianInfo]:
-    """One sweep of `inference.methods.linear_gaussian.em.step`; deterministic, the key is ignored."""
+    """Run one sweep of `inference.methods.linear_gaussian.em.step`; the key is ignored."""
     rows = compressed_rows(model, x, rows)
     options = {"acceleration": acceleration, "floor": noise_floor}
     return sparse_linear_gaussian.sweep(state, rows, prior_of(model, rows), **options)
@@ -117,7 +117,7 @@ ALGORITHM = Algorithm(init, step)
 
 @cache
 def build(strategy: str, **options: Any) -> Algorithm:
-    """The algorithm with a start strategy and options."""
+    """Build the algorithm with a start strategy and options."""
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
@@ -136,7 +136,7 @@ def conclude(
     noise_floor: float = 1e-6,
     **options: Any,
 ) -> Outcome:
-    """The estimate in its canonical rotation as one draw, with the latents of the rows."""
+    """Conclude with the estimate in its canonical rotation and the latents of the rows."""
     rows = compressed_rows(model, *data)
     loadings, loc = linear_gaussian_rows.expanded(*state.parameters[:2], rows)
     noise = (

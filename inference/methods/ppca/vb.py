@@ -63,14 +63,14 @@ OF_COLUMNS = (
 def prepare(
     model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
 ) -> tuple[np.ndarray | Rows, CompressedRows]:
-    """The rows as they are, and compressed."""
+    """The rows themselves and their compressed form."""
     return data[0], compress(data[0], groups_of(model, data[0].shape[1]), rotate=False)
 
 
 def init(
     key: Array, model: PPCA, x: Array | Rows, rows: CompressedRows | None = None, *, strategy: str = "pca"
 ) -> LinearGaussianPosterior:
-    """Q around principal components (``"pca"``) or around drawn loadings (``"random"``)."""
+    """Factors of q around principal components (``"pca"``) or random loadings (``"random"``)."""
     rows = compressed_rows(model, x, rows)
     parameters = linear_gaussian_em.start_of(strategy, key, rows, model.num_latents)
     return linear_gaussian.posterior_at(parameters, rows, prior_of(model, rows))
@@ -79,7 +79,7 @@ def init(
 def start(
     key: Array, variables: Mapping[str, Array], model: PPCA, *data: Any, **options: Any
 ) -> LinearGaussianPosterior:
-    """A former q, or q around given ``loadings``, ``loc`` and ``noise_variance``; deterministic."""
+    """A former q, or q around given ``loadings``, ``loc`` and ``noise_variance``; the key is ignored."""
     rows = compressed_rows(model, *data)
     if "loadings_mean" in variables:
         return _from_stored(variables, model, rows)
@@ -98,7 +98,7 @@ def step(
     *,
     acceleration: str = "px",
 ) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
-    """One round of `inference.methods.linear_gaussian.vb.step`; deterministic, the key is ignored."""
+    """Run one round of `inference.methods.linear_gaussian.vb.step`; the key is ignored."""
     rows = compressed_rows(model, x, rows)
     return linear_gaussian.step(state, rows, prior_of(model, rows), acceleration=acceleration)
 
@@ -108,7 +108,7 @@ ALGORITHM = Algorithm(init, step)
 
 @cache
 def build(strategy: str, **options: Any) -> Algorithm:
-    """The algorithm with a start strategy and options."""
+    """Build the algorithm with a start strategy and options."""
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
@@ -126,7 +126,7 @@ def check(model: PPCA, *, acceleration: Any) -> None:
 
 @jax.jit
 def _stored(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -> dict[str, Array]:
-    """The parameters of q as they are stored, the mean in the units of the data."""
+    """The parameters of q in their stored form, the mean in the units of the data."""
     covariance = state.covariance[rows.column_class]
     noise = state.noise_concentration, state.noise_rate
     if model.noise == "isotropic":
@@ -146,13 +146,13 @@ def _stored(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -
 
 
 def _joint_covariance(stored: Mapping[str, Array]) -> Array:
-    """Of [w, mu] by column, shape (num_features, num_latents + 1, num_latents + 1)."""
+    """Covariance of [w, mu] of each column, shape (num_features, num_latents + 1, num_latents + 1)."""
     parts = (stored[name] for name in ("loadings_covariance", "loadings_loc_covariance", "loc_variance"))
     return linear_gaussian_em.bordered(*parts)
 
 
 def _from_stored(stored: Mapping[str, Array], model: PPCA, rows: CompressedRows) -> LinearGaussianPosterior:
-    """The state back; of columns that share a class one covariance is kept."""
+    """Restore the state from stored parameters, with one covariance for each class of columns."""
     about = stored["loc_mean"] - rows.centre
     ones = jnp.ones(model.num_latents)
     return LinearGaussianPosterior(
@@ -179,7 +179,7 @@ def guide(
     *,
     num_observations: int | None = None,
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+    """The guide q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Args:
         stored: the parameters, as they are stored in a fit.
@@ -197,7 +197,7 @@ def guide(
 
 
 def _sample_globals(stored: Mapping[str, Array], model: PPCA) -> None:
-    """Q of everything but the latents, as NumPyro statements: the mean, then the loadings given it."""
+    """Sample everything but the latents from q: the mean, then the loadings given it."""
     if model.loading_prior == "ard":
         names = ("loading_precision_concentration", "loading_precision_rate")
         numpyro.sample("loading_precision", dist.Gamma(*(stored[name] for name in names)).to_event(1))
@@ -213,7 +213,7 @@ def conclude(
     keep_rows: bool,
     **options: Any,
 ) -> Outcome:
-    """Independent draws of q, as one chain, beside q's parameters and the latents of the rows."""
+    """Conclude a fit by independent draws of q, its parameters, and the latents of the rows."""
     cells = unweighted(data[0])
     stored = _stored(state, model, compressed_rows(model, *data))
     moments = _latents(stored, model, cells)
@@ -239,7 +239,7 @@ def transform(stored: Mapping[str, Array], model: PPCA, x: Array, *, kind: str =
 
 
 def predict(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, Array]:
-    """Rows with missing cells at their mean under q, and the variance of every cell, 0 where observed.
+    """Rows with missing cells replaced by their means under q, and the variance of every cell.
 
     A noise variance whose q has no mean (a concentration of at most 1) counts as infinite.
     """

@@ -11,7 +11,7 @@ variables of logistic cells (`inference.methods.projections.quadratic_cells`; Ga
 * the precision of each latent's loadings (``ard=True``), gamma, and unknown noise variances, inverse gamma.
 
 Then, unless ``moves=False``, latents and means are shifted and every latent rescaled along directions in
-which no natural parameter changes (`inference.methods.projections.gibbs`).
+which no natural parameter changes.
 
 The joint prior's kernel is a binomial pseudo-count, and a view's weight makes a fraction of a count. For a
 fractional count there is no exact draw of its variable; an acceptance step for every row and column
@@ -21,11 +21,12 @@ A sweep costs O(N D K^2), all rows at once and then all columns.
 
 Reference: Polson, Scott and Windle (2013); Virtanen (2010), section 6.1 for what it replaces.
 
-Moves of latents, loadings and means along directions in which no natural parameter changes.
-
-There the conditionals alone take small steps (Liu and Sabatti 2000, "Generalised Gibbs sampler and multigrid
-Monte Carlo for Bayesian computation"). Whatever acts on natural parameters alone, likelihood or conjugate
-kernel, is of no account: only the Gaussian priors of latents, loadings and means are.
+Moves along flat directions
+---------------------------
+Along directions in which no natural parameter changes the conditionals alone take small steps (Liu and
+Sabatti 2000, "Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation"). Whatever acts
+on natural parameters alone, likelihood or conjugate kernel, is of no account: only the Gaussian priors of
+latents, loadings and means are.
 """
 
 from collections.abc import Callable, Mapping
@@ -89,7 +90,7 @@ class GibbsState(NamedTuple):
 
 
 class GibbsInfo(NamedTuple):
-    """What is recorded of a sweep.
+    """Quantities recorded at each sweep.
 
     Attributes:
         objective: log density of data and latent sites in the program, nats.
@@ -99,7 +100,7 @@ class GibbsInfo(NamedTuple):
 
 
 def _joined(values: Mapping[str, Array], model: EPCA | Paired) -> tuple[Array, Array]:
-    """Loadings and means of all views."""
+    """The loadings and means of all views, concatenated."""
     suffixes = [view.suffix for view in views_of(model)]
     loadings = [values[f"loadings{suffix}"] for suffix in suffixes]
     return jnp.concatenate(loadings), jnp.concatenate([values[f"loc{suffix}"] for suffix in suffixes])
@@ -127,14 +128,14 @@ def cells_of(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) ->
 
 
 def latents(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """The latents of all rows."""
+    """The conditional of the latents of all rows."""
     linear = cells_of(values, model, *data).linear
     own = (*_joined(values, model), 1 / prior_variance(model))
     return {"latents": rows_given(linear, values["cell_precisions"], *own)}
 
 
 def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """Loadings, their mean integrated out, and mean of every column, view by view."""
+    """The conditionals of loadings, the mean integrated out, and means of every column, view by view."""
     conditionals = {}
     for view, loadings, loc_given in _columns_of(values, model, data):
         conditionals[f"loadings{view.suffix}"] = loadings
@@ -145,7 +146,7 @@ def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> 
 def _columns_of(
     values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array, ...]
 ) -> list[tuple[View, dist.Distribution, Callable]]:
-    """Of every view the loadings, and the mean as a function of them."""
+    """For every view, the conditional of the loadings and a function from them to that of the mean."""
     linear, found, first = cells_of(values, model, *data).linear, [], 0
     ridge = jnp.broadcast_to(_loading_precision(values, model), (model.num_latents,))
     loc_precision = 1 / in_current_precision(model).loc_variance
@@ -186,7 +187,7 @@ def _draw_columns(key: Array, values: Mapping[str, Array], model: EPCA | Paired,
 def relevance(
     values: Mapping[str, Array], model: EPCA | Paired, *data: Array
 ) -> dict[str, dist.Distribution]:
-    """The precision of each latent's loadings."""
+    """The conditional of the precision of each latent's loadings."""
     prior = in_current_precision(model)
     rate = prior.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * prior_variance(model))
     own = dist.Gamma(prior.ard_concentration + _num_columns(values, model) / 2, rate)
@@ -194,7 +195,7 @@ def relevance(
 
 
 def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """The unknown noise variances of Gaussian cells."""
+    """The conditionals of the unknown noise variances of Gaussian cells."""
     conditionals = {}
     for view, x in zip(views_of(model), data, strict=True):
         if not view.family.learns_noise:
@@ -213,7 +214,7 @@ def _loading_precision(values: Mapping[str, Array], model: EPCA | Paired) -> Arr
 
 
 def _num_columns(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
-    """How many columns see each latent."""
+    """The number of columns that see each latent."""
     counts = jnp.zeros(model.num_latents)
     for view in views_of(model):
         counts = counts.at[jnp.asarray(view.places)].add(values[f"loadings{view.suffix}"].shape[0])
@@ -224,14 +225,14 @@ def _num_columns(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
 
 
 def init(key: Array, model: EPCA | Paired, *data: Array) -> GibbsState:
-    """The model's own starting point."""
+    """The state at the model's starting point."""
     return GibbsState(model.starting_point(key, *data), jnp.ones(()))
 
 
 def start(
     key: Array, variables: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
 ) -> GibbsState:
-    """The state at given values of sites; those that are not given are as in a fresh start.
+    """The state at given values of sites, the others as in a fresh start.
 
     Raises:
         ValueError: a given value has another shape.
@@ -243,7 +244,7 @@ def start(
 def _step(
     key: Array, state: GibbsState, model: EPCA | Paired, *data: Array, moves: bool
 ) -> tuple[GibbsState, GibbsInfo]:
-    """One sweep."""
+    """Run one sweep."""
     keys = jax.random.split(key, 7)
     cells, theta = cells_of(state.values, model, *data), theta_of(state.values, model)
     precisions, lacking = cells.precision, None
@@ -274,7 +275,7 @@ def _draw_block(
     *,
     axis: int,
 ) -> tuple[dict[str, Array], Array | None, Array]:
-    """A block drawn given the cells' precisions, what its cells lack, and what share of it was kept.
+    """Draw a block given the precisions of the cells, and accept it row by row or column by column.
 
     ``lacking`` is None where there are no logistic cells; else each row (axis 1) or column (axis 0) is kept
     with the probability that makes the draw exact.
@@ -302,7 +303,7 @@ def _draw_block(
 def flat_moves(
     keys: Array, values: dict[str, Array], model: EPCA | Paired, loading_precision: Array
 ) -> dict[str, Array]:
-    """Values after the latents of all rows are shifted, then rescaled.
+    """Shift, then rescale latents, loadings and means along directions of constant natural parameters.
 
     Args:
         keys: two JAX keys.
@@ -328,7 +329,7 @@ def algorithm_of(moves: bool = True) -> Algorithm:
 
 
 def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
-    """The sampler; it does not adapt."""
+    """Build the sampler, which does not adapt."""
     return algorithm_of(moves)
 
 
@@ -344,14 +345,14 @@ def check(model: EPCA | Paired, *, moves: Any) -> None:
 
 
 def position(state: GibbsState, model: EPCA | Paired) -> dict[str, Any]:
-    """What is kept of a draw."""
+    """The kept values and statistics of a draw."""
     return {"values": state.values, "stats": {"acceptance_rate": state.acceptance_rate}}
 
 
 def conclude(
     key: Array, draws: dict[str, Any], model: EPCA | Paired, data: tuple, keep_rows: bool
 ) -> Outcome:
-    """The draws as they are."""
+    """Conclude with the draws and their acceptance rates."""
     return Outcome(posterior=draws["values"], sample_stats=draws["stats"])
 
 
@@ -369,7 +370,7 @@ METHOD = Sampler(
 def common_shift(
     key: Array, latents: Array, loadings: Array, loc: Array, latent_precision: Array, loc_precision: Array
 ) -> Array:
-    """Delta of latents + delta, loc - loadings delta: an exact draw, shape (num_latents,).
+    """Draw delta of the move latents + delta, loc - loadings delta exactly, shape (num_latents,).
 
     Args:
         key: a JAX key.
@@ -396,7 +397,7 @@ def rescaling(
     loading_precision: Array,
     num_columns: Array | int | None = None,
 ) -> Array:
-    """G of latents g, loadings / g: a slice-sampling step for each latent, shape (num_latents,).
+    """Draw the scales g of the move latents g, loadings / g by slice sampling, shape (num_latents,).
 
     Args:
         key: a JAX key.

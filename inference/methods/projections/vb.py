@@ -79,7 +79,7 @@ OF_VIEWS = {
 
 
 class ProjectionVBInfo(NamedTuple):
-    """What is recorded of a step.
+    """Quantities recorded at each step.
 
     Attributes:
         objective: the bound, in nats.
@@ -89,7 +89,7 @@ class ProjectionVBInfo(NamedTuple):
 
 
 def init(key: Array, model: EPCA | Paired, *data: Array) -> ProjectionPosterior:
-    """Narrow factors about the model's starting point."""
+    """Narrow factors around the model's starting point."""
     return _about(model.starting_point(key, *data), model, data)
 
 
@@ -115,7 +115,7 @@ def _about(values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array,
 def start(
     key: Array, variables: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
 ) -> ProjectionPosterior:
-    """A former q, or narrow factors about given sites; those that are not given as in a fresh start."""
+    """A former q, or narrow factors around given sites, the others as in a fresh start."""
     if f"loadings_mean{views_of(model)[0].suffix}" in variables and "latents_covariance" in variables:
         return _from_stored(variables, model)
     return _about(given_values(model.starting_point(key, *data), variables), model, data)
@@ -124,7 +124,7 @@ def start(
 def step(
     key: Array, state: ProjectionPosterior, model: EPCA | Paired, *data: Array
 ) -> tuple[ProjectionPosterior, ProjectionVBInfo]:
-    """Every factor once; deterministic, the key is ignored."""
+    """Update every factor once; the key is ignored."""
     state = update(state, model, data)
     return state, ProjectionVBInfo(bound(state, model, data))
 
@@ -133,7 +133,7 @@ ALGORITHM = Algorithm(init, step)
 
 
 def check(model: EPCA | Paired) -> None:
-    """Raise ValueError if there is no closed bound for a family."""
+    """Raise ValueError if a family has no bound in closed form."""
     for view in views_of(model):
         check_has_bound(view.family)
 
@@ -144,7 +144,7 @@ def check(model: EPCA | Paired) -> None:
 def dims_of(
     model: EPCA | Paired, of_views: Mapping[str, tuple[str, ...]] = OF_VIEWS
 ) -> dict[str, tuple[str, ...]]:
-    """Dims of all parameters of q.
+    """The dims of all parameters of q.
 
     Args:
         model: the model.
@@ -162,7 +162,7 @@ def dims_of(
 
 
 def stored_rows(state: Any, model: EPCA | Paired) -> dict[str, Array]:
-    """The parameters of q that belong to no view, as they are stored."""
+    """The parameters of q that belong to no view, in their stored form."""
     stored = {"latents_mean": state.latents, "latents_covariance": state.latents_covariance}
     return stored | (dict(zip(OF_RELEVANCE, state.relevance, strict=True)) if model.ard else {})
 
@@ -214,7 +214,7 @@ def guide(
     *data: Array,
     num_observations: int | None = None,
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of the model.
+    """The guide q as a NumPyro program with exactly the sites of the model.
 
     Args:
         stored: the parameters, as they are stored in a fit.
@@ -234,7 +234,7 @@ def guide(
 def sample_relevance(
     stored: Mapping[str, Array], model: EPCA | Paired, names: Collection[str]
 ) -> dict[str, Array]:
-    """The named parameters as statements of a guide, and q of the loadings' precisions."""
+    """Declare the named parameters of a guide, and sample the precisions of the loadings from q."""
     stored = in_current_precision(dict(stored))
     given = {name: numpyro.param(name, stored[name]) for name in names if name in stored}
     if model.ard:
@@ -246,7 +246,7 @@ def sample_relevance(
 def sample_latents(
     given: Mapping[str, Array], model: EPCA | Paired, data: tuple, num_observations: int | None
 ) -> None:
-    """Q of the latents; without data those of new rows, from their Gaussian prior.
+    """Sample the latents from q, or without data those of new rows from their Gaussian prior.
 
     Raises:
         ValueError: the rows are not those that were fitted.
@@ -263,7 +263,7 @@ def sample_latents(
 
 
 def _sample_view(own: Mapping[str, Array], view: View, num_latents: int) -> None:
-    """Q of what a view has of its own: noise variance, the mean, then the loadings given it."""
+    """Sample a view from q: noise variance, mean, then the loadings given it."""
     if view.family.learns_noise:
         noise = dist.InverseGamma(own["noise_variance_concentration"], own["noise_variance_rate"])
         numpyro.sample(f"noise_variance{view.suffix}", noise)
@@ -288,7 +288,7 @@ def conclude(
     keep_rows: bool,
     **options: Any,
 ) -> Outcome:
-    """Independent draws of q, as one chain, beside q's parameters."""
+    """Conclude with independent draws of q and its parameters."""
     return concluded(key, _stored(state, model, data), guide, model, num_samples, dims_of(model))
 
 
@@ -300,7 +300,7 @@ def concluded(
     num_samples: int,
     dims: Mapping[str, tuple[str, ...]],
 ) -> Outcome:
-    """Independent draws of the guide, as one chain, beside its parameters."""
+    """Conclude with independent draws of the guide, as one chain, and its parameters."""
     draws = _draw(guide, jax.random.split(key, num_samples), stored, model)
     if not row_limit(8 * stored["latents_covariance"].size, "latents_covariance", ()):
         stored = {name: value for name, value in stored.items() if not name.startswith("latents_")}
@@ -324,7 +324,7 @@ def _draw(guide: Callable, keys: Array, stored: dict[str, Array], model: EPCA | 
 
 
 def point(stored: Mapping[str, Array], model: EPCA | Paired) -> dict[str, Array]:
-    """Loadings and means at their means under q, and 1 / E[1 / phi]."""
+    """The means of loadings and means under q, and noise variances 1 / E[1 / phi]."""
     point = {}
     for view in views_of(model):
         point |= {f"{name}{view.suffix}": stored[f"{name}_mean{view.suffix}"] for name in ("loadings", "loc")}

@@ -19,7 +19,7 @@ __all__ = ["View", "given_values", "prior_variance", "views_of"]
 
 
 class View(NamedTuple):
-    """A table of cells.
+    """A table of cells that sees some of the latents.
 
     Attributes:
         suffix: of its sites' names.
@@ -37,7 +37,7 @@ class View(NamedTuple):
 
 
 def views_of(model: EPCA | Paired) -> tuple[View, ...]:
-    """The views of a model, in the precision that is computed in."""
+    """The views of a model, in the current precision."""
     prior = in_current_precision(model)
     if isinstance(model, EPCA):
         return (View("", prior.family, tuple(range(model.num_latents)), prior.conjugate, 1.0),)

@@ -66,14 +66,14 @@ GIVEN = ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x", "nois
 
 
 def noise_groups(model: SPPCA) -> np.ndarray:
-    """Noise group of each column of [x, y]: 0 for x, then 1 for all outputs or 1, 2, ... for one each."""
+    """The noise group of each column of [x, y]: 0 for x, then 1 for all outputs or 1, 2, ... for each."""
     per_output = model.output_noise == "per_output"
     outputs = np.arange(model.num_outputs) + 1 if per_output else np.ones(model.num_outputs, int)
     return np.concatenate([np.zeros(model.num_features, int), outputs])
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
-    """The data and the joint matrix, compressed; in feature space the Gram matrix and the outputs."""
+    """The data and the compressed joint matrix, or with a kernel the Gram matrix and the outputs."""
     if model.kernel is not None:
         return kernel_sppca.prepare(model, data)
     if isinstance(data[0], SparseMatrix):
@@ -88,7 +88,7 @@ def joint_matrix(data: tuple) -> np.ndarray:
 
 
 def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> Any:
-    """The state at a start: principal components (the key is ignored) or random loadings."""
+    """The state at principal components (``"pca"``) or at random loadings (``"random"``)."""
     if model.kernel is not None:
         return kernel_sppca.init(key, model, *data, strategy=strategy)
     rows = data[-1]
@@ -114,7 +114,7 @@ def start(
 def given_parameters(
     variables: Mapping[str, Array], model: SPPCA, rows: CompressedRows | SparseRows
 ) -> Parameters:
-    """Given values of all sites as parameters of the rows.
+    """Convert given values of all sites to parameters of the rows.
 
     Raises:
         ValueError: a site is missing.
@@ -129,7 +129,7 @@ def given_parameters(
 def step(
     key: Array, state: Any, model: SPPCA, *data: Any, acceleration: str = "px"
 ) -> tuple[Any, LinearGaussianInfo]:
-    """One sweep; deterministic, the key is ignored."""
+    """Run one sweep; the key is ignored."""
     if model.kernel is not None:
         return kernel_sppca.step(key, state, model, *data, acceleration=acceleration)
     rows = data[-1]
@@ -150,7 +150,7 @@ ALGORITHM = Algorithm(init, step)
 
 @cache
 def build(strategy: str, **options: Any) -> Algorithm:
-    """The algorithm with a start strategy and options."""
+    """Build the algorithm with a start strategy and options."""
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
@@ -164,19 +164,19 @@ def check(model: SPPCA, *, acceleration: Any) -> None:
 
 
 def _given_noise(model: SPPCA, rows: CompressedRows | SparseRows) -> Array | None:
-    """Noise variances that are given, NaN where they are estimated; None where all are."""
+    """The known noise variances, NaN where they are estimated; None if all are estimated."""
     if model.noise_variance_x is None:
         return None
     return jnp.full(rows.num_groups, jnp.nan).at[0].set(model.noise_variance_x)
 
 
 def prior_of(model: SPPCA, rows: CompressedRows | SparseRows) -> LoadingPrior | None:
-    """The proper prior of loadings, means and noise about the data's centre; None where it is flat."""
+    """The proper prior of loadings, means and noise about the data's centre; None if it is flat."""
     return prior_about(model, -rows.original_centre)
 
 
 def prior_about(model: SPPCA, loc: Array) -> LoadingPrior | None:
-    """The same with means about ``loc``."""
+    """The prior of `prior_of` with prior mean ``loc``."""
     if model.loading_prior == "flat":
         return None
     return LoadingPrior(
@@ -191,7 +191,7 @@ def prior_about(model: SPPCA, loc: Array) -> LoadingPrior | None:
 
 
 def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:
-    """The estimate as one draw of one chain, beside the posterior of the latents."""
+    """Conclude with the estimate and the posterior of the latents."""
     if model.kernel is not None:
         return kernel_sppca.conclude(key, state, model, data)
     rows, latents = data[-1], None

@@ -1,10 +1,10 @@
-r"""EM with expectation propagation for SPPCA with probit outputs, what the papers propose as future work.
+r"""EM with expectation propagation for SPPCA with probit outputs, which the papers propose as future work.
 
 With the utilities u of the outputs as further latent variables everything but the cut :math:`d = T u > 0`
 (`zoo.linear_gaussian.probit`) is linear-Gaussian:
 
 * E-step, row by row: z given x is N(m, S), so d is Gaussian; expectation propagation
-  (`inference.methods.sppca.ep`) gives its mean and covariance after the cut, and with them, because z
+  (see below) gives its mean and covariance after the cut, and with them, because z
   and u given d are linear in it, the moments of z and u. Unlabelled rows have nothing to cut.
 * M-step: each column of x and of u regressed on [z, 1] over the rows where it is observed; the noise of x its
   mean squared residual; that of u is 1.
@@ -28,9 +28,9 @@ A step costs O(N (D K^2 + J^3)), J the number of outputs. Gibbs and NUTS give th
 References: Minka (2001), "Expectation propagation for approximate Bayesian inference"; Albert and Chib
 (1993); Yu et al. (2006), section 7 (future work).
 
-Expectation propagation for a Gaussian cut off at zero in every entry.
-
-Of d ~ N(mu, Sigma) given d > 0 every half line is replaced by a Gaussian site
+Expectation propagation
+-----------------------
+In the E-step, of d ~ N(mu, Sigma) given d > 0 every half line is replaced by a Gaussian site
 :math:`\exp(\nu_j d - \tau_j d^2 / 2)`, so chosen that the approximation has, in entry j, the moments of the
 cavity times the half line, which are in closed form. With one entry the result is exact, normalising constant
 and moments; with more it is an approximation and no bound in either direction, least accurate where the
@@ -73,7 +73,7 @@ CERTAINTY = 0.5  # of every row's outputs: all on their side of the hyperplanes,
 
 
 class RowMoments(NamedTuple):
-    """What the E-step says of each row.
+    """Posterior moments of the latents and utilities of each row.
 
     Attributes:
         mean: E[z], shape (N, K).
@@ -91,7 +91,7 @@ class RowMoments(NamedTuple):
 
 
 class EPState(NamedTuple):
-    """The estimate and what its E-step left behind.
+    """The estimate and the results of its E-step.
 
     Attributes:
         parameters: loadings and means of [x, u], and the noise variance of x, shape (1,).
@@ -107,7 +107,7 @@ class EPState(NamedTuple):
 
 
 class EPInfo(NamedTuple):
-    """What is recorded of a step.
+    """Quantities recorded at each step.
 
     Attributes:
         objective: log likelihood as expectation propagation has it (plus log prior), nats.
@@ -121,7 +121,7 @@ class EPInfo(NamedTuple):
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
-    """The data and, for the start, [x, 2 y - 1] compressed."""
+    """The data and, for the start, the compressed matrix [x, 2 y - 1]."""
     x, y = data
     groups = np.concatenate([np.zeros(x.shape[1], int), np.ones(y.shape[1], int)])
     return x, y, compress(np.concatenate([x, 2 * y - 1], axis=1), groups, rotate=False)
@@ -148,7 +148,7 @@ def start(key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, 
 
 
 def row_moments(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> RowMoments:
-    """The E-step."""
+    """Compute the posterior moments of all rows: the E-step."""
     mean, covariance = model.probit_rows(values).latents_given_inputs(x)
     w, loc = values["loadings_y"], values["loc_y"]
 
@@ -190,7 +190,7 @@ def _begin(parameters: Parameters, model: SPPCA, x: Array, y: Array, rows: Compr
 def _m_step(
     state: EPState, model: SPPCA, x: Array, y: Array, rows: CompressedRows
 ) -> tuple[Parameters, Array]:
-    """Loadings, means and noise that maximise the expected log joint."""
+    """Loadings, means and noise that maximise the expected log joint density."""
     moments, (old, _, noise) = state.moments, state.parameters
     size, m = old.shape[1], model.num_features
     known = jnp.concatenate([~jnp.isnan(x), ~jnp.isnan(y)], axis=1).astype(old.dtype)
@@ -224,7 +224,7 @@ def _m_step(
 
 
 def _expanded(parameters: Parameters, moments: RowMoments, model: SPPCA, rows: CompressedRows) -> Parameters:
-    """The latents' found moments taken into loadings and means."""
+    """Absorb the moments of the latents into loadings and means."""
     mean = jnp.mean(moments.mean, axis=0)
     second = jnp.mean(moments.covariance, axis=0) + moments.mean.T @ moments.mean / moments.mean.shape[0]
     return linear_gaussian.standardised(parameters, mean, second, rows, _prior(model), "joint")
@@ -240,12 +240,12 @@ def step(
     *,
     acceleration: str = "px",
 ) -> tuple[EPState, EPInfo]:
-    """One sweep, shortened if the objective would fall; deterministic, the key is ignored."""
+    """Run one sweep, shortened if the objective would fall; the key is ignored."""
     plain, at_floor = _m_step(state, model, x, y, rows)
     first = _expanded(plain, state.moments, model, rows) if acceleration == "px" else plain
 
     def proposal(trial: Array) -> Parameters:
-        """The expanded step, the step, half of it, a quarter, ..."""
+        """The parameters of a trial: the expanded step, the step, half of it, a quarter, ..."""
         length = jnp.where(trial < 2, 1.0, 0.5 ** (trial - 1.0))
         short = jax.tree.map(lambda old, new: old + length * (new - old), state.parameters, plain)
         return jax.tree.map(lambda a, b: jnp.where(trial == 0, a, b), first, short)
@@ -272,7 +272,7 @@ ALGORITHM = Algorithm(init, step)
 
 @cache
 def build(strategy: str, **options: Any) -> Algorithm:
-    """The algorithm with a start strategy and options."""
+    """Build the algorithm with a start strategy and options."""
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
@@ -288,7 +288,7 @@ def _prior(model: SPPCA) -> LoadingPrior | None:
 
 
 def conclude(key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:
-    """The estimate as one draw of one chain, beside the posterior of the latents.
+    """Conclude with the estimate and the posterior of the latents.
 
     Warns:
         UserWarning: the latents separate the outputs, so that a flat prior leaves nothing to stop at.
@@ -321,7 +321,7 @@ PRECISION = 1e-9  # of the sites
 
 
 def propagate(mean: Array, covariance: Array) -> Orthant:
-    """The approximation for one row.
+    """Approximate the truncated normal of one row by expectation propagation.
 
     Args:
         mean: mu, shape (J,).

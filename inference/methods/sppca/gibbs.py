@@ -3,7 +3,7 @@ r"""Gibbs sampling for SPPCA and S2PPCA, with Gaussian and with probit outputs.
 A sweep draws, each from its exact conditional (probit outputs: Albert and Chib 1993):
 
 * probit outputs: the utilities u given latents, loadings and outputs, truncated normals
-  (`inference.methods.sppca.gibbs`);
+  (see below);
 * the latents of each row given its observed cells, u in the place of y:
   :math:`N(A^{-1} W^T \Psi^{-1} (r - \mu), A^{-1})` as in (7.5), (7.11);
 * loadings and mean of each column together, the regression of its observed cells on [z, 1] with the prior
@@ -20,9 +20,10 @@ labels a third draws what all classes' utilities have in common, a direction tha
 A sweep costs O(N D K^2). The recorded log joint is that of the program, as in NUTS. Needs the proper prior
 ``loading_prior="gaussian"``.
 
-Utilities of probit outputs given everything else (Albert and Chib 1993): truncated normals.
-
-A binary output cuts its own utility at zero, independently of the others. Class labels say that the
+Utilities
+---------
+Given everything else the utilities of probit outputs have truncated normal distributions (Albert and Chib
+1993). A binary output cuts its utility at zero, independently of the others. Class labels say that the
 utility of the class is the largest: the others are cut off above by it, it is cut off below by the largest of
 them. Both half steps together are a Markov move that leaves the truncated normal invariant.
 """
@@ -64,7 +65,7 @@ class SPPCAGibbsState(NamedTuple):
 
 
 def utilities(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
-    """The utilities of probit outputs."""
+    """The conditional of the utilities of probit outputs."""
     predictor = values["loc_y"] + values["latents"] @ values["loadings_y"].T
     if model.is_classes:
         return {"utilities": ClassUtilities(predictor, y, values["utilities"])}
@@ -72,37 +73,37 @@ def utilities(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> 
 
 
 def latents(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
-    """The latents of all rows."""
+    """The conditional of the latents of all rows."""
     cells = jnp.concatenate([x, _targets(values, model, y)], axis=1)
     return {"latents": LatentsGivenRows(cells, *model.joint(values))}
 
 
 def inputs(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
-    """Loadings and mean of x."""
+    """The conditionals of the loadings and the mean of x."""
     return _regression(values, "x", x, values["noise_variance_x"], model)
 
 
 def input_noise(
     values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
 ) -> dict[str, dist.Distribution]:
-    """The variance of the noise of x."""
+    """The conditional of the noise variance of x."""
     return _noise(values, "x", x, model, per_column=False)
 
 
 def outputs(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
-    """Loadings and mean of the outputs, or of their utilities."""
+    """The conditionals of the loadings and means of the outputs, or of their utilities."""
     return _regression(values, "y", _targets(values, model, y), model.noise_of_outputs(values), model)
 
 
 def output_noise(
     values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
 ) -> dict[str, dist.Distribution]:
-    """The noise variances of Gaussian outputs."""
+    """The conditional of the noise variances of Gaussian outputs."""
     return _noise(values, "y", y, model, per_column=model.output_noise == "per_output")
 
 
 def _targets(values: Mapping[str, Array], model: SPPCA, y: Array) -> Array:
-    """What the outputs' loadings explain: y, or the utilities where y is observed."""
+    """The targets of the regression on the latents: y, or the utilities where y is observed."""
     return (
         y if model.output_likelihood == "gaussian" else jnp.where(jnp.isnan(y), jnp.nan, values["utilities"])
     )
@@ -111,7 +112,7 @@ def _targets(values: Mapping[str, Array], model: SPPCA, y: Array) -> Array:
 def _regression(
     values: Mapping[str, Array], block: str, cells: Array, noise: Array, model: SPPCA
 ) -> dict[str, dist.Distribution]:
-    """Each column's loadings, its mean integrated out, then the mean."""
+    """Conditionals of the loadings of each column, its mean integrated out, and of the mean."""
     prior, z = in_current_precision(model), values["latents"]
     size, num_latents = cells.shape[1], z.shape[1]
     observed = jnp.where(jnp.isnan(cells), 0.0, 1.0)
@@ -152,7 +153,7 @@ def _noise(
 def shift_latents(
     key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
 ) -> dict[str, Array]:
-    """Latents and means together: z + delta, mu - W delta."""
+    """Shift latents and means together: z + delta, mu - W delta."""
     prior, z = in_current_precision(model), values["latents"]
     w, loc = (jnp.concatenate([values[f"{name}_{b}"] for b in "xy"]) for name in ("loadings", "loc"))
     delta = common_shift(key, z, w, loc, 1.0, 1 / prior.loc_variance)
@@ -163,7 +164,7 @@ def shift_latents(
 def rescale_latents(
     key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
 ) -> dict[str, Array]:
-    """Each latent times g_k, its loadings divided by it."""
+    """Multiply each latent by g_k and divide its loadings by g_k."""
     prior, z = in_current_precision(model), values["latents"]
     w = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
     scale = rescaling(key, z, w, 1.0, 1 / prior.loading_variance)
@@ -174,7 +175,7 @@ def rescale_latents(
 def shift_utilities(
     key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
 ) -> dict[str, Array]:
-    """What the classes' utilities have in common, of which no label tells: drawn from its prior."""
+    """Draw the common part of all classes' utilities, which no label identifies, from its prior."""
     prior, (loc, w) = in_current_precision(model), (values["loc_y"], values["loadings_y"])
     first, second = jax.random.split(key)
     count = w.shape[0]
@@ -196,7 +197,7 @@ def blocks_of(model: SPPCA) -> tuple[Callable | Move, ...]:
 
 
 def plain_blocks_of(model: SPPCA) -> tuple[Callable, ...]:
-    """The same without moves."""
+    """The blocks of a sweep without moves, in order."""
     noise_x = (input_noise,) if model.noise_variance_x is None else ()
     if model.output_likelihood == "gaussian":
         return latents, inputs, *noise_x, outputs, output_noise
@@ -207,7 +208,7 @@ def plain_blocks_of(model: SPPCA) -> tuple[Callable, ...]:
 
 
 def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
-    """Latents drawn from their prior, everything else given them."""
+    """Draw the latents from their prior and everything else given them."""
     first_key, key = jax.random.split(key)
     dtype, (num_rows, num_outputs) = jnp.result_type(float), y.shape
     size = model.num_latents
@@ -237,7 +238,7 @@ def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
 def start(
     key: Array, variables: Mapping[str, Array], model: SPPCA, x: Array, y: Array, **options: Any
 ) -> SPPCAGibbsState:
-    """The state at given values of sites; those that are not given are drawn as in a fresh start."""
+    """The state at given values of sites, the others drawn as in a fresh start."""
     fresh = init(key, model, x, y).values
     values = given_values(fresh, variables)
     if "utilities" in values and "utilities" not in variables:
@@ -248,7 +249,7 @@ def start(
 def _step(
     key: Array, state: SPPCAGibbsState, model: SPPCA, x: Array, y: Array, *, blocks_of: Callable
 ) -> tuple[SPPCAGibbsState, GibbsInfo]:
-    """One sweep."""
+    """Run one sweep."""
     given = {}
     if model.noise_variance_x is not None:
         given = {"noise_variance_x": in_current_precision(model).noise_variance_x}
@@ -261,7 +262,7 @@ def _step(
 
 @cache
 def algorithm_of(blocks_of: Callable = blocks_of) -> Algorithm:
-    """The sampler whose sweep has the blocks that ``blocks_of(model)`` gives."""
+    """The sampler whose sweep has the blocks ``blocks_of(model)``."""
     return Algorithm(init, partial(_step, blocks_of=blocks_of))
 
 
@@ -269,7 +270,7 @@ ALGORITHM = algorithm_of()
 
 
 def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
-    """The sampler with or without moves; it does not adapt.
+    """Build the sampler with or without moves; it does not adapt.
 
     Raises:
         TypeError: ``moves`` is not a boolean.
@@ -279,12 +280,12 @@ def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
 
 
 def position(state: SPPCAGibbsState, model: SPPCA) -> dict[str, Array]:
-    """What is kept of a draw: everything but the utilities."""
+    """The kept values of a draw: all sites but the utilities."""
     return {name: value for name, value in state.values.items() if name != "utilities"}
 
 
 def position_without_rows(state: SPPCAGibbsState, model: SPPCA) -> dict[str, Array]:
-    """The same without the latents, for data too large to keep them."""
+    """The kept values of a draw without the latents, for data too large to keep them."""
     return {name: value for name, value in position(state, model).items() if name != "latents"}
 
 
@@ -303,7 +304,7 @@ SMALLEST = 1e-300
 
 
 def positive_normal(key: Array, mean: Array) -> Array:
-    """A draw of d ~ N(mean, 1) given d > 0, entry by entry, in both tails.
+    """Draw d ~ N(mean, 1) given d > 0, entry by entry, accurate in both tails.
 
     By the quantile function; far below zero, where it has no digits, from an exponential that three steps of
     Newton's method bring to the quantile.
@@ -322,7 +323,7 @@ def positive_normal(key: Array, mean: Array) -> Array:
 
 
 class _Truncated(dist.Distribution):
-    """Utilities with means, and the outputs that cut them off; of missing ones N(0, 1)."""
+    """Utilities with given means truncated by their outputs, standard normal where outputs are missing."""
 
     support = dist.constraints.real_vector
     pytree_data_fields = ("predictor", "y")
@@ -349,12 +350,12 @@ class SignedUtilities(_Truncated):
     """
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, up to a constant, shape (num_observations,)."""
+        """The log density in nats up to a constant, shape (num_observations,)."""
         agrees = self.missing | ((value > 0) == (self.y == 1))
         return self._density(value, agrees.all(axis=-1))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """One independent draw."""
+        """Draw once, independently of the current values."""
         _only_one(sample_shape)
         own, free = jax.random.split(key)
         sign = jnp.where(self.y == 1, 1.0, -1.0)
@@ -377,12 +378,12 @@ class ClassUtilities(_Truncated):
         super().__init__(predictor, y)
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, up to a constant, shape (num_observations,)."""
+        """The log density in nats up to a constant, shape (num_observations,)."""
         largest = jnp.argmax(value, axis=-1) == jnp.argmax(self.y, axis=-1)
         return self._density(value, self.missing.any(axis=-1) | largest)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """One move from the current values."""
+        """Move once from the current values."""
         _only_one(sample_shape)
         below, above, free = jax.random.split(key, 3)
         is_class = self.y == 1

@@ -1,7 +1,10 @@
-r"""Multi-output regularised projection (MORP): scores that explain inputs and outputs at once.
+r"""Methods of SPPCA that are projections: multi-output regularised projection (MORP) and kernel CCA.
 
-A point estimate and not generative: one eigenvalue problem (`inference.methods.sppca.projections`). The
-output matrix is :math:`\bar K = (1 - \sum_s \beta_s) G_x + \sum_s \beta_s G_{y_s}`.
+MORP
+----
+Scores that explain inputs and outputs at once: a point estimate and not generative: one eigenvalue problem
+(`inference.methods.sppca.projections`). The output matrix is :math:`\bar K = (1 - \sum_s \beta_s) G_x +
+\sum_s \beta_s G_{y_s}`.
 
 Options of ``fit(zoo.SPPCA(num_latents=K), x, y, method="morp", ...)``:
 
@@ -20,8 +23,8 @@ eigenvalues, not in nats.
 Reference: Yu (2006), sections 6.1 and 6.2; problem (6.5) in place of Algorithms 6.1 and 6.2, whose turned
 problem (6.6) is PCA for the linear kernel.
 
-Regularised kernel canonical correlation analysis, the peer of MORP.
-
+Kernel CCA
+----------
 Scores of x that correlate most with a direction of y: a point estimate and not generative. Options of
 ``fit(zoo.SPPCA(num_latents=K), x, y, method="kernel_cca", ...)``: ``ridge``, relative to the mean positive
 eigenvalue of each Gram matrix, above 0 (at 0 any two full-rank Gram matrices correlate perfectly), and
@@ -63,7 +66,7 @@ def solve(
     output_sets: Any,
     balance: bool,
 ) -> tuple[Outcome, float]:
-    """The projection and the sum of its eigenvalues; the key is ignored, nothing is random.
+    """The projection and the sum of its eigenvalues; the key is ignored.
 
     Raises:
         ValueError: weights or kernels that are not one for each set of outputs.
@@ -124,7 +127,7 @@ def check(
 
 
 def _sets(output_sets: Any, num_outputs: int) -> tuple[tuple[int, ...], ...]:
-    """Columns by set, each column in one at most.
+    """The columns of each set of outputs, no column in two.
 
     Raises:
         ValueError: not sets of columns.
@@ -162,7 +165,7 @@ MORP = Direct(
 def solve_kernel_cca(
     key: Any, model: SPPCA, data: tuple, *, ridge: float, output_kernel: str
 ) -> tuple[Outcome, float]:
-    """The projection and the sum of its correlations; the key is ignored, nothing is random.
+    """The projection and the sum of its correlations; the key is ignored.
 
     Raises:
         ValueError: more directions than the outputs have rank.

@@ -50,14 +50,14 @@ BLOCKS = {"x": "feature", "y": "output"}
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
-    """The data as they are, and the joint matrix, compressed."""
+    """The data themselves and the compressed joint matrix."""
     return (*data, compress(joint_matrix(data), noise_groups(model), rotate=False))
 
 
 def init(
     key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
 ) -> LinearGaussianPosterior:
-    """Q around principal components of x with y regressed on them, or around drawn loadings."""
+    """Factors of q around principal components of x with y regressed on them, or random loadings."""
     parameters = linear_gaussian_em.start_of(strategy, key, rows, model.num_latents, primary=(0,))
     return linear_gaussian.posterior_at(parameters, rows, prior_of(model, rows))
 
@@ -65,7 +65,7 @@ def init(
 def start(
     key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any
 ) -> LinearGaussianPosterior:
-    """Q around given loadings, means and noise variances, or around the means of a former q."""
+    """Factors of q around given loadings, means and noise variances, or around the means of a former q."""
     values = means_of(variables) if "loadings_x_mean" in variables else variables
     rows = data[-1]
     return linear_gaussian.posterior_at(given_parameters(values, model, rows), rows, prior_of(model, rows))
@@ -81,7 +81,7 @@ def step(
     *,
     acceleration: str = "px",
 ) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
-    """One round of updates; deterministic, the key is ignored."""
+    """Run one round of updates; the key is ignored."""
     return linear_gaussian.step(state, rows, prior_of(model, rows), acceleration=acceleration)
 
 
@@ -90,12 +90,12 @@ ALGORITHM = Algorithm(init, step)
 
 @cache
 def build(strategy: str, **options: Any) -> Algorithm:
-    """The algorithm with a start strategy and options."""
+    """Build the algorithm with a start strategy and options."""
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
-    """Raise ValueError if the prior is not proper, or the model is not one that q is made for."""
+    """Raise ValueError if the prior is improper or q does not suit the model."""
     if model.kernel is not None:
         raise ValueError("vb is for the primal model: with a kernel use method='em'")
     if model.loading_prior == "flat":
@@ -111,7 +111,7 @@ def check(model: SPPCA, *, acceleration: Any) -> None:
 
 
 def _stored(state: LinearGaussianPosterior, model: SPPCA, rows: CompressedRows) -> dict[str, Array]:
-    """The parameters of q by block of columns, the means in the units of the data."""
+    """The parameters of q in their stored form by block, the means in the units of the data."""
     covariance, m = state.covariance[rows.column_class], model.num_features
     per_output = model.output_noise == "per_output"
     stored = {"num_relevant": linear_gaussian.num_relevant(state, rows)}
@@ -131,7 +131,7 @@ def _stored(state: LinearGaussianPosterior, model: SPPCA, rows: CompressedRows) 
 
 
 def _joined(stored: Mapping[str, Array]) -> dict[str, Array]:
-    """The parameters of q of the joint matrix, noise by column."""
+    """The parameters of q of the joint matrix, with noise by column."""
     joined = {}
     for part, name in zip(PARTS, ppca.OF_COLUMNS, strict=True):
         blocks = []
@@ -145,7 +145,7 @@ def _joined(stored: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def means_of(stored: Mapping[str, Array]) -> dict[str, Array]:
-    """Loadings and means at their means under q, noise variances at one over their mean precision."""
+    """The means of loadings and means under q, and noise variances at one over their mean precision."""
     values = {}
     for block in BLOCKS:
         values |= {f"{name}_{block}": stored[f"{name}_{block}_mean"] for name in ("loadings", "loc")}
@@ -173,7 +173,7 @@ def guide(
     *,
     num_observations: int | None = None,
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+    """The guide q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Args:
         stored: the parameters, as they are stored in a fit.
@@ -193,7 +193,7 @@ def guide(
 
 
 def _sample_globals(stored: Mapping[str, Array], model: SPPCA) -> None:
-    """Q of everything but the latents, as NumPyro statements: the means, then the loadings given them."""
+    """Sample everything but the latents from q: the means, then the loadings given them."""
     for block in BLOCKS:
         linear_gaussian.sample_columns(f"_{block}", *(stored[part.format(block)] for part in PARTS))
 
@@ -207,7 +207,7 @@ def conclude(
     keep_rows: bool,
     **options: Any,
 ) -> Outcome:
-    """Independent draws of q, as one chain, beside q's parameters and the latents of the rows."""
+    """Conclude a fit by independent draws of q, its parameters, and the latents of the rows."""
     stored, moments = _concluded(state, model, *data)
     dims = {"num_relevant": ()} | {
         part.format(block): tuple(name.format(dim) for name in names)
