@@ -147,7 +147,7 @@ def compress(
         centred, observed, new_centre, new_group = _rotated(centred, observed, centre, columns, bases)
         cells = weight @ observed
     patterns, single = _split(centred, observed, weight, most_patterns)
-    pairs = np.stack([_kinds_of(observed.T), new_group], axis=1)
+    pairs = np.stack([_kinds(observed.T)[1], new_group], axis=1)
     _, member, column_class = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
     return CompressedRows(
         patterns=patterns,
@@ -269,7 +269,7 @@ def _split(
     centred: np.ndarray, observed: np.ndarray, weight: np.ndarray, most_patterns: int
 ) -> tuple[tuple[Pattern, ...], np.ndarray]:
     """The most frequent patterns with their pseudo-rows, and the indices of all other rows."""
-    which = _kinds_of(observed)
+    which = _kinds(observed)[1]
     counts = np.bincount(which)
     frequent = [k for k in np.argsort(-counts, kind="stable")[:most_patterns] if counts[k] >= FEWEST_ROWS]
     if counts.size == 1:
@@ -277,13 +277,6 @@ def _split(
     members = [np.flatnonzero(which == k) for k in frequent]
     patterns = tuple(_pattern(centred[own], observed[own[0]], weight[own]) for own in members)
     return patterns, np.flatnonzero(~np.isin(which, frequent))
-
-
-def _kinds_of(observed: np.ndarray) -> np.ndarray:
-    """Number the rows of a Boolean matrix so that equal rows have equal numbers."""
-    if observed.all():
-        return np.zeros(observed.shape[0], np.int64)
-    return np.unique(np.packbits(observed, axis=1), axis=0, return_inverse=True)[1].ravel()
 
 
 def _pattern(centred: np.ndarray, seen: np.ndarray, weight: np.ndarray) -> Pattern:

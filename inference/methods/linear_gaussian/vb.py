@@ -220,10 +220,10 @@ def concluded(
     model: Any,
     stored: dict[str, Array],
     latents: tuple[Array, Array],
+    dims: Mapping[str, tuple[str, ...]],
+    shared: bool,
     num_samples: int,
     keep_rows: bool,
-    dims: Mapping[str, tuple[str, ...]],
-    shared: bool = False,
 ) -> Outcome:
     """Conclude a fit by independent draws of q, its parameters, and the latents of the rows.
 
@@ -234,10 +234,10 @@ def concluded(
         stored: the parameters of q.
         latents: means and covariances of the latents of the rows, shapes (num_observations, num_latents) and
             (num_observations, num_latents, num_latents).
-        num_samples: how many draws.
-        keep_rows: whether the latents are drawn too.
         dims: of the parameters of q.
         shared: whether all rows have the same covariance, which is then stored once.
+        num_samples: how many draws.
+        keep_rows: whether the latents are drawn too.
     """
     means, covariances = latents
     draws = _draws_of(jax.random.split(key, num_samples), sample_globals, stored, model, latents, keep_rows)

@@ -380,16 +380,10 @@ def guide(
 
 
 def conclude(
-    key: Array,
-    state: FullPosterior,
-    model: Paired,
-    data: tuple,
-    num_samples: int,
-    *sizes: Any,
-    **options: Any,
+    key: Array, state: FullPosterior, model: Paired, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
     """Conclude with independent draws of q and its parameters."""
-    return concluded(key, _stored(state, model), guide, model, num_samples, dims_of(model, OF_VIEWS))
+    return concluded(key, _stored(state, model), guide, model, dims_of(model, OF_VIEWS), *sizes)
 
 
 def point(stored: Mapping[str, Array], model: Paired) -> dict[str, Array]:

@@ -38,7 +38,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm
 from inference.methods.projections import gibbs as projections
-from inference.methods.projections.gibbs import GibbsInfo, GibbsState, flat_moves, relevance
+from inference.methods.projections.gibbs import Conditionals, GibbsInfo, GibbsState, flat_moves, relevance
 from inference.methods.projections.quadratic_cells import CanonicalNormal, columns_given
 from inference.methods.projections.views import prior_variance
 from inference.numerics.programs import log_densities
@@ -141,7 +141,7 @@ def _theta(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], 
 # Conditionals
 
 
-def columns(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
+def columns(values: Mapping[str, Array], model: Paired, *data: Array) -> Conditionals:
     """The conditionals of the loadings, the mean integrated out, and of the mean of every view."""
     conditionals = {}
     for v in range(len(data)):
@@ -167,7 +167,7 @@ def _columns_of(
     return Turned(loadings, rotation), lambda drawn: Turned(loc_given(rotation.T @ drawn), rotation)
 
 
-def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
+def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> Conditionals:
     """The conditional of the inverse covariance of every view."""
     prior, conditionals = in_current_precision(model), {}
     for v in range(len(data)):
@@ -178,7 +178,7 @@ def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> dict
     return conditionals
 
 
-def latents(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
+def latents(values: Mapping[str, Array], model: Paired, *data: Array) -> Conditionals:
     """The conditional of the latents of all rows."""
     precision, linear = jnp.eye(model.num_latents) / prior_variance(model), 0.0
     for v in range(len(data)):

@@ -205,13 +205,7 @@ def _sample_globals(stored: Mapping[str, Array], model: PPCA) -> None:
 
 
 def conclude(
-    key: Array,
-    state: LinearGaussianPosterior,
-    model: PPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: LinearGaussianPosterior, model: PPCA, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
     """Conclude a fit by independent draws of q, its parameters, and the latents of the rows."""
     cells = unweighted(data[0])
@@ -219,9 +213,7 @@ def conclude(
     moments = _latents(stored, model, cells)
     dims = DIMS | (dict.fromkeys(OF_NOISE, ("feature",)) if model.noise == "diagonal" else {})
     shared = not np.isnan(np.asarray(cells)).any()
-    return linear_gaussian.concluded(
-        key, _sample_globals, model, stored, moments, num_samples, keep_rows, dims, shared
-    )
+    return linear_gaussian.concluded(key, _sample_globals, model, stored, moments, dims, bool(shared), *sizes)
 
 
 _latents = jax.jit(latents)

@@ -99,6 +99,9 @@ class GibbsInfo(NamedTuple):
     objective: Array
 
 
+Conditionals = dict[str, dist.Distribution]
+
+
 def _joined(values: Mapping[str, Array], model: EPCA | Paired) -> tuple[Array, Array]:
     """The loadings and means of all views, concatenated."""
     suffixes = [view.suffix for view in views_of(model)]
@@ -127,14 +130,14 @@ def cells_of(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) ->
     return side_by_side(parts)
 
 
-def latents(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
+def latents(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
     """The conditional of the latents of all rows."""
     linear = cells_of(values, model, *data).linear
     own = (*_joined(values, model), 1 / prior_variance(model))
     return {"latents": rows_given(linear, values["cell_precisions"], *own)}
 
 
-def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
+def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
     """The conditionals of loadings, the mean integrated out, and means of every column, view by view."""
     conditionals = {}
     for view, loadings, loc_given in _columns_of(values, model, data):
@@ -184,9 +187,7 @@ def _draw_columns(key: Array, values: Mapping[str, Array], model: EPCA | Paired,
     return drawn
 
 
-def relevance(
-    values: Mapping[str, Array], model: EPCA | Paired, *data: Array
-) -> dict[str, dist.Distribution]:
+def relevance(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
     """The conditional of the precision of each latent's loadings."""
     prior = in_current_precision(model)
     rate = prior.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * prior_variance(model))
@@ -194,7 +195,7 @@ def relevance(
     return {"loading_precision": own.to_event(1)}
 
 
-def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
+def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
     """The conditionals of the unknown noise variances of Gaussian cells."""
     conditionals = {}
     for view, x in zip(views_of(model), data, strict=True):

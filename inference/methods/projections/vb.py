@@ -280,16 +280,10 @@ def _sample_view(own: Mapping[str, Array], view: View, num_latents: int) -> None
 
 
 def conclude(
-    key: Array,
-    state: ProjectionPosterior,
-    model: EPCA | Paired,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: ProjectionPosterior, model: EPCA | Paired, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
     """Conclude with independent draws of q and its parameters."""
-    return concluded(key, _stored(state, model, data), guide, model, num_samples, dims_of(model))
+    return concluded(key, _stored(state, model, data), guide, model, dims_of(model), *sizes)
 
 
 def concluded(
@@ -297,8 +291,9 @@ def concluded(
     stored: dict[str, Array],
     guide: Callable,
     model: EPCA | Paired,
-    num_samples: int,
     dims: Mapping[str, tuple[str, ...]],
+    num_samples: int,
+    keep_rows: bool,
 ) -> Outcome:
     """Conclude with independent draws of the guide, as one chain, and its parameters."""
     draws = _draw(guide, jax.random.split(key, num_samples), stored, model)

@@ -61,10 +61,14 @@ class SPPCAGibbsState(NamedTuple):
     values: dict[str, Array]
 
 
+Conditionals = dict[str, dist.Distribution]
+Values = Mapping[str, Array]
+
+
 # The blocks
 
 
-def utilities(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
+def utilities(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditional of the utilities of probit outputs."""
     predictor = values["loc_y"] + values["latents"] @ values["loadings_y"].T
     if model.is_classes:
@@ -72,46 +76,40 @@ def utilities(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> 
     return {"utilities": SignedUtilities(predictor, y)}
 
 
-def latents(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
+def latents(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditional of the latents of all rows."""
     cells = jnp.concatenate([x, _targets(values, model, y)], axis=1)
     return {"latents": LatentsGivenRows(cells, *model.joint(values))}
 
 
-def inputs(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
+def inputs(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditionals of the loadings and the mean of x."""
     return _regression(values, "x", x, values["noise_variance_x"], model)
 
 
-def input_noise(
-    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
-) -> dict[str, dist.Distribution]:
+def input_noise(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditional of the noise variance of x."""
     return _noise(values, "x", x, model, per_column=False)
 
 
-def outputs(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
+def outputs(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditionals of the loadings and means of the outputs, or of their utilities."""
     return _regression(values, "y", _targets(values, model, y), model.noise_of_outputs(values), model)
 
 
-def output_noise(
-    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
-) -> dict[str, dist.Distribution]:
+def output_noise(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditional of the noise variances of Gaussian outputs."""
     return _noise(values, "y", y, model, per_column=model.output_noise == "per_output")
 
 
-def _targets(values: Mapping[str, Array], model: SPPCA, y: Array) -> Array:
+def _targets(values: Values, model: SPPCA, y: Array) -> Array:
     """The targets of the regression on the latents: y, or the utilities where y is observed."""
     return (
         y if model.output_likelihood == "gaussian" else jnp.where(jnp.isnan(y), jnp.nan, values["utilities"])
     )
 
 
-def _regression(
-    values: Mapping[str, Array], block: str, cells: Array, noise: Array, model: SPPCA
-) -> dict[str, dist.Distribution]:
+def _regression(values: Values, block: str, cells: Array, noise: Array, model: SPPCA) -> Conditionals:
     """Conditionals of the loadings of each column, its mean integrated out, and of the mean."""
     prior, z = in_current_precision(model), values["latents"]
     size, num_latents = cells.shape[1], z.shape[1]
@@ -135,9 +133,7 @@ def _regression(
     }
 
 
-def _noise(
-    values: Mapping[str, Array], block: str, cells: Array, model: SPPCA, *, per_column: bool
-) -> dict[str, dist.Distribution]:
+def _noise(values: Values, block: str, cells: Array, model: SPPCA, *, per_column: bool) -> Conditionals:
     prior = in_current_precision(model)
     away = cells - values[f"loc_{block}"] - values["latents"] @ values[f"loadings_{block}"].T
     squares, counts = jnp.nansum(away**2, axis=0), jnp.sum(~jnp.isnan(cells), axis=0)
@@ -150,9 +146,7 @@ def _noise(
 # Moves along directions in which the likelihood is flat
 
 
-def shift_latents(
-    key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
-) -> dict[str, Array]:
+def shift_latents(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
     """Shift latents and means together: z + delta, mu - W delta."""
     prior, z = in_current_precision(model), values["latents"]
     w, loc = (jnp.concatenate([values[f"{name}_{b}"] for b in "xy"]) for name in ("loadings", "loc"))
@@ -161,9 +155,7 @@ def shift_latents(
     return {**values, **moved, "latents": z + delta}
 
 
-def rescale_latents(
-    key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
-) -> dict[str, Array]:
+def rescale_latents(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
     """Multiply each latent by g_k and divide its loadings by g_k."""
     prior, z = in_current_precision(model), values["latents"]
     w = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
@@ -172,9 +164,7 @@ def rescale_latents(
     return {**values, **moved, "latents": z * scale}
 
 
-def shift_utilities(
-    key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
-) -> dict[str, Array]:
+def shift_utilities(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
     """Draw the common part of all classes' utilities, which no label identifies, from its prior."""
     prior, (loc, w) = in_current_precision(model), (values["loc_y"], values["loadings_y"])
     first, second = jax.random.split(key)
@@ -279,12 +269,12 @@ def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
     return algorithm_of(blocks_of if moves else plain_blocks_of)
 
 
-def position(state: SPPCAGibbsState, model: SPPCA) -> dict[str, Array]:
+def position(state: SPPCAGibbsState, model: SPPCA) -> Values:
     """The kept values of a draw: all sites but the utilities."""
     return {name: value for name, value in state.values.items() if name != "utilities"}
 
 
-def position_without_rows(state: SPPCAGibbsState, model: SPPCA) -> dict[str, Array]:
+def position_without_rows(state: SPPCAGibbsState, model: SPPCA) -> Values:
     """The kept values of a draw without the latents, for data too large to keep them."""
     return {name: value for name, value in position(state, model).items() if name != "latents"}
 

@@ -2,8 +2,8 @@ r"""Methods of SPPCA that are projections: multi-output regularised projection (
 
 MORP
 ----
-Scores that explain inputs and outputs at once: a point estimate and not generative: one eigenvalue problem
-(`inference.methods.sppca.projections`). The output matrix is :math:`\bar K = (1 - \sum_s \beta_s) G_x +
+One eigenvalue problem (`inference.methods.sppca.projections`) finds scores that explain inputs and outputs at
+once, a point estimate that is not generative. The output matrix is :math:`\bar K = (1 - \sum_s \beta_s) G_x +
 \sum_s \beta_s G_{y_s}`.
 
 Options of ``fit(zoo.SPPCA(num_latents=K), x, y, method="morp", ...)``:

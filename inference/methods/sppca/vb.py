@@ -132,16 +132,15 @@ def _stored(state: LinearGaussianPosterior, model: SPPCA, rows: CompressedRows) 
 
 def _joined(stored: Mapping[str, Array]) -> dict[str, Array]:
     """The parameters of q of the joint matrix, with noise by column."""
-    joined = {}
-    for part, name in zip(PARTS, ppca.OF_COLUMNS, strict=True):
-        blocks = []
-        for block in BLOCKS:
-            value = stored[part.format(block)]
-            if name.startswith("noise"):
-                value = jnp.broadcast_to(value, stored[f"loc_{block}_mean"].shape)
-            blocks.append(value)
-        joined[name] = jnp.concatenate(blocks)
-    return joined
+
+    def of_columns(part: str, block: str) -> Array:
+        value, size = stored[part.format(block)], len(stored[f"loc_{block}_mean"])
+        return jnp.broadcast_to(value, (size, *value.shape[1:]))
+
+    return {
+        name: jnp.concatenate([of_columns(part, block) for block in BLOCKS])
+        for part, name in zip(PARTS, ppca.OF_COLUMNS, strict=True)
+    }
 
 
 def means_of(stored: Mapping[str, Array]) -> dict[str, Array]:
@@ -199,13 +198,7 @@ def _sample_globals(stored: Mapping[str, Array], model: SPPCA) -> None:
 
 
 def conclude(
-    key: Array,
-    state: LinearGaussianPosterior,
-    model: SPPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: LinearGaussianPosterior, model: SPPCA, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
     """Conclude a fit by independent draws of q, its parameters, and the latents of the rows."""
     stored, moments = _concluded(state, model, *data)
@@ -216,9 +209,7 @@ def conclude(
     }
     if model.output_noise == "per_output":
         dims |= {f"noise_precision_y_{end}": ("output",) for end in ("concentration", "rate")}
-    return linear_gaussian.concluded(
-        key, _sample_globals, model, stored, moments, num_samples, keep_rows, dims
-    )
+    return linear_gaussian.concluded(key, _sample_globals, model, stored, moments, dims, False, *sizes)
 
 
 @jax.jit
