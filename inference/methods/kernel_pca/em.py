@@ -22,7 +22,7 @@ restricted to it. The text's way back, :math:`\Lambda = N^2 s^2 (N I - D_Z^2)^{-
 have converged and loses all digits to cancellation as s2 falls.
 
 *New rows* (Algorithm 5.2): ``fit(model, x_all, method="em", init=tree)`` where ``x_all`` begins with the rows
-of the former fit. Coefficients B of zero for the new rows leave W what it was, centred again or not, because
+of the former fit. Coefficients B of zero for the new rows leave W unchanged, centred again or not, because
 the columns of B sum to zero; the first sweep puts the new rows at their projection. ``new_rows="random"`` is
 the text. Which of the two is nearer depends on how much of the new rows the old loadings see; a fresh sketch
 of all rows, which costs two sweeps, is often nearer than either. As printed, step 6 of the algorithm uses the
@@ -80,7 +80,7 @@ __all__ = [
 
 
 SMALLEST = 1e-12  # share of the largest inner product below which a direction of the span is rounding
-FORMER = ("coefficients", "signal_variances", "noise_variance")  # what a start needs
+FORMER = ("coefficients", "signal_variances", "noise_variance")  # the variables that a start needs
 
 
 class KernelRows(NamedTuple):
@@ -125,7 +125,7 @@ class KernelRows(NamedTuple):
         """Inner products of the centred rows with directions, shape (num_observations, columns).
 
         Args:
-            directions: what `directions` gave.
+            directions: from `directions`.
 
         Returns:
             Shape (num_observations, columns).
@@ -136,8 +136,8 @@ class KernelRows(NamedTuple):
         """Inner products of directions with each other.
 
         Args:
-            directions: what `directions` gave.
-            products: what `product` gives of them, shape (num_observations, columns).
+            directions: from `directions`.
+            products: their `product`, shape (num_observations, columns).
 
         Returns:
             Shape (columns, columns), symmetric.
@@ -152,7 +152,7 @@ class KernelRows(NamedTuple):
         stays the same when rows are added and all are centred again.
 
         Args:
-            directions: what `directions` gave.
+            directions: from `directions`.
 
         Returns:
             Shape (num_observations, columns).
@@ -198,7 +198,7 @@ def prepare(model: KernelPCA, data: tuple, init: Any, *, memory: str, **options:
     Args:
         model: the (filled) model.
         data: the rows, shape (num_observations, num_features).
-        init: what `fit` was given: a former fit's rows must be the first of these.
+        init: the argument of `fit`; a former fit's rows must be the first of these.
         memory: ``"full"``, or ``"online"``: no Gram matrix of the former rows is made.
         **options: not used.
 
@@ -276,7 +276,7 @@ def _former(model: KernelPCA, x: np.ndarray, init: Any) -> xr.Dataset | None:
     if _described(old_model.kernel) != _described(model.kernel):
         raise ValueError(
             f"the former fit has the kernel {_described(old_model.kernel)} and this model has "
-            f"{_described(model.kernel)}: fit inference.model_of(tree), which keeps what its rows said"
+            f"{_described(model.kernel)}: fit inference.model_of(tree), whose kernel is the same"
         )
     estimate = init["variational"].to_dataset()
     num_old = estimate.sizes["observation"]
@@ -306,7 +306,7 @@ def _first_difference(rows: np.ndarray, first: np.ndarray) -> str:
 
 
 OVERSAMPLING = 10  # random vectors of a start beyond the number of latents
-SMALLEST_SHARE = 1e-3  # of its eigenvalue: what a component has at the start, above the noise or not
+SMALLEST_SHARE = 1e-3  # of its eigenvalue: least variance of a component at the start
 
 
 class KernelPCAState(NamedTuple):

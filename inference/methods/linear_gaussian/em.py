@@ -3,8 +3,8 @@ r"""Expectation maximisation for linear-Gaussian models of a matrix whose column
 .. math:: z_n \sim N(0, I_K), \qquad x_{nd} = w_d^T z_n + \mu_d + N(0, \psi_{g(d)})
 
 PPCA is one group, factor analysis a group a column, SPPCA the groups x and y (or x and one an output); any
-cell may be missing. With :math:`\tilde z = [z, 1]` the E-step gives :math:`C_d = \sum_{n \in o_d} E[\tilde z
-\tilde z^T]` over the rows in which column d is observed, and the M-step regresses each column on
+cell may be missing. With :math:`\tilde z = [z, 1]` the E-step computes :math:`C_d = \sum_{n \in o_d} E[\tilde
+z \tilde z^T]` over the rows in which column d is observed, and the M-step regresses each column on
 :math:`\tilde z` there,
 
 .. math::
@@ -60,9 +60,9 @@ EM starts from principal components, from random loadings or from given values. 
 those of the columns divided by the standard deviation of their noise group, missing cells at the column's
 mean. With isotropic noise and nothing missing they are the answer already (Tipping and Bishop 1999, (7)).
 ``primary`` restricts them to some groups (the inputs of a supervised projection); the other columns are then
-regressed on the latents that these give, and their noise starts at half their variance. A random start draws
-the loadings with the columns' own spread: drawn with unit variance whatever the scale of the data, plain EM
-needs hundreds of sweeps to forget it.
+regressed on the latents of these components, and their noise starts at half their variance. A random start
+draws the loadings with the columns' own spread: drawn with unit variance whatever the scale of the data,
+plain EM needs hundreds of sweeps to forget it.
 """
 
 from collections.abc import Callable, Mapping
@@ -381,7 +381,7 @@ def step(
         floor: smallest noise variance as a share of the group's mean variance; one for all groups or one
             each.
         fixed_noise: noise variances that are given, not estimated, shape (num_groups,); NaN: estimated.
-        e_step: ``e_step(parameters, rows)`` gives the moments.
+        e_step: ``e_step(parameters, rows)`` computes the moments.
         sweep: the M-step and expansion, of rows of another kind
         (`inference.methods.linear_gaussian.sparse_em`).
     """

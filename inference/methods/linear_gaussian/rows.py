@@ -207,7 +207,7 @@ def expanded(loadings: Array, loc: Array, rows: CompressedRows) -> tuple[Array, 
     Args:
         loadings: shape (compressed columns, num_latents).
         loc: about the centre, shape (compressed columns,).
-        rows: what they were fitted to.
+        rows: the fitted rows.
 
     Returns:
         Loadings (num_features, num_latents) and the mean itself, (num_features,).

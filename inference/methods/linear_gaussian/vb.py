@@ -20,7 +20,7 @@ not be monotone. The lecture's cross term lacks the factor :math:`y_{nm}`, and w
 that of the observed cells.
 
 The bound does not change with :math:`z \to L^{-1}(z - m), W \to W L, \mu \to \mu + W m` but for the priors
-and the entropies, a few K x K matrices. After each round m and L are set to what makes the latents standard
+and the entropies, a few K x K matrices. After each round m and L are set so that the latents are standard
 (and, under ARD, the loadings' columns orthogonal), and kept if the bound is higher (Luttinen and Ilin 2010,
 "Transformations in variational Bayesian factor analysis"). Without this the bound crawls.
 

@@ -129,7 +129,7 @@ class FullPosterior(NamedTuple):
     relevance: Array
 
 
-# What updates and bound share
+# Parts of updates and bound
 
 
 def _ridge(state: FullPosterior, model: Paired) -> Array:

@@ -6,7 +6,7 @@ corrected, for every family without cut points.
 
 GiBECCA
 -------
-A sweep draws, view by view and then what views share:
+A sweep draws, view by view and then for all views:
 
 * the noisy natural parameters of each row, :math:`\theta_n \sim N(m_n, \Psi)` times the likelihood of the
   row's cells, by one elliptical slice-sampling step (Murray, Adams and MacKay 2010), whole rows at once; of
@@ -18,10 +18,10 @@ A sweep draws, view by view and then what views share:
 * the loadings' precisions, and the moves of `inference.methods.projections.gibbs`.
 
 Corrections of the printed algorithm 2. It draws the mean from its conditional with the latents integrated
-out, and then uses the old latents: here every draw is given what the others are now. It accepts or rejects
-single entries of a row proposed from the whole of Psi, which is right for a diagonal Psi only: here a row
-moves as a whole. The printed covariance of a loading is its precision. With binary cells the scale of Psi is
-hardly identified, and the chain moves slowly; the low-rank program mixes much better.
+out, and then uses the old latents: here every draw is given the current values of the others. It accepts or
+rejects single entries of a row proposed from the whole of Psi, which is right for a diagonal Psi only: here a
+row moves as a whole. The printed covariance of a loading is its precision. With binary cells the scale of Psi
+is hardly identified, and the chain moves slowly; the low-rank program mixes much better.
 
 A sweep costs O(N D^2 + D^3) for each view.
 """

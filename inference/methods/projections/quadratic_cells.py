@@ -8,7 +8,8 @@ Up to constants every cell contributes, with the joint prior's share of it
 Gaussian cells: :math:`\kappa = x/\phi + \beta\lambda`, :math:`\tau = 1/\phi + \beta\nu`, b = 0. Bernoulli and
 binomial cells of n trials: the kernel of the joint prior is itself a binomial pseudo-count of size
 :math:`\beta\nu n`, so :math:`b = n (1 + \beta\nu)`, :math:`\kappa = x + \beta\lambda - b/2`; a missing cell
-keeps what the kernel gives. Polya-Gamma variables (`inference.numerics.polya_gamma`) make the rest Gaussian.
+keeps the contribution of the kernel. Polya-Gamma variables (`inference.numerics.polya_gamma`) make the rest
+Gaussian.
 
 The fractional part f of b has no exact draw. In its place a fraction up to a quarter has a fixed precision,
 that of a Polya-Gamma variable at theta = 2, and a larger one a gamma variable omega given theta, kept as a

@@ -2,8 +2,8 @@ r"""Variational Bayes for exponential-family projections: Gaussian, Bernoulli, b
 
 One ascent serves `zoo.EPCA` and low-rank `zoo.Paired`; factors, updates and bound are those of
 `inference.methods.projections.vb_factors`. The objective is the whole bound on the log evidence, of an
-unnormalised prior with its factor as it stands in the program; of logistic cells the bound with
-Polya-Gamma variables, a little lower than the ELBO of the normal factors alone, which `guide` gives. View
+unnormalised prior with its factor as in the program; of logistic cells the bound with
+Polya-Gamma variables, a little lower than the ELBO of the normal factors alone, the bound of `guide`. View
 weights multiply the expected log density of a view's cells, as in the program. A step costs O(N D K^2), of
 Poisson cells some ten times O(N D K^3).
 

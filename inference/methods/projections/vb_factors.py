@@ -309,7 +309,7 @@ def _ascend(
 ) -> tuple[Array, Array]:
     """Take the best of several lengths of a natural-gradient step of one normal factor, or none.
 
-    ``height(mean, covariance)`` is what Poisson cells expect of it; prior and all else add
+    ``height(mean, covariance)`` is the expected log density of the Poisson cells; prior and other cells add
     linear'u - u' precision u / 2.
     """
 

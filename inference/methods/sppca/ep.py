@@ -3,9 +3,9 @@ r"""EM with expectation propagation for SPPCA with probit outputs, which the pap
 With the utilities u of the outputs as further latent variables everything but the cut :math:`d = T u > 0`
 (`zoo.linear_gaussian.probit`) is linear-Gaussian:
 
-* E-step, row by row: z given x is N(m, S), so d is Gaussian; expectation propagation
-  (see below) gives its mean and covariance after the cut, and with them, because z
-  and u given d are linear in it, the moments of z and u. Unlabelled rows have nothing to cut.
+* E-step, row by row: z given x is N(m, S), so d is Gaussian; expectation propagation (see below) computes its
+  mean and covariance after the cut, and with them, because z and u given d are linear in it, the moments of z
+  and u. Unlabelled rows have nothing to cut.
 * M-step: each column of x and of u regressed on [z, 1] over the rows where it is observed; the noise of x its
   mean squared residual; that of u is 1.
 * Expansion (``acceleration="px"``): the latents' found moments are taken into the loadings, as in

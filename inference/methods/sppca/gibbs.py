@@ -15,7 +15,7 @@ conditionals alone take small steps (Liu and Sabatti 2000, "Generalised Gibbs sa
 Carlo for Bayesian computation"): the latents are shifted, :math:`z \to z + \delta`, the means following by
 :math:`\mu \to \mu - W \delta` (the density of delta is normal: an exact draw), and each latent is rescaled,
 :math:`z_k \to g z_k, w_k \to w_k / g` (a slice-sampling step in log g, with the Jacobian). Of class
-labels a third draws what all classes' utilities have in common, a direction that only the prior holds.
+labels a third draws the common part of all classes' utilities, which only the prior determines.
 
 A sweep costs O(N D K^2). The recorded log joint is that of the program, as in NUTS. Needs the proper prior
 ``loading_prior="gaussian"``.

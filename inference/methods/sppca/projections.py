@@ -194,7 +194,7 @@ def stored(
     """Conclude with the projection and the scores of the fitted rows.
 
     Args:
-        projection: what was found.
+        projection: the solution.
         model: the model; a dual projection of a primal model is stored with the linear kernel.
         x: the fitted rows.
         gram: dual: the centred Gram matrix and its column means.
