@@ -1,1 +1,1 @@
-"""Kernel pca."""
+"""Hand-written inference for kernel PCA."""

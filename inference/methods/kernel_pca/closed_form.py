@@ -15,8 +15,8 @@ When to use what: this, always, unless rows keep arriving or an approximate answ
 
 Reference: Yu (2006), section 5.2; Schoelkopf, Smola and Mueller (1998).
 
-Components of a kernel PCA, however they were found, and what is stored of them.
-
+Components
+----------
 A direction in feature space is a combination of centred rows, :math:`\hat\Phi^T a`. With eigenvalues
 :math:`\lambda_j` of the centred Gram matrix K and unit eigenvectors :math:`v_j` the coefficients
 :math:`a_j = v_j / \sqrt{\lambda_j}` give directions of length one, and the loadings are
@@ -38,14 +38,11 @@ from zoo.kernel_pca import KernelPCA
 from zoo.kernels.gram import centring_of, gram_matrix
 
 __all__ = [
-    "Components",
     "METHOD",
     "centred_gram",
     "components_from",
     "leading_eigenpairs",
-    "score_at",
     "signal_variances",
-    "signs_of",
     "solve",
     "to_outcome",
 ]
@@ -105,15 +102,11 @@ def check(model: KernelPCA, *, solver: Any) -> None:
         )
 
 
-METHOD = Direct(
-    options={"solver": "auto"},
-    solve=solve,
-    check=check,
-)
+METHOD = Direct(options={"solver": "auto"}, solve=solve, check=check)
 
 
 class Components(NamedTuple):
-    """What a fit knows of its components, on the host.
+    """Components of a fit, on the host.
 
     Attributes:
         eigenvalues: of the centred Gram matrix, descending, shape (num_latents,).
@@ -174,7 +167,7 @@ def components_from(
     trace: float,
     products: np.ndarray | None = None,
 ) -> Components:
-    """Components from eigenpairs of the centred Gram matrix, signs frozen.
+    """Components from eigenpairs of the centred Gram matrix, with fixed signs.
 
     Args:
         model: the model.
@@ -215,7 +208,7 @@ def signs_of(vectors: np.ndarray) -> np.ndarray:
 
 
 def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
-    """The estimate as one draw of one chain, beside what new rows need; says which components vanished."""
+    """Conclude with the estimate and the quantities that new rows need; warn if components vanished."""
     num_rows = components.products.shape[0]
     freedom = float(model.freedom(num_rows))
     variances = signal_variances(
@@ -250,7 +243,7 @@ def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
 
 
 def score_at(components: Components, model: KernelPCA, freedom: float, dimension: float) -> float:
-    """The log posterior at the maximum over Z given the components, in nats; the program's own value.
+    """The log posterior of the program at the maximum over Z given the components, in nats.
 
     Args:
         components: eigenvalues of the components and the trace.

@@ -22,7 +22,7 @@ restricted to it. The text's way back, :math:`\Lambda = N^2 s^2 (N I - D_Z^2)^{-
 have converged and loses all digits to cancellation as s2 falls.
 
 *New rows* (Algorithm 5.2): ``fit(model, x_all, method="em", init=tree)`` where ``x_all`` begins with the rows
-of the former fit. Coefficients B of zero for the new rows leave W what it was, centred again or not, because
+of the former fit. Coefficients B of zero for the new rows leave W unchanged, centred again or not, because
 the columns of B sum to zero; the first sweep puts the new rows at their projection. ``new_rows="random"`` is
 the text. Which of the two is nearer depends on how much of the new rows the old loadings see; a fresh sketch
 of all rows, which costs two sweeps, is often nearer than either. As printed, step 6 of the algorithm uses the
@@ -36,8 +36,8 @@ belong together, its score falls, and it ends at minor components.
 
 Reference: Yu (2006), sections 5.2.4 and 5.3.
 
-What EM for kernel PCA knows of the rows: their centred Gram matrix, whole or of low rank.
-
+The centred Gram matrix
+-----------------------
 Whole: K of all rows; a direction in feature space is given by its N coefficients.
 
 Online: of N1 former rows the directions :math:`\hat\Phi_1^T A_1` and the coordinates :math:`K_{11} A_1` were
@@ -60,7 +60,7 @@ from jax import Array
 from jax.scipy.linalg import cho_factor, cho_solve
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.kernel_pca.closed_form import Components, centred_gram, components_from, to_outcome
+from inference.methods.kernel_pca.closed_form import centred_gram, components_from, to_outcome
 from inference.results.files import model_of
 from zoo.checks import check_choice
 from zoo.kernel_pca import KernelPCA
@@ -69,24 +69,22 @@ from zoo.kernels.gram import Centring, cross_gram, extended_centring, gram_matri
 
 __all__ = [
     "ALGORITHM",
-    "KernelPCAInfo",
     "KernelPCAState",
     "KernelRows",
     "METHOD",
     "init",
     "prepare",
     "restricted_eigenpairs",
-    "ritz_components",
     "step",
 ]
 
 
 SMALLEST = 1e-12  # share of the largest inner product below which a direction of the span is rounding
-FORMER = ("coefficients", "signal_variances", "noise_variance")  # what a start needs
+FORMER = ("coefficients", "signal_variances", "noise_variance")  # the variables that a start needs
 
 
 class KernelRows(NamedTuple):
-    """Rows by their centred inner products.
+    """Rows represented by their centred inner products.
 
     Attributes:
         coordinates: K, shape (num_observations, num_observations), or H, shape (num_observations, rank).
@@ -108,11 +106,11 @@ class KernelRows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows first."""
+        """The shape of the matrix, rows first."""
         return self.coordinates.shape
 
     def directions(self, combination: Array) -> Array:
-        """Combinations of the centred rows as directions.
+        """Represent combinations of the centred rows as directions.
 
         Args:
             combination: coefficients over the rows, shape (num_observations, columns).
@@ -127,7 +125,7 @@ class KernelRows(NamedTuple):
         """Inner products of the centred rows with directions, shape (num_observations, columns).
 
         Args:
-            directions: what `directions` gave.
+            directions: from `directions`.
 
         Returns:
             Shape (num_observations, columns).
@@ -135,11 +133,11 @@ class KernelRows(NamedTuple):
         return self.coordinates @ directions
 
     def inner(self, directions: Array, products: Array) -> Array:
-        """Inner products of directions with each other, ``products`` being theirs with the rows.
+        """Inner products of directions with each other.
 
         Args:
-            directions: what `directions` gave.
-            products: what `product` gives of them, shape (num_observations, columns).
+            directions: from `directions`.
+            products: their `product`, shape (num_observations, columns).
 
         Returns:
             Shape (columns, columns), symmetric.
@@ -148,13 +146,13 @@ class KernelRows(NamedTuple):
         return (inner + inner.T) / 2
 
     def coefficients(self, directions: Array) -> Array:
-        """Directions as combinations of the centred rows, each column of coefficients centred.
+        """Express directions as combinations of the centred rows, with centred columns of coefficients.
 
         Their sum multiplies the sum of the centred rows, which is zero; once it is zero itself, a direction
         stays the same when rows are added and all are centred again.
 
         Args:
-            directions: what `directions` gave.
+            directions: from `directions`.
 
         Returns:
             Shape (num_observations, columns).
@@ -163,7 +161,7 @@ class KernelRows(NamedTuple):
         return combination - jnp.mean(combination, axis=0)
 
     def from_former(self, coefficients: Array) -> Array:
-        """Directions that were combinations of the first rows, from their coefficients.
+        """Directions from their coefficients over the first rows.
 
         Args:
             coefficients: over the former rows, which stand first here, shape (former rows, num_latents).
@@ -194,40 +192,13 @@ def restricted_eigenpairs(columns: Array, rows: KernelRows) -> tuple[Array, Arra
     return jnp.maximum(values[::-1], 0.0), basis @ rotation, products @ rotation
 
 
-def ritz_components(products: Array, rows: KernelRows, model: KernelPCA) -> Components:
-    """The components on the span of ``products``, on the host.
-
-    Args:
-        products: shape (num_observations, num_latents).
-        rows: the rows.
-        model: the model; a noise variance that it estimates is that of the eigenvalues found.
-    """
-    values, vectors, products = (
-        np.asarray(part, np.float64) for part in restricted_eigenpairs(products, rows)
-    )
-    components = components_from(
-        model,
-        float(rows.freedom),
-        float(rows.dimension),
-        values,
-        vectors,
-        np.asarray(rows.gram_means, np.float64),
-        float(rows.trace),
-        products,
-    )
-    if rows.basis is None:
-        return components
-    directions = rows.coefficients(rows.directions(jnp.asarray(components.coefficients)))
-    return components._replace(coefficients=np.asarray(directions, np.float64))
-
-
 def prepare(model: KernelPCA, data: tuple, init: Any, *, memory: str, **options: Any) -> tuple[KernelRows]:
-    """The rows of a fit.
+    """Prepare the rows of a fit.
 
     Args:
         model: the (filled) model.
         data: the rows, shape (num_observations, num_features).
-        init: what `fit` was given: a former fit's rows must be the first of these.
+        init: the argument of `fit`; a former fit's rows must be the first of these.
         memory: ``"full"``, or ``"online"``: no Gram matrix of the former rows is made.
         **options: not used.
 
@@ -279,14 +250,14 @@ def _online(kernel: Kernel, x: np.ndarray, former: xr.Dataset, **shared: Any) ->
 
 
 def _blocks(kernel: Kernel, x: np.ndarray, num_old: int) -> tuple[np.ndarray, np.ndarray]:
-    """Kernel values of old with new rows and of new rows among themselves, not centred."""
+    """Uncentred kernel values of old with new rows, and of new rows with each other."""
     if kernel.is_precomputed:
         return x[:num_old, num_old:], x[num_old:, num_old:]
     return cross_gram(kernel, x[:num_old], x[num_old:]), gram_matrix(kernel, x[num_old:], announce=False)
 
 
 def _former(model: KernelPCA, x: np.ndarray, init: Any) -> xr.Dataset | None:
-    """The former fit's estimate, if there is one, checked against these rows."""
+    """The estimate of a former fit, if there is one, checked against these rows."""
     if isinstance(init, Mapping) and not isinstance(init, xr.DataTree):
         missing = [name for name in FORMER if name not in init]
         if missing:
@@ -305,7 +276,7 @@ def _former(model: KernelPCA, x: np.ndarray, init: Any) -> xr.Dataset | None:
     if _described(old_model.kernel) != _described(model.kernel):
         raise ValueError(
             f"the former fit has the kernel {_described(old_model.kernel)} and this model has "
-            f"{_described(model.kernel)}: fit inference.model_of(tree), which keeps what its rows said"
+            f"{_described(model.kernel)}: fit inference.model_of(tree), whose kernel is the same"
         )
     estimate = init["variational"].to_dataset()
     num_old = estimate.sizes["observation"]
@@ -334,15 +305,12 @@ def _first_difference(rows: np.ndarray, first: np.ndarray) -> str:
     return f"; row {int((rows != first).any(axis=1).argmax())} differs"
 
 
-ACCELERATIONS = ("px", "none")
-MEMORIES = ("full", "online")
-NEW_ROWS = ("projected", "random")
 OVERSAMPLING = 10  # random vectors of a start beyond the number of latents
-SMALLEST_SHARE = 1e-3  # of its eigenvalue: what a component has at the start, above the noise or not
+SMALLEST_SHARE = 1e-3  # of its eigenvalue: least variance of a component at the start
 
 
 class KernelPCAState(NamedTuple):
-    """The estimate.
+    """The estimate of loadings and noise variance.
 
     Attributes:
         directions: the loadings W: B, shape (num_observations, num_latents), or their coordinates in the
@@ -357,7 +325,7 @@ class KernelPCAState(NamedTuple):
 
 
 class KernelPCAInfo(NamedTuple):
-    """What is recorded of a sweep.
+    """Quantities recorded at each sweep.
 
     Attributes:
         objective: the program's score at the new parameters, in nats.
@@ -369,7 +337,7 @@ class KernelPCAInfo(NamedTuple):
 
 
 def init(key: Array, model: KernelPCA, rows: KernelRows, *, strategy: str = "sketch") -> KernelPCAState:
-    """A random start.
+    """Draw a random start.
 
     ``"sketch"``: the best K directions of the Gram matrix times a few more random vectors than K (Halko,
     Martinsson and Tropp 2011); it costs two sweeps and spares those that a random block of just K vectors
@@ -434,7 +402,7 @@ def e_step(state: KernelPCAState, rows: KernelRows) -> tuple[Array, Array]:
 def step(
     key: Array, state: KernelPCAState, model: KernelPCA, rows: KernelRows, *, acceleration: str = "px"
 ) -> tuple[KernelPCAState, KernelPCAInfo]:
-    """One sweep; deterministic, the key is ignored."""
+    """Run one sweep; the key is ignored."""
     latents, second = e_step(state, rows)
     directions = rows.directions(cho_solve(cho_factor(second), latents.T).T)
     products = rows.product(directions)
@@ -450,7 +418,7 @@ def step(
 
 
 def score(state: KernelPCAState, rows: KernelRows) -> Array:
-    """The program's score, in nats."""
+    """The score of the program, in nats."""
     num_latents, noise = state.products.shape[1], state.noise_variance
     identity = jnp.eye(num_latents, dtype=state.products.dtype)
     factor = cho_factor(rows.inner(state.directions, state.products) + noise * identity)
@@ -465,18 +433,15 @@ ALGORITHM = Algorithm(init, step)
 
 @cache
 def build(strategy: str, acceleration: str, memory: str, new_rows: str) -> Algorithm:
-    """The algorithm with or without parameter expansion."""
+    """Build the algorithm with or without parameter expansion."""
     return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
 
 
 def check(model: KernelPCA, *, acceleration: Any, memory: Any, new_rows: Any) -> None:
-    """Raise ValueError for an unknown option, or a prior that EM does not know."""
-    for name, value, known in (
-        ("acceleration", acceleration, ACCELERATIONS),
-        ("memory", memory, MEMORIES),
-        ("new_rows", new_rows, NEW_ROWS),
-    ):
-        check_choice(name, value, known)
+    """Raise ValueError if an option is unknown or EM does not support the prior."""
+    check_choice("acceleration", acceleration, ("px", "none"))
+    check_choice("memory", memory, ("full", "online"))
+    check_choice("new_rows", new_rows, ("projected", "random"))
     if model.latent_variance is not None:
         raise ValueError(
             "em maximises the score under a flat prior of the latents: leave latent_variance out, or use "
@@ -485,16 +450,29 @@ def check(model: KernelPCA, *, acceleration: Any, memory: Any, new_rows: Any) ->
 
 
 def conclude(
-    key: Array,
-    state: KernelPCAState,
-    model: KernelPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: KernelPCAState, model: KernelPCA, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
-    """Eigenpairs on the span of the latents as one draw of one chain."""
-    components = ritz_components(state.products, data[0], model)
+    """Conclude with the eigenpairs on the span of the latents (Rayleigh-Ritz).
+
+    A noise variance that the model estimates is that of the eigenvalues found.
+    """
+    (rows,) = data
+    values, vectors, products = (
+        np.asarray(part, np.float64) for part in restricted_eigenpairs(state.products, rows)
+    )
+    components = components_from(
+        model,
+        float(rows.freedom),
+        float(rows.dimension),
+        values,
+        vectors,
+        np.asarray(rows.gram_means, np.float64),
+        float(rows.trace),
+        products,
+    )
+    if rows.basis is not None:
+        directions = rows.coefficients(rows.directions(jnp.asarray(components.coefficients)))
+        components = components._replace(coefficients=np.asarray(directions, np.float64))
     return to_outcome(components, model, "em")
 
 

@@ -1,1 +1,1 @@
-"""Linear gaussian."""
+"""EM and variational Bayes for linear-Gaussian models, shared by PPCA, factor analysis and SPPCA."""

@@ -3,8 +3,8 @@ r"""Expectation maximisation for linear-Gaussian models of a matrix whose column
 .. math:: z_n \sim N(0, I_K), \qquad x_{nd} = w_d^T z_n + \mu_d + N(0, \psi_{g(d)})
 
 PPCA is one group, factor analysis a group a column, SPPCA the groups x and y (or x and one an output); any
-cell may be missing. With :math:`\tilde z = [z, 1]` the E-step gives :math:`C_d = \sum_{n \in o_d} E[\tilde z
-\tilde z^T]` over the rows in which column d is observed, and the M-step regresses each column on
+cell may be missing. With :math:`\tilde z = [z, 1]` the E-step computes :math:`C_d = \sum_{n \in o_d} E[\tilde
+z \tilde z^T]` over the rows in which column d is observed, and the M-step regresses each column on
 :math:`\tilde z` there,
 
 .. math::
@@ -35,13 +35,11 @@ A sweep costs O(min(N, D) D K) where nothing is missing, O(N D K^2) with holes i
 
 Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 7.2 with (7.12) and (7.24) corrected.
 
-The E-step of a linear-Gaussian model: moments of the latents and the log likelihood.
+The E-step has the notation of `zoo.linear_gaussian.rows`, whose residual form of the log density is used here
+too: a sum of squares, accurate to rounding however small the noise is.
 
-The notation is that of `zoo.linear_gaussian.rows`, whose residual form of the log density is used here too: a
-sum of squares, accurate to rounding however small the noise is.
-
-Priors in the EM of linear-Gaussian models: what they add to the objective, the M-step and the expansion.
-
+Priors
+------
 With a proper prior
 
 .. math::
@@ -56,18 +54,20 @@ all rotations the one with orthogonal columns has the highest prior density, bec
 \|w_k\|^2/2)` is Schur-concave in the squared lengths. The expansion takes it at once; without it EM crawls
 towards it.
 
-Where the EM of a linear-Gaussian model starts: from principal components, from draws, from given values.
-
-The principal components are those of the columns divided by the standard deviation of their noise group,
-missing cells at the column's mean. With isotropic noise and nothing missing they are the answer already
-(Tipping and Bishop 1999, (7)). ``primary`` restricts them to some groups (the inputs of a supervised
-projection); the other columns are then regressed on the latents that these give, and their noise starts at
-half their variance. A random start draws the loadings with the columns' own spread: drawn with unit variance
-whatever the scale of the data, plain EM needs hundreds of sweeps to forget it.
+Starts
+------
+EM starts from principal components, from random loadings or from given values. The principal components are
+those of the columns divided by the standard deviation of their noise group, missing cells at the column's
+mean. With isotropic noise and nothing missing they are the answer already (Tipping and Bishop 1999, (7)).
+``primary`` restricts them to some groups (the inputs of a supervised projection); the other columns are then
+regressed on the latents of these components, and their noise starts at half their variance. A random start
+draws the loadings with the columns' own spread: drawn with unit variance whatever the scale of the data,
+plain EM needs hundreds of sweeps to forget it.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from functools import partial, reduce
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -86,26 +86,24 @@ __all__ = [
     "Moments",
     "Parameters",
     "begin",
+    "bordered",
     "check_given",
-    "expansion",
-    "expansion_mean",
     "expected_precision",
     "given_start",
     "log_prior",
     "m_step",
     "moments_of",
     "pca_start",
-    "posterior_noise",
-    "prior_precision",
-    "prior_shift",
     "random_start",
+    "standardised",
     "start_of",
     "step",
+    "sum_over_patterns",
 ]
 
 
 class Parameters(NamedTuple):
-    """A linear-Gaussian model of compressed rows.
+    """Parameters of a linear-Gaussian model of compressed rows.
 
     Attributes:
         loadings: W, shape (D, num_latents).
@@ -138,28 +136,52 @@ class Moments(NamedTuple):
 
 
 def moments_of(parameters: Parameters, rows: CompressedRows) -> Moments:
-    """The moments at given parameters."""
+    """Posterior moments of the latents at given parameters, summed over rows."""
     per_column = parameters.noise_variance[rows.group]
-    total = None
-    for pattern in rows.patterns:
-        part = _pattern_moments(parameters, per_column, pattern, rows.class_member)
-        total = part if total is None else jax.tree.map(jnp.add, total, part)
-    if rows.single.shape[0]:
-        packed = Rows(jnp.stack([rows.single, rows.single_observed], axis=1), rows.single_weight)
-
-        def block(cells: Array, weight: Array) -> Moments:
-            return _single_moments(
-                parameters, per_column, cells[:, 0], cells[:, 1], weight, rows.class_member
-            )
-
-        part = sum_over_rows(block, packed)
-        total = part if total is None else jax.tree.map(jnp.add, total, part)
+    of_pattern, of_singles = (
+        partial(moments, parameters, per_column) for moments in (_pattern_moments, _single_moments)
+    )
+    total = sum_over_patterns(rows, of_pattern, of_singles)
     silent = -0.5 * jnp.sum(rows.silent_cells * jnp.log(2 * jnp.pi * parameters.noise_variance))
     return total._replace(log_likelihood=total.log_likelihood + silent)
 
 
+def sum_over_patterns(rows: CompressedRows, of_pattern: Callable, of_singles: Callable) -> Any:
+    """The sum of moments over all rows.
+
+    Args:
+        rows: the data.
+        of_pattern: ``of_pattern(rows, pattern)``, the sums over the rows of one pattern of holes.
+        of_singles: ``of_singles(rows, x, seen, weight)``, over rows that are kept one by one, of shapes
+            (block, D), (block, D) and (block,).
+
+    Returns:
+        A pytree of arrays, of the shapes that the functions return.
+    """
+    parts = [of_pattern(rows, pattern) for pattern in rows.patterns]
+    if rows.single.shape[0]:
+        packed = Rows(jnp.stack([rows.single, rows.single_observed], axis=1), rows.single_weight)
+        parts.append(
+            sum_over_rows(lambda cells, weight: of_singles(rows, cells[:, 0], cells[:, 1], weight), packed)
+        )
+    return reduce(partial(jax.tree.map, jnp.add), parts)
+
+
+def bordered(square: Array, edge: Array, corner: Array) -> Array:
+    """The matrices [[square, edge], [edge', corner]], shape (..., size + 1, size + 1).
+
+    Args:
+        square: shape (..., size, size).
+        edge: shape (..., size).
+        corner: shape (...).
+    """
+    top = jnp.concatenate([square, edge[..., None]], axis=-1)
+    bottom = jnp.concatenate([edge, corner[..., None]], axis=-1)
+    return jnp.concatenate([top, bottom[..., None, :]], axis=-2)
+
+
 def _pattern_moments(
-    parameters: Parameters, per_column: Array, pattern: Pattern, class_member: Array
+    parameters: Parameters, per_column: Array, rows: CompressedRows, pattern: Pattern
 ) -> Moments:
     loadings, loc, _ = parameters
     seen = pattern.observed
@@ -177,7 +199,7 @@ def _pattern_moments(
     own_second = pattern.count * (covariance + jnp.outer(mean, mean)) + spread.T @ spread
     own_first = pattern.count * mean
     return Moments(
-        second=seen[class_member][:, None, None] * _bordered(own_second, own_first, pattern.count),
+        second=seen[rows.class_member][:, None, None] * bordered(own_second, own_first, pattern.count),
         cross=pattern.rows.T @ spread + pattern.count * jnp.outer(pattern.mean, mean),
         total_second=own_second,
         total_first=own_first,
@@ -186,9 +208,9 @@ def _pattern_moments(
 
 
 def _single_moments(
-    parameters: Parameters, per_column: Array, x: Array, seen: Array, weight: Array, class_member: Array
+    parameters: Parameters, per_column: Array, rows: CompressedRows, x: Array, seen: Array, weight: Array
 ) -> Moments:
-    """Of rows each of which has its own holes, shapes (rows, D), (rows, D) and (rows,)."""
+    """The moments of rows that differ in their holes, shapes (rows, D), (rows, D) and (rows,)."""
     loadings, loc, _ = parameters
     num_latents = loadings.shape[1]
     identity = jnp.eye(num_latents)
@@ -204,10 +226,8 @@ def _single_moments(
     log_det = seen @ jnp.log(2 * jnp.pi * per_column) + 2 * jnp.sum(log_diagonal, axis=1)
     second = weight[:, None, None] * (covariance + mean[:, :, None] * mean[:, None, :])
     first = weight[:, None] * mean
-    border = jnp.concatenate([second, first[:, :, None]], axis=2)
-    bottom = jnp.concatenate([first, weight[:, None]], axis=1)
-    bordered = jnp.concatenate([border, bottom[:, None, :]], axis=1)
-    by_class = seen[:, class_member].T @ bordered.reshape(bordered.shape[0], -1)
+    whole = bordered(second, first, weight)
+    by_class = seen[:, rows.class_member].T @ whole.reshape(whole.shape[0], -1)
     return Moments(
         second=by_class.reshape(-1, num_latents + 1, num_latents + 1),
         cross=x.T @ first,
@@ -217,12 +237,8 @@ def _single_moments(
     )
 
 
-def _bordered(second: Array, first: Array, count: Array) -> Array:
-    return jnp.block([[second, first[:, None]], [first[None, :], jnp.reshape(count, (1, 1))]])
-
-
 class LoadingPrior(NamedTuple):
-    """A proper prior of loadings, mean and noise; the data must not have been rotated.
+    """A proper prior of loadings, mean and noise variances, for data that have not been rotated.
 
     Attributes:
         loading_variance: of every entry of the loadings, shape (); None: ARD.
@@ -244,34 +260,15 @@ class LoadingPrior(NamedTuple):
 
 
 def expected_precision(loadings: Array, prior: LoadingPrior) -> Array:
-    """Precision of each column of loadings: given, or E[alpha_k | w_k]; shape (num_latents,)."""
+    """The precision of each column of loadings, known or E[alpha_k | w_k], shape (num_latents,)."""
     if prior.loading_variance is not None:
         return jnp.full(loadings.shape[1], 1.0) / prior.loading_variance
     concentration = prior.ard_concentration + loadings.shape[0] / 2
     return concentration / (prior.ard_rate + jnp.sum(loadings**2, axis=0) / 2)
 
 
-def prior_precision(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
-    """Precisions of loadings and mean, by class of columns: shape (1, num_latents + 1)."""
-    if prior is None:
-        return jnp.zeros((1, parameters.loadings.shape[1] + 1))
-    return jnp.append(expected_precision(parameters.loadings, prior), 1 / prior.loc_variance)[None]
-
-
-def prior_shift(rows: CompressedRows, prior: LoadingPrior | None) -> Array:
-    """Prior mean over prior variance of the mean, shape (D,)."""
-    return jnp.zeros_like(rows.sums) if prior is None else prior.loc / prior.loc_variance
-
-
-def posterior_noise(squares: Array, cells: Array, prior: LoadingPrior | None) -> Array:
-    """The noise variances that maximise the expected log joint, shape (num_groups,)."""
-    if prior is None:
-        return squares / cells
-    return (prior.noise_rate + squares / 2) / (prior.noise_concentration + cells / 2 + 1)
-
-
 def expansion(spread: Array, loadings: Array, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
-    """L with L L' = R, the covariance that the latents are given before they are standardised again.
+    """A factor L of the covariance R = L L' that parameter expansion assigns to the latents.
 
     Args:
         spread: the latents' mean second moment about the mean they are given, (num_latents, num_latents).
@@ -294,27 +291,8 @@ def expansion(spread: Array, loadings: Array, rows: CompressedRows, prior: Loadi
     return root @ turn * jnp.sqrt(2 / (1 + jnp.sqrt(1 + 4 * jnp.maximum(strengths, 0.0))))
 
 
-def expansion_mean(
-    mean: Array, parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None
-) -> Array:
-    """The mean m that the latents are given before they are centred again; theirs, if ``loc`` has no prior.
-
-    Args:
-        mean: of E[z] over rows, shape (num_latents,).
-        parameters: after the M-step.
-        rows: the data.
-        prior: of the mean.
-    """
-    if prior is None:
-        return mean
-    loadings, size = parameters.loadings, rows.total_weight
-    precision = size * jnp.eye(mean.shape[0]) + loadings.T @ loadings / prior.loc_variance
-    target = size * mean - loadings.T @ (parameters.loc - prior.loc) / prior.loc_variance
-    return jnp.linalg.solve(precision, target)
-
-
 def log_prior(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
-    """Log prior density of the parameters, ARD precisions integrated out, in nats; 0 without a prior."""
+    """Log prior density of the parameters in nats, ARD precisions integrated out; 0 without a prior."""
     if prior is None:
         return jnp.zeros(())
     loadings, loc, noise = parameters
@@ -338,7 +316,7 @@ ACCELERATIONS = ("px", "none", "squarem")
 
 
 class LinearGaussianState(NamedTuple):
-    """The estimate and what its E-step left behind.
+    """The estimate and the results of its E-step.
 
     Attributes:
         parameters: loadings, mean about the centre, noise variance by group.
@@ -354,7 +332,7 @@ class LinearGaussianState(NamedTuple):
 
 
 class LinearGaussianInfo(NamedTuple):
-    """What is recorded of a step.
+    """Quantities recorded at each step.
 
     Attributes:
         objective: log likelihood (plus log prior) at the new parameters, in nats.
@@ -374,7 +352,7 @@ def begin(
     *,
     e_step: Callable = moments_of,
 ) -> LinearGaussianState:
-    """The state at given parameters; ``e_step(parameters, rows)`` gives the moments."""
+    """The state at given parameters, whose moments ``e_step(parameters, rows)`` computes."""
     moments = e_step(parameters, rows)
     objective = moments.log_likelihood + log_prior(parameters, rows, prior)
     return LinearGaussianState(parameters, moments, objective, jnp.zeros(rows.num_groups, bool))
@@ -392,7 +370,7 @@ def step(
     e_step: Callable = moments_of,
     sweep: Callable | None = None,
 ) -> tuple[LinearGaussianState, LinearGaussianInfo]:
-    """One sweep: M-step from the moments of the state, expansion, E-step (SQUAREM: two sweeps).
+    """Run one sweep: M-step from the moments of the state, expansion, E-step (SQUAREM: two sweeps).
 
     Args:
         state: from `begin` or a former step.
@@ -403,22 +381,17 @@ def step(
         floor: smallest noise variance as a share of the group's mean variance; one for all groups or one
             each.
         fixed_noise: noise variances that are given, not estimated, shape (num_groups,); NaN: estimated.
-        e_step: ``e_step(parameters, rows)`` gives the moments.
+        e_step: ``e_step(parameters, rows)`` computes the moments.
         sweep: the M-step and expansion, of rows of another kind
         (`inference.methods.linear_gaussian.sparse_em`).
     """
-    sweep = _sweep if sweep is None else sweep
     lowest = jnp.broadcast_to(floor, rows.group_variance.shape) * rows.group_variance
-    keywords = {
-        "center": center,
-        "expand": acceleration != "none",
-        "lowest": lowest,
-        "fixed_noise": fixed_noise,
-    }
-    first, at_floor = sweep(state.parameters, state.moments, rows, prior, **keywords)
+    keywords = {"center": center, "lowest": lowest, "fixed_noise": fixed_noise}
+    sweep = partial(sweep or _sweep, expand=acceleration != "none", **keywords)
+    first, at_floor = sweep(state.parameters, state.moments, rows, prior)
     new = begin(first, rows, prior, e_step=e_step)._replace(at_floor=at_floor)
     if acceleration == "squarem":
-        second, second_at_floor = sweep(first, new.moments, rows, prior, **keywords)
+        second, second_at_floor = sweep(first, new.moments, rows, prior)
         leap = _extrapolated(state.parameters, first, second, lowest, fixed_noise)
         leapt = begin(leap, rows, prior, e_step=e_step)._replace(at_floor=second_at_floor)
         better = leapt.objective >= new.objective  # False where it is not a number
@@ -433,15 +406,14 @@ def _sweep(
     rows: CompressedRows,
     prior: LoadingPrior | None,
     *,
-    center: str,
     expand: bool,
-    lowest: Array,
-    fixed_noise: Array | None,
+    center: str,
+    **bounds: Array | None,
 ) -> tuple[Parameters, Array]:
-    new, at_floor = m_step(
-        parameters, moments, rows, prior, center=center, lowest=lowest, fixed_noise=fixed_noise
-    )
-    return (standardised(new, moments, rows, prior, center) if expand else new), at_floor
+    """The M-step, and the expansion if ``expand``."""
+    new, at_floor = m_step(parameters, moments, rows, prior, center=center, **bounds)
+    found = (total / rows.total_weight for total in (moments.total_first, moments.total_second))
+    return (standardised(new, *found, rows, prior, center) if expand else new), at_floor
 
 
 def m_step(
@@ -457,8 +429,11 @@ def m_step(
     """Loadings, mean and noise that maximise the expected log joint, and which noises the floor holds."""
     num_latents = parameters.loadings.shape[1]
     own_noise = parameters.noise_variance[rows.group]  # used where there is a prior only
-    precision = own_noise[rows.class_member, None] * prior_precision(parameters, rows, prior)
-    shift = own_noise * prior_shift(rows, prior)
+    precision, shift = jnp.zeros((1, num_latents + 1)), jnp.zeros_like(rows.sums)
+    if prior is not None:
+        precision = jnp.append(expected_precision(parameters.loadings, prior), 1 / prior.loc_variance)[None]
+        shift = prior.loc / prior.loc_variance
+    precision, shift = own_noise[rows.class_member, None] * precision, own_noise * shift
     if center == "joint":
         second = moments.second + jax.vmap(jnp.diag)(precision)
         target = jnp.concatenate([moments.cross, (rows.sums + shift)[:, None]], axis=1)
@@ -471,14 +446,15 @@ def m_step(
         loc = jnp.zeros_like(rows.sums)  # about the mean of the observed cells
     weights = jnp.concatenate([loadings, loc[:, None]], axis=1)
     right = jnp.concatenate([moments.cross, rows.sums[:, None]], axis=1)
-    if prior is None:  # least squares: the residual is orthogonal to the fit
-        squares = rows.squares - jnp.sum(weights * right, axis=1)
-    else:
+    squares = rows.squares - jnp.sum(weights * right, axis=1)  # least squares: residual orthogonal to fit
+    if prior is not None:
         fitted = _quadratic(moments.second, weights, rows.column_class)
         squares = rows.squares - 2 * jnp.sum(weights * right, axis=1) + fitted
     group_squares = jax.ops.segment_sum(squares, rows.group, rows.num_groups)
     group_cells = jax.ops.segment_sum(rows.cells, rows.group, rows.num_groups) + rows.silent_cells
-    noise = posterior_noise(group_squares, group_cells, prior)
+    noise = group_squares / group_cells
+    if prior is not None:
+        noise = (prior.noise_rate + group_squares / 2) / (prior.noise_concentration + group_cells / 2 + 1)
     at_floor = ~(noise > lowest)
     noise = jnp.where(at_floor, lowest, noise)
     if fixed_noise is not None:
@@ -488,24 +464,42 @@ def m_step(
 
 
 def standardised(
-    parameters: Parameters, moments: Moments, rows: CompressedRows, prior: LoadingPrior | None, center: str
+    parameters: Parameters,
+    mean: Array,
+    second: Array,
+    rows: CompressedRows,
+    prior: LoadingPrior | None,
+    center: str,
 ) -> Parameters:
-    """The parameters with the latents' found moments taken into the loadings: parameter expansion."""
+    """The parameters with the latents' moments taken into the loadings and the mean: parameter expansion.
+
+    Args:
+        parameters: after the M-step.
+        mean: of the latents over all rows, shape (num_latents,).
+        second: their mean second moment, shape (num_latents, num_latents).
+        rows: the data.
+        prior: of the parameters.
+        center: as in `step`; the mean stays where it is ``"plugin"``.
+    """
     loadings, loc, noise = parameters
-    mean = moments.total_first / rows.total_weight
-    spread = moments.total_second / rows.total_weight
     if center == "joint":
-        moved = expansion_mean(mean, parameters, rows, prior)
-        spread = spread - jnp.outer(mean, moved) - jnp.outer(moved, mean) + jnp.outer(moved, moved)
+        moved = mean
+        if prior is not None:  # the mean of the latents that the prior of loc allows them
+            precision = (
+                rows.total_weight * jnp.eye(mean.shape[0]) + loadings.T @ loadings / prior.loc_variance
+            )
+            target = rows.total_weight * mean - loadings.T @ (loc - prior.loc) / prior.loc_variance
+            moved = jnp.linalg.solve(precision, target)
+        second = second - jnp.outer(mean, moved) - jnp.outer(moved, mean) + jnp.outer(moved, moved)
         loc = loc + loadings @ moved
-    return Parameters(loadings @ expansion(spread, loadings, rows, prior), loc, noise)
+    return Parameters(loadings @ expansion(second, loadings, rows, prior), loc, noise)
 
 
 @jax.jit
 def _extrapolated(
     start: Parameters, first: Parameters, second: Parameters, lowest: Array, fixed_noise: Array | None
 ) -> Parameters:
-    """SQUAREM's leap from two sweeps, steplength S3."""
+    """The parameters that SQUAREM extrapolates from two sweeps, with step length S3."""
     zero, one, two = (p._replace(noise_variance=jnp.log(p.noise_variance)) for p in (start, first, second))
     change = jax.tree.map(jnp.subtract, one, zero)
     bend = jax.tree.map(lambda b, a, r: b - a - r, two, one, change)
@@ -523,7 +517,7 @@ def _norm(tree: Parameters) -> Array:
 
 
 def _regression(second: Array, target: Array, column_class: Array) -> Array:
-    """Each column's coefficients, (D, size), from its class's second moments and its own cross moments."""
+    """Regression coefficients of each column, (D, size), from second moments by class and cross moments."""
     if second.shape[0] == 1:
         return cho_solve((jnp.linalg.cholesky(second[0]), True), target.T).T
     identity = jnp.broadcast_to(jnp.eye(second.shape[1]), second.shape)
@@ -533,14 +527,14 @@ def _regression(second: Array, target: Array, column_class: Array) -> Array:
 
 
 def _quadratic(second: Array, weights: Array, column_class: Array) -> Array:
-    """w_d' C_d w_d of every column."""
+    """The quadratic form w_d' C_d w_d of every column."""
     if second.shape[0] == 1:
         return jnp.sum((weights @ second[0]) * weights, axis=1)
     return jnp.einsum("di,dij,dj->d", weights, second[column_class], weights)
 
 
 def check_given(variables: Mapping[str, Array], names: tuple[str, ...]) -> None:
-    """Raise ValueError if variables to start at lack some of these."""
+    """Raise ValueError if the variables of a start lack some of these names."""
     missing = [name for name in names if name not in variables]
     if missing:
         told = f"{', '.join(names[:-1])} and {names[-1]}"
@@ -550,14 +544,14 @@ def check_given(variables: Mapping[str, Array], names: tuple[str, ...]) -> None:
 def start_of(
     strategy: str, key: Array, rows: CompressedRows, num_latents: int, primary: tuple[int, ...] | None = None
 ) -> Parameters:
-    """The start of that name, ``"pca"`` (of the primary groups; the key is ignored) or ``"random"``."""
+    """Starting parameters: ``"pca"`` (of the primary groups, without the key) or ``"random"``."""
     if strategy == "pca":
         return pca_start(rows, num_latents, primary)
     return random_start(key, rows, num_latents)
 
 
 def random_start(key: Array, rows: CompressedRows | SparseRows, num_latents: int) -> Parameters:
-    """Normal loadings with half the variance of each group, the other half noise; the mean of the cells."""
+    """Starting parameters with normal loadings that take half the variance of each group, noise the rest."""
     variance, num_columns = rows.group_variance, rows.group.shape[0]
     scale = jnp.sqrt(variance[rows.group] / (2 * num_latents))
     draws = jax.random.normal(key, (num_columns, num_latents))
@@ -565,7 +559,7 @@ def random_start(key: Array, rows: CompressedRows | SparseRows, num_latents: int
 
 
 def pca_start(rows: CompressedRows, num_latents: int, primary: tuple[int, ...] | None = None) -> Parameters:
-    """Principal components of the columns of the primary groups, the other columns regressed on them.
+    """Starting parameters from principal components of the primary groups, other columns regressed on them.
 
     Args:
         rows: the data.
@@ -606,7 +600,7 @@ def pca_start(rows: CompressedRows, num_latents: int, primary: tuple[int, ...] |
 
 
 def given_start(loadings: Array, loc: Array, noise_variance: Array, rows: CompressedRows) -> Parameters:
-    """Given parameters in the columns of the data, as parameters of compressed rows.
+    """Convert parameters in the columns of the data to parameters of compressed rows.
 
     Args:
         loadings: shape (num_features, num_latents).

@@ -1,5 +1,7 @@
-r"""A matrix with holes, compressed to what expectation maximisation of a linear-Gaussian model needs of it.
+r"""The data of linear-Gaussian models: dense matrices with holes in compressed form, and sparse matrices.
 
+Dense rows
+----------
 Rows that miss the same cells share the K x K matrix of their latents, and of these rows nothing matters but
 their number, their mean and their scatter. A set of n such rows is therefore replaced by at most D
 pseudo-rows with the same scatter (the triangular factor of a QR decomposition) and one mean: with nothing
@@ -13,8 +15,8 @@ turns results back. This needs a flat prior of the loadings and of the mean.
 
 All of it is done on the host, in float64, once per fit.
 
-Sparse rows as the EM of a linear-Gaussian model sees them: the matrix, and what is summed of it once.
-
+Sparse rows
+-----------
 Inputs x are sparse and every cell of them is there; beside them there may be dense outputs y with any holes.
 Centring is implicit: nothing of the size of x is made, and scipy's products work on the memory of the data.
 """
@@ -31,9 +33,9 @@ from zoo.sparse import SparseMatrix
 
 __all__ = [
     "CompressedRows",
-    "OutputPattern",
     "Pattern",
     "SparseRows",
+    "check_complete",
     "compress",
     "expanded",
     "one_by_one",
@@ -47,7 +49,7 @@ FEWEST_ROWS = 16  # of such a set
 
 
 class Pattern(NamedTuple):
-    """Rows that miss the same cells.
+    """A set of rows that miss the same cells.
 
     Attributes:
         rows: pseudo-rows with the scatter of the rows about their mean, shape (at most D, D); zero where
@@ -64,7 +66,7 @@ class Pattern(NamedTuple):
 
 
 class CompressedRows(NamedTuple):
-    """A matrix as EM sees it; columns may be rotated ones.
+    """A matrix with holes in compressed form, whose columns may be rotated.
 
     Attributes:
         patterns: sets of rows that miss the same cells.
@@ -107,14 +109,14 @@ class CompressedRows(NamedTuple):
 
     @property
     def num_groups(self) -> int:
-        """G, how many noise variances there are."""
+        """The number of noise variances G."""
         return self.silent_cells.shape[0]
 
 
 def compress(
     x: np.ndarray | Rows, group: np.ndarray, *, rotate: bool = True, most_patterns: int = MOST_PATTERNS
 ) -> CompressedRows:
-    """The matrix, compressed.
+    """Compress a matrix with holes.
 
     Args:
         x: shape (num_observations, num_features), NaN for missing cells; or `Rows` with a weight each.
@@ -145,7 +147,7 @@ def compress(
         centred, observed, new_centre, new_group = _rotated(centred, observed, centre, columns, bases)
         cells = weight @ observed
     patterns, single = _split(centred, observed, weight, most_patterns)
-    pairs = np.stack([_kinds_of(observed.T), new_group], axis=1)
+    pairs = np.stack([_kinds(observed.T)[1], new_group], axis=1)
     _, member, column_class = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
     return CompressedRows(
         patterns=patterns,
@@ -169,7 +171,7 @@ def compress(
 
 
 def one_by_one(x: Array | Rows, group: np.ndarray) -> CompressedRows:
-    """The matrix as it is, every row by itself: for data that are traced, whose holes cannot be looked at."""
+    """Keep every row of a matrix by itself, for traced data whose holes are unknown."""
     rows, weight = jnp.asarray(unweighted(x)), weight_of(x)
     observed = jnp.where(jnp.isnan(rows), 0.0, 1.0)
     cells = weight @ observed
@@ -200,12 +202,12 @@ def one_by_one(x: Array | Rows, group: np.ndarray) -> CompressedRows:
 
 
 def expanded(loadings: Array, loc: Array, rows: CompressedRows) -> tuple[Array, Array]:
-    """Loadings and mean (about the centre) of compressed columns as those of the columns of the data.
+    """Convert loadings and mean of compressed columns to the columns of the data.
 
     Args:
         loadings: shape (compressed columns, num_latents).
         loc: about the centre, shape (compressed columns,).
-        rows: what they were fitted to.
+        rows: the fitted rows.
 
     Returns:
         Loadings (num_features, num_latents) and the mean itself, (num_features,).
@@ -224,8 +226,18 @@ def expanded(loadings: Array, loc: Array, rows: CompressedRows) -> tuple[Array, 
     return full, mean
 
 
+def check_complete(method: str, remedy: str, **parts: np.ndarray) -> None:
+    """Raise ValueError naming the first missing cell of the named parts of the data."""
+    for name, part in parts.items():
+        if np.isnan(part).any():
+            row, column = np.argwhere(np.isnan(part))[0]
+            raise ValueError(
+                f"{method} needs every cell; row {row}, column {column} of {name} is missing: {remedy}"
+            )
+
+
 def _basis(centred: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> np.ndarray | None:
-    """Orthonormal directions that span a group's centred rows, where it is wider than they are many."""
+    """Orthonormal directions that span the centred rows of a group with more columns than rows, else None."""
     seen = observed[:, 0]
     if centred.shape[1] <= seen.sum() or (observed != seen[:, None]).any():
         return None
@@ -242,7 +254,7 @@ def _rotated(
     columns: tuple[np.ndarray, ...],
     bases: tuple[np.ndarray | None, ...],
 ) -> tuple[np.ndarray, ...]:
-    """The columns group by group, wide groups in their basis: cells, which are observed, centre, group."""
+    """Cells, observed mask, centre and group of the columns, wide groups rotated to their bases."""
     cells, seen, middle, group = [], [], [], []
     for number, (own, basis) in enumerate(zip(columns, bases, strict=True)):
         size = own.size if basis is None else basis.shape[1]
@@ -257,7 +269,7 @@ def _split(
     centred: np.ndarray, observed: np.ndarray, weight: np.ndarray, most_patterns: int
 ) -> tuple[tuple[Pattern, ...], np.ndarray]:
     """The most frequent patterns with their pseudo-rows, and the indices of all other rows."""
-    which = _kinds_of(observed)
+    which = _kinds(observed)[1]
     counts = np.bincount(which)
     frequent = [k for k in np.argsort(-counts, kind="stable")[:most_patterns] if counts[k] >= FEWEST_ROWS]
     if counts.size == 1:
@@ -265,13 +277,6 @@ def _split(
     members = [np.flatnonzero(which == k) for k in frequent]
     patterns = tuple(_pattern(centred[own], observed[own[0]], weight[own]) for own in members)
     return patterns, np.flatnonzero(~np.isin(which, frequent))
-
-
-def _kinds_of(observed: np.ndarray) -> np.ndarray:
-    """A number for each row of a matrix of truths, equal where rows are equal."""
-    if observed.all():
-        return np.zeros(observed.shape[0], np.int64)
-    return np.unique(np.packbits(observed, axis=1), axis=0, return_inverse=True)[1].ravel()
 
 
 def _pattern(centred: np.ndarray, seen: np.ndarray, weight: np.ndarray) -> Pattern:
@@ -284,7 +289,7 @@ def _pattern(centred: np.ndarray, seen: np.ndarray, weight: np.ndarray) -> Patte
 
 
 class OutputPattern(NamedTuple):
-    """Rows that miss the same outputs.
+    """A set of rows that miss the same outputs.
 
     Attributes:
         observed: one where observed, else zero, shape (L,).
@@ -298,7 +303,7 @@ class OutputPattern(NamedTuple):
 
 
 class SparseRows(NamedTuple):
-    """Rows [x, y], x sparse.
+    """Rows [x, y] with sparse inputs x and dense outputs y.
 
     Attributes:
         x: the inputs, as they are, for scipy.
@@ -309,6 +314,7 @@ class SparseRows(NamedTuple):
         group: noise group of each column of [x, y], shape (D,).
         group_variance: mean over a group's columns of their variance, shape (G,).
         original_centre: mean of the observed cells of each column, shape (D,).
+        bases: empty, no column is rotated.
     """
 
     x: csr_array
@@ -319,20 +325,21 @@ class SparseRows(NamedTuple):
     group: np.ndarray
     group_variance: Array
     original_centre: np.ndarray
+    bases: tuple[()] = ()
 
     @property
     def num_groups(self) -> int:
-        """G, how many noise variances there are."""
+        """The number of noise variances G."""
         return self.group_variance.shape[0]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of [x, y]."""
+        """The numbers of rows and columns of [x, y]."""
         return self.x.shape[0], self.group.shape[0]
 
 
 def sparse_rows(x: SparseMatrix, y: np.ndarray | None, group: np.ndarray) -> SparseRows:
-    """The rows, and what is summed of them once.
+    """Prepare rows with sparse inputs, and the sums over them that never change.
 
     Args:
         x: inputs.
@@ -379,12 +386,12 @@ def sparse_rows(x: SparseMatrix, y: np.ndarray | None, group: np.ndarray) -> Spa
 
 
 def runs_on_host(data: tuple) -> bool:
-    """Whether prepared data hold sparse rows, whose sweeps run on the host."""
+    """Whether the prepared data are sparse rows, whose sweeps run on the host."""
     return isinstance(data[-1], SparseRows)
 
 
 def _kinds(truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One row of each kind, and which kind each row is of: rows are of one kind where they are equal."""
+    """The index of one row of each distinct kind, and the kind of every row."""
     if not truths.shape[1]:
         return np.zeros(1, int), np.zeros(len(truths), int)
     packed = np.ascontiguousarray(np.packbits(truths, axis=1))
@@ -401,7 +408,7 @@ def _columns(
     total_weight: float,
     sums: Any = 0.0,
 ) -> CompressedRows:
-    """Columns without rows: what an M-step needs beside the moments."""
+    """Describe columns without their rows: all that an M-step needs besides the moments."""
     size, num_groups = len(centre), int(group.max()) + 1
     variance = np.bincount(group, squares / cells) / np.bincount(group)
     dtype = jnp.result_type(float)

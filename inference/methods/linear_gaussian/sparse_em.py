@@ -26,6 +26,7 @@ operator, started from the same vector every time.
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,31 +36,22 @@ from scipy.sparse.linalg import LinearOperator, svds
 
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian.em import (
+    LinearGaussianInfo,
     LinearGaussianState,
+    LoadingPrior,
     Moments,
     Parameters,
-    m_step,
-    random_start,
-    standardised,
 )
-from inference.methods.linear_gaussian.rows import SparseRows
+from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
 
-__all__ = [
-    "begin",
-    "given_start",
-    "latents_of",
-    "moments_of",
-    "pca_start",
-    "start_of",
-    "step",
-]
+__all__ = ["begin_with", "first_parameters", "sparse_latents", "sparse_moments", "sparse_start", "sweep"]
 
 BLOCK_ROWS = 4096  # rows whose products with K x K matrices are held at a time
 START_TOLERANCE = 1e-3  # of ARPACK, relative to the singular values: sweeps do the rest
 
 
-def moments_of(parameters: Parameters, rows: SparseRows) -> Moments:
-    """The moments at given parameters, on the host."""
+def sparse_moments(parameters: Parameters, rows: SparseRows) -> Moments:
+    """Posterior moments of the latents at given parameters, summed over sparse rows on the host."""
     mean, deviance, by_pattern = _posterior(parameters, rows)
     num_inputs = rows.x.shape[1]
     everything = by_pattern.sum(axis=0)
@@ -76,13 +68,13 @@ def moments_of(parameters: Parameters, rows: SparseRows) -> Moments:
     )
 
 
-def latents_of(parameters: Parameters, rows: SparseRows) -> np.ndarray:
-    """E[z] of each row given all that was observed of it, shape (num_observations, num_latents)."""
+def sparse_latents(parameters: Parameters, rows: SparseRows) -> np.ndarray:
+    """E[z] of each row given its observed cells, shape (num_observations, num_latents)."""
     return _posterior(parameters, rows)[0]
 
 
 def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, float, np.ndarray]:
-    """Posterior means, minus twice the log likelihood, and by pattern the sums of E[[z, 1] [z, 1]']."""
+    """Posterior means, minus twice the log likelihood, and sums of E[[z, 1] [z, 1]'] by pattern."""
     loadings, loc, noise = map(np.asarray, parameters)
     num_rows, num_inputs = rows.x.shape
     per_column = noise[rows.group]
@@ -122,14 +114,9 @@ def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, fl
 
 
 def _blocks(size: int) -> Iterator[slice]:
-    """Some rows or columns at a time, so that what is made of them stays small."""
+    """Slices of a range of rows or columns, so that intermediate results stay small."""
     for first in range(0, size, BLOCK_ROWS):
         yield slice(first, min(first + BLOCK_ROWS, size))
-
-
-def begin(parameters: Parameters, rows: SparseRows) -> LinearGaussianState:
-    """The state at given parameters."""
-    return linear_gaussian.begin(parameters, rows, e_step=moments_of)
 
 
 @partial(jax.jit, static_argnames=("center", "expand"))
@@ -143,7 +130,7 @@ def _swept(
     center: str,
     expand: bool,
 ) -> tuple[Parameters, Array]:
-    """M-step of each block of columns, then expansion."""
+    """The M-step of each block of columns, then the expansion."""
     parts, held, column, group, kind = [], [], 0, 0, 0
     for block, cross in zip(blocks, moments.cross, strict=False):
         columns = slice(column, column + block.sums.shape[0])
@@ -151,7 +138,7 @@ def _swept(
         kinds = slice(kind, kind + block.class_member.shape[0])
         column, group, kind = columns.stop, groups.stop, kinds.stop
         noise = parameters.noise_variance[groups]
-        new, at_floor = m_step(
+        new, at_floor = linear_gaussian.m_step(
             Parameters(parameters.loadings[columns], parameters.loc[columns], noise),
             moments._replace(second=moments.second[kinds], cross=cross),
             block,
@@ -164,7 +151,8 @@ def _swept(
         held.append(at_floor)
     joint = jax.tree.map(lambda *own: jnp.concatenate(own), *parts)
     if expand:
-        joint = standardised(joint, moments, blocks[0], None, center)
+        found = (total / blocks[0].total_weight for total in (moments.total_first, moments.total_second))
+        joint = linear_gaussian.standardised(joint, *found, blocks[0], None, center)
     return joint, jnp.concatenate(held)
 
 
@@ -174,24 +162,44 @@ def _sweep(
     return _swept(parameters, moments, rows.blocks, **keywords)
 
 
-step = partial(linear_gaussian.step, e_step=moments_of, sweep=_sweep)
+def sweep(
+    state: LinearGaussianState,
+    rows: CompressedRows | SparseRows,
+    prior: LoadingPrior | None = None,
+    **options: Any,
+) -> tuple[LinearGaussianState, LinearGaussianInfo]:
+    """Run one step of `inference.methods.linear_gaussian.em.step` with dense or sparse rows."""
+    if isinstance(rows, SparseRows):
+        options |= {"e_step": sparse_moments, "sweep": _sweep}
+    return linear_gaussian.step(state, rows, prior, **options)
 
 
 # Starts
 
 
-def given_start(loadings: Array, loc: Array, noise_variance: Array, rows: SparseRows) -> Parameters:
-    """Given parameters, their mean about the centre."""
-    return Parameters(loadings, loc - rows.original_centre, noise_variance)
+def begin_with(
+    parameters: Parameters, rows: CompressedRows | SparseRows, prior: LoadingPrior | None = None
+) -> LinearGaussianState:
+    """The state at given parameters, with dense or sparse rows."""
+    e_step = sparse_moments if isinstance(rows, SparseRows) else linear_gaussian.moments_of
+    return linear_gaussian.begin(parameters, rows, prior, e_step=e_step)
 
 
-def start_of(strategy: str, key: Array, rows: SparseRows, num_latents: int) -> Parameters:
-    """The start of that name, ``"pca"`` or ``"random"``."""
-    return pca_start(rows, num_latents) if strategy == "pca" else random_start(key, rows, num_latents)
+def first_parameters(
+    strategy: str,
+    key: Array,
+    rows: CompressedRows | SparseRows,
+    num_latents: int,
+    primary: tuple[int, ...] | None = None,
+) -> Parameters:
+    """Starting parameters of dense or sparse rows; the primary group of sparse rows is always x."""
+    if strategy == "pca" and isinstance(rows, SparseRows):
+        return sparse_start(rows, num_latents)
+    return linear_gaussian.start_of(strategy, key, rows, num_latents, primary)
 
 
-def pca_start(rows: SparseRows, num_latents: int, tolerance: float = START_TOLERANCE) -> Parameters:
-    """Principal components of x, the outputs regressed on them; as that of dense rows.
+def sparse_start(rows: SparseRows, num_latents: int, tolerance: float = START_TOLERANCE) -> Parameters:
+    """Starting parameters from principal components of sparse x, with the outputs regressed on them.
 
     Args:
         rows: the data.
@@ -215,7 +223,7 @@ def pca_start(rows: SparseRows, num_latents: int, tolerance: float = START_TOLER
         return start
     regressed, _ = _swept(
         start,
-        moments_of(start, rows),
+        sparse_moments(start, rows),
         rows.blocks,
         jnp.zeros(len(variance), dtype),
         None,
@@ -231,7 +239,7 @@ def pca_start(rows: SparseRows, num_latents: int, tolerance: float = START_TOLER
 def _leading(
     rows: SparseRows, scale: np.ndarray, count: int, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Largest eigenvalues of the scatter of the centred columns of x over their scale, and their vectors."""
+    """The leading eigenpairs of the scatter of the centred and scaled columns of x."""
     x, inverse = rows.x, 1 / scale
     centre = rows.original_centre[: x.shape[1]] * inverse
 

@@ -20,23 +20,17 @@ not be monotone. The lecture's cross term lacks the factor :math:`y_{nm}`, and w
 that of the observed cells.
 
 The bound does not change with :math:`z \to L^{-1}(z - m), W \to W L, \mu \to \mu + W m` but for the priors
-and the entropies, a few K x K matrices. After each round m and L are set to what makes the latents standard
+and the entropies, a few K x K matrices. After each round m and L are set so that the latents are standard
 (and, under ARD, the loadings' columns orthogonal), and kept if the bound is higher (Luttinen and Ilin 2010,
 "Transformations in variational Bayesian factor analysis"). Without this the bound crawls.
 
 The objective is the whole evidence lower bound in nats. Cost as for EM,
 `inference.methods.linear_gaussian.rows`.
-
-The latents' factor of variational Bayes for linear-Gaussian models: of compressed rows, and of new ones.
-
-.. math::
-    \Lambda_n = I + \sum_{d \in o_n} \langle\tau_d\rangle (\langle w_d\rangle \langle w_d\rangle^T + S_d),
-    \qquad m_n = \Lambda_n^{-1} \sum_{d \in o_n} \langle\tau_d\rangle (\langle w_d\rangle x_{nd} - \langle w_d
-    \mu_d\rangle)
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,20 +40,18 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import digamma, gammaln
 
-from inference.methods.linear_gaussian.em import LoadingPrior, Parameters
+from inference.algorithm import Outcome
+from inference.methods.linear_gaussian.em import LoadingPrior, Parameters, bordered, sum_over_patterns
 from inference.methods.linear_gaussian.rows import CompressedRows, Pattern
-from inference.numerics.weighted_rows import Rows, map_rows, sum_over_rows
+from inference.numerics.weighted_rows import map_rows, row_limit
 
 __all__ = [
-    "LatentMoments",
     "LinearGaussianPosterior",
     "LinearGaussianVBInfo",
-    "begin",
-    "draws_of",
-    "expected_precisions",
-    "latent_moments",
+    "concluded",
     "latents_of",
     "num_relevant",
+    "posterior_at",
     "sample_columns",
     "sample_latents",
     "step",
@@ -67,7 +59,7 @@ __all__ = [
 
 
 class LatentMoments(NamedTuple):
-    """Sums over rows of moments of the latents under q.
+    """Moments of the latents under q, summed over rows.
 
     Attributes:
         second: by class of columns, the sum of E[[z, 1] [z, 1]'] over the rows in which the class is
@@ -94,19 +86,10 @@ def latent_moments(mean: Array, covariance: Array, precision: Array, rows: Compr
         precision: E[tau] of each column, shape (D,).
         rows: the data.
     """
-    total = None
-    for pattern in rows.patterns:
-        part = _pattern_moments(mean, covariance, precision, pattern, rows)
-        total = part if total is None else jax.tree.map(jnp.add, total, part)
-    if rows.single.shape[0]:
-        packed = Rows(jnp.stack([rows.single, rows.single_observed], axis=1), rows.single_weight)
-
-        def block(cells: Array, weight: Array) -> LatentMoments:
-            return _single_moments(mean, covariance, precision, cells[:, 0], cells[:, 1], weight, rows)
-
-        part = sum_over_rows(block, packed)
-        total = part if total is None else jax.tree.map(jnp.add, total, part)
-    return total
+    of_pattern, of_singles = (
+        partial(moments, mean, covariance, precision) for moments in (_pattern_moments, _single_moments)
+    )
+    return sum_over_patterns(rows, of_pattern, of_singles)
 
 
 def latents_of(
@@ -140,7 +123,7 @@ def latents_of(
 
 
 def _pattern_moments(
-    mean: Array, covariance: Array, precision: Array, pattern: Pattern, rows: CompressedRows
+    mean: Array, covariance: Array, precision: Array, rows: CompressedRows, pattern: Pattern
 ) -> LatentMoments:
     loadings, loc = mean[:, :-1], mean[:, -1]
     k = loadings.shape[1]
@@ -153,11 +136,9 @@ def _pattern_moments(
     target = (pattern.mean - loc) @ scaled - by_class @ covariance[:, :k, k]
     first, scores = spread @ target, pattern.rows @ (scaled @ spread)
     second = pattern.count * (spread + jnp.outer(first, first)) + scores.T @ scores
-    border = jnp.append(pattern.count * first, pattern.count)
-    bordered = jnp.concatenate([second, border[None, :-1]])
-    bordered = jnp.concatenate([bordered, border[:, None]], axis=1)
+    whole = bordered(second, pattern.count * first, pattern.count)
     return LatentMoments(
-        second=pattern.observed[rows.class_member][:, None, None] * bordered,
+        second=pattern.observed[rows.class_member][:, None, None] * whole,
         cross=pattern.rows.T @ scores + pattern.count * jnp.outer(pattern.mean, first),
         total_second=second,
         total_first=pattern.count * first,
@@ -169,22 +150,20 @@ def _single_moments(
     mean: Array,
     covariance: Array,
     precision: Array,
+    rows: CompressedRows,
     x: Array,
     seen: Array,
     weight: Array,
-    rows: CompressedRows,
 ) -> LatentMoments:
-    """Of rows each of which has its own holes; x about the centre and zero where missing."""
+    """The moments of rows that differ in their holes; x about the centre and zero where missing."""
     k = mean.shape[1] - 1
     whole = jnp.where(seen > 0, x, jnp.nan)
     per_column = covariance[rows.column_class]
     first, spread = latents_of(whole, mean[:, :-1], mean[:, -1], per_column, precision)
     second = weight[:, None, None] * (spread + first[:, :, None] * first[:, None, :])
     weighed = weight[:, None] * first
-    border = jnp.concatenate([second, weighed[:, :, None]], axis=2)
-    bottom = jnp.concatenate([weighed, weight[:, None]], axis=1)
-    bordered = jnp.concatenate([border, bottom[:, None, :]], axis=1)
-    by_class = seen[:, rows.class_member].T @ bordered.reshape(bordered.shape[0], -1)
+    joint = bordered(second, weighed, weight)
+    by_class = seen[:, rows.class_member].T @ joint.reshape(joint.shape[0], -1)
     return LatentMoments(
         second=by_class.reshape(-1, k + 1, k + 1),
         cross=x.T @ weighed,
@@ -204,7 +183,7 @@ def sample_columns(
     concentration: Array,
     rate: Array,
 ) -> None:
-    """Q of a block of columns as NumPyro statements: the mean, the loadings given it, the noise variance.
+    """Sample a block of columns from q: the mean, the loadings given it, the noise variance.
 
     Args:
         suffix: of the sites' names.
@@ -227,7 +206,7 @@ def sample_columns(
 
 
 def sample_latents(num_rows: int, num_latents: int, moments: tuple[Array, Array] | None) -> None:
-    """Q of the latents of rows with these means and covariances, or the prior of new rows."""
+    """Sample the latents from q with these means and covariances, or from the prior if there are none."""
     own = dist.Normal(0.0, 1.0).expand([num_latents]).to_event(1)
     if moments is not None:
         own = dist.MultivariateNormal(*moments)
@@ -235,15 +214,60 @@ def sample_latents(num_rows: int, num_latents: int, moments: tuple[Array, Array]
         numpyro.sample("latents", own)
 
 
-def draws_of(
-    keys: Array, sample_globals: Callable, means: Array, covariances: Array, keep_rows: bool
+def concluded(
+    key: Array,
+    sample_globals: Callable,
+    model: Any,
+    stored: dict[str, Array],
+    latents: tuple[Array, Array],
+    dims: Mapping[str, tuple[str, ...]],
+    shared: bool,
+    num_samples: int,
+    keep_rows: bool,
+) -> Outcome:
+    """Conclude a fit by independent draws of q, its parameters, and the latents of the rows.
+
+    Args:
+        key: a JAX key.
+        sample_globals: ``sample_globals(stored, model)``, q of everything but the latents, a NumPyro program.
+        model: the model.
+        stored: the parameters of q.
+        latents: means and covariances of the latents of the rows, shapes (num_observations, num_latents) and
+            (num_observations, num_latents, num_latents).
+        dims: of the parameters of q.
+        shared: whether all rows have the same covariance, which is then stored once.
+        num_samples: how many draws.
+        keep_rows: whether the latents are drawn too.
+    """
+    means, covariances = latents
+    draws = _draws_of(jax.random.split(key, num_samples), sample_globals, stored, model, latents, keep_rows)
+    if row_limit(8 * means.size, "latents", ()):
+        stored["latents"] = means
+    if shared:
+        stored["latents_covariance"] = covariances[0]
+        dims = dict(dims) | {"latents_covariance": ("latent", "latent_2")}
+    elif row_limit(8 * covariances.size, "latents_covariance", ()):
+        stored["latents_covariance"] = covariances
+    posterior = {name: value[None] for name, value in draws.items()}
+    return Outcome(posterior=posterior, variational=stored, dims=dims)
+
+
+@partial(jax.jit, static_argnames=("sample_globals", "keep_rows"))
+def _draws_of(
+    keys: Array,
+    sample_globals: Callable,
+    stored: dict[str, Array],
+    model: Any,
+    latents: tuple[Array, Array],
+    keep_rows: bool,
 ) -> dict[str, Array]:
-    """A draw from q for each key: the sites of ``sample_globals``, and latents if ``keep_rows``."""
-    factors = jnp.linalg.cholesky(covariances)
+    """Draw from q for each key: the sites of ``sample_globals``, and the latents if ``keep_rows``."""
+    means, factors = latents[0], jnp.linalg.cholesky(latents[1])
 
     def one(key: Array) -> dict[str, Array]:
         own, rest = jax.random.split(key)
-        sites = numpyro.handlers.trace(numpyro.handlers.seed(sample_globals, own)).get_trace()
+        program = numpyro.handlers.seed(partial(sample_globals, stored, model), own)
+        sites = numpyro.handlers.trace(program).get_trace()
         values = {name: site["value"] for name, site in sites.items()}
         if keep_rows:
             noise = jax.random.normal(rest, means.shape)
@@ -254,7 +278,7 @@ def draws_of(
 
 
 class LinearGaussianPosterior(NamedTuple):
-    """The factors of q but the latents', which follow from them; the mean is about the centre of the data.
+    """All factors of q but that of the latents, which follows from them; means are about the data's centre.
 
     Attributes:
         mean: of [w_d, mu_d], shape (D, num_latents + 1).
@@ -275,7 +299,7 @@ class LinearGaussianPosterior(NamedTuple):
 
 
 class LinearGaussianVBInfo(NamedTuple):
-    """What is recorded of a step.
+    """Quantities recorded at each step.
 
     Attributes:
         objective: the evidence lower bound, in nats.
@@ -288,8 +312,10 @@ class LinearGaussianVBInfo(NamedTuple):
     num_relevant: Array
 
 
-def begin(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior) -> LinearGaussianPosterior:
-    """Factors that are sure of given parameters; the first step makes them a posterior."""
+def posterior_at(
+    parameters: Parameters, rows: CompressedRows, prior: LoadingPrior
+) -> LinearGaussianPosterior:
+    """Degenerate factors at given parameters, from which the first step makes a posterior."""
     loadings, loc, noise = parameters
     size = loadings.shape[1]
     concentration, rate = _ard_update(jnp.sum(loadings**2, axis=0), rows, prior)
@@ -306,7 +332,7 @@ def begin(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior) -> 
 def step(
     state: LinearGaussianPosterior, rows: CompressedRows, prior: LoadingPrior, *, acceleration: str = "px"
 ) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
-    """Latents, loadings and mean, transformation, ARD precisions, noise; then the bound.
+    """Update latents, loadings and mean, the transformation, ARD precisions and noise, then the bound.
 
     Args:
         state: q.
@@ -339,7 +365,7 @@ def step(
 
 
 def expected_precisions(state: LinearGaussianPosterior, prior: LoadingPrior) -> tuple[Array, Array]:
-    """E[alpha] and E[log alpha] of each column of loadings."""
+    """The expectations E[alpha] and E[log alpha] of each column of loadings."""
     if prior.loading_variance is not None:
         known = jnp.full(state.ard_rate.shape, 1.0) / prior.loading_variance
         return known, jnp.log(known)
@@ -348,7 +374,7 @@ def expected_precisions(state: LinearGaussianPosterior, prior: LoadingPrior) -> 
 
 
 def num_relevant(state: LinearGaussianPosterior, rows: CompressedRows) -> Array:
-    """Latents whose squared mean loadings exceed their posterior variances, summed over columns."""
+    """The number of latents whose squared mean loadings exceed their variances, summed over columns."""
     means = jnp.sum(state.mean[:, :-1] ** 2, axis=0)
     variances = jnp.diagonal(state.covariance, axis1=1, axis2=2)[rows.column_class, :-1]
     return jnp.sum(means > jnp.sum(variances, axis=0))
@@ -393,7 +419,7 @@ def _ard_update(squares: Array, rows: CompressedRows, prior: LoadingPrior) -> tu
 def _transformation(
     state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
 ) -> tuple[Array, Array]:
-    """L and m: the latents are moved by m, then multiplied by L^-1."""
+    """The transformation L, m of the latents, which are moved by m and multiplied by L^-1."""
     size, columns = rows.total_weight, rows.sums.shape[0]
     gram = _gram(state, rows)
     loadings, with_loc = gram[:-1, :-1], gram[:-1, -1] - prior.loc @ state.mean[:, :-1]
@@ -429,9 +455,8 @@ def _transformed_latents(
     size = m.shape[0]
     change = jnp.zeros((size + 1, size + 1)).at[:size, :size].set(inverse)
     change = change.at[:size, size].set(-inverse @ m).at[size, size].set(1.0)
-    whole = jnp.zeros((size + 1, size + 1)).at[:size, :size].set(latents.total_second)
-    whole = whole.at[:size, size].set(latents.total_first).at[size, :size].set(latents.total_first)
-    whole = change @ whole.at[size, size].set(rows.total_weight) @ change.T
+    whole = bordered(latents.total_second, latents.total_first, jnp.asarray(rows.total_weight))
+    whole = change @ whole @ change.T
     return LatentMoments(
         second=jnp.einsum("ij,qjk,lk->qil", change, latents.second, change),
         cross=(latents.cross - jnp.outer(rows.sums, m)) @ inverse.T,
@@ -445,7 +470,7 @@ def _transformed_latents(
 
 
 def _gram(state: LinearGaussianPosterior, rows: CompressedRows) -> Array:
-    """Sum over columns of E[[w, mu] [w, mu]']."""
+    """The sum over columns of E[[w, mu] [w, mu]']."""
     sizes = jnp.bincount(rows.column_class, length=rows.class_member.shape[0])
     return state.mean.T @ state.mean + jnp.einsum(
         "q,qij->ij", sizes.astype(state.mean.dtype), state.covariance
@@ -457,7 +482,7 @@ def _cells(rows: CompressedRows) -> Array:
 
 
 def _expected_squares(state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows) -> Array:
-    """By group, the sum of E[(x - w'z - mu)^2] over its cells."""
+    """The sum of E[(x - w'z - mu)^2] over the cells of each noise group."""
     right = jnp.concatenate([latents.cross, rows.sums[:, None]], axis=1)
     fitted = jnp.einsum("di,dij,dj->d", state.mean, latents.second[rows.column_class], state.mean)
     spread = jnp.einsum("qij,qij->q", state.covariance, latents.second)[rows.column_class]
@@ -468,7 +493,7 @@ def _expected_squares(state: LinearGaussianPosterior, latents: LatentMoments, ro
 def _global_terms(
     state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
 ) -> Array:
-    """All of the bound but what the noise enters: latents, loadings, mean, ARD precisions."""
+    """The part of the bound without the noise: latents, loadings, mean, ARD precisions."""
     columns, size = rows.sums.shape[0], latents.total_first.shape[0]
     local = latents.half_log_det + (rows.total_weight * size - jnp.trace(latents.total_second)) / 2
     alpha, log_alpha = expected_precisions(state, prior)
@@ -496,6 +521,6 @@ def _noise_terms(
 
 
 def _gamma_divergence(concentration: Array, rate: Array, a: Array, b: Array) -> Array:
-    """KL(Gamma(concentration, rate), Gamma(a, b)) in nats."""
+    """The divergence KL(Gamma(concentration, rate), Gamma(a, b)) in nats."""
     shape = (concentration - a) * digamma(concentration) - gammaln(concentration) + gammaln(a)
     return shape + a * jnp.log(rate / b) + concentration * (b - rate) / rate

@@ -1,1 +1,1 @@
-"""Paired."""
+"""Hand-written inference for paired views."""

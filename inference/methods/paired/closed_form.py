@@ -9,7 +9,7 @@ Probabilistic CCA (``specific="full_covariance"``, two Gaussian views of unknown
 
 and the log likelihood is :math:`-\frac N2 \{D \log 2\pi + \log|\Sigma_{00}| + \log|\Sigma_{11}| + \sum_k
 \log(1 - \rho_k^2) + D\}` (Bach and Jordan 2005, theorem 2). Any M_0 M_1' = P in place of the two P^{1/2} has
-the same likelihood; this one treats both views alike.
+the same likelihood; this one treats both views equally.
 
 Probabilistic PLS and supervised PCA (low rank, all views Gaussian of the same given noise variance phi): with
 no latents of their own, the views side by side are PPCA, whose maximum is
@@ -38,17 +38,18 @@ import scipy.linalg
 from jax import Array
 
 from inference.algorithm import Direct, Outcome
+from inference.methods.linear_gaussian.rows import check_complete
 from zoo.exponential_family import Gaussian
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.paired import Paired
 
 __all__ = ["METHOD", "Canonical", "canonical", "principal", "solve"]
 
-SMALLEST_UNCORRELATED = 1e-12  # of 1 - rho^2: below it a view's own covariance is singular
+SMALLEST_UNCORRELATED = 1e-12  # of 1 - rho^2: below it the covariance given the latents is singular
 
 
 class Canonical(NamedTuple):
-    """Canonical correlation analysis of two views.
+    """Canonical correlations and directions of two views.
 
     Attributes:
         correlations: descending, shape (num_shared,).
@@ -114,13 +115,7 @@ def solve(key: Array, model: Paired, data: tuple) -> tuple[Outcome, float]:
     Raises:
         ValueError: a cell is missing.
     """
-    for v, y in enumerate(data):
-        if np.isnan(y).any():
-            row, column = np.argwhere(np.isnan(y))[0]
-            raise ValueError(
-                f"closed_form needs every cell; row {row}, column {column} of y_{v} is missing: fit with "
-                "method='map'"
-            )
+    check_complete("closed_form", "fit with method='map'", **{f"y_{v}": y for v, y in enumerate(data)})
     is_canonical = model.specific == "full_covariance"
     loadings, extra, objective = (_canonical if is_canonical else _principal)(model, data)
     values: dict[str, Any] = {f"loc_{v}": y.mean(axis=0) for v, y in enumerate(data)} | extra
@@ -197,7 +192,7 @@ def check(model: Paired) -> None:
     targets_only = len(model.families) == 2 and model.num_specific[0] == 0
     if any(model.num_specific) and not (targets_only and model.num_features[0] <= model.num_shared):
         raise ValueError(
-            "with latents of the views' own, closed_form is for targets y_0 (without any) of at most "
+            "with view-specific latents, closed_form is for targets y_0 (without any) of at most "
             "num_shared columns and one view of covariates; in general the maximum is no function of "
             "eigenvectors (see inference.methods.paired.closed_form): fit with method='map'"
         )

@@ -1,15 +1,15 @@
 r"""Variational Bayes for Gaussian `zoo.Paired` with a full covariance each: Bayesian CCA.
 
-Factors, updates and bound are those of `inference.methods.paired.full_covariance_vb`; the objective is the
-whole ELBO. A step costs O(N D^2 + D^3 + D K^3) for each view. As every mean-field posterior this one is too
-narrow: directions and correlations are right to first order, their spread is that given the latents. Views of
-other families have noisy natural parameters besides, for which Gibbs and NUTS are there.
+The objective is the whole ELBO. A step costs O(N D^2 + D^3 + D K^3) for each view. As every mean-field
+posterior this one is too narrow: directions and correlations are right to first order, their spread is that
+given the latents. Views of other families have noisy natural parameters besides, for which Gibbs and NUTS are
+there.
 
 References: Wang (2007), "Variational Bayesian approach to canonical correlation analysis"; Klami and Kaski
 (2007).
 
-Factors of a variational posterior of paired Gaussian views with a full covariance each: Bayesian CCA.
-
+Factors and updates
+-------------------
 With :math:`\tilde u = [u, 1]` and :math:`\Lambda_v = \Psi_v^{-1}` the posterior is approximated by
 :math:`\prod_n q(u_n) \prod_v q(V_v, \mu_v)\, q(\Lambda_v)` and q of the loadings' precisions (Wang 2007,
 without his further factorisation of the loadings). All updates are in closed form and the bound never falls:
@@ -36,13 +36,18 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
+from inference.methods.linear_gaussian.em import bordered
 from inference.methods.paired.gibbs import Turned
 from inference.methods.projections.vb import (
-    OF_ROWS,
+    OF_COLUMNS,
     START_VARIANCE,
     ProjectionVBInfo,
     concluded,
+    dims_of,
+    relevance_of,
     sample_latents,
+    sample_relevance,
+    stored_rows,
 )
 from inference.methods.projections.vb_factors import (
     expected_log_gamma,
@@ -50,24 +55,20 @@ from inference.methods.projections.vb_factors import (
     normal_given,
     normal_terms,
 )
+from inference.methods.projections.views import given_values, prior_variance
 from zoo.conjugate.gaussian import expected_log_det, log_wishart_normaliser, symmetric_inverse
-from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
 __all__ = [
-    "FullPosterior",
-    "ViewFactors",
     "Wishart",
     "bound",
     "check",
     "check_data",
     "conclude",
-    "degrees_of",
     "guide",
     "init",
     "point",
-    "rows_seen",
     "start",
     "step",
     "update",
@@ -75,7 +76,7 @@ __all__ = [
 
 
 class Wishart(NamedTuple):
-    """Of a precision matrix; E = degrees_of_freedom * scale_matrix.
+    """A Wishart distribution of a precision matrix, with mean degrees_of_freedom * scale_matrix.
 
     Attributes:
         scale_matrix: shape (num_features, num_features).
@@ -87,17 +88,17 @@ class Wishart(NamedTuple):
 
     @property
     def num_features(self) -> int:
-        """Its size."""
+        """The number of rows of the matrix."""
         return self.scale_matrix.shape[-1]
 
     @property
     def mean(self) -> Array:
-        """E of the precision matrix."""
+        """The expected precision matrix."""
         return self.degrees_of_freedom * self.scale_matrix
 
 
 class ViewFactors(NamedTuple):
-    """Q of what a view has of its own.
+    """Factors of q of the parameters of one view.
 
     Attributes:
         columns: means of loadings and mean, shape (num_features, num_latents + 1).
@@ -113,7 +114,7 @@ class ViewFactors(NamedTuple):
 
 
 class FullPosterior(NamedTuple):
-    """Parameters of q.
+    """Parameters of q over latents, views and precisions.
 
     Attributes:
         latents: means, shape (num_observations, num_latents).
@@ -128,40 +129,35 @@ class FullPosterior(NamedTuple):
     relevance: Array
 
 
-# What updates and bound share
-
-
-def _variance(model: Paired) -> Array:
-    prior = in_current_precision(model)
-    return balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+# Parts of updates and bound
 
 
 def _ridge(state: FullPosterior, model: Paired) -> Array:
-    """E[prior precision] of a row of [V, mu]."""
+    """The expected prior precision of a row of [V, mu]."""
     relevance = state.relevance[0] / state.relevance[1] if model.ard else jnp.ones(model.num_latents)
-    return jnp.append(relevance / _variance(model), 1 / in_current_precision(model).loc_variance)
+    return jnp.append(relevance / prior_variance(model), 1 / in_current_precision(model).loc_variance)
 
 
 def rows_seen(model: Paired, data: tuple[Array, ...]) -> list[Array]:
-    """How much each row of each view counts: its weight, or nothing where it is missing."""
+    """The weight of each row of each view, zero where it is missing."""
     weights = jnp.broadcast_to(in_current_precision(model.view_weights), (len(data),))
     return [w * jnp.where(jnp.isnan(y[:, 0]), 0.0, 1.0) for w, y in zip(weights, data, strict=True)]
 
 
 def degrees_of(model: Paired, size: int, seen: Array | float = 0.0) -> Array:
-    """Degrees of freedom of a view's precision: the prior's, and one for each row."""
+    """The degrees of freedom of a view's precision: those of the prior and one for each row."""
     return size + in_current_precision(model).covariance_degrees + jnp.sum(seen)
 
 
 def _extended(state: FullPosterior) -> tuple[Array, Array]:
-    """E[u, 1] of every row and its covariance."""
+    """The mean and covariance of [u, 1] of every row."""
     ones = jnp.ones((len(state.latents), 1))
     covariance = jnp.pad(state.latents_covariance, ((0, 0), (0, 1), (0, 1)))
     return jnp.concatenate([state.latents, ones], axis=1), covariance
 
 
 def _scatter(state: FullPosterior, own: ViewFactors, y: Array, seen: Array) -> Array:
-    """Sum over rows of E[(y - V [u, 1]) (y - V [u, 1])']."""
+    """The sum over rows of E[(y - V [u, 1]) (y - V [u, 1])']."""
     extended, spread = _extended(state)
     away = jnp.nan_to_num(y) - extended @ own.columns.T
     of_latents = jnp.einsum("n,nij->ij", seen, spread)
@@ -172,7 +168,7 @@ def _scatter(state: FullPosterior, own: ViewFactors, y: Array, seen: Array) -> A
 
 
 def _column_squares(own: ViewFactors) -> Array:
-    """E of the squares of Q'[V, mu], whose sum over rows is that of [V, mu]."""
+    """The expected squares of Q'[V, mu], whose sum over rows is that of [V, mu]."""
     return (own.axes.T @ own.columns) ** 2 + jnp.diagonal(own.covariance, axis1=1, axis2=2)
 
 
@@ -200,7 +196,7 @@ def _latents(
     state: FullPosterior, model: Paired, data: tuple[Array, ...], seen: list[Array]
 ) -> FullPosterior:
     k = model.num_latents
-    precision, linear = jnp.eye(k) / _variance(model), 0.0
+    precision, linear = jnp.eye(k) / prior_variance(model), 0.0
     precision = jnp.broadcast_to(precision, (len(data[0]), k, k))
     for own, y, rows in zip(state.views, data, seen, strict=True):
         expected = own.precision.mean
@@ -217,12 +213,12 @@ def _relevance(state: FullPosterior, model: Paired) -> FullPosterior:
     size = sum(len(own.columns) for own in state.views)
     squares = sum(jnp.sum(_column_squares(own)[:, :k], axis=0) for own in state.views)
     concentrations = jnp.full(k, prior.ard_concentration + size / 2)
-    rates = prior.ard_rate + squares / (2 * _variance(model))
+    rates = prior.ard_rate + squares / (2 * prior_variance(model))
     return state._replace(relevance=jnp.stack([concentrations, rates]))
 
 
 def update(state: FullPosterior, model: Paired, data: tuple[Array, ...]) -> FullPosterior:
-    """Every factor once."""
+    """Update every factor once."""
     seen = rows_seen(model, data)
     for step in (_precision, _columns):
         views = [
@@ -238,7 +234,7 @@ def update(state: FullPosterior, model: Paired, data: tuple[Array, ...]) -> Full
 
 def bound(state: FullPosterior, model: Paired, data: tuple[Array, ...]) -> Array:
     """The whole bound, in nats."""
-    prior, k, variance = in_current_precision(model), model.num_latents, _variance(model)
+    prior, k, variance = in_current_precision(model), model.num_latents, prior_variance(model)
     ridge = _ridge(state, model)
     log_ridge, total = jnp.log(ridge), 0.0
     if model.ard:
@@ -272,7 +268,7 @@ OF_VIEWS = {
 
 
 def init(key: Array, model: Paired, *data: Array) -> FullPosterior:
-    """Narrow factors about the model's starting point, the views' own covariances those of their cells."""
+    """Narrow factors around the model's starting point, with covariances of the views' cells."""
     return _about(model.starting_point(key, *data), model, data)
 
 
@@ -293,17 +289,16 @@ def _about(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...]) 
 def start(
     key: Array, variables: Mapping[str, Array], model: Paired, *data: Array, **options: Any
 ) -> FullPosterior:
-    """A former q, or narrow factors about given sites; those that are not given as in a fresh start."""
+    """A former q, or narrow factors around given sites, the others as in a fresh start."""
     if "axes_0" in variables and "latents_covariance" in variables:
         return _from_stored(variables, model)
-    fresh = model.starting_point(key, *data)
-    return _about({name: jnp.asarray(variables.get(name, old)) for name, old in fresh.items()}, model, data)
+    return _about(given_values(model.starting_point(key, *data), variables), model, data)
 
 
 def step(
     key: Array, state: FullPosterior, model: Paired, *data: Array
 ) -> tuple[FullPosterior, ProjectionVBInfo]:
-    """Every factor once; deterministic, the key is ignored."""
+    """Update every factor once; the key is ignored."""
     state = update(state, model, data)
     return state, ProjectionVBInfo(bound(state, model, data))
 
@@ -336,15 +331,6 @@ def check_data(model: Paired, data: tuple) -> None:
 # The posterior in a fit
 
 
-def _dims_of(model: Paired) -> dict[str, tuple[str, ...]]:
-    dims = dict(OF_ROWS)
-    for v in range(len(model.families)):
-        for name, own in OF_VIEWS.items():
-            renamed = {"feature": f"feature_{v}", "feature_2": f"feature_{v}_2", "axis": f"axis_{v}"}
-            dims[f"{name}_{v}"] = tuple(renamed.get(dim, dim) for dim in own)
-    return dims
-
-
 def _stored(state: FullPosterior, model: Paired) -> dict[str, Array]:
     k, stored = model.num_latents, {}
     for v, own in enumerate(state.views):
@@ -358,42 +344,26 @@ def _stored(state: FullPosterior, model: Paired) -> dict[str, Array]:
             *own.precision,
         )
         stored |= {f"{name}_{v}": part for name, part in zip(OF_VIEWS, parts, strict=True)}
-    stored |= {"latents_mean": state.latents, "latents_covariance": state.latents_covariance}
-    if model.ard:
-        names = ("loading_precision_concentration", "loading_precision_rate")
-        stored |= dict(zip(names, state.relevance, strict=True))
-    return stored
+    return stored | stored_rows(state, model)
 
 
 def _from_stored(stored: Mapping[str, Array], model: Paired) -> FullPosterior:
     views = []
     for v in range(len(model.families)):
         own = {name: jnp.asarray(stored[f"{name}_{v}"]) for name in OF_VIEWS}
-        cross = own["loadings_loc_covariance"][:, :, None]
-        top = jnp.concatenate([own["loadings_covariance"], cross], axis=2)
-        last = jnp.concatenate([jnp.swapaxes(cross, 1, 2), own["loc_variance"][:, None, None]], axis=2)
+        covariance = bordered(*(own[name] for name in OF_COLUMNS))
         precision = Wishart(own["specific_precision_scale"], own["specific_precision_degrees"])
         columns = jnp.column_stack([own["loadings_mean"], own["loc_mean"]])
-        views.append(ViewFactors(columns, own["axes"], jnp.concatenate([top, last], axis=1), precision))
-    ones = jnp.ones(model.num_latents)
-    relevance = [stored.get(f"loading_precision_{name}", ones) for name in ("concentration", "rate")]
-    return FullPosterior(
-        jnp.asarray(stored["latents_mean"]),
-        jnp.asarray(stored["latents_covariance"]),
-        tuple(views),
-        jnp.stack(relevance),
-    )
+        views.append(ViewFactors(columns, own["axes"], covariance, precision))
+    latents, covariance = (jnp.asarray(stored[f"latents_{part}"]) for part in ("mean", "covariance"))
+    return FullPosterior(latents, covariance, tuple(views), relevance_of(stored, model))
 
 
 def guide(
     stored: Mapping[str, Array], model: Paired, *data: Array, num_observations: int | None = None
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of the model; see `inference.methods.projections.vb`."""
-    stored = in_current_precision(dict(stored))
-    given = {name: numpyro.param(name, stored[name]) for name in _dims_of(model) if name in stored}
-    if model.ard:
-        names = ("loading_precision_concentration", "loading_precision_rate")
-        numpyro.sample("loading_precision", dist.Gamma(*(given[name] for name in names)).to_event(1))
+    """The guide q as a NumPyro program, like `inference.methods.projections.vb.guide`."""
+    given = sample_relevance(stored, model, dims_of(model, OF_VIEWS))
     for v in range(len(model.families)):
         own = {name: given[f"{name}_{v}"] for name in OF_VIEWS}
         rate = symmetric_inverse(own["specific_precision_scale"])
@@ -410,16 +380,10 @@ def guide(
 
 
 def conclude(
-    key: Array,
-    state: FullPosterior,
-    model: Paired,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: FullPosterior, model: Paired, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
-    """Independent draws of q, as one chain, beside q's parameters."""
-    return concluded(key, _stored(state, model), guide, model, num_samples, _dims_of(model))
+    """Conclude with independent draws of q and its parameters."""
+    return concluded(key, _stored(state, model), guide, model, dims_of(model, OF_VIEWS), *sizes)
 
 
 def point(stored: Mapping[str, Array], model: Paired) -> dict[str, Array]:

@@ -1,12 +1,12 @@
 r"""Gibbs sampling for `zoo.Paired`: Polya-Gamma Gibbs of the low-rank program, GiBECCA of the full one.
 
 ``specific="low_rank"``: `inference.methods.projections.gibbs`, for Gaussian, Bernoulli and binomial cells and
-mixed tables of them, every beta below 1. ``specific="full_covariance"``:
-`inference.methods.paired.gibbs`, for every family without cut points.
+mixed tables of them, every beta below 1. ``specific="full_covariance"``: GiBECCA (Virtanen 2010, 6.2.3),
+corrected, for every family without cut points.
 
-GiBECCA, corrected: Gibbs sampling for paired views with a full covariance each (Virtanen 2010, 6.2.3).
-
-A sweep draws, view by view and then what views share:
+GiBECCA
+-------
+A sweep draws, view by view and then for all views:
 
 * the noisy natural parameters of each row, :math:`\theta_n \sim N(m_n, \Psi)` times the likelihood of the
   row's cells, by one elliptical slice-sampling step (Murray, Adams and MacKay 2010), whole rows at once; of
@@ -18,10 +18,10 @@ A sweep draws, view by view and then what views share:
 * the loadings' precisions, and the moves of `inference.methods.projections.gibbs`.
 
 Corrections of the printed algorithm 2. It draws the mean from its conditional with the latents integrated
-out, and then uses the old latents: here every draw is given what the others are now. It accepts or rejects
-single entries of a row proposed from the whole of Psi, which is right for a diagonal Psi only: here a row
-moves as a whole. The printed covariance of a loading is its precision. With binary cells the scale of Psi is
-hardly identified, and the chain moves slowly; the low-rank program mixes much better.
+out, and then uses the old latents: here every draw is given the current values of the others. It accepts or
+rejects single entries of a row proposed from the whole of Psi, which is right for a diagonal Psi only: here a
+row moves as a whole. The printed covariance of a loading is its precision. With binary cells the scale of Psi
+is hardly identified, and the chain moves slowly; the low-rank program mixes much better.
 
 A sweep costs O(N D^2 + D^3) for each view.
 """
@@ -38,11 +38,11 @@ from jax import Array
 
 from inference.algorithm import Algorithm
 from inference.methods.projections import gibbs as projections
-from inference.methods.projections.gibbs import GibbsInfo, GibbsState, common_shift, rescaling
+from inference.methods.projections.gibbs import Conditionals, GibbsInfo, GibbsState, flat_moves, relevance
 from inference.methods.projections.quadratic_cells import CanonicalNormal, columns_given
+from inference.methods.projections.views import prior_variance
 from inference.numerics.programs import log_densities
 from zoo.checks import check_flag
-from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
@@ -57,7 +57,6 @@ __all__ = [
     "latents",
     "move_theta",
     "precisions",
-    "relevance",
     "sweep_once",
 ]
 
@@ -65,7 +64,7 @@ __all__ = [
 def _step(
     key: Array, state: GibbsState, model: Paired, *data: Array, moves: bool
 ) -> tuple[GibbsState, GibbsInfo]:
-    """One sweep of the program's own sampler."""
+    """Run one sweep of the sampler of the model's program."""
     if model.specific == "low_rank":
         return projections.algorithm_of(moves).step(key, state, model, *data)
     values, objective = sweep_once(key, state.values, model, *data, moves=moves)
@@ -82,28 +81,28 @@ ALGORITHM = algorithm_of()
 
 
 def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
-    """The sampler; it does not adapt."""
+    """Build the sampler, which does not adapt."""
     return algorithm_of(moves)
 
 
 def check(model: Paired, *, moves: Any) -> None:
-    """Raise ValueError if the program has no such sampler, TypeError if ``moves`` is not a boolean."""
+    """Raise ValueError if Gibbs does not suit the model, TypeError if ``moves`` is not a boolean."""
     if model.specific == "low_rank":
-        return projections.check(model, moves=moves)
+        projections.check(model, moves=moves)
+        return
     check_flag("moves", moves)
     for family in model.families:
         if family.num_cut_points:
             raise ValueError(
                 f"gibbs has no draw of the cut points of {type(family).__name__} cells; use nuts"
             )
-    return None
 
 
 METHOD = replace(projections.METHOD, build=build, check=check)
 
 
 class Turned(dist.Distribution):
-    """Rotation times an array whose rows are independent: what a spherical prior leaves of a regression.
+    """The distribution of a rotation times an array with independent rows.
 
     Args:
         base: with one batch dim of rows; its event a row or a number.
@@ -118,11 +117,11 @@ class Turned(dist.Distribution):
         super().__init__((), base.batch_shape + base.event_shape)
 
     def log_prob(self, value: Array) -> Array:
-        """In nats."""
+        """The log density in nats."""
         return jnp.sum(self.base.log_prob(self.rotation.T @ value))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """One draw.
+        """Draw once.
 
         Raises:
             ValueError: several draws are asked for.
@@ -133,22 +132,17 @@ class Turned(dist.Distribution):
 
 
 def _theta(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], v: int) -> Array:
-    """What the latents explain of a view: its natural parameters, or its completed cells."""
+    """The natural parameters of a view, or the completed cells of a Gaussian view."""
     if f"completed_{v}" in values:
         return values[f"completed_{v}"]
     return values[f"natural_params_{v}"] if not model.has_dense_rows(v) else data[v]
 
 
-def _variance(model: Paired) -> Array:
-    prior = in_current_precision(model)
-    return balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
-
-
 # Conditionals
 
 
-def columns(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """Loadings, the mean integrated out, and mean of every view."""
+def columns(values: Mapping[str, Array], model: Paired, *data: Array) -> Conditionals:
+    """The conditionals of the loadings, the mean integrated out, and of the mean of every view."""
     conditionals = {}
     for v in range(len(data)):
         loadings, loc_given = _columns_of(values, model, data, v)
@@ -160,8 +154,10 @@ def columns(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[st
 def _columns_of(
     values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], v: int
 ) -> tuple[dist.Distribution, Callable]:
-    """The loadings of one view, and its mean as a function of them."""
-    ridge = jnp.broadcast_to(values.get("loading_precision", 1.0) / _variance(model), (model.num_latents,))
+    """The conditional of the loadings of one view, and a function from them to that of the mean."""
+    ridge = jnp.broadcast_to(
+        values.get("loading_precision", 1.0) / prior_variance(model), (model.num_latents,)
+    )
     eigenvalues, rotation = jnp.linalg.eigh(values[f"specific_precision_{v}"])
     theta = _theta(values, model, data, v) @ rotation
     weights = jnp.broadcast_to(eigenvalues, theta.shape)
@@ -171,8 +167,8 @@ def _columns_of(
     return Turned(loadings, rotation), lambda drawn: Turned(loc_given(rotation.T @ drawn), rotation)
 
 
-def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """The inverse covariance of every view."""
+def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> Conditionals:
+    """The conditional of the inverse covariance of every view."""
     prior, conditionals = in_current_precision(model), {}
     for v in range(len(data)):
         away = _theta(values, model, data, v) - model.mean_theta(v, values).whole()
@@ -182,9 +178,9 @@ def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> dict
     return conditionals
 
 
-def latents(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """The latents of all rows."""
-    precision, linear = jnp.eye(model.num_latents) / _variance(model), 0.0
+def latents(values: Mapping[str, Array], model: Paired, *data: Array) -> Conditionals:
+    """The conditional of the latents of all rows."""
+    precision, linear = jnp.eye(model.num_latents) / prior_variance(model), 0.0
     for v in range(len(data)):
         weighted = values[f"specific_precision_{v}"] @ values[f"loadings_{v}"]
         precision += values[f"loadings_{v}"].T @ weighted
@@ -193,20 +189,11 @@ def latents(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[st
     return {"latents": CanonicalNormal(linear, jnp.broadcast_to(precision, shape))}
 
 
-def relevance(values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """The precision of each latent's loadings."""
-    prior = in_current_precision(model)
-    loadings = jnp.concatenate([values[f"loadings_{v}"] for v in range(len(data))])
-    rate = prior.ard_rate + jnp.sum(loadings**2, axis=0) / (2 * _variance(model))
-    own = dist.Gamma(prior.ard_concentration + loadings.shape[0] / 2, rate)
-    return {"loading_precision": own.to_event(1)}
-
-
 # Moves
 
 
 def move_theta(key: Array, values: dict[str, Array], model: Paired, *data: Array) -> dict[str, Array]:
-    """Natural parameters of all rows of every view that has noisy ones: an elliptical slice step each."""
+    """Move the noisy natural parameters of all rows of every view by elliptical slice sampling."""
     prior, moved = in_current_precision(model), dict(values)
     weights = jnp.broadcast_to(prior.view_weights, (len(data),))
     for v, y in enumerate(data):
@@ -230,7 +217,7 @@ def move_theta(key: Array, values: dict[str, Array], model: Paired, *data: Array
 def _elliptical_slice(
     key: Array, current: Array, mean: Array, factor: Array, height: Any, row: Array
 ) -> Array:
-    """One step that leaves N(mean, factor factor') times e^height invariant."""
+    """Take one step that leaves N(mean, factor factor') times e^height invariant."""
     direction_key, level_key, angle_key, key = jax.random.split(key, 4)
     other = factor @ jax.random.normal(direction_key, current.shape, current.dtype)
     level = height(current, row) - jax.random.exponential(level_key, (), current.dtype)
@@ -253,7 +240,7 @@ def _elliptical_slice(
 
 
 def completed_views(key: Array, values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, Array]:
-    """Gaussian views with their missing cells drawn from their conditionals, under ``completed_0``, ..."""
+    """Draw the missing cells of Gaussian views from their conditionals, as ``completed_0``, ..."""
     found = {}
     for v, y in enumerate(data):
         if not model.has_dense_rows(v):
@@ -274,7 +261,7 @@ def completed_views(key: Array, values: Mapping[str, Array], model: Paired, *dat
 def sweep_once(
     key: Array, values: dict[str, Array], model: Paired, *data: Array, moves: bool = True
 ) -> tuple[dict[str, Array], Array]:
-    """Values of the sites after a sweep, and their log joint density in nats."""
+    """Run a sweep, and return the values of the sites and their log joint density in nats."""
     keys, names = jax.random.split(key, 8), tuple(values)
     values = move_theta(keys[0], values, model, *data)
     values = values | completed_views(keys[1], values, model, *data)
@@ -290,20 +277,6 @@ def sweep_once(
             values[name] = conditional.sample(jax.random.fold_in(own, place))
     values = {name: values[name] for name in names}
     if moves:
-        values = _move(keys[6:], values, model, len(data))
+        loading_precision = 1 / prior_variance(model) * values.get("loading_precision", 1.0)
+        values = flat_moves(keys[6:], values, model, loading_precision)
     return values, sum(log_densities(model, data, values).values())
-
-
-def _move(keys: Array, values: dict[str, Array], model: Paired, num_views: int) -> dict[str, Array]:
-    """Shift, then rescale; the means of natural parameters stay."""
-    w = jnp.concatenate([values[f"loadings_{v}"] for v in range(num_views)])
-    loc = jnp.concatenate([values[f"loc_{v}"] for v in range(num_views)])
-    z, own = values["latents"], 1 / _variance(model)
-    delta = common_shift(keys[0], z, w, loc, own, 1 / in_current_precision(model).loc_variance)
-    scale = rescaling(keys[1], z + delta, w, own, own * values.get("loading_precision", 1.0))
-    moved = {"latents": (z + delta) * scale}
-    for v in range(num_views):
-        loadings = values[f"loadings_{v}"]
-        moved[f"loadings_{v}"] = loadings / scale
-        moved[f"loc_{v}"] = values[f"loc_{v}"] - loadings @ delta
-    return values | moved

@@ -7,7 +7,6 @@ for Gaussian views of unknown noise (Bayesian CCA).
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -22,26 +21,21 @@ __all__ = ["ALGORITHM", "METHOD", "guide", "init", "step"]
 
 
 def _own(model: Paired) -> ModuleType:
-    """Where the program's own ascent is."""
+    """The module with the ascent for the model's program."""
     return full_covariance if model.specific == "full_covariance" else projections
 
 
 def init(key: Array, model: Paired, *data: Array) -> Any:
-    """Narrow factors about the model's starting point."""
+    """Narrow factors around the model's starting point."""
     return _own(model).init(key, model, *data)
 
 
 def step(key: Array, state: Any, model: Paired, *data: Array) -> tuple[Any, projections.ProjectionVBInfo]:
-    """Every factor once."""
+    """Update every factor once."""
     return _own(model).step(key, state, model, *data)
 
 
 ALGORITHM = Algorithm(init, step)
-
-
-@cache
-def _build(strategy: str) -> Algorithm:
-    return ALGORITHM
 
 
 def _start(key: Array, variables: Mapping[str, Array], model: Paired, *data: Array, **options: Any) -> Any:
@@ -59,7 +53,7 @@ def _conclude(key: Array, state: Any, model: Paired, data: tuple, *sizes: Any, *
 
 
 def guide(stored: Mapping[str, Array], model: Paired, *data: Array, **sizes: Any) -> None:
-    """Q as a NumPyro program with exactly the sites of the model."""
+    """The guide q as a NumPyro program with exactly the sites of the model."""
     _own(model).guide(stored, model, *data, **sizes)
 
 
@@ -81,7 +75,7 @@ def _predict(stored: dict[str, Array], model: Paired, *data: Array, **options: A
 
 METHOD = replace(
     projections.METHOD,
-    build=_build,
+    build=lambda strategy: ALGORITHM,
     start=_start,
     prepare=_prepare,
     conclude=_conclude,

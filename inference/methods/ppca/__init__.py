@@ -1,1 +1,1 @@
-"""Ppca."""
+"""Hand-written inference for probabilistic PCA and factor analysis."""

@@ -17,11 +17,13 @@ isotropic noise and a flat prior; for the rest there is EM.
 
 Reference: Tipping and Bishop (1999), (7)-(8) and appendix A.
 
-A point estimate of probabilistic PCA in a fit: its canonical rotation, latents of its rows, warnings.
+Point estimates of probabilistic PCA, from here and from EM, are rotated so that the loadings are orthogonal,
+the longest first, with the largest entry of each positive.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -31,6 +33,7 @@ import scipy.linalg
 from jax import Array
 
 from inference.algorithm import Direct, Outcome
+from inference.methods.linear_gaussian.rows import check_complete
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted, weight_of
 from zoo.checks import check_number
 from zoo.linear_gaussian.rows import latents_covariance, latents_mean, log_density, shared_latents_covariance
@@ -38,14 +41,13 @@ from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 
 __all__ = [
-    "ClosedForm",
     "METHOD",
-    "canonical",
     "check_noise_floor",
     "num_free_parameters",
     "point_outcome",
     "solve",
     "tipping_bishop",
+    "turned",
 ]
 
 
@@ -120,11 +122,7 @@ def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = 1e-6) ->
         ValueError: a cell is missing.
     """
     (x,) = data
-    if np.isnan(x).any():
-        row, column = np.argwhere(np.isnan(x))[0]
-        raise ValueError(
-            f"closed_form needs every cell of x; row {row}, column {column} is missing: fit with method='em'"
-        )
+    check_complete("closed_form", "fit with method='em'", x=x)
     found = tipping_bishop(x, model.num_latents, noise_floor)
     values = {name: getattr(found, name) for name in ("loadings", "loc", "noise_variance")}
     held = np.flatnonzero([found.at_floor])
@@ -144,13 +142,8 @@ def check(model: PPCA, *, noise_floor: Any) -> None:
 METHOD = Direct(options={"noise_floor": 1e-6}, solve=solve, check=check)
 
 
-def canonical(values: Mapping[str, Array]) -> dict[str, Array]:
-    """The same estimate with orthogonal loadings, longest first, the largest entry of each positive."""
-    return turned(values)[0]
-
-
 def turned(values: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
-    """The same estimate in its canonical rotation, and the turn of its latents."""
+    """The estimate in its canonical rotation, and the matrix that rotates its latents."""
     loadings = values["loadings"]
     turn = jnp.linalg.eigh(loadings.T @ loadings)[1][:, ::-1]
     straight = loadings @ turn
@@ -160,14 +153,14 @@ def turned(values: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
 
 
 def num_free_parameters(model: PPCA, num_features: int) -> int:
-    """Parameters of the likelihood, the rotation not counted: of W, the mean and the noise."""
+    """The number of free parameters in loadings, mean and noise, not counting the rotation."""
     k = model.num_latents
     noise = num_features if model.noise == "diagonal" else 1
     return num_features * k - k * (k - 1) // 2 + num_features + noise
 
 
 def check_noise_floor(noise_floor: Any) -> None:
-    """Raise TypeError or ValueError unless it is a share of the columns' variance."""
+    """Raise TypeError or ValueError unless the floor is a share of the columns' variance."""
     check_number("noise_floor", noise_floor)
     if not 0 < noise_floor < 1:
         raise ValueError(
@@ -184,7 +177,7 @@ def point_outcome(
     noise_floor: float,
     known: tuple[float, np.ndarray] | None = None,
 ) -> Outcome:
-    """An estimate as one draw of one chain, with posterior means and covariance of the latents, BIC and AIC.
+    """Conclude a point estimate: one draw of one chain, the posterior of the latents, BIC and AIC.
 
     Args:
         values: ``loadings``, ``loc``, ``noise_variance``, and with ARD ``loading_precision``.
@@ -198,15 +191,13 @@ def point_outcome(
         UserWarning: the floor holds a noise variance.
     """
     rows, weight = unweighted(x), weight_of(x)
+    values, turn = _turned(dict(values))
     if known is None:
-        values, density = _canonical(dict(values), rows)
-        log_likelihood = float(weight @ density)
+        log_likelihood = float(weight @ _at(log_density, values, rows))
     else:
-        (values, turn), log_likelihood = _turned(dict(values)), known[0]
+        log_likelihood = known[0]
     if held.size:
-        which = (
-            "the noise variance" if model.noise == "isotropic" else f"the noise variance of column {held[0]}"
-        )
+        which = "the noise variance" + ("" if model.noise == "isotropic" else f" of column {held[0]}")
         more = f" ({held.size} in all)" if held.size > 1 else ""
         warnings.warn(
             f"{which}{more} is held at noise_floor={noise_floor:g} of the columns' variance: the latents "
@@ -218,12 +209,12 @@ def point_outcome(
     stored, dims = dict(values), {}
     num_rows, k = rows.shape[0], model.num_latents
     if row_limit(8 * num_rows * k, "latents", ()):
-        stored["latents"] = _latents(values, rows) if known is None else known[1] @ np.asarray(turn)
+        stored["latents"] = _at(latents_mean, values, rows) if known is None else known[1] @ np.asarray(turn)
     if not has_holes:  # one for all rows
-        stored["latents_covariance"] = _shared(values)
+        stored["latents_covariance"] = _shared(values["loadings"], values["noise_variance"])
         dims["latents_covariance"] = ("latent", "latent_2")
     elif row_limit(8 * num_rows * k**2, "latents_covariance", ()):
-        stored["latents_covariance"] = _covariances(values, rows)
+        stored["latents_covariance"] = _covariances(rows, values["loadings"], values["noise_variance"])
     number, size = num_free_parameters(model, rows.shape[1]), float(jnp.sum(weight))
     attrs = {
         "num_parameters": number,
@@ -239,22 +230,10 @@ def point_outcome(
 _turned = jax.jit(turned)
 
 
-@jax.jit
-def _canonical(values: dict[str, Array], x: Array) -> tuple[dict[str, Array], Array]:
-    turned = canonical(values)
-    return turned, log_density(x, turned["loadings"], turned["loc"], turned["noise_variance"])
+_shared, _covariances = jax.jit(shared_latents_covariance), jax.jit(latents_covariance)
 
 
-@jax.jit
-def _latents(values: dict[str, Array], x: Array) -> Array:
-    return latents_mean(x, values["loadings"], values["loc"], values["noise_variance"])
-
-
-@jax.jit
-def _shared(values: dict[str, Array]) -> Array:
-    return shared_latents_covariance(values["loadings"], values["noise_variance"])
-
-
-@jax.jit
-def _covariances(values: dict[str, Array], x: Array) -> Array:
-    return latents_covariance(x, values["loadings"], values["noise_variance"])
+@partial(jax.jit, static_argnums=0)
+def _at(function: Callable, values: dict[str, Array], x: Array) -> Array:
+    """Evaluate a function of rows, loadings, mean and noise variance at the estimate."""
+    return function(x, values["loadings"], values["loc"], values["noise_variance"])

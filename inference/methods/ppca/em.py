@@ -25,32 +25,17 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian
+from inference.methods.linear_gaussian import rows as linear_gaussian_rows
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
-from inference.methods.linear_gaussian.em import (
-    LinearGaussianInfo,
-    LinearGaussianState,
-    LoadingPrior,
-    check_given,
-    expected_precision,
-    given_start,
-    start_of,
-)
-from inference.methods.linear_gaussian.rows import (
-    CompressedRows,
-    SparseRows,
-    compress,
-    expanded,
-    one_by_one,
-    runs_on_host,
-    sparse_rows,
-)
-from inference.methods.ppca.closed_form import canonical, check_noise_floor, point_outcome
+from inference.methods.linear_gaussian.em import LinearGaussianInfo, LinearGaussianState, LoadingPrior
+from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
+from inference.methods.ppca.closed_form import check_noise_floor, point_outcome, turned
 from inference.numerics.weighted_rows import Rows, unweighted
 from zoo.checks import check_choice
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 
-__all__ = ["ALGORITHM", "METHOD", "groups_of", "init", "prior_of", "step"]
+__all__ = ["ALGORITHM", "METHOD", "compressed_rows", "groups_of", "init", "prior_of", "step"]
 
 
 def groups_of(model: PPCA, num_features: int) -> np.ndarray:
@@ -59,7 +44,7 @@ def groups_of(model: PPCA, num_features: int) -> np.ndarray:
 
 
 def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
-    """The model's prior, its mean about the centre of the data; None where it is flat."""
+    """The prior with its mean about the centre of the data; None if it is flat."""
     if model.loading_prior == "flat":
         return None
     return LoadingPrior(
@@ -76,48 +61,39 @@ def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
 def prepare(
     model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
 ) -> tuple[np.ndarray | SparseMatrix | Rows, CompressedRows | SparseRows]:
-    """The rows as they are, and compressed."""
+    """The rows themselves and their compressed form."""
     groups = groups_of(model, data[0].shape[1])
     if isinstance(unweighted(data[0]), SparseMatrix):
         if isinstance(data[0], Rows):
             raise ValueError("sample_weight goes with dense rows: sparse ones count once")
-        return data[0], sparse_rows(data[0], None, groups)
-    return data[0], compress(data[0], groups, rotate=model.loading_prior == "flat")
+        return data[0], linear_gaussian_rows.sparse_rows(data[0], None, groups)
+    rotate = model.loading_prior == "flat"
+    return data[0], linear_gaussian_rows.compress(data[0], groups, rotate=rotate)
 
 
-def _compressed(model: PPCA, x: Array | Rows, rows: CompressedRows | None) -> CompressedRows:
-    return one_by_one(x, groups_of(model, x.shape[1])) if rows is None else rows
+def compressed_rows(model: PPCA, x: Array | Rows, rows: CompressedRows | None = None) -> CompressedRows:
+    """The compressed rows that `prepare` made, or without these every row by itself."""
+    return linear_gaussian_rows.one_by_one(x, groups_of(model, x.shape[1])) if rows is None else rows
 
 
 def init(
     key: Array, model: PPCA, x: Array | Rows, rows: CompressedRows | None = None, *, strategy: str = "pca"
 ) -> LinearGaussianState:
-    """The state at principal components (``"pca"``) or at drawn loadings (``"random"``)."""
-    if isinstance(rows, SparseRows):
-        start = sparse_linear_gaussian.start_of(strategy, key, rows, model.num_latents)
-        return sparse_linear_gaussian.begin(start, rows)
-    rows = _compressed(model, x, rows)
-    parameters = start_of(strategy, key, rows, model.num_latents)
-    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+    """The state at principal components (``"pca"``) or at random loadings (``"random"``)."""
+    rows = compressed_rows(model, x, rows)
+    parameters = sparse_linear_gaussian.first_parameters(strategy, key, rows, model.num_latents)
+    return sparse_linear_gaussian.begin_with(parameters, rows, prior_of(model, rows))
 
 
 def start(
-    key: Array,
-    variables: Mapping[str, Array],
-    model: PPCA,
-    x: Array | Rows,
-    rows: CompressedRows | None = None,
-    **options: Any,
+    key: Array, variables: Mapping[str, Array], model: PPCA, *data: Any, **options: Any
 ) -> LinearGaussianState:
-    """The state at given ``loadings``, ``loc`` and ``noise_variance``; deterministic."""
-    check_given(variables, ("loadings", "loc", "noise_variance"))
-    rows = _compressed(model, x, rows)
+    """The state at given ``loadings``, ``loc`` and ``noise_variance``; the key is ignored."""
+    linear_gaussian.check_given(variables, ("loadings", "loc", "noise_variance"))
+    rows = compressed_rows(model, *data)
     noise = jnp.broadcast_to(variables["noise_variance"], (rows.num_groups,))
-    if isinstance(rows, SparseRows):
-        given = sparse_linear_gaussian.given_start(variables["loadings"], variables["loc"], noise, rows)
-        return sparse_linear_gaussian.begin(given, rows)
-    parameters = given_start(variables["loadings"], variables["loc"], noise, rows)
-    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+    parameters = linear_gaussian.given_start(variables["loadings"], variables["loc"], noise, rows)
+    return sparse_linear_gaussian.begin_with(parameters, rows, prior_of(model, rows))
 
 
 def step(
@@ -130,25 +106,19 @@ def step(
     acceleration: str = "px",
     noise_floor: float = 1e-6,
 ) -> tuple[LinearGaussianState, LinearGaussianInfo]:
-    """One sweep of `inference.methods.linear_gaussian.em.step`; deterministic, the key is ignored."""
-    if isinstance(rows, SparseRows):
-        return sparse_linear_gaussian.step(state, rows, acceleration=acceleration, floor=noise_floor)
-    rows = _compressed(model, x, rows)
-    return linear_gaussian.step(
-        state, rows, prior_of(model, rows), acceleration=acceleration, floor=noise_floor
-    )
+    """Run one sweep of `inference.methods.linear_gaussian.em.step`; the key is ignored."""
+    rows = compressed_rows(model, x, rows)
+    options = {"acceleration": acceleration, "floor": noise_floor}
+    return sparse_linear_gaussian.sweep(state, rows, prior_of(model, rows), **options)
 
 
 ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(strategy: str, acceleration: str, noise_floor: float) -> Algorithm:
-    """The algorithm with a start strategy and options."""
-    return Algorithm(
-        partial(init, strategy=strategy),
-        partial(step, acceleration=acceleration, noise_floor=noise_floor),
-    )
+def build(strategy: str, **options: Any) -> Algorithm:
+    """Build the algorithm with a start strategy and options."""
+    return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
 def check(model: PPCA, *, acceleration: Any, noise_floor: Any) -> None:
@@ -162,37 +132,29 @@ def conclude(
     state: LinearGaussianState,
     model: PPCA,
     data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    *,
+    *sizes: Any,
     noise_floor: float = 1e-6,
     **options: Any,
 ) -> Outcome:
-    """The estimate in its canonical rotation as one draw, with the latents of the rows."""
-    x, rows = data[0], _compressed(model, *data, *([None] if len(data) == 1 else []))
-    loadings, loc = state.parameters[:2]
-    if isinstance(rows, SparseRows):
-        loc = loc + rows.original_centre
-    else:
-        loadings, loc = _expanded(loadings, loc, rows)
-    noise = state.parameters.noise_variance
-    values = {
-        "loadings": loadings,
-        "loc": loc,
-        "noise_variance": noise if model.noise == "diagonal" else noise[0],
-    }
+    """Conclude with the estimate in its canonical rotation and the latents of the rows."""
+    rows = compressed_rows(model, *data)
+    loadings, loc = linear_gaussian_rows.expanded(*state.parameters[:2], rows)
+    noise = (
+        state.parameters.noise_variance if model.noise == "diagonal" else state.parameters.noise_variance[0]
+    )
+    values = {"loadings": loadings, "loc": loc, "noise_variance": noise}
     if model.loading_prior == "ard":
-        values = _canonical(values)
-        values["loading_precision"] = expected_precision(values["loadings"], prior_of(model, rows))
-    held = np.flatnonzero(np.asarray(state.at_floor))
-    known = None
+        values = _turned(values)[0]
+        precision = linear_gaussian.expected_precision(values["loadings"], prior_of(model, rows))
+        values["loading_precision"] = precision
+    held, known = np.flatnonzero(np.asarray(state.at_floor)), None
     if isinstance(rows, SparseRows):
-        known = float(state.objective), sparse_linear_gaussian.latents_of(state.parameters, rows)
-    return point_outcome(values, model, x, held=held, noise_floor=noise_floor, known=known)
+        latents = sparse_linear_gaussian.sparse_latents(state.parameters, rows)
+        known = float(state.objective), latents
+    return point_outcome(values, model, data[0], held=held, noise_floor=noise_floor, known=known)
 
 
-_expanded = jax.jit(expanded)
-_canonical = jax.jit(canonical)
+_turned = jax.jit(turned)
 
 METHOD = Ascent(
     options={"acceleration": "px", "noise_floor": 1e-6},
@@ -203,5 +165,5 @@ METHOD = Ascent(
     conclude=conclude,
     prepare=prepare,
     check=check,
-    runs_on_host=runs_on_host,
+    runs_on_host=linear_gaussian_rows.runs_on_host,
 )

@@ -24,19 +24,12 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
-from inference.methods.linear_gaussian.em import Parameters, check_given, start_of
-from inference.methods.linear_gaussian.rows import CompressedRows, compress, one_by_one
-from inference.methods.linear_gaussian.vb import (
-    LinearGaussianPosterior,
-    LinearGaussianVBInfo,
-    draws_of,
-    latents_of,
-    sample_columns,
-    sample_latents,
-)
-from inference.methods.ppca.em import groups_of, prior_of
-from inference.numerics.weighted_rows import Rows, row_limit, unweighted
+from inference.methods.linear_gaussian.rows import CompressedRows, compress
+from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
+from inference.methods.ppca.em import compressed_rows, groups_of, prior_of
+from inference.numerics.weighted_rows import Rows, unweighted
 from zoo.checks import check_choice
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
@@ -70,39 +63,30 @@ OF_COLUMNS = (
 def prepare(
     model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
 ) -> tuple[np.ndarray | Rows, CompressedRows]:
-    """The rows as they are, and compressed."""
+    """The rows themselves and their compressed form."""
     return data[0], compress(data[0], groups_of(model, data[0].shape[1]), rotate=False)
-
-
-def _compressed(model: PPCA, x: Array | Rows, rows: CompressedRows | None) -> CompressedRows:
-    return one_by_one(x, groups_of(model, x.shape[1])) if rows is None else rows
 
 
 def init(
     key: Array, model: PPCA, x: Array | Rows, rows: CompressedRows | None = None, *, strategy: str = "pca"
 ) -> LinearGaussianPosterior:
-    """Q around principal components (``"pca"``) or around drawn loadings (``"random"``)."""
-    rows = _compressed(model, x, rows)
-    parameters = start_of(strategy, key, rows, model.num_latents)
-    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+    """Factors of q around principal components (``"pca"``) or random loadings (``"random"``)."""
+    rows = compressed_rows(model, x, rows)
+    parameters = linear_gaussian_em.start_of(strategy, key, rows, model.num_latents)
+    return linear_gaussian.posterior_at(parameters, rows, prior_of(model, rows))
 
 
 def start(
-    key: Array,
-    variables: Mapping[str, Array],
-    model: PPCA,
-    x: Array | Rows,
-    rows: CompressedRows | None = None,
-    **options: Any,
+    key: Array, variables: Mapping[str, Array], model: PPCA, *data: Any, **options: Any
 ) -> LinearGaussianPosterior:
-    """A former q, or q around given ``loadings``, ``loc`` and ``noise_variance``; deterministic."""
-    rows = _compressed(model, x, rows)
+    """A former q, or q around given ``loadings``, ``loc`` and ``noise_variance``; the key is ignored."""
+    rows = compressed_rows(model, *data)
     if "loadings_mean" in variables:
         return _from_stored(variables, model, rows)
-    check_given(variables, ("loadings", "loc", "noise_variance"))
+    linear_gaussian_em.check_given(variables, ("loadings", "loc", "noise_variance"))
     noise = jnp.broadcast_to(variables["noise_variance"], (rows.num_groups,))
-    parameters = Parameters(variables["loadings"], variables["loc"] - rows.centre, noise)
-    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+    parameters = linear_gaussian_em.given_start(variables["loadings"], variables["loc"], noise, rows)
+    return linear_gaussian.posterior_at(parameters, rows, prior_of(model, rows))
 
 
 def step(
@@ -114,8 +98,8 @@ def step(
     *,
     acceleration: str = "px",
 ) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
-    """One round of `inference.methods.linear_gaussian.vb.step`; deterministic, the key is ignored."""
-    rows = _compressed(model, x, rows)
+    """Run one round of `inference.methods.linear_gaussian.vb.step`; the key is ignored."""
+    rows = compressed_rows(model, x, rows)
     return linear_gaussian.step(state, rows, prior_of(model, rows), acceleration=acceleration)
 
 
@@ -123,9 +107,9 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(strategy: str, acceleration: str) -> Algorithm:
-    """The algorithm with a start strategy and options."""
-    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
+def build(strategy: str, **options: Any) -> Algorithm:
+    """Build the algorithm with a start strategy and options."""
+    return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
 def check(model: PPCA, *, acceleration: Any) -> None:
@@ -140,8 +124,9 @@ def check(model: PPCA, *, acceleration: Any) -> None:
 # The posterior in a fit
 
 
+@jax.jit
 def _stored(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -> dict[str, Array]:
-    """The parameters of q as they are stored, the mean in the units of the data."""
+    """The parameters of q in their stored form, the mean in the units of the data."""
     covariance = state.covariance[rows.column_class]
     noise = state.noise_concentration, state.noise_rate
     if model.noise == "isotropic":
@@ -161,15 +146,13 @@ def _stored(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -
 
 
 def _joint_covariance(stored: Mapping[str, Array]) -> Array:
-    """Of [w, mu] by column, shape (num_features, num_latents + 1, num_latents + 1)."""
-    cross = stored["loadings_loc_covariance"][:, :, None]
-    top = jnp.concatenate([stored["loadings_covariance"], cross], axis=2)
-    corner = stored["loc_variance"][:, None, None]
-    return jnp.concatenate([top, jnp.concatenate([jnp.swapaxes(cross, 1, 2), corner], axis=2)], axis=1)
+    """Covariance of [w, mu] of each column, shape (num_features, num_latents + 1, num_latents + 1)."""
+    parts = (stored[name] for name in ("loadings_covariance", "loadings_loc_covariance", "loc_variance"))
+    return linear_gaussian_em.bordered(*parts)
 
 
 def _from_stored(stored: Mapping[str, Array], model: PPCA, rows: CompressedRows) -> LinearGaussianPosterior:
-    """The state back; of columns that share a class one covariance is kept."""
+    """Restore the state from stored parameters, with one covariance for each class of columns."""
     about = stored["loc_mean"] - rows.centre
     ones = jnp.ones(model.num_latents)
     return LinearGaussianPosterior(
@@ -182,16 +165,11 @@ def _from_stored(stored: Mapping[str, Array], model: PPCA, rows: CompressedRows)
     )
 
 
-def _noise_precision(stored: Mapping[str, Array]) -> Array:
-    """E[tau] of each column."""
-    precision = stored[OF_NOISE[0]] / stored[OF_NOISE[1]]
-    return jnp.broadcast_to(precision, stored["loc_mean"].shape)
-
-
 def latents(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, Array]:
     """Means and covariances of the latents of rows under q."""
-    covariance, precision = _joint_covariance(stored), _noise_precision(stored)
-    return latents_of(x, stored["loadings_mean"], stored["loc_mean"], covariance, precision)
+    loadings, loc, covariance = stored["loadings_mean"], stored["loc_mean"], _joint_covariance(stored)
+    precision = jnp.broadcast_to(stored[OF_NOISE[0]] / stored[OF_NOISE[1]], loc.shape)
+    return linear_gaussian.latents_of(x, loadings, loc, covariance, precision)
 
 
 def guide(
@@ -201,7 +179,7 @@ def guide(
     *,
     num_observations: int | None = None,
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+    """The guide q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Args:
         stored: the parameters, as they are stored in a fit.
@@ -215,57 +193,30 @@ def guide(
     }
     _sample_globals(given, model)
     rows = num_observations if x is None else x.shape[0]
-    sample_latents(rows, model.num_latents, None if x is None else latents(given, model, x))
+    linear_gaussian.sample_latents(rows, model.num_latents, None if x is None else latents(given, model, x))
 
 
 def _sample_globals(stored: Mapping[str, Array], model: PPCA) -> None:
-    """Q of everything but the latents, as NumPyro statements: the mean, then the loadings given it."""
+    """Sample everything but the latents from q: the mean, then the loadings given it."""
     if model.loading_prior == "ard":
         names = ("loading_precision_concentration", "loading_precision_rate")
         numpyro.sample("loading_precision", dist.Gamma(*(stored[name] for name in names)).to_event(1))
-    sample_columns("", *(stored[name] for name in OF_COLUMNS))
+    linear_gaussian.sample_columns("", *(stored[name] for name in OF_COLUMNS))
 
 
 def conclude(
-    key: Array,
-    state: LinearGaussianPosterior,
-    model: PPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: LinearGaussianPosterior, model: PPCA, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
-    """Independent draws of q, as one chain, beside q's parameters and the latents of the rows."""
-    x, rows = data[0], _compressed(model, *data, *([None] if len(data) == 1 else []))
-    cells, k = unweighted(x), model.num_latents
-    stored = _concluded(state, model, rows)
-    means, covariances = _latents(stored, model, cells)
-    draws = _draw(jax.random.split(key, num_samples), stored, model, means, covariances, keep_rows)
-    dims = dict(DIMS) | (dict.fromkeys(OF_NOISE, ("feature",)) if model.noise == "diagonal" else {})
-    if row_limit(8 * cells.shape[0] * k, "latents", ()):
-        stored["latents"] = means
-    if not bool(np.isnan(np.asarray(cells)).any()):  # one for all rows
-        stored["latents_covariance"] = covariances[0]
-        dims["latents_covariance"] = ("latent", "latent_2")
-    elif row_limit(8 * cells.shape[0] * k**2, "latents_covariance", ()):
-        stored["latents_covariance"] = covariances
-    posterior = {name: value[None] for name, value in draws.items()}
-    return Outcome(posterior=posterior, variational=stored, dims=dims)
+    """Conclude a fit by independent draws of q, its parameters, and the latents of the rows."""
+    cells = unweighted(data[0])
+    stored = _stored(state, model, compressed_rows(model, *data))
+    moments = _latents(stored, model, cells)
+    dims = DIMS | (dict.fromkeys(OF_NOISE, ("feature",)) if model.noise == "diagonal" else {})
+    shared = not np.isnan(np.asarray(cells)).any()
+    return linear_gaussian.concluded(key, _sample_globals, model, stored, moments, dims, bool(shared), *sizes)
 
 
 _latents = jax.jit(latents)
-
-
-@jax.jit
-def _concluded(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -> dict[str, Array]:
-    return _stored(state, model, rows)
-
-
-@partial(jax.jit, static_argnames="keep_rows")
-def _draw(
-    keys: Array, stored: dict[str, Array], model: PPCA, means: Array, covariances: Array, keep_rows: bool
-) -> dict[str, Array]:
-    return draws_of(keys, partial(_sample_globals, stored, model), means, covariances, keep_rows)
 
 
 # New rows
@@ -280,7 +231,7 @@ def transform(stored: Mapping[str, Array], model: PPCA, x: Array, *, kind: str =
 
 
 def predict(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, Array]:
-    """Rows with missing cells at their mean under q, and the variance of every cell, 0 where observed.
+    """Rows with missing cells replaced by their means under q, and the variance of every cell.
 
     A noise variance whose q has no mean (a concentration of at most 1) counts as infinite.
     """

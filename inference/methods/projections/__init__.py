@@ -1,1 +1,1 @@
-"""Projections."""
+"""Inference for exponential-family projections, shared by EPCA and paired views."""

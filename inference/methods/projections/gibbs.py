@@ -11,7 +11,7 @@ variables of logistic cells (`inference.methods.projections.quadratic_cells`; Ga
 * the precision of each latent's loadings (``ard=True``), gamma, and unknown noise variances, inverse gamma.
 
 Then, unless ``moves=False``, latents and means are shifted and every latent rescaled along directions in
-which no natural parameter changes (`inference.methods.projections.gibbs`).
+which no natural parameter changes.
 
 The joint prior's kernel is a binomial pseudo-count, and a view's weight makes a fraction of a count. For a
 fractional count there is no exact draw of its variable; an acceptance step for every row and column
@@ -19,13 +19,14 @@ fractional count there is no exact draw of its variable; an acceptance step for 
 
 A sweep costs O(N D K^2), all rows at once and then all columns.
 
-Reference: Polson, Scott and Windle (2013); Virtanen (2010), section 6.1 for what it replaces.
+Reference: Polson, Scott and Windle (2013); Virtanen (2010), section 6.1 for the sampler that it replaces.
 
-Moves of latents, loadings and means along directions in which no natural parameter changes.
-
-There the conditionals alone take small steps (Liu and Sabatti 2000, "Generalised Gibbs sampler and multigrid
-Monte Carlo for Bayesian computation"). Whatever acts on natural parameters alone, likelihood or conjugate
-kernel, is of no account: only the Gaussian priors of latents, loadings and means are.
+Moves along flat directions
+---------------------------
+Along directions in which no natural parameter changes the conditionals alone take small steps (Liu and
+Sabatti 2000, "Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation"). Whatever acts
+on natural parameters alone, likelihood or conjugate kernel, is of no account: only the Gaussian priors of
+latents, loadings and means are.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,12 +47,11 @@ from inference.methods.projections.quadratic_cells import (
     rows_given,
     side_by_side,
 )
-from inference.methods.projections.views import View, views_of
+from inference.methods.projections.views import View, given_values, prior_variance, views_of
 from inference.numerics.programs import log_densities
 from inference.numerics.slice_sampling import PositiveSlice
 from zoo.checks import check_flag
 from zoo.epca import EPCA
-from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
 from zoo.paired import Paired
@@ -65,6 +65,7 @@ __all__ = [
     "check",
     "columns",
     "common_shift",
+    "flat_moves",
     "init",
     "latents",
     "noise",
@@ -89,7 +90,7 @@ class GibbsState(NamedTuple):
 
 
 class GibbsInfo(NamedTuple):
-    """What is recorded of a sweep.
+    """Quantities recorded at each sweep.
 
     Attributes:
         objective: log density of data and latent sites in the program, nats.
@@ -98,8 +99,11 @@ class GibbsInfo(NamedTuple):
     objective: Array
 
 
+Conditionals = dict[str, dist.Distribution]
+
+
 def _joined(values: Mapping[str, Array], model: EPCA | Paired) -> tuple[Array, Array]:
-    """Loadings and means of all views."""
+    """The loadings and means of all views, concatenated."""
     suffixes = [view.suffix for view in views_of(model)]
     loadings = [values[f"loadings{suffix}"] for suffix in suffixes]
     return jnp.concatenate(loadings), jnp.concatenate([values[f"loc{suffix}"] for suffix in suffixes])
@@ -126,15 +130,15 @@ def cells_of(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) ->
     return side_by_side(parts)
 
 
-def latents(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """The latents of all rows."""
+def latents(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
+    """The conditional of the latents of all rows."""
     linear = cells_of(values, model, *data).linear
-    own = (*_joined(values, model), 1 / _variance(model))
+    own = (*_joined(values, model), 1 / prior_variance(model))
     return {"latents": rows_given(linear, values["cell_precisions"], *own)}
 
 
-def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """Loadings, their mean integrated out, and mean of every column, view by view."""
+def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
+    """The conditionals of loadings, the mean integrated out, and means of every column, view by view."""
     conditionals = {}
     for view, loadings, loc_given in _columns_of(values, model, data):
         conditionals[f"loadings{view.suffix}"] = loadings
@@ -145,7 +149,7 @@ def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> 
 def _columns_of(
     values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array, ...]
 ) -> list[tuple[View, dist.Distribution, Callable]]:
-    """Of every view the loadings, and the mean as a function of them."""
+    """For every view, the conditional of the loadings and a function from them to that of the mean."""
     linear, found, first = cells_of(values, model, *data).linear, [], 0
     ridge = jnp.broadcast_to(_loading_precision(values, model), (model.num_latents,))
     loc_precision = 1 / in_current_precision(model).loc_variance
@@ -183,18 +187,16 @@ def _draw_columns(key: Array, values: Mapping[str, Array], model: EPCA | Paired,
     return drawn
 
 
-def relevance(
-    values: Mapping[str, Array], model: EPCA | Paired, *data: Array
-) -> dict[str, dist.Distribution]:
-    """The precision of each latent's loadings."""
+def relevance(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
+    """The conditional of the precision of each latent's loadings."""
     prior = in_current_precision(model)
-    rate = prior.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * _variance(model))
+    rate = prior.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * prior_variance(model))
     own = dist.Gamma(prior.ard_concentration + _num_columns(values, model) / 2, rate)
     return {"loading_precision": own.to_event(1)}
 
 
-def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> dict[str, dist.Distribution]:
-    """The unknown noise variances of Gaussian cells."""
+def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
+    """The conditionals of the unknown noise variances of Gaussian cells."""
     conditionals = {}
     for view, x in zip(views_of(model), data, strict=True):
         if not view.family.learns_noise:
@@ -208,17 +210,12 @@ def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> di
     return conditionals
 
 
-def _variance(model: EPCA | Paired) -> Array:
-    prior = in_current_precision(model)
-    return balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
-
-
 def _loading_precision(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
-    return values.get("loading_precision", 1.0) / _variance(model)
+    return values.get("loading_precision", 1.0) / prior_variance(model)
 
 
 def _num_columns(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
-    """How many columns see each latent."""
+    """The number of columns that see each latent."""
     counts = jnp.zeros(model.num_latents)
     for view in views_of(model):
         counts = counts.at[jnp.asarray(view.places)].add(values[f"loadings{view.suffix}"].shape[0])
@@ -229,30 +226,26 @@ def _num_columns(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
 
 
 def init(key: Array, model: EPCA | Paired, *data: Array) -> GibbsState:
-    """The model's own starting point."""
+    """The state at the model's starting point."""
     return GibbsState(model.starting_point(key, *data), jnp.ones(()))
 
 
 def start(
     key: Array, variables: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
 ) -> GibbsState:
-    """The state at given values of sites; those that are not given are as in a fresh start.
+    """The state at given values of sites, the others as in a fresh start.
 
     Raises:
-        ValueError: a given variable of another shape.
+        ValueError: a given value has another shape.
     """
     fresh = init(key, model, *data)
-    values = {name: jnp.asarray(variables.get(name, old), old.dtype) for name, old in fresh.values.items()}
-    for name, old in fresh.values.items():
-        if values[name].shape != old.shape:
-            raise ValueError(f"init: {name} must have shape {old.shape}; got {values[name].shape}")
-    return fresh._replace(values=values)
+    return fresh._replace(values=given_values(fresh.values, variables))
 
 
 def _step(
     key: Array, state: GibbsState, model: EPCA | Paired, *data: Array, moves: bool
 ) -> tuple[GibbsState, GibbsInfo]:
-    """One sweep."""
+    """Run one sweep."""
     keys = jax.random.split(key, 7)
     cells, theta = cells_of(state.values, model, *data), theta_of(state.values, model)
     precisions, lacking = cells.precision, None
@@ -267,7 +260,7 @@ def _step(
     for place, (name, own) in enumerate(noise(values, model, *data).items()):
         values[name] = own.sample(jax.random.fold_in(keys[4], place))
     if moves:
-        values = _move(keys[5:], values, model)
+        values = flat_moves(keys[5:], values, model, _loading_precision(values, model))
     objective = sum(log_densities(model, data, values).values())
     return GibbsState(values, (rows + cols) / 2), GibbsInfo(objective)
 
@@ -283,7 +276,7 @@ def _draw_block(
     *,
     axis: int,
 ) -> tuple[dict[str, Array], Array | None, Array]:
-    """A block drawn given the cells' precisions, what its cells lack, and what share of it was kept.
+    """Draw a block given the precisions of the cells, and accept it row by row or column by column.
 
     ``lacking`` is None where there are no logistic cells; else each row (axis 1) or column (axis 0) is kept
     with the probability that makes the draw exact.
@@ -308,13 +301,20 @@ def _draw_block(
     return proposed, jnp.where(kept_cells, new, lacking), jnp.mean(keep, dtype=gain.dtype)
 
 
-def _move(keys: Array, values: dict[str, Array], model: EPCA | Paired) -> dict[str, Array]:
-    """Shift, then rescale."""
-    z, (w, loc), own = values["latents"], _joined(values, model), 1 / _variance(model)
+def flat_moves(
+    keys: Array, values: dict[str, Array], model: EPCA | Paired, loading_precision: Array
+) -> dict[str, Array]:
+    """Shift, then rescale latents, loadings and means along directions of constant natural parameters.
+
+    Args:
+        keys: two JAX keys.
+        values: site name to value.
+        model: the model.
+        loading_precision: prior precision of the loadings, shape () or (num_latents,).
+    """
+    z, (w, loc), own = values["latents"], _joined(values, model), 1 / prior_variance(model)
     delta = common_shift(keys[0], z, w, loc, own, 1 / in_current_precision(model).loc_variance)
-    scale = rescaling(
-        keys[1], z + delta, w, own, _loading_precision(values, model), _num_columns(values, model)
-    )
+    scale = rescaling(keys[1], z + delta, w, own, loading_precision, _num_columns(values, model))
     moved = {"latents": (z + delta) * scale}
     for view in views_of(model):
         loadings = values[f"loadings{view.suffix}"]
@@ -330,7 +330,7 @@ def algorithm_of(moves: bool = True) -> Algorithm:
 
 
 def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
-    """The sampler; it does not adapt."""
+    """Build the sampler, which does not adapt."""
     return algorithm_of(moves)
 
 
@@ -346,14 +346,14 @@ def check(model: EPCA | Paired, *, moves: Any) -> None:
 
 
 def position(state: GibbsState, model: EPCA | Paired) -> dict[str, Any]:
-    """What is kept of a draw."""
+    """The kept values and statistics of a draw."""
     return {"values": state.values, "stats": {"acceptance_rate": state.acceptance_rate}}
 
 
 def conclude(
     key: Array, draws: dict[str, Any], model: EPCA | Paired, data: tuple, keep_rows: bool
 ) -> Outcome:
-    """The draws as they are."""
+    """Conclude with the draws and their acceptance rates."""
     return Outcome(posterior=draws["values"], sample_stats=draws["stats"])
 
 
@@ -371,7 +371,7 @@ METHOD = Sampler(
 def common_shift(
     key: Array, latents: Array, loadings: Array, loc: Array, latent_precision: Array, loc_precision: Array
 ) -> Array:
-    """Delta of latents + delta, loc - loadings delta: an exact draw, shape (num_latents,).
+    """Draw delta of the move latents + delta, loc - loadings delta exactly, shape (num_latents,).
 
     Args:
         key: a JAX key.
@@ -398,7 +398,7 @@ def rescaling(
     loading_precision: Array,
     num_columns: Array | int | None = None,
 ) -> Array:
-    """G of latents g, loadings / g: a slice-sampling step for each latent, shape (num_latents,).
+    """Draw the scales g of the move latents g, loadings / g by slice sampling, shape (num_latents,).
 
     Args:
         key: a JAX key.

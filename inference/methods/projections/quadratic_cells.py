@@ -8,7 +8,8 @@ Up to constants every cell contributes, with the joint prior's share of it
 Gaussian cells: :math:`\kappa = x/\phi + \beta\lambda`, :math:`\tau = 1/\phi + \beta\nu`, b = 0. Bernoulli and
 binomial cells of n trials: the kernel of the joint prior is itself a binomial pseudo-count of size
 :math:`\beta\nu n`, so :math:`b = n (1 + \beta\nu)`, :math:`\kappa = x + \beta\lambda - b/2`; a missing cell
-keeps what the kernel gives. Polya-Gamma variables (`inference.numerics.polya_gamma`) make the rest Gaussian.
+keeps the contribution of the kernel. Polya-Gamma variables (`inference.numerics.polya_gamma`) make the rest
+Gaussian.
 
 The fractional part f of b has no exact draw. In its place a fraction up to a quarter has a fixed precision,
 that of a Polya-Gamma variable at theta = 2, and a larger one a gamma variable omega given theta, kept as a
@@ -48,7 +49,7 @@ FIXED_PRECISION = float(np.tanh(1.0) / 4)  # E[omega] of PG(1, 2)
 
 
 class QuadraticCells(NamedTuple):
-    """The three coefficients of every cell.
+    """Coefficients of the log density of every cell in its natural parameter.
 
     Attributes:
         linear: kappa, shape (num_observations, num_features).
@@ -62,12 +63,12 @@ class QuadraticCells(NamedTuple):
 
 
 def side_by_side(parts: list[QuadraticCells]) -> QuadraticCells:
-    """The cells of several views with the same rows."""
+    """Concatenate the cells of several views with the same rows."""
     return QuadraticCells(*(jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True)))
 
 
 def draw_precisions(key: Array, cells: QuadraticCells, theta: Array) -> Array:
-    """The precision of every cell: tau, a Polya-Gamma variable, and what stands for a fractional count."""
+    """Draw the precision of every cell: tau, a Polya-Gamma variable, a substitute for fractional counts."""
     first, second = jax.random.split(key)
     whole = jnp.floor(cells.count)
     small, large = _fractions(cells)
@@ -80,7 +81,7 @@ def draw_precisions(key: Array, cells: QuadraticCells, theta: Array) -> Array:
 
 
 def log_lacking(cells: QuadraticCells, theta: Array) -> Array:
-    """What the stand-ins of fractional counts lack of every cell's log density."""
+    """The error in the log density of every cell from the substitutes for fractional counts."""
     small, large = _fractions(cells)
     of_large = jax.lax.cond(
         jnp.any(large > 0),
@@ -95,14 +96,14 @@ def log_lacking(cells: QuadraticCells, theta: Array) -> Array:
 
 
 def _fractions(cells: QuadraticCells) -> tuple[Array, Array]:
-    """Fractional parts of the counts up to a quarter, and larger ones, zero elsewhere."""
+    """The fractional parts of the counts up to a quarter, and those above, each zero elsewhere."""
     fraction = cells.count - jnp.floor(cells.count)
     is_small = fraction <= SMALL_FRACTION
     return jnp.where(is_small, fraction, 0.0), jnp.where(is_small, 0.0, fraction)
 
 
 class CanonicalNormal(dist.Distribution):
-    """Vectors with log density linear' u - u' precision u / 2, normalised.
+    """A normal distribution with log density linear' u - u' precision u / 2 plus a constant.
 
     Args:
         linear: shape (..., size).
@@ -117,15 +118,15 @@ class CanonicalNormal(dist.Distribution):
         super().__init__(linear.shape[:-1], linear.shape[-1:])
 
     def log_prob(self, value: Array) -> Array:
-        """In nats."""
+        """The log density in nats."""
         factor = jnp.linalg.cholesky(self.precision)
-        away = value - _solve(factor, self.linear)
+        away = value - cho_solve((factor, True), self.linear[..., None])[..., 0]
         half = jnp.einsum("...ji,...j->...i", factor, away)
         log_det = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
         return log_det - 0.5 * jnp.sum(half**2 + jnp.log(2 * jnp.pi), axis=-1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draws."""
+        """Draw vectors of shape (*sample_shape, ..., size)."""
         noise = jax.random.normal(key, (*sample_shape, *self.linear.shape), self.linear.dtype)
         factor = jnp.broadcast_to(jnp.linalg.cholesky(self.precision), (*noise.shape, noise.shape[-1]))
         half = solve_triangular(factor, jnp.broadcast_to(self.linear, noise.shape)[..., None], lower=True)
@@ -135,7 +136,7 @@ class CanonicalNormal(dist.Distribution):
 def rows_given(
     linear: Array, precision: Array, loadings: Array, loc: Array, prior_precision: Array
 ) -> CanonicalNormal:
-    """The latents of every row given all loadings and the precision of every cell.
+    """The conditional of the latents of every row given the loadings and the precision of every cell.
 
     Args:
         linear: kappa, shape (num_observations, num_features).
@@ -151,13 +152,9 @@ def rows_given(
 
 
 def columns_given(
-    linear: Array,
-    precision: Array,
-    latents: Array,
-    prior_precision: Array,
-    loc_precision: Array,
+    linear: Array, precision: Array, latents: Array, prior_precision: Array, loc_precision: Array
 ) -> tuple[CanonicalNormal, Callable[[Array], dist.Distribution]]:
-    """Each column's loadings with its mean integrated out, and its mean given them.
+    """Conditionals of each column's loadings, the mean integrated out, and of the mean given them.
 
     Args:
         linear: kappa, shape (num_observations, num_features).
@@ -182,7 +179,3 @@ def columns_given(
 def _squares(vectors: Array) -> Array:
     """The outer product of each row with itself, flattened."""
     return (vectors[:, :, None] * vectors[:, None, :]).reshape(vectors.shape[0], -1)
-
-
-def _solve(factor: Array, vector: Array) -> Array:
-    return cho_solve((factor, True), vector[..., None])[..., 0]

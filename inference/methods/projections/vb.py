@@ -2,8 +2,8 @@ r"""Variational Bayes for exponential-family projections: Gaussian, Bernoulli, b
 
 One ascent serves `zoo.EPCA` and low-rank `zoo.Paired`; factors, updates and bound are those of
 `inference.methods.projections.vb_factors`. The objective is the whole bound on the log evidence, of an
-unnormalised prior with its factor as it stands in the program; of logistic cells the bound with
-Polya-Gamma variables, a little lower than the ELBO of the normal factors alone, which `guide` gives. View
+unnormalised prior with its factor as in the program; of logistic cells the bound with
+Polya-Gamma variables, a little lower than the ELBO of the normal factors alone, the bound of `guide`. View
 weights multiply the expected log density of a view's cells, as in the program. A step costs O(N D K^2), of
 Poisson cells some ten times O(N D K^3).
 
@@ -13,8 +13,8 @@ References: Jaakkola and Jordan (2000), "Bayesian parameter estimation via varia
 Scott and Windle (2013); Virtanen (2010) for the models.
 """
 
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +24,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian.em import bordered
 from inference.methods.projections.vb_factors import (
     ProjectionPosterior,
     bound,
@@ -32,10 +33,9 @@ from inference.methods.projections.vb_factors import (
     seen_loadings,
     update,
 )
-from inference.methods.projections.views import View, views_of
+from inference.methods.projections.views import View, given_values, prior_variance, views_of
 from inference.numerics.weighted_rows import row_limit
 from zoo.epca import EPCA
-from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
 from zoo.paired import Paired
@@ -43,16 +43,19 @@ from zoo.paired import Paired
 __all__ = [
     "ALGORITHM",
     "METHOD",
-    "OF_ROWS",
-    "START_VARIANCE",
+    "OF_COLUMNS",
     "ProjectionVBInfo",
+    "START_VARIANCE",
     "check",
     "concluded",
     "dims_of",
     "guide",
     "init",
     "point",
+    "relevance_of",
     "sample_latents",
+    "sample_relevance",
+    "stored_rows",
 ]
 
 START_VARIANCE = 0.05
@@ -62,6 +65,8 @@ OF_ROWS = {
     "loading_precision_concentration": ("latent",),
     "loading_precision_rate": ("latent",),
 }
+OF_RELEVANCE = ("loading_precision_concentration", "loading_precision_rate")
+OF_COLUMNS = ("loadings_covariance", "loadings_loc_covariance", "loc_variance")
 OF_VIEWS = {
     "loadings_mean": ("feature", "latent"),
     "loadings_covariance": ("feature", "latent", "latent_2"),
@@ -74,7 +79,7 @@ OF_VIEWS = {
 
 
 class ProjectionVBInfo(NamedTuple):
-    """What is recorded of a step.
+    """Quantities recorded at each step.
 
     Attributes:
         objective: the bound, in nats.
@@ -84,7 +89,7 @@ class ProjectionVBInfo(NamedTuple):
 
 
 def init(key: Array, model: EPCA | Paired, *data: Array) -> ProjectionPosterior:
-    """Narrow factors about the model's starting point."""
+    """Narrow factors around the model's starting point."""
     return _about(model.starting_point(key, *data), model, data)
 
 
@@ -110,21 +115,16 @@ def _about(values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array,
 def start(
     key: Array, variables: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
 ) -> ProjectionPosterior:
-    """A former q, or narrow factors about given sites; those that are not given as in a fresh start."""
+    """A former q, or narrow factors around given sites, the others as in a fresh start."""
     if f"loadings_mean{views_of(model)[0].suffix}" in variables and "latents_covariance" in variables:
         return _from_stored(variables, model)
-    fresh = model.starting_point(key, *data)
-    for name, old in fresh.items():
-        if name in variables and jnp.shape(variables[name]) != jnp.shape(old):
-            raise ValueError(f"init: {name} must have shape {old.shape}; got {jnp.shape(variables[name])}")
-    given = {name: jnp.asarray(variables[name]) for name in fresh if name in variables}
-    return _about(fresh | given, model, data)
+    return _about(given_values(model.starting_point(key, *data), variables), model, data)
 
 
 def step(
     key: Array, state: ProjectionPosterior, model: EPCA | Paired, *data: Array
 ) -> tuple[ProjectionPosterior, ProjectionVBInfo]:
-    """Every factor once; deterministic, the key is ignored."""
+    """Update every factor once; the key is ignored."""
     state = update(state, model, data)
     return state, ProjectionVBInfo(bound(state, model, data))
 
@@ -132,14 +132,8 @@ def step(
 ALGORITHM = Algorithm(init, step)
 
 
-@cache
-def build(strategy: str) -> Algorithm:
-    """The algorithm."""
-    return ALGORITHM
-
-
 def check(model: EPCA | Paired) -> None:
-    """Raise ValueError if there is no closed bound for a family."""
+    """Raise ValueError if a family has no bound in closed form."""
     for view in views_of(model):
         check_has_bound(view.family)
 
@@ -147,14 +141,35 @@ def check(model: EPCA | Paired) -> None:
 # The posterior in a fit
 
 
-def dims_of(model: EPCA | Paired) -> dict[str, tuple[str, ...]]:
-    """Dims of all parameters of q."""
+def dims_of(
+    model: EPCA | Paired, of_views: Mapping[str, tuple[str, ...]] = OF_VIEWS
+) -> dict[str, tuple[str, ...]]:
+    """The dims of all parameters of q.
+
+    Args:
+        model: the model.
+        of_views: dims of the parameters of one view, without its number.
+    """
     dims = dict(OF_ROWS)
     for view in views_of(model):
-        for name, own in OF_VIEWS.items():
-            own_dims = tuple(f"feature{view.suffix}" if dim == "feature" else dim for dim in own)
-            dims[f"{name}{view.suffix}"] = own_dims
+        suffixes = {"feature": "{}", "feature_2": "{}_2", "axis": "{}"}
+        for name, own in of_views.items():
+            dims[f"{name}{view.suffix}"] = tuple(
+                dim.removesuffix("_2") + suffixes[dim].format(view.suffix) if dim in suffixes else dim
+                for dim in own
+            )
     return dims
+
+
+def stored_rows(state: Any, model: EPCA | Paired) -> dict[str, Array]:
+    """The parameters of q that belong to no view, in their stored form."""
+    stored = {"latents_mean": state.latents, "latents_covariance": state.latents_covariance}
+    return stored | (dict(zip(OF_RELEVANCE, state.relevance, strict=True)) if model.ard else {})
+
+
+def relevance_of(stored: Mapping[str, Array], model: EPCA | Paired) -> Array:
+    """Concentrations and rates of the loadings' precisions, ones where they are fixed, (2, num_latents)."""
+    return jnp.stack([stored.get(name, jnp.ones(model.num_latents)) for name in OF_RELEVANCE])
 
 
 def _stored(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> dict[str, Array]:
@@ -173,32 +188,23 @@ def _stored(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array,
             parts |= {"noise_variance_concentration": noise[0], "noise_variance_rate": noise[1]}
         stored |= {f"{name}{view.suffix}": value for name, value in parts.items()}
         first += x.shape[1]
-    stored |= {"latents_mean": state.latents, "latents_covariance": state.latents_covariance}
-    if model.ard:
-        names = ("loading_precision_concentration", "loading_precision_rate")
-        stored |= dict(zip(names, state.relevance, strict=True))
-    return stored
+    return stored | stored_rows(state, model)
 
 
 def _from_stored(stored: Mapping[str, Array], model: EPCA | Paired) -> ProjectionPosterior:
     columns, covariances, noise = [], [], []
     for view in views_of(model):
         own = {name: stored.get(f"{name}{view.suffix}", jnp.ones(())) for name in OF_VIEWS}
-        cross = own["loadings_loc_covariance"][:, :, None]
-        top = jnp.concatenate([own["loadings_covariance"], cross], axis=2)
-        last = jnp.concatenate([jnp.swapaxes(cross, 1, 2), own["loc_variance"][:, None, None]], axis=2)
         columns.append(jnp.column_stack([own["loadings_mean"], own["loc_mean"]]))
-        covariances.append(jnp.concatenate([top, last], axis=1))
+        covariances.append(bordered(*(own[name] for name in OF_COLUMNS)))
         noise.append(jnp.stack([own["noise_variance_concentration"], own["noise_variance_rate"]]))
-    ones = jnp.ones(model.num_latents)
-    relevance = [stored.get(f"loading_precision_{name}", ones) for name in ("concentration", "rate")]
     return ProjectionPosterior(
         latents=stored["latents_mean"],
         latents_covariance=stored["latents_covariance"],
         columns=jnp.concatenate(columns),
         columns_covariance=jnp.concatenate(covariances),
         noise=jnp.stack(noise),
-        relevance=jnp.stack(relevance),
+        relevance=relevance_of(stored, model),
     )
 
 
@@ -208,7 +214,7 @@ def guide(
     *data: Array,
     num_observations: int | None = None,
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of the model.
+    """The guide q as a NumPyro program with exactly the sites of the model.
 
     Args:
         stored: the parameters, as they are stored in a fit.
@@ -219,28 +225,35 @@ def guide(
     Raises:
         ValueError: other rows than the fitted ones.
     """
-    stored = in_current_precision(dict(stored))
-    given = {name: numpyro.param(name, stored[name]) for name in dims_of(model) if name in stored}
-    if model.ard:
-        names = ("loading_precision_concentration", "loading_precision_rate")
-        numpyro.sample("loading_precision", dist.Gamma(*(given[name] for name in names)).to_event(1))
+    given = sample_relevance(stored, model, dims_of(model))
     for view in views_of(model):
         _sample_view({name: given.get(f"{name}{view.suffix}") for name in OF_VIEWS}, view, model.num_latents)
     sample_latents(given, model, data, num_observations)
 
 
+def sample_relevance(
+    stored: Mapping[str, Array], model: EPCA | Paired, names: Collection[str]
+) -> dict[str, Array]:
+    """Declare the named parameters of a guide, and sample the precisions of the loadings from q."""
+    stored = in_current_precision(dict(stored))
+    given = {name: numpyro.param(name, stored[name]) for name in names if name in stored}
+    if model.ard:
+        own = dist.Gamma(*(given[name] for name in OF_RELEVANCE))
+        numpyro.sample("loading_precision", own.to_event(1))
+    return given
+
+
 def sample_latents(
     given: Mapping[str, Array], model: EPCA | Paired, data: tuple, num_observations: int | None
 ) -> None:
-    """Q of the latents; without data those of new rows, from their Gaussian prior.
+    """Sample the latents from q, or without data those of new rows from their Gaussian prior.
 
     Raises:
         ValueError: the rows are not those that were fitted.
     """
     if not data:
-        prior = in_current_precision(model)
-        variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
-        own = dist.Normal(0.0, jnp.sqrt(variance)).expand([num_observations, model.num_latents]).to_event(1)
+        scale = jnp.sqrt(prior_variance(model))
+        own = dist.Normal(0.0, scale).expand([num_observations, model.num_latents]).to_event(1)
     elif "latents_mean" not in given or len(given["latents_mean"]) != len(data[0]):
         raise ValueError("the latents of these rows are not in the fit: the guide takes the fitted rows")
     else:
@@ -250,7 +263,7 @@ def sample_latents(
 
 
 def _sample_view(own: Mapping[str, Array], view: View, num_latents: int) -> None:
-    """Q of what a view has of its own: noise variance, the mean, then the loadings given it."""
+    """Sample a view from q: noise variance, mean, then the loadings given it."""
     if view.family.learns_noise:
         noise = dist.InverseGamma(own["noise_variance_concentration"], own["noise_variance_rate"])
         numpyro.sample(f"noise_variance{view.suffix}", noise)
@@ -267,16 +280,10 @@ def _sample_view(own: Mapping[str, Array], view: View, num_latents: int) -> None
 
 
 def conclude(
-    key: Array,
-    state: ProjectionPosterior,
-    model: EPCA | Paired,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: ProjectionPosterior, model: EPCA | Paired, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
-    """Independent draws of q, as one chain, beside q's parameters."""
-    return concluded(key, _stored(state, model, data), guide, model, num_samples, dims_of(model))
+    """Conclude with independent draws of q and its parameters."""
+    return concluded(key, _stored(state, model, data), guide, model, dims_of(model), *sizes)
 
 
 def concluded(
@@ -284,10 +291,11 @@ def concluded(
     stored: dict[str, Array],
     guide: Callable,
     model: EPCA | Paired,
-    num_samples: int,
     dims: Mapping[str, tuple[str, ...]],
+    num_samples: int,
+    keep_rows: bool,
 ) -> Outcome:
-    """Independent draws of the guide, as one chain, beside its parameters."""
+    """Conclude with independent draws of the guide, as one chain, and its parameters."""
     draws = _draw(guide, jax.random.split(key, num_samples), stored, model)
     if not row_limit(8 * stored["latents_covariance"].size, "latents_covariance", ()):
         stored = {name: value for name, value in stored.items() if not name.startswith("latents_")}
@@ -311,11 +319,10 @@ def _draw(guide: Callable, keys: Array, stored: dict[str, Array], model: EPCA | 
 
 
 def point(stored: Mapping[str, Array], model: EPCA | Paired) -> dict[str, Array]:
-    """Loadings and means at their means under q, and 1 / E[1 / phi]."""
+    """The means of loadings and means under q, and noise variances 1 / E[1 / phi]."""
     point = {}
     for view in views_of(model):
-        for name in ("loadings", "loc"):
-            point[f"{name}{view.suffix}"] = stored[f"{name}_mean{view.suffix}"]
+        point |= {f"{name}{view.suffix}": stored[f"{name}_mean{view.suffix}"] for name in ("loadings", "loc")}
         if view.family.learns_noise:  # 1 / E[1 / phi]
             rate, concentration = (
                 stored[f"noise_variance_{part}{view.suffix}"] for part in ("rate", "concentration")
@@ -327,7 +334,7 @@ def point(stored: Mapping[str, Array], model: EPCA | Paired) -> dict[str, Array]
 METHOD = Ascent(
     options={},
     strategies=("random",),
-    build=build,
+    build=lambda strategy: ALGORITHM,
     start=start,
     conclude=conclude,
     guide=guide,

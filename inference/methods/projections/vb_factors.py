@@ -5,18 +5,15 @@ The posterior of `zoo.EPCA` and of low-rank `zoo.Paired` is approximated by
 loadings' precisions and of each view's unknown noise variance. Loadings for latents that a view does not see
 are zero in every factor. Each factor in turn becomes the best given the others:
 
-* logistic cells by their Polya-Gamma mean field, always at its best
-  (`inference.methods.projections.vb_factors`), and Gaussian cells are quadratic: where a row or a column has
-  no other cells its normal factor is in closed form;
+* logistic cells, by their Polya-Gamma mean field at its optimum, and Gaussian cells are quadratic: where a
+  row or a column has no other cells its normal factor is in closed form;
 * with Poisson cells: a step of the natural gradient of the closed expectation for each row, then for each
   such column, of which the best of several lengths (or none) is taken: the bound never falls, and where the
   expectation does not exist it is minus infinity, so no step leads there;
 * gamma and inverse gamma factors in closed form.
 
-Normal and gamma factors of a mean-field posterior: the best normal, and E[log p - log q] of each.
-
-What a cell adds to a variational bound when its natural parameter is a product of normal vectors.
-
+Contribution of a cell to the bound
+-----------------------------------
 With :math:`\theta = u^T v + \mu`, :math:`u \sim N(m, S)` and :math:`[v, \mu] \sim N(M, C)`:
 
 * Gaussian and logistic cells need the first two moments of theta alone. A logistic cell,
@@ -42,26 +39,21 @@ from jax import Array
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import digamma, gammaln
 
-from inference.methods.projections.views import View, views_of
+from inference.methods.projections.views import View, prior_variance, views_of
 from inference.numerics import polya_gamma
 from zoo.epca import EPCA
 from zoo.exponential_family import Family
-from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
 __all__ = [
-    "NaturalCells",
     "ProjectionPosterior",
     "bound",
     "check_has_bound",
-    "expected_base_measure",
-    "expected_cells",
     "expected_exponential",
     "expected_log_gamma",
     "expected_moments",
     "gamma_terms",
-    "natural_cells",
     "noise_concentrations",
     "normal_given",
     "normal_terms",
@@ -71,7 +63,7 @@ __all__ = [
 
 
 class NaturalCells(NamedTuple):
-    r"""Of every cell :math:`\kappa\theta - \tau\theta^2/2 - b\log 2\cosh(\theta/2) - r e^\theta`.
+    r"""Coefficients of :math:`\kappa\theta - \tau\theta^2/2 - b\log 2\cosh(\theta/2) - r e^\theta`.
 
     Attributes:
         linear: kappa, shape (num_observations, num_features).
@@ -100,7 +92,7 @@ def check_has_bound(family: Family) -> None:
 
 
 def natural_cells(view: View, x: Array, beta: Array | float, noise_variance: Array | None) -> NaturalCells:
-    """The coefficients of all cells of a view, the joint prior's share among them.
+    """The coefficients of all cells of a view, including the contribution of the joint prior.
 
     Args:
         view: the view.
@@ -113,7 +105,7 @@ def natural_cells(view: View, x: Array, beta: Array | float, noise_variance: Arr
 
 
 def expected_cells(cells: NaturalCells, mean: Array, second: Array) -> Array:
-    """Sum of what all cells expect, given E[theta] and E[theta^2], but for the exponentials; in nats.
+    """The expected log density of all cells without the exponentials, given E[theta] and E[theta^2], in nats.
 
     Logistic cells by their bound.
     """
@@ -121,21 +113,10 @@ def expected_cells(cells: NaturalCells, mean: Array, second: Array) -> Array:
     return total - jnp.sum(cells.count * (polya_gamma.log_cosh(jnp.sqrt(second) / 2) + jnp.log(2.0)))
 
 
-def expected_base_measure(view: View, x: Array, noise: tuple[Array, Array] = (jnp.nan, jnp.nan)) -> Array:
-    """What does not depend on theta of the (weighted) log density of a view, in nats.
-
-    Args:
-        view: the view.
-        x: its cells.
-        noise: E[1 / phi] and E[log phi] where a Gaussian has an unknown phi.
-    """
-    return view.weight * view.family.expected_base_measure(x, *noise)
-
-
 def expected_moments(
     latents: Array, latents_covariance: Array, columns: Array, columns_covariance: Array
 ) -> tuple[Array, Array]:
-    """E[theta] and E[theta^2] of every cell, each of shape (num_observations, num_features).
+    """The moments E[theta] and E[theta^2] of every cell, each of shape (num_observations, num_features).
 
     Args:
         latents: m, shape (num_observations, num_latents).
@@ -153,7 +134,7 @@ def expected_moments(
 
 
 def expected_exponential(latents: Array, covariance: Array, column: Array, column_covariance: Array) -> Array:
-    """E[e^theta] of one cell; infinite where the integral is.
+    """The expectation E[e^theta] of one cell, infinite where the integral diverges.
 
     Args:
         latents: m, shape (num_latents,).
@@ -178,7 +159,7 @@ STEP_LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 
 
 class ProjectionPosterior(NamedTuple):
-    """Parameters of q; num_features is that of all views.
+    """Parameters of q, with the columns of all views side by side.
 
     Attributes:
         latents: means, shape (num_observations, num_latents).
@@ -198,7 +179,7 @@ class ProjectionPosterior(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """What the updates share.
+    """Quantities that the updates share.
 
     Attributes:
         cells: coefficients of all cells of all views.
@@ -222,7 +203,7 @@ def _table(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, 
         groups = view.family.column_groups(x.shape[1])
         poisson += [first + columns for f, columns in groups if f.log_partition_form == "exponential"]
         first += x.shape[1]
-    variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+    variance = prior_variance(model)
     relevance = state.relevance[0] / state.relevance[1] if model.ard else jnp.ones(model.num_latents)
     return _Table(
         cells=NaturalCells(*(jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))),
@@ -234,7 +215,7 @@ def _table(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, 
 
 
 def seen_loadings(model: EPCA | Paired, data: tuple[Array, ...]) -> Array:
-    """Ones where a column has a loading (or the mean), shape (num_features, num_latents + 1)."""
+    """Mask of the free loadings and means of the columns, shape (num_features, num_latents + 1)."""
     parts = []
     for view, x in zip(views_of(model), data, strict=True):
         own = np.zeros(model.num_latents + 1)
@@ -244,7 +225,7 @@ def seen_loadings(model: EPCA | Paired, data: tuple[Array, ...]) -> Array:
 
 
 def noise_concentrations(model: EPCA | Paired, data: tuple[Array, ...]) -> Array:
-    """Of the views' noise variances, shape (num_views,); one where there is none."""
+    """Concentrations of q of the views' noise variances, shape (num_views,); one where there is none."""
     counts = []
     for view, x in zip(views_of(model), data, strict=True):
         own = x[:, view.family.noise_columns(x.shape[1])]
@@ -262,7 +243,7 @@ def _quadratic(state: ProjectionPosterior, cells: NaturalCells) -> Array:
 
 
 def _rows(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
-    """Q of all latents."""
+    """Update q of all latents."""
     weights, k, chosen = _quadratic(state, table.cells), state.latents.shape[1], table.poisson
     v, loc = state.columns[:, :k], state.columns[:, k]
     outer = v[:, :, None] * v[:, None, :] + state.columns_covariance[:, :k, :k]
@@ -286,7 +267,7 @@ def _rows(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
 
 
 def _columns(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
-    """Q of all loadings and means; what a column does not see is zero with certainty."""
+    """Update q of all loadings and means; loadings of latents that a column does not see stay zero."""
     weights, chosen, seen = _quadratic(state, table.cells), table.poisson, table.seen
     extended = jnp.concatenate([state.latents, jnp.ones((len(state.latents), 1))], axis=1)
     second = jnp.pad(state.latents_covariance, ((0, 0), (0, 1), (0, 1)))
@@ -319,16 +300,16 @@ def _columns(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
 
 
 def _fixed(seen: Array) -> Array:
-    """The identity on what columns do not see, so that matrices over the rest keep their determinants."""
+    """The identity on unseen entries of each column, so that determinants are those of the seen ones."""
     return (1.0 - seen)[:, :, None] * jnp.eye(seen.shape[1])
 
 
 def _ascend(
     mean: Array, covariance: Array, height: Callable, linear: Array, precision: Array
 ) -> tuple[Array, Array]:
-    """The best of several lengths of a natural-gradient step of one normal factor, or none.
+    """Take the best of several lengths of a natural-gradient step of one normal factor, or none.
 
-    ``height(mean, covariance)`` is what Poisson cells expect of it; prior and all else add
+    ``height(mean, covariance)`` is the expected log density of the Poisson cells; prior and other cells add
     linear'u - u' precision u / 2.
     """
 
@@ -368,7 +349,7 @@ def _relevance(state: ProjectionPosterior, model: EPCA | Paired, table: _Table) 
 
 
 def _column_squares(state: ProjectionPosterior) -> Array:
-    """E of the square of every loading and mean."""
+    """The expected square of every loading and mean."""
     return state.columns**2 + jnp.diagonal(state.columns_covariance, axis1=1, axis2=2)
 
 
@@ -385,16 +366,14 @@ def _noise(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, 
 
 
 def update(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> ProjectionPosterior:
-    """Every factor once."""
+    """Update every factor once."""
     table = _table(state, model, data)
     state = _columns(_rows(state, table), table)
     if model.ard:
         state = _relevance(state, model, table)
-    return _noise(state, model, data) if _learns_noise(model) else state
-
-
-def _learns_noise(model: EPCA | Paired) -> bool:
-    return any(view.family.learns_noise for view in views_of(model))
+    if any(view.family.learns_noise for view in views_of(model)):
+        state = _noise(state, model, data)
+    return state
 
 
 # The bound
@@ -411,7 +390,8 @@ def bound(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, .
         means = jax.vmap(of_row, (0, 0, None, None))(*state[:2], *own)
         total -= jnp.sum(table.cells.rate[:, table.poisson] * means)
     for noise, view, x in zip(state.noise, views_of(model), data, strict=True):
-        total += expected_base_measure(view, x, (noise[0] / noise[1], -expected_log_gamma(noise)))
+        of_noise = noise[0] / noise[1], -expected_log_gamma(noise)  # E[1 / phi], E[log phi]
+        total += view.weight * view.family.expected_base_measure(x, *of_noise)
         if view.family.learns_noise:  # of 1 / phi, which is gamma, the Jacobian the same in p and q
             total += gamma_terms(noise, 1.0, 1.0)
     own = jnp.full(k, 1 / table.variance)
@@ -440,7 +420,7 @@ def normal_given(linear: Array, precision: Array) -> tuple[Array, Array]:
 def normal_terms(
     squares: Array, covariances: Array, precision: Array, log_precision: Array, seen: Array | float = 1.0
 ) -> Array:
-    """E[log p - log q] of normal vectors, the prior about zero with these precisions expected, in nats.
+    """E[log p - log q] of normal vectors with a prior of mean zero and expected precisions, in nats.
 
     Args:
         squares: E of the squares of their entries, shape (count, size).
@@ -454,12 +434,12 @@ def normal_terms(
 
 
 def expected_log_gamma(gamma: Array) -> Array:
-    """E of the logarithm of gamma variables; ``gamma`` is concentration and rate."""
+    """The expected logarithm of gamma variables, ``gamma`` being concentration and rate."""
     return digamma(gamma[0]) - jnp.log(gamma[1])
 
 
 def gamma_terms(gamma: Array, concentration: Array | float, rate: Array | float) -> Array:
-    """E[log p - log q] of gamma variables, the prior's concentration and rate given, in nats."""
+    """E[log p - log q] of gamma variables with a gamma prior, in nats."""
     shape, own_rate = gamma
     log_p = concentration * jnp.log(rate) - gammaln(concentration)
     log_p += (concentration - 1) * expected_log_gamma(gamma) - rate * shape / own_rate

@@ -3,6 +3,7 @@
 Both are views side by side, each of whose columns sees some of the latents; EPCA has one view that sees all.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -10,14 +11,15 @@ from jax import Array
 
 from zoo.epca import EPCA
 from zoo.exponential_family import Family
+from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
-__all__ = ["View", "views_of"]
+__all__ = ["View", "given_values", "prior_variance", "views_of"]
 
 
 class View(NamedTuple):
-    """A table of cells.
+    """A table of cells that sees some of the latents.
 
     Attributes:
         suffix: of its sites' names.
@@ -35,7 +37,7 @@ class View(NamedTuple):
 
 
 def views_of(model: EPCA | Paired) -> tuple[View, ...]:
-    """The views of a model, in the precision that is computed in."""
+    """The views of a model, in the current precision."""
     prior = in_current_precision(model)
     if isinstance(model, EPCA):
         return (View("", prior.family, tuple(range(model.num_latents)), prior.conjugate, 1.0),)
@@ -44,3 +46,22 @@ def views_of(model: EPCA | Paired) -> tuple[View, ...]:
         View(f"_{v}", family, model.latents_of(v), prior.kernel_of(v) if model.has_kernel else None, weight)
         for v, (family, weight) in enumerate(zip(prior.families, weights, strict=True))
     )
+
+
+def prior_variance(model: EPCA | Paired) -> Array:
+    """The prior variance of the latents, and of the loadings at precision one."""
+    prior = in_current_precision(model)
+    return balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+
+
+def given_values(fresh: Mapping[str, Array], variables: Mapping[str, Array]) -> dict[str, Array]:
+    """Given values of sites, and those of a fresh start where none is given.
+
+    Raises:
+        ValueError: a given value has another shape.
+    """
+    values = {name: jnp.asarray(variables.get(name, old), old.dtype) for name, old in fresh.items()}
+    for name, old in fresh.items():
+        if values[name].shape != old.shape:
+            raise ValueError(f"init: {name} must have shape {old.shape}; got {values[name].shape}")
+    return values

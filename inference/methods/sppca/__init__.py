@@ -1,1 +1,1 @@
-"""Sppca."""
+"""Hand-written inference for supervised and semi-supervised probabilistic PCA."""

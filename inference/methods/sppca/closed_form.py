@@ -9,9 +9,9 @@ columns of [x, y] whitened by the noise :math:`\Phi`, its eigenvalues
 
 where a direction with :math:`\lambda \le 1` is left out (the text takes all to be larger). For these loadings
 
-.. math:: \sigma_x^2 = (\mathrm{tr}\, S_x - \mathrm{tr}\, W_x^T W_x) / M, \qquad \sigma_y^2 \text{ alike},
+.. math:: \sigma_x^2 = (\mathrm{tr}\, S_x - \mathrm{tr}\, W_x^T W_x) / M, \qquad \sigma_y^2 \text{ likewise},
 
-and so in turn. The text's "analytical solution" is for given noise only. The objective is the log likelihood
+in turn. The text's "analytical solution" is for given noise only. The objective is the log likelihood
 
 .. math::
     -\tfrac N2 \Big\{ (M + L) \log 2\pi + \log|\Phi| + \mathrm{tr}\, \Phi^{-1} S
@@ -34,14 +34,14 @@ with the eigenvectors V and eigenvalues :math:`\Lambda` of
 
 Reference: Yu (2006), theorems 7.3.1 and 7.3.2 (corrected).
 
-What follows from an estimate of SPPCA: its canonical rotation, its latents, what it says of new rows.
-
+Canonical rotation and scores
+-----------------------------
 Latents may be turned at will; an estimate is turned so that
 :math:`W_x^T W_x / \sigma_x^2 + W_y^T \Psi_y^{-1} W_y` is diagonal, largest entry first, as in theorem 7.3.1
 with R = I, and each latent's sign such that the loading of largest size in W_x is positive.
 
-Stored latents of the fitted rows are those given all that was observed of a row, E[z | x, y]; what
-`inference.transform` gives of rows that come without outputs is E[z | x].
+Stored latents of the fitted rows are those given all that was observed of a row, E[z | x, y]; of rows without
+outputs `inference.transform` returns E[z | x].
 """
 
 import warnings
@@ -55,6 +55,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian.rows import check_complete
 from inference.numerics.weighted_rows import row_limit
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
@@ -62,8 +63,7 @@ from zoo.sppca import SPPCA
 __all__ = [
     "ALGORITHM",
     "METHOD",
-    "SPPCAState",
-    "canonical",
+    "by_site",
     "concluded",
     "dual_scores",
     "init",
@@ -77,13 +77,8 @@ __all__ = [
 FLOOR_SLACK = 1.0 + 1e-9
 
 
-def canonical(values: Mapping[str, Array], model: SPPCA) -> dict[str, Array]:
-    """The same estimate with its latents turned to the theorem's axes."""
-    return turned(values, model)[0]
-
-
 def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array], Array]:
-    """The same estimate with its latents turned to the theorem's axes, and the turn."""
+    """The estimate with its latents rotated to the axes of the theorem, and the rotation."""
     loadings, _, noise = model.joint(values)
     _, turn = jnp.linalg.eigh(loadings.T @ (loadings / noise[:, None]))
     loadings_x = values["loadings_x"] @ turn[:, ::-1]
@@ -96,6 +91,12 @@ def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array],
 _turned = jax.jit(turned)
 
 
+def by_site(loadings: Array, loc: Array, model: SPPCA) -> dict[str, Array]:
+    """Loadings and means of [x, y], named by site."""
+    m = model.num_features
+    return {"loadings_x": loadings[:m], "loadings_y": loadings[m:], "loc_x": loc[:m], "loc_y": loc[m:]}
+
+
 def concluded(
     values: Mapping[str, Array],
     model: SPPCA,
@@ -103,7 +104,7 @@ def concluded(
     attrs: Mapping[str, Any] | None = None,
     latents: np.ndarray | None = None,
 ) -> Outcome:
-    """An estimate as one draw of one chain, beside the posterior of the latents of the fitted rows.
+    """Conclude a point estimate: one draw of one chain and the posterior of the latents.
 
     Args:
         values: the estimate.
@@ -134,12 +135,9 @@ def concluded(
 
 
 def warn_of_floors(
-    values: Mapping[str, Array],
-    model: SPPCA,
-    y: np.ndarray,
-    variance_x: float | None,
+    values: Mapping[str, Array], model: SPPCA, y: np.ndarray, variance_x: float | None
 ) -> None:
-    """Say so where a noise variance is at its floor, or where the likelihood may have no maximum without it.
+    """Warn if a noise variance is at its floor, or if the likelihood may have no maximum without the floor.
 
     Args:
         values: the estimate.
@@ -184,7 +182,7 @@ def warn_of_floors(
 
 
 def log_density(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
-    """Log p(x), or log p(x, y), of each row over its observed cells, nats."""
+    """The log density log p(x) or log p(x, y) of each row over its observed cells, in nats."""
     return model.log_likelihood(values, x, y)
 
 
@@ -192,8 +190,8 @@ def log_density(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | 
 def _with_latents(
     wanted: tuple[bool, bool], values: dict[str, Array], model: SPPCA, x: Array, y: Array
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The estimate in its canonical rotation, and what is wanted of the rows' latents."""
-    values = canonical(values, model)
+    """The estimate in its canonical rotation, and the requested moments of the latents."""
+    values = turned(values, model)[0]
     latents = {}
     if wanted[0]:
         latents["latents"] = model.scores(values, x, y)
@@ -203,7 +201,7 @@ def _with_latents(
 
 
 class SPPCAState(NamedTuple):
-    """Noise variances, and what is known of the data.
+    """Noise variances and sufficient statistics of the data.
 
     Attributes:
         noise_variance_x: shape ().
@@ -221,7 +219,7 @@ class SPPCAState(NamedTuple):
 
 
 class SPPCAInfo(NamedTuple):
-    """What is recorded of a pass.
+    """Quantities recorded at each pass.
 
     Attributes:
         objective: log likelihood at the new noise variances and their best loadings, nats.
@@ -235,7 +233,7 @@ class SPPCAInfo(NamedTuple):
 
 
 def loadings_given_noise(scatter: Array, noise_variance: Array, num_latents: int) -> tuple[Array, Array]:
-    """Theorem 7.3.1 (i): the best loadings for given noise, and what the whitened covariance's spectrum adds.
+    """The best loadings for given noise (theorem 7.3.1 i), and the spectral part of the log likelihood.
 
     Args:
         scatter: covariance of the columns, shape (D, D).
@@ -254,7 +252,7 @@ def loadings_given_noise(scatter: Array, noise_variance: Array, num_latents: int
 
 
 def dual_scores(gram: Array, y: Array, cross: Array, noise: tuple[Array, Array], num_latents: int) -> Array:
-    """Theorem 7.3.2 (ii), corrected: scores of new rows from inner products alone.
+    """Scores of new rows from inner products alone (theorem 7.3.2 ii, corrected).
 
     Args:
         gram: centred Gram matrix of the fitted inputs, shape (N, N).
@@ -272,7 +270,7 @@ def dual_scores(gram: Array, y: Array, cross: Array, noise: tuple[Array, Array],
 
 
 def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAState:
-    """Noise of half the variance of each block; deterministic, the key is ignored."""
+    """The state with half the variance of each block as noise; the key is ignored."""
     scatter, basis, loc = _statistics(x, y)
     variances = _variances(scatter, model)
     return SPPCAState(variances[0] / 2, variances[1] / 2, scatter, basis, loc)
@@ -281,16 +279,15 @@ def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAState:
 def start(
     key: Array, variables: Mapping[str, Array], model: SPPCA, x: Array, y: Array, **options: Any
 ) -> SPPCAState:
-    """From given ``noise_variance_x`` and ``noise_variance_y``."""
+    """The state at given ``noise_variance_x`` and ``noise_variance_y``."""
     state = init(key, model, x, y)
-    noise_y = jnp.broadcast_to(jnp.asarray(variables["noise_variance_y"]), state.noise_variance_y.shape)
-    return state._replace(
-        noise_variance_x=jnp.asarray(variables["noise_variance_x"]), noise_variance_y=noise_y
-    )
+    noise_x, noise_y = (jnp.asarray(variables[f"noise_variance_{block}"]) for block in "xy")
+    noise_y = jnp.broadcast_to(noise_y, state.noise_variance_y.shape)
+    return state._replace(noise_variance_x=noise_x, noise_variance_y=noise_y)
 
 
 def step(key: Array, state: SPPCAState, model: SPPCA, x: Array, y: Array) -> tuple[SPPCAState, SPPCAInfo]:
-    """Best loadings at the noise of the state, then the noise at these loadings."""
+    """Update the loadings given the noise, then the noise given these loadings."""
     loadings, _ = _fitted(state, model)
     left = jnp.diag(state.scatter) - jnp.sum(loadings**2, axis=1)
     num_inputs = state.scatter.shape[0] - model.num_outputs
@@ -310,7 +307,7 @@ ALGORITHM = Algorithm(init, step)
 
 
 def _statistics(x: Array, y: Array) -> tuple[Array, Array | None, Array]:
-    """Covariance of [x, y] about the mean, x turned into its row space where that is smaller."""
+    """Covariance of [x, y] about the mean, with x rotated to its row space where that is smaller."""
     num_rows, num_features = x.shape
     loc = jnp.concatenate([jnp.mean(x, axis=0), jnp.mean(y, axis=0)])
     rows, basis = x - loc[:num_features], None
@@ -322,7 +319,7 @@ def _statistics(x: Array, y: Array) -> tuple[Array, Array | None, Array]:
 
 
 def _variances(scatter: Array, model: SPPCA) -> tuple[Array, Array]:
-    """Mean variance of the columns of x, and that of y (of each output, where each has a noise)."""
+    """Mean variance of the columns of x and of y, or of each output where noises are per output."""
     own = jnp.diag(scatter)
     num_inputs = own.shape[0] - model.num_outputs
     outputs = own[num_inputs:]
@@ -362,47 +359,32 @@ def check(model: SPPCA, **options: Any) -> None:
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
-    """The data themselves.
+    """The data unchanged.
 
     Raises:
         ValueError: a cell is missing; the message names the first.
     """
-    for name, part in zip(("x", "y"), data, strict=True):
-        if np.isnan(part).any():
-            row, column = np.argwhere(np.isnan(part))[0]
-            raise ValueError(
-                f"closed_form needs every cell and every label; row {row}, column {column} of {name} is "
-                f"missing: use method='em'"
-            )
+    x, y = data
+    check_complete("closed_form", "use method='em'", x=x, y=y)
     return data
 
 
 def conclude(
-    key: Array,
-    state: SPPCAState,
-    model: SPPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: SPPCAState, model: SPPCA, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
-    """The estimate as one draw of one chain, beside the posterior of the latents."""
+    """Conclude with the estimate and the posterior of the latents."""
     return concluded(_estimate(state, model), model, data)
 
 
 @jax.jit
 def _estimate(state: SPPCAState, model: SPPCA) -> dict[str, Array]:
-    """The parameters of a state by the names of their sites."""
+    """The parameters of a state, named by site."""
     loadings, _ = _fitted(state, model)
-    m, last = model.num_features, loadings.shape[0] - model.num_outputs
-    return {
-        "loadings_x": loadings[:last] if state.basis is None else state.basis @ loadings[:last],
-        "loadings_y": loadings[last:],
-        "loc_x": state.loc[:m],
-        "loc_y": state.loc[m:],
-        "noise_variance_x": state.noise_variance_x,
-        "noise_variance_y": state.noise_variance_y,
-    }
+    if state.basis is not None:
+        last = loadings.shape[0] - model.num_outputs
+        loadings = jnp.concatenate([state.basis @ loadings[:last], loadings[last:]])
+    noise = {name: getattr(state, name) for name in ("noise_variance_x", "noise_variance_y")}
+    return by_site(loadings, state.loc, model) | noise
 
 
 METHOD = Ascent(

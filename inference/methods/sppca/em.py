@@ -29,43 +29,31 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian import em as linear_gaussian
+from inference.methods.linear_gaussian import rows as linear_gaussian_rows
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
 from inference.methods.linear_gaussian.em import (
-    ACCELERATIONS,
     LinearGaussianInfo,
     LinearGaussianState,
     LoadingPrior,
     Parameters,
-    begin,
-    check_given,
-    given_start,
-    start_of,
 )
-from inference.methods.linear_gaussian.em import step as sweep
-from inference.methods.linear_gaussian.rows import (
-    CompressedRows,
-    SparseRows,
-    compress,
-    expanded,
-    runs_on_host,
-    sparse_rows,
-)
+from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
 from inference.methods.sppca import kernel_em as kernel_sppca
-from inference.methods.sppca.closed_form import concluded, log_density
+from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from zoo.checks import check_choice
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
 __all__ = [
     "ALGORITHM",
-    "GIVEN",
     "METHOD",
+    "given_parameters",
     "init",
     "joint_matrix",
     "noise_groups",
@@ -74,24 +62,24 @@ __all__ = [
     "step",
 ]
 
-STRATEGIES = ("pca", "random")
 GIVEN = ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x", "noise_variance_y")
 
 
 def noise_groups(model: SPPCA) -> np.ndarray:
-    """Noise group of each column of [x, y]: 0 for x, then 1 for all outputs or 1, 2, ... for one each."""
+    """The noise group of each column of [x, y]: 0 for x, then 1 for all outputs or 1, 2, ... for each."""
     per_output = model.output_noise == "per_output"
     outputs = np.arange(model.num_outputs) + 1 if per_output else np.ones(model.num_outputs, int)
     return np.concatenate([np.zeros(model.num_features, int), outputs])
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
-    """The data and the joint matrix, compressed; in feature space the Gram matrix and the outputs."""
+    """The data and the compressed joint matrix, or with a kernel the Gram matrix and the outputs."""
     if model.kernel is not None:
         return kernel_sppca.prepare(model, data)
     if isinstance(data[0], SparseMatrix):
-        return (*data, sparse_rows(*data, noise_groups(model)))
-    return (*data, compress(joint_matrix(data), noise_groups(model), rotate=model.loading_prior == "flat"))
+        return (*data, linear_gaussian_rows.sparse_rows(*data, noise_groups(model)))
+    rotate, joint = model.loading_prior == "flat", joint_matrix(data)
+    return (*data, linear_gaussian_rows.compress(joint, noise_groups(model), rotate=rotate))
 
 
 def joint_matrix(data: tuple) -> np.ndarray:
@@ -100,21 +88,16 @@ def joint_matrix(data: tuple) -> np.ndarray:
 
 
 def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> Any:
-    """The state at a start: principal components (the key is ignored) or random loadings."""
+    """The state at principal components (``"pca"``) or at random loadings (``"random"``)."""
     if model.kernel is not None:
         return kernel_sppca.init(key, model, *data, strategy=strategy)
     rows = data[-1]
-    if isinstance(rows, SparseRows):
-        parameters = sparse_linear_gaussian.start_of(strategy, key, rows, model.num_latents)
-    else:
-        parameters = start_of(strategy, key, rows, model.num_latents, primary=(0,))
+    parameters = sparse_linear_gaussian.first_parameters(strategy, key, rows, model.num_latents, (0,))
     noise = _given_noise(model, rows)
     if noise is not None:
-        estimated = jnp.isnan(noise)
-        parameters = parameters._replace(
-            noise_variance=jnp.where(estimated, parameters.noise_variance, noise)
-        )
-    return _begin(parameters, rows, model)
+        noise = jnp.where(jnp.isnan(noise), parameters.noise_variance, noise)
+        parameters = parameters._replace(noise_variance=noise)
+    return sparse_linear_gaussian.begin_with(parameters, rows, prior_of(model, rows))
 
 
 def start(
@@ -123,31 +106,35 @@ def start(
     """The state at given loadings, means and noise variances."""
     if model.kernel is not None:
         return kernel_sppca.start(key, variables, model, *data)
-    check_given(variables, GIVEN)
     rows = data[-1]
+    parameters = given_parameters(variables, model, rows)
+    return sparse_linear_gaussian.begin_with(parameters, rows, prior_of(model, rows))
+
+
+def given_parameters(
+    variables: Mapping[str, Array], model: SPPCA, rows: CompressedRows | SparseRows
+) -> Parameters:
+    """Convert given values of all sites to parameters of the rows.
+
+    Raises:
+        ValueError: a site is missing.
+    """
+    linear_gaussian.check_given(variables, GIVEN)
     loadings, loc, _ = model.joint(variables)
     noise_y = jnp.atleast_1d(jnp.asarray(variables["noise_variance_y"]))
     noise = jnp.concatenate([jnp.reshape(variables["noise_variance_x"], 1), noise_y])
-    given = sparse_linear_gaussian.given_start if isinstance(rows, SparseRows) else given_start
-    return _begin(given(loadings, loc, noise, rows), rows, model)
-
-
-def _begin(parameters: Parameters, rows: CompressedRows | SparseRows, model: SPPCA) -> LinearGaussianState:
-    if isinstance(rows, SparseRows):
-        return sparse_linear_gaussian.begin(parameters, rows)
-    return begin(parameters, rows, prior_of(model, rows))
+    return linear_gaussian.given_start(loadings, loc, noise, rows)
 
 
 def step(
     key: Array, state: Any, model: SPPCA, *data: Any, acceleration: str = "px"
 ) -> tuple[Any, LinearGaussianInfo]:
-    """One sweep; deterministic, the key is ignored."""
+    """Run one sweep; the key is ignored."""
     if model.kernel is not None:
         return kernel_sppca.step(key, state, model, *data, acceleration=acceleration)
     rows = data[-1]
     floor = jnp.asarray(model.noise_floor)
-    own = sparse_linear_gaussian.step if isinstance(rows, SparseRows) else sweep
-    return own(
+    return sparse_linear_gaussian.sweep(
         state,
         rows,
         prior_of(model, rows),
@@ -162,14 +149,14 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(strategy: str, acceleration: str) -> Algorithm:
-    """The algorithm with a start and an acceleration."""
-    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
+def build(strategy: str, **options: Any) -> Algorithm:
+    """Build the algorithm with a start strategy and options."""
+    return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
     """Raise ValueError if an option is unknown, or does not go with the model."""
-    check_choice("acceleration", acceleration, ACCELERATIONS)
+    check_choice("acceleration", acceleration, linear_gaussian.ACCELERATIONS)
     if model.kernel is not None and acceleration == "squarem":
         raise ValueError("with a kernel acceleration is 'px' or 'none'; got 'squarem'")
     if model.loading_prior != "flat" and model.center == "plugin":
@@ -177,19 +164,19 @@ def check(model: SPPCA, *, acceleration: Any) -> None:
 
 
 def _given_noise(model: SPPCA, rows: CompressedRows | SparseRows) -> Array | None:
-    """Noise variances that are given, NaN where they are estimated; None where all are."""
+    """The known noise variances, NaN where they are estimated; None if all are estimated."""
     if model.noise_variance_x is None:
         return None
     return jnp.full(rows.num_groups, jnp.nan).at[0].set(model.noise_variance_x)
 
 
 def prior_of(model: SPPCA, rows: CompressedRows | SparseRows) -> LoadingPrior | None:
-    """The proper prior of loadings, means and noise about the data's centre; None where it is flat."""
+    """The proper prior of loadings, means and noise about the data's centre; None if it is flat."""
     return prior_about(model, -rows.original_centre)
 
 
 def prior_about(model: SPPCA, loc: Array) -> LoadingPrior | None:
-    """The same with means about ``loc``."""
+    """The prior of `prior_of` with prior mean ``loc``."""
     if model.loading_prior == "flat":
         return None
     return LoadingPrior(
@@ -203,50 +190,23 @@ def prior_about(model: SPPCA, loc: Array) -> LoadingPrior | None:
     )
 
 
-def estimate(state: LinearGaussianState, model: SPPCA, rows: CompressedRows) -> dict[str, Array]:
-    """The parameters of a state by the names of their sites."""
-    return _by_site(*expanded(*state.parameters[:2], rows), state.parameters.noise_variance, model)
-
-
-def _by_site(loadings: Array, loc: Array, noise: Array, model: SPPCA) -> dict[str, Array]:
-    m = model.num_features
-    return {
-        "loadings_x": loadings[:m],
-        "loadings_y": loadings[m:],
-        "loc_x": loc[:m],
-        "loc_y": loc[m:],
-        "noise_variance_x": noise[0],
-        "noise_variance_y": noise[1:] if model.output_noise == "per_output" else noise[1],
-    }
-
-
-def conclude(
-    key: Array,
-    state: Any,
-    model: SPPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
-) -> Outcome:
-    """The estimate as one draw of one chain, beside the posterior of the latents."""
+def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:
+    """Conclude with the estimate and the posterior of the latents."""
     if model.kernel is not None:
-        return kernel_sppca.concluded(state, model, data)
-    rows = data[-1]
+        return kernel_sppca.conclude(key, state, model, data)
+    rows, latents = data[-1], None
+    loadings, loc = linear_gaussian_rows.expanded(*state.parameters[:2], rows)
+    noise = state.parameters.noise_variance
+    noise_y = noise[1:] if model.output_noise == "per_output" else noise[1]
+    values = by_site(loadings, loc, model) | {"noise_variance_x": noise[0], "noise_variance_y": noise_y}
     if isinstance(rows, SparseRows):
-        loadings, loc, noise = state.parameters
-        values = _by_site(loadings, loc + rows.original_centre, noise, model)
-        latents = sparse_linear_gaussian.latents_of(state.parameters, rows)
-        return concluded(values, model, data[:2], latents=latents)
-    return concluded(_estimate(state, model, rows), model, data[:2])
-
-
-_estimate = jax.jit(estimate)
+        latents = sparse_linear_gaussian.sparse_latents(state.parameters, rows)
+    return concluded(values, model, data[:2], latents=latents)
 
 
 METHOD = Ascent(
     options={"acceleration": "px"},
-    strategies=STRATEGIES,
+    strategies=("pca", "random"),
     takes=frozenset({"sparse"}),
     build=build,
     start=start,
@@ -254,5 +214,5 @@ METHOD = Ascent(
     log_density=log_density,
     check=check,
     prepare=prepare,
-    runs_on_host=runs_on_host,
+    runs_on_host=linear_gaussian_rows.runs_on_host,
 )

@@ -1,11 +1,11 @@
-r"""EM with expectation propagation for SPPCA with probit outputs, what the papers propose as future work.
+r"""EM with expectation propagation for SPPCA with probit outputs, which the papers propose as future work.
 
 With the utilities u of the outputs as further latent variables everything but the cut :math:`d = T u > 0`
 (`zoo.linear_gaussian.probit`) is linear-Gaussian:
 
-* E-step, row by row: z given x is N(m, S), so d is Gaussian; expectation propagation
-  (`inference.methods.sppca.ep`) gives its mean and covariance after the cut, and with them, because z
-  and u given d are linear in it, the moments of z and u. Unlabelled rows have nothing to cut.
+* E-step, row by row: z given x is N(m, S), so d is Gaussian; expectation propagation (see below) computes its
+  mean and covariance after the cut, and with them, because z and u given d are linear in it, the moments of z
+  and u. Unlabelled rows have nothing to cut.
 * M-step: each column of x and of u regressed on [z, 1] over the rows where it is observed; the noise of x its
   mean squared residual; that of u is 1.
 * Expansion (``acceleration="px"``): the latents' found moments are taken into the loadings, as in
@@ -28,9 +28,9 @@ A step costs O(N (D K^2 + J^3)), J the number of outputs. Gibbs and NUTS give th
 References: Minka (2001), "Expectation propagation for approximate Bayesian inference"; Albert and Chib
 (1993); Yu et al. (2006), section 7 (future work).
 
-Expectation propagation for a Gaussian cut off at zero in every entry.
-
-Of d ~ N(mu, Sigma) given d > 0 every half line is replaced by a Gaussian site
+Expectation propagation
+-----------------------
+In the E-step, of d ~ N(mu, Sigma) given d > 0 every half line is replaced by a Gaussian site
 :math:`\exp(\nu_j d - \tau_j d^2 / 2)`, so chosen that the approximation has, in entry j, the moments of the
 cavity times the half line, which are in closed form. With one entry the result is exact, normalising constant
 and moments; with more it is an approximation and no bound in either direction, least accurate where the
@@ -53,45 +53,27 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.linear_gaussian.em import (
-    LoadingPrior,
-    Parameters,
-    check_given,
-    expansion,
-    expansion_mean,
-    log_prior,
-    start_of,
-)
+from inference.methods.linear_gaussian import em as linear_gaussian
+from inference.methods.linear_gaussian.em import LoadingPrior, Parameters
 from inference.methods.linear_gaussian.rows import CompressedRows, compress, expanded
-from inference.methods.sppca.closed_form import concluded, log_density
+from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.methods.sppca.em import prior_about
 from zoo.checks import check_choice
 from zoo.linear_gaussian.probit import Orthant, decisions, positive_normal_moments
 from zoo.linear_gaussian.rows import log_density as linear_gaussian_log_density
 from zoo.sppca import SPPCA
 
-__all__ = [
-    "ALGORITHM",
-    "EPInfo",
-    "EPState",
-    "METHOD",
-    "RowMoments",
-    "init",
-    "propagate",
-    "row_moments",
-    "step",
-]
+__all__ = ["ALGORITHM", "METHOD", "init", "propagate", "step"]
 
 
 ACCELERATIONS = ("px", "none")
-STRATEGIES = ("pca", "random")
 MOST_TRIALS = 10
 BLOCK_ROWS = 256
 CERTAINTY = 0.5  # of every row's outputs: all on their side of the hyperplanes, see above
 
 
 class RowMoments(NamedTuple):
-    """What the E-step says of each row.
+    """Posterior moments of the latents and utilities of each row.
 
     Attributes:
         mean: E[z], shape (N, K).
@@ -109,7 +91,7 @@ class RowMoments(NamedTuple):
 
 
 class EPState(NamedTuple):
-    """The estimate and what its E-step left behind.
+    """The estimate and the results of its E-step.
 
     Attributes:
         parameters: loadings and means of [x, u], and the noise variance of x, shape (1,).
@@ -125,7 +107,7 @@ class EPState(NamedTuple):
 
 
 class EPInfo(NamedTuple):
-    """What is recorded of a step.
+    """Quantities recorded at each step.
 
     Attributes:
         objective: log likelihood as expectation propagation has it (plus log prior), nats.
@@ -139,7 +121,7 @@ class EPInfo(NamedTuple):
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
-    """The data and, for the start, [x, 2 y - 1] compressed."""
+    """The data and, for the start, the compressed matrix [x, 2 y - 1]."""
     x, y = data
     groups = np.concatenate([np.zeros(x.shape[1], int), np.ones(y.shape[1], int)])
     return x, y, compress(np.concatenate([x, 2 * y - 1], axis=1), groups, rotate=False)
@@ -149,7 +131,7 @@ def init(
     key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
 ) -> EPState:
     """The state at principal components of x with 2 y - 1 regressed on the scores, or at random loadings."""
-    parameters = start_of(strategy, key, rows, model.num_latents, primary=(0,))
+    parameters = linear_gaussian.start_of(strategy, key, rows, model.num_latents, primary=(0,))
     loadings, loc = expanded(parameters.loadings, parameters.loc, rows)
     noise = parameters.noise_variance[:1]
     if model.noise_variance_x is not None:
@@ -157,24 +139,16 @@ def init(
     return _begin(Parameters(loadings, loc, noise), model, x, y, rows)
 
 
-def start(
-    key: Array,
-    variables: Mapping[str, Array],
-    model: SPPCA,
-    x: Array,
-    y: Array,
-    rows: CompressedRows,
-    **options: Any,
-) -> EPState:
+def start(key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any) -> EPState:
     """The state at given loadings, means and noise variance."""
-    check_given(variables, ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x"))
+    linear_gaussian.check_given(variables, ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x"))
     loadings, loc, _ = model.joint(variables)
     noise = jnp.reshape(jnp.asarray(variables["noise_variance_x"]), 1)
-    return _begin(Parameters(loadings, loc, noise), model, x, y, rows)
+    return _begin(Parameters(loadings, loc, noise), model, *data)
 
 
 def row_moments(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> RowMoments:
-    """The E-step."""
+    """Compute the posterior moments of all rows: the E-step."""
     mean, covariance = model.probit_rows(values).latents_given_inputs(x)
     w, loc = values["loadings_y"], values["loc_y"]
 
@@ -199,29 +173,24 @@ def row_moments(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -
 
 
 def _values(parameters: Parameters, model: SPPCA) -> dict[str, Array]:
-    loadings, loc, noise = parameters
-    m = model.num_features
-    return {
-        "loadings_x": loadings[:m],
-        "loadings_y": loadings[m:],
-        "loc_x": loc[:m],
-        "loc_y": loc[m:],
-        "noise_variance_x": noise[0],
-    }
+    noise = {"noise_variance_x": parameters.noise_variance[0]}
+    return by_site(parameters.loadings, parameters.loc, model) | noise
 
 
 def _begin(parameters: Parameters, model: SPPCA, x: Array, y: Array, rows: CompressedRows) -> EPState:
     values = _values(parameters, model)
     moments = row_moments(values, model, x, y)
     inputs = linear_gaussian_log_density(x, values["loadings_x"], values["loc_x"], values["noise_variance_x"])
-    objective = jnp.sum(inputs + moments.log_evidence) + log_prior(parameters, rows, _prior(model))
+    objective = jnp.sum(inputs + moments.log_evidence) + linear_gaussian.log_prior(
+        parameters, rows, _prior(model)
+    )
     return EPState(parameters, moments, objective, jnp.zeros((), bool))
 
 
 def _m_step(
     state: EPState, model: SPPCA, x: Array, y: Array, rows: CompressedRows
 ) -> tuple[Parameters, Array]:
-    """Loadings, means and noise that maximise the expected log joint."""
+    """Loadings, means and noise that maximise the expected log joint density."""
     moments, (old, _, noise) = state.moments, state.parameters
     size, m = old.shape[1], model.num_features
     known = jnp.concatenate([~jnp.isnan(x), ~jnp.isnan(y)], axis=1).astype(old.dtype)
@@ -231,9 +200,7 @@ def _m_step(
     first, counts = known.T @ moments.mean, jnp.sum(known, axis=0)
     cross = (cells.T @ moments.mean).at[m:].add(jnp.einsum("nl,nlk->lk", known[:, m:], moments.cross))
     sums = jnp.sum(cells, axis=0)
-    full = jnp.concatenate([products, first[:, :, None]], axis=2)
-    last = jnp.concatenate([first, counts[:, None]], axis=1)[:, None, :]
-    full = jnp.concatenate([full, last], axis=1)
+    full = linear_gaussian.bordered(products, first, counts)
     right = jnp.concatenate([cross, sums[:, None]], axis=1)
     prior = _prior(model)
     ridge = jnp.zeros(size + 1)
@@ -244,9 +211,8 @@ def _m_step(
     weights = jnp.linalg.solve(ridged, right[:, :, None])[:, :, 0]
     fitted = jnp.einsum("di,dij,dj->d", weights, full, weights) - 2 * jnp.sum(weights * right, axis=1)
     squares = jnp.sum((jnp.sum(cells**2, axis=0) + fitted)[:m])
-    if prior is None:
-        new_noise = squares / jnp.sum(counts[:m])
-    else:
+    new_noise = squares / jnp.sum(counts[:m])
+    if prior is not None:
         concentration = prior.noise_concentration + jnp.sum(counts[:m]) / 2 + 1
         new_noise = (prior.noise_rate + squares / 2) / concentration
     floor = jnp.asarray(model.noise_floor)[0] * rows.group_variance[0]
@@ -258,14 +224,10 @@ def _m_step(
 
 
 def _expanded(parameters: Parameters, moments: RowMoments, model: SPPCA, rows: CompressedRows) -> Parameters:
-    """The latents' found moments taken into loadings and means."""
-    prior, (loadings, loc, noise) = _prior(model), parameters
+    """Absorb the moments of the latents into loadings and means."""
     mean = jnp.mean(moments.mean, axis=0)
     second = jnp.mean(moments.covariance, axis=0) + moments.mean.T @ moments.mean / moments.mean.shape[0]
-    moved = expansion_mean(mean, parameters, rows, prior)
-    spread = second - jnp.outer(mean, moved) - jnp.outer(moved, mean) + jnp.outer(moved, moved)
-    turned = loadings @ expansion(spread, loadings, rows, prior)
-    return Parameters(turned, loc + loadings @ moved, noise)
+    return linear_gaussian.standardised(parameters, mean, second, rows, _prior(model), "joint")
 
 
 def step(
@@ -278,12 +240,12 @@ def step(
     *,
     acceleration: str = "px",
 ) -> tuple[EPState, EPInfo]:
-    """One sweep, shortened if the objective would fall; deterministic, the key is ignored."""
+    """Run one sweep, shortened if the objective would fall; the key is ignored."""
     plain, at_floor = _m_step(state, model, x, y, rows)
     first = _expanded(plain, state.moments, model, rows) if acceleration == "px" else plain
 
     def proposal(trial: Array) -> Parameters:
-        """The expanded step, the step, half of it, a quarter, ..."""
+        """The parameters of a trial: the expanded step, the step, half of it, a quarter, ..."""
         length = jnp.where(trial < 2, 1.0, 0.5 ** (trial - 1.0))
         short = jax.tree.map(lambda old, new: old + length * (new - old), state.parameters, plain)
         return jax.tree.map(lambda a, b: jnp.where(trial == 0, a, b), first, short)
@@ -309,9 +271,9 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(strategy: str, acceleration: str) -> Algorithm:
-    """The algorithm with a start and an acceleration."""
-    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
+def build(strategy: str, **options: Any) -> Algorithm:
+    """Build the algorithm with a start strategy and options."""
+    return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
@@ -325,16 +287,8 @@ def _prior(model: SPPCA) -> LoadingPrior | None:
     return prior_about(model, jnp.zeros(model.num_features + model.num_outputs))
 
 
-def conclude(
-    key: Array,
-    state: EPState,
-    model: SPPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
-) -> Outcome:
-    """The estimate as one draw of one chain, beside the posterior of the latents.
+def conclude(key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:
+    """Conclude with the estimate and the posterior of the latents.
 
     Warns:
         UserWarning: the latents separate the outputs, so that a flat prior leaves nothing to stop at.
@@ -352,7 +306,7 @@ def conclude(
 
 METHOD = Ascent(
     options={"acceleration": "px"},
-    strategies=STRATEGIES,
+    strategies=("pca", "random"),
     build=build,
     start=start,
     conclude=conclude,
@@ -367,7 +321,7 @@ PRECISION = 1e-9  # of the sites
 
 
 def propagate(mean: Array, covariance: Array) -> Orthant:
-    """The approximation for one row.
+    """Approximate the truncated normal of one row by expectation propagation.
 
     Args:
         mean: mu, shape (J,).

@@ -3,7 +3,7 @@ r"""Gibbs sampling for SPPCA and S2PPCA, with Gaussian and with probit outputs.
 A sweep draws, each from its exact conditional (probit outputs: Albert and Chib 1993):
 
 * probit outputs: the utilities u given latents, loadings and outputs, truncated normals
-  (`inference.methods.sppca.gibbs`);
+  (see below);
 * the latents of each row given its observed cells, u in the place of y:
   :math:`N(A^{-1} W^T \Psi^{-1} (r - \mu), A^{-1})` as in (7.5), (7.11);
 * loadings and mean of each column together, the regression of its observed cells on [z, 1] with the prior
@@ -15,14 +15,15 @@ conditionals alone take small steps (Liu and Sabatti 2000, "Generalised Gibbs sa
 Carlo for Bayesian computation"): the latents are shifted, :math:`z \to z + \delta`, the means following by
 :math:`\mu \to \mu - W \delta` (the density of delta is normal: an exact draw), and each latent is rescaled,
 :math:`z_k \to g z_k, w_k \to w_k / g` (a slice-sampling step in log g, with the Jacobian). Of class
-labels a third draws what all classes' utilities have in common, a direction that only the prior holds.
+labels a third draws the common part of all classes' utilities, which only the prior determines.
 
 A sweep costs O(N D K^2). The recorded log joint is that of the program, as in NUTS. Needs the proper prior
 ``loading_prior="gaussian"``.
 
-Utilities of probit outputs given everything else (Albert and Chib 1993): truncated normals.
-
-A binary output cuts its own utility at zero, independently of the others. Class labels say that the
+Utilities
+---------
+Given everything else the utilities of probit outputs have truncated normal distributions (Albert and Chib
+1993). A binary output cuts its utility at zero, independently of the others. Class labels say that the
 utility of the class is the largest: the others are cut off above by it, it is cut off below by the largest of
 them. Both half steps together are a Markov move that leaves the truncated normal invariant.
 """
@@ -39,29 +40,15 @@ from jax.scipy.special import log_ndtr, ndtri
 
 from inference.algorithm import Algorithm, Sampler, conclude_draws
 from inference.methods.gibbs_sweep import Move, sweep
-from inference.methods.projections.gibbs import common_shift, rescaling
+from inference.methods.projections.gibbs import GibbsInfo, common_shift, rescaling
+from inference.methods.projections.views import given_values
 from inference.numerics.programs import log_densities
 from zoo.checks import check_flag
 from zoo.linear_gaussian.rows import LatentsGivenRows
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
-__all__ = [
-    "ClassUtilities",
-    "METHOD",
-    "SPPCAGibbsInfo",
-    "SPPCAGibbsState",
-    "SignedUtilities",
-    "algorithm_of",
-    "blocks_of",
-    "input_noise",
-    "inputs",
-    "latents",
-    "output_noise",
-    "outputs",
-    "positive_normal",
-    "utilities",
-]
+__all__ = ["GibbsInfo", "METHOD", "algorithm_of", "blocks_of", "positive_normal"]
 
 
 class SPPCAGibbsState(NamedTuple):
@@ -74,68 +61,56 @@ class SPPCAGibbsState(NamedTuple):
     values: dict[str, Array]
 
 
-class SPPCAGibbsInfo(NamedTuple):
-    """What is recorded of a sweep.
-
-    Attributes:
-        objective: log density of data and latent sites in the program, nats.
-    """
-
-    objective: Array
+Conditionals = dict[str, dist.Distribution]
+Values = Mapping[str, Array]
 
 
 # The blocks
 
 
-def utilities(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
-    """The utilities of probit outputs."""
+def utilities(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
+    """The conditional of the utilities of probit outputs."""
     predictor = values["loc_y"] + values["latents"] @ values["loadings_y"].T
     if model.is_classes:
         return {"utilities": ClassUtilities(predictor, y, values["utilities"])}
     return {"utilities": SignedUtilities(predictor, y)}
 
 
-def latents(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
-    """The latents of all rows."""
+def latents(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
+    """The conditional of the latents of all rows."""
     cells = jnp.concatenate([x, _targets(values, model, y)], axis=1)
     return {"latents": LatentsGivenRows(cells, *model.joint(values))}
 
 
-def inputs(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
-    """Loadings and mean of x."""
+def inputs(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
+    """The conditionals of the loadings and the mean of x."""
     return _regression(values, "x", x, values["noise_variance_x"], model)
 
 
-def input_noise(
-    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
-) -> dict[str, dist.Distribution]:
-    """The variance of the noise of x."""
+def input_noise(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
+    """The conditional of the noise variance of x."""
     return _noise(values, "x", x, model, per_column=False)
 
 
-def outputs(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> dict[str, dist.Distribution]:
-    """Loadings and mean of the outputs, or of their utilities."""
+def outputs(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
+    """The conditionals of the loadings and means of the outputs, or of their utilities."""
     return _regression(values, "y", _targets(values, model, y), model.noise_of_outputs(values), model)
 
 
-def output_noise(
-    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
-) -> dict[str, dist.Distribution]:
-    """The noise variances of Gaussian outputs."""
+def output_noise(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
+    """The conditional of the noise variances of Gaussian outputs."""
     return _noise(values, "y", y, model, per_column=model.output_noise == "per_output")
 
 
-def _targets(values: Mapping[str, Array], model: SPPCA, y: Array) -> Array:
-    """What the outputs' loadings explain: y, or the utilities where y is observed."""
+def _targets(values: Values, model: SPPCA, y: Array) -> Array:
+    """The targets of the regression on the latents: y, or the utilities where y is observed."""
     return (
         y if model.output_likelihood == "gaussian" else jnp.where(jnp.isnan(y), jnp.nan, values["utilities"])
     )
 
 
-def _regression(
-    values: Mapping[str, Array], block: str, cells: Array, noise: Array, model: SPPCA
-) -> dict[str, dist.Distribution]:
-    """Each column's loadings, its mean integrated out, then the mean."""
+def _regression(values: Values, block: str, cells: Array, noise: Array, model: SPPCA) -> Conditionals:
+    """Conditionals of the loadings of each column, its mean integrated out, and of the mean."""
     prior, z = in_current_precision(model), values["latents"]
     size, num_latents = cells.shape[1], z.shape[1]
     observed = jnp.where(jnp.isnan(cells), 0.0, 1.0)
@@ -158,9 +133,7 @@ def _regression(
     }
 
 
-def _noise(
-    values: Mapping[str, Array], block: str, cells: Array, model: SPPCA, *, per_column: bool
-) -> dict[str, dist.Distribution]:
+def _noise(values: Values, block: str, cells: Array, model: SPPCA, *, per_column: bool) -> Conditionals:
     prior = in_current_precision(model)
     away = cells - values[f"loc_{block}"] - values["latents"] @ values[f"loadings_{block}"].T
     squares, counts = jnp.nansum(away**2, axis=0), jnp.sum(~jnp.isnan(cells), axis=0)
@@ -173,22 +146,17 @@ def _noise(
 # Moves along directions in which the likelihood is flat
 
 
-def shift_latents(
-    key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
-) -> dict[str, Array]:
-    """Latents and means together: z + delta, mu - W delta."""
+def shift_latents(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
+    """Shift latents and means together: z + delta, mu - W delta."""
     prior, z = in_current_precision(model), values["latents"]
-    w = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
-    loc = jnp.concatenate([values["loc_x"], values["loc_y"]])
+    w, loc = (jnp.concatenate([values[f"{name}_{b}"] for b in "xy"]) for name in ("loadings", "loc"))
     delta = common_shift(key, z, w, loc, 1.0, 1 / prior.loc_variance)
     moved = {f"loc_{b}": values[f"loc_{b}"] - values[f"loadings_{b}"] @ delta for b in "xy"}
     return {**values, **moved, "latents": z + delta}
 
 
-def rescale_latents(
-    key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
-) -> dict[str, Array]:
-    """Each latent times g_k, its loadings divided by it."""
+def rescale_latents(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
+    """Multiply each latent by g_k and divide its loadings by g_k."""
     prior, z = in_current_precision(model), values["latents"]
     w = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
     scale = rescaling(key, z, w, 1.0, 1 / prior.loading_variance)
@@ -196,10 +164,8 @@ def rescale_latents(
     return {**values, **moved, "latents": z * scale}
 
 
-def shift_utilities(
-    key: Array, values: Mapping[str, Array], model: SPPCA, x: Array, y: Array
-) -> dict[str, Array]:
-    """What the classes' utilities have in common, of which no label tells: drawn from its prior."""
+def shift_utilities(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
+    """Draw the common part of all classes' utilities, which no label identifies, from its prior."""
     prior, (loc, w) = in_current_precision(model), (values["loc_y"], values["loadings_y"])
     first, second = jax.random.split(key)
     count = w.shape[0]
@@ -221,7 +187,7 @@ def blocks_of(model: SPPCA) -> tuple[Callable | Move, ...]:
 
 
 def plain_blocks_of(model: SPPCA) -> tuple[Callable, ...]:
-    """The same without moves."""
+    """The blocks of a sweep without moves, in order."""
     noise_x = (input_noise,) if model.noise_variance_x is None else ()
     if model.output_likelihood == "gaussian":
         return latents, inputs, *noise_x, outputs, output_noise
@@ -232,7 +198,7 @@ def plain_blocks_of(model: SPPCA) -> tuple[Callable, ...]:
 
 
 def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
-    """Latents drawn from their prior, everything else given them."""
+    """Draw the latents from their prior and everything else given them."""
     first_key, key = jax.random.split(key)
     dtype, (num_rows, num_outputs) = jnp.result_type(float), y.shape
     size = model.num_latents
@@ -244,11 +210,11 @@ def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
         "loc_x": jnp.nanmean(x, axis=0).astype(dtype),
         "loc_y": jnp.zeros(num_outputs, dtype),
     }
+    given = {}
     if model.noise_variance_x is None:
         values["noise_variance_x"] = noise
-    given = (
-        {} if model.noise_variance_x is None else {"noise_variance_x": jnp.asarray(model.noise_variance_x)}
-    )
+    else:
+        given["noise_variance_x"] = jnp.asarray(model.noise_variance_x)
     if model.output_likelihood == "probit":
         values["utilities"] = jnp.where(jnp.isnan(y), 0.0, 2 * y - 1).astype(dtype)
     else:
@@ -262,22 +228,18 @@ def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
 def start(
     key: Array, variables: Mapping[str, Array], model: SPPCA, x: Array, y: Array, **options: Any
 ) -> SPPCAGibbsState:
-    """The state at given values of sites; those that are not given are drawn as in a fresh start."""
+    """The state at given values of sites, the others drawn as in a fresh start."""
     fresh = init(key, model, x, y).values
-    values = {name: jnp.asarray(variables.get(name, old), old.dtype) for name, old in fresh.items()}
-    for name, old in fresh.items():
-        if values[name].shape != old.shape:
-            raise ValueError(f"init: {name} must have shape {old.shape}; got {values[name].shape}")
+    values = given_values(fresh, variables)
     if "utilities" in values and "utilities" not in variables:
-        drawn = sweep(key, values, (utilities,), model, x, y)
-        values["utilities"] = drawn["utilities"]
+        values = sweep(key, values, (utilities,), model, x, y)
     return SPPCAGibbsState(values)
 
 
 def _step(
     key: Array, state: SPPCAGibbsState, model: SPPCA, x: Array, y: Array, *, blocks_of: Callable
-) -> tuple[SPPCAGibbsState, SPPCAGibbsInfo]:
-    """One sweep."""
+) -> tuple[SPPCAGibbsState, GibbsInfo]:
+    """Run one sweep."""
     given = {}
     if model.noise_variance_x is not None:
         given = {"noise_variance_x": in_current_precision(model).noise_variance_x}
@@ -285,12 +247,12 @@ def _step(
     values = {name: drawn[name] for name in state.values}
     sites = {name: value for name, value in values.items() if name != "utilities"}
     objective = sum(log_densities(model, (x, y), sites).values())
-    return SPPCAGibbsState(values), SPPCAGibbsInfo(objective)
+    return SPPCAGibbsState(values), GibbsInfo(objective)
 
 
 @cache
 def algorithm_of(blocks_of: Callable = blocks_of) -> Algorithm:
-    """The sampler whose sweep has the blocks that ``blocks_of(model)`` gives."""
+    """The sampler whose sweep has the blocks ``blocks_of(model)``."""
     return Algorithm(init, partial(_step, blocks_of=blocks_of))
 
 
@@ -298,7 +260,7 @@ ALGORITHM = algorithm_of()
 
 
 def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
-    """The sampler with or without moves; it does not adapt.
+    """Build the sampler with or without moves; it does not adapt.
 
     Raises:
         TypeError: ``moves`` is not a boolean.
@@ -307,13 +269,13 @@ def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
     return algorithm_of(blocks_of if moves else plain_blocks_of)
 
 
-def position(state: SPPCAGibbsState, model: SPPCA) -> dict[str, Array]:
-    """What is kept of a draw: everything but the utilities."""
+def position(state: SPPCAGibbsState, model: SPPCA) -> Values:
+    """The kept values of a draw: all sites but the utilities."""
     return {name: value for name, value in state.values.items() if name != "utilities"}
 
 
-def position_without_rows(state: SPPCAGibbsState, model: SPPCA) -> dict[str, Array]:
-    """The same without the latents, for data too large to keep them."""
+def position_without_rows(state: SPPCAGibbsState, model: SPPCA) -> Values:
+    """The kept values of a draw without the latents, for data too large to keep them."""
     return {name: value for name, value in position(state, model).items() if name != "latents"}
 
 
@@ -332,7 +294,7 @@ SMALLEST = 1e-300
 
 
 def positive_normal(key: Array, mean: Array) -> Array:
-    """A draw of d ~ N(mean, 1) given d > 0, entry by entry, in both tails.
+    """Draw d ~ N(mean, 1) given d > 0, entry by entry, accurate in both tails.
 
     By the quantile function; far below zero, where it has no digits, from an exponential that three steps of
     Newton's method bring to the quantile.
@@ -351,7 +313,7 @@ def positive_normal(key: Array, mean: Array) -> Array:
 
 
 class _Truncated(dist.Distribution):
-    """Utilities with means, and the outputs that cut them off; of missing ones N(0, 1)."""
+    """Utilities with given means truncated by their outputs, standard normal where outputs are missing."""
 
     support = dist.constraints.real_vector
     pytree_data_fields = ("predictor", "y")
@@ -378,12 +340,12 @@ class SignedUtilities(_Truncated):
     """
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, up to a constant, shape (num_observations,)."""
+        """The log density in nats up to a constant, shape (num_observations,)."""
         agrees = self.missing | ((value > 0) == (self.y == 1))
         return self._density(value, agrees.all(axis=-1))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """One independent draw."""
+        """Draw once, independently of the current values."""
         _only_one(sample_shape)
         own, free = jax.random.split(key)
         sign = jnp.where(self.y == 1, 1.0, -1.0)
@@ -406,12 +368,12 @@ class ClassUtilities(_Truncated):
         super().__init__(predictor, y)
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, up to a constant, shape (num_observations,)."""
+        """The log density in nats up to a constant, shape (num_observations,)."""
         largest = jnp.argmax(value, axis=-1) == jnp.argmax(self.y, axis=-1)
         return self._density(value, self.missing.any(axis=-1) | largest)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """One move from the current values."""
+        """Move once from the current values."""
         _only_one(sample_shape)
         below, above, free = jax.random.split(key, 3)
         is_class = self.y == 1

@@ -41,11 +41,11 @@ from inference.methods.sppca.closed_form import warn_of_floors
 from zoo.kernels.gram import centring_of, feature_rows, gram_matrix
 from zoo.sppca import SPPCA
 
-__all__ = ["FeatureData", "KernelSPPCAState", "concluded", "init", "prepare", "start", "step"]
+__all__ = ["FeatureData", "KernelSPPCAState", "conclude", "init", "prepare", "start", "step"]
 
 
 class FeatureData(NamedTuple):
-    """Rows by their inner products, and their outputs.
+    """Inner products of the rows, and their outputs.
 
     Attributes:
         gram: centred, shape (num_observations, num_observations).
@@ -65,12 +65,12 @@ class FeatureData(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows first."""
+        """The shape of the matrix, rows first."""
         return self.gram.shape
 
 
 class KernelSPPCAState(NamedTuple):
-    """The estimate and what its E-step left behind.
+    """The estimate and the results of its E-step.
 
     Attributes:
         coefficients: B, shape (num_observations, num_latents).
@@ -146,7 +146,7 @@ def start(
 def step(
     key: Array, state: KernelSPPCAState, model: SPPCA, data: FeatureData, *, acceleration: str = "px"
 ) -> tuple[KernelSPPCAState, LinearGaussianInfo]:
-    """One sweep: M-step from the latents of the state, expansion, E-step."""
+    """Run one sweep: M-step from the latents of the state, expansion, E-step."""
     num_rows, expand = data.shape[0], acceleration == "px"
     z = state.latents
     moves = expand and model.center == "joint"
@@ -182,7 +182,7 @@ def _at(
     model: SPPCA,
     data: FeatureData,
 ) -> KernelSPPCAState:
-    """The state at given parameters: latents of every row, and the log likelihood."""
+    """The state at given parameters, with the latents of every row and the log likelihood."""
     projected = data.gram @ coefficients
     rows = feature_rows(
         data.gram, jnp.diag(data.gram), projected, coefficients, noise_x, model.feature_dimension
@@ -210,7 +210,7 @@ def _at(
 def _regress_outputs(
     state: KernelSPPCAState, data: FeatureData, plugin: bool = False
 ) -> tuple[Array, Array, Array]:
-    """Every output regressed on [z, 1] over the rows where it is observed: loadings, mean, squares left."""
+    """Loadings, mean and residual squares of every output regressed on [z, 1] over its observed rows."""
     z, seen = state.latents, data.observed
     k = z.shape[1]
     second = (seen.T @ state.second.reshape(z.shape[0], -1)).reshape(-1, k, k)
@@ -231,7 +231,7 @@ def _output_noise(squares: Array, data: FeatureData, model: SPPCA) -> Array:
 
 
 def _output_variance(variance: Array, model: SPPCA) -> Array:
-    """The variance of each output, or the mean of all where they share their noise."""
+    """The variance of each output, or their mean variance where they share their noise."""
     variance = jnp.asarray(variance)
     return variance if model.output_noise == "per_output" else jnp.full(variance.shape, jnp.mean(variance))
 
@@ -239,8 +239,10 @@ def _output_variance(variance: Array, model: SPPCA) -> Array:
 # The estimate in a fit
 
 
-def concluded(state: KernelSPPCAState, model: SPPCA, data: tuple) -> Outcome:
-    """The estimate as one draw of one chain, beside the posterior of the latents of the fitted rows."""
+def conclude(
+    key: Array, state: KernelSPPCAState, model: SPPCA, data: tuple, *sizes: Any, **options: Any
+) -> Outcome:
+    """Conclude with the estimate and the posterior of the latents of the fitted rows."""
     rows = data[0]
     per_output = model.output_noise == "per_output"
     values = {

@@ -1,7 +1,10 @@
-r"""Multi-output regularised projection (MORP): scores that explain inputs and outputs at once.
+r"""Methods of SPPCA that are projections: multi-output regularised projection (MORP) and kernel CCA.
 
-A point estimate and not generative: one eigenvalue problem (`inference.methods.sppca.projections`). The
-output matrix is :math:`\bar K = (1 - \sum_s \beta_s) G_x + \sum_s \beta_s G_{y_s}`.
+MORP
+----
+One eigenvalue problem (`inference.methods.sppca.projections`) finds scores that explain inputs and outputs at
+once, a point estimate that is not generative. The output matrix is :math:`\bar K = (1 - \sum_s \beta_s) G_x +
+\sum_s \beta_s G_{y_s}`.
 
 Options of ``fit(zoo.SPPCA(num_latents=K), x, y, method="morp", ...)``:
 
@@ -20,8 +23,8 @@ eigenvalues, not in nats.
 Reference: Yu (2006), sections 6.1 and 6.2; problem (6.5) in place of Algorithms 6.1 and 6.2, whose turned
 problem (6.6) is PCA for the linear kernel.
 
-Regularised kernel canonical correlation analysis, the peer of MORP.
-
+Kernel CCA
+----------
 Scores of x that correlate most with a direction of y: a point estimate and not generative. Options of
 ``fit(zoo.SPPCA(num_latents=K), x, y, method="kernel_cca", ...)``: ``ridge``, relative to the mean positive
 eigenvalue of each Gram matrix, above 0 (at 0 any two full-rank Gram matrices correlate perfectly), and
@@ -32,30 +35,22 @@ Reference: Yu (2006), section 6.3; Hardoon, Szedmak and Shawe-Taylor (2004), "Ca
 an overview with application to learning methods".
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from inference.algorithm import Direct, Outcome
-from inference.methods.sppca.projections import (
-    blended_gram,
-    centred_gram,
-    check_complete,
-    kernel_cca,
-    morp_dual,
-    morp_primal,
-    morp_simplified,
-    not_generative,
-    stored,
-    transform,
-)
+from inference.methods.linear_gaussian.rows import check_complete
+from inference.methods.sppca import projections
 from zoo.checks import check_choice, check_flag
 from zoo.sppca import SPPCA
 
-__all__ = ["METHODS", "check", "output_gram", "solve"]
+__all__ = ["METHODS", "check", "solve"]
 
 
 FORMS = ("primal", "dual", "simplified")
+REMEDY = "fit the labelled rows, or use method='em'"
 OUTPUT_KERNELS = ("linear", "rbf", "polynomial")
 
 
@@ -71,13 +66,13 @@ def solve(
     output_sets: Any,
     balance: bool,
 ) -> tuple[Outcome, float]:
-    """The projection and the sum of its eigenvalues; the key is ignored, nothing is random.
+    """The projection and the sum of its eigenvalues; the key is ignored.
 
     Raises:
         ValueError: weights or kernels that are not one for each set of outputs.
     """
     x, y = data
-    check_complete("morp", x, y)
+    check_complete("morp", REMEDY, x=x, y=y)
     sets = _sets(output_sets, y.shape[1])
     weights = np.atleast_1d(np.asarray(weight, np.float64))
     if weights.size != len(sets):
@@ -85,22 +80,20 @@ def solve(
     kernels = (output_kernel,) * len(sets) if isinstance(output_kernel, str) else tuple(output_kernel)
     if len(kernels) != len(sets):
         raise ValueError(f"output_kernel must be one name for each of the {len(sets)} output sets")
-    outputs = tuple(output_gram(y[:, list(own)], kernel) for own, kernel in zip(sets, kernels, strict=True))
-    own = centred_gram(model.kernel or "linear", x)
-    blend = blended_gram(own[0], outputs, weights, balance)
+    outputs = tuple(
+        projections.centred_gram(kernel, y[:, list(own)])[0]
+        for own, kernel in zip(sets, kernels, strict=True)
+    )
+    own = projections.centred_gram(model.kernel or "linear", x)
+    blend = projections.blended_gram(own[0], outputs, weights, balance)
     if form == "primal":
-        found = morp_primal(x - x.mean(axis=0), blend, model.num_latents, ridge)
-        return stored(found, model, x), float(found.eigenvalues.sum())
+        found = projections.morp_primal(x - x.mean(axis=0), blend, model.num_latents, ridge)
+        return projections.stored(found, model, x), float(found.eigenvalues.sum())
     if form == "dual":
-        found = morp_dual(own[0], blend, model.num_latents, ridge)
+        found = projections.morp_dual(own[0], blend, model.num_latents, ridge)
     else:
-        found = morp_simplified(own[0], blend, model.num_latents)
-    return stored(found, model, x, own), float(found.eigenvalues.sum())
-
-
-def output_gram(y: np.ndarray, kernel: str) -> np.ndarray:
-    """The centred Gram matrix of one set of outputs."""
-    return centred_gram(kernel, y)[0]
+        found = projections.morp_simplified(own[0], blend, model.num_latents)
+    return projections.stored(found, model, x, own), float(found.eigenvalues.sum())
 
 
 def check(
@@ -134,7 +127,7 @@ def check(
 
 
 def _sets(output_sets: Any, num_outputs: int) -> tuple[tuple[int, ...], ...]:
-    """Columns by set, each column in one at most.
+    """The columns of each set of outputs, no column in two.
 
     Raises:
         ValueError: not sets of columns.
@@ -162,32 +155,33 @@ MORP = Direct(
     },
     solve=solve,
     check=check,
-    transform=transform,
-    covariance=not_generative,
-    predict=not_generative,
-    log_density=not_generative,
+    transform=projections.transform,
+    covariance=projections.not_generative,
+    predict=projections.not_generative,
+    log_density=projections.not_generative,
 )
 
 
 def solve_kernel_cca(
     key: Any, model: SPPCA, data: tuple, *, ridge: float, output_kernel: str
 ) -> tuple[Outcome, float]:
-    """The projection and the sum of its correlations; the key is ignored, nothing is random.
+    """The projection and the sum of its correlations; the key is ignored.
 
     Raises:
         ValueError: more directions than the outputs have rank.
     """
     x, y = data
-    check_complete("kernel_cca", x, y)
-    own, outputs = centred_gram(model.kernel or "linear", x), output_gram(y, output_kernel)
+    check_complete("kernel_cca", REMEDY, x=x, y=y)
+    own = projections.centred_gram(model.kernel or "linear", x)
+    outputs = projections.centred_gram(output_kernel, y)[0]
     rank = int(np.linalg.matrix_rank(outputs, hermitian=True))
     if model.num_latents > rank:
         raise ValueError(
             f"kernel_cca has as many directions as the outputs have rank, {rank}; num_latents is "
             f"{model.num_latents}"
         )
-    found = kernel_cca(own[0], outputs, model.num_latents, ridge)
-    return stored(found, model, x, own), float(found.eigenvalues.sum())
+    found = projections.kernel_cca(own[0], outputs, model.num_latents, ridge)
+    return projections.stored(found, model, x, own), float(found.eigenvalues.sum())
 
 
 def check_kernel_cca(model: SPPCA, *, ridge: Any, output_kernel: Any) -> None:
@@ -197,14 +191,11 @@ def check_kernel_cca(model: SPPCA, *, ridge: Any, output_kernel: Any) -> None:
     check_choice("output_kernel", output_kernel, OUTPUT_KERNELS)
 
 
-KERNEL_CCA = Direct(
+KERNEL_CCA = replace(
+    MORP,
     options={"ridge": 0.1, "output_kernel": "linear"},
     solve=solve_kernel_cca,
     check=check_kernel_cca,
-    transform=transform,
-    covariance=not_generative,
-    predict=not_generative,
-    log_density=not_generative,
 )
 
 

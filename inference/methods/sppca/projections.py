@@ -25,15 +25,10 @@ Kernel CCA (the peer in section 6.3.2): pairs of directions :math:`a, b` of larg
 :math:`a^T G_x G_y b` under :math:`a^T (G_x + \kappa I)^2 a = b^T (G_y + \kappa I)^2 b = 1`, each ridge
 relative to the mean eigenvalue of its Gram matrix.
 
-None of these is a model: they say nothing of the distribution of x or y.
-
 Cost: O(N M min(N, M)) primal, O(N^3) dual.
 
-What is stored of a projection that is no model's estimate, and its scores of new rows.
-
-Such a projection (MORP, kernel CCA) has no density: the fit's attribute ``generative`` is 0, nothing of the
-program is evaluated at it, and `inference.log_density` and `inference.predict` say that there is nothing to
-give.
+None of these is a generative model, and a fit has no density: its attribute ``generative`` is 0, nothing of
+the program is evaluated at it, and `inference.log_density` and `inference.predict` raise an error.
 """
 
 from collections.abc import Mapping
@@ -50,12 +45,8 @@ from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
 __all__ = [
-    "DualProjection",
-    "GENERATIVE",
-    "PrimalProjection",
     "blended_gram",
     "centred_gram",
-    "check_complete",
     "kernel_cca",
     "morp_dual",
     "morp_primal",
@@ -68,7 +59,7 @@ __all__ = [
 
 
 class PrimalProjection(NamedTuple):
-    """Scores are ``(x - mean) @ weights``.
+    """A projection whose scores are ``(x - mean) @ weights``.
 
     Attributes:
         weights: shape (num_features, num_latents).
@@ -80,7 +71,7 @@ class PrimalProjection(NamedTuple):
 
 
 class DualProjection(NamedTuple):
-    """Scores are ``k(x) @ coefficients``, k(x) the centred kernel values with the fitted rows.
+    """A projection with scores ``k(x) @ coefficients``, k(x) the centred kernel values with the fitted rows.
 
     Attributes:
         coefficients: shape (num_observations, num_latents).
@@ -94,7 +85,7 @@ class DualProjection(NamedTuple):
 def blended_gram(
     gram_x: np.ndarray, grams_y: tuple[np.ndarray, ...], weights: np.ndarray, balance: bool = True
 ) -> np.ndarray:
-    """``(1 - sum w) G_x + sum_s w_s G_s`` of centred Gram matrices (6.9).
+    """The blend ``(1 - sum w) G_x + sum_s w_s G_s`` of centred Gram matrices (6.9).
 
     Args:
         gram_x: centred, shape (num_observations, num_observations).
@@ -110,7 +101,7 @@ def blended_gram(
 
 
 def morp_primal(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> PrimalProjection:
-    """Problem (6.5) for centred rows ``x`` of shape (num_observations, num_features)."""
+    """Solve problem (6.5) for centred rows ``x`` of shape (num_observations, num_features)."""
     u, s, vt = np.linalg.svd(x, full_matrices=False)
     whitened, scale = _constrained(u, s**2, ridge)
     values, vectors = _leading(whitened.T @ blend @ whitened, num_latents)
@@ -118,7 +109,7 @@ def morp_primal(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.nd
 
 
 def morp_dual(gram_x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> DualProjection:
-    """Problem (6.5) with ``w = X' alpha``, for a centred Gram matrix."""
+    """Solve problem (6.5) with ``w = X' alpha``, for a centred Gram matrix."""
     u, squares = _spectrum(gram_x)
     whitened, scale = _constrained(u, squares, ridge)
     values, vectors = _leading(whitened.T @ blend @ whitened, num_latents)
@@ -127,14 +118,14 @@ def morp_dual(gram_x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np
 
 
 def morp_simplified(gram_x: np.ndarray, blend: np.ndarray, num_latents: int) -> DualProjection:
-    """Algorithm 6.3 with the pseudo-inverse of the Gram matrix, which after centring is always singular."""
+    """Run Algorithm 6.3 with the pseudo-inverse of the Gram matrix, which centring makes singular."""
     values, z = _leading(blend, num_latents)
-    return DualProjection(np.sqrt(values) * (_pseudo_inverse(gram_x) @ z), values)
+    return DualProjection(np.sqrt(values) * (_inverse(gram_x) @ z), values)
 
 
 def printed_morp(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> PrimalProjection:
-    """Algorithm 6.1 as printed, ``X'X w = l (X' K^+ X + g I) w`` with ``w'Qw = 1``: PCA where N >= M + L."""
-    q = x.T @ _pseudo_inverse(blend) @ x + ridge * np.eye(x.shape[1], dtype=x.dtype)
+    """Run Algorithm 6.1 as printed, ``X'X w = l (X' K^+ X + g I) w``, which is PCA where N >= M + L."""
+    q = x.T @ _inverse(blend) @ x + ridge * np.eye(x.shape[1], dtype=x.dtype)
     values, vectors = np.linalg.eigh(q)
     root = vectors / np.sqrt(values) @ vectors.T
     values, vectors = _leading(root @ x.T @ x @ root, num_latents)
@@ -142,14 +133,14 @@ def printed_morp(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.n
 
 
 def kernel_cca(gram_x: np.ndarray, gram_y: np.ndarray, num_latents: int, ridge: np.ndarray) -> DualProjection:
-    """Regularised kernel CCA; the eigenvalues are the regularised canonical correlations."""
-    root_x, root_y = _ridged(gram_x, ridge), _ridged(gram_y, ridge)
+    """Solve regularised kernel CCA, whose eigenvalues are the regularised canonical correlations."""
+    root_x, root_y = _inverse(gram_x, ridge), _inverse(gram_y, ridge)
     u, s, _ = np.linalg.svd(root_x @ gram_x @ gram_y @ root_y)
     return DualProjection(_signed(root_x @ u[:, :num_latents]), s[:num_latents])
 
 
 def _constrained(u: np.ndarray, squares: np.ndarray, ridge: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``U A`` and ``(S^2 + g)^-1/2``; directions without variance are left out (zero)."""
+    """The matrices ``U A`` and ``(S^2 + g)^-1/2``, zero for directions without variance."""
     kept = squares > _smallest(squares)
     total = np.where(kept, squares + ridge, 1.0)
     scale = np.where(kept, 1.0 / np.sqrt(total), 0.0)
@@ -157,42 +148,34 @@ def _constrained(u: np.ndarray, squares: np.ndarray, ridge: np.ndarray) -> tuple
 
 
 def _spectrum(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvectors and eigenvalues of a Gram matrix, those within rounding of zero as zero."""
+    """Eigenvectors and eigenvalues of a Gram matrix, with rounding errors set to zero."""
     squares, u = np.linalg.eigh(gram)
     return u, np.where(squares > _smallest(squares), squares, 0.0)
 
 
 def _smallest(squares: np.ndarray) -> np.ndarray:
-    """An eigenvalue that is no more than rounding."""
+    """The eigenvalue below which there is only rounding error."""
     return np.max(squares) * squares.shape[0] * np.finfo(squares.dtype).eps * 10
 
 
-def _pseudo_inverse(gram: np.ndarray) -> np.ndarray:
-    u, squares = _spectrum(gram)
-    return (u * np.where(squares > 0, 1.0 / np.where(squares > 0, squares, 1.0), 0.0)) @ u.T
-
-
-def _ridged(gram: np.ndarray, ridge: np.ndarray) -> np.ndarray:
-    """``(G + kappa I)^-1`` on the range of G, kappa relative to the mean of its positive eigenvalues."""
+def _inverse(gram: np.ndarray, ridge: np.ndarray | float = 0.0) -> np.ndarray:
+    """The inverse of G + kappa I on the range of G, kappa relative to its mean positive eigenvalue."""
     u, squares = _spectrum(gram)
     kappa = ridge * np.sum(squares) / np.maximum(np.sum(squares > 0), 1)
     return (u * np.where(squares > 0, 1.0 / np.where(squares > 0, squares + kappa, 1.0), 0.0)) @ u.T
 
 
 def _leading(matrix: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """The largest eigenvalues, descending and not below zero, and their eigenvectors with frozen signs."""
+    """The largest eigenvalues, descending and at least zero, and their eigenvectors with fixed signs."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return np.maximum(values[::-1][:number], 0.0), _signed(vectors[:, ::-1][:, :number])
 
 
 def _signed(vectors: np.ndarray) -> np.ndarray:
-    """The entry of a column that is largest in size is positive."""
+    """The vectors with signs that make the largest entry of each column positive."""
     largest = np.argmax(np.abs(vectors), axis=0)
     sign = np.sign(np.take_along_axis(vectors, largest[None], axis=0))
     return vectors * np.where(sign == 0, 1.0, sign)
-
-
-GENERATIVE = {"generative": 0}
 
 
 def centred_gram(kernel: Kernel | str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -202,27 +185,16 @@ def centred_gram(kernel: Kernel | str, rows: np.ndarray) -> tuple[np.ndarray, np
     return centring.gram_in_place(gram), centring.column_means
 
 
-def check_complete(method: str, x: np.ndarray, y: np.ndarray) -> None:
-    """Raise ValueError naming the first missing cell."""
-    for name, part in (("x", x), ("y", y)):
-        if np.isnan(part).any():
-            row, column = np.argwhere(np.isnan(part))[0]
-            raise ValueError(
-                f"{method} needs every cell and every output; row {row}, column {column} of {name} is "
-                f"missing: fit the labelled rows, or use method='em'"
-            )
-
-
 def stored(
     projection: PrimalProjection | DualProjection,
     model: SPPCA,
     x: np.ndarray,
     gram: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Outcome:
-    """The projection as one draw of one chain, with scores of the fitted rows.
+    """Conclude with the projection and the scores of the fitted rows.
 
     Args:
-        projection: what was found.
+        projection: the solution.
         model: the model; a dual projection of a primal model is stored with the linear kernel.
         x: the fitted rows.
         gram: dual: the centred Gram matrix and its column means.
@@ -242,7 +214,7 @@ def stored(
     return Outcome(
         posterior=lead,
         variational=posterior | more,
-        attrs=GENERATIVE,
+        attrs={"generative": 0},
         dims=dims,
         model=model,
         is_point=True,
@@ -253,7 +225,7 @@ def stored(
 def transform(
     values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None, *, kind: str = "latent"
 ) -> Array:
-    """Scores of new rows; outputs are not used.
+    """Scores of new rows, whose outputs are not used.
 
     Raises:
         ValueError: other scores than ``"latent"``.
@@ -269,7 +241,7 @@ def transform(
 
 
 def not_generative(values: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any) -> Array:
-    """Raise ValueError: a projection says nothing of the distribution of rows."""
+    """Raise ValueError, because a projection has no distribution of rows."""
     raise ValueError(
         "this fit is a projection, not generative: it has scores (inference.transform) but no densities, "
         "predictions or covariances; fit the model by method='em' for those"

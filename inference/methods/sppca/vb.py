@@ -24,19 +24,12 @@ import numpyro
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
-from inference.methods.linear_gaussian.em import Parameters, check_given, start_of
 from inference.methods.linear_gaussian.rows import CompressedRows, compress
-from inference.methods.linear_gaussian.vb import (
-    LinearGaussianPosterior,
-    LinearGaussianVBInfo,
-    draws_of,
-    sample_columns,
-    sample_latents,
-)
+from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.methods.ppca import vb as ppca
-from inference.methods.sppca.em import GIVEN, joint_matrix, noise_groups, prior_of
-from inference.numerics.weighted_rows import row_limit
+from inference.methods.sppca.em import given_parameters, joint_matrix, noise_groups, prior_of
 from zoo.checks import check_choice
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
@@ -57,34 +50,25 @@ BLOCKS = {"x": "feature", "y": "output"}
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
-    """The data as they are, and the joint matrix, compressed."""
+    """The data themselves and the compressed joint matrix."""
     return (*data, compress(joint_matrix(data), noise_groups(model), rotate=False))
 
 
 def init(
     key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
 ) -> LinearGaussianPosterior:
-    """Q around principal components of x with y regressed on them, or around drawn loadings."""
-    parameters = start_of(strategy, key, rows, model.num_latents, primary=(0,))
-    return linear_gaussian.begin(parameters, rows, prior_of(model, rows))
+    """Factors of q around principal components of x with y regressed on them, or random loadings."""
+    parameters = linear_gaussian_em.start_of(strategy, key, rows, model.num_latents, primary=(0,))
+    return linear_gaussian.posterior_at(parameters, rows, prior_of(model, rows))
 
 
 def start(
-    key: Array,
-    variables: Mapping[str, Array],
-    model: SPPCA,
-    x: Array,
-    y: Array,
-    rows: CompressedRows,
-    **options: Any,
+    key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any
 ) -> LinearGaussianPosterior:
-    """Q around given loadings, means and noise variances, or around the means of a former q."""
+    """Factors of q around given loadings, means and noise variances, or around the means of a former q."""
     values = means_of(variables) if "loadings_x_mean" in variables else variables
-    check_given(values, GIVEN)
-    loadings, loc, _ = model.joint(values)
-    noise_y = jnp.atleast_1d(jnp.asarray(values["noise_variance_y"]))
-    noise = jnp.concatenate([jnp.reshape(values["noise_variance_x"], 1), noise_y])
-    return linear_gaussian.begin(Parameters(loadings, loc - rows.centre, noise), rows, prior_of(model, rows))
+    rows = data[-1]
+    return linear_gaussian.posterior_at(given_parameters(values, model, rows), rows, prior_of(model, rows))
 
 
 def step(
@@ -97,7 +81,7 @@ def step(
     *,
     acceleration: str = "px",
 ) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
-    """One round of updates; deterministic, the key is ignored."""
+    """Run one round of updates; the key is ignored."""
     return linear_gaussian.step(state, rows, prior_of(model, rows), acceleration=acceleration)
 
 
@@ -105,13 +89,13 @@ ALGORITHM = Algorithm(init, step)
 
 
 @cache
-def build(strategy: str, acceleration: str) -> Algorithm:
-    """The algorithm with a start strategy and options."""
-    return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
+def build(strategy: str, **options: Any) -> Algorithm:
+    """Build the algorithm with a start strategy and options."""
+    return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
-    """Raise ValueError if the prior is not proper, or the model is not one that q is made for."""
+    """Raise ValueError if the prior is improper or q does not suit the model."""
     if model.kernel is not None:
         raise ValueError("vb is for the primal model: with a kernel use method='em'")
     if model.loading_prior == "flat":
@@ -127,7 +111,7 @@ def check(model: SPPCA, *, acceleration: Any) -> None:
 
 
 def _stored(state: LinearGaussianPosterior, model: SPPCA, rows: CompressedRows) -> dict[str, Array]:
-    """The parameters of q by block of columns, the means in the units of the data."""
+    """The parameters of q in their stored form by block, the means in the units of the data."""
     covariance, m = state.covariance[rows.column_class], model.num_features
     per_output = model.output_noise == "per_output"
     stored = {"num_relevant": linear_gaussian.num_relevant(state, rows)}
@@ -147,21 +131,20 @@ def _stored(state: LinearGaussianPosterior, model: SPPCA, rows: CompressedRows) 
 
 
 def _joined(stored: Mapping[str, Array]) -> dict[str, Array]:
-    """The parameters of q of the joint matrix, noise by column."""
-    joined = {}
-    for part, name in zip(PARTS, ppca.OF_COLUMNS, strict=True):
-        blocks = []
-        for block in BLOCKS:
-            value = stored[part.format(block)]
-            if name.startswith("noise"):
-                value = jnp.broadcast_to(value, stored[f"loc_{block}_mean"].shape)
-            blocks.append(value)
-        joined[name] = jnp.concatenate(blocks)
-    return joined
+    """The parameters of q of the joint matrix, with noise by column."""
+
+    def of_columns(part: str, block: str) -> Array:
+        value, size = stored[part.format(block)], len(stored[f"loc_{block}_mean"])
+        return jnp.broadcast_to(value, (size, *value.shape[1:]))
+
+    return {
+        name: jnp.concatenate([of_columns(part, block) for block in BLOCKS])
+        for part, name in zip(PARTS, ppca.OF_COLUMNS, strict=True)
+    }
 
 
 def means_of(stored: Mapping[str, Array]) -> dict[str, Array]:
-    """Loadings and means at their means under q, noise variances at one over their mean precision."""
+    """The means of loadings and means under q, and noise variances at one over their mean precision."""
     values = {}
     for block in BLOCKS:
         values |= {f"{name}_{block}": stored[f"{name}_{block}_mean"] for name in ("loadings", "loc")}
@@ -189,7 +172,7 @@ def guide(
     *,
     num_observations: int | None = None,
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+    """The guide q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Args:
         stored: the parameters, as they are stored in a fit.
@@ -201,58 +184,40 @@ def guide(
     stored, model = in_current_precision((dict(stored), model))
     names = [part.format(block) for part in PARTS for block in BLOCKS]
     given = {name: numpyro.param(name, stored[name]) for name in names}
-    _sample_globals(given)
-    rows = num_observations if x is None else x.shape[0]
-    sample_latents(rows, model.num_latents, None if x is None else latents(given, model, x, y))
+    _sample_globals(given, model)
+    rows = num_observations if x is None else len(x)
+    linear_gaussian.sample_latents(
+        rows, model.num_latents, None if x is None else latents(given, model, x, y)
+    )
 
 
-def _sample_globals(stored: Mapping[str, Array]) -> None:
-    """Q of everything but the latents, as NumPyro statements: the means, then the loadings given them."""
+def _sample_globals(stored: Mapping[str, Array], model: SPPCA) -> None:
+    """Sample everything but the latents from q: the means, then the loadings given them."""
     for block in BLOCKS:
-        sample_columns(f"_{block}", *(stored[part.format(block)] for part in PARTS))
+        linear_gaussian.sample_columns(f"_{block}", *(stored[part.format(block)] for part in PARTS))
 
 
 def conclude(
-    key: Array,
-    state: LinearGaussianPosterior,
-    model: SPPCA,
-    data: tuple,
-    num_samples: int,
-    keep_rows: bool,
-    **options: Any,
+    key: Array, state: LinearGaussianPosterior, model: SPPCA, data: tuple, *sizes: Any, **options: Any
 ) -> Outcome:
-    """Independent draws of q, as one chain, beside q's parameters and the latents of the rows."""
-    x, y, rows = data
-    stored, means, covariances = _concluded(state, model, x, y, rows)
-    draws = _draw(jax.random.split(key, num_samples), stored, means, covariances, keep_rows)
-    dims = {
+    """Conclude a fit by independent draws of q, its parameters, and the latents of the rows."""
+    stored, moments = _concluded(state, model, *data)
+    dims = {"num_relevant": ()} | {
         part.format(block): tuple(name.format(dim) for name in names)
         for part, names in PARTS.items()
         for block, dim in BLOCKS.items()
     }
     if model.output_noise == "per_output":
         dims |= {f"noise_precision_y_{end}": ("output",) for end in ("concentration", "rate")}
-    if row_limit(8 * means.size, "latents", ()):
-        stored["latents"] = means
-    if row_limit(8 * covariances.size, "latents_covariance", ()):
-        stored["latents_covariance"] = covariances
-    posterior = {name: value[None] for name, value in draws.items()}
-    return Outcome(posterior=posterior, variational=stored, dims=dims | {"num_relevant": ()})
+    return linear_gaussian.concluded(key, _sample_globals, model, stored, moments, dims, False, *sizes)
 
 
 @jax.jit
 def _concluded(
     state: LinearGaussianPosterior, model: SPPCA, x: Array, y: Array, rows: CompressedRows
-) -> tuple[dict[str, Array], Array, Array]:
+) -> tuple[dict[str, Array], tuple[Array, Array]]:
     stored = _stored(state, model, rows)
-    return stored, *latents(stored, model, x, y)
-
-
-@partial(jax.jit, static_argnames="keep_rows")
-def _draw(
-    keys: Array, stored: dict[str, Array], means: Array, covariances: Array, keep_rows: bool
-) -> dict[str, Array]:
-    return draws_of(keys, partial(_sample_globals, stored), means, covariances, keep_rows)
+    return stored, latents(stored, model, x, y)
 
 
 # New rows

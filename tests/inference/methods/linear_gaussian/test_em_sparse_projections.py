@@ -12,6 +12,7 @@ from numpyro.infer.util import log_density as program_density
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
+from inference.methods.linear_gaussian.em import given_start
 from inference.methods.linear_gaussian.rows import sparse_rows
 from inference.precision import in_precision
 from zoo import PPCA, SPPCA
@@ -152,7 +153,7 @@ def test_restarts_and_resuming_on_the_host(tmp_path, monkeypatch):
     whole = fit(model, SPARSE, Y, tolerance=0, max_iterations=14, **call)
     assert whole["trace"]["objective"].dims == ("restart", "iteration")
     assert last(whole) == whole["trace"]["objective"].to_numpy()[whole.attrs["best_restart"], -1]
-    first, original, calls = tmp_path / "run", sparse_linear_gaussian.moments_of, []
+    first, original, calls = tmp_path / "run", sparse_linear_gaussian.sparse_moments, []
 
     def stop_after(parameters, rows):
         calls.append(None)
@@ -160,8 +161,7 @@ def test_restarts_and_resuming_on_the_host(tmp_path, monkeypatch):
             raise RuntimeError("the machine was switched off")
         return original(parameters, rows)
 
-    monkeypatch.setitem(sparse_linear_gaussian.step.keywords, "e_step", stop_after)
-    monkeypatch.setattr(sparse_linear_gaussian, "moments_of", stop_after)
+    monkeypatch.setattr(sparse_linear_gaussian, "sparse_moments", stop_after)
     monkeypatch.setattr("inference.driver.checkpoint.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(RuntimeError, match="switched off"):
         fit(model, SPARSE, Y, tolerance=0, max_iterations=14, checkpoint=first, **call)
@@ -179,10 +179,10 @@ def test_the_sweep_knows_the_log_likelihood_and_a_missing_centre_shows(dense):
     groups = np.r_[np.zeros(X.shape[1], int), [1, 2, 3]]
     with in_precision("float64"):
         rows = sparse_rows(as_rows(SPARSE), Y, groups)
-        start = sparse_linear_gaussian.given_start(*joint, noise, rows)
+        start = given_start(*joint, noise, rows)
         centre = np.where(groups > 0, rows.original_centre, 0.0)
         right, wrong = (
-            float(sparse_linear_gaussian.moments_of(start, r).log_likelihood)
+            float(sparse_linear_gaussian.sparse_moments(start, r).log_likelihood)
             for r in (rows, rows._replace(original_centre=centre))
         )
     want = float(log_density(dense, X, Y).sum())

@@ -291,14 +291,14 @@ def _printed_order_sweep(key, values, model, *data):
     means = {}
     for v in range(len(data)):
         w, size = values[f"loadings_{v}"], values[f"loadings_{v}"].shape[0]
-        marginal = model.specific_covariance(v, values) + w @ w.T * full._variance(model)
+        marginal = model.specific_covariance(v, values) + w @ w.T * full.prior_variance(model)
         theta = values[f"natural_params_{v}"]
         precision = len(theta) * jnp.linalg.inv(marginal) + jnp.eye(size) / model.loc_variance
         linear = jnp.linalg.solve(marginal, jnp.sum(theta, axis=0))
         own = full.CanonicalNormal(linear, precision)
         means[f"loc_{v}"] = own.sample(jax.random.fold_in(keys[1], v))
     values = dict(values) | means
-    ridge = values["loading_precision"] / full._variance(model)
+    ridge = values["loading_precision"] / full.prior_variance(model)
     for v in range(len(data)):  # loadings given the means just drawn and the old latents
         eigenvalues, rotation = jnp.linalg.eigh(values[f"specific_precision_{v}"])
         theta = (values[f"natural_params_{v}"] - values[f"loc_{v}"]) @ rotation
