@@ -1,4 +1,8 @@
-r"""Components that can be looked at: the singular value decomposition of Theta, draw by draw, aligned.
+r"""Aligned singular value decompositions, and canonical correlations, of natural parameters draw by draw.
+
+Components
+----------
+Every draw of the natural parameters is decomposed as
 
 .. math:: U V^T = \hat U \Sigma \hat V^T, \qquad \hat U^T \hat U = \hat V^T \hat V = I_K
 
@@ -14,8 +18,8 @@ separately by 2-means, which can flip one without the other and so change the pr
 swaps between draws alone. Where two singular values are close, single components mix and are not identified:
 ``separation`` says so.
 
-Canonical correlations that a fit of two views implies, draw by draw.
-
+Canonical correlations
+----------------------
 Given the loadings, natural parameters (or Gaussian cells) of the views have the covariances
 :math:`\Sigma_{vv} = \sigma^2 V_v V_v^T + \Psi_v` and :math:`\Sigma_{01} = \sigma^2 V_0 V_1^T`. Their
 canonical correlations and directions depend on nothing that a rotation of latents changes. They take the
@@ -79,21 +83,21 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     order, signs = _matched(left, right, reference[0], reference[2])
     left, right = _ordered(left, order, signs), _ordered(right, order, signs)
     singular = np.take_along_axis(singular, order, axis=-1)
-    draws = ("chain", "draw")
-    numbers = np.arange(1, singular.shape[-1] + 1)
+    draws, number = ("chain", "draw"), singular.shape[-1]
     found = {
         "singular_values": ((*draws, "component"), singular),
         "latents": ((*draws, "observation", "component"), left),
-        "swapped": ((*draws, "component"), order != np.arange(len(numbers))),
+        "swapped": ((*draws, "component"), order != np.arange(number)),
         "separation": (("component",), _separation(singular)),
     }
-    coords = {"component": numbers, "observation": posterior[model.latent_site].coords["observation"].values}
-    first = 0
-    for suffix, value in loadings_of(tree).items():
-        dim, size = value.dims[2], value.shape[2]
-        found[f"loadings{suffix}"] = ((*draws, dim, "component"), right[:, :, first : first + size])
+    rows = posterior[model.latent_site]["observation"].values
+    coords = {"component": np.arange(1, number + 1), "observation": rows}
+    views = loadings_of(tree)
+    ends = np.cumsum([value.shape[2] for value in views.values()])
+    for (suffix, value), part_of_view in zip(views.items(), np.split(right, ends[:-1], axis=2), strict=True):
+        dim = value.dims[2]
+        found[f"loadings{suffix}"] = ((*draws, dim, "component"), part_of_view)
         coords[dim] = value.coords[dim].values
-        first += size
     return xr.Dataset(found, coords, {"part": part, "kind": kind_of(tree)})
 
 
@@ -206,13 +210,10 @@ def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
         signs = np.sign(np.sum(found.directions[0] * directions[0][0, 0], axis=0)) if any(place) else 1.0
         for v in (0, 1):
             directions[v][place] = found.directions[v] * np.where(signs == 0, 1.0, signs)
-    components = {"component": np.arange(1, correlations.shape[-1] + 1)}
-    found = {
-        "correlations": xr.DataArray(correlations, dims=("chain", "draw", "component"), coords=components)
-    }
+    coords = {"component": np.arange(1, correlations.shape[-1] + 1)}
+    variables = {"correlations": (("chain", "draw", "component"), correlations)}
     for v, (site, value) in enumerate(zip(model.loading_sites, directions, strict=True)):
         feature = model.variable_dims[site][0]
-        coords = components | {feature: posterior.coords[feature].values}
-        dims = ("chain", "draw", feature, "component")
-        found[f"directions_{v}"] = xr.DataArray(value, dims=dims, coords=coords)
-    return xr.Dataset(found)
+        coords[feature] = posterior.coords[feature].values
+        variables[f"directions_{v}"] = (("chain", "draw", feature, "component"), value)
+    return xr.Dataset(variables, coords)
