@@ -2,9 +2,9 @@ r"""Identified quantities of the components of a repulsive mixture of PCAs (`zoo
 
 Component k is :math:`W_k = U_k\,\mathrm{diag}(\phi_k)` and an offset.
 
-Identified, once components are numbered alike: :math:`W_k W_k'`, offsets, weights, responsibilities; the
-sizes :math:`|\phi_{kj}|` as a sorted list; of sizes that differ the axes :math:`u_{kj}` up to sign; where no
-scale is zero, the similarity of subspaces.
+Identified, once all draws have one numbering of the components: :math:`W_k W_k'`, offsets, weights,
+responsibilities; the sizes :math:`|\phi_{kj}|` as a sorted list; of sizes that differ the axes :math:`u_{kj}`
+up to sign; where no scale is zero, the similarity of subspaces.
 
 Not identified: the number of a component; the order of its columns; which sign is where, for (U, phi),
 (-U, -phi) and (-U, phi) are one component; axes within a group of equal sizes; columns whose scale is zero,
@@ -12,7 +12,7 @@ which the likelihood does not see, though both kernels of the prior do.
 
 The paper's kernel (``angular``) changes with signs that change nothing else, so its value is given with the
 range that it takes over all signs of the same two components. Its repulsion, and that of ``subspace``, can
-also be met by turning columns of scale zero. What two components have in common as far as data can tell is
+also be met by turning columns of scale zero. The similarity of two components that data can measure is
 the correlation of their products,
 :math:`\langle W_k W_k', W_l W_l'\rangle / (\|W_k W_k'\| \|W_l W_l'\|)` (the RV coefficient of Robert and
 Escoufier 1976), ``products``: 1 for proportional ones, 0 for orthogonal ones.
@@ -45,7 +45,7 @@ _MOST_SIGNS = 12  # latents; the range over signs costs 2^d
 
 
 class _Components(NamedTuple):
-    """Components numbered alike in all draws, the largest share of rows first.
+    """Components in one order for all draws, the largest share of rows first.
 
     Attributes:
         bases: shape (draws, components, features, latents).
@@ -129,7 +129,7 @@ def component_similarity(tree: xr.DataTree) -> xr.Dataset:
         Dims (component, component_2), averaged over draws, all with a unit diagonal: ``angular`` and
         ``subspace``, the kernels at the model's similarity scale, ``products`` as in the head of this file
         (NaN where all scales of a component are zero), and, up to 12 latents, ``angular_least`` and
-        ``angular_most``, the ends of what the angular kernel can be made to say of the same components by
+        ``angular_most``, the range of the angular kernel of the same components under
         turning signs of columns. Coordinate ``share`` of the rows.
 
     Raises:
@@ -224,7 +224,7 @@ def _frequencies(tree: xr.DataTree) -> np.ndarray:
 
 
 def _responsibilities(tree: xr.DataTree) -> np.ndarray:
-    """Of the fitted rows under an estimate or q, whose labels are the same in all draws."""
+    """Responsibilities of the fitted rows under an estimate or q, whose labels do not switch."""
     soft = responsibilities_of(tree)
     if soft is not None:
         return soft.values

@@ -51,8 +51,8 @@ def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 10
         A tree with the groups of the old one and the new ones.
 
     Raises:
-        ValueError: an unknown group, a prior that cannot be drawn from, or a fit that lacks what the group
-            needs.
+        ValueError: an unknown group, a prior that cannot be drawn from, or a fit that lacks the groups that
+            it needs.
     """
     if not groups:
         raise ValueError(f"name at least one group: {', '.join(_GROUPS)}")
@@ -73,7 +73,7 @@ def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 10
 
 
 def _labels(tree: xr.DataTree) -> Labels:
-    """The labels that the fit has."""
+    """Coords of a fit by dim."""
     return Labels(
         {dim: coord.to_numpy() for group in tree.children.values() for dim, coord in group.coords.items()}
     )
@@ -126,7 +126,7 @@ def _prior_predictive(tree: xr.DataTree, model: Model, key: jax.Array, num_sampl
 def _prior_draws(
     tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The same draws for both groups, so that parameters and data belong together; how they were drawn."""
+    """Draws that both groups share, so that parameters and data belong together, and their attributes."""
     if model.prior != "unnormalised":
         values = simulate(jax.random.split(key, num_samples), {}, model, _num_rows(tree, model))
         return {name: value[None] for name, value in to_numpy(values).items()}, {}

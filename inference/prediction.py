@@ -145,7 +145,7 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
     else:
         draws = draws_without_rows(tree)
         first = {name: value[0] for name, value in draws.items()}
-        reference = _apply(_predicted, first, model, arrays, chosen)[0]  # so that what is known stays exact
+        reference = _apply(_predicted, first, model, arrays, chosen)[0]  # so that known cells stay exact
         mean = reference + _mean_over_draws(_away, draws, model, (reference, *arrays), chosen)
         variance = _mean_over_draws(_variance_about, draws, model, (mean, *arrays), chosen)
     dim = predicted_dims[-1]
@@ -213,10 +213,10 @@ def _columns(tree: xr.DataTree, dim: str) -> np.ndarray:
 
 
 def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
-    """The stored estimate or q; what is per row only where new rows are judged by the fitted ones.
+    """The stored estimate or q; values per row only where new rows are compared with the fitted ones.
 
     Raises:
-        ValueError: the fit does not hold the rows that new ones are judged by.
+        ValueError: the fit does not hold the rows that new ones are compared with.
     """
     stored = {
         name: jnp.asarray(value.to_numpy())
@@ -247,7 +247,7 @@ def _labelled(values: jax.Array, dims: tuple[str, ...], labels: Labels) -> xr.Da
 
 
 def _has_estimate(method: Method) -> bool:
-    """Whether new rows are judged by the stored estimate (or q), not draw by draw."""
+    """Whether new rows are scored by the stored estimate (or q), not draw by draw."""
     return method.transform is not None or isinstance(method, Ascent | Direct)
 
 
@@ -309,7 +309,7 @@ def _variance_about(
 def _mean_over_draws(
     function: Callable, draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> jax.Array:
-    """Running mean, so that no draw's matrix is kept."""
+    """Mean of a function over draws, one at a time, so that no draw's matrix is kept."""
     count = jax.tree.leaves(draws)[0].shape[0]
 
     def of_one(values: dict[str, jax.Array]) -> jax.Array:
@@ -324,7 +324,7 @@ def _mean_over_draws(
 
 @jax.jit
 def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) -> jax.Array:
-    """Running log of summed densities."""
+    """Log of the mean density of each row over draws."""
     count = jax.tree.leaves(draws)[0].shape[0]
 
     def add(total: jax.Array, values: dict[str, jax.Array]) -> tuple[jax.Array, None]:

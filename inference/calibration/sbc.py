@@ -44,10 +44,10 @@ def sbc(
     false_alarm_rate: float = 0.01,
     **fit_options: Any,
 ) -> SBCVerdict:
-    """Whether ``fit(model, data, method=method)`` gives posterior draws that are calibrated under the prior.
+    """Whether ``fit(model, data, method=method)`` returns draws that are calibrated under the prior.
 
     A variational method fails it where its variances are too small: that is a finding, not a false alarm. A
-    sampler must give nearly independent draws: choose ``num_samples`` and ``thinning`` so that ``num_ranked``
+    sampler must return nearly independent draws: choose ``num_samples`` and ``thinning`` so that ``num_ranked``
     evenly spaced ones are.
 
     Args:

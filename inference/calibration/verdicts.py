@@ -44,7 +44,7 @@ class Verdict:
         return self.passed
 
     def __str__(self) -> str:
-        """One paragraph for a reader."""
+        """The verdict as one paragraph."""
         outcome = "passed" if self.passed else "FAILED"
         return f"{outcome}: {self._story()} (false alarm rate {self.false_alarm_rate:.2g})"
 
@@ -145,7 +145,7 @@ class SBCVerdict(_PValues):
         ranks: functional to the rank of the prior draw among the posterior draws, in 0..num_ranked, shape
             (num_replicates,).
         num_ranked: posterior draws ranked per replicate.
-        num_unconverged: replicates whose fit said that it had not converged.
+        num_unconverged: replicates whose fit had not converged.
     """
 
     ranks: Mapping[str, np.ndarray] = dataclasses.field(repr=False)

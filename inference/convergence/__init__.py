@@ -1,1 +1,1 @@
-"""Convergence."""
+"""Convergence: invariants of a fit, and whether chains agree on them."""

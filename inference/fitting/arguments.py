@@ -140,7 +140,7 @@ def read_call(
 
 
 def _suitable(model: Model, data: tuple, init: Any) -> tuple[str, Method]:
-    """The method that ``"auto"`` means; one that starts somewhere where ``init`` is given."""
+    """The method that ``"auto"`` selects: with ``init``, the first that takes a start."""
     name = model.auto_method(*data)
     if init is not None and isinstance(method_of(model, name), Direct):
         name = next(name for name in model.methods if not isinstance(method_of(model, name), Direct))
@@ -168,7 +168,7 @@ def _options(method: Method, name: str, options: Mapping[str, Any]) -> tuple[dic
     """All options of the method, those that are not given at their defaults, and the number of devices."""
     unknown = [option for option in options if option not in method.options]
     if unknown:
-        has = ", ".join(method.options) or "no options of its own"
+        has = ", ".join(method.options) or "no options"
         raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}")
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     read = dict(method.options) | given  # lists: as the options of a stored fit have them
@@ -234,7 +234,7 @@ def _open_stream(
 
 
 def _rows_to_begin_with(stream: RowStream) -> np.ndarray:
-    """The rows of which default priors are read: all of an array in memory, else a sample or the first."""
+    """The rows that default priors are read off: all of an array in memory, else a sample or the first."""
     in_memory = isinstance(stream.source, np.ndarray) and not isinstance(stream.source, np.memmap)
     return stream.whole() if in_memory else stream.sample(max(SCALE_ROWS, stream.batch_size))
 
@@ -272,7 +272,7 @@ class _Call(NamedTuple):
 
 
 def _refusals(call: _Call) -> Iterator[tuple[bool, str]]:
-    """When a call is refused, in this order, and the message."""
+    """Reasons to refuse a call, in order: whether each applies, and its message."""
     who, lacks = f"method {call.name!r} of {model_name(call.model)}", call.lacks
     of_documents, in_batches, has_weight = not lacks("documents"), call.in_batches, call.has_weight
     yield in_batches and lacks("batches"), f"{who} does not take batch_size"
@@ -284,10 +284,8 @@ def _refusals(call: _Call) -> Iterator[tuple[bool, str]]:
     yield has_weight and lacks("weights"), f"{who} does not take sample_weight"
     yield has_weight and bool(call.options.get("moves")), f"{who} with moves does not take sample_weight"
     if (processes := jax.process_count()) > 1:
-        this, one = (
-            f"this one is one of {processes}",
-            f"goes with one process, and this is one of {processes}",
-        )
+        this = f"this one is one of {processes}"
+        one = f"goes with one process, and this is one of {processes}"
         yield lacks("devices"), f"{who} runs in one process; {this}"
         yield in_batches, f"batch_size {one}: the processes would have to pass over as many batches each"
         yield call.has_variables, f"init with variables per row {one}: each process holds rows of its own"

@@ -29,7 +29,7 @@ WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """An algorithm taken apart, with its start, and the model as its steps take it.
+    """The plan of a run in batches: an algorithm taken apart, its start, and the model.
 
     Attributes:
         request: the call.
@@ -221,5 +221,5 @@ def _left_alone(keys: jax.Array, states: Any) -> Any:
 
 
 def _as_given(key: jax.Array, state: Any, model: Model, *data: Any) -> Any:
-    """A start that is a state."""
+    """The start of a run whose variables are a state already."""
     return state

@@ -52,7 +52,7 @@ class DirectPlan:
     request: FitRequest
 
     def drive(self) -> Fitted:
-        """Solve.
+        """Solve directly.
 
         Returns:
             The run and its outcome.
@@ -66,7 +66,7 @@ class DirectPlan:
 
 @dataclass(frozen=True)
 class _WholePlan:
-    """An algorithm with its start, and model and data as its steps take them."""
+    """The plan of a run over all rows at once: an algorithm, its start, model and data."""
 
     request: FitRequest
     algorithm: Algorithm
@@ -203,7 +203,7 @@ def loop_arguments(request: FitRequest) -> dict[str, Any]:
 
 
 def _checkpoint_of(request: FitRequest) -> Checkpoint:
-    """Where the run saves and resumes, with the fingerprint of the call."""
+    """The file to save to and resume from, with the fingerprint of the call."""
     if request.checkpoint is None:
         return Checkpoint(None, {})
     data = request.data if request.stream is None else request.stream.identity()
@@ -235,7 +235,7 @@ def start_of(
 
 @cache
 def _fresh(init: Callable) -> Callable:
-    """A start that is given nothing."""
+    """A start without given variables."""
     return lambda key, variables, model, *data: init(key, model, *data)
 
 

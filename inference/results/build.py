@@ -26,7 +26,7 @@ _ORDER = (*_GROUPS, "observed_data", "constant_data")
 
 
 def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
-    """All groups of a fit, with names for dims and coords, and all root attributes but those of convergence.
+    """Build the tree of a fit: all groups, and all root attributes but those of convergence.
 
     Args:
         request: the call.
@@ -120,7 +120,7 @@ def _has_restarts(request: FitRequest) -> bool:
 def _by_size(
     variables: dict[str, Any], dims: Mapping[str, tuple[str, ...]], keep: tuple[str, ...]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Variables without those per row that take too much, and their names."""
+    """Variables without those per row that are too large, and the names of these."""
     too_large = [
         name
         for name, value in variables.items()

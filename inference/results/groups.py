@@ -152,7 +152,7 @@ def observed_group(model: Model, data: tuple, labels: Labels) -> xr.Dataset:
         else:
             variables[name] = np.array(part)  # a copy: the caller may change theirs later
     group = dataset(variables, dims, labels, attrs=attrs)
-    return group.assign({name: ("nonzero", value) for name, value in bare.items()})  # numbered by themselves
+    return group.assign({name: ("nonzero", value) for name, value in bare.items()})  # these have no coords
 
 
 def restored_data(group: xr.Dataset, model: Model) -> tuple:

@@ -59,7 +59,8 @@ def check_known(name: str) -> None:
     if name not in zoo.MODELS:
         raise ValueError(
             f"this fit is of model {name!r}, which this version does not have (it has "
-            f"{', '.join(zoo.MODELS)}); if the model is yours, import the module that calls zoo.register on it, then try again"
+            f"{', '.join(zoo.MODELS)}); if the model is yours, import the module that calls zoo.register on "
+            "it, then try again"
         )
 
 

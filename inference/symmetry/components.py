@@ -12,11 +12,11 @@ is, up to the signs and the order of its components. Both are settled against on
 decomposition of the posterior mean of the product: components are matched to it so that the total agreement
 of latents and loadings is largest (an assignment problem), then u and v of a component change sign together.
 
-Corrections of the source. With orthonormal factors the singular values stand in Sigma, not their squares;
+Corrections of the source. With orthonormal factors Sigma holds the singular values, not their squares;
 only K of them are not zero, so K components are computed, not D. The source clusters the signs of U and of V
 separately by 2-means, which can flip one without the other and so change the product; and it leaves order
 swaps between draws alone. Where two singular values are close, single components mix and are not identified:
-``separation`` says so.
+``separation`` measures that.
 
 Canonical correlations
 ----------------------
@@ -134,7 +134,7 @@ def component_intervals(tree: xr.DataTree, part: str = "all", prob: float = 0.9)
 
 
 def _svd(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of U V' for U (..., N, K) and V (..., D, K): as many components as the smallest of N, D and K."""
+    """Singular value decomposition of U V', for U (..., N, K) and V (..., D, K), cut to min(N, D, K)."""
     q_u, r_u = np.linalg.qr(u)
     q_v, r_v = np.linalg.qr(v)
     left, singular, right = np.linalg.svd(r_u @ np.swapaxes(r_v, -1, -2), full_matrices=False)
@@ -152,12 +152,12 @@ def _mean_product(u: np.ndarray, v: np.ndarray, rank: int) -> tuple[np.ndarray, 
 def _matched(
     left: np.ndarray, right: np.ndarray, left_mean: np.ndarray, right_mean: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For every draw which of its components stands for which of the reference, and the signs."""
+    """For every draw the component that matches each one of the reference, and the signs."""
     agreement = np.swapaxes(left, -1, -2) @ left_mean + np.swapaxes(right, -1, -2) @ right_mean
     order = np.zeros(agreement.shape[:-1], int)
     for place in np.ndindex(agreement.shape[:2]):
-        own, target = linear_sum_assignment(-np.abs(agreement[place]))
-        order[place][target] = own
+        matched, target = linear_sum_assignment(-np.abs(agreement[place]))
+        order[place][target] = matched
     signs = np.sign(np.take_along_axis(agreement, order[..., None, :], axis=-2)[..., 0, :])
     return order, np.where(signs == 0, 1.0, signs)
 

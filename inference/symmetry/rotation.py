@@ -8,7 +8,7 @@ draw to draw. Two remedies:
   :math:`R_s = U V^T` from :math:`W_s^T M = U D V^T` (Schoenemann 1966), and M recomputed until it rests; then
   all draws are turned together so that the columns of M are orthogonal and in descending length. Best where
   axes are close in strength: no draw can swap two of them.
-* ``identify``: every draw on its own is turned to :math:`W_s V` with
+* ``identify``: every draw is turned separately to :math:`W_s V` with
   :math:`\Phi_s^{-1/2} W_s = U D V^T`, :math:`\Phi_s` the noise variances of the columns that the draw has (1
   where there are none): :math:`W^T \Phi^{-1} W` is diagonal and descending, the axes of the closed form of
   SPPCA (Yu 2006, theorem 7.3.1) and of factor analysis. With one noise variance for all columns these are
