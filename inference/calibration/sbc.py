@@ -47,8 +47,8 @@ def sbc(
     """Whether ``fit(model, data, method=method)`` returns draws that are calibrated under the prior.
 
     A variational method fails it where its variances are too small: that is a finding, not a false alarm. A
-    sampler must return nearly independent draws: choose ``num_samples`` and ``thinning`` so that ``num_ranked``
-    evenly spaced ones are.
+    sampler must return nearly independent draws: choose ``num_samples`` and ``thinning`` so that
+    ``num_ranked`` evenly spaced ones are.
 
     Args:
         model: a model of the zoo with a proper prior and its sizes filled.

@@ -41,7 +41,7 @@ def cluster_sizes(assignments: np.ndarray) -> np.ndarray:
         assignments: integers (..., num_observations), labels from 0.
 
     Returns:
-        Integers (..., largest label + 1).
+        Integers, shape (..., largest label + 1).
     """
     flat = assignments.reshape(-1, assignments.shape[-1])
     num_labels = int(flat.max(initial=0)) + 1

@@ -177,7 +177,15 @@ def largest_psrf(scalars: Iterable[np.ndarray]) -> float:
 
 
 def effective_sample_size(draws: np.ndarray, kind: str) -> float:
-    """ESS of one scalar, draws (chain, draw), ``"bulk"`` or ``"tail"`` (5 and 95 %); NaN if constant."""
+    """Effective sample size of one scalar.
+
+    Args:
+        draws: shape (chain, draw).
+        kind: ``"bulk"`` or ``"tail"`` (5 and 95 %).
+
+    Returns:
+        The number of independent draws that are worth as much; NaN if the draws are constant or not finite.
+    """
     if is_constant(draws) or not np.isfinite(draws).all():
         return np.nan
     prob = {"prob": (0.05, 0.95)} if kind == "tail" else {}
