@@ -19,7 +19,6 @@ import xarray as xr
 from jax.scipy.special import digamma, gammaln, xlogy
 from scipy import stats
 
-import inference
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, elbo_check, geweke, sbc
 from inference.calibration.verdicts import rank_uniformity
