@@ -38,7 +38,7 @@ __all__ = [*_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
-    """The public function, or the submodule, of that name."""
+    """Import the public function or the submodule of that name."""
     if name in _PUBLIC:
         return getattr(importlib.import_module(f"inference.{_PUBLIC[name]}"), name)
     if name in _MODULES:

@@ -1,7 +1,7 @@
-"""Algorithms, methods, and the request, runs and outcome of a fit.
+"""Types of algorithms and methods, and of the request, runs and outcome of a fit.
 
-An algorithm is two pure functions. ``init(key, model, *data)`` gives a state,
-``step(key, state, model, *data)`` gives the next state and what is worth recording. Model and data are
+An algorithm is two pure functions. ``init(key, model, *data)`` returns a state,
+``step(key, state, model, *data)`` the next state and the values to record. Model and data are
 arguments, never closed over and never part of the state: they can be sharded, a second fit of the same
 shapes compiles nothing, and a checkpoint holds no data. Both functions are module-level (or made once per
 set of options by a cached builder), so that their identity can key the compile cache.
@@ -66,8 +66,8 @@ class Algorithm(NamedTuple):
 class Memoised(NamedTuple):
     """An ascent taken apart, so that rows can pass in batches (Hughes and Sudderth 2013).
 
-    What each batch contributed at its last visit is remembered; a visit replaces it by what the batch
-    contributes now, and the rest of the state follows from the sum. That is coordinate ascent on the whole
+    The contribution of each batch at its last visit is remembered; a visit replaces it by the present
+    contribution, and the rest of the state follows from the sum. That is coordinate ascent on the whole
     objective, one batch at a time: it never falls.
 
     Attributes:
@@ -159,7 +159,7 @@ class Method:
             over draws.
         covariance: ``covariance(variables, model, *new_data)``, of the scores of new rows.
         predict: ``predict(variables, model, *new_data)``, mean and variance of the missing part of new rows.
-            Without these three the model's own ``scores``, ``scores_covariance`` and ``predicted`` at the
+            Without these three the model's ``scores``, ``scores_covariance`` and ``predicted`` at the
             estimate serve.
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
@@ -226,7 +226,7 @@ class Sampler(Iterative):
     """A method that runs chains of draws.
 
     Attributes:
-        position: ``position(keep_rows)`` gives a function of (state, model), whose value is kept of a draw.
+        position: ``position(keep_rows)`` returns a function of (state, model), whose value is kept of a draw.
         resize: ``resize(states, model, full)``, the states of all chains with another number of slots, see
             `inference.driver.chains.sample`.
     """
@@ -308,7 +308,7 @@ class DirectSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FitRequest:
-    """A call of `fit`, read and checked.
+    """A validated call of `fit`.
 
     Attributes:
         model: the model, its sizes and data-dependent defaults filled in.
@@ -384,7 +384,7 @@ class ChainsRun(NamedTuple):
     Attributes:
         draws: the kept draws, leaves of shape (num_chains, num_draws, ...).
         trace: name to array of shape (num_chains, num_sweeps), warm-up included.
-        stop_reason: ``"completed"``, ``"interrupted"`` or what went wrong.
+        stop_reason: ``"completed"``, ``"interrupted"`` or an error.
         num_iterations: sweeps run per chain, warm-up included.
     """
 
@@ -398,8 +398,8 @@ class Fitted(NamedTuple):
     """A run and its outcome, before they become a tree.
 
     Attributes:
-        run: what the driver returned.
-        outcome: what the method concluded, NumPy arrays throughout.
+        run: as the driver returned it.
+        outcome: the conclusion of the method, NumPy arrays throughout.
         data: the rows that the tree may hold, or None if it is to hold nothing per row.
         sample_weight: of these rows, or None.
     """

@@ -1,18 +1,18 @@
-r"""What the components of a repulsive mixture of PCAs (`zoo.DEPCAM`) are, in quantities that mean something.
+r"""Identified quantities of the components of a repulsive mixture of PCAs (`zoo.DEPCAM`).
 
 Component k is :math:`W_k = U_k\,\mathrm{diag}(\phi_k)` and an offset.
 
-Identified, once components are numbered alike: :math:`W_k W_k'`, offsets, weights, responsibilities; the
-sizes :math:`|\phi_{kj}|` as a sorted list; of sizes that differ the axes :math:`u_{kj}` up to sign; where no
-scale is zero, the similarity of subspaces.
+Identified, once all draws have one numbering of the components: :math:`W_k W_k'`, offsets, weights,
+responsibilities; the sizes :math:`|\phi_{kj}|` as a sorted list; of sizes that differ the axes :math:`u_{kj}`
+up to sign; where no scale is zero, the similarity of subspaces.
 
 Not identified: the number of a component; the order of its columns; which sign is where, for (U, phi),
 (-U, -phi) and (-U, phi) are one component; axes within a group of equal sizes; columns whose scale is zero,
 which the likelihood does not see, though both kernels of the prior do.
 
-The paper's kernel (``angular``) changes with signs that change nothing else, so its value stands beside the
+The paper's kernel (``angular``) changes with signs that change nothing else, so its value is given with the
 range that it takes over all signs of the same two components. Its repulsion, and that of ``subspace``, can
-also be met by turning columns of scale zero. What two components have in common as far as data can tell is
+also be met by turning columns of scale zero. The similarity of two components that data can measure is
 the correlation of their products,
 :math:`\langle W_k W_k', W_l W_l'\rangle / (\|W_k W_k'\| \|W_l W_l'\|)` (the RV coefficient of Robert and
 Escoufier 1976), ``products``: 1 for proportional ones, 0 for orthogonal ones.
@@ -20,7 +20,7 @@ Escoufier 1976), ``products``: 1 for proportional ones, 0 for orthogonal ones.
 Components of draws are numbered by `inference.symmetry.relabel`, everywhere the largest share of rows first.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ import xarray as xr
 from inference.convergence.invariants import draws_of, kind_of
 from inference.prediction import transform
 from inference.results.files import model_of
-from inference.results.groups import labels_of, responsibilities_of
+from inference.results.groups import flat_draws, labels_of, responsibilities_of
 from inference.symmetry import relabel
 
 __all__ = [
@@ -45,7 +45,7 @@ _MOST_SIGNS = 12  # latents; the range over signs costs 2^d
 
 
 class _Components(NamedTuple):
-    """Components numbered alike in all draws, the largest share of rows first.
+    """Components in one order for all draws, the largest share of rows first.
 
     Attributes:
         bases: shape (draws, components, features, latents).
@@ -58,6 +58,11 @@ class _Components(NamedTuple):
     scales: np.ndarray
     shares: np.ndarray
     features: np.ndarray
+
+    def coords(self) -> dict[str, Any]:
+        """Number and share of the rows of each component."""
+        shares = self.shares.mean(0)
+        return {"component": np.arange(shares.size), "share": ("component", shares)}
 
 
 def loading_products(tree: xr.DataTree) -> xr.DataArray:
@@ -77,21 +82,14 @@ def loading_products(tree: xr.DataTree) -> xr.DataArray:
     components = _components(tree)
     w = components.bases * components.scales[:, :, None, :]
     stacked = np.moveaxis(w, 0, -2).reshape(*w.shape[1:3], -1)  # component, feature, draws x latents
-    return xr.DataArray(
-        stacked @ np.swapaxes(stacked, -1, -2) / len(w),
-        dims=("component", "feature", "feature_2"),
-        coords={
-            "component": np.arange(w.shape[1]),
-            "feature": components.features,
-            "feature_2": components.features,
-            "share": ("component", components.shares.mean(0)),
-        },
-        name="loading_products",
-    )
+    products, names = stacked @ np.swapaxes(stacked, -1, -2) / len(w), components.features
+    coords = components.coords() | {"feature": names, "feature_2": names}
+    dims = ("component", "feature", "feature_2")
+    return xr.DataArray(products, coords, dims, name="loading_products")
 
 
 def effective_directions(tree: xr.DataTree) -> pd.DataFrame:
-    """How many directions each component uses, and how far it reaches along each.
+    """Number of directions that each component uses, and its scale along each.
 
     Args:
         tree: a fit of DEPCAM.
@@ -122,7 +120,7 @@ def effective_directions(tree: xr.DataTree) -> pd.DataFrame:
 
 
 def component_similarity(tree: xr.DataTree) -> xr.Dataset:
-    """How alike any two components are, by both kernels of the prior and by their products.
+    """Similarity of any two components, by both kernels of the prior and by their products.
 
     Args:
         tree: a fit of DEPCAM.
@@ -131,7 +129,7 @@ def component_similarity(tree: xr.DataTree) -> xr.Dataset:
         Dims (component, component_2), averaged over draws, all with a unit diagonal: ``angular`` and
         ``subspace``, the kernels at the model's similarity scale, ``products`` as in the head of this file
         (NaN where all scales of a component are zero), and, up to 12 latents, ``angular_least`` and
-        ``angular_most``, the ends of what the angular kernel can be made to say of the same components by
+        ``angular_most``, the range of the angular kernel of the same components under
         turning signs of columns. Coordinate ``share`` of the rows.
 
     Raises:
@@ -156,28 +154,20 @@ def component_similarity(tree: xr.DataTree) -> xr.Dataset:
         same = np.eye(bases.shape[1], dtype=bool)
         found["angular_least"] = np.where(same, 1.0, np.exp(rho * (-farthest - d)))
         found["angular_most"] = np.where(same, 1.0, np.exp(rho * (farthest - d)))
-    numbers = np.arange(bases.shape[1])
-    return xr.Dataset(
-        {name: (("component", "component_2"), values.mean(0)) for name, values in found.items()},
-        coords={
-            "component": numbers,
-            "component_2": numbers,
-            "share": ("component", components.shares.mean(0)),
-        },
-        attrs={"similarity_scale": rho},
-    )
+    variables = {name: (("component", "component_2"), values.mean(0)) for name, values in found.items()}
+    coords = components.coords() | {"component_2": np.arange(bases.shape[1])}
+    return xr.Dataset(variables, coords, attrs={"similarity_scale": rho})
 
 
 def responsibility_overlap(tree: xr.DataTree) -> pd.DataFrame:
-    """To which components the rows of a component also belong.
+    """Probability that a row of one component would be given to another if its label were drawn again.
 
     Args:
         tree: a fit of DEPCAM.
 
     Returns:
-        Entry (k, l): sum_n r_nk r_nl / sum_n r_nk, the probability that a row of component k would be given
-        to l if its label were drawn again. Rows sum to one (NaN for a component without rows); the identity
-        means that every row is sure.
+        Entry (k, l): sum_n r_nk r_nl / sum_n r_nk, from component k to l. Rows sum to one (NaN for a
+        component without rows); the identity means that every row is sure.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
@@ -214,33 +204,27 @@ def _components(tree: xr.DataTree) -> _Components:
         )
     if kind_of(tree) == "sampling":
         tree = tree if "relabelled" in tree.attrs else relabel(tree)
-        posterior = draws_of(tree)
-        order = slice(None)
-        shares = _frequencies(tree)
+        posterior, order, shares = draws_of(tree), slice(None), _frequencies(tree)
     else:
         shares = _responsibilities(tree)
         order = np.argsort(-shares.sum(0), kind="stable")
-    names = posterior["feature"].values if "feature" in posterior.coords else None
     bases, scales = (_draws(posterior[name])[:, order] for name in model.subspace_sites)
-    names = np.arange(bases.shape[2]) if names is None else names
-    return _Components(bases, scales, shares[:, order], names)
+    return _Components(bases, scales, shares[:, order], posterior["feature"].values)
 
 
 def _draws(variable: xr.DataArray) -> np.ndarray:
-    dims = [dim for dim in ("component", "feature", "latent") if dim in variable.dims]
-    values = variable.transpose("chain", "draw", *dims).values
-    values = values.reshape(-1, *values.shape[2:])
+    inner = (dim for dim in ("component", "feature", "latent") if dim in variable.dims)
+    values = flat_draws(variable, *inner)
     return values[np.linspace(0, len(values) - 1, min(len(values), _MOST_DRAWS)).round().astype(int)]
 
 
 def _frequencies(tree: xr.DataTree) -> np.ndarray:
-    labels = labels_of(tree).values
-    labels = labels.reshape(-1, labels.shape[-1])
+    labels = flat_draws(labels_of(tree))
     return np.stack([(labels == k).mean(0) for k in range(draws_of(tree).sizes["component"])], axis=1)
 
 
 def _responsibilities(tree: xr.DataTree) -> np.ndarray:
-    """Of the fitted rows under an estimate or q, whose labels are the same in all draws."""
+    """Responsibilities of the fitted rows under an estimate or q, whose labels do not switch."""
     soft = responsibilities_of(tree)
     if soft is not None:
         return soft.values

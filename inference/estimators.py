@@ -1,9 +1,8 @@
-"""The models as scikit-learn estimators: for a ``Pipeline``, a ``GridSearchCV``, or whatever expects one.
+"""The models as scikit-learn estimators, for a ``Pipeline`` or a ``GridSearchCV``.
 
 An estimator holds the fields of a model and the arguments of `inference.fit`, and keeps the whole fit as
-``tree_``, so that everything else here works on it: ``summary(estimator.tree_)``, reports, plots. A
-point or a draw of q is not hidden behind it: ``transform``, ``predict`` and ``score`` are those of
-`inference`, posterior means over whatever the method gives.
+``tree_``, so that everything else here works on it: ``summary(estimator.tree_)``, reports, plots.
+``transform``, ``predict`` and ``score`` are those of `inference`: posterior means under the draws or q.
 
 scikit-learn is not needed by the rest of the library: ``pip install 'probabilistic-model-zoo[sklearn]'``.
 
@@ -41,7 +40,7 @@ __all__ = [
     "SPPCARegressor",
 ]
 
-_SHARED = {  # parameters of every estimator, and what they mean
+_SHARED = {  # parameters of every estimator, and their meaning
     "method": "as in `inference.fit`.",
     "seed": "as in `inference.fit`.",
     "fields": "further fields of the model, by name.",
@@ -104,7 +103,7 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
 
     @property
     def _n_features_out(self) -> int:
-        """Number of columns that `transform` gives, which names them."""
+        """Number of columns of `transform`, by which scikit-learn names them."""
         model = model_of(self.tree_)
         return model.num_components if "component" in model.score_dims else model.num_latents
 
@@ -127,7 +126,7 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
 
 
 class _RowEstimator(_Estimator):
-    """An estimator whose model has a density of rows, and predicts what they lack."""
+    """An estimator whose model has a density of rows, and predicts their missing parts."""
 
     def predict(self, X: Any) -> np.ndarray:
         """The component of each row, or the rows with their missing cells filled in.
@@ -184,7 +183,7 @@ class MixtureEstimator(_RowEstimator):
     components: Any = None
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
-        """Fit, and the component of each fitted row.
+        """Fit the model and return the component of each fitted row.
 
         Args:
             X: rows.
@@ -330,7 +329,7 @@ class SPPCARegressor(_Regressor):
 
 @dataclass(eq=False, repr=False)
 class PairedRegressor(_Regressor):
-    """`zoo.Paired` with two views: the second is predicted from the first by what they share.
+    """`zoo.Paired` with two views: the second is predicted from the first by their shared latents.
 
     Args:
         num_shared: latents of both views.

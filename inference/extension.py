@@ -1,6 +1,6 @@
-"""Groups that a fit does not hold until they are asked for.
+"""Further groups of a finished fit: prior and posterior predictive draws, densities, assignments.
 
-Draws from a model's prior: forward runs of its program, or MCMC where a factor multiplies the prior.
+The prior is drawn from by forward runs of the program, or by NUTS where a factor multiplies it.
 """
 
 import warnings
@@ -27,7 +27,7 @@ from inference.methods.nuts_hmc import METHODS, position
 from inference.numerics.programs import draw_locals, latent_names, log_prior, over_draws, redraw_data
 from inference.precision import double_precision, to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, model_of
-from inference.results.groups import group_of, restored_data
+from inference.results.groups import ROW_DIMS, group_of, restored_data
 from zoo.model import Model, in_current_precision
 
 __all__ = ["extend", "prior_by_mcmc", "replicate", "simulate"]
@@ -35,7 +35,7 @@ __all__ = ["extend", "prior_by_mcmc", "replicate", "simulate"]
 
 @double_precision
 def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 1000) -> xr.DataTree:
-    """A new tree with further groups; the given one is not changed.
+    """Add groups to a fit; the given tree is not changed.
 
     Args:
         tree: a fit.
@@ -51,8 +51,8 @@ def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 10
         A tree with the groups of the old one and the new ones.
 
     Raises:
-        ValueError: an unknown group, a prior that cannot be drawn from, or a fit that lacks what the group
-            needs.
+        ValueError: an unknown group, a prior that cannot be drawn from, or a fit that lacks the groups that
+            it needs.
     """
     if not groups:
         raise ValueError(f"name at least one group: {', '.join(_GROUPS)}")
@@ -60,28 +60,27 @@ def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 10
     if unknown:
         raise ValueError(f"extend does not know {unknown[0]!r}; it makes {', '.join(_GROUPS)}")
     model = model_of(tree)
+    dims = dict(model.variable_dims) | {"log_likelihood": model.variable_dims[model.data_names[0]][:1]}
     new = tree.copy()
     for group, make in _GROUPS.items():
         if group in groups:
-            for name, made in make(new, model, jax.random.key(seed), num_samples).items():
-                new[name] = xr.DataTree(made)
+            values, attrs = make(new, model, jax.random.key(seed), num_samples)
+            made = dataset(values, dims, _labels(new), SAMPLE_DIMS, attrs)
+            if make is _assignments:  # they join the other draws
+                group, made = "posterior", group_of(new, "posterior").merge(made, compat="override")
+            new[group] = xr.DataTree(made)
     return new
 
 
 def _labels(tree: xr.DataTree) -> Labels:
-    """The labels that the fit has."""
+    """Coords of a fit by dim."""
     return Labels(
         {dim: coord.to_numpy() for group in tree.children.values() for dim, coord in group.coords.items()}
     )
 
 
 def _data(tree: xr.DataTree, model: Model) -> tuple[jax.Array, ...]:
-    if "observed_data" not in tree.children:
-        raise ValueError(
-            "this fit does not hold its data (they were left out for their size; fit with "
-            "keep=('observed_data',))"
-        )
-    return in_current_precision(restored_data(tree["observed_data"].to_dataset(), model))
+    return in_current_precision(restored_data(group_of(tree, "observed_data"), model))
 
 
 def _num_rows(tree: xr.DataTree, model: Model) -> int:
@@ -96,113 +95,90 @@ def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
             "this fit is a projection, not generative: it has no densities and no draws of rows; fit the "
             "model by method='em' for those"
         )
+    posterior, left_out = group_of(tree, "posterior"), []
     if model.needs_fitted_rows and model.scores_rows:
-        posterior = group_of(tree, "posterior").data_vars.items()
-        return {name: jnp.asarray(value.to_numpy()) for name, value in posterior if name != model.latent_site}
-    return {
-        name: jnp.asarray(value.to_numpy())
-        for name, value in group_of(tree, "posterior").data_vars.items()
-        if not {"observation", "document"} & set(value.dims)
-        or not (model.scores_rows and model.sums_out_locals)
-    }
+        left_out = [model.latent_site]
+    elif model.scores_rows and model.sums_out_locals:
+        left_out = [name for name, value in posterior.items() if ROW_DIMS & set(value.dims)]
+    return {name: jnp.asarray(value.to_numpy()) for name, value in posterior.items() if name not in left_out}
 
 
-def _prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
+def _prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
     values, attrs = _prior_draws(tree, model, key, num_samples)
-    kept = {name: value for name, value in values.items() if name not in model.data_names}
-    return {"prior": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS, attrs)}
+    return {name: value for name, value in values.items() if name not in model.data_names}, attrs
 
 
-def _prior_predictive(
-    tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
-) -> dict[str, xr.Dataset]:
+def _prior_predictive(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
     values, attrs = _prior_draws(tree, model, key, num_samples)
     kept = {name: value for name, value in values.items() if name in model.data_names}
-    _warn_of_infinite(kept)
-    return {"prior_predictive": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS, attrs)}
-
-
-def _warn_of_infinite(drawn: dict[str, jax.Array]) -> None:
-    for name, value in drawn.items():
+    for name, value in kept.items():
         infinite = ~np.isfinite(np.asarray(value, dtype=float))
         if infinite.any():
             warnings.warn(
                 f"{infinite.mean():.0%} of the cells of {name!r} drawn from the prior are infinite or not a "
                 f"number: a prior is so wide that its draws leave the range of floating-point numbers; give "
                 f"the model a narrower one",
-                stacklevel=4,
+                stacklevel=3,
             )
+    return kept, attrs
 
 
 def _prior_draws(
     tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The same draws for both groups, so that parameters and data belong together; how they were drawn."""
+    """Draws that both groups share, so that parameters and data belong together, and their attributes."""
     if model.prior != "unnormalised":
         values = simulate(jax.random.split(key, num_samples), {}, model, _num_rows(tree, model))
         return {name: value[None] for name, value in to_numpy(values).items()}, {}
     data = _data(tree, model)
     values, attrs = prior_by_mcmc(tree, key, model, data, num_samples)
-    chains, draws = next(iter(values.values())).shape[:2]
-    given = {name: values[name].reshape(-1, *values[name].shape[2:]) for name in latent_names(model, *data)}
-    drawn = replicate(jax.random.split(key, chains * draws), given, model, data)
-    drawn = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in drawn.items()}
-    return to_numpy(values | drawn), attrs
+    return to_numpy(values | _drawn_anew(tree, key, values, model, data)), attrs
 
 
 def _posterior_predictive(
     tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
-) -> dict[str, xr.Dataset]:
+) -> tuple[dict, dict]:
     if not model.scores_rows:
         raise ValueError(f"{type(model).__name__} is no distribution of rows: it has none to replicate")
     if model.needs_fitted_rows:
         raise ValueError("with a kernel x is known by inner products alone: rows cannot be replicated")
-    draws, data = _draws(tree, model), _data(tree, model)
-    sites = latent_names(model, *data)
+    return to_numpy(_drawn_anew(tree, key, _draws(tree, model), model, _data(tree, model))), {}
+
+
+def _drawn_anew(
+    tree: xr.DataTree, key: jax.Array, draws: dict[str, Array], model: Model, data: tuple
+) -> dict[str, Array]:
+    """One data set for each draw of the latent sites, leading dims (chain, draw)."""
     chains, num_draws = next(iter(draws.values())).shape[:2]
-    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in sites}
+    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in latent_names(model, *data)}
     keys = jax.random.split(key, chains * num_draws)
     if model.prior == "proper":
-        values = to_numpy(simulate(keys, flat, model, _num_rows(tree, model)))
+        values = simulate(keys, flat, model, _num_rows(tree, model))
     else:  # such a program has to be given data, whose values are then drawn anew
-        values = to_numpy(replicate(keys, flat, model, data))
-    kept = {
+        values = replicate(keys, flat, model, data)
+    return {
         name: values[name].reshape(chains, num_draws, *values[name].shape[1:]) for name in model.data_names
     }
-    return {"posterior_predictive": dataset(kept, model.variable_dims, _labels(tree), SAMPLE_DIMS)}
 
 
-def _log_likelihood(
-    tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
-) -> dict[str, xr.Dataset]:
+def _log_likelihood(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
     rows = over_draws(_rows, _draws(tree, model), model, _data(tree, model))
-    dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
-    latents = "integrated out" if model.sums_out_locals else "drawn"
-    return {
-        "log_likelihood": dataset(
-            {"log_likelihood": rows}, dims, _labels(tree), SAMPLE_DIMS, {"latents": latents}
-        )
-    }
+    return {"log_likelihood": rows}, {"latents": "integrated out" if model.sums_out_locals else "drawn"}
 
 
 def _rows(model: Model, values: Mapping[str, Any], *data: jax.Array) -> jax.Array:
     return model.log_likelihood(values, *data)
 
 
-def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
-    values = over_draws(log_prior, _draws(tree, model), model, _data(tree, model))
-    return {"log_prior": dataset({"log_prior": values}, {}, _labels(tree), SAMPLE_DIMS)}
+def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
+    return {"log_prior": over_draws(log_prior, _draws(tree, model), model, _data(tree, model))}, {}
 
 
-def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> dict[str, xr.Dataset]:
-    local = to_numpy(draw_locals(key, _draws(tree, model), model, _data(tree, model), True))
-    return {
-        "posterior": group_of(tree, "posterior").merge(
-            dataset(local, model.variable_dims, _labels(tree), SAMPLE_DIMS), compat="override"
-        )
-    }
+def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
+    return to_numpy(draw_locals(key, _draws(tree, model), model, _data(tree, model), True)), {}
 
 
+#: ``make(tree, model, key, num_samples)`` of each group: its variables and its attributes.
 _GROUPS: dict[str, Callable] = {
     "prior": _prior,
     "prior_predictive": _prior_predictive,
@@ -224,9 +200,8 @@ def simulate(keys: Array, given: Mapping[str, Array], model: Model, num_rows: in
     def one(args: tuple) -> dict[str, Array]:
         key, values = args
         sites = trace(seeded(substitute(model, data=values), key)).get_trace(num_observations=num_rows)
-        return {
-            name: site["value"] for name, site in sites.items() if site["type"] in ("sample", "deterministic")
-        }
+        kinds = ("sample", "deterministic")
+        return {name: site["value"] for name, site in sites.items() if site["type"] in kinds}
 
     return jax.lax.map(one, (keys, given))
 
@@ -237,9 +212,8 @@ def replicate(keys: Array, given: Mapping[str, Array], model: Model, data: tuple
 
     def one(args: tuple) -> dict[str, Array]:
         key, values = args
-        return dict(
-            zip(model.data_names, redraw_data(key, model, values, data, model.data_names), strict=True)
-        )
+        names = model.data_names
+        return dict(zip(names, redraw_data(key, model, values, data, names), strict=True))
 
     return jax.lax.map(one, (keys, given))
 
@@ -256,11 +230,11 @@ def prior_by_mcmc(
         tree: a fit of the model.
         key: random key.
         model: the model.
-        data: what it was fitted to; only the shapes matter.
+        data: the fitted data; only their shapes matter.
         num_samples: draws in all, of four chains together.
 
     Returns:
-        Values of the sites, leading dims (chain, draw); what is to be known of the run, as attributes.
+        Values of the sites, leading dims (chain, draw); how the run went, as attributes.
     """
     nuts, options = METHODS["nuts"], dict(METHODS["nuts"].options)
     missing = jax.tree.map(lambda part: jnp.full_like(part, jnp.nan), data)
@@ -291,9 +265,5 @@ def prior_by_mcmc(
             f"log density {rhat:.3f}, {divergences} divergences; ask for more draws (num_samples)",
             stacklevel=5,
         )
-    return kept, {
-        "method": "nuts",
-        "num_warmup": WARMUP,
-        "rhat_of_log_prior": rhat,
-        "divergences": divergences,
-    }
+    how = {"method": "nuts", "num_warmup": WARMUP}
+    return kept, how | {"rhat_of_log_prior": rhat, "divergences": divergences}

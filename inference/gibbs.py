@@ -1,9 +1,4 @@
-"""Gibbs samplers, one file per model, and any of them as a NumPyro kernel.
-
-A Gibbs sampler of the zoo as a NumPyro kernel.
-
-For those who want to run it with ``numpyro.infer.MCMC``.
-"""
+"""The Gibbs samplers of the zoo as NumPyro kernels, to be run by ``numpyro.infer.MCMC``."""
 
 import warnings
 from importlib import import_module
@@ -20,7 +15,7 @@ from inference.methods import method_of
 from inference.numerics.programs import deterministics
 from zoo.model import Model, in_current_precision
 
-#: What notebooks imported from here to where it is now, for one more release.
+#: Former names in this module that notebooks imported to their present modules, for one more release.
 _MOVED = {
     "full_covariance": "inference.methods.paired.gibbs",
     "paired": "inference.methods.paired.gibbs",
@@ -30,11 +25,11 @@ __all__ = ["GibbsKernel", "KernelState", "kernel"]
 
 
 class KernelState(NamedTuple):
-    """What ``numpyro.infer.MCMC`` carries.
+    """State of a chain, as ``numpyro.infer.MCMC`` carries it.
 
     Attributes:
         z: value of every latent site of ``model.explicit``, in constrained space.
-        inner: the sampler's own state.
+        inner: the sampler's state.
         log_joint: in nats, labels summed out.
         rng_key: key of the next sweep.
     """
@@ -49,7 +44,7 @@ class GibbsKernel(MCMCKernel):
     """A hand-written Gibbs sampler behind NumPyro's kernel interface; all chain methods work.
 
     The precision is whatever JAX is set to by the caller: call ``numpyro.enable_x64()`` first for the
-    numbers that `inference.fit` gives.
+    numbers of `inference.fit`.
     """
 
     sample_field = "z"
@@ -68,13 +63,13 @@ class GibbsKernel(MCMCKernel):
     def model(self) -> Model:
         """The program whose sites are drawn, from which ArviZ's converter reads dims and data.
 
-        The explicit one; of documents the one with the topics of words summed out.
+        It is the explicit one, or for documents the one with the topics of words summed out.
         """
         return self._zoo_model if self._zoo_model.takes_documents else self._zoo_model.explicit
 
     @property
     def default_fields(self) -> tuple[str, ...]:
-        """What is collected besides the sites: nothing."""
+        """Fields to collect: the sites and nothing else."""
         return ("z",)
 
     def init(
@@ -98,7 +93,7 @@ class GibbsKernel(MCMCKernel):
         return sweep(state) if is_prng_key(state.rng_key) else jax.vmap(sweep)(state)
 
     def postprocess_fn(self, model_args: tuple, model_kwargs: dict) -> Any:
-        """Adds the deterministic sites of the program to the draws.
+        """Add the deterministic sites of the program to the draws.
 
         Args:
             model_args: the data.
@@ -110,7 +105,7 @@ class GibbsKernel(MCMCKernel):
         return lambda values: values | deterministics(self.model, values, *model_args)
 
     def get_diagnostics_str(self, state: KernelState) -> str:
-        """What the progress bar shows.
+        """Text for the progress bar.
 
         Args:
             state: of one chain.

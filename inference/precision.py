@@ -1,4 +1,4 @@
-"""The one numerical context in which every public function of ``inference`` computes.
+"""The numerical precision in which every public function of ``inference`` computes.
 
 JAX's global precision setting is never touched: it belongs to the user. A public function enters
 ``jax.enable_x64`` in the thread that computes, does its work, and hands NumPy arrays out, because a 64-bit

@@ -1,11 +1,8 @@
-"""New rows: scores, what is missing, and held-out log density, from any fit.
-
-The variational posterior of a fit as a NumPyro program.
-"""
+"""Scores, predictions and log densities of new rows from any fit, and its guide as a NumPyro program."""
 
 import json
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,7 +16,7 @@ from inference.inputs.text import matching_words
 from inference.methods import method_of
 from inference.precision import double_precision
 from inference.results.files import Labels, model_of
-from inference.results.groups import group_of
+from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from inference.symmetry import align_rotation, relabel
 from zoo.checks import check_choice
 from zoo.documents.bags import totals_of
@@ -76,14 +73,14 @@ def transform(
         wanted = () if scores == "latent" else (("kind", scores),)
         values = _apply(method.transform or _scores, stored_variables(tree, model), model, arrays, wanted)
     else:
-        values = _mean_over_draws(_SCORES[scores], draws_without_rows(_aligned(tree, model)), model, arrays)
+        draws = draws_without_rows(_aligned(tree, model))
+        values = _mean_over_draws(_scores, draws, model, arrays, (("kind", scores),))
     dim = model.score_dims[-1]
     labels = Labels({**coords, dim: _columns(tree, dim)})
     means = _labelled(values, model.score_dims, labels)
     if not covariance:
         return means
     dims = (*model.score_dims, f"{dim}_2")
-    labels = Labels({**labels.coords, dims[-1]: _columns(tree, dim)})
     spread = _covariance(tree, model, arrays)
     return xr.Dataset({"scores": means, "covariance": _labelled(spread, dims, labels)})
 
@@ -92,22 +89,21 @@ def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
     """The posterior covariance of the latents; from draws the mean covariance plus that of the means."""
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
-        return _apply(
-            method.covariance or _scores_covariance, stored_variables(tree, model), model, arrays, ()
-        )
+        function = method.covariance or _scores_covariance
+        return _apply(function, stored_variables(tree, model), model, arrays)
     draws = draws_without_rows(_aligned(tree, model))
-    mean = _mean_over_draws(_SCORES["latent"], draws, model, arrays)
+    mean = _mean_over_draws(_scores, draws, model, arrays)
     return _mean_over_draws(_covariance_about, draws, model, (mean, *arrays))
 
 
 @double_precision
 def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.DataArray:
-    """What is missing of new rows.
+    """Predict the missing part of new rows.
 
     A mixture: the component with the largest share, dims (observation,). A projection: its rows with missing
     cells at their expectation given the observed ones, dims (observation, feature), and as the coordinate
     ``standard_deviation`` how uncertain that is (0 in a cell that was observed). A supervised projection:
-    its outputs, dims (observation, output), alike.
+    its outputs, dims (observation, output), likewise.
 
     Args:
         tree: a fit.
@@ -147,11 +143,11 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
         variables = stored_variables(tree, model)
         mean, variance = _apply(method.predict or _predicted, variables, model, arrays, chosen)
     else:
-        draws, functions = draws_without_rows(tree), _predictions(chosen)
+        draws = draws_without_rows(tree)
         first = {name: value[0] for name, value in draws.items()}
-        reference = _apply(_predicted, first, model, arrays, chosen)[0]  # so that what is known stays exact
-        mean = reference + _mean_over_draws(functions[0], draws, model, (reference, *arrays))
-        variance = _mean_over_draws(functions[1], draws, model, (mean, *arrays))
+        reference = _apply(_predicted, first, model, arrays, chosen)[0]  # so that known cells stay exact
+        mean = reference + _mean_over_draws(_away, draws, model, (reference, *arrays), chosen)
+        variance = _mean_over_draws(_variance_about, draws, model, (mean, *arrays), chosen)
     dim = predicted_dims[-1]
     columns = list(model.classes) if dim == "class" else _columns(tree, dim)
     predicted = _labelled(mean, predicted_dims, Labels({**coords, dim: columns}))
@@ -163,9 +159,8 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
 def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
     """Log posterior predictive density of each new row, in nats, local latents integrated out.
 
-    Dims (observation,); of text (document,) with the coordinate ``num_tokens``.
-
-    From VB exact under q; from draws the log of the mean density over draws.
+    It is exact under q for VB, and the log of the mean density over draws for a sampler. The dims are
+    (observation,), or of text (document,) with the coordinate ``num_tokens``.
 
     Args:
         tree: a fit.
@@ -184,7 +179,7 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
     model, arrays, coords = prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
     if method.log_density is not None:
-        values = _apply(method.log_density, stored_variables(tree, model), model, arrays, ())
+        values = _apply(method.log_density, stored_variables(tree, model), model, arrays)
     else:
         values = _log_mean_density(draws_without_rows(tree), model, arrays)
     scores = _labelled(values, (model.score_dims[0],), Labels(coords)).rename("log_density")
@@ -218,52 +213,41 @@ def _columns(tree: xr.DataTree, dim: str) -> np.ndarray:
 
 
 def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
-    """The stored estimate or q; what is per row only where new rows are judged by the fitted ones.
+    """The stored estimate or q; values per row only where new rows are compared with the fitted ones.
 
     Raises:
-        ValueError: the fit does not hold the rows that new ones are judged by.
+        ValueError: the fit does not hold the rows that new ones are compared with.
     """
     stored = {
         name: jnp.asarray(value.to_numpy())
         for name, value in group_of(tree, "variational").data_vars.items()
-        if model.needs_fitted_rows or not {"observation", "document"} & set(value.dims)
+        if model.needs_fitted_rows or not ROW_DIMS & set(value.dims)
     }
     if not model.needs_fitted_rows:
         return stored
-    if "observed_data" not in tree.children:
-        raise ValueError(
-            "this fit does not hold its rows, which new ones are compared with (they were left out for their "
-            "size; fit with keep=('observed_data',))"
-        )
     name = model.data_names[0]
-    return stored | {f"fitted_{name}": jnp.asarray(tree["observed_data"][name].to_numpy())}
+    return stored | {f"fitted_{name}": jnp.asarray(group_of(tree, "observed_data")[name].to_numpy())}
 
 
 def draws_without_rows(tree: xr.DataTree, most: int | None = None) -> dict[str, jax.Array]:
     """Draws of everything but rows, chains laid end to end; at most so many, evenly spread."""
     posterior = group_of(tree, "posterior")
-    kept = {
-        name: value
-        for name, value in posterior.data_vars.items()
-        if not {"observation", "document"} & set(value.dims)
-    }
     size = posterior.sizes["chain"] * posterior.sizes["draw"]
     chosen = np.linspace(0, size - 1, size if most is None else min(most, size)).round().astype(int)
-    flat = {name: value.to_numpy().reshape(-1, *value.shape[2:]) for name, value in kept.items()}
-    return {name: jnp.asarray(value if most is None else value[chosen]) for name, value in flat.items()}
+    return {
+        name: jnp.asarray(flat_draws(value) if most is None else flat_draws(value)[chosen])
+        for name, value in posterior.items()
+        if not ROW_DIMS & set(value.dims)
+    }
 
 
 def _labelled(values: jax.Array, dims: tuple[str, ...], labels: Labels) -> xr.DataArray:
-    values = np.asarray(values)
-    return xr.DataArray(
-        values,
-        dims=dims,
-        coords={dim: labels.of(dim, size) for dim, size in zip(dims, values.shape, strict=True)},
-    )
+    coords = {dim: labels.of(dim, size) for dim, size in zip(dims, values.shape, strict=True)}
+    return xr.DataArray(np.asarray(values), dims=dims, coords=coords)
 
 
 def _has_estimate(method: Method) -> bool:
-    """Whether new rows are judged by the stored estimate (or q), not draw by draw."""
+    """Whether new rows are scored by the stored estimate (or q), not draw by draw."""
     return method.transform is not None or isinstance(method, Ascent | Direct)
 
 
@@ -274,9 +258,12 @@ def _aligned(tree: xr.DataTree, model: Model) -> xr.DataTree:
     return align_rotation(tree) if "rotation" in model.symmetries else tree
 
 
+_SCORES = ("latent", "orthonormal")
+
+
 @partial(jax.jit, static_argnums=(0, 4))
 def _apply(
-    function: Callable, variables: dict[str, jax.Array], model: Model, data: tuple, options: tuple
+    function: Callable, variables: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> Any:
     return function(variables, model, *data, **dict(options))
 
@@ -298,57 +285,46 @@ def _predicted(
 # Of one draw, to be averaged over draws
 
 
-def _latent_scores(model: Model, values: dict[str, jax.Array], *data: jax.Array) -> jax.Array:
-    return model.scores(values, *data)
-
-
-def _orthonormal_scores(model: Model, values: dict[str, jax.Array], *data: jax.Array) -> jax.Array:
-    return model.scores(values, *data, kind="orthonormal")
-
-
-_SCORES = {"latent": _latent_scores, "orthonormal": _orthonormal_scores}
-
-
 def _covariance_about(
-    model: Model, values: dict[str, jax.Array], mean: jax.Array, *data: jax.Array
+    values: dict[str, jax.Array], model: Model, mean: jax.Array, *data: jax.Array
 ) -> jax.Array:
     away = model.scores(values, *data) - mean
     return model.scores_covariance(values, *data) + away[:, :, None] * away[:, None, :]
 
 
-@cache
-def _predictions(options: tuple) -> tuple[Callable, Callable]:
-    """Of one draw: how far its prediction is from another, and its variance plus the square of that."""
-
-    def away(model: Model, values: dict[str, jax.Array], reference: jax.Array, *data: jax.Array) -> jax.Array:
-        return model.predicted(values, *data, **dict(options))[0] - reference
-
-    def variance_about(
-        model: Model, values: dict[str, jax.Array], mean: jax.Array, *data: jax.Array
-    ) -> jax.Array:
-        own, variance = model.predicted(values, *data, **dict(options))
-        return variance + (own - mean) ** 2
-
-    return away, variance_about
+def _away(
+    values: dict[str, jax.Array], model: Model, reference: jax.Array, *data: jax.Array, **options: str
+) -> jax.Array:
+    return model.predicted(values, *data, **options)[0] - reference
 
 
-@partial(jax.jit, static_argnums=0)
-def _mean_over_draws(function: Callable, draws: dict[str, jax.Array], model: Model, data: tuple) -> jax.Array:
-    """Running mean, so that no draw's matrix is kept."""
+def _variance_about(
+    values: dict[str, jax.Array], model: Model, mean: jax.Array, *data: jax.Array, **options: str
+) -> jax.Array:
+    predicted, variance = model.predicted(values, *data, **options)
+    return variance + (predicted - mean) ** 2
+
+
+@partial(jax.jit, static_argnums=(0, 4))
+def _mean_over_draws(
+    function: Callable, draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
+) -> jax.Array:
+    """Mean of a function over draws, one at a time, so that no draw's matrix is kept."""
     count = jax.tree.leaves(draws)[0].shape[0]
-    total = jax.eval_shape(
-        lambda values: function(model, values, *data), jax.tree.map(lambda leaf: leaf[0], draws)
-    )
+
+    def of_one(values: dict[str, jax.Array]) -> jax.Array:
+        return function(values, model, *data, **dict(options))
 
     def add(total: jax.Array, values: dict[str, jax.Array]) -> tuple[jax.Array, None]:
-        return total + function(model, values, *data) / count, None
+        return total + of_one(values) / count, None
 
+    total = jax.eval_shape(of_one, jax.tree.map(lambda leaf: leaf[0], draws))
     return jax.lax.scan(add, jnp.zeros(total.shape, total.dtype), draws)[0]
 
 
 @jax.jit
 def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) -> jax.Array:
-    """Running log of summed densities."""
+    """Log of the mean density of each row over draws."""
     count = jax.tree.leaves(draws)[0].shape[0]
 
     def add(total: jax.Array, values: dict[str, jax.Array]) -> tuple[jax.Array, None]:
@@ -359,9 +335,7 @@ def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) ->
 
 
 def guide(tree: xr.DataTree) -> Callable:
-    """The variational posterior as a program with exactly the sites of ``model.explicit``.
-
-    Called with the same data.
+    """The variational posterior as a program of the same data, with exactly the sites of ``model.explicit``.
 
     ``numpyro.infer.Predictive(guide(tree), num_samples=S)(key, x)`` draws from it,
     `inference.calibration.elbo_check` measures its bound, and
@@ -385,5 +359,5 @@ def guide(tree: xr.DataTree) -> Callable:
         )
     stored = {name: value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()}
     options = json.loads(tree.attrs["options"])
-    own = {"family": options["guide"]} if "guide" in options else {}
-    return partial(program, stored, model, **own)
+    family = {"family": options["guide"]} if "guide" in options else {}
+    return partial(program, stored, model, **family)

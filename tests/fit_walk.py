@@ -6,7 +6,8 @@ by `sys.setprofile`, and stops where the driver compiles its first chunk of step
 (request, plan, drive; the phase build comes after the first step, so it is named and empty).
 
 A file counts if a function of it ran, be it on the data or, while JAX traces the start, on tracers. Imports
-count for nothing: neither module bodies nor class bodies that run because a file is imported at first use.
+count for nothing: neither the bodies of modules and classes that run because a file is imported at first use,
+nor the functions that the import system calls meanwhile.
 
 The command fails if more than `MOST_FILES` files ran, or if `fit` goes back to a room: a room is a folder of
 `inference`, it is entered where a function of the fitting room calls into it, and it must not be entered in
@@ -46,7 +47,7 @@ def walk() -> tuple[dict[str, list[str]], dict[str, set[str]]]:
         if event != "call" or at_end or not frame.f_code.co_flags & inspect.CO_NEWLOCALS:
             return
         file = _file_of(frame)
-        if file is None:
+        if file is None or _is_importing(frame):
             return
         if frame.f_code.co_name == FIRST_CHUNK:
             at_end = True
@@ -100,6 +101,13 @@ def _file_of(frame: FrameType) -> str | None:
         return None
     file = path.relative_to(ROOT)
     return file.as_posix() if file.parts[0] in ("zoo", "inference") else None
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether the import system is among the callers of a frame."""
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _room(file: str) -> str:

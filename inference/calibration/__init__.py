@@ -1,11 +1,11 @@
-"""Is the code right? Four checks of an inference method against the program that defines its model.
+"""Four checks of an inference method against the program that defines its model.
 
 - `elbo_check`: a closed-form bound against the Monte Carlo ELBO of program and guide. It sees a wrong or a
   missing term of the bound. False alarms: 6e-5 (4 standard errors).
 - `conditional_check`: a Gibbs conditional against the log joint of the program. It sees a wrong conditional,
   one block at a time. False alarms: none, it is exact up to rounding.
 - `geweke`: a whole sampler against the joint distribution of the program. It sees wrong conditionals too, and
-  what lies between them: stale values, reused keys, a collapsed block in the wrong order. False alarms: 1 % a
+  faults between them: stale values, reused keys, a collapsed block in the wrong order. False alarms: 1 % a
   run.
 - `sbc`: a fit, from data to tree, against the prior of the program. It sees all that, and bad mixing,
   variances that are too small, and mistakes on the way into the tree. False alarms: 1 % a run.

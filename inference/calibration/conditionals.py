@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from inference.calibration.verdicts import ConditionalVerdict
 from inference.numerics.programs import (
@@ -80,26 +81,26 @@ def conditional_check(
         raise ValueError(
             f"a block must have sites of the program {sorted(latents)}; this one has {sorted(block)}"
         )
-    check_latents(
-        {name: site.shape for name, site in latents.items()} | {name: block[name].shape for name in block},
-        latents,
-        "a draw of the block",
-    )
+    shapes = {name: site.shape for name, site in (latents | block).items()}
+    check_latents(shapes, latents, "a draw of the block")
     last = list(conditional(values, model, *data))[-1]
     key, row_key = jax.random.split(jax.random.key(seed))
-    drawn, log_p, log_q, log_q_after = [], [], [], []
-    for draw_key in jax.random.split(key, num_draws):
-        new, *terms = call_compiled(_draw_and_evaluate, draw_key, conditional, values, model, program, data)
-        drawn.append(new)
-        for collected, term in zip((log_p, log_q, log_q_after), terms, strict=True):
-            collected.append(float(term))
+    drawn, *terms = zip(
+        *(
+            call_compiled(_draw_and_evaluate, draw_key, conditional, values, model, program, data)
+            for draw_key in jax.random.split(key, num_draws)
+        ),
+        strict=True,
+    )
+    log_p, log_q, log_q_after = np.asarray(terms, float)
     errors = {"block": max(_spread(np.subtract(log_p, q)) for q in (log_q, log_q_after))}
     scale = max(1.0, float(np.max(np.abs([log_p, log_q]))))
     site = latents[last]
     if site.kind == "label" and len(site.shape) <= 1:
         size = site.shape[0] if site.shape else 1
         rows = jax.random.permutation(row_key, size)[:max_rows]
-        arguments = (last, rows, conditional, values, drawn[0], model, program, data)
+        given = drawn[0] | {last: values[last]}
+        arguments = (last, rows, conditional, given, model, program, data)
         errors[last] = _label_error(*map(np.asarray, call_compiled(_flip_labels, *arguments)))
     statistic = max(errors.values()) / scale if np.isfinite(scale) else np.inf
     return ConditionalVerdict(
@@ -133,28 +134,19 @@ def _draw_and_evaluate(
 
 
 def _flip_labels(
-    name: str,
-    rows: jax.Array,
-    conditional: Callable,
-    values: dict,
-    drawn: dict,
-    model: Callable,
-    program: Callable,
-    data: tuple,
+    name: str, rows: Array, conditional: Callable, held: dict, model: Callable, program: Callable, data: tuple
 ) -> tuple:
     """Log joint and conditional with one row set to each category: two arrays (num_rows, num_categories)."""
-    before = [site for site in conditional(values, model, *data) if site != name]
-    given = {**values, **{site: drawn[site] for site in before}}
-    distribution = conditional(given, model, *data)[name]
-    categories = distribution.enumerate_support(expand=False).ravel().astype(values[name].dtype)
-    labels = jnp.atleast_1d(values[name])
+    distribution = conditional(held, model, *data)[name]
+    categories = distribution.enumerate_support(expand=False).ravel().astype(held[name].dtype)
+    labels = jnp.atleast_1d(held[name])
 
     def joint(row: jax.Array, category: jax.Array) -> jax.Array:
-        flipped = labels.at[row].set(category).reshape(values[name].shape)
-        return sum(log_densities(program, data, {**given, name: flipped}).values())
+        flipped = labels.at[row].set(category).reshape(held[name].shape)
+        return sum(log_densities(program, data, {**held, name: flipped}).values())
 
     def logits(category: jax.Array) -> jax.Array:
-        return jnp.atleast_1d(distribution.log_prob(jnp.full_like(values[name], category)))[rows]
+        return jnp.atleast_1d(distribution.log_prob(jnp.full_like(held[name], category)))[rows]
 
     log_joint = jax.lax.map(lambda row: jax.vmap(lambda c: joint(row, c))(categories), rows)
     return log_joint, jax.vmap(logits, out_axes=1)(categories)

@@ -128,33 +128,26 @@ def _particles(keys: jax.Array, program: Callable, guide: Callable, data: tuple,
 
 def _particle(key: jax.Array, program: Callable, guide: Callable, data: tuple) -> tuple:
     """Log p and log q averaged over the labels, and by how much terms vary with these that must not."""
-    seeded = handlers.seed(guide, key)
-    trace = handlers.trace(seeded).get_trace(*data)
-    sites = {
-        name: site
-        for name, site in trace.items()
-        if site["type"] == "sample" and not site["infer"].get("is_auxiliary", False)
-    }
+    trace = handlers.trace(handlers.seed(guide, key)).get_trace(*data).items()
+    sampled = [(name, site) for name, site in trace if site["type"] == "sample"]
+    sites = {name: site for name, site in sampled if not site["infer"].get("is_auxiliary", False)}
     values = {name: site["value"] for name, site in sites.items() if not site["is_observed"]}
     labels = [name for name in values if sites[name]["infer"].get("enumerate") == "parallel"]
     if not labels:
         log_q, _ = compute_log_probs(handlers.seed(guide, key), data, {}, values)
         return sum(log_densities(program, data, values).values()), sum(log_q.values()), jnp.zeros(())
-    plates = [
-        frame.name for frame in sorted(sites[labels[0]]["cond_indep_stack"], key=lambda frame: frame.dim)
-    ]
+    frames = sorted(sites[labels[0]]["cond_indep_stack"], key=lambda frame: frame.dim)
+    plates = [frame.name for frame in frames]
     supports = [sites[name]["fn"].enumerate_support(expand=False).ravel() for name in labels]
     categories = [grid.ravel() for grid in jnp.meshgrid(*supports, indexing="ij")]
 
     def replay(*category: jax.Array) -> tuple:
         chosen = {name: jnp.full_like(values[name], c) for name, c in zip(labels, category, strict=True)}
-        p_terms, p_trace = compute_log_probs(program, data, {}, {**values, **chosen}, sum_log_prob=False)
-        q_terms, _ = compute_log_probs(
-            handlers.seed(guide, key), data, {}, {**values, **chosen}, sum_log_prob=False
-        )
-        inside = [
-            name for name in p_terms if set(plates) <= {f.name for f in p_trace[name]["cond_indep_stack"]}
-        ]
+        drawn = {**values, **chosen}
+        p_terms, p_trace = compute_log_probs(program, data, {}, drawn, sum_log_prob=False)
+        q_terms, _ = compute_log_probs(handlers.seed(guide, key), data, {}, drawn, sum_log_prob=False)
+        around = {name: {frame.name for frame in p_trace[name]["cond_indep_stack"]} for name in p_terms}
+        inside = [name for name in p_terms if set(plates) <= around[name]]
         rows_p = sum(_by_row(p_terms[name], p_trace[name], plates) for name in inside)
         rows_q = sum(_by_row(q_terms[name], sites[name], plates) for name in labels)
         rest_p = sum((jnp.sum(p_terms[name]) for name in p_terms if name not in inside), start=jnp.zeros(()))

@@ -4,15 +4,13 @@ The joint-invariance form of Geweke's test (Geweke 2004, "Getting it right", JAS
 from the prior, apply a few rounds of (one step of the algorithm, then new data given the latents). If the
 step leaves the posterior invariant, the result is again a draw of the joint, whatever the mixing, because
 each replicate starts there. Independent replicates make the p-values exact in large samples, where one long
-chain would need its autocorrelation estimated. The summaries of `inference.calibration.geweke` are compared
-by rank tests, with Bonferroni's correction for their number.
+chain would need its autocorrelation estimated.
 
-Scalar summaries of a joint draw of latents and data, by which `geweke` and `sbc` compare distributions.
-
-They are compared by ranks, so they need no moments (under a Wishart prior with few degrees of freedom the
-data have none) and a logarithm more or less changes nothing. All are symmetric in the elements of a site,
-hence do not depend on labels. The log density of each site given the ones before it ties the sites to each
-other and to the data.
+Distributions are compared, here and in `inference.calibration.sbc`, by scalar summaries of a joint draw of
+latents and data and rank tests, with Bonferroni's correction for their number. Ranks need no moments (under a
+Wishart prior with few degrees of freedom the data have none), and a logarithm more or less changes nothing.
+All summaries are symmetric in the elements of a site, hence do not depend on labels. The log density of each
+site given the ones before it ties the sites to each other and to the data.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from inference.algorithm import Algorithm
-from inference.calibration.verdicts import GewekeVerdict, bonferroni, two_sample
+from inference.calibration.verdicts import GewekeVerdict, two_sample
 from inference.numerics.programs import (
     Site,
     call_compiled,
@@ -107,15 +105,7 @@ def geweke(
         p_values.update({f"{name}, {test}": p for test, p in tests.items()})
     if _all_finite(reference) and not _all_finite(moved):
         p_values["all values finite"] = 0.0
-    statistic, threshold = bonferroni(p_values, false_alarm_rate)
-    return GewekeVerdict(
-        statistic=statistic,
-        threshold=threshold,
-        false_alarm_rate=float(false_alarm_rate),
-        passed=bool(statistic >= threshold),
-        p_values=p_values,
-        num_draws=num_draws,
-    )
+    return GewekeVerdict.of(p_values, false_alarm_rate, num_draws=num_draws)
 
 
 def _check_state(
@@ -135,15 +125,14 @@ def _check_state(
     check_latents({name: v.shape for name, v in state.values.items()}, latents, "the state's values")
 
 
-def _halves(prior_draws: Mapping[str, Any], num_draws: int) -> tuple[dict, dict]:
+def _halves(prior_draws: Mapping[str, Any], num_draws: int) -> list[dict[str, jax.Array]]:
     have = min(len(value) for value in prior_draws.values())
     if have < 2 * num_draws:
         raise ValueError(
             f"prior_draws must hold 2 * num_draws = {2 * num_draws} draws of each site; got {have}"
         )
-    draws = {name: jnp.asarray(value) for name, value in prior_draws.items()}
-    first = {name: value[:num_draws] for name, value in draws.items()}
-    return first, {name: value[num_draws : 2 * num_draws] for name, value in draws.items()}
+    halves = slice(num_draws), slice(num_draws, 2 * num_draws)
+    return [{name: jnp.asarray(value[half]) for name, value in prior_draws.items()} for half in halves]
 
 
 def _move(
@@ -202,19 +191,22 @@ def joint_functionals(
     """
     data = tuple(values[name] for name in data_names)
     latents = {name: value for name, value in values.items() if name not in data_names}
-    scalars = {
-        f"{name}: {summary}": scalar
-        for name, value in values.items()
-        for summary, scalar in _summaries(value, sites[name].kind).items()
-    }
-    for name in latents:
-        if sites[name].kind == "real":
-            for observed in data_names:
-                scalars[f"{name} x {observed}"] = jnp.mean(values[name]) * jnp.mean(values[observed])
     terms = log_densities(program, data, latents)
-    scalars.update({f"{name}: log density": term for name, term in terms.items() if name in values})
-    scalars["log joint"] = sum(terms.values())
-    return scalars
+    return (
+        {
+            f"{name}: {summary}": scalar
+            for name, value in values.items()
+            for summary, scalar in _summaries(value, sites[name].kind).items()
+        }
+        | {
+            f"{name} x {observed}": jnp.mean(values[name]) * jnp.mean(values[observed])
+            for name in latents
+            if sites[name].kind == "real"
+            for observed in data_names
+        }
+        | {f"{name}: log density": term for name, term in terms.items() if name in values}
+        | {"log joint": sum(terms.values())}
+    )
 
 
 def summarise(
@@ -238,29 +230,19 @@ def _summaries(value: Any, kind: str) -> dict[str, jax.Array]:
     if kind == "label":
         ordered = jnp.sort(jnp.ravel(value))
         counts = jnp.searchsorted(ordered, ordered, side="right") - jnp.searchsorted(ordered, ordered)
-        return {
-            "largest group": jnp.max(counts),
-            "number of groups": 1 + jnp.sum(ordered[1:] != ordered[:-1]),
-        }
+        number = 1 + jnp.sum(ordered[1:] != ordered[:-1])
+        return {"largest group": jnp.max(counts), "number of groups": number}
     if kind == "simplex":
         squares = jnp.sum(value**2, axis=-1)
         return {"largest": jnp.max(value), "smallest": jnp.min(value), "sum of squares": jnp.mean(squares)}
     if kind == "positive_definite":
-        log_det = jnp.linalg.slogdet(value)[1]
-        trace = jnp.trace(value, axis1=-2, axis2=-1)
-        return {
-            "mean log det": jnp.mean(log_det),
-            "largest log det": jnp.max(log_det),
-            "mean log trace": jnp.mean(jnp.log(trace)),
-        }
+        log_det, log_trace = jnp.linalg.slogdet(value)[1], jnp.log(jnp.trace(value, axis1=-2, axis2=-1))
+        means = {"mean log det": jnp.mean(log_det), "mean log trace": jnp.mean(log_trace)}
+        return means | {"largest log det": jnp.max(log_det)}
     value = jnp.asarray(value, float)
     if jnp.size(value) == 1:
         return {"value": jnp.reshape(value, ())}
+    ends = {"largest": jnp.max(value), "smallest": jnp.min(value)}
     if kind == "positive":
-        return {"mean log": jnp.mean(jnp.log(value)), "largest": jnp.max(value), "smallest": jnp.min(value)}
-    return {
-        "mean": jnp.mean(value),
-        "mean square": jnp.mean(value**2),
-        "largest": jnp.max(value),
-        "smallest": jnp.min(value),
-    }
+        return ends | {"mean log": jnp.mean(jnp.log(value))}
+    return ends | {"mean": jnp.mean(value), "mean square": jnp.mean(value**2)}

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from inference.calibration.geweke import summarise
-from inference.calibration.verdicts import SBCVerdict, bonferroni, rank_uniformity
+from inference.calibration.verdicts import SBCVerdict, rank_uniformity
 from inference.fitting.front_door import fit
 from inference.numerics.programs import (
     Site,
@@ -44,11 +44,11 @@ def sbc(
     false_alarm_rate: float = 0.01,
     **fit_options: Any,
 ) -> SBCVerdict:
-    """Whether ``fit(model, data, method=method)`` gives posterior draws that are calibrated under the prior.
+    """Whether ``fit(model, data, method=method)`` returns draws that are calibrated under the prior.
 
     A variational method fails it where its variances are too small: that is a finding, not a false alarm. A
-    sampler must give nearly independent draws: choose ``num_samples`` and ``thinning`` so that ``num_ranked``
-    evenly spaced ones are.
+    sampler must return nearly independent draws: choose ``num_samples`` and ``thinning`` so that
+    ``num_ranked`` evenly spaced ones are.
 
     Args:
         model: a model of the zoo with a proper prior and its sizes filled.
@@ -90,22 +90,16 @@ def sbc(
         program, latents = _sampled_form(model, data, tree["posterior"])
         draws = _ranked_draws(tree["posterior"], latents, num_ranked)
         stacked = {name: jnp.concatenate([truth[name][None], draws[name]]) for name in latents}
-        joint = stacked | {
-            name: jnp.broadcast_to(truth[name], (len(next(iter(stacked.values()))), *truth[name].shape))
-            for name in names
-        }
+        number = len(next(iter(stacked.values())))
+        repeated = {name: jnp.broadcast_to(truth[name], (number, *truth[name].shape)) for name in names}
+        joint = stacked | repeated
         scalars.append(to_numpy(call_compiled(summarise, joint, functionals, program, names, num_ranked + 1)))
     values = {name: np.stack([s[name] for s in scalars]).astype(float) for name in scalars[0]}
-    ranks, p_values = rank_uniformity(
-        values, np.random.default_rng(np.asarray(jax.random.bits(rank_key, (4,))))
-    )
-    statistic, threshold = bonferroni(p_values, false_alarm_rate)
-    return SBCVerdict(
-        statistic=statistic,
-        threshold=threshold,
-        false_alarm_rate=float(false_alarm_rate),
-        passed=bool(statistic >= threshold),
-        p_values=p_values,
+    rng = np.random.default_rng(np.asarray(jax.random.bits(rank_key, (4,))))
+    ranks, p_values = rank_uniformity(values, rng)
+    return SBCVerdict.of(
+        p_values,
+        false_alarm_rate,
         ranks=ranks,
         num_ranked=next(iter(values.values())).shape[1] - 1,
         num_unconverged=num_unconverged,

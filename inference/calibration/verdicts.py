@@ -1,10 +1,12 @@
-"""What a calibration check answers: a statistic, its threshold, and the rate of false alarms these imply.
+"""Verdicts of calibration checks, and the rank tests behind them.
 
-Tests that need ranks only: two samples, uniform ranks, and the correction for many of them.
+A verdict holds a statistic, its threshold, and the rate of false alarms that these imply. The tests need
+ranks only: two samples, uniform ranks, and the correction for many of them.
 """
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 from scipy import stats
@@ -15,7 +17,6 @@ __all__ = [
     "GewekeVerdict",
     "SBCVerdict",
     "Verdict",
-    "bonferroni",
     "rank_uniformity",
     "two_sample",
 ]
@@ -26,8 +27,8 @@ class Verdict:
     """The outcome of one check; true in a condition exactly if it passed.
 
     Attributes:
-        statistic: what was measured; the subclass says in which unit, and on which side of the threshold it
-            passes.
+        statistic: the measured quantity; the subclass says in which unit, and on which side of the threshold
+            it passes.
         threshold: the value it was compared with.
         false_alarm_rate: probability that correct code fails; 0 for a deterministic check.
         passed: whether the check passed; a statistic that is not a number never passes.
@@ -43,7 +44,7 @@ class Verdict:
         return self.passed
 
     def __str__(self) -> str:
-        """One paragraph for a reader."""
+        """The verdict as one paragraph."""
         outcome = "passed" if self.passed else "FAILED"
         return f"{outcome}: {self._story()} (false alarm rate {self.false_alarm_rate:.2g})"
 
@@ -96,6 +97,25 @@ class ConditionalVerdict(Verdict):
 class _PValues(Verdict):
     p_values: Mapping[str, float] = dataclasses.field(repr=False)
 
+    @classmethod
+    def of(cls, p_values: Mapping[str, float], false_alarm_rate: float, **found: Any) -> Self:
+        """The verdict of many tests, by Bonferroni's correction; one p-value that is NaN fails.
+
+        Raises:
+            ValueError: there are no p-values.
+        """
+        if not p_values:
+            raise ValueError("no functional varies: there is nothing to compare")
+        smallest, threshold = float(np.min(list(p_values.values()))), false_alarm_rate / len(p_values)
+        return cls(
+            statistic=smallest,
+            threshold=threshold,
+            false_alarm_rate=float(false_alarm_rate),
+            passed=bool(smallest >= threshold),
+            p_values=p_values,
+            **found,
+        )
+
     def _story(self) -> str:
         smallest = sorted(self.p_values.items(), key=lambda item: item[1])[:3]
         listed = ", ".join(f"{name} {p:.2g}" for name, p in smallest)
@@ -125,7 +145,7 @@ class SBCVerdict(_PValues):
         ranks: functional to the rank of the prior draw among the posterior draws, in 0..num_ranked, shape
             (num_replicates,).
         num_ranked: posterior draws ranked per replicate.
-        num_unconverged: replicates whose fit said that it had not converged.
+        num_unconverged: replicates whose fit had not converged.
     """
 
     ranks: Mapping[str, np.ndarray] = dataclasses.field(repr=False)
@@ -136,10 +156,9 @@ class SBCVerdict(_PValues):
 def two_sample(before: np.ndarray, after: np.ndarray) -> dict[str, float]:
     """P-values for two samples to have one distribution.
 
-    Mann-Whitney for the location, the same of the distances from the middle rank for the spread, and
-    Kolmogorov-Smirnov for the whole distribution.
-
-    Not-a-number is the lowest value on both sides. A functional that never varies has no test.
+    The tests are Mann-Whitney for the location, the same of the distances from the middle rank for the
+    spread, and Kolmogorov-Smirnov for the whole distribution. Not-a-number is the lowest value on both sides.
+    A functional that never varies has no test.
     """
     pooled = np.concatenate([before, after])
     pooled = np.where(np.isnan(pooled), -np.inf, pooled)
@@ -153,9 +172,8 @@ def two_sample(before: np.ndarray, after: np.ndarray) -> dict[str, float]:
         "distribution": stats.ks_2samp(ranks[:size], ranks[size:], method="asymp").pvalue,
     }
     if np.any(distances != distances[0]):
-        p_values["spread"] = stats.mannwhitneyu(
-            distances[:size], distances[size:], method="asymptotic"
-        ).pvalue
+        spread = stats.mannwhitneyu(distances[:size], distances[size:], method="asymptotic")
+        p_values["spread"] = spread.pvalue
     return {test: float(p) for test, p in p_values.items()}
 
 
@@ -164,10 +182,9 @@ def rank_uniformity(
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Ranks of a truth among draws, and p-values for their uniformity.
 
-    Each functional is an array (num_replicates, 1 + num_ranked), the truth in its first column.
-
-    Ties are broken at random. A functional equal to the truth in every draw of every replicate depends on the
-    data alone: no test.
+    Each functional is an array (num_replicates, 1 + num_ranked), the truth in its first column. Ties are
+    broken at random. A functional equal to the truth in every draw of every replicate depends on the data
+    alone and is not tested.
     """
     ranks, p_values = {}, {}
     for name, scalars in values.items():
@@ -186,14 +203,3 @@ def rank_uniformity(
         p_values[f"{name}, chi-square"] = float(stats.chisquare(counts, expected).pvalue)
         p_values[f"{name}, distribution"] = float(stats.kstest(spread_out, "uniform").pvalue)
     return ranks, p_values
-
-
-def bonferroni(p_values: Mapping[str, float], false_alarm_rate: float) -> tuple[float, float]:
-    """The smallest p-value (nan if one is nan) and the threshold it must reach.
-
-    Raises:
-        ValueError: there are no p-values.
-    """
-    if not p_values:
-        raise ValueError("no functional varies: there is nothing to compare")
-    return float(np.min(list(p_values.values()))), false_alarm_rate / len(p_values)

@@ -1,4 +1,4 @@
-r"""Quantities that a symmetry of the model cannot change, and what kind of draws a fit holds.
+r"""Quantities that no symmetry of the model can change, and the kind of draws that a fit holds.
 
 The likelihood of a mixture is the same for all :math:`K!` orders of its components, that of a projection for
 all rotations of its latent space. A sampler that explores the posterior therefore wanders between equivalent
@@ -13,24 +13,28 @@ convergence:
   predictive log density; where latents are drawn too, natural parameters
   (`inference.convergence.invariants`).
 
-What latents and loadings say together: natural parameters and their spectrum.
-
-:math:`\Theta = U V^T + 1\mu^T` is what the data see; U and V alone turn, swap and change signs from draw to
+Natural parameters
+------------------
+:math:`\Theta = U V^T + 1\mu^T` is identified; U and V alone turn, swap and change signs from draw to
 draw. Reported are a few fixed cells of every table, means included, and the singular values of
-:math:`U V^T`, of shared latents also by themselves, :math:`\Theta_S = U_S V_S^T` with the loadings of all
+:math:`U V^T`, of shared latents also separately, :math:`\Theta_S = U_S V_S^T` with the loadings of all
 views one above the other (Virtanen 2010, section 6.2.2; the singular values themselves, not their squares,
 belong to orthonormal factors, and only as many as there are latents are not zero).
 
-Topics are known only up to their order; what the documents see are their word probabilities
-:math:`\theta_d^T \beta`, of which a few fixed cells are reported too: of documents that have shares of their
-own, else (clusters of documents) of a document whose cluster is not known.
+Topics
+------
+Topics are known only up to their order, but the word probabilities :math:`\theta_d^T \beta` of documents are
+identified. A few fixed cells are reported: of documents that have shares of their own, else (clusters of
+documents) of a document whose cluster is not known.
 """
+
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from inference.convergence.partitions import cluster_sizes
-from inference.results.files import model_of
+from inference.results.files import SAMPLE_DIMS, model_of
 from inference.results.groups import group_of, labels_of, loadings_of
 
 __all__ = [
@@ -51,12 +55,11 @@ __all__ = [
 _LABEL_DIMS = {"component", "stick", "topic", "cluster"}
 _ROTATED_DIMS = {"latent"}
 _ROW_DIMS = {"observation", "document", "nonzero"}
-_SMALLEST_WEIGHT = (
-    0.01  # ranks whose posterior mean weight is below it hold no more than stray rows and are not tabulated
-)
-_RARE = (
-    0.05  # an indicator rarer than this carries next to no information on mixing and has a heavy-tailed ESS
-)
+#: Ranks whose posterior mean weight is below it hold no more than stray rows and are not tabulated.
+_SMALLEST_WEIGHT = 0.01
+#: An indicator rarer than this carries next to no information on mixing and has a heavy-tailed ESS.
+_RARE = 0.05
+_FIXED_CELLS = 3  # rows and columns of each table that are summarised
 _LARGEST_COVARIANCE = 10  # features; above it the covariance is summarised by singular values alone
 
 
@@ -72,7 +75,7 @@ def _draws_latents(tree: xr.DataTree) -> bool:
 
 
 def kind_of(tree: xr.DataTree) -> str:
-    """What the draws are: ``"sampling"`` (Markov chains), ``"variational"`` (from q) or ``"point"`` (one)."""
+    """Kind of the draws: ``"sampling"`` (Markov chains), ``"variational"`` (from q) or ``"point"`` (one)."""
     sizes = draws_of(tree).sizes
     if "variational" not in tree.children or ("trace" in tree.children and "chain" in tree["trace"].dims):
         return "sampling"
@@ -96,18 +99,17 @@ def draws_of(tree: xr.DataTree) -> xr.Dataset:
 
 
 def feature_names(data: xr.DataArray, noun: str = "feature") -> list[str]:
-    """Names of the features of a matrix of data: its own, or "feature 0", ... where only numbered.
+    """Names of the features of a matrix of data; "feature 0", ... where they are only numbered.
 
     Args:
         data: with the dim ``feature``.
-        noun: what numbered ones are called.
+        noun: the word for numbered ones.
 
     Returns:
         A name a feature.
     """
-    size = data.sizes["feature"]
-    named = data["feature"].values if "feature" in data.coords else np.arange(size)
-    return [f"{noun} {name}" if isinstance(name, int | np.integer) else str(name) for name in named]
+    names = data["feature"].values
+    return [f"{noun} {name}" if isinstance(name, int | np.integer) else str(name) for name in names]
 
 
 def hidden_variables(tree: xr.DataTree) -> dict[str, str]:
@@ -158,7 +160,7 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         found["lp"] = tree["sample_stats"]["lp"]
     if "log_likelihood" in tree.children and symmetries:
         rows = tree["log_likelihood"]["log_likelihood"]
-        found["mean_log_likelihood"] = rows.mean([dim for dim in rows.dims if dim not in ("chain", "draw")])
+        found["mean_log_likelihood"] = rows.mean([dim for dim in rows.dims if dim not in SAMPLE_DIMS])
     for name, variable in posterior.data_vars.items():
         if name not in hidden and not (symmetries and _plain(variable.dims) & _ROW_DIMS):
             found.setdefault(name, variable)
@@ -185,10 +187,7 @@ def scalars(values: xr.Dataset) -> list[tuple[str, np.ndarray]]:
         for index in np.ndindex(variable.shape[2:]):
             if symmetric and index[0] > index[1]:
                 continue
-            places = [
-                str(variable[dim].values[i]) if dim in variable.coords else str(i)
-                for dim, i in zip(inner, index, strict=True)
-            ]
+            places = [str(variable[dim].values[i]) for dim, i in zip(inner, index, strict=True)]
             label = f"{name}[{', '.join(places)}]" if places else name
             found.append((label, variable.values[(slice(None), slice(None), *index)].astype(float)))
     return found
@@ -202,37 +201,26 @@ def _plain(dims: tuple) -> set[str]:
 def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataArray]:
     found, model = {}, model_of(tree)
     if model.weight_site in posterior and posterior[model.weight_site].dims == ("chain", "draw", "component"):
-        weights = posterior[model.weight_site].values
-        ranked = -np.sort(-weights, axis=-1)
+        ranked = -np.sort(-posterior[model.weight_site].values, axis=-1)
         kept = ranked[..., ranked.mean((0, 1)) >= _SMALLEST_WEIGHT]
-        found["sorted_weights"] = xr.DataArray(
-            kept, dims=("chain", "draw", "rank"), coords={"rank": np.arange(1, kept.shape[-1] + 1)}
-        )
+        found["sorted_weights"] = _of_draws(kept, rank=np.arange(1, kept.shape[-1] + 1))
     assignments = labels_of(tree)
     if assignments is None:
         return found
     sizes = cluster_sizes(assignments.values)
     if model.occupied_site not in posterior:
-        found["num_occupied"] = xr.DataArray((sizes > 0).sum(-1), dims=("chain", "draw"))
+        found["num_occupied"] = _of_draws((sizes > 0).sum(-1))
     num_rows = assignments.shape[2]
-    if (
-        num_rows > 1
-    ):  # sum_k n_k (n_k - 1) / (N (N - 1)): the mean of the off-diagonal co-clustering indicators
-        together = (sizes * (sizes - 1.0)).sum(-1) / (num_rows * (num_rows - 1.0))
-        found["same_cluster"] = xr.DataArray(together, dims=("chain", "draw"))
+    if num_rows > 1:  # the mean of the off-diagonal co-clustering indicators
+        found["same_cluster"] = _of_draws((sizes * (sizes - 1.0)).sum(-1) / (num_rows * (num_rows - 1.0)))
     pairs = _representative_pairs(tree)
     if pairs is not None:
         same = assignments.values[..., pairs[:, 0]] == assignments.values[..., pairs[:, 1]]
         uncertain = np.abs(same.mean((0, 1)) - 0.5) <= 0.5 - _RARE
         if uncertain.any():
-            names = assignments.coords.get(
-                "observation", xr.DataArray(np.arange(num_rows), dims="observation")
-            ).values
-            found["pair_together"] = xr.DataArray(
-                same[..., uncertain].astype(float),
-                dims=("chain", "draw", "pair"),
-                coords={"pair": [f"{names[i]}~{names[j]}" for i, j in pairs[uncertain]]},
-            )
+            names = assignments[assignments.dims[-1]].values
+            named = [f"{names[i]}~{names[j]}" for i, j in pairs[uncertain]]
+            found["pair_together"] = _of_draws(same[..., uncertain].astype(float), pair=named)
     return found
 
 
@@ -246,9 +234,8 @@ def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
         return None
     centred = x - x.mean(0)
     score = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
-    chosen = np.argsort(score, kind="stable")[
-        np.unique(np.linspace(0, len(x) - 1, 11).round().astype(int)[1:-1])
-    ]
+    spread = np.unique(np.linspace(0, len(x) - 1, 11).round().astype(int)[1:-1])
+    chosen = np.argsort(score, kind="stable")[spread]
     pairs = np.stack([chosen[:-1], chosen[1:]], axis=1)
     return pairs if len(pairs) else None
 
@@ -257,33 +244,23 @@ def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     found, views, posterior = {}, {}, draws_of(tree)
     for suffix, loadings in loadings_of(tree).items():
         feature, w = loadings.dims[2], loadings.values
-        found[f"singular_values{suffix}"] = xr.DataArray(
-            np.linalg.svd(w, compute_uv=False), dims=("chain", "draw", f"rank{suffix}")
-        )
+        spectrum = np.linalg.svd(w, compute_uv=False)
+        found[f"singular_values{suffix}"] = xr.DataArray(spectrum, dims=(*SAMPLE_DIMS, f"rank{suffix}"))
         if w.shape[2] > _LARGEST_COVARIANCE:
             continue
-        names = loadings[feature].values if feature in loadings.coords else np.arange(w.shape[2])
+        names = loadings[feature].values
         covariance = w @ np.swapaxes(w, -1, -2)
         noise = posterior.get(f"noise_variance{suffix}")
         if noise is not None:
             diagonal = np.broadcast_to(noise.values.reshape(*w.shape[:2], -1), w.shape[:3])
             covariance = covariance + diagonal[..., None] * np.eye(w.shape[2])
-        found[f"marginal_covariance{suffix}"] = xr.DataArray(
-            covariance,
-            dims=("chain", "draw", feature, f"{feature}_2"),
-            coords={feature: names, f"{feature}_2": names},
-        )
-        for other, (other_w, other_feature, other_names) in views.items():
-            found[f"cross_covariance{other}{suffix}"] = xr.DataArray(
-                other_w @ np.swapaxes(w, -1, -2),
-                dims=("chain", "draw", other_feature, feature),
-                coords={other_feature: other_names, feature: names},
-            )
-        views[suffix] = (w, feature, names)
+        both = {feature: names, f"{feature}_2": names}
+        found[f"marginal_covariance{suffix}"] = _of_draws(covariance, **both)
+        for other, (other_w, other_names) in views.items():
+            crossed = _of_draws(other_w @ np.swapaxes(w, -1, -2), **other_names, **{feature: names})
+            found[f"cross_covariance{other}{suffix}"] = crossed
+        views[suffix] = (w, {feature: names})
     return found
-
-
-_FIXED_CELLS = 3  # rows and columns of each table that are summarised
 
 
 def factors_of(tree: xr.DataTree) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -300,7 +277,7 @@ def shared_latents(loadings: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def natural_invariants(tree: xr.DataTree) -> dict[str, xr.DataArray]:
-    """The quantities above, draw by draw."""
+    """Cells of the natural parameters and their spectrum, draw by draw."""
     posterior = group_of(tree, "posterior")
     u, loadings = factors_of(tree)
     found = {"theta_singular_values": _spectrum(u, np.concatenate(list(loadings.values()), axis=2))}
@@ -313,12 +290,11 @@ def natural_invariants(tree: xr.DataTree) -> dict[str, xr.DataArray]:
         columns = _spread(value.shape[2])
         if f"natural_params{suffix}" in posterior:  # noisy ones, drawn
             cells = posterior[f"natural_params{suffix}"].values[:, :, rows[:, None], columns]
-            found[f"natural_params{suffix}"] = _cells(cells, suffix, rows, columns)
-            continue
-        cells = u[..., rows, :] @ np.swapaxes(value[..., columns, :], -1, -2)
-        if f"loc{suffix}" in posterior:
-            cells = cells + posterior[f"loc{suffix}"].values[..., None, columns]
-        found[f"natural_params{suffix}"] = _cells(cells, suffix, rows, columns)
+        else:
+            cells = u[..., rows, :] @ np.swapaxes(value[..., columns, :], -1, -2)
+            if f"loc{suffix}" in posterior:
+                cells = cells + posterior[f"loc{suffix}"].values[..., None, columns]
+        found[f"natural_params{suffix}"] = _of_draws(cells, row=rows, **{f"column{suffix}": columns})
     return found
 
 
@@ -337,17 +313,17 @@ def word_probs(tree: xr.DataTree) -> dict[str, xr.DataArray]:
         shares = values[model.document_topic_site]
         rows = _spread(shares.shape[2])
         cells = shares[:, :, rows] @ topics[..., columns]
-        return {"word_probs": _cells(cells, "", rows, columns).rename(row="document", column="word")}
+        return {"word_probs": _of_draws(cells, document=rows, word=columns)}
     centres = model.centres(values)
     centres = np.broadcast_to(centres, (*topics.shape[:2], *centres.shape[-2:]))
     weights = values[model.weight_site]
     cells = np.einsum("cdm,cdmk,cdkw->cdw", weights, centres, topics[..., columns], optimize=True)
-    return {"word_probs": xr.DataArray(cells, dims=("chain", "draw", "word"), coords={"word": columns})}
+    return {"word_probs": _of_draws(cells, word=columns)}
 
 
-def _cells(values: np.ndarray, suffix: str, rows: np.ndarray, columns: np.ndarray) -> xr.DataArray:
-    coords = {"row": rows, f"column{suffix}": columns}
-    return xr.DataArray(values, dims=("chain", "draw", "row", f"column{suffix}"), coords=coords)
+def _of_draws(values: np.ndarray, **coords: Any) -> xr.DataArray:
+    """Values with the dims (chain, draw) and those of the coords, in this order."""
+    return xr.DataArray(values, coords, (*SAMPLE_DIMS, *coords))
 
 
 def _spectrum(u: np.ndarray, v: np.ndarray) -> xr.DataArray:

@@ -1,4 +1,4 @@
-r"""The posterior of a clustering as a distribution over partitions of the rows: no labels that could switch.
+r"""The posterior of a clustering as a distribution over partitions of the rows, without labels.
 
 With assignments :math:`z^{(s)}` of draw s, the co-clustering matrix is :math:`P_{ij} = \frac1S \sum_s
 1[z_i^{(s)} = z_j^{(s)}]`; for a factorised posterior with responsibilities r it is :math:`P_{ij} = \sum_k
@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 
 from inference.results.files import model_of
-from inference.results.groups import labels_of, responsibilities_of
+from inference.results.groups import flat_draws, labels_of, responsibilities_of
 from zoo.checks import check_choice
 
 __all__ = ["central_draw", "cluster_sizes", "co_clustering", "point_partition"]
@@ -41,7 +41,7 @@ def cluster_sizes(assignments: np.ndarray) -> np.ndarray:
         assignments: integers (..., num_observations), labels from 0.
 
     Returns:
-        Integers (..., largest label + 1).
+        Integers, shape (..., largest label + 1).
     """
     flat = assignments.reshape(-1, assignments.shape[-1])
     num_labels = int(flat.max(initial=0)) + 1
@@ -50,9 +50,8 @@ def cluster_sizes(assignments: np.ndarray) -> np.ndarray:
     for start in range(0, len(flat), block):
         part = flat[start : start + block].astype(np.int64)
         code = part + num_labels * np.arange(len(part))[:, None]
-        sizes[start : start + block] = np.bincount(code.ravel(), minlength=num_labels * len(part)).reshape(
-            len(part), num_labels
-        )
+        counts = np.bincount(code.ravel(), minlength=num_labels * len(part))
+        sizes[start : start + block] = counts.reshape(len(part), num_labels)
     return sizes.reshape(*assignments.shape[:-1], num_labels)
 
 
@@ -72,7 +71,7 @@ def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataA
             512 MiB.
     """
     labels, soft, names = _clusters(tree)
-    num_rows = (soft if soft is not None else labels).shape[0 if soft is not None else 1]
+    num_rows = len(names)
     rows = np.arange(num_rows) if rows is None else np.asarray(rows)
     if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or not len(rows):
         raise ValueError(f"rows must be a list of row positions; got shape {rows.shape} of {rows.dtype}")
@@ -90,17 +89,13 @@ def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataA
         np.fill_diagonal(matrix, 1.0)
     else:
         matrix = _share_of_draws(labels[:, rows])
-    return xr.DataArray(
-        matrix,
-        dims=("observation", "observation_2"),
-        coords={"observation": names[rows], "observation_2": names[rows]},
-        name="co_clustering",
-        attrs={"long_name": "posterior probability of sharing a component"},
-    )
+    coords = {"observation": names[rows], "observation_2": names[rows]}
+    attrs = {"long_name": "posterior probability of sharing a component"}
+    return xr.DataArray(matrix, coords, ("observation", "observation_2"), "co_clustering", attrs)
 
 
 def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | None = None) -> xr.DataArray:
-    """One partition of the rows that stands for the posterior: it minimises an expected loss.
+    """The partition of the rows that minimises an expected loss under the posterior.
 
     Args:
         tree: a fit with assignments or responsibilities.
@@ -123,24 +118,15 @@ def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | 
     candidates = soft.argmax(1)[None] if soft is not None else labels
     candidates = candidates if rows is None else candidates[:, np.asarray(rows)]
     most = int(np.clip(_EVALUATIONS / together.size, 10, 500))
-    if (
-        len(candidates) > most
-    ):  # evenly spaced draws: one evaluation costs N^2, and the moves below repair a near miss
+    if len(candidates) > most:  # one evaluation costs N^2, and the moves below repair a near miss
         candidates = candidates[np.linspace(0, len(candidates) - 1, most).astype(int)]
     candidates = np.unique(np.stack([_compact(z) for z in candidates]), axis=0)
     evaluate, move_costs = _LOSSES[loss]
-    best = min(candidates, key=lambda z: evaluate(z, together))
-    best = _improve(best, together, move_costs)
-    order = np.argsort(-np.bincount(best), kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return xr.DataArray(
-        rank[best],
-        dims=("observation",),
-        coords={"observation": names},
-        name="partition",
-        attrs={"loss": loss, "expected_loss": float(evaluate(best, together)), "num_clusters": len(order)},
-    )
+    best = _improve(min(candidates, key=lambda z: evaluate(z, together)), together, move_costs)
+    rank = np.argsort(np.argsort(-np.bincount(best), kind="stable"))
+    reached = float(evaluate(best, together))
+    attrs = {"loss": loss, "expected_loss": reached, "num_clusters": len(rank)}
+    return xr.DataArray(rank[best], {"observation": names}, ("observation",), "partition", attrs)
 
 
 def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
@@ -172,19 +158,18 @@ def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
         for other in range(one, len(draws)):
             shared = np.bincount(draws[one] * sizes + draws[other]).astype(float)
             both[one, other] = both[other, one] = shared @ shared
-    own = np.diag(both)
-    return draws[np.argmin((own[:, None] + own - 2 * both).sum(1))]
+    alone = np.diag(both)
+    return draws[np.argmin((alone[:, None] + alone - 2 * both).sum(1))]
 
 
 def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
     """Assignments (draws, rows) or responsibilities (rows, components), and the rows' names."""
     soft = responsibilities_of(tree)
     if soft is not None:
-        return None, np.asarray(soft.values, dtype=float), _names(soft, soft.dims[0])
+        return None, np.asarray(soft.values, dtype=float), soft[soft.dims[0]].values
     drawn = labels_of(tree) if "posterior" in tree.children else None
     if drawn is not None:
-        row = drawn.dims[-1]
-        return drawn.values.reshape(-1, drawn.sizes[row]), None, _names(drawn, row)
+        return flat_draws(drawn), None, drawn[drawn.dims[-1]].values
     model, left_out = model_of(tree), str(tree.attrs.get("left_out", "")).split(", ")
     if model.cluster_site in left_out or model.responsibility_site in left_out:
         raise ValueError(
@@ -197,16 +182,10 @@ def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, 
     )
 
 
-def _names(rows: xr.DataArray, dim: str) -> np.ndarray:
-    return rows[dim].values if dim in rows.coords else np.arange(rows.sizes[dim])
-
-
 def _compact(labels: np.ndarray) -> np.ndarray:
     """The partition with labels in order of first appearance: equal partitions become equal arrays."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[inverse]
+    return np.argsort(np.argsort(first))[inverse]
 
 
 def _share_of_draws(labels: np.ndarray) -> np.ndarray:
@@ -219,16 +198,14 @@ def _share_of_draws(labels: np.ndarray) -> np.ndarray:
         part = labels[start : start + block].astype(np.int64)
         code = part + num_labels * np.arange(len(part))[:, None]
         used, column = np.unique(code, return_inverse=True)  # a column for every occupied (draw, label)
-        indicator = np.zeros(
-            (num_rows, len(used)), dtype=np.float32
-        )  # counts stay exact: far fewer than 2^24 draws in a block
+        indicator = np.zeros((num_rows, len(used)), np.float32)  # exact: far fewer than 2^24 draws in a block
         indicator[np.broadcast_to(np.arange(num_rows), part.shape), column.reshape(part.shape)] = 1.0
         counts += indicator @ indicator.T
     return counts / num_draws
 
 
 def _improve(labels: np.ndarray, together: np.ndarray, move_costs: Callable) -> np.ndarray:
-    """Move one row at a time where the loss falls, until no move lowers it. A sweep costs O(N^2)."""
+    """Move one row at a time where the loss falls, until no move lowers it, at O(N^2) a sweep."""
     labels = labels.copy()
     sizes = np.append(np.bincount(labels), 0)
     sums = np.stack([together[:, labels == k].sum(1) for k in range(len(sizes))], axis=1)  # sum_{m in k} P_jm
@@ -276,7 +253,7 @@ def _variation_moves(
     """Change of N times the bound on the variation of information when row i, taken out, joins cluster k.
 
     A cluster of n rows with inner sums s_j contributes n log2 n - 2 sum_j log2 s_j; row i adds P_ij to each
-    s_j and brings its own.
+    s_j and brings a sum of its row.
     """
     others = np.arange(len(labels)) != i
     inside = sums[others, labels[others]]

@@ -1,15 +1,16 @@
-r"""Have the chains forgotten where they started? The PSRF of every invariant, its path, and the verdict.
+r"""Convergence of chains: the PSRF of every invariant, its path over the run, and the verdict.
 
 The potential scale reduction factor compares m chains of n draws: with B/n the variance of the chain means
 and W the mean of the chain variances, :math:`\hat R = \sqrt{(\frac{n-1}{n} W + \frac1n B) / W}` (Gelman and
 Rubin 1992, "Inference from iterative simulation using multiple sequences"; method ``"identity"``, the one the
 papers print). The default is rank-normalised, split and folded, which also sees chains that drift, or that
 differ in spread or in the tails only (Vehtari et al. 2021, "Rank-normalization, folding, and localization: an
-improved R-hat"). The numbers themselves come from ArviZ. Draws that are independent by construction (from q)
+improved R-hat"). The numbers are computed by ArviZ. Draws that are independent by construction (from q)
 have nothing to forget: they are refused.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -54,11 +55,7 @@ def psrf(tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str 
     """
     _check(tree, method)
     values = _chosen(tree, var_names)
-    factors = values.map(lambda variable: _over_draws(variable, lambda a: psrf_of(a, method)))
-    return factors.assign_attrs(
-        method=method,
-        constant=", ".join(name for name in values.data_vars if is_constant(values[name].values)),
-    )
+    return _factors(values, method).assign_attrs(method=method, constant=_constant(values))
 
 
 def psrf_path(
@@ -77,7 +74,7 @@ def psrf_path(
 
     Returns:
         Dataset like that of ``psrf`` with the leading dim ``draw``, whose coordinate counts the draws (per
-        chain) seen so far; the attribute ``constant`` names what never changed in the whole run.
+        chain) seen so far; the attribute ``constant`` names the variables that never changed.
 
     Raises:
         ValueError: as for ``psrf``, or ``num_points`` is not positive.
@@ -89,18 +86,13 @@ def psrf_path(
     total = values.sizes["draw"]
     first = min(total, max(20, total // num_points))
     ends = np.unique(np.linspace(first, total, num_points).round().astype(int))
-    path = [
-        values.isel(draw=slice(end // 2, end)).map(lambda v: _over_draws(v, lambda a: psrf_of(a, method)))
-        for end in ends
-    ]
-    constant = ", ".join(name for name in values.data_vars if is_constant(values[name].values))
-    return xr.concat(path, dim=xr.DataArray(ends, dims="draw", name="draw")).assign_attrs(
-        method=method, constant=constant
-    )
+    path = [_factors(values.isel(draw=slice(end // 2, end)), method) for end in ends]
+    along = xr.DataArray(ends, dims="draw", name="draw")
+    return xr.concat(path, dim=along).assign_attrs(method=method, constant=_constant(values))
 
 
 def judge(tree: xr.DataTree) -> tuple[bool, str]:
-    """Whether the chains of a sampler agree on every invariant, and why (not).
+    """Whether the chains of a sampler agree on every invariant, and why.
 
     Converged means: rank-normalised R-hat below 1.01 and bulk ESS above 100 per chain, for all invariants
     that vary.
@@ -124,12 +116,8 @@ def judge(tree: xr.DataTree) -> tuple[bool, str]:
         return False, f"{num_draws} draws per chain are too few to judge. Raise num_samples"
     factors, sizes, constant = {}, {}, []
     for name, draws in scalars(values):
-        if not np.isfinite(draws).all():
-            return (
-                False,
-                f"{name} is not finite in {np.count_nonzero(~np.isfinite(draws))} draws. Check the data "
-                f"and the prior's scale",
-            )
+        if number := np.count_nonzero(~np.isfinite(draws)):
+            return False, f"{name} is not finite in {number} draws. Check the data and the prior's scale"
         if is_constant(draws):
             constant.append(name)
         else:
@@ -145,10 +133,8 @@ def judge(tree: xr.DataTree) -> tuple[bool, str]:
     )
     if factors[worst] < _THRESHOLD and sizes[least] > needed:
         return True, figures
-    apart, slow = (
-        sum(not f < _THRESHOLD for f in factors.values()),
-        sum(not s > needed for s in sizes.values()),
-    )
+    apart = sum(not factor < _THRESHOLD for factor in factors.values())
+    slow = sum(not size > needed for size in sizes.values())
     advice = "raise num_warmup and num_samples" if apart else "raise num_samples or thinning"
     if factors[worst] > 1.1:
         advice += ", and look at psrf_path and the trace: the chains may sit in different modes"
@@ -156,7 +142,7 @@ def judge(tree: xr.DataTree) -> tuple[bool, str]:
 
 
 def why_no_psrf(tree: xr.DataTree) -> str:
-    """Why R-hat says nothing about a fit that is not by MCMC, in one sentence."""
+    """Why R-hat does not apply to a fit that is not by MCMC, in one sentence."""
     method = tree.attrs.get("method", "this method")
     if kind_of(tree) == "point":
         return (
@@ -172,7 +158,7 @@ def why_no_psrf(tree: xr.DataTree) -> str:
 
 
 def psrf_of(draws: np.ndarray, method: str) -> float:
-    """R-hat of one scalar, draws (chain, draw). NaN if constant, infinite if each chain is stuck."""
+    """R-hat of one scalar, draws (chain, draw): NaN if constant, infinite if each chain is stuck."""
     if is_constant(draws) or not np.isfinite(draws).all():
         return np.nan
     if not np.ptp(draws, axis=1).any():  # no chain moves: W = 0, which rounding would hide
@@ -181,24 +167,25 @@ def psrf_of(draws: np.ndarray, method: str) -> float:
     # only the first speaks
     methods = ("z_scale", "folded") if method == "rank" else (method,)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.array(
-            [float(array_stats.rhat(draws, chain_axis=0, draw_axis=1, method=m)) for m in methods]
-        )
-    found = found[~np.isnan(found)]
-    return float(found.max()) if len(found) else np.nan
+        found = [array_stats.rhat(draws, chain_axis=0, draw_axis=1, method=m) for m in methods]
+    return float(np.fmax.reduce(np.array(found, float)))
 
 
 def largest_psrf(scalars: Iterable[np.ndarray]) -> float:
     """The largest rank-normalised R-hat of scalars that vary, each (chain, draw); 1 if all are constant."""
-    largest = 1.0
-    for draws in scalars:
-        if not is_constant(draws):
-            largest = max(largest, psrf_of(draws, "rank"))
-    return float(largest)
+    return float(max([1.0, *(psrf_of(draws, "rank") for draws in scalars if not is_constant(draws))]))
 
 
 def effective_sample_size(draws: np.ndarray, kind: str) -> float:
-    """ESS of one scalar, draws (chain, draw), ``"bulk"`` or ``"tail"`` (5 and 95 %); NaN if constant."""
+    """Effective sample size of one scalar.
+
+    Args:
+        draws: shape (chain, draw).
+        kind: ``"bulk"`` or ``"tail"`` (5 and 95 %).
+
+    Returns:
+        The number of independent draws that are worth as much; NaN if the draws are constant or not finite.
+    """
     if is_constant(draws) or not np.isfinite(draws).all():
         return np.nan
     prob = {"prob": (0.05, 0.95)} if kind == "tail" else {}
@@ -237,11 +224,17 @@ def _chosen(tree: xr.DataTree, var_names: Sequence[str] | None) -> xr.Dataset:
     return xr.Dataset({name: values[name] if name in values else posterior[name] for name in var_names})
 
 
-def _over_draws(variable: xr.DataArray, statistic: Callable) -> xr.DataArray:
+def _factors(values: xr.Dataset, method: str) -> xr.Dataset:
+    """R-hat of every scalar."""
     return xr.apply_ufunc(
-        statistic,
-        variable.astype(float),
+        partial(psrf_of, method=method),
+        values.astype(float),
         input_core_dims=[["chain", "draw"]],
         vectorize=True,
         output_dtypes=[float],
     )
+
+
+def _constant(values: xr.Dataset) -> str:
+    """Names of the variables that never change."""
+    return ", ".join(name for name, value in values.items() if is_constant(value.values))

@@ -1,1 +1,1 @@
-"""Fitting."""
+"""Fitting: from a call of `fit` to a finished run."""

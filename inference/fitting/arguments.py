@@ -1,12 +1,9 @@
-"""The arguments of `fit`, read and validated before anything is compiled.
-
-The start of a run: a strategy by name, given variables, or a former fit.
-"""
+"""Validation of the arguments of `fit`, before anything is compiled, and the request that they become."""
 
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -35,15 +32,15 @@ from inference.numerics.devices import exchanged, resolved_num_devices
 from inference.numerics.weighted_rows import checked_weight
 from inference.precision import in_precision
 from inference.results.files import model_of
-from inference.results.groups import group_of
+from inference.results.groups import flat_draws, group_of
 from zoo.checks import check_choice, check_size
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
 __all__ = ["key_of", "read_call", "read_init"]
 
-
 CHAIN_METHODS = ("vectorized", "sequential", "parallel")
+SIZES = ("num_chains", "num_warmup", "num_samples", "thinning", "max_iterations", "num_restarts")
 SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
 
 
@@ -64,7 +61,7 @@ def read_call(
     options: Mapping[str, Any],
     **settings: Any,
 ) -> FitRequest:
-    """A call of `fit`, whose arguments these are, as a request.
+    """Validate the arguments of `fit`, which these are, and make them a request.
 
     Raises:
         TypeError: an option that the method does not have, or data that are not numeric.
@@ -143,7 +140,7 @@ def read_call(
 
 
 def _suitable(model: Model, data: tuple, init: Any) -> tuple[str, Method]:
-    """The method that ``"auto"`` means; one that starts somewhere where ``init`` is given."""
+    """The method that ``"auto"`` selects: with ``init``, the first that takes a start."""
     name = model.auto_method(*data)
     if init is not None and isinstance(method_of(model, name), Direct):
         name = next(name for name in model.methods if not isinstance(method_of(model, name), Direct))
@@ -152,15 +149,8 @@ def _suitable(model: Model, data: tuple, init: Any) -> tuple[str, Method]:
 
 def _settings(method: Method, **settings: Any) -> AscentSettings | SamplerSettings | DirectSettings:
     """The settings that matter to this kind of method; all of them are checked."""
-    for name, at_least in (
-        ("num_chains", 1),
-        ("num_warmup", 0),
-        ("num_samples", 1),
-        ("thinning", 1),
-        ("max_iterations", 1),
-        ("num_restarts", 1),
-    ):
-        value = settings[name]
+    for name in SIZES:
+        value, at_least = settings[name], 0 if name == "num_warmup" else 1
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
             raise ValueError(f"{name} must be a whole number of at least {at_least}; got {value!r}")
     if not (isinstance(settings["tolerance"], int | float) and settings["tolerance"] >= 0):
@@ -178,7 +168,7 @@ def _options(method: Method, name: str, options: Mapping[str, Any]) -> tuple[dic
     """All options of the method, those that are not given at their defaults, and the number of devices."""
     unknown = [option for option in options if option not in method.options]
     if unknown:
-        has = ", ".join(method.options) or "no options of its own"
+        has = ", ".join(method.options) or "no options"
         raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}")
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     read = dict(method.options) | given  # lists: as the options of a stored fit have them
@@ -244,7 +234,7 @@ def _open_stream(
 
 
 def _rows_to_begin_with(stream: RowStream) -> np.ndarray:
-    """The rows of which default priors are read: all of an array in memory, else a sample or the first."""
+    """The rows that default priors are read off: all of an array in memory, else a sample or the first."""
     in_memory = isinstance(stream.source, np.ndarray) and not isinstance(stream.source, np.memmap)
     return stream.whole() if in_memory else stream.sample(max(SCALE_ROWS, stream.batch_size))
 
@@ -281,76 +271,38 @@ class _Call(NamedTuple):
         return part not in self.method.takes
 
 
-def _is_shared(call: _Call) -> bool:
-    return jax.process_count() > 1
-
-
-#: When a call is refused, in this order, and the message.
-REFUSALS: tuple[tuple[Callable[[_Call], bool], str], ...] = (
-    (
-        lambda call: call.in_batches and call.lacks("batches"),
-        "method {name!r} of {model} does not take batch_size",
-    ),
-    (
-        lambda call: call.in_batches and not call.lacks("documents") and call.has_weight,
-        "documents in batches do not take sample_weight",
-    ),
-    (
-        lambda call: call.in_batches and not call.lacks("documents") and call.num_restarts != 1,
-        "batch_size goes with one start for {model}; got num_restarts={num_restarts}",
-    ),
-    (
-        lambda call: call.holds(SparseMatrix) and call.lacks("sparse"),
-        "method {name!r} of {model} takes dense x; sparse x goes with 'em'",
-    ),
-    (
-        lambda call: call.has_weight and call.lacks("weights"),
-        "method {name!r} of {model} does not take sample_weight",
-    ),
-    (
-        lambda call: call.has_weight and bool(call.options.get("moves")),
-        "method {name!r} of {model} with moves does not take sample_weight",
-    ),
-    (
-        lambda call: _is_shared(call) and call.lacks("devices"),
-        "method {name!r} of {model} runs in one process; this one is one of {num_processes}",
-    ),
-    (
-        lambda call: _is_shared(call) and call.in_batches,
-        "batch_size goes with one process, and this is one of {num_processes}: the processes would have to "
-        "pass over as many batches each",
-    ),
-    (
-        lambda call: _is_shared(call) and call.has_variables,
-        "init with variables per row goes with one process, and this is one of {num_processes}: each process "
-        "holds rows of its own",
-    ),
-    (
-        lambda call: _is_shared(call) and call.has_checkpoint,
-        "checkpoint goes with one process, and this is one of {num_processes}: a run that several processes "
-        "share cannot be resumed from a file",
-    ),
-    (
-        lambda call: _is_shared(call) and not call.lacks("documents"),
-        "documents lie in one process, on one device or several; this one is one of {num_processes}",
-    ),
-    (
-        lambda call: call.num_devices > 1 and call.in_batches and not call.lacks("documents"),
-        "documents in batches lie on one device; got num_devices={num_devices}",
-    ),
-    (
-        lambda call: call.num_devices > 1 and call.holds(SparseCounts) and call.lacks("documents"),
-        "sparse counts lie on one device; got num_devices={num_devices}",
-    ),
-)
+def _refusals(call: _Call) -> Iterator[tuple[bool, str]]:
+    """Reasons to refuse a call, in order: whether each applies, and its message."""
+    who, lacks = f"method {call.name!r} of {model_name(call.model)}", call.lacks
+    of_documents, in_batches, has_weight = not lacks("documents"), call.in_batches, call.has_weight
+    yield in_batches and lacks("batches"), f"{who} does not take batch_size"
+    if in_batches and of_documents:
+        yield has_weight, "documents in batches do not take sample_weight"
+        one = f"batch_size goes with one start for {model_name(call.model)}"
+        yield call.num_restarts != 1, f"{one}; got num_restarts={call.num_restarts}"
+    yield call.holds(SparseMatrix) and lacks("sparse"), f"{who} takes dense x; sparse x goes with 'em'"
+    yield has_weight and lacks("weights"), f"{who} does not take sample_weight"
+    yield has_weight and bool(call.options.get("moves")), f"{who} with moves does not take sample_weight"
+    if (processes := jax.process_count()) > 1:
+        this = f"this one is one of {processes}"
+        one = f"goes with one process, and this is one of {processes}"
+        yield lacks("devices"), f"{who} runs in one process; {this}"
+        yield in_batches, f"batch_size {one}: the processes would have to pass over as many batches each"
+        yield call.has_variables, f"init with variables per row {one}: each process holds rows of its own"
+        shared = "a run that several processes share cannot be resumed from a file"
+        yield call.has_checkpoint, f"checkpoint {one}: {shared}"
+        yield of_documents, f"documents lie in one process, on one device or several; {this}"
+    if call.num_devices > 1:
+        got = f"lie on one device; got num_devices={call.num_devices}"
+        yield in_batches and of_documents, f"documents in batches {got}"
+        yield call.holds(SparseCounts) and not of_documents, f"sparse counts {got}"
 
 
 def _refuse(call: _Call) -> None:
     """Raise ValueError if the method does not take a part of the call."""
-    for applies, message in REFUSALS:
-        if applies(call):
-            named = {"model": model_name(call.model), "num_processes": jax.process_count()}
-            raise ValueError(message.format_map(call._asdict() | named))
+    for applies, message in _refusals(call):
+        if applies:
+            raise ValueError(message)
 
 
 def read_init(
@@ -375,10 +327,10 @@ def read_init(
                 f"got {init!r}"
             )
         return init, None
-    lanes = getattr(settings, "num_chains", None) or settings.num_restarts
+    num_starts = getattr(settings, "num_chains", None) or settings.num_restarts
     if isinstance(init, xr.DataTree):
         if not isinstance(method, Ascent):
-            return method.strategies[0], _draws_to_start_from(init, lanes)
+            return method.strategies[0], _draws_to_start_from(init, num_starts)
         values = _best_of(init)
     elif isinstance(init, Mapping):
         values = {name: np.asarray(value) for name, value in init.items()}
@@ -387,15 +339,12 @@ def read_init(
             f"init must be a strategy name, a former tree or a dict of variables; got {type(init).__name__}"
         )
     return method.strategies[0], {
-        name: np.broadcast_to(value, (lanes, *value.shape)) for name, value in values.items()
+        name: np.broadcast_to(value, (num_starts, *value.shape)) for name, value in values.items()
     }
 
 
 def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
-    """What an ascent starts from.
-
-    The parameters of q, or the draw with the highest likelihood (the last, without it).
-    """
+    """The start of an ascent: q, or the draw with the highest likelihood (without one, the last draw)."""
     if "variational" in tree.children:
         return {name: value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()}
     posterior = group_of(tree, "posterior")
@@ -406,17 +355,11 @@ def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
     return {name: value.to_numpy()[chain, draw] for name, value in posterior.data_vars.items()}
 
 
-def _draws_to_start_from(tree: xr.DataTree, lanes: int) -> dict[str, np.ndarray]:
-    """What chains start from: the last draw of each, if there are as many.
-
-    Else draws evenly spread over all.
-    """
+def _draws_to_start_from(tree: xr.DataTree, num_starts: int) -> dict[str, np.ndarray]:
+    """Starts of chains: the last draw of each, if there are as many, else draws evenly spread over all."""
     posterior = group_of(tree, "posterior")
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
-    if chains == lanes:
-        return {name: value.to_numpy()[:, -1] for name, value in posterior.data_vars.items()}
-    flat = np.linspace(0, chains * draws - 1, lanes).round().astype(int)
-    return {
-        name: value.to_numpy().reshape(chains * draws, *value.shape[2:])[flat]
-        for name, value in posterior.data_vars.items()
-    }
+    if chains == num_starts:
+        return {name: value.to_numpy()[:, -1] for name, value in posterior.items()}
+    chosen = np.linspace(0, chains * draws - 1, num_starts).round().astype(int)
+    return {name: flat_draws(value)[chosen] for name, value in posterior.items()}

@@ -42,11 +42,11 @@ def fit(
     checkpoint: str | os.PathLike | None = None,
     **options: Any,
 ) -> xr.DataTree:
-    """A model fitted to data, as a DataTree that ArviZ reads.
+    """Fit a model to data; the result is a DataTree that ArviZ reads.
 
     Args:
         model: a model of the zoo; fields that are None are read off the data.
-        *data: what the model's program takes: arrays of shape (num_observations, num_features), or
+        *data: the arguments of the model's program: arrays of shape (num_observations, num_features), or
             DataFrames, whose labels become coords.
         method: one of ``model.methods``; ``"auto"`` is the first that suits model and data
             and, where ``init`` is given, starts anywhere at all.
@@ -95,29 +95,9 @@ def fit(
         >>> tree.attrs["method"], tree["variational"]["loadings"].dims
         ('closed_form', ('feature', 'latent'))
     """
+    arguments = locals()  # all parameters by name
     begun = time.perf_counter()
-    request = read_call(
-        model,
-        data,
-        method=method,
-        seed=seed,
-        num_chains=num_chains,
-        num_warmup=num_warmup,
-        num_samples=num_samples,
-        thinning=thinning,
-        chain_method=chain_method,
-        max_iterations=max_iterations,
-        tolerance=tolerance,
-        num_restarts=num_restarts,
-        init=init,
-        sample_weight=sample_weight,
-        batch_size=batch_size,
-        dtype=dtype,
-        keep=keep,
-        progress=progress,
-        checkpoint=checkpoint,
-        options=options,
-    )
+    request = read_call(**arguments)
     with in_precision(dtype):
         run = plan(request)
         fitted = run.drive()
@@ -132,9 +112,9 @@ def fit(
 
 
 def plan(request: FitRequest) -> DirectPlan | SamplerPlan | AscentPlan | BatchPlan:
-    """The run that answers a request; options that do not go with the data are refused here."""
+    """The plan of a run; options that do not go with the data are refused here."""
     if request.stream is not None:
         return BatchPlan.of(request)
     if isinstance(request.method, Direct):
-        return DirectPlan.of(request)
+        return DirectPlan(request)
     return (SamplerPlan if isinstance(request.method, Sampler) else AscentPlan).of(request)

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.algorithm import Algorithm, FitRequest, Fitted, Memoised, NaturalGradient, last_of
+from inference.algorithm import Algorithm, FitRequest, Fitted, Memoised, NaturalGradient
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
 from inference.driver.host import lane_keys
 from inference.driver.memoised import ascend_in_batches
 from inference.driver.stochastic import ascend_stochastically
-from inference.fitting.in_memory import checkpoint_of, progress_line, start_of, with_arrays
+from inference.fitting.in_memory import loop_arguments, progress_line, start_of, with_arrays
 from inference.fitting.verdict import five_small_gains
 from inference.inputs.streams import Batch
 from inference.numerics.devices import deal_out, on_all_devices, on_one_device
@@ -29,7 +29,7 @@ WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """An algorithm taken apart, with its start, and the model as its steps take it.
+    """The plan of a run in batches: an algorithm taken apart, its start, and the model.
 
     Attributes:
         request: the call.
@@ -61,17 +61,6 @@ class BatchPlan:
         algorithm = method.build(request.strategy, **options)
         start = start_of(method, algorithm, request.variables, options)
         return kind(request, parts, algorithm, start, in_current_precision(request.model))
-
-    def _settings_of_loop(self) -> dict[str, Any]:
-        """The arguments that both loops over batches take."""
-        request = self.request
-        return {
-            "max_iterations": request.settings.max_iterations,
-            "tolerance": request.settings.tolerance,
-            "rule": five_small_gains,
-            "checkpoint": checkpoint_of(request),
-            "open_bar": progress_line(request.show_progress),
-        }
 
 
 class MemoisedPlan(BatchPlan):
@@ -106,9 +95,11 @@ class MemoisedPlan(BatchPlan):
             start_rows=begin,
             warm_up=_left_alone if is_given else partial(warmed_up, self.algorithm, self.model, begin),
             key=run_key,
-            variables=request.variables or {},
             num_restarts=settings.num_restarts,
-            **self._settings_of_loop(),
+            max_iterations=settings.max_iterations,
+            tolerance=settings.tolerance,
+            rule=five_small_gains,
+            **loop_arguments(request),
         )
         per_row = 8 * (stream.num_features + self.model.num_components)
         num_rows, num_samples = stream.num_rows, settings.num_samples
@@ -118,19 +109,11 @@ class MemoisedPlan(BatchPlan):
         if data and stream.sample_weight is not None:
             data = (Rows(data[0], jnp.asarray(stream.sample_weight)),)
         keep_rows = holds_rows and row_limit(num_samples * num_rows, "assignments", request.keep)
+        state = on_one_device(run.state)
         outcome = request.method.conclude(
-            conclude_key,
-            on_one_device(run.state),
-            self.model,
-            data,
-            num_samples,
-            keep_rows,
-            **request.options,
+            conclude_key, state, self.model, data, num_samples, keep_rows, **request.options
         )
-        outcome = with_arrays(outcome)
-        if not holds_rows and self.model.occupied_site in run.trace:
-            site = self.model.occupied_site
-            outcome.variational[site] = last_of(run, site).astype(int)
+        outcome = with_arrays(outcome, run, self.model, holds_rows)
         return Fitted(run, outcome, whole, stream.sample_weight if holds_rows else None)
 
     def _rows_to_start_from(self) -> Any:
@@ -175,30 +158,31 @@ class NaturalGradientPlan(BatchPlan):
         Returns:
             The run and its outcome.
         """
-        request, stream = self.request, self.request.stream
+        request, stream, settings = self.request, self.request.stream, self.request.settings
         run_key, conclude_key = jax.random.split(request.key)
-        in_memory, num_samples = not stream.is_chunked, request.settings.num_samples
-        per_row = 8 * self.model.num_topics
-        holds_rows = in_memory and row_limit(
-            stream.num_rows * per_row, "doc_topic_concentration", request.keep
-        )
+        in_memory, loop = not stream.is_chunked, loop_arguments(request)
+        num_bytes = stream.num_rows * 8 * self.model.num_topics
+        holds_rows = in_memory and row_limit(num_bytes, "doc_topic_concentration", request.keep)
         run, rows = ascend_stochastically(
             self.parts,
             self.start,
             self.model,
             stream,
             key=lane_keys(run_key, 1)[0],
-            variables={name: value[0] for name, value in (request.variables or {}).items()},
             keep_rows=holds_rows,
-            **self._settings_of_loop(),
+            max_iterations=settings.max_iterations,
+            tolerance=settings.tolerance,
+            rule=five_small_gains,
+            **loop | {"variables": {name: value[0] for name, value in loop["variables"].items()}},
         )
         state = run.state if rows is None else self.parts.with_rows(run.state, rows)
         data = (stream.source,) if in_memory else ()
+        num_samples = settings.num_samples
         keep_rows = holds_rows and row_limit(num_samples * stream.num_rows, "doc_topic_probs", request.keep)
         outcome = request.method.conclude(
             conclude_key, state, self.model, data, num_samples, keep_rows, **request.options
         )
-        return Fitted(run, with_arrays(outcome), data or None)
+        return Fitted(run, with_arrays(outcome, run, self.model, holds_rows=True), data or None)
 
 
 def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, states: Any) -> Any:
@@ -208,14 +192,14 @@ def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, st
         KeyboardInterrupt: interrupted; there is nothing yet to return.
     """
     reached = []
-    for lane in range(keys.shape[0]):
+    for number in range(keys.shape[0]):
         run = ascend(
             algorithm.step,
             _as_given,
             model,
             (rows,),
-            key=keys[lane],
-            variables=jax.tree.map(lambda leaf, lane=lane: leaf[lane : lane + 1], states),
+            key=keys[number],
+            variables=jax.tree.map(lambda leaf, i=number: leaf[i : i + 1], states),
             num_rows=rows.shape[0],
             num_restarts=1,
             max_iterations=WARM_UP_STEPS,
@@ -237,5 +221,5 @@ def _left_alone(keys: jax.Array, states: Any) -> Any:
 
 
 def _as_given(key: jax.Array, state: Any, model: Model, *data: Any) -> Any:
-    """A start that is a state."""
+    """The start of a run whose variables are a state already."""
     return state

@@ -34,7 +34,7 @@ __all__ = [
     "AscentPlan",
     "DirectPlan",
     "SamplerPlan",
-    "checkpoint_of",
+    "loop_arguments",
     "progress_line",
     "start_of",
     "with_arrays",
@@ -51,20 +51,8 @@ class DirectPlan:
 
     request: FitRequest
 
-    @classmethod
-    def of(cls, request: FitRequest) -> Self:
-        """The plan of a request.
-
-        Args:
-            request: the call.
-
-        Returns:
-            The plan.
-        """
-        return cls(request)
-
     def drive(self) -> Fitted:
-        """Solve.
+        """Solve directly.
 
         Returns:
             The run and its outcome.
@@ -78,7 +66,7 @@ class DirectPlan:
 
 @dataclass(frozen=True)
 class _WholePlan:
-    """An algorithm with its start, and model and data as its steps take them."""
+    """The plan of a run over all rows at once: an algorithm, its start, model and data."""
 
     request: FitRequest
     algorithm: Algorithm
@@ -102,12 +90,8 @@ class _WholePlan:
         return cls(request, algorithm, start, in_current_precision(request.model), data)
 
     def _fitted(self, run: Any, outcome: Outcome) -> Fitted:
-        outcome = with_arrays(outcome)
-        if (
-            jax.process_count() > 1 and self.model.occupied_site in run.trace
-        ):  # each process holds but its own rows
-            site = self.model.occupied_site
-            outcome.variational[site] = last_of(run, site).astype(int)
+        # each of several processes holds but some of the rows
+        outcome = with_arrays(outcome, run, self.model, holds_rows=jax.process_count() == 1)
         return Fitted(run, outcome, self.request.data, self.request.sample_weight)
 
 
@@ -131,10 +115,8 @@ class SamplerPlan(_WholePlan):
             self.model,
             self.data,
             key=run_key,
-            variables=request.variables or {},
-            checkpoint=checkpoint_of(request),
-            open_bar=progress_line(request.show_progress),
             resize=method.resize,
+            **loop_arguments(request),
             **asdict(settings),
         )
         draws = jax.tree.map(jnp.asarray, run.draws)
@@ -163,15 +145,13 @@ class AscentPlan(_WholePlan):
             self.start,
             self.model,
             key=run_key,
-            variables=request.variables or {},
             num_rows=over_processes(num_rows),
             num_restarts=settings.num_restarts,
             max_iterations=settings.max_iterations,
             tolerance=settings.tolerance if is_ascent else 0.0,
             must_rise=is_ascent and not method.may_fall,
             rule=five_small_gains,
-            checkpoint=checkpoint_of(request),
-            open_bar=progress_line(request.show_progress),
+            **loop_arguments(request),
             improve=self.algorithm.improve,
             shrink=self.algorithm.shrink,
             on_host=is_ascent and method.runs_on_host(self.data),
@@ -198,10 +178,14 @@ class AscentPlan(_WholePlan):
         return {"data": (deal_out(rows, weight, num_devices),), "start_data": begun_with, "place": place}
 
 
-def with_arrays(outcome: Outcome) -> Outcome:
-    """The outcome with NumPy arrays instead of JAX's."""
+def with_arrays(outcome: Outcome, run: Any, model: Model, holds_rows: bool) -> Outcome:
+    """The outcome as NumPy arrays, and occupied components by the trace where the rows are not all held."""
     groups = ("posterior", "variational", "sample_stats")
-    return outcome._replace(**{name: to_numpy(dict(getattr(outcome, name))) for name in groups})
+    outcome = outcome._replace(**{name: to_numpy(dict(getattr(outcome, name))) for name in groups})
+    site = model.occupied_site
+    if not holds_rows and site in run.trace:
+        outcome.variational[site] = last_of(run, site).astype(int)
+    return outcome
 
 
 def progress_line(shown: bool) -> Callable:
@@ -209,8 +193,17 @@ def progress_line(shown: bool) -> Callable:
     return lambda total, done: tqdm(total=total, initial=done, disable=not shown, unit="it", leave=False)
 
 
-def checkpoint_of(request: FitRequest) -> Checkpoint:
-    """Where the run saves and resumes, with the fingerprint of the call."""
+def loop_arguments(request: FitRequest) -> dict[str, Any]:
+    """The arguments that all loops of the driver take."""
+    return {
+        "variables": request.variables or {},
+        "checkpoint": _checkpoint_of(request),
+        "open_bar": progress_line(request.show_progress),
+    }
+
+
+def _checkpoint_of(request: FitRequest) -> Checkpoint:
+    """The file to save to and resume from, with the fingerprint of the call."""
     if request.checkpoint is None:
         return Checkpoint(None, {})
     data = request.data if request.stream is None else request.stream.identity()
@@ -242,7 +235,7 @@ def start_of(
 
 @cache
 def _fresh(init: Callable) -> Callable:
-    """A start that is given nothing."""
+    """A start without given variables."""
     return lambda key, variables, model, *data: init(key, model, *data)
 
 

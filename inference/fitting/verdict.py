@@ -1,4 +1,4 @@
-"""The convergence of an ascent: when a restart stops, whether a run has converged, and advice if not."""
+"""The stopping rule of ascents, and the verdict on convergence with advice."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def five_small_gains(
 
 
 def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.DataTree) -> tuple[bool, str]:
-    """Whether the fit can be taken for converged, and advice if not (none where it ran as ordered)."""
+    """Whether the fit has converged, and advice if not (none where it ran as requested)."""
     settings = request.settings
     if isinstance(request.method, Sampler):
         if run.stop_reason != "completed":
@@ -48,7 +48,7 @@ def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.Data
     if is_noisy:
         return _has_levelled(run.trace["objective"][run.best_restart], settings.max_iterations)
     if run.stop_reason == "max_iterations" and settings.tolerance == 0:
-        return False, ""  # so it was ordered
+        return False, ""  # as requested
     return (
         run.converged,
         f"stopped by {run.stop_reason}; raise max_iterations or tolerance, or try other starts "
@@ -57,10 +57,7 @@ def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.Data
 
 
 def _has_levelled(objective: np.ndarray, max_iterations: int) -> tuple[bool, str]:
-    """Whether a noisy objective has stopped rising.
-
-    Its last two tenths differ by less than two standard errors.
-    """
+    """Whether a noisy objective has levelled: its last two tenths differ by under two standard errors."""
     objective = objective[np.isfinite(objective)]
     tenth = max(objective.size // 10, 2)
     if objective.size < 2 * tenth:

@@ -1,1 +1,1 @@
-"""Inputs."""
+"""Inputs: arrays, counts and batches from tables, texts and chunks."""

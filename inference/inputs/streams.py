@@ -1,14 +1,12 @@
-"""Rows that pass in batches: from an array, a memory-mapped file, or chunks that come one after another.
+"""Rows and documents in batches: from memory, a memory-mapped file, or chunks that come one after another.
 
-A source is read as often as a fit needs it and never held whole. Batches have one size; the last one is
-filled up with rows of weight zero, so that one compiled program serves them all.
+A source of rows is read as often as a fit needs it and never held whole. Batches have one size; the last one
+is filled up with rows of weight zero, so that one compiled program serves them all.
 
-Documents that pass in batches: from counts in memory, or from chunks that come one after another.
-
-Counts are read once before the first pass, to be checked and counted: how many documents there are, their
-lengths, and the blocks (`inference.numerics.documents`) that all batches share, so that one compiled step
-serves them. Documents in memory are put into a new random order for every pass; chunks are taken as they come
-and never held whole.
+Counts of documents are read once before the first pass, to be checked and counted: how many documents there
+are, their lengths, and the blocks (`inference.numerics.documents`) that all batches share, so that one
+compiled step serves them. Documents in memory are put into a new random order for every pass; chunks are
+taken as they come and never held whole.
 """
 
 from collections.abc import Iterator
@@ -42,15 +40,14 @@ class Batch(NamedTuple):
 
     @property
     def rows(self) -> np.ndarray:
-        """The rows themselves, shape (count, num_features)."""
+        """The rows without padding, shape (count, num_features)."""
         return self.x[: self.count]
 
 
 def is_chunked(data: Any) -> bool:
-    """Whether data come as chunks.
+    """Whether data come as chunks rather than as an array, a table or nested lists of numbers.
 
-    An object with ``__iter__``, or a callable that makes a fresh iterator, rather than an array, a table or
-    nested lists of numbers.
+    Chunks are an object with ``__iter__``, or a callable that makes a fresh iterator.
     """
     if hasattr(data, "__array__") or hasattr(data, "shape"):
         return False
@@ -79,20 +76,14 @@ class RowStream:
         self.source, self.batch_size, self.sample_weight = source, batch_size, sample_weight
         self.is_chunked = is_chunked(source)
         self.num_rows = None if self.is_chunked else source.shape[0]
-        if self.is_chunked and _is_iterator(source):
-            raise TypeError(
-                "an iterator can be read only once, and a fit reads its data many times; give a callable "
-                "that makes a fresh iterator, such as lambda: read_chunks(path), or an object with __iter__"
-            )
+        _refuse_iterator(source)
         if not self.is_chunked and len(source.shape) != 2:
             raise ValueError(f"x must have shape (num_observations, num_features); got {source.shape}")
         first = next(iter(self), None)
+        if first is None and self.is_chunked:
+            raise ValueError("the source of chunks gave no rows")
         if first is None:
-            raise ValueError(
-                "the source of chunks gave no rows"
-                if self.is_chunked
-                else f"x has no rows: its shape is {source.shape}"
-            )
+            raise ValueError(f"x has no rows: its shape is {source.shape}")
         self.num_features = first.x.shape[1]
 
     def __iter__(self) -> Iterator[Batch]:
@@ -111,7 +102,7 @@ class RowStream:
             raise ValueError(f"the source of chunks gave {self.num_rows} rows at first and {begin} later")
 
     def sample(self, num_rows: int) -> np.ndarray:
-        """Rows to start from or to read scales off: evenly spaced ones, or the first ones of chunks.
+        """Some rows, to start from or to read scales off: evenly spaced ones, or the first ones of chunks.
 
         Args:
             num_rows: at most so many.
@@ -132,7 +123,7 @@ class RowStream:
         return np.concatenate(found)[:num_rows]
 
     def sampled_weight(self, num_rows: int) -> np.ndarray:
-        """The weights of `sample`'s rows; one each if not one of them counts.
+        """The weights of `sample`'s rows; one each if all are zero.
 
         Args:
             num_rows: as given to `sample`.
@@ -156,7 +147,7 @@ class RowStream:
         return np.concatenate([batch.rows for batch in self])
 
     def identity(self) -> np.ndarray:
-        """What tells these data from others: the rows of an array, the first batch of chunks.
+        """Values that identify these data: the rows of an array, the first batch of chunks.
 
         Returns:
             The rows of an array, or the first batch of chunks, shape (rows, num_features).
@@ -199,9 +190,13 @@ def _evenly_spaced(num_rows: int, num_wanted: int) -> np.ndarray:
     return np.linspace(0, num_rows - 1, num_wanted).astype(int)
 
 
-def _is_iterator(source: Any) -> bool:
-    """Whether a source can be read only once."""
-    return hasattr(source, "__next__")
+def _refuse_iterator(source: Any) -> None:
+    """Raise TypeError for a source that can be read only once."""
+    if hasattr(source, "__next__"):
+        raise TypeError(
+            "an iterator can be read only once, and a fit reads its data many times; give a callable "
+            "that makes a fresh iterator, such as lambda: read_chunks(path), or an object with __iter__"
+        )
 
 
 class CountStream:
@@ -211,7 +206,7 @@ class CountStream:
         source: documents as `fit` takes them; or chunks of documents: an object with ``__iter__``, or a
             callable that makes a fresh iterator.
         batch_size: documents per batch.
-        num_topics: columns of what a pass gathers.
+        num_topics: columns of the sums that a pass gathers.
 
     Attributes:
         num_rows: documents in all.
@@ -229,15 +224,10 @@ class CountStream:
     def __init__(self, source: Any, batch_size: int, num_topics: int) -> None:
         """Read the source once."""
         self.batch_size, self.is_chunked, self.coords = batch_size, is_chunked(source), {}
+        _refuse_iterator(source)
+        self.source = source
         if not self.is_chunked:
             (self.source,), self.coords = read_documents(source)
-        elif hasattr(source, "__next__"):
-            raise TypeError(
-                "an iterator can be read only once, and a fit reads its data many times; give a callable "
-                "that makes a fresh iterator, such as lambda: read_chunks(path), or an object with __iter__"
-            )
-        else:
-            self.source = source
         cells, lengths, self.log_coefficient, self.first = [], [], 0.0, None
         for counts in self._chunks():
             self.first = counts if self.first is None else self.first
@@ -292,10 +282,10 @@ class CountStream:
         return held
 
     def identity(self) -> tuple:
-        """What tells these data from others: all counts in memory, the first chunk and all lengths.
+        """Values that identify these data: all counts in memory, the first chunk and all lengths.
 
         Returns:
-            Documents, words and counts of what is in memory, and the lengths of all documents, each an array.
+            Documents, words and counts in memory, and the lengths of all documents, each an array.
         """
         return (self.first.document, self.first.word, self.first.count, self.lengths)
 

@@ -1,4 +1,4 @@
-"""What a person passes as data becomes arrays, and the names of rows and columns are kept.
+"""Arrays from the data that are passed to `fit`, and the names of their rows and columns.
 
 Accepted: NumPy arrays, nested lists, pandas DataFrames (index and columns become coords), scipy sparse
 matrices where the model takes counts (or real numbers, `zoo.sparse`), and None for a part that is
@@ -38,13 +38,10 @@ def as_arrays(
         return read_documents(*data)
     arrays, coords = [], {}
     for part, dim in zip(data, dims, strict=False):
-        if isinstance(part, SparseMatrix):
+        if isinstance(part, SparseMatrix | SparseCounts):
             arrays.append(part)
             continue
-        if isinstance(part, SparseCounts) or hasattr(part, "tocoo"):
-            arrays.append(part if isinstance(part, SparseCounts) else SparseCounts.from_matrix(part))
-            continue
-        arrays.append(as_matrix(part))
+        arrays.append(SparseCounts.from_matrix(part) if hasattr(part, "tocoo") else as_matrix(part))
         if hasattr(part, "columns"):
             coords[dim] = list(part.columns)
             coords.setdefault("observation", list(part.index))

@@ -1,4 +1,4 @@
-"""Documents as people hold them: counts dense, sparse or with words as columns, or the texts themselves.
+"""Documents from dense or sparse counts, from tables with words as columns, or from texts.
 
 Texts are counted by scikit-learn's ``CountVectorizer`` with its defaults (lower case, words of two letters
 and more); for anything else run it yourself and pass the counts as a DataFrame or as `WordCounts`. A fit
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from zoo.checks import check_choice
 from zoo.documents.bags import as_counts
 from zoo.sparse import SparseCounts
 
@@ -63,7 +64,7 @@ def read_documents(*data: Any) -> tuple[tuple[SparseCounts], dict[str, Any]]:
 def matching_words(counts: Any, words: np.ndarray) -> Any:
     """New documents with the columns of a fit; those without names must have as many (checked later).
 
-    Warns of tokens that are dropped, since the fit has not seen their words.
+    A warning counts the tokens that are dropped because the fit has not seen their words.
     """
     named = _named(counts)
     if named is None:
@@ -83,7 +84,7 @@ def to_vocabulary(documents: Any, words: Sequence[str], *, unseen: str = "drop")
     Args:
         documents: a DataFrame, `WordCounts`, or texts.
         words: the vocabulary.
-        unseen: ``"drop"`` or ``"error"``: what to do with other words.
+        unseen: ``"drop"`` or ``"error"``, for other words.
 
     Returns:
         The counts, and how many tokens were dropped.
@@ -92,24 +93,23 @@ def to_vocabulary(documents: Any, words: Sequence[str], *, unseen: str = "drop")
         TypeError: documents whose words have no names.
         ValueError: unseen words, if they are to be an error.
     """
-    if unseen not in ("drop", "error"):
-        raise ValueError(f"unseen must be 'drop' or 'error'; got {unseen!r}")
+    check_choice("unseen", unseen, ("drop", "error"))
     named = _named(documents)
     if named is None:
         raise TypeError("documents must have named words: a DataFrame, WordCounts or texts")
     place = {str(word): number for number, word in enumerate(words)}
     column = np.array([place.get(str(word), -1) for word in named.words], dtype=np.int64)
-    own = named.counts
-    seen = column[own.word] >= 0
-    dropped = int(own.count[~seen].sum())
+    counts = named.counts
+    seen = column[counts.word] >= 0
+    dropped = int(counts.count[~seen].sum())
     if dropped and unseen == "error":
-        strange = sorted({str(named.words[word]) for word in own.word[~seen & (own.count > 0)]})
+        strange = sorted({str(named.words[word]) for word in counts.word[~seen & (counts.count > 0)]})
         raise ValueError(
             f"{dropped} tokens are of words that the fit has not seen: {', '.join(strange[:5])}"
             + (", ..." if len(strange) > 5 else "")
         )
-    shape = (own.shape[0], len(place))
-    return SparseCounts(own.document[seen], column[own.word[seen]], own.count[seen], shape), dropped
+    kept = counts.document[seen], column[counts.word[seen]], counts.count[seen]
+    return SparseCounts(*kept, (counts.shape[0], len(place))), dropped
 
 
 def _named(data: Any) -> WordCounts | None:

@@ -1,1 +1,1 @@
-"""Results."""
+"""Results: the DataTree of a fit, its groups and its file."""

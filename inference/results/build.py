@@ -1,4 +1,4 @@
-"""The tree of a fit: the groups and attributes that a finished run becomes."""
+"""The DataTree of a finished run: its groups and root attributes."""
 
 import json
 from collections.abc import Mapping
@@ -15,15 +15,18 @@ from inference.numerics.programs import deterministics, log_prior, over_draws
 from inference.numerics.weighted_rows import map_rows, row_limit
 from inference.precision import to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
-from inference.results.groups import observed_group
+from inference.results.groups import ROW_DIMS, observed_group
 from inference.results.model_fields import describe, field_dims
 from zoo.model import Model
 
 __all__ = ["build_tree"]
 
+_GROUPS = ("posterior", "variational", "trace", "sample_stats", "log_likelihood")
+_ORDER = (*_GROUPS, "observed_data", "constant_data")
+
 
 def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
-    """All groups of a fit, with names for dims and coords, and all root attributes but those of convergence.
+    """Build the tree of a fit: all groups, and all root attributes but those of convergence.
 
     Args:
         request: the call.
@@ -37,30 +40,27 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     dims = dict(model.variable_dims) | dict(outcome.dims)
     fields, arrays = describe(model)
     draws = dict(outcome.posterior)
-    first = next(iter(draws.values()))
+    num_draws = np.prod(next(iter(draws.values())).shape[:2])
     if outcome.is_generative:
         draws |= to_numpy(over_draws(deterministics, draws, model, data))
     stats = dict(outcome.sample_stats)
     site = model.cluster_site
     groups, left_out = {}, [site] if site is not None and site not in draws else []
-    num_draws = first.shape[0] * first.shape[1]
     rows_fit = holds_rows and row_limit(num_draws * data[0].shape[0] * 8, "log_likelihood", keep)
     absent = [name for name in model.local_sites if name not in draws] if outcome.is_generative else []
     left_out += absent
-    if not model.scores_rows:
-        if not outcome.is_point:
-            stats["lp"] = np.asarray(over_draws(log_prior, draws, model, data))  # with the program's factors
-    elif (
-        rows_fit and not outcome.is_point and not absent
-    ):  # a point estimate has no posterior to weigh the rows by
+    if outcome.is_point:
+        pass  # it has no posterior to weigh the rows by
+    elif not model.scores_rows:
+        stats["lp"] = np.asarray(over_draws(log_prior, draws, model, data))  # with the program's factors
+    elif rows_fit and not absent:
         rows = np.asarray(over_draws(_log_likelihood, draws, model, data))
         stats["lp"] = rows.sum(axis=-1) + np.asarray(over_draws(log_prior, draws, model, data))
         latents = "integrated out" if model.sums_out_locals else "drawn"
         row_dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
-        groups["log_likelihood"] = dataset(
-            {"log_likelihood": rows}, row_dims, labels, SAMPLE_DIMS, {"latents": latents}
-        )
-    elif not outcome.is_point:
+        named = {"log_likelihood": rows}
+        groups["log_likelihood"] = dataset(named, row_dims, labels, SAMPLE_DIMS, {"latents": latents})
+    else:
         left_out.append("log_likelihood")
     groups["posterior"] = dataset(draws, dims, labels, SAMPLE_DIMS)
     variational, too_large = _by_size(dict(outcome.variational), dims, keep)
@@ -77,25 +77,11 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     else:
         left_out.append("observed_data")
     groups["constant_data"] = dataset(arrays, field_dims(model), labels)
-    if fitted.sample_weight is not None:
-        groups["constant_data"] = groups["constant_data"].assign(
-            sample_weight=("observation", fitted.sample_weight)
-        )
-    order = (
-        "posterior",
-        "variational",
-        "trace",
-        "sample_stats",
-        "log_likelihood",
-        "observed_data",
-        "constant_data",
-    )
-    tree = xr.DataTree.from_dict({name: groups[name] for name in order if name in groups})
-    tree.attrs = (
-        {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
-        | _attributes(request, fitted)
-        | versions()
-    )
+    if (weight := fitted.sample_weight) is not None:
+        groups["constant_data"] = groups["constant_data"].assign(sample_weight=("observation", weight))
+    tree = xr.DataTree.from_dict({name: groups[name] for name in _ORDER if name in groups})
+    attrs = {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
+    tree.attrs = attrs | _attributes(request, fitted) | versions()
     return tree
 
 
@@ -134,12 +120,11 @@ def _has_restarts(request: FitRequest) -> bool:
 def _by_size(
     variables: dict[str, Any], dims: Mapping[str, tuple[str, ...]], keep: tuple[str, ...]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Variables without those per row that take too much, and their names."""
+    """Variables without those per row that are too large, and the names of these."""
     too_large = [
         name
         for name, value in variables.items()
-        if dims.get(name, ("",))[:1] in (("observation",), ("document",))
-        and not row_limit(np.asarray(value).nbytes, name, keep)
+        if ROW_DIMS & set(dims.get(name, ())[:1]) and not row_limit(np.asarray(value).nbytes, name, keep)
     ]
     return {name: value for name, value in variables.items() if name not in too_large}, too_large
 
@@ -156,11 +141,5 @@ def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:
     leading = ("chain",) if sampling else ("restart",) if _has_restarts(request) else ()
     values = run.trace if leading else {name: value[0] for name, value in run.trace.items()}
     attrs = {"num_warmup": request.settings.num_warmup} if sampling else {}
-    length = run.trace["objective"].shape[1]
-    return dataset(
-        values,
-        dict.fromkeys(values, ("iteration",)),
-        Labels({"iteration": np.arange(1, length + 1)}),
-        leading,
-        attrs,
-    )
+    labels = Labels({"iteration": np.arange(1, run.trace["objective"].shape[1] + 1)})
+    return dataset(values, dict.fromkeys(values, ("iteration",)), labels, leading, attrs)

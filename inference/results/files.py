@@ -1,4 +1,4 @@
-"""An outcome becomes an ``xarray.DataTree`` that ArviZ reads, and a netCDF file, and back."""
+"""Datasets with named dims, and fits in netCDF files."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from zoo.model import Model
 
 __all__ = ["Labels", "dataset", "load", "model_of", "save", "versions"]
 
-OWN_PACKAGE = "probabilistic-model-zoo"
+PACKAGE = "probabilistic-model-zoo"
 SAMPLE_DIMS = ("chain", "draw")
 
 
@@ -26,7 +26,7 @@ class Labels:
     """Names of rows and columns, as they came with the data, by dim."""
 
     def __init__(self, coords: Mapping[str, Any]) -> None:
-        """Keep labels in a form that netCDF can hold: numbers as they are, anything else as strings.
+        """Keep labels in a form that netCDF can hold: numbers unchanged, anything else as strings.
 
         Args:
             coords: labels by dim.
@@ -66,7 +66,7 @@ def dataset(
 
     Args:
         variables: name to array, with the ``leading`` dims first.
-        dims: name to the dims that follow; a name with a star stands for all names with that beginning.
+        dims: name to the dims that follow; a name with a star matches all names with that beginning.
             Unnamed axes become ``NAME_dim_0``, ...
         labels: coords by dim.
         leading: dims that all variables share.
@@ -75,29 +75,23 @@ def dataset(
     arrays, coords = {}, {}
     for name, value in variables.items():
         value = np.asarray(value)
-        own = _dims_of(name, value.ndim - len(leading), dims)
-        arrays[name] = ((*leading, *own), value)
-        for dim, size in zip((*leading, *own), value.shape, strict=True):
-            coords[dim] = labels.of(dim, size)
+        all_dims = (*leading, *_dims_of(name, value.ndim - len(leading), dims))
+        arrays[name] = (all_dims, value)
+        coords |= {dim: labels.of(dim, size) for dim, size in zip(all_dims, value.shape, strict=True)}
     return xr.Dataset(arrays, coords, attrs or {})
 
 
 def _dims_of(name: str, ndim: int, dims: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    named = dims.get(name)
-    if named is None:
-        named = next(
-            (value for key, value in dims.items() if key.endswith("*") and name.startswith(key[:-1])), None
-        )
-    return (
-        tuple(named)
-        if named is not None and len(named) == ndim
-        else tuple(f"{name}_dim_{i}" for i in range(ndim))
-    )
+    starred = [value for key, value in dims.items() if key.endswith("*") and name.startswith(key[:-1])]
+    named = dims.get(name, next(iter(starred), None))
+    if named is not None and len(named) == ndim:
+        return tuple(named)
+    return tuple(f"{name}_dim_{i}" for i in range(ndim))
 
 
 def versions() -> dict[str, str]:
-    """Versions of what decides the numbers."""
-    found = {f"version_{OWN_PACKAGE.replace('-', '_')}": zoo.__version__}
+    """Versions of the packages that decide the numbers."""
+    found = {f"version_{PACKAGE.replace('-', '_')}": zoo.__version__}
     for package in ("numpyro", "jax", "jaxlib", "arviz"):
         try:
             found[f"version_{package.replace('-', '_')}"] = version(package)
@@ -110,7 +104,7 @@ def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
     """Write a fit as netCDF: to a new file in the same folder, then renamed over an old one.
 
     Args:
-        tree: what `fit` returned (or any tree of it).
+        tree: a fit (or any tree of it).
         path: where; the ending ``.nc`` is customary.
 
     Raises:
@@ -167,7 +161,7 @@ def load(path: str | os.PathLike) -> xr.DataTree:
             f"{path} is a netCDF file but not a fit of this library: it does not say which model it is of; "
             "a table is fitted by zoo fit MODEL FILE"
         )
-    _check_version(path, str(tree.attrs.get(f"version_{OWN_PACKAGE.replace('-', '_')}", "")))
+    _check_version(path, str(tree.attrs.get(f"version_{PACKAGE.replace('-', '_')}", "")))
     check_known(str(tree.attrs.get("model", "")))
     tree.attrs = {
         name: value.item() if isinstance(value, np.generic) else value for name, value in tree.attrs.items()
@@ -183,12 +177,12 @@ def _check_version(path: Path, written: str) -> None:
         if theirs > ours:
             raise ValueError(
                 f"{path} was written by version {written} of this library and this is {zoo.__version__}: "
-                f"install {OWN_PACKAGE} {written} or later to read it"
+                f"install {PACKAGE} {written} or later to read it"
             )
 
 
 def model_of(tree: xr.DataTree) -> Model:
-    """The (filled) model that a tree is a fit of.
+    """The model of a fit, its sizes and data-dependent defaults filled in.
 
     Args:
         tree: a fit.

@@ -1,8 +1,6 @@
-"""The groups of a fit, and the variables in them by their role in its model.
+"""Access to the groups of a fit: variables by their role in the model, draws, and the observed data."""
 
-The group `observed_data`: a fit's data as variables, and back.
-"""
-
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,8 @@ from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
 __all__ = [
+    "ROW_DIMS",
+    "flat_draws",
     "group_of",
     "labels_of",
     "loadings_of",
@@ -20,8 +20,10 @@ __all__ = [
     "responsibilities_of",
     "restored_data",
     "thinned",
+    "with_groups",
 ]
 
+ROW_DIMS = {"observation", "document"}  # dims along which a fit's data grow
 
 _REMEDIES = {
     "observed_data": "the data were left out for their size: fit again with keep=('observed_data',)",
@@ -109,11 +111,26 @@ def thinned(tree: xr.DataTree, most: int) -> xr.DataTree:
     step = -(-sizes["chain"] * sizes["draw"] // most)
     if step <= 1:
         return tree
-    groups = {}
-    for name, child in tree.children.items():
-        group = child.to_dataset()
-        groups[name] = group.isel(draw=slice(None, None, step)) if "draw" in group.dims else group
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs))} | groups)
+    return with_groups(
+        tree,
+        {
+            name: child.to_dataset().isel(draw=slice(None, None, step))
+            for name, child in tree.children.items()
+            if "draw" in child.dims
+        },
+    )
+
+
+def with_groups(tree: xr.DataTree, groups: Mapping[str, xr.Dataset], **attrs: Any) -> xr.DataTree:
+    """The fit with some groups replaced, and with further root attributes."""
+    held = {name: child.to_dataset() for name, child in tree.children.items()} | dict(groups)
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs) | attrs)} | held)
+
+
+def flat_draws(variable: xr.DataArray, *dims: Any) -> np.ndarray:
+    """Draws of a variable, all chains end to end: shape (draws, ...) with the inner dims in this order."""
+    values = variable.transpose("chain", "draw", *(dims or (...,))).values
+    return values.reshape(-1, *values.shape[2:])
 
 
 CELLS = ("document", "word", "count")
@@ -123,9 +140,7 @@ REAL_CELLS = ("row", "column", "value")
 def observed_group(model: Model, data: tuple, labels: Labels) -> xr.Dataset:
     """Matrices by the names of their sites; sparse ones as their cells, over the dim ``nonzero``."""
     dims = dict(model.variable_dims) | dict.fromkeys(CELLS, ("nonzero",))
-    variables: dict[str, Any] = {}
-    attrs: dict[str, int] = {}
-    bare: dict[str, Any] = {}
+    variables, attrs, bare = {}, {}, {}
     for name, part in zip(model.data_names, data, strict=True):
         if isinstance(part, SparseCounts):
             variables |= {cell: np.asarray(getattr(part, cell)) for cell in CELLS}
@@ -135,9 +150,9 @@ def observed_group(model: Model, data: tuple, labels: Labels) -> xr.Dataset:
             bare = dict(zip(REAL_CELLS, (*cells.coords, cells.data), strict=True))
             attrs = {"num_observations": part.shape[0], "num_features": part.shape[1]}
         else:
-            variables[name] = np.array(part)  # the caller may change his own later
+            variables[name] = np.array(part)  # a copy: the caller may change theirs later
     group = dataset(variables, dims, labels, attrs=attrs)
-    return group.assign({name: ("nonzero", value) for name, value in bare.items()})  # numbered by themselves
+    return group.assign({name: ("nonzero", value) for name, value in bare.items()})  # these have no coords
 
 
 def restored_data(group: xr.Dataset, model: Model) -> tuple:

@@ -1,4 +1,4 @@
-"""A model as plain JSON beside a few arrays, and back: what makes a saved fit able to predict.
+"""Models as plain JSON and a few arrays, and back, so that a saved fit can predict.
 
 Static fields and scalars go into the JSON; nested priors and hyperpriors as ``{"type": name, ...}``; arrays
 by reference, ``{"array": name}``. Type names are looked up in fixed tables (the zoo's registry,
@@ -59,13 +59,13 @@ def check_known(name: str) -> None:
     if name not in zoo.MODELS:
         raise ValueError(
             f"this fit is of model {name!r}, which this version does not have (it has "
-            f"{', '.join(zoo.MODELS)}); "
-            "if the model is yours, import the module that calls zoo.register on it, then try again"
+            f"{', '.join(zoo.MODELS)}); if the model is yours, import the module that calls zoo.register on "
+            "it, then try again"
         )
 
 
 def field_dims(model: Model) -> dict[str, tuple[str, ...]]:
-    """Dims of the arrays that `describe` gives: those that a nested prior names for its own fields."""
+    """Dims of the arrays that `describe` returns, as nested priors name them for their fields."""
     dims = {}
     for field in model.leaf_names():
         nested = getattr(model, field)
@@ -101,9 +101,8 @@ def _describe(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"type": type(value).__name__} | _describe_fields(value, f"{name}_", arrays)
     if isinstance(value, dist.Distribution):
         kind = type(value).__name__
-        return {"type": kind} | {
-            p: _describe(np.asarray(getattr(value, p)), f"{name}_{p}", arrays) for p in DISTRIBUTIONS[kind][1]
-        }
+        parts = {part: np.asarray(getattr(value, part)) for part in DISTRIBUTIONS[kind][1]}
+        return {"type": kind} | {p: _describe(part, f"{name}_{p}", arrays) for p, part in parts.items()}
     if value.ndim == 0:
         return float(value)
     arrays[name] = np.asarray(value)

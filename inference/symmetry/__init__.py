@@ -1,10 +1,10 @@
 """Draws of a model with a symmetry, brought to one labelling or one orientation.
 
-``relabel`` numbers components alike in all draws (``inference.symmetry.labels``); ``align_rotation`` and
-``identify`` turn latent axes to a common or a canonical orientation (``inference.symmetry.rotation``). All
-return a new tree and leave R-hat before and after in its attributes. ``components`` and
-``component_intervals`` decompose natural parameters (``inference.symmetry.components``). Invariants
-(``inference.diagnostics.invariants``) need neither.
+``relabel`` gives the components of all draws one numbering (``inference.symmetry.labels``);
+``align_rotation`` and ``identify`` turn latent axes to a common or a canonical orientation
+(``inference.symmetry.rotation``). All return a new tree and leave R-hat before and after in its attributes.
+``components`` and ``component_intervals`` decompose natural parameters (``inference.symmetry.components``).
+Invariants (``inference.diagnostics.invariants``) need neither.
 """
 
 from inference.symmetry.components import component_intervals, components

@@ -1,4 +1,8 @@
-r"""Components that can be looked at: the singular value decomposition of Theta, draw by draw, aligned.
+r"""Aligned singular value decompositions, and canonical correlations, of natural parameters draw by draw.
+
+Components
+----------
+Every draw of the natural parameters is decomposed as
 
 .. math:: U V^T = \hat U \Sigma \hat V^T, \qquad \hat U^T \hat U = \hat V^T \hat V = I_K
 
@@ -8,14 +12,14 @@ is, up to the signs and the order of its components. Both are settled against on
 decomposition of the posterior mean of the product: components are matched to it so that the total agreement
 of latents and loadings is largest (an assignment problem), then u and v of a component change sign together.
 
-Corrections of the source. With orthonormal factors the singular values stand in Sigma, not their squares;
+Corrections of the source. With orthonormal factors Sigma holds the singular values, not their squares;
 only K of them are not zero, so K components are computed, not D. The source clusters the signs of U and of V
 separately by 2-means, which can flip one without the other and so change the product; and it leaves order
 swaps between draws alone. Where two singular values are close, single components mix and are not identified:
-``separation`` says so.
+``separation`` measures that.
 
-Canonical correlations that a fit of two views implies, draw by draw.
-
+Canonical correlations
+----------------------
 Given the loadings, natural parameters (or Gaussian cells) of the views have the covariances
 :math:`\Sigma_{vv} = \sigma^2 V_v V_v^T + \Psi_v` and :math:`\Sigma_{01} = \sigma^2 V_0 V_1^T`. Their
 canonical correlations and directions depend on nothing that a rotation of latents changes. They take the
@@ -79,21 +83,21 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     order, signs = _matched(left, right, reference[0], reference[2])
     left, right = _ordered(left, order, signs), _ordered(right, order, signs)
     singular = np.take_along_axis(singular, order, axis=-1)
-    draws = ("chain", "draw")
-    numbers = np.arange(1, singular.shape[-1] + 1)
+    draws, number = ("chain", "draw"), singular.shape[-1]
     found = {
         "singular_values": ((*draws, "component"), singular),
         "latents": ((*draws, "observation", "component"), left),
-        "swapped": ((*draws, "component"), order != np.arange(len(numbers))),
+        "swapped": ((*draws, "component"), order != np.arange(number)),
         "separation": (("component",), _separation(singular)),
     }
-    coords = {"component": numbers, "observation": posterior[model.latent_site].coords["observation"].values}
-    first = 0
-    for suffix, value in loadings_of(tree).items():
-        dim, size = value.dims[2], value.shape[2]
-        found[f"loadings{suffix}"] = ((*draws, dim, "component"), right[:, :, first : first + size])
+    rows = posterior[model.latent_site]["observation"].values
+    coords = {"component": np.arange(1, number + 1), "observation": rows}
+    views = loadings_of(tree)
+    ends = np.cumsum([value.shape[2] for value in views.values()])
+    for (suffix, value), part_of_view in zip(views.items(), np.split(right, ends[:-1], axis=2), strict=True):
+        dim = value.dims[2]
+        found[f"loadings{suffix}"] = ((*draws, dim, "component"), part_of_view)
         coords[dim] = value.coords[dim].values
-        first += size
     return xr.Dataset(found, coords, {"part": part, "kind": kind_of(tree)})
 
 
@@ -130,7 +134,7 @@ def component_intervals(tree: xr.DataTree, part: str = "all", prob: float = 0.9)
 
 
 def _svd(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of U V' for U (..., N, K) and V (..., D, K): as many components as the smallest of N, D and K."""
+    """Singular value decomposition of U V', for U (..., N, K) and V (..., D, K), cut to min(N, D, K)."""
     q_u, r_u = np.linalg.qr(u)
     q_v, r_v = np.linalg.qr(v)
     left, singular, right = np.linalg.svd(r_u @ np.swapaxes(r_v, -1, -2), full_matrices=False)
@@ -148,12 +152,12 @@ def _mean_product(u: np.ndarray, v: np.ndarray, rank: int) -> tuple[np.ndarray, 
 def _matched(
     left: np.ndarray, right: np.ndarray, left_mean: np.ndarray, right_mean: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For every draw which of its components stands for which of the reference, and the signs."""
+    """For every draw the component that matches each one of the reference, and the signs."""
     agreement = np.swapaxes(left, -1, -2) @ left_mean + np.swapaxes(right, -1, -2) @ right_mean
     order = np.zeros(agreement.shape[:-1], int)
     for place in np.ndindex(agreement.shape[:2]):
-        own, target = linear_sum_assignment(-np.abs(agreement[place]))
-        order[place][target] = own
+        matched, target = linear_sum_assignment(-np.abs(agreement[place]))
+        order[place][target] = matched
     signs = np.sign(np.take_along_axis(agreement, order[..., None, :], axis=-2)[..., 0, :])
     return order, np.where(signs == 0, 1.0, signs)
 
@@ -206,13 +210,10 @@ def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
         signs = np.sign(np.sum(found.directions[0] * directions[0][0, 0], axis=0)) if any(place) else 1.0
         for v in (0, 1):
             directions[v][place] = found.directions[v] * np.where(signs == 0, 1.0, signs)
-    components = {"component": np.arange(1, correlations.shape[-1] + 1)}
-    found = {
-        "correlations": xr.DataArray(correlations, dims=("chain", "draw", "component"), coords=components)
-    }
+    coords = {"component": np.arange(1, correlations.shape[-1] + 1)}
+    variables = {"correlations": (("chain", "draw", "component"), correlations)}
     for v, (site, value) in enumerate(zip(model.loading_sites, directions, strict=True)):
         feature = model.variable_dims[site][0]
-        coords = components | {feature: posterior.coords[feature].values}
-        dims = ("chain", "draw", feature, "component")
-        found[f"directions_{v}"] = xr.DataArray(value, dims=dims, coords=coords)
-    return xr.Dataset(found)
+        coords[feature] = posterior.coords[feature].values
+        variables[f"directions_{v}"] = (("chain", "draw", feature, "component"), value)
+    return xr.Dataset(variables, coords)

@@ -25,18 +25,18 @@ from inference.convergence.invariants import draws_of, kind_of, symmetries_of
 from inference.convergence.partitions import cluster_sizes
 from inference.convergence.psrf import largest_psrf
 from inference.results.files import model_of
-from inference.results.groups import labels_of, responsibilities_of
-from inference.symmetry.topics import align_topics
+from inference.results.groups import flat_draws, labels_of, responsibilities_of, with_groups
+from inference.symmetry.topics import align_topics, permuted, with_coords_of
 
 __all__ = ["relabel"]
 
 _MAX_ROUNDS = 50
 _SMALLEST_SHARE = 0.01  # of the rows; R-hat is not reported on components with less
-_OTHER_INDEX = ("component_2",)
+_DIMS = ("component", "component_2")
 
 
 def relabel(tree: xr.DataTree) -> xr.DataTree:
-    """The same fit with its components numbered alike in all draws, the largest first.
+    """The same fit with one numbering of the components in all draws, the largest first.
 
     Args:
         tree: a fit of a model with the symmetry "labels", its assignments kept; of a topic model topics are
@@ -78,35 +78,21 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
             "relabel matches draws by their assignments, which this fit does not hold: draw them by "
             "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"
         )
-    shape = drawn.shape[:2]
-    labels = drawn.values.reshape(-1, drawn.shape[-1])
-    sizes = np.zeros((len(labels), num_components), dtype=np.int64)
+    shape, labels = drawn.shape[:2], flat_draws(drawn)
     counted = cluster_sizes(labels)
-    sizes[:, : counted.shape[1]] = counted
-    weights = (
-        posterior[model.weight_site].transpose("chain", "draw", ...).values.reshape(-1, num_components)
-        if model.weight_site in posterior
-        else sizes
-    )
+    sizes = np.pad(counted, ((0, 0), (0, num_components - counted.shape[1])))
+    weights = flat_draws(posterior[model.weight_site]) if model.weight_site in posterior else sizes
     new_labels, rounds = _match(labels, _pivot(tree, sizes), num_components)
     sources = _sources(new_labels, sizes, weights)
-    targets = np.empty_like(sources)
-    np.put_along_axis(targets, sources, np.broadcast_to(np.arange(num_components), sources.shape), axis=1)
-    sources_and_targets = sources.reshape(*shape, -1), targets.reshape(*shape, -1)
-    relabelled = _permuted(posterior, model.cluster_site, *sources_and_targets)
-    groups = {name: child.to_dataset() for name, child in tree.children.items()} | {"posterior": relabelled}
+    targets = np.argsort(sources, axis=1).reshape(*shape, -1)
+    relabelled = permuted(posterior, _DIMS, model.cluster_site, sources.reshape(*shape, -1), targets)
     how = f"assignments matched across draws in {rounds} rounds" + _dropped(posterior)
-    attrs = dict(tree.attrs) | {"relabelled": tree.attrs.get("relabelled", how)}
+    attrs = {"relabelled": tree.attrs.get("relabelled", how)}
     if shape[0] > 1 and shape[1] >= 4:
-        attrs |= {
-            "relabel_rhat_before": float(
-                tree.attrs.get("relabel_rhat_before", largest_psrf(_entries(posterior, sizes)))
-            ),
-            "relabel_rhat_after": largest_psrf(
-                _entries(relabelled, np.take_along_axis(sizes, sources, axis=1))
-            ),
-        }
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+        before = tree.attrs.get("relabel_rhat_before", largest_psrf(_entries(posterior, sizes)))
+        after = largest_psrf(_entries(relabelled, np.take_along_axis(sizes, sources, axis=1)))
+        attrs |= {"relabel_rhat_before": float(before), "relabel_rhat_after": after}
+    return with_groups(tree, {"posterior": relabelled}, **attrs)
 
 
 def _pivot(tree: xr.DataTree, sizes: np.ndarray) -> int:
@@ -119,8 +105,8 @@ def _pivot(tree: xr.DataTree, sizes: np.ndarray) -> int:
     usual = np.flatnonzero(counts == np.bincount(counts).argmax())
     if "log_likelihood" not in tree.children:
         return int(usual[-1])
-    rows = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
-    return int(usual[rows.values.reshape(len(sizes), -1).sum(1)[usual].argmax()])
+    rows = flat_draws(tree["log_likelihood"]["log_likelihood"])
+    return int(usual[rows.reshape(len(sizes), -1).sum(1)[usual].argmax()])
 
 
 def _match(labels: np.ndarray, pivot: int, num_components: int) -> tuple[list[dict[int, int]], int]:
@@ -130,31 +116,25 @@ def _match(labels: np.ndarray, pivot: int, num_components: int) -> tuple[list[di
     for z in labels:
         names, first, inverse = np.unique(z, return_index=True, return_inverse=True)
         appearance = np.argsort(first)
-        rank = np.argsort(appearance)
-        cluster = rank[inverse].astype(
-            np.min_scalar_type(num_components)
-        )  # small: these are held for every draw
+        small = np.min_scalar_type(num_components)  # clusters are held for every draw
+        cluster = np.argsort(appearance)[inverse].astype(small)
         rows = np.argsort(cluster, kind="stable").astype(np.int32)
         starts = np.searchsorted(cluster[rows], np.arange(len(names)))
         drawn.append((names[appearance], cluster, rows, starts))
     counts = np.zeros((num_rows, num_components))
     counts[np.arange(num_rows), drawn[pivot][1]] = 1.0
-    before = None
-    rounds = 0
+    before, rounds = None, 0
     while rounds < _MAX_ROUNDS:
         rounds += 1
         # one pseudo-draw spread evenly keeps log q finite where a label was never seen
         reference = np.log((counts + 1.0 / num_components) / (counts.sum(1, keepdims=True) + 1.0))
-        permutations = []
-        counts = np.zeros_like(counts)
+        permutations, counts = [], np.zeros_like(counts)
         for _, cluster, rows, starts in drawn:
             gain = np.add.reduceat(reference[rows], starts, axis=0)
             permutation = linear_sum_assignment(gain, maximize=True)[1]
             permutations.append(permutation)
             counts[np.arange(num_rows), permutation[cluster]] += 1.0
-        if before is not None and all(
-            np.array_equal(a, b) for a, b in zip(before, permutations, strict=True)
-        ):
+        if before is not None and all(map(np.array_equal, before, permutations)):
             break
         before = permutations
     final = np.argsort(np.argsort(-counts.sum(0), kind="stable"), kind="stable")
@@ -174,36 +154,6 @@ def _sources(new_labels: list[dict[int, int]], sizes: np.ndarray, weights: np.nd
     return sources
 
 
-def _permuted(
-    group: xr.Dataset, cluster_site: str | None, sources: np.ndarray, targets: np.ndarray
-) -> xr.Dataset:
-    """Every variable with new component j from old ``sources[..., j]``, labels of rows by ``targets``."""
-    moved = {}
-    for name, variable in group.data_vars.items():
-        if "stick" in variable.dims:
-            continue
-        if name == cluster_site:
-            rows = variable.transpose("chain", "draw", ...)
-            mapped = np.take_along_axis(targets, rows.values.astype(np.int64), axis=2).astype(rows.dtype)
-            variable = rows.copy(data=mapped).transpose(*variable.dims)
-        for dim in ("component", *_OTHER_INDEX):
-            if dim in variable.dims:
-                front = variable.transpose("chain", "draw", dim, ...)
-                index = sources.reshape(*sources.shape, *(1,) * (front.ndim - 3))
-                variable = front.copy(data=np.take_along_axis(front.values, index, axis=2)).transpose(
-                    *variable.dims
-                )
-        moved[name] = variable
-    return _rebuilt(group, moved)
-
-
-def _rebuilt(group: xr.Dataset, variables: dict[str, xr.DataArray]) -> xr.Dataset:
-    """A Dataset of the permuted variables with the old coordinates, except those of dims that are gone."""
-    used = {dim for variable in variables.values() for dim in variable.dims}
-    coords = {name: coord for name, coord in group.coords.items() if set(coord.dims) <= used}
-    return xr.Dataset(variables, coords=coords, attrs=group.attrs)
-
-
 def _one_order(tree: xr.DataTree, posterior: xr.Dataset, num_components: int) -> xr.DataTree:
     """Draws of one q, or a point estimate: their labels agree, so one order by share serves all groups."""
     model, soft, drawn = model_of(tree), responsibilities_of(tree), labels_of(tree)
@@ -220,20 +170,20 @@ def _one_order(tree: xr.DataTree, posterior: xr.Dataset, num_components: int) ->
         )
     order = np.argsort(-share, kind="stable")
     shape = (posterior.sizes["chain"], posterior.sizes["draw"], num_components)
-    groups = {name: child.to_dataset() for name, child in tree.children.items()}
     both = np.broadcast_to(order, shape), np.broadcast_to(np.argsort(order), shape)
-    groups["posterior"] = _permuted(posterior, model.cluster_site, *both)
-    if "variational" in groups:
-        kept = {name: v for name, v in groups["variational"].data_vars.items() if "stick" not in v.dims}
-        for dim in ("component", *_OTHER_INDEX):
-            kept = {
-                name: v.copy(data=v.isel({dim: order}).values) if dim in v.dims else v
-                for name, v in kept.items()
-            }
-        groups["variational"] = _rebuilt(groups["variational"], kept)
+    groups = {"posterior": permuted(posterior, _DIMS, model.cluster_site, *both)}
+    if "variational" in tree.children:
+        stored = tree["variational"].to_dataset()
+        groups["variational"] = with_coords_of(
+            stored,
+            {
+                name: value.copy(data=value.isel({dim: order for dim in _DIMS if dim in value.dims}).values)
+                for name, value in stored.data_vars.items()
+                if "stick" not in value.dims
+            },
+        )
     how = "one order by share of the rows: these labels do not switch" + _dropped(posterior)
-    attrs = dict(tree.attrs) | {"relabelled": tree.attrs.get("relabelled", how)}
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+    return with_groups(tree, groups, relabelled=tree.attrs.get("relabelled", how))
 
 
 def _dropped(posterior: xr.Dataset) -> str:

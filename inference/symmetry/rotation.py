@@ -8,7 +8,7 @@ draw to draw. Two remedies:
   :math:`R_s = U V^T` from :math:`W_s^T M = U D V^T` (Schoenemann 1966), and M recomputed until it rests; then
   all draws are turned together so that the columns of M are orthogonal and in descending length. Best where
   axes are close in strength: no draw can swap two of them.
-* ``identify``: every draw on its own is turned to :math:`W_s V` with
+* ``identify``: every draw is turned separately to :math:`W_s V` with
   :math:`\Phi_s^{-1/2} W_s = U D V^T`, :math:`\Phi_s` the noise variances of the columns that the draw has (1
   where there are none): :math:`W^T \Phi^{-1} W` is diagonal and descending, the axes of the closed form of
   SPPCA (Yu 2006, theorem 7.3.1) and of factor analysis. With one noise variance for all columns these are
@@ -22,7 +22,7 @@ zeros are turned into each other. A model without loadings (kernel PCA) has its 
 Both depend on the draws through W W' alone, up to rounding, so they can be repeated.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import xarray as xr
@@ -30,7 +30,7 @@ import xarray as xr
 from inference.convergence.invariants import draws_of, kind_of, symmetries_of
 from inference.convergence.psrf import largest_psrf
 from inference.results.files import model_of
-from inference.results.groups import loadings_of
+from inference.results.groups import loadings_of, with_groups
 
 __all__ = ["align_rotation", "identify"]
 
@@ -58,17 +58,13 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
         TypeError: ``tree`` is not a DataTree.
         ValueError: the model has no rotation symmetry, or the fit no loadings.
     """
-    loadings, _, blocks = _loadings(tree)
-    rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
-    for block in blocks:
-        rotations[..., block[:, None], block] = _procrustes(loadings[..., block])
-    return _turned(tree, rotations, "orthogonal Procrustes to the mean loadings")
+    return _turned(tree, lambda w, scale: _procrustes(w), "orthogonal Procrustes to the mean loadings")
 
 
 def identify(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with every draw in its canonical orientation: orthogonal loadings, strongest first.
 
-    Orthogonal and strong in units of the noise, where the draws have noise variances.
+    Orthogonality and strength are in units of the noise, where the draws have noise variances.
 
     Args:
         tree: as for ``align_rotation``.
@@ -80,11 +76,7 @@ def identify(tree: xr.DataTree) -> xr.DataTree:
         TypeError: ``tree`` is not a DataTree.
         ValueError: the model has no rotation symmetry, or the fit no loadings.
     """
-    loadings, scale, blocks = _loadings(tree)
-    rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
-    for block in blocks:
-        rotations[..., block[:, None], block] = _canonical(loadings[..., block], scale)
-    return _turned(tree, rotations, "singular vectors of the loadings of each draw, in units of its noise")
+    return _turned(tree, _canonical, "singular vectors of the loadings of each draw, in units of its noise")
 
 
 def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
@@ -128,7 +120,7 @@ def _noise_scale(posterior: xr.Dataset, suffix: str | None, view: np.ndarray) ->
 
 
 def _turning(tree: xr.DataTree) -> dict[str | None, xr.DataArray]:
-    """What decides the orientation: loadings by suffix, or (None) latents where they are the parameters."""
+    """Variables that decide the orientation: loadings by suffix, or (None) latents where there are none."""
     site, posterior = model_of(tree).latent_site, draws_of(tree)
     latents = {None: posterior[site].transpose("chain", "draw", ..., "latent")} if site in posterior else {}
     return loadings_of(tree) or latents
@@ -158,27 +150,24 @@ def _canonical(w: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
     return v * np.where(signs == 0, 1.0, signs)[..., None, :]
 
 
-def _turned(tree: xr.DataTree, rotations: np.ndarray, how: str) -> xr.DataTree:
-    posterior = draws_of(tree)
-    groups = {name: child.to_dataset() for name, child in tree.children.items()}
-    if kind_of(tree) != "sampling" and "variational" in groups:
-        groups["variational"], _ = _rotated(groups["variational"], rotations[0, 0])
+def _turned(tree: xr.DataTree, rotation_of: Callable, how: str) -> xr.DataTree:
+    """The fit turned by ``rotation_of(loadings, noise scale)`` of each block of latents."""
+    loadings, scale, blocks = _loadings(tree)
+    rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
+    for block in blocks:
+        rotations[..., block[:, None], block] = rotation_of(loadings[..., block], scale)
+    posterior, groups = draws_of(tree), {}
+    if kind_of(tree) != "sampling" and "variational" in tree.children:
+        groups["variational"], _ = _rotated(tree["variational"].to_dataset(), rotations[0, 0])
     rotations = np.broadcast_to(
         rotations, (posterior.sizes["chain"], posterior.sizes["draw"], *rotations.shape[2:])
     )
     groups["posterior"], dropped = _rotated(posterior, rotations)
-    attrs = dict(tree.attrs) | {
-        "rotation_aligned": how
-        + (f"; {', '.join(dropped)} dropped: not defined after a rotation" if dropped else "")
-    }
-    new = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+    lost = f"; {', '.join(dropped)} dropped: not defined after a rotation" if dropped else ""
+    new = with_groups(tree, groups, rotation_aligned=how + lost)
     if posterior.sizes["chain"] > 1 and posterior.sizes["draw"] >= 4:
-        new.attrs |= {
-            "rotation_rhat_before": float(
-                tree.attrs.get("rotation_rhat_before", largest_psrf(_entries(tree)))
-            ),
-            "rotation_rhat_after": largest_psrf(_entries(new)),
-        }
+        before = float(tree.attrs.get("rotation_rhat_before", largest_psrf(_entries(tree))))
+        new.attrs |= {"rotation_rhat_before": before, "rotation_rhat_after": largest_psrf(_entries(new))}
     return new
 
 

@@ -1,4 +1,4 @@
-r"""Topics (and clusters) numbered alike: across the draws of a fit, between runs, between models.
+r"""One numbering of topics (and clusters) for all draws of a fit, or for two runs or models.
 
 Two sets of topics are matched by the assignment that maximises the summed Bhattacharyya similarity
 :math:`\sum_w \sqrt{p_w q_w}` of word probabilities (Hungarian algorithm). Draws of a sampler are matched to a
@@ -14,9 +14,9 @@ from scipy.optimize import linear_sum_assignment
 
 from inference.convergence.invariants import draws_of, kind_of
 from inference.results.files import model_of
-from zoo.model import Model
+from inference.results.groups import flat_draws, with_groups
 
-__all__ = ["Matching", "align_topics", "match_topics"]
+__all__ = ["Matching", "align_topics", "match_topics", "permuted", "with_coords_of"]
 
 MOST_ROUNDS = 20
 
@@ -66,9 +66,9 @@ def match_topics(topic_word_probs: Any, reference: Any) -> Matching:
 
 
 def align_topics(tree: xr.DataTree) -> xr.DataTree:
-    """The same fit of a topic model with topics, and clusters, numbered alike in all draws.
+    """The same fit of a topic model with one numbering of topics, and of clusters, in all draws.
 
-    Draws from one q, or a point estimate, have one numbering already: they are given back as they are.
+    Draws from one q, or a point estimate, have one numbering already: they are returned as they are.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -80,22 +80,23 @@ def align_topics(tree: xr.DataTree) -> xr.DataTree:
     if kind_of(tree) != "sampling":
         return tree
     model = model_of(tree)
-    topics = _flat(posterior[model.topic_site], "topic", "word")
+    shape = (posterior.sizes["chain"], posterior.sizes["draw"], -1)
+    clusters = None if model.weight_site is None else model.variable_dims[model.weight_site][-1]
+
+    def reordered(group: xr.Dataset, dim: str, orders: np.ndarray) -> xr.Dataset:
+        site = model.cluster_site if dim == clusters else None
+        places = np.argsort(orders, axis=1).reshape(shape)
+        return permuted(group, (dim,), site, orders.reshape(shape), places, drop_sticks=dim == "cluster")
+
     best = _best_draw(tree)
-    orders, rounds = _orders(topics, best)
-    moved = _permuted(posterior, model, "topic", orders)
+    orders, rounds = _orders(flat_draws(posterior[model.topic_site], "topic", "word"), best)
+    moved = reordered(posterior, "topic", orders)
     if model.cluster_topic_site in posterior:
-        shares = _flat(moved[model.cluster_topic_site], "cluster", "topic")
-        ordered = _flat(moved[model.topic_site], "topic", "word")
-        moved = _permuted(moved, model, "cluster", _orders(shares, best, ordered.mean(0))[0])
-    groups = {name: child.to_dataset() for name, child in tree.children.items()} | {"posterior": moved}
-    attrs = dict(tree.attrs) | {"relabelled": f"topics matched across draws in {rounds} rounds"}
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
-
-
-def _flat(variable: xr.DataArray, *dims: str) -> np.ndarray:
-    values = variable.transpose("chain", "draw", *dims).values
-    return values.reshape(-1, *values.shape[2:])
+        shares = flat_draws(moved[model.cluster_topic_site], "cluster", "topic")
+        words = flat_draws(moved[model.topic_site], "topic", "word").mean(0)
+        moved = reordered(moved, "cluster", _orders(shares, best, words)[0])
+    how = f"topics matched across draws in {rounds} rounds"
+    return with_groups(tree, {"posterior": moved}, relabelled=how)
 
 
 def _best_draw(tree: xr.DataTree) -> int:
@@ -106,13 +107,11 @@ def _best_draw(tree: xr.DataTree) -> int:
 
 def _orders(rows: np.ndarray, best: int, words: np.ndarray | None = None) -> tuple[np.ndarray, int]:
     """For each draw the numbers that come first, second, ..., shape (num_draws, size), and the rounds."""
-    reference = rows[best]
-    orders = np.zeros(rows.shape[:2], dtype=int)
-    rounds = 0
-    for _ in range(MOST_ROUNDS):
+    reference, orders, rounds = rows[best], np.zeros(rows.shape[:2], dtype=int), 0
+    while rounds < MOST_ROUNDS:
         rounds += 1
         ends = (reference, rows) if words is None else (reference @ words, rows @ words)
-        found = np.stack([match_topics(own, ends[0]).order for own in ends[1]])
+        found = np.stack([match_topics(topics, ends[0]).order for topics in ends[1]])
         if (found == orders).all():
             break
         orders = found
@@ -120,25 +119,46 @@ def _orders(rows: np.ndarray, best: int, words: np.ndarray | None = None) -> tup
     return orders, rounds
 
 
-def _permuted(posterior: xr.Dataset, model: Model, dim: str, orders: np.ndarray) -> xr.Dataset:
-    """Every variable with entry j of the dim from old entry ``orders[..., j]``; cluster numbers follow."""
+def permuted(
+    group: xr.Dataset,
+    dims: tuple[str, ...],
+    cluster_site: str | None,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    drop_sticks: bool = True,
+) -> xr.Dataset:
+    """Reorder components draw by draw.
+
+    Args:
+        group: draws.
+        dims: entry j of these dims is taken from the old entry ``sources[..., j]``.
+        cluster_site: labels of rows, which become ``targets[..., label]``; or None.
+        sources: shape (chain, draw, component).
+        targets: the inverse of each permutation.
+        drop_sticks: whether stick fractions, which belong to the former order, are left out.
+
+    Returns:
+        The draws in the new order.
+    """
     moved = {}
-    clusters = None if model.weight_site is None else model.variable_dims[model.weight_site][-1]
-    shape = (posterior.sizes["chain"], posterior.sizes["draw"], -1)
-    places = np.argsort(orders, axis=1).reshape(shape)
-    for name, variable in posterior.data_vars.items():
-        if dim == "cluster" and "stick" in variable.dims:
-            continue  # sticks belong to the former order
-        if dim in variable.dims:
+    for name, variable in group.data_vars.items():
+        if drop_sticks and "stick" in variable.dims:
+            continue
+        if name == cluster_site:
+            rows = variable.transpose("chain", "draw", ...)
+            mapped = np.take_along_axis(targets, rows.values.astype(np.int64), axis=2).astype(rows.dtype)
+            variable = rows.copy(data=mapped).transpose(*variable.dims)
+        for dim in set(dims) & set(variable.dims):
             front = variable.transpose("chain", "draw", dim, ...)
-            index = orders.reshape(*shape, *(1,) * (front.ndim - 3))
+            index = sources.reshape(*sources.shape, *(1,) * (front.ndim - 3))
             taken = np.take_along_axis(front.values, index, axis=2)
             variable = front.copy(data=taken).transpose(*variable.dims)
-        elif dim == clusters and name == model.cluster_site:
-            rows = variable.transpose("chain", "draw", ...)
-            renamed = np.take_along_axis(places, rows.values.astype(int), axis=2)
-            variable = rows.copy(data=renamed.astype(rows.dtype)).transpose(*variable.dims)
         moved[name] = variable
-    used = {dim for variable in moved.values() for dim in variable.dims}
-    coords = {name: coord for name, coord in posterior.coords.items() if set(coord.dims) <= used}
-    return xr.Dataset(moved, coords=coords, attrs=posterior.attrs)
+    return with_coords_of(group, moved)
+
+
+def with_coords_of(group: xr.Dataset, variables: dict[str, xr.DataArray]) -> xr.Dataset:
+    """A Dataset of the variables with the old coordinates, except those of dims that are gone."""
+    used = {dim for variable in variables.values() for dim in variable.dims}
+    coords = {name: coord for name, coord in group.coords.items() if set(coord.dims) <= used}
+    return xr.Dataset(variables, coords=coords, attrs=group.attrs)
