@@ -1,13 +1,12 @@
-"""What every component prior of a mixture is: one class per conjugate family, with one interface.
+"""The interface of a mixture's component prior: one class per conjugate family.
 
 A component has a likelihood in an exponential family and a conjugate prior. All that inference needs of the
-pair is a method of its class; the list is that of `ComponentPrior`. The same class holds a posterior, then
-with a leading axis over components.
+pair is a method of its class, listed in `ComponentPrior`. The same class holds a posterior, then with a
+leading axis over components.
 
-Solvers of the M-steps of hyperparameters, each within a bracket, so that nothing can run off.
-
-Equations in one unknown are solved by bisection of its logarithm; `ComponentPrior.learnt` of each family
-states its own.
+The solvers of the M-steps of hyperparameters keep each of them within a bracket, so that none can diverge.
+Equations in one unknown are solved by bisection of its logarithm; the equation itself is given in
+`ComponentPrior.learnt` of each family.
 """
 
 from collections.abc import Callable, Mapping
@@ -96,8 +95,8 @@ class ComponentPrior(Assumptions):
 
     @property
     def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie: what makes a posterior of this class a guide with free parameters."""
-        raise NotImplementedError
+        """The support of each field of a posterior, which makes it a guide with free parameters."""
+        return dict.fromkeys(self.posterior_dims, dist.constraints.positive)
 
     def check(self, x: np.ndarray) -> None:
         """Refuse data that cannot come from this family.
@@ -339,7 +338,7 @@ class ComponentPrior(Assumptions):
         return {
             name: "prior_inverse_scale_matrix" if name == "scale_matrix" else f"prior_{name}"
             for name in self.leaf_names()
-            if isinstance(getattr(self, name), dist.Distribution)
+            if self.is_random(name)
         }
 
     def sample_hyperparameters(self) -> Self:
@@ -348,10 +347,10 @@ class ComponentPrior(Assumptions):
         Returns:
             The family with the numbers drawn.
         """
-        values = {
-            site: numpyro.sample(site, getattr(self, name)) for name, site in self.hyperprior_sites().items()
-        }
-        return self.with_hyperparameters(values)
+        sites = self.hyperprior_sites().items()
+        return self.with_hyperparameters(
+            {site: numpyro.sample(site, getattr(self, name)) for name, site in sites}
+        )
 
     def with_hyperparameters(self, values: Mapping[str, Array]) -> Self:
         """The family with numbers in place of its hyperpriors, for whatever hyperprior sites it has.
@@ -362,29 +361,20 @@ class ComponentPrior(Assumptions):
         Returns:
             The family with numbers; itself if it has no such site.
         """
-        numbers = {}
-        for name, site in self.hyperprior_sites().items():
-            numbers[name] = jnp.linalg.inv(values[site]) if name == "scale_matrix" else values[site]
+        numbers = {
+            name: jnp.linalg.inv(values[site]) if name == "scale_matrix" else values[site]
+            for name, site in self.hyperprior_sites().items()
+        }
         return self.replaced(**numbers) if numbers else self
 
     def check_hyperpriors(self) -> None:
         """Raise ValueError if a hyperparameter has a prior of a kind that it cannot have."""
-        for name in self.leaf_names():
-            value = getattr(self, name)
-            if not isinstance(value, dist.Distribution):
-                continue
-            allowed = self.hyperprior_kinds.get(name, ())
+        for name in self.hyperprior_sites():
+            value, allowed = getattr(self, name), self.hyperprior_kinds.get(name, ())
             if not isinstance(value, allowed):
                 kinds = " or ".join(kind.__name__ for kind in allowed)
-                raise ValueError(
-                    f"{name} of {type(self).__name__} "
-                    + (
-                        f"may have a {kinds} as its prior"
-                        if kinds
-                        else "must be numbers: it can have no prior"
-                    )
-                    + f"; got a {type(value).__name__}"
-                )
+                may = f"may have a {kinds} as its prior" if kinds else "must be numbers: it can have no prior"
+                raise ValueError(f"{name} of {type(self).__name__} {may}; got a {type(value).__name__}")
 
     def is_random(self, name: str) -> bool:
         """Whether a hyperparameter has a prior.
@@ -405,16 +395,13 @@ class ConjugatePredictive(dist.Distribution):
         components: a prior, or a posterior with a leading axis over components (the batch shape).
     """
 
+    support = dist.constraints.real_vector
+
     def __init__(self, components: ComponentPrior) -> None:
         self.components = components
         row = jnp.zeros(components.num_features)
         batch_shape = jax.eval_shape(lambda: components.log_evidence(components.features(row))).shape
         super().__init__(batch_shape, (components.num_features,))
-
-    @property
-    def support(self) -> dist.constraints.Constraint:
-        """That of the likelihood, which knows."""
-        return dist.constraints.real_vector
 
     def log_prob(self, value: Array) -> Array:
         """In nats; missing cells are integrated out where the family can."""

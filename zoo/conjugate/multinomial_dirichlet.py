@@ -32,7 +32,7 @@ from zoo.conjugate.component_prior import (
 from zoo.model import static
 from zoo.sparse import SparseCounts
 
-__all__ = ["CountFeatures", "CountRow", "MultinomialDirichlet", "SparseCountRows"]
+__all__ = ["MultinomialDirichlet", "SparseCountRows"]
 
 
 class CountRow(dist.Distribution):
@@ -148,11 +148,6 @@ class MultinomialDirichlet(ComponentPrior):
         """Number of columns (words)."""
         value = self.concentration
         return int(value.batch_shape[-1] if isinstance(value, dist.Distribution) else np.shape(value)[-1])
-
-    @property
-    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie."""
-        return {"concentration": dist.constraints.positive}
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:

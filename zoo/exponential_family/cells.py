@@ -1,10 +1,9 @@
-"""A matrix of cells of one exponential family as a NumPyro distribution over rows, missing cells left out.
+"""Cells of an exponential family as a NumPyro distribution over rows, and the parameters of such a table.
 
-What a table of exponential-family cells has of its own beside loadings: mean, cut points, noise variance.
-
-Sites, with the suffix of the view: ``loc`` (D,), zero where a column has cut points; ``cut_points`` of
-`zoo.exponential_family.Ordinal` columns; ``noise_variance`` of a Gaussian of unknown variance. With
-`Categorical` cells the mean has an entry for each natural parameter.
+Missing cells are left out of the density. Beside its loadings a table has these sites, with the suffix of the
+view: ``loc`` (D,), zero where a column has cut points; ``cut_points`` of `zoo.exponential_family.Ordinal`
+columns; ``noise_variance`` of a Gaussian of unknown variance. With `Categorical` cells the mean has an entry
+for each natural parameter.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,6 @@ from zoo.exponential_family.natural_params import LowRank, padded
 __all__ = [
     "FamilyCells",
     "cells_of",
-    "params_with_mean",
     "sample_view_parameters",
     "starting_view_parameters",
 ]
@@ -114,16 +112,8 @@ CUT_POINT_SCALE = 5.0  # standard deviation of cut points before they are put in
 LEAST_NOISE = 1e-6  # of a start
 
 
-def params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
-    """Places of the natural parameters of a row that have a mean: not those of ordinal columns.
-
-    Args:
-        family: of the cells.
-        num_features: D.
-
-    Returns:
-        Places among the natural parameters of a row.
-    """
+def _params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
+    """Places of the natural parameters of a row that have a mean: not those of ordinal columns."""
     without = set(family.level_columns(num_features))
     return tuple(p for p, column in enumerate(family.param_columns(num_features)) if column not in without)
 
@@ -148,7 +138,7 @@ def sample_view_parameters(
         base = dist.Normal(0.0, CUT_POINT_SCALE).expand([len(levels), family.num_cut_points]).to_event(1)
         ordered = dist.TransformedDistribution(base, dist.transforms.OrderedTransform())
         values["cut_points"] = numpyro.sample(f"cut_points{suffix}", ordered.to_event(1))
-    places = params_with_mean(family, num_features)
+    places = _params_with_mean(family, num_features)
     if places:
         mean = dist.Normal(0.0, jnp.sqrt(loc_variance)).expand([len(places)]).to_event(1)
         own = padded(mean, places, family.num_params(num_features))
@@ -176,7 +166,7 @@ def starting_view_parameters(
     if levels:
         shares = jnp.arange(1, family.num_cut_points + 1) / (family.num_cut_points + 1)
         values["cut_points"] = jnp.tile(jnp.log(shares) - jnp.log1p(-shares), (len(levels), 1))
-    if params_with_mean(family, x.shape[1]):
+    if _params_with_mean(family, x.shape[1]):
         values["loc"] = family.natural_of_columns(x)
     if noise and family.learns_noise:
         values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), LEAST_NOISE)

@@ -1,10 +1,7 @@
-"""The interface of the families of `zoo.exponential_family`.
-
-A table whose columns are of different families: ratings beside counts beside yes or no.
-"""
+"""The interface of the families of `zoo.exponential_family`, and tables with a family for each column."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +13,9 @@ from zoo.checks import as_matrix, check_cells
 from zoo.model import Assumptions, static
 
 __all__ = ["ByColumn", "Family"]
+
+Number = Array | float
+CellTerms = tuple[Array, Array, Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,12 +303,8 @@ class Family(Assumptions):
         return whole
 
     def cell_terms(
-        self,
-        x: Array,
-        beta: Array | float = 0.0,
-        conjugate: Array | None = None,
-        weight: Array | float = 1.0,
-    ) -> tuple[Array, Array, Array, Array]:
+        self, x: Array, beta: Number = 0.0, conjugate: Array | None = None, weight: Number = 1.0
+    ) -> CellTerms:
         r"""Coefficients of the log density of cells together with the conjugate kernel's share of it.
 
         Up to a constant it is :math:`\kappa\theta - \tau\theta^2/2 - b\log 2\cosh(\theta/2) - r e^\theta`.
@@ -326,9 +322,7 @@ class Family(Assumptions):
         seen = jnp.where(jnp.isnan(x), 0.0, weight)
         return self._cell_terms(weight * jnp.nan_to_num(x), seen, beta * lam, beta * nu)
 
-    def _cell_terms(
-        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
-    ) -> tuple[Array, Array, Array, Array]:
+    def _cell_terms(self, known: Array, seen: Array, lam: Number, nu: Number) -> CellTerms:
         raise NotImplementedError(f"the log-partition of {type(self).__name__} has no such form")
 
     def quadratic_bound(self, x: Array, curves: Array | None) -> tuple[Array, Array, Array]:
@@ -343,9 +337,7 @@ class Family(Assumptions):
         """
         raise NotImplementedError(f"{type(self).__name__} has no quadratic bound")
 
-    def expected_base_measure(
-        self, x: Array, inverse_noise: Array | float, log_noise: Array | float
-    ) -> Array:
+    def expected_base_measure(self, x: Array, inverse_noise: Number, log_noise: Number) -> Array:
         """The part of the expected log density of all observed cells that does not depend on theta.
 
         Args:
@@ -503,12 +495,9 @@ class ByColumn(Family):
         Returns:
             The distinct families, and which one each column has.
         """
-        distinct: dict[Any, Family] = {}
         keys = [_key(family) for family in families]
-        for key, family in zip(keys, families, strict=True):
-            distinct.setdefault(key, family)
-        order = list(distinct)
-        return cls(tuple(distinct.values()), tuple(order.index(key) for key in keys))
+        order = list(dict.fromkeys(keys))
+        return cls(tuple(families[keys.index(key)] for key in order), tuple(order.index(key) for key in keys))
 
     def validate(self) -> None:
         """Raise ValueError if columns and families do not match or too many bring parameters of their own."""
@@ -612,8 +601,7 @@ class ByColumn(Family):
     def mean_and_variance(self, theta: Array, cut_points: Array | None) -> tuple[Array, Array]:
         """Of each cell under the family of its column."""
         pairs = [family.mean_and_variance(own, cut_points) for family, _, own in self._parts(theta)]
-        mean, variance = (self.by_column(list(part)) for part in zip(*pairs, strict=True))
-        return mean, variance
+        return tuple(self.by_column(list(part)) for part in zip(*pairs, strict=True))
 
     def sample(self, key: Array, theta: Array, cut_points: Array | None, shape: tuple[int, ...]) -> Array:
         """Draws of each cell from the family of its column."""
@@ -624,24 +612,17 @@ class ByColumn(Family):
         )
 
     def cell_terms(
-        self,
-        x: Array,
-        beta: Array | float = 0.0,
-        conjugate: Array | None = None,
-        weight: Array | float = 1.0,
-    ) -> tuple[Array, Array, Array, Array]:
+        self, x: Array, beta: Number = 0.0, conjugate: Array | None = None, weight: Number = 1.0
+    ) -> CellTerms:
         """The coefficients under the family of each column."""
         pairs = None if conjugate is None else jnp.broadcast_to(conjugate, (x.shape[1], 2))
         parts = [
             family.cell_terms(x[:, columns], beta, None if pairs is None else pairs[columns], weight)
             for family, columns, _ in self.groups
         ]
-        linear, precision, count, rate = (self.by_column(list(part)) for part in zip(*parts, strict=True))
-        return linear, precision, count, rate
+        return tuple(self.by_column(list(part)) for part in zip(*parts, strict=True))
 
-    def expected_base_measure(
-        self, x: Array, inverse_noise: Array | float, log_noise: Array | float
-    ) -> Array:
+    def expected_base_measure(self, x: Array, inverse_noise: Number, log_noise: Number) -> Array:
         """The sum over all columns."""
         groups = self.groups
         return sum(f.expected_base_measure(x[:, own], inverse_noise, log_noise) for f, own, _ in groups)
@@ -681,8 +662,6 @@ class ByColumn(Family):
 
 
 def _key(family: Family) -> tuple:
-    leaves = tuple(
-        None if value is None else float(value) for value in (getattr(family, n) for n in family.leaf_names())
-    )
+    leaves = [getattr(family, name) for name in family.leaf_names()]
     fixed = tuple(getattr(family, name) for name in family.static_names())
-    return (type(family).__name__, leaves, fixed)
+    return type(family).__name__, tuple(None if leaf is None else float(leaf) for leaf in leaves), fixed

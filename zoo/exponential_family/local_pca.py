@@ -87,9 +87,8 @@ def gaussian_latents(local: LocalPCA, x: Array) -> RowMode:
     projected = jnp.einsum("nkf,kfi->nki", away, local.loadings) / variance
     covariance = jnp.linalg.inv(precision)
     mean = jnp.einsum("nkij,nkj->nki", covariance, projected)
-    log_det = 2.0 * jnp.sum(
-        jnp.log(jnp.diagonal(jnp.linalg.cholesky(precision), axis1=-2, axis2=-1)), axis=-1
-    )
+    diagonal = jnp.diagonal(jnp.linalg.cholesky(precision), axis1=-2, axis2=-1)
+    log_det = 2.0 * jnp.sum(jnp.log(diagonal), axis=-1)
     size = jnp.sum(seen, axis=-1)[:, None]
     quadratic = jnp.sum(away**2, axis=-1) / variance - jnp.sum(projected * mean, axis=-1)
     return RowMode(mean, covariance, -0.5 * (size * jnp.log(2 * jnp.pi * variance) + log_det + quadratic))
@@ -109,9 +108,8 @@ def laplace_latents(local: LocalPCA, x: Array) -> RowMode:
     def of_component(loadings: Array, offsets: Array) -> RowMode:
         def log_joint(y: Array, row: Array) -> Array:
             theta = loadings @ y + offsets
-            return log_cells(local.family, theta[None, None], row[None])[0, 0] + jnp.sum(
-                dist.Normal(0.0, 1.0).log_prob(y)
-            )
+            prior = jnp.sum(dist.Normal(0.0, 1.0).log_prob(y))
+            return log_cells(local.family, theta[None, None], row[None])[0, 0] + prior
 
         return row_modes(log_joint, x, loadings.shape[-1])
 

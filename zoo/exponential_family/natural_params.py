@@ -1,20 +1,19 @@
-r"""Natural parameters :math:`\Theta = U V^T + 1\mu^T` that are not made whole.
+r"""Natural parameters :math:`\Theta = U V^T + 1\mu^T` of tables, their loadings and their latents.
 
-A table of N rows and D columns has N D of them and they follow from (N + D) K + D numbers. What is asked of
-them here is one number for each row, a sum over its columns. Large tables are passed through in blocks of
+**Low rank** (`LowRank`). A table of N rows and D columns has N D natural parameters, which follow from
+(N + D) K + D numbers and are not made whole: they are needed for one number for each row, a sum over its
+columns. Large tables are passed through in blocks of
 rows that fit into a processor's cache: what a block computes on its way does not go through memory. One array
 of the table's size, the derivative in Theta, is kept for the way back, or none where the derivative is given:
 then a block's share of the gradient is computed with its value, as if every row counted once, which is what a
 log density asks for; where rows count differently, the blocks are passed through again.
 
-Arrays that are exactly zero at fixed places of their last axis, as a site of a program.
+**Zeros at fixed places** (`padded`). Loadings of a view have zero columns where a latent belongs to another
+view. Such a site is the free columns, a Normal array, put into their places; NUTS, HMC and MAP move the free
+columns alone.
 
-Loadings of a view have zero columns where a latent belongs to another view. Such a site is the free columns,
-a Normal array, put into their places; NUTS, HMC and MAP move the free columns alone.
-
-Latents of new rows where no closed form exists: their mode, and Laplace's integral over them.
-
-For one row the log density of latents u, :math:`h(u) = \log N(u; 0, v I) + \sum_d k_d(\theta_d)` with
+**Latents of new rows** where no closed form exists (`row_modes`): their mode, and Laplace's integral over
+them. For one row the log density of latents u, :math:`h(u) = \log N(u; 0, v I) + \sum_d k_d(\theta_d)` with
 :math:`\theta = V u + \mu`, is concave for every canonical family (and for its conjugate kernel), so Newton's
 method with step halving finds the mode. Laplace's approximation of the integral is
 
@@ -361,11 +360,8 @@ def row_modes(log_joint: Callable, rows: Array, num_latents: int) -> RowMode:
 
         u = jax.lax.scan(improve, jnp.zeros(num_latents), None, NEWTON_STEPS)[0]
         precision = -hessian(u, row)
-        log_integral = (
-            log_joint(u, row)
-            + 0.5 * num_latents * jnp.log(2 * jnp.pi)
-            - 0.5 * jnp.linalg.slogdet(precision)[1]
-        )
+        height = log_joint(u, row) + 0.5 * num_latents * jnp.log(2 * jnp.pi)
+        log_integral = height - 0.5 * jnp.linalg.slogdet(precision)[1]
         return RowMode(u, jnp.linalg.inv(precision), log_integral)
 
     return jax.lax.map(one, rows, batch_size=min(256, rows.shape[0]))
