@@ -85,7 +85,7 @@ from zoo.exponential_family.joint_prior import (
     refuse_improper,
 )
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
-from zoo.linear_gaussian.rows import DenseRows
+from zoo.linear_gaussian import DenseRows
 from zoo.model import Model, in_current_precision, static
 from zoo.suitable_fields import (
     check_not_sparse,

@@ -80,15 +80,7 @@ from zoo.checks import (
 )
 from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.gram import FeatureRows, centred, check_gram, feature_rows, given_latents, scored_dimension
-from zoo.linear_gaussian.class_labels import CODINGS, Label, are_labels, class_names, code_labels
-from zoo.linear_gaussian.probit import (
-    DecidedOutputs,
-    ProbitOutputs,
-    ProbitRows,
-    check_probit_outputs,
-    num_decisions,
-)
-from zoo.linear_gaussian.rows import (
+from zoo.linear_gaussian import (
     LinearGaussianRows,
     RowsGivenOthers,
     ShiftedRows,
@@ -96,6 +88,14 @@ from zoo.linear_gaussian.rows import (
     latents_mean,
     log_density,
     reduced,
+)
+from zoo.linear_gaussian.class_labels import CODINGS, Label, are_labels, class_names, code_labels
+from zoo.linear_gaussian.probit import (
+    DecidedOutputs,
+    ProbitOutputs,
+    ProbitRows,
+    check_probit_outputs,
+    num_decisions,
 )
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse import SparseMatrix, as_rows, is_sparse

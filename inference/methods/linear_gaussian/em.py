@@ -37,7 +37,7 @@ Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 7.2 with (7
 
 The E-step of a linear-Gaussian model: moments of the latents and the log likelihood.
 
-The notation is that of `zoo.linear_gaussian.rows`, whose residual form of the log density is used here too: a
+The notation is that of `zoo.linear_gaussian`, whose residual form of the log density is used here too: a
 sum of squares, accurate to rounding however small the noise is.
 
 Priors in the EM of linear-Gaussian models: what they add to the objective, the M-step and the expansion.

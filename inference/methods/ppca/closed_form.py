@@ -33,7 +33,7 @@ from jax import Array
 from inference.algorithm import Direct, Outcome
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted, weight_of
 from zoo.checks import check_number
-from zoo.linear_gaussian.rows import latents_covariance, latents_mean, log_density, shared_latents_covariance
+from zoo.linear_gaussian import latents_covariance, latents_mean, log_density, shared_latents_covariance
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 

@@ -42,7 +42,7 @@ from inference.methods.gibbs_sweep import Move, sweep
 from inference.methods.projections.gibbs import common_shift, rescaling
 from inference.numerics.programs import log_densities
 from zoo.checks import check_flag
-from zoo.linear_gaussian.rows import LatentsGivenRows
+from zoo.linear_gaussian import LatentsGivenRows
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
