@@ -24,6 +24,7 @@ __all__ = [
     "History",
     "Progress",
     "advanced",
+    "beginning_with",
     "best_run",
     "new_progress",
     "restored",
@@ -144,16 +145,16 @@ def restored(
     progress, history = new_progress(num_restarts), History()
     if arrays is None:
         return progress, history, {}
-    progress = Progress(
-        *(jnp.asarray(arrays[f"progress_{name}"], value.dtype) for name, value in progress._asdict().items())
-    )
-    trace = _beginning_with("trace_", arrays)
+    saved = beginning_with("progress_", arrays)
+    progress = Progress(*(jnp.asarray(saved[n], fresh.dtype) for n, fresh in progress._asdict().items()))
+    trace = beginning_with("trace_", arrays)
     if trace:
         history.add(np.zeros(num_restarts, int), progress.iteration, trace)
-    return progress, history, _beginning_with("loop_", arrays)
+    return progress, history, beginning_with("loop_", arrays)
 
 
-def _beginning_with(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def beginning_with(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 

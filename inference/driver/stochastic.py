@@ -94,7 +94,7 @@ def ascend_stochastically(
                     continue
                 time = passes * -(-stream.num_rows // stream.batch_size) + number + 1
                 share = counts.shape[0] / stream.num_rows
-                state, gain = _visit(stochastic.step, state, model, put(counts), share, float(time))
+                state, gain = _compiled(stochastic.step, state, model, put(counts), share, float(time))
                 visited, score = number + 1, score + float(gain)
                 bar.set_postfix_str(f"document {first_row + counts.shape[0]}", refresh=False)
                 if checkpoint.is_due():
@@ -128,7 +128,8 @@ def ascend_stochastically(
 
 def _objective_of(stochastic: NaturalGradient, state: Any, model: Any, of_rows: float) -> dict[str, float]:
     """The recorded values at a state; ``of_rows`` is the rows' part of the objective."""
-    info = {name: float(value) for name, value in _total(stochastic.total, state, model)._asdict().items()}
+    total = _compiled(stochastic.total, state, model)
+    info = {name: float(value) for name, value in total._asdict().items()}
     return info | {"objective": info["objective"] + of_rows}
 
 
@@ -138,7 +139,7 @@ def _evaluated(
     """The bound of all documents at a state, and their own parameters."""
     score, rows = 0.0, []
     for _, counts in stream.batches():
-        own, gain = _evaluate(stochastic.evaluate, state, model, put(counts))
+        own, gain = _compiled(stochastic.evaluate, state, model, put(counts))
         score += float(gain)
         if keep_rows:
             rows.append(np.asarray(own)[: counts.shape[0]])
@@ -160,15 +161,5 @@ def _start(
 
 
 @partial(jax.jit, static_argnums=0)
-def _visit(step: Callable, state: Any, model: Any, documents: Any, share: Array, time: Array) -> Any:
-    return step(state, model, documents, share, time)
-
-
-@partial(jax.jit, static_argnums=0)
-def _evaluate(evaluate: Callable, state: Any, model: Any, documents: Any) -> Any:
-    return evaluate(state, model, documents)
-
-
-@partial(jax.jit, static_argnums=0)
-def _total(total: Callable, state: Any, model: Any) -> Any:
-    return total(state, model)
+def _compiled(function: Callable, *arguments: Any) -> Any:
+    return function(*arguments)

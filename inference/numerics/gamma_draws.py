@@ -79,7 +79,7 @@ def _any_refused(carry: tuple[Array, Array, Array]) -> Array:
 
 
 def _collected(d: Array) -> object:
-    """What proposes again for the first of the refused numbers, as many as there is room for."""
+    """A loop body that proposes again for the first refused numbers, as many as there is room for."""
     room = min(d.size, d.size // REFUSED + 64)
 
     def body(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -95,10 +95,7 @@ def _collected(d: Array) -> object:
 
         start = (jnp.zeros_like(own), index < d.size, key)
         value, _, key = jax.lax.while_loop(_any_refused, again, start)
-        return (
-            log_v.at[index].set(value, mode="drop"),
-            refused.at[index].set(False, mode="drop"),
-            key,
-        )
+        refused = refused.at[index].set(False, mode="drop")
+        return log_v.at[index].set(value, mode="drop"), refused, key
 
     return body

@@ -37,7 +37,7 @@ MAX_DOUBLING = 3  # trials without a fall of the step length's upper end; the ne
 
 
 class LBFGSState(NamedTuple):
-    """The point and what is remembered.
+    """The current point and the remembered pairs.
 
     Attributes:
         point: pytree of arrays.
@@ -57,10 +57,7 @@ class LBFGSState(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """A search along the direction.
-
-    The bracket, the trial, the best point so far, and whether the search is over.
-    """
+    """A search along the direction: the bracket, the trial, the best point so far, and whether it is over."""
 
     low: Array
     high: Array
@@ -168,7 +165,6 @@ def _search(
         )
 
     zero = jnp.zeros_like(value)
-    begin = _Search(
-        zero, zero + jnp.inf, length, zero, value, gradient, jnp.zeros((), int), jnp.asarray(False)
-    )
+    count, done = jnp.zeros((), int), jnp.asarray(False)
+    begin = _Search(zero, zero + jnp.inf, length, zero, value, gradient, count, done)
     return jax.lax.while_loop(lambda search: ~search.done, trial, begin)

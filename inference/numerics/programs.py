@@ -1,21 +1,10 @@
-"""What can be asked of a NumPyro program: its sites, the log density of each, a draw from all of them.
+"""Questions to a NumPyro program: its sites, their log densities, draws from it, functions of every draw.
 
-Every check in `inference.calibration` compares something (a bound, a conditional, a sampler) with the
-program, because the program is the definition of the model: where a formula and the program disagree, the
-program wins.
-
-What a model's program says of given values.
-
-Log prior, log joint, deterministic sites. The program is the one truth.
-
-Functions of one draw, applied to every draw.
-
-Local latents that a program sums out, drawn afterwards from their exact conditionals.
-
-For every draw of everything else.
+The program is the definition of the model. Every check in `inference.calibration` compares something (a
+bound, a conditional, a sampler) with the program; where a formula and the program disagree, the program is
+right.
 """
 
-import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -29,7 +18,6 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro import handlers
 from numpyro.distributions import CategoricalLogits, CategoricalProbs, constraints
-from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import init_to_uniform
 from numpyro.infer.util import compute_log_probs
 
@@ -202,7 +190,7 @@ def call_compiled(function: Callable, *arguments: Any) -> Any:
     return _call(function, structure, tuple(traced), fixed, arrays)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _call(function: Callable, structure: Any, traced: tuple, fixed: tuple, arrays: list) -> Any:
     remaining = iter(arrays)
     leaves = [next(remaining) if dynamic else leaf for dynamic, leaf in zip(traced, fixed, strict=True)]
@@ -220,9 +208,8 @@ def _kind(distribution: Any) -> str:
         support = support.base_constraint
     if support.is_discrete:
         return "count"
-    return next(
-        (kind for kind, constraint in _KINDS.items() if isinstance(support, type(constraint))), "other"
-    )
+    kinds = (kind for kind, constraint in _KINDS.items() if isinstance(support, type(constraint)))
+    return next(kinds, "other")
 
 
 def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
@@ -258,8 +245,8 @@ def latent_names(model: Any, *data: Any) -> tuple[str, ...]:
     names: list[str] = []
 
     def note(key: Array) -> None:  # only shapes are computed; a flat prior has no draws but a starting point
-        program = substitute(seed(model, key), substitute_fn=init_to_uniform)
-        sites = trace(program).get_trace(*data).items()
+        program = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_uniform)
+        sites = handlers.trace(program).get_trace(*data).items()
         names.extend(name for name, site in sites if site["type"] == "sample" and not site["is_observed"])
 
     jax.eval_shape(note, jax.random.key(0))
@@ -275,8 +262,8 @@ def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any
             return None
         return jnp.zeros(site["fn"].shape())
 
-    program = substitute(model, substitute_fn=absent)
-    return trace(substitute(program, data=dict(values))).get_trace(*data)
+    program = handlers.substitute(model, substitute_fn=absent)
+    return handlers.trace(handlers.substitute(program, data=dict(values))).get_trace(*data)
 
 
 def _base(distribution: dist.Distribution) -> dist.Distribution:
@@ -300,14 +287,22 @@ def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: t
     Returns:
         Its results, with leading dims (chain, draw).
     """
+
+    def one(values: Any) -> Any:
+        return function(model, values, *data)
+
+    return _by_draw(lambda flat: jax.lax.map(one, flat, batch_size=8), draws)
+
+
+def _by_draw(run: Callable, draws: Mapping[str, Any]) -> Any:
+    """``run`` on the draws of all chains in one axis; the results with dims (chain, draw) again."""
     chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), draws)
-    values = jax.lax.map(lambda values: function(model, values, *data), flat, batch_size=8)
-    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)
+    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), run(flat))
 
 
 def map_draws(function: Callable, key: jax.Array, draws: Mapping[str, Any]) -> Any:
-    """``function((key, values))`` of every draw, each with a key of its own.
+    """``function((key, values))`` of every draw, each with its key.
 
     Args:
         function: of a key and one draw's values, traced.
@@ -317,22 +312,16 @@ def map_draws(function: Callable, key: jax.Array, draws: Mapping[str, Any]) -> A
     Returns:
         Its results, with leading dims (chain, draw).
     """
-    chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), draws)
-    values = jax.lax.map(function, (jax.random.split(key, chains * num_draws), flat))
-    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)
+    number = np.prod(jax.tree.leaves(draws)[0].shape[:2], dtype=int)
+    return _by_draw(lambda flat: jax.lax.map(function, (jax.random.split(key, number), flat)), draws)
 
 
 def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
     """The local latents given everything else, as NumPyro statements."""
-    rows = data[0].shape[0]
-    with numpyro.plate("observations", rows):
-        return {
-            site: numpyro.sample(
-                site, conditional, infer={"enumerate": "parallel"} if conditional.is_discrete else None
-            )
-            for site, conditional in model.local_conditionals(values, *data).items()
-        }
+    with numpyro.plate("observations", data[0].shape[0]):
+        conditionals = model.local_conditionals(values, *data).items()
+        summed_out = {site: {"enumerate": "parallel"} if d.is_discrete else None for site, d in conditionals}
+        return {site: numpyro.sample(site, d, infer=summed_out[site]) for site, d in conditionals}
 
 
 @partial(jax.jit, static_argnames="keep_rows")

@@ -122,7 +122,7 @@ class Linear(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class RBF(Kernel):
-    """Radial basis function, or squared exponential: near rows are alike.
+    """Radial basis function, or squared exponential: rows near each other have a value close to one.
 
     Attributes:
         length_scale: l > 0, in units of the columns. None: read off the data, so that the mean squared
@@ -135,7 +135,8 @@ class RBF(Kernel):
 
     def validate(self) -> None:
         """Raise ValueError unless the length scale is a positive number."""
-        _check_number("length_scale", self.length_scale, lambda value: value > 0, "positive", optional=True)
+        if self.length_scale is not None:
+            _check_number("length_scale", self.length_scale, lambda value: value > 0, "positive")
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """Values in (0, 1], shape (rows of x, rows of y)."""
@@ -310,8 +311,6 @@ def _squares(x: Any) -> Any:
     return _library(x).einsum("ij,ij->i", x, x)
 
 
-def _check_number(name: str, value: Any, good: Any, what: str, optional: bool = False) -> None:
-    if value is None and optional:
-        return
+def _check_number(name: str, value: Any, good: Any, what: str) -> None:
     if value is None or value.shape != () or not np.isfinite(value) or not good(value):
         raise ValueError(f"{name} must be a number, finite and {what}; got {value}")
