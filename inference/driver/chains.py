@@ -150,7 +150,7 @@ def _chunk(
     model: Any,
     data: tuple,
 ) -> tuple[Any, Any, Any]:
-    """``limit`` sweeps of every chain.
+    """Run ``limit`` sweeps of every chain.
 
     Returns states, infos (num_chains, CHUNK_CAPACITY) and draws (num_chains, capacity, ...).
     """

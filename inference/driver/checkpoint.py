@@ -28,7 +28,7 @@ FORMAT = 2  # 1 held the progress of restarts among the leaves of the state, and
 
 
 def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:
-    """What a run is, as short strings by aspect; two runs are the same run if all aspects agree.
+    """The identity of a run as short strings by aspect; two runs are the same if all aspects agree.
 
     Args:
         model: the (filled) model; its class, its static fields and its hyperparameters count.
@@ -42,14 +42,14 @@ def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:
 
 
 class Checkpoint:
-    """Where the driver saves and resumes; with ``path=None`` it does neither."""
+    """The file where the driver saves and resumes; with ``path=None`` it does neither."""
 
     def __init__(self, path: str | os.PathLike | None, aspects: Mapping[str, str]) -> None:
         """Remember the path and the fingerprint; nothing is read or written yet.
 
         Args:
             path: of the file, or None.
-            aspects: what a run must have in common with the one that saved, by name (`fingerprint`).
+            aspects: the fingerprint that a run must share with the one that saved, by name (`fingerprint`).
         """
         self.path = None if path is None else Path(path)
         self.aspects = dict(aspects)
@@ -109,7 +109,7 @@ class Checkpoint:
 
         Args:
             state: of the algorithm, a pytree of arrays.
-            arrays: what else is needed to continue, by name; no name may begin with ``state_``.
+            arrays: the other arrays needed to continue, by name; no name may begin with ``state_``.
 
         Raises:
             OSError: the file cannot be written; the former one is then still whole.

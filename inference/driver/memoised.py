@@ -1,11 +1,11 @@
 """The loop of an ascent whose rows pass in batches: each pass visits every batch once, in order.
 
-A visit takes back what the batch contributed to the sums before, adds what it contributes under the present
+A visit subtracts the former contribution of the batch from the sums, adds its contribution under the present
 state, and makes the state optimal for the new sums (`inference.algorithm.Memoised`): coordinate ascent on the
 objective of all rows, so that an iteration of the trace, one pass, may never lower it. In the first pass the
 state stays as it is until the sums are complete: rows may come sorted, and a component must not die because
-none of its rows has been seen yet. What is held beside one batch is what each contributed, one set of sums
-per batch.
+none of its rows has been seen yet. Beside one batch the contribution of each is held, one set of sums per
+batch.
 
 Between two visits, and only there, the host looks at Ctrl-C and the checkpoint.
 """
@@ -42,7 +42,7 @@ class _Restarts(NamedTuple):
 
     state: Any
     sums: Any  # of all batches at their last visit
-    fresh: Any  # of the batches visited in this pass: no rounding of what was taken back stays in them
+    fresh: Any  # of the batches visited in this pass: free of rounding left by subtractions
     settled: Any  # the state at the end of the last pass
 
 
@@ -74,7 +74,7 @@ def ascend_in_batches(
         stream: the rows, an iterable of batches (`inference.inputs.streams.RowStream`).
         put: a batch as the step takes it, on its device or devices.
         check: called with each batch in the first pass, before it is used.
-        start_rows: what the starts see.
+        start_rows: the rows that the starts see.
         warm_up: ``warm_up(keys, states) -> states`` of all restarts, once, before the first pass.
         key: the run's key.
         variables: what the starts are given.
@@ -149,7 +149,7 @@ def ascend_in_batches(
 def _start(
     start: Callable, memoised: Memoised, keys: Array, variables: Any, model: Any, start_rows: Any
 ) -> _Restarts:
-    """States after their starts, and sums of nothing."""
+    """The states after their starts, and empty sums."""
     state = start_each(start, keys, variables, model, (start_rows,))
     shapes = jax.eval_shape(jax.vmap(lambda own: memoised.sums(own, model, start_rows)), state)
     nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
@@ -160,7 +160,7 @@ def _start(
 def _visit(
     memoised: Memoised, restarts: _Restarts, before: Any, running: Array, moves: Array, model: Any, rows: Any
 ) -> tuple[_Restarts, Any]:
-    """One batch; restarts that have stopped stay as they are, and states that are not to move."""
+    """Visit one batch; restarts that have stopped stay unchanged, and so do states that are not to move."""
 
     def one(restart: _Restarts, before: Any, runs: Array, moves: Array) -> tuple[_Restarts, Any]:
         now = _where(runs, memoised.sums(restart.state, model, rows), before)

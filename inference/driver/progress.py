@@ -1,4 +1,4 @@
-"""How far the restarts of an ascent are: one record for every loop, on a device or on the host.
+"""The progress of the restarts of an ascent: one record for every loop, on a device or on the host.
 
 The loops do not decide when to stop. They are given a rule, ``rule(numbers, progress, objective, small_gain,
 slack, settled) -> (small_steps, status)``, with ``numbers`` either `jax.numpy` or `numpy`, and apply it after
@@ -37,7 +37,7 @@ RUNNING, CONVERGED, SETTLED, NOT_FINITE, FELL = range(5)  # a restart of status 
 
 
 class Progress(NamedTuple):
-    """How far each restart is; every field has a leading axis over restarts.
+    """The progress of each restart; every field has a leading axis over restarts.
 
     Attributes:
         objective: of the state that the restart holds, nats: a failed step leaves it as it was.
@@ -66,7 +66,7 @@ def smallest_gain(num_rows: float, tolerance: float) -> float:
 
 
 def tolerated_fall(dtype: Any, must_rise: bool = True) -> float:
-    """How much an objective may fall, relative to its size, before it is an error: rounding, or anything."""
+    """The relative fall of an objective that is no error: rounding, or any where it need not rise."""
     if not must_rise:
         return np.inf
     return 1e-8 if dtype == jnp.float64 else 2e-4

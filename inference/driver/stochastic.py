@@ -1,7 +1,8 @@
 r"""The loop of an ascent by noisy natural gradients: documents pass in batches, every batch moves the state.
 
-After batch t the state is a mean of what it was and of what the batch, taken for the whole corpus, makes
-optimal, the latter with weight :math:`\rho_t = (\tau + t)^{-\kappa}` (Hoffman, Blei, Wang and Paisley 2013).
+After batch t the state is a mean of the state before and of the one that is optimal for the batch, taken for
+the whole corpus, the latter with weight :math:`\rho_t = (\tau + t)^{-\kappa}` (Hoffman, Blei, Wang and
+Paisley 2013).
 An iteration of the trace is a pass over all documents; its objective is the sum of the documents' terms, each
 at the state that it met, and of the divergences at the end of the pass: an estimate of the bound, which may
 fall. After the last pass the documents are visited once more at the final state; the last objective is the
@@ -148,7 +149,7 @@ def _evaluated(
 
 
 def _order(key: Array, number: int, num_rows: int) -> np.ndarray:
-    """A random order of the documents, of each pass its own."""
+    """A random order of the documents, another one for each pass."""
     words = np.asarray(jax.random.key_data(jax.random.fold_in(key, number)))
     return np.random.default_rng(words.tolist()).permutation(num_rows)
 

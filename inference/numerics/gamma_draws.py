@@ -23,7 +23,7 @@ REFUSED = 16  # at most one in twenty is refused: room for one in sixteen suffic
 
 
 def draw(key: Array, distribution: dist.Distribution) -> Array:
-    """One draw of a distribution, a Dirichlet by `draw_dirichlet`."""
+    """One draw of a distribution; a Dirichlet is drawn by `draw_dirichlet`."""
     if isinstance(distribution, dist.Dirichlet):
         return draw_dirichlet(key, distribution.concentration)
     return distribution.sample(key)
@@ -63,7 +63,7 @@ def _block(key: Array, shape: Array) -> Array:
 
 
 def _proposals(key: Array, d: Array) -> tuple[Array, Array]:
-    """Log v of one proposal each, and whether it is refused; NaN is not, so that loops end."""
+    """Log v of one proposal each, and whether it is refused; NaN is accepted, so that loops end."""
     normal_key, uniform_key = jax.random.split(key)
     x = jax.random.normal(normal_key, d.shape, d.dtype)
     root = 1 + x / jnp.sqrt(9 * d)

@@ -70,7 +70,7 @@ class _Search(NamedTuple):
 
 
 def lbfgs_init(point: Any, loss: Callable[[Any], Array], memory_size: int) -> LBFGSState:
-    """The state at a point."""
+    """The initial state at a point."""
     flat, unravel = ravel_pytree(point)
     value, gradient = jax.value_and_grad(lambda x: loss(unravel(x)))(flat)
     pairs = jnp.zeros((memory_size, flat.size), flat.dtype)
@@ -108,7 +108,7 @@ def lbfgs_step(state: LBFGSState, loss: Callable[[Any], Array]) -> LBFGSState:
 
 
 def _inverse_hessian_times(gradient: Array, state: LBFGSState) -> Array:
-    """H g by the two-loop recursion; pairs that are not there yet do nothing."""
+    """H g by the two-loop recursion; missing pairs do nothing."""
 
     def newest_first(q: Array, pair: tuple) -> tuple[Array, Array]:
         step, change, rho = pair

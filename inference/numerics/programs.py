@@ -60,8 +60,8 @@ class Site(NamedTuple):
     Attributes:
         shape: shape of its value.
         kind: ``"label"`` (categorical), ``"count"`` (any other discrete variable), ``"real"``,
-            ``"positive"``, ``"unit_interval"``, ``"simplex"``, ``"positive_definite"`` or ``"other"``: what a
-            summary of it may assume.
+            ``"positive"``, ``"unit_interval"``, ``"simplex"``, ``"positive_definite"`` or ``"other"``: the
+            assumption that a summary of it may make.
         observed: whether its value was given.
         enumerated: whether the program asks for it to be summed out, by ``infer={"enumerate": "parallel"}``.
         plates: names of the plates it is in, leftmost dim first.
@@ -120,7 +120,7 @@ def data_sites(sites: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_latents(shapes: Mapping[str, tuple[int, ...]], latents: Mapping[str, Site], what: str) -> None:
-    """Raise ValueError unless ``shapes`` are exactly those of the latent sites; ``what`` is what has them."""
+    """Raise ValueError unless ``shapes`` are those of the latent sites; ``what`` names their owner."""
     missing, unknown = [n for n in latents if n not in shapes], [n for n in shapes if n not in latents]
     if missing or unknown:
         raise ValueError(
@@ -148,7 +148,7 @@ def log_densities(program: Callable, data: tuple, values: Mapping[str, Any]) -> 
 
 
 def check_proper(model: Callable, advice: str) -> None:
-    """Raise ValueError, with advice, if the model says that its prior is not proper."""
+    """Raise ValueError, with advice, if the prior of the model is not proper."""
     prior = getattr(model, "prior", "proper")
     if prior != "proper":
         raise ValueError(
@@ -254,7 +254,7 @@ def latent_names(model: Any, *data: Any) -> tuple[str, ...]:
 
 
 def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any]:
-    """The program's sites; local latents that it keeps stand at zero where no values of them are given."""
+    """The program's sites; local latents that it keeps are zero where no values of them are given."""
 
     def absent(site: Mapping[str, Any]) -> Array | None:
         name = site["name"]
@@ -335,7 +335,7 @@ def draw_locals(
         draws: site name to draws, leading dims (chain, draw).
         model: the model.
         data: the data.
-        keep_rows: whether values per row are returned, or only what `Model.derived` makes of them.
+        keep_rows: whether values per row are returned, or only the summaries of `Model.derived`.
     """
 
     def one(args: tuple) -> dict[str, Array]:

@@ -47,7 +47,7 @@ __all__ = [
 
 
 class ObservedCells(dist.Distribution):
-    """A row of independent cells, of which those that are NaN are missing and count nothing.
+    """A row of independent cells; those that are NaN are missing and add nothing to the density.
 
     Args:
         cell: the distribution of the cells, batch shape (..., num_features).
@@ -61,7 +61,7 @@ class ObservedCells(dist.Distribution):
 
     @property
     def support(self) -> dist.constraints.Constraint:
-        """That of the cells, over a row (counts out of a total: any whole number, the total is checked)."""
+        """Support of a row of cells (of counts out of a total any whole number; the total is checked)."""
         own = self.cell.support
         if not isinstance(own, dist.constraints.ParameterFreeConstraint):
             own = dist.constraints.nonnegative_integer
@@ -80,7 +80,7 @@ class ObservedCells(dist.Distribution):
 
 @dataclass(frozen=True, eq=False)
 class Cellwise(ComponentPrior):
-    """What families of independent cells share; a family says what holds of one cell.
+    """The base of families of independent cells; a family defines the density of one cell.
 
     Its fields have shape (num_features,); a number is repeated for every column where the number of columns
     is known.
@@ -94,7 +94,7 @@ class Cellwise(ComponentPrior):
     has_base_measure = False
 
     def __post_init__(self) -> None:
-        """Repeat what was given as one number for all columns."""
+        """Repeat a field given as one number for all columns."""
         given = {name: getattr(self, name) for name in self.leaf_names()}
         sizes = [_size(given[name]) for name in self.column_fields]
         if any(sizes):
@@ -124,7 +124,7 @@ class Cellwise(ComponentPrior):
         check_infinite(x)
         self._check_domain(x)
 
-    # What a family says of one cell
+    # Defined by a family for one cell
 
     def _check_column_field(self, name: str, value: Any) -> None:
         """By default a field is positive, of shape (num_features,)."""
@@ -139,7 +139,7 @@ class Cellwise(ComponentPrior):
         raise NotImplementedError
 
     def _cell_statistics(self, x: Array) -> tuple[Array, ...]:
-        """The statistics of cells beyond the one, for observed values."""
+        """The statistics of observed cells, without the constant one."""
         return (x,)
 
     def _log_base_measure(self, x: Array) -> Array:
@@ -302,7 +302,7 @@ def column_means(x: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _size(value: Any) -> int:
-    """Entries of a field along columns, 0 for a single number."""
+    """The number of entries of a field along columns, 0 for a single number."""
     shape = value.batch_shape if isinstance(value, dist.Distribution) else np.shape(value)
     return int(shape[-1]) if shape else 0
 

@@ -67,14 +67,14 @@ class ComponentPrior(Assumptions):
 
     Class attributes:
         field_dims: hyperparameter to its dims.
-        posterior_dims: the fields that a posterior has of its own, to their dims there.
+        posterior_dims: the fields in which a posterior differs from its prior, to their dims there.
         parameter_dims: site or deterministic of a component's parameters to its dims.
         hyperprior_kinds: hyperparameter to the distributions it may have as its prior.
         couples_components: whether components share a parameter, so that `log_evidence` does not split
             by component.
         learnable: hyperparameters that `learnt` can move.
         takes_sparse: whether rows may be `zoo.SparseCounts`.
-        is_grouped: whether groups of columns have families of their own.
+        is_grouped: whether groups of columns have different families.
     """
 
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -86,7 +86,7 @@ class ComponentPrior(Assumptions):
     takes_sparse: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
 
-    # What each family writes
+    # Defined by each family
 
     @property
     def num_features(self) -> int:
@@ -99,7 +99,7 @@ class ComponentPrior(Assumptions):
         return dict.fromkeys(self.posterior_dims, dist.constraints.positive)
 
     def check(self, x: np.ndarray) -> None:
-        """Refuse data that cannot come from this family.
+        """Raise ValueError if data cannot come from this family.
 
         Args:
             x: numeric, shape (num_observations, num_features); NaN where a cell is missing.
@@ -135,7 +135,7 @@ class ComponentPrior(Assumptions):
         raise NotImplementedError
 
     def features(self, x: Array) -> Array:
-        """Sufficient statistics of rows, the first one; call it on the prior.
+        """Sufficient statistics of rows, the first of which is one; call it on the prior.
 
         Args:
             x: rows, shape (num_observations, num_features).
@@ -160,7 +160,7 @@ class ComponentPrior(Assumptions):
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`; call it on the prior.
 
         Args:
-            posterior: of the same family, what `posterior` gave.
+            posterior: of the same family, a result of `posterior`.
 
         Returns:
             Shape (num_components, num_statistics).
@@ -225,7 +225,7 @@ class ComponentPrior(Assumptions):
         """The prior with hyperparameters moved to where the variational bound is highest.
 
         Args:
-            posterior: of all components, what `posterior` gave.
+            posterior: of all components, a result of `posterior`.
             given: the prior as the model has it: hyperpriors, and the scale that brackets refer to.
             learn: hyperparameters to move, among `learnable`.
 
@@ -234,7 +234,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    # What follows
+    # Derived
 
     def sample(self, num_components: int) -> dict[str, Array]:
         """The prior (or posterior) of the parameters of all components as NumPyro statements.
@@ -253,7 +253,7 @@ class ComponentPrior(Assumptions):
         return values
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
-        """What a reader wants to see of the parameters and the sampler does not need.
+        """Quantities derived from the parameters, for the reader; the sampler does not need them.
 
         Args:
             parameters: values of the sites of `conditionals`.
@@ -285,7 +285,7 @@ class ComponentPrior(Assumptions):
         return ConjugatePredictive(self)
 
     def variables(self) -> dict[str, Array]:
-        """The fields that a posterior has of its own, named as in `posterior_dims`.
+        """The fields in which a posterior differs from its prior, named as in `posterior_dims`.
 
         Returns:
             Arrays by name, leading shape (num_components,).
@@ -293,10 +293,10 @@ class ComponentPrior(Assumptions):
         return {name: getattr(self, name) for name in self.posterior_dims}
 
     def with_variables(self, values: Mapping[str, Array]) -> Self:
-        """The posterior back from what `variables` gave; call it on the prior.
+        """The posterior from its `variables`; call it on the prior.
 
         Args:
-            values: what `variables` gave.
+            values: the result of `variables`.
 
         Returns:
             The posterior.
@@ -404,11 +404,11 @@ class ConjugatePredictive(dist.Distribution):
         super().__init__(batch_shape, (components.num_features,))
 
     def log_prob(self, value: Array) -> Array:
-        """In nats; missing cells are integrated out where the family can."""
+        """Log density in nats; missing cells are integrated out where the family can."""
         return self.components.log_evidence(self.components.features(value))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Parameters, then a row given them."""
+        """Draws of rows, each from parameters drawn first."""
 
         def one(key: Array) -> Array:
             values: dict[str, Array] = {}
@@ -424,7 +424,7 @@ class ConjugatePredictive(dist.Distribution):
 
 
 def bounded_estimate(site: str, value: Array, lowest: Array | float, highest: Array | float) -> Estimate:
-    """The estimate of a site whose values are kept within bounds.
+    """The estimate of a site, clipped to bounds.
 
     Args:
         site: its name.
@@ -440,7 +440,7 @@ def bounded_estimate(site: str, value: Array, lowest: Array | float, highest: Ar
 
 
 def at_least_one(count: Array) -> Array:
-    """A count to divide by: an empty component has sums of zero.
+    """A count that is safe to divide by: an empty component has sums of zero.
 
     Args:
         count: number of rows, any shape.
@@ -490,7 +490,7 @@ BISECTIONS = 48  # of the logarithm: to 1e-13 relative
 
 
 def root(falling: Callable, low: Array, high: Array) -> Array:
-    """Where a falling function of a positive number is zero, or the end of the bracket nearest to that.
+    """The zero of a falling function of a positive number, or the end of the bracket nearest to it.
 
     Args:
         falling: elementwise function of an array of the shape of ``low``.

@@ -186,7 +186,10 @@ class _FullGaussian(ComponentPrior):
         return count, self.center + shift, covariances
 
     def _floored(self, covariances: Array, statistics: Array, floor: Array) -> tuple[Array, Array]:
-        """Eigenvalues raised to the floor in the metric of the variances of all rows; which had to be."""
+        """Covariances with eigenvalues of at least the floor in the metric of the variances of all rows.
+
+        Returned with a flag for each covariance that had to be raised.
+        """
         _, _, total = self._means_and_covariances(jnp.sum(statistics, axis=0, keepdims=True))
         scale = jnp.sqrt(jnp.diagonal(total[0]))
         eigenvalues, vectors = jnp.linalg.eigh(covariances / (scale[:, None] * scale))
@@ -387,7 +390,7 @@ class GaussianWishart(_FullGaussian):
         )
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
-        """What a reader wants to see and the sampler does not need: the covariances."""
+        """The covariances, which the sampler does not need."""
         return {"covariances": symmetric_inverse(parameters["precisions"])}
 
     # Posterior, expectations
@@ -497,14 +500,14 @@ class GaussianWishart(_FullGaussian):
 
 
 def _log_normaliser(q: GaussianWishart) -> Array:
-    """Log of the integral of the Gaussian-Wishart kernel: what the evidence is a difference of."""
+    """Log of the integral of the Gaussian-Wishart kernel; the evidence is a difference of two."""
     d = q.num_features
     return log_wishart_normaliser(q) + 0.5 * d * (LOG_2PI - jnp.log(jnp.asarray(q.mean_precision)))
 
 
 @dataclass(frozen=True, eq=False)
 class SharedGaussianWishart(GaussianWishart):
-    r"""Normal components with their own means and one covariance for all ("tied").
+    r"""Normal components with different means and one covariance for all ("tied").
 
     .. math::
         \Lambda \sim \mathrm{Wishart}(W_0, \nu_0), \quad
@@ -631,7 +634,7 @@ class GaussianKnownCovariance(_FullGaussian):
 
         Args:
             x: data, shape (num_observations, num_features).
-            **overrides: fields; ``covariance`` must be among them, since it is what is known.
+            **overrides: fields; ``covariance`` must be among them, since it is known.
 
         Returns:
             The prior.

@@ -23,7 +23,7 @@ FIELD = "families_{number}_{name}"
 
 
 class _ProductRow(dist.Distribution):
-    """A row whose groups of columns are independent, each with a distribution of its own.
+    """A row whose groups of columns are independent, with one distribution each.
 
     Args:
         groups: one distribution per group, over its columns.
@@ -41,7 +41,7 @@ class _ProductRow(dist.Distribution):
         super().__init__(batch_shape, (num_features,))
 
     def log_prob(self, value: Array) -> Array:
-        """In nats."""
+        """Log density in nats."""
         pairs = zip(self.groups, self.columns, strict=True)
         parts = [group.log_prob(value[..., np.asarray(columns)]) for group, columns in pairs]
         return sum(parts[1:], parts[0])
@@ -93,7 +93,7 @@ class Product(ComponentPrior):
             The prior.
 
         Raises:
-            ValueError: what the default prior of a group says of its columns.
+            ValueError: the default prior of a group refuses its columns.
         """
         x = as_matrix(x)
         made = tuple(
@@ -133,7 +133,7 @@ class Product(ComponentPrior):
 
     @property
     def parameter_dims(self) -> dict[str, tuple[str, ...]]:
-        """Site names with the group's number; each group has its own feature dim."""
+        """Site names with the group's number; each group has a separate feature dim."""
         return self._numbered(lambda number, family: _renamed(family.parameter_dims, number))
 
     @property
@@ -156,15 +156,15 @@ class Product(ComponentPrior):
 
     @property
     def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field of the groups' posteriors may lie."""
+        """The support of each field of the groups' posteriors."""
         return self._numbered(lambda number, family: family.field_supports, FIELD)
 
     def variables(self) -> dict[str, Array]:
-        """The fields that a posterior has of its own, named as in `posterior_dims`."""
+        """The fields in which a posterior differs from its prior, named as in `posterior_dims`."""
         return self._numbered(lambda number, family: family.variables(), FIELD)
 
     def with_variables(self, values: Mapping[str, Array]) -> Self:
-        """The posterior back from what `variables` gave."""
+        """The posterior from its `variables`."""
         groups = tuple(
             family.with_variables({name: values[f"families_{n}_{name}"] for name in family.posterior_dims})
             for n, family in enumerate(self.families)
@@ -183,7 +183,7 @@ class Product(ComponentPrior):
                 ) from None
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
-        """Those of the groups, one after another."""
+        """The distributions of the groups, one after another."""
         return self._numbered(lambda number, family: family.conditionals(self._own(values, number)))
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
@@ -201,7 +201,7 @@ class Product(ComponentPrior):
         return _ProductRow(tuple(groups), self.columns)
 
     def features(self, x: Array) -> Array:
-        """One, then each group's features but its first, which is one too."""
+        """A column of ones, then each group's features without their first column of ones."""
         pairs = zip(self.families, self.columns, strict=True)
         parts = [family.features(x[..., np.asarray(group)]) for family, group in pairs]
         return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
@@ -239,7 +239,7 @@ class Product(ComponentPrior):
         return sum(family.num_free_parameters(num_components) for family in self.families)
 
     def _own(self, values: Mapping[str, Array], number: int) -> dict[str, Array]:
-        """A group's values under its own names."""
+        """A group's values under the names that its family uses."""
         ending = f"_{number}"
         names = self.families[number].parameter_dims
         return {name: values[name + ending] for name in names if name + ending in values}

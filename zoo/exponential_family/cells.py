@@ -28,7 +28,7 @@ __all__ = [
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _canonical_rows(family: Family, theta: Array, value: Array) -> Array:
-    """Rows of a family with one natural parameter a cell and none of its own; data are taken as constants.
+    """Log densities of rows of a family with one natural parameter a cell; data are taken as constants.
 
     Its derivative, x - E[x], is written down, so that value and gradient are computed in one pass and one
     table is remembered between them.
@@ -53,7 +53,7 @@ class FamilyCells(dist.Distribution):
     """Rows of independent cells given their natural parameters; the event is one row.
 
     Args:
-        family: what a cell is.
+        family: of the cells.
         theta: natural parameters, shape (num_observations, num_features), with one more axis for
             `zoo.exponential_family.Categorical`, and flat for `zoo.exponential_family.ByColumn`. A
             `zoo.exponential_family.natural_params.LowRank` stands for them where each cell has one.
@@ -70,7 +70,7 @@ class FamilyCells(dist.Distribution):
 
     @property
     def theta(self) -> Array:
-        """Natural parameters, made whole."""
+        """The matrix of natural parameters."""
         return self.given_theta.whole() if isinstance(self.given_theta, LowRank) else self.given_theta
 
     def log_prob(self, value: Array) -> Array:
@@ -96,7 +96,7 @@ class FamilyCells(dist.Distribution):
         return jnp.where(seen, self.family.log_density_at(self.theta, filled, self.cut_points), 0.0)
 
     def mean_and_variance(self) -> tuple[Array, Array]:
-        """Of every cell, as numbers; of a class the most probable one, and p (1 - p) of it.
+        """Mean and variance of every cell; for a class the most probable one, and p (1 - p) of it.
 
         Returns:
             Two arrays of shape (num_observations, num_features).
@@ -121,7 +121,7 @@ def _params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
 def sample_view_parameters(
     family: Family, num_features: int, loc_variance: Array, suffix: str = "", noise: bool = True
 ) -> dict[str, Array]:
-    """The sites, drawn from their priors.
+    """The sites of a view, drawn from their priors.
 
     Args:
         family: of the cells.
@@ -151,7 +151,7 @@ def sample_view_parameters(
 def starting_view_parameters(
     family: Family, x: Array, suffix: str = "", noise: bool = True
 ) -> dict[str, Array]:
-    """Values of those sites to start from: columns' smoothed means, evenly spread levels, the variance.
+    """Starting values of the sites of a view: columns' smoothed means, evenly spread levels, the variance.
 
     Args:
         family: of the cells.

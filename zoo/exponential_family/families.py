@@ -211,7 +211,7 @@ class Binomial(_Logistic):
 
     @property
     def domain(self) -> str:
-        """What cells may be."""
+        """The allowed values, for messages."""
         return f"whole numbers from 0 to {self.total_count}"
 
     def log_partition(self, theta: Array) -> Array:
@@ -399,7 +399,7 @@ class NegativeBinomial(Family):
 
 
 def _small_odds(theta: Array) -> Array:
-    """E^-|theta|, at zero with the derivative from above, so that what is made of it is smooth there."""
+    """E^-|theta|, at zero with the derivative from above, so that functions of it are smooth there."""
     return jnp.exp(jnp.where(theta >= 0, -theta, theta))
 
 
@@ -420,7 +420,7 @@ class Categorical(Family):
 
     @property
     def domain(self) -> str:
-        """What cells may be."""
+        """The allowed values, for messages."""
         return f"classes numbered from 0 to {self.num_classes - 1}"
 
     @property
@@ -482,7 +482,7 @@ class Ordinal(Family):
 
     @property
     def domain(self) -> str:
-        """What cells may be."""
+        """The allowed values, for messages."""
         return f"levels from 1 to {self.num_levels}"
 
     @property
@@ -525,14 +525,14 @@ class Ordinal(Family):
         return jnp.diff(jnp.concatenate([ends[0], below, ends[1]], axis=-1), axis=-1)
 
     def mean_and_variance(self, theta: Array, cut_points: Array) -> tuple[Array, Array]:
-        """Of the levels as numbers."""
+        """Mean and variance of the levels as numbers."""
         probs = self.level_probs(theta, cut_points)
         levels = jnp.arange(1, self.num_levels + 1)
         mean = probs @ levels
         return mean, probs @ levels**2 - mean**2
 
     def sample(self, key: Array, theta: Array, cut_points: Array, shape: tuple[int, ...]) -> Array:
-        """Levels."""
+        """Draws of levels."""
         probs = self.level_probs(theta, cut_points)
         drawn = jax.random.categorical(key, jnp.log(probs), shape=shape + probs.shape[:-1]) + 1
         return drawn.astype(theta.dtype)

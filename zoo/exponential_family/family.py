@@ -26,7 +26,7 @@ class Family(Assumptions):
         domain: values that a cell may have, in words, for messages.
         theta_is_negative: whether natural parameters are negative instead of real.
         has_kernel: whether there is a conjugate kernel, which the joint prior needs.
-        is_mixed: whether columns have families of their own.
+        is_mixed: whether columns have different families.
         log_partition_form: ``"quadratic"``, ``"logistic"`` (n log(1 + e^theta)) or ``"exponential"``, for
             which inference has closed forms; ``"other"``.
     """
@@ -365,7 +365,7 @@ class Family(Assumptions):
         return jnp.sum(jnp.where(seen, self.log_density(theta, x), 0.0), axis=-1)
 
     def distribution(self, theta: Array) -> dist.Distribution:
-        """The same as a NumPyro distribution over cells, to draw from.
+        """The distribution of cells, in NumPyro.
 
         Args:
             theta: natural parameters, as in `log_partition`.
@@ -402,7 +402,7 @@ class Family(Assumptions):
         return np.sign(mean) * strength, strength / abs(mean) if mean else 2 * strength
 
     def kernel_problems(self, conjugate: np.ndarray) -> list[tuple["Family", float, float]]:
-        """The kernels to be checked: family, lam and nu, those that are alike once.
+        """The kernels to be checked, each distinct one once: family, lam and nu.
 
         Args:
             conjugate: pairs of lam and nu, the last axis two long.
@@ -449,7 +449,7 @@ class Family(Assumptions):
         raise NotImplementedError(f"{type(self).__name__} defines no domain")
 
     def check(self, x: np.ndarray, name: str = "x") -> None:
-        """Refuse data that the family cannot have.
+        """Raise ValueError if the family cannot have these data.
 
         Args:
             x: shape (num_observations, num_features).
@@ -464,7 +464,7 @@ class Family(Assumptions):
 
 @dataclass(frozen=True, eq=False)
 class ByColumn(Family):
-    """One family a column.
+    """A table with one family for each column.
 
     Natural parameters of a row lie flat, those of a column together and columns in the order of the table.
     The conjugate kernel has a pair (lam, nu) for each column. At most one Gaussian of unknown variance and at
@@ -487,7 +487,7 @@ class ByColumn(Family):
 
     @classmethod
     def of(cls, families: tuple[Family, ...]) -> Self:
-        """From one family a column; columns share a family that is the same object or has the same fields.
+        """A table from one family per column; columns with equal families share one.
 
         Args:
             families: shape of the tuple: one entry a column, in the table's order.
@@ -500,7 +500,7 @@ class ByColumn(Family):
         return cls(tuple(families[keys.index(key)] for key in order), tuple(order.index(key) for key in keys))
 
     def validate(self) -> None:
-        """Raise ValueError if columns and families do not match or too many bring parameters of their own."""
+        """Raise ValueError if columns and families do not match or too many have parameters beside theta."""
         if not self.columns or set(self.columns) != set(range(len(self.families))):
             raise ValueError("columns must name the place of a family in families, and every family be named")
         for what, count in (
@@ -512,8 +512,8 @@ class ByColumn(Family):
 
     @property
     def domain(self) -> str:
-        """What cells may be, said by column in `check`."""
-        return "what the family of its column can be"
+        """The allowed values, for messages; `check` names those of the column."""
+        return "values that the family of its column can have"
 
     @property
     def theta_is_negative(self) -> bool:
@@ -547,7 +547,7 @@ class ByColumn(Family):
 
     @property
     def num_cut_points(self) -> int:
-        """Of an `Ordinal` column, 0 without such columns."""
+        """Number of cut points of an `Ordinal` column, 0 without such columns."""
         return max(family.num_cut_points for family in self.families)
 
     def num_params(self, num_features: int) -> int:
@@ -599,7 +599,7 @@ class ByColumn(Family):
         return self.by_column([f.log_density_at(own, x[..., c], cut_points) for f, c, own in parts])
 
     def mean_and_variance(self, theta: Array, cut_points: Array | None) -> tuple[Array, Array]:
-        """Of each cell under the family of its column."""
+        """Mean and variance of each cell under the family of its column."""
         pairs = [family.mean_and_variance(own, cut_points) for family, _, own in self._parts(theta)]
         return tuple(self.by_column(list(part)) for part in zip(*pairs, strict=True))
 
@@ -643,7 +643,7 @@ class ByColumn(Family):
         return found
 
     def kernel_problems(self, conjugate: np.ndarray) -> list[tuple[Family, float, float]]:
-        """Each column's family with its lam and nu, those that are alike once."""
+        """Each column's family with its lam and nu, each distinct triple once."""
         pairs = np.broadcast_to(conjugate, (len(self.columns), 2))
         seen = {(place, *pair): None for place, pair in zip(self.columns, pairs.tolist(), strict=True)}
         return [(self.families[place], lam, nu) for place, lam, nu in seen]

@@ -1,6 +1,6 @@
 r"""Rows under several local exponential-family PCAs: densities, and their integrals over the latents.
 
-Component k says :math:`\theta_n = W_k y + b_k` for the natural parameters of row n, with latents
+Under component k :math:`\theta_n = W_k y + b_k` for the natural parameters of row n, with latents
 :math:`y \sim N(0, I)`. Of Gaussian cells with variance :math:`\sigma^2` the integral over y is exact: with
 :math:`A = I + W'W/\sigma^2` and :math:`h = W'(x - b)/\sigma^2` over the observed cells (D of them),
 
@@ -28,7 +28,7 @@ __all__ = ["ComponentRows", "LocalPCA", "SparseScales", "gaussian_latents", "lap
 
 
 class LocalPCA(NamedTuple):
-    """The components.
+    """The parameters of all components.
 
     Attributes:
         family: of the cells, its noise variance known.
@@ -121,7 +121,7 @@ class ComponentRows(dist.Distribution):
     """Rows of a mixture of local PCAs with their labels summed out; the event is one row.
 
     Args:
-        model: what has ``log_rows(values, x)``, shape (num_observations, num_components).
+        model: an object with ``log_rows(values, x)``, shape (num_observations, num_components).
         values: of its sites.
         log_weights: of the components.
         num_rows: the number of rows.
@@ -158,7 +158,7 @@ class ComponentRows(dist.Distribution):
 
 
 class SparseScales(dist.Distribution):
-    """Independent Laplace variables by their rate; at rate zero flat, with density one, which draws nothing.
+    """Independent Laplace variables by their rate; at rate zero they are flat, with density one.
 
     Args:
         rate: s >= 0; the density is (s / 2) exp(-s |scale|).
@@ -173,12 +173,12 @@ class SparseScales(dist.Distribution):
 
     @property
     def support(self) -> dist.constraints.Constraint:
-        """Real."""
+        """Real arrays of the given shape."""
         return dist.constraints.independent(dist.constraints.real, len(self.event_shape))
 
     @validate_sample
     def log_prob(self, value: Array) -> Array:
-        """In nats."""
+        """Log density in nats."""
         positive = self.rate > 0
         constant = jnp.where(positive, jnp.log(jnp.where(positive, self.rate, 1.0) / 2.0), 0.0)
         return jnp.sum(constant - self.rate * jnp.abs(value), axis=tuple(range(-len(self.event_shape), 0)))

@@ -41,7 +41,7 @@ LARGE_TABLE = 2**20  # cells; smaller tables are made whole
 
 
 class LowRank(NamedTuple):
-    """Theta by its factors.
+    """Natural parameters Theta, represented by their factors.
 
     Attributes:
         latents: U, shape (num_observations, num_latents).
@@ -89,7 +89,7 @@ class LowRank(NamedTuple):
         """``function(theta, *tables)`` of all rows, computed in blocks of rows if the table is large.
 
         Args:
-            function: of rows of Theta and of the tables; gives one number for each row.
+            function: of rows of Theta and of the tables; returns one number for each row.
             *tables: with as many rows.
 
         Returns:
@@ -125,7 +125,7 @@ def _row_sums_with(
 def _forward(
     slope: Callable, function: Callable, latents: Array, loadings: Array, loc: Array, table: Array
 ) -> tuple[Array, tuple]:
-    """The sums, and what the way back needs: the gradients of their total, and where they were taken."""
+    """The sums, and for the backward pass the gradients of their total and the point where they were taken."""
     at = LowRank(latents, loadings, loc)
     weights = jnp.ones(latents.shape[0], latents.dtype)
     sums, of_latents, of_rest = _sums_and_gradients(slope, function, at, table, weights)
@@ -167,8 +167,7 @@ def _sums_and_gradients(
 def _backward(slope: Callable, function: Callable, kept: tuple, weights: Array) -> tuple:
     """Gradients of the weighted total; a second pass only where the weights differ.
 
-    The second pass is a loop of at most one turn, which side by side under ``vmap`` is skipped where no lane
-    needs it; both branches of a condition would be computed.
+    The second pass is a loop of at most one turn, which under ``vmap`` is skipped where no element needs it; both branches of a condition would be computed.
     """
     at, table, of_latents, of_rest = kept
 
@@ -257,7 +256,7 @@ class PadZeros(Transform):
         return jnp.zeros(jnp.shape(x)[: jnp.ndim(x) - self.event_dim])
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """With the whole last axis.
+        """The shape with the whole last axis.
 
         Args:
             shape: of free values.
@@ -268,7 +267,7 @@ class PadZeros(Transform):
         return (*shape[:-1], self.size)
 
     def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """With the free places only.
+        """The shape with the free places only.
 
         Args:
             shape: of padded values.
@@ -279,18 +278,18 @@ class PadZeros(Transform):
         return (*shape[:-1], len(self.places))
 
     def tree_flatten(self) -> tuple:
-        """All of it is fixed."""
+        """No leaves: every attribute is static."""
         return (), ((), {"places": self.places, "size": self.size, "event_dim": self.event_dim})
 
     def eq(self, other: object, static: bool = False) -> bool:
-        """Whether the other pads alike.
+        """Whether another transform is equal.
 
         Args:
             other: anything.
             static: not read; NumPyro passes it.
 
         Returns:
-            True if it pads alike.
+            True if places, size and event dims are equal.
         """
         own = self.places, self.size, self.event_dim
         return isinstance(other, PadZeros) and own == (other.places, other.size, other.event_dim)
@@ -320,7 +319,7 @@ HALVINGS = 10  # step sizes 1, 1/2, ..., of which the best is taken
 
 
 class RowMode(NamedTuple):
-    """Of each row.
+    """Laplace's approximation of the latents of each row.
 
     Attributes:
         latents: the mode, shape (num_observations, num_latents).

@@ -81,13 +81,13 @@ class Kernel(Assumptions):
         raise NotImplementedError
 
     def filled(self, x: Any) -> Self:
-        """The kernel with parameters that are None read off the rows.
+        """The kernel with parameters that are None estimated from the rows.
 
         Args:
             x: rows, shape (num_observations, num_features).
 
         Returns:
-            A kernel without None; itself where there is nothing to read off.
+            A kernel without None; itself where nothing is None.
         """
         return self
 
@@ -125,7 +125,7 @@ class RBF(Kernel):
     """Radial basis function, or squared exponential: rows near each other have a value close to one.
 
     Attributes:
-        length_scale: l > 0, in units of the columns. None: read off the data, so that the mean squared
+        length_scale: l > 0, in units of the columns. None: estimated from the data, so that the mean squared
             distance of two rows is 2 l^2, that is l^2 is the sum of the columns' variances.
     """
 
@@ -154,7 +154,7 @@ class RBF(Kernel):
         return math.inf
 
     def filled(self, x: Any) -> Self:
-        """With the length scale read off the rows, if it is None.
+        """The kernel with the length scale estimated from the rows, if it is None.
 
         Raises:
             ValueError: the rows are all equal.

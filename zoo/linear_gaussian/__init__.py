@@ -19,7 +19,7 @@ the noise is small.
 
 Rows without a missing cell share A: they cost one K x K factorisation in all and never make an array of shape
 (N, K, K). Whether all rows are complete is seen from the data when they are concrete, and decided inside the
-compiled program when they are traced. Otherwise every row has an A of its own, in blocks of rows.
+compiled program when they are traced. Otherwise every row has a different A, computed in blocks of rows.
 
 Sparse rows (`zoo.sparse`) have every cell and stay sparse: `reduced`.
 
@@ -188,11 +188,11 @@ class LatentsGivenRows(dist.Distribution):
 
     @property
     def covariance_matrix(self) -> Array:
-        """Shape (num_observations, num_latents, num_latents)."""
+        """Cov[z | x], shape (num_observations, num_latents, num_latents)."""
         return latents_covariance(self.x, self.loadings, self.noise_variance)
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, shape (num_observations,)."""
+        """Log density in nats, shape (num_observations,)."""
         return dist.MultivariateNormal(self.mean, self.covariance_matrix).log_prob(value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
@@ -229,7 +229,7 @@ class LinearGaussianRows(dist.Distribution):
         super().__init__((), loc.shape, validate_args=validate_args)
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, over the observed cells; shape (num_observations,) for a matrix of rows."""
+        """Log density in nats over the observed cells; shape (num_observations,) for a matrix of rows."""
         if isinstance(value, SparseMatrix):
             return log_density(value, self.loadings, self.loc, self.noise_variance)
         rows = value if value.ndim == 2 else value.reshape(-1, value.shape[-1])
@@ -237,7 +237,7 @@ class LinearGaussianRows(dist.Distribution):
         return densities.reshape(value.shape[:-1])
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Whole rows."""
+        """Draws of complete rows."""
         own, rest = jax.random.split(key)
         latents = jax.random.normal(own, (*sample_shape, self.loadings.shape[1]))
         noise = jax.random.normal(rest, (*sample_shape, *self.loc.shape))
@@ -272,11 +272,11 @@ class ShiftedRows(dist.Distribution):
         super().__init__(shift.shape[:1], shift.shape[1:])
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, over the observed cells (NaN is missing), shape (num_observations,)."""
+        """Log density in nats over the observed cells (NaN is missing), shape (num_observations,)."""
         return log_density(value - self.shift, self.loadings, self.loc, self.noise_variance)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Whole rows."""
+        """Draws of complete rows."""
         own = LinearGaussianRows(self.loadings, self.loc, self.noise_variance)
         return self.shift + own.sample(key, (*sample_shape, *self.batch_shape))
 
@@ -307,13 +307,13 @@ class RowsGivenOthers(dist.Distribution):
         super().__init__(x.shape[:1], (loc.shape[0] - x.shape[1],))
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, over the observed cells, shape (num_observations,)."""
+        """Log density in nats over the observed cells, shape (num_observations,)."""
         rows = jnp.concatenate([self.x, value], axis=1)
         both = log_density(rows, self.loadings, self.loc, self.noise_variance)
         return both - log_density(self.x, *self._known())
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Whole rows of the last columns."""
+        """Draws of the last columns, complete."""
         own, rest = jax.random.split(key)
         known, size = self._known(), self.x.shape[1]
         mean = latents_mean(self.x, *known)
@@ -363,7 +363,7 @@ class DenseRows(dist.Distribution):
         return jax.lax.cond(jnp.all(seen), complete, with_holes, None)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Whole rows."""
+        """Draws of complete rows."""
         noise = jax.random.normal(key, (*sample_shape, *self.loc.shape), self.loc.dtype)
         return self.loc + noise @ jnp.linalg.cholesky(self.covariance).T
 

@@ -89,7 +89,7 @@ class _ZeroOrOne(dist.Distribution):
         return self.predictor + noise
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Whole rows of outputs."""
+        """Draws of complete rows of outputs."""
         return _decided(self._utilities(key, sample_shape), self.exclusive)
 
 
@@ -102,7 +102,7 @@ class ProbitOutputs(_ZeroOrOne):
     """
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, over the observed outputs, shape (num_observations,)."""
+        """Log density in nats over the observed outputs, shape (num_observations,)."""
         missing = jnp.isnan(value)
         value = jnp.where(missing, 0.0, value)
         if not self.exclusive:
@@ -122,7 +122,7 @@ class _ProbitOutputsGivenRows(_ZeroOrOne):
     """
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, over the observed outputs, shape (num_observations,)."""
+        """Log density in nats over the observed outputs, shape (num_observations,)."""
 
         def one(row: tuple[Array, Array, Array]) -> Array:
             y, predictor, covariance = row
@@ -196,7 +196,7 @@ class _LatentsGivenDecisions(dist.Distribution):
         )
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, shape (num_observations,)."""
+        """Log density in nats, shape (num_observations,)."""
         prior = dist.MultivariateNormal(self.loc_given_x, self.covariance_given_x).log_prob(value)
         own = ProbitOutputs(self.loc + value @ self.loadings.T, self.exclusive).log_prob(self.y)
         predictor, spread = self._utilities()
@@ -377,7 +377,7 @@ def class_log_probabilities(predictor: Array) -> Array:
 
 
 def num_decisions(num_outputs: int, exclusive: bool) -> int:
-    """How many entries a row's decision has.
+    """The number of entries of a row's decision.
 
     Args:
         num_outputs: L.
@@ -393,9 +393,9 @@ def decisions(y: Array, predictor: Array, covariance: Array, exclusive: bool) ->
     """Mean and covariance of a row's decision d = T u, and T.
 
     Args:
-        y: outputs, shape (num_outputs,); NaN is missing: an entry that says nothing, N(`CERTAIN`, 1).
+        y: outputs, shape (num_outputs,); NaN is missing: an entry without information, N(`CERTAIN`, 1).
         predictor: mean of the utilities, shape (num_outputs,).
-        covariance: of the utilities without their own noise, shape (num_outputs, num_outputs).
+        covariance: of the utilities without their noise, shape (num_outputs, num_outputs).
         exclusive: whether the outputs are the columns of class labels.
 
     Returns:
