@@ -151,7 +151,7 @@ class NormalGamma(Cellwise):
         }
 
     def _cell_moments(self, statistics: Array) -> tuple[Array, Array, Array, Array]:
-        """Count, mean and sum of squares of cells by component, and the variances of columns over all rows."""
+        """Count, mean and sum of squares of cells by component, and the variances of all rows."""
 
         def moments(sums: list[Array]) -> tuple[Array, Array, Array]:
             count, first, second = sums

@@ -125,7 +125,7 @@ def _row_sums_with(
 def _forward(
     slope: Callable, function: Callable, latents: Array, loadings: Array, loc: Array, table: Array
 ) -> tuple[Array, tuple]:
-    """The sums, and for the backward pass the gradients of their total and the point where they were taken."""
+    """The sums, and for the backward pass the gradients of their total and where they were taken."""
     at = LowRank(latents, loadings, loc)
     weights = jnp.ones(latents.shape[0], latents.dtype)
     sums, of_latents, of_rest = _sums_and_gradients(slope, function, at, table, weights)
@@ -167,7 +167,8 @@ def _sums_and_gradients(
 def _backward(slope: Callable, function: Callable, kept: tuple, weights: Array) -> tuple:
     """Gradients of the weighted total; a second pass only where the weights differ.
 
-    The second pass is a loop of at most one turn, which under ``vmap`` is skipped where no element needs it; both branches of a condition would be computed.
+    The second pass is a loop of at most one turn, which under ``vmap`` is skipped where no element needs it;
+    both branches of a condition would be computed.
     """
     at, table, of_latents, of_rest = kept
 
