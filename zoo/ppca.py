@@ -21,7 +21,7 @@ x_n       ``x``                  (N, D)      data; NaN is a missing cell
 ========  =====================  ==========  ===================================================
 
 With the latents summed out a row is Normal(mu, W W' + diag(psi)) on its observed cells
-(`zoo.linear_gaussian.rows`).
+(`zoo.linear_gaussian`).
 
 Symmetry: W R and R' z with R orthogonal give the same density (rotation), whatever the data. The program
 leaves W free; an ARD prior prefers orthogonal columns but not their order or signs.

@@ -74,7 +74,11 @@ from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.gram import FeatureRows, centred, check_gram, feature_rows, given_latents, scored_dimension
 from zoo.linear_gaussian import probit
 from zoo.linear_gaussian.class_labels import CODINGS, Label, are_labels, class_names, code_labels
-from zoo.linear_gaussian.probit import DecidedOutputs, ProbitOutputs, ProbitRows
+from zoo.linear_gaussian.probit import (
+    DecidedOutputs,
+    ProbitOutputs,
+    ProbitRows,
+)
 from zoo.linear_gaussian.rows import (
     LinearGaussianRows,
     RowsGivenOthers,

@@ -1,1 +1,1 @@
-"""Driver."""
+"""The loops that repeat a step: ascents, chains of samplers, batches."""

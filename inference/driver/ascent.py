@@ -1,14 +1,11 @@
 """The loop of an ascent: a step repeated on every restart until its objective stops rising.
 
-See `inference.driver.chains`. A restart that has settled may be asked for a better state
-(`Algorithm.improve`) and runs on from there; what comes of a restart does not depend on where the run was cut
-into chunks.
+A restart that has settled may be asked for a better state (`Algorithm.improve`) and runs on from there. The
+result of a restart does not depend on where the run was cut into chunks.
 
-The loop of `inference.driver.ascent` for steps that run on the host: nothing is traced, and no data are
-copied.
-
-A step that multiplies a sparse matrix by scipy cannot be part of a compiled loop. Here restarts run one after
-another, step by step, with the same keys and the same verdict on every step.
+A step that cannot be traced, such as a product of a sparse matrix by scipy, runs on the host: then restarts
+run one after another, step by step, with the same keys and the same rule for every step, and no data are
+copied. How chunks work is described in `inference.driver.chains`.
 """
 
 from collections.abc import Callable
@@ -22,7 +19,7 @@ from jax import Array
 
 from inference.algorithm import AscentRun
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, lane_keys, resume, start_each
+from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, numbered_keys, resume, start_each
 from inference.driver.progress import (
     CONVERGED,
     NOT_FINITE,
@@ -38,14 +35,14 @@ from inference.driver.progress import (
 )
 from inference.numerics.devices import agreed, any_process
 
-__all__ = ["ascend", "ascend_chunk_on_host", "start_on_host"]
+__all__ = ["ascend"]
 
 
 SHRINK_EVERY = 10  # steps: fixed, so that what comes of a run does not depend on where it was cut into chunks
 IMPROVE = 2**31 - 1  # no iteration has this number: the key of an improvement is no step's
 
 
-class _Lanes(NamedTuple):
+class _Restarts(NamedTuple):
     """All restarts of an ascent; every leaf has a leading axis over restarts."""
 
     state: Any
@@ -96,73 +93,75 @@ def ascend(
         shrink: of an `Algorithm`: asked every few steps.
         start_data: what the starts are given instead of ``data`` (which may lie on several devices).
         place: puts states and the model where ``data`` are.
-        on_host: whether start and step run on the host (`inference.driver.ascent`) instead of compiled.
+        on_host: whether start and step run on the host instead of compiled.
 
     Raises:
         FloatingPointError: no restart has a finite objective after its first step.
     """
-    keys = lane_keys(key, num_restarts)
+    keys = numbered_keys(key, num_restarts)
     begun_with = data if start_data is None else start_data
-    begin = partial(start_on_host if on_host else _start_lanes, start)
+    begin = partial(_start_on_host if on_host else start_each, start)
     state, saved = resume(checkpoint, begin, keys, variables, model, begun_with, traced=not on_host)
     progress, history, _ = restored(saved, num_restarts)
-    lanes, keys, model = place((_Lanes(state, progress), keys, model))
+    restarts, keys, model = place((_Restarts(state, progress), keys, model))
     small_gain = smallest_gain(num_rows, tolerance)
     slack = tolerated_fall(progress.objective.dtype, must_rise)
-    settled = CONVERGED if improve is None else SETTLED
-    run_chunk = partial(ascend_chunk_on_host if on_host else _ascend_chunk, (step, rule))
+    bounds = max_iterations, small_gain, slack, CONVERGED if improve is None else SETTLED
+    run_chunk = partial(_ascend_chunk_on_host if on_host else _ascend_chunk, (step, rule))
     chunk = ChunkLength()
     with Interrupt() as interrupt, open_bar(max_iterations, int(progress.iteration.max())) as bar:
-        while _steps_left(lanes, max_iterations) and not any_process(interrupt.requested):
-            before = np.asarray(lanes.progress.iteration)
-            limit = min(agreed(chunk.length), _steps_left(lanes, max_iterations))
+        while _steps_left(restarts, max_iterations) and not any_process(interrupt.requested):
+            before = np.asarray(restarts.progress.iteration)
+            limit = min(agreed(chunk.length), _steps_left(restarts, max_iterations))
             if shrink is not None:
                 limit = min(limit, SHRINK_EVERY - int(before.max()) % SHRINK_EVERY)
-            with chunk.timed():
-                lanes, infos = run_chunk(
-                    lanes, keys, limit, max_iterations, small_gain, slack, settled, model, data
-                )
-                after = np.asarray(lanes.progress.iteration)
+            with chunk:
+                restarts, infos = run_chunk(restarts, keys, (limit, *bounds), model, data)
+                after = np.asarray(restarts.progress.iteration)
             most = int((after - before).max())
             infos = {name: np.asarray(value)[:, :most] for name, value in infos._asdict().items()}
             history.add(before, after, infos)
-            lanes = _improve_settled(improve, lanes, keys, model, data)
+            restarts = _improve_settled(improve, restarts, keys, model, data)
             if shrink is not None and int(after.max()) % SHRINK_EVERY == 0:
-                smaller = shrink(lanes.state, model)
-                lanes = lanes if smaller is None else lanes._replace(state=smaller)
+                smaller = shrink(restarts.state, model)
+                restarts = restarts if smaller is None else restarts._replace(state=smaller)
             bar.update(int(after.max() - before.max()))
-            bar.set_postfix_str(f"objective {float(jnp.nanmax(lanes.progress.objective)):.6g}", refresh=False)
+            bar.set_postfix_str(
+                f"objective {float(jnp.nanmax(restarts.progress.objective)):.6g}", refresh=False
+            )
             if checkpoint.is_due():
-                checkpoint.save(lanes.state, stored(lanes.progress, history))
-    checkpoint.save(lanes.state, stored(lanes.progress, history))
+                checkpoint.save(restarts.state, stored(restarts.progress, history))
+    checkpoint.save(restarts.state, stored(restarts.progress, history))
     if not history:
         raise KeyboardInterrupt("interrupted before the first step was complete")
-    return best_run(lanes.state, lanes.progress, history.arrays(), interrupt.requested)
+    return best_run(restarts.state, restarts.progress, history.arrays(), interrupt.requested)
 
 
-def _steps_left(lanes: _Lanes, max_iterations: int) -> int:
+def _steps_left(restarts: _Restarts, max_iterations: int) -> int:
     """The most steps that a running restart may still take."""
-    status, iteration = np.asarray(lanes.progress.status), np.asarray(lanes.progress.iteration)
+    status, iteration = np.asarray(restarts.progress.status), np.asarray(restarts.progress.iteration)
     return int(np.where(status == RUNNING, max_iterations - iteration, 0).max())
 
 
-def _improve_settled(improve: Callable | None, lanes: _Lanes, keys: Array, model: Any, data: tuple) -> _Lanes:
+def _improve_settled(
+    improve: Callable | None, restarts: _Restarts, keys: Array, model: Any, data: tuple
+) -> _Restarts:
     """Every settled restart moved to a better state, to run on from there, or else converged.
 
     What comes of it depends on the restart alone, not on where chunks were cut.
     """
-    for lane in np.flatnonzero(np.asarray(lanes.progress.status) == SETTLED):
-        lanes = _improve_lane(improve, lanes, keys, lane, model, data)
-    return lanes
+    for number in np.flatnonzero(np.asarray(restarts.progress.status) == SETTLED):
+        restarts = _improve_restart(improve, restarts, keys, number, model, data)
+    return restarts
 
 
 @partial(jax.jit, static_argnums=0)
-def _improve_lane(
-    improve: Callable, lanes: _Lanes, keys: Array, lane: Array, model: Any, data: tuple
-) -> _Lanes:
-    own = jax.tree.map(lambda leaf: leaf[lane], lanes)
+def _improve_restart(
+    improve: Callable, restarts: _Restarts, keys: Array, number: Array, model: Any, data: tuple
+) -> _Restarts:
+    own = jax.tree.map(lambda leaf: leaf[number], restarts)
     at = own.progress
-    key = jax.random.fold_in(jax.random.fold_in(keys[lane], at.iteration), IMPROVE)
+    key = jax.random.fold_in(jax.random.fold_in(keys[number], at.iteration), IMPROVE)
     state, objective, better = improve(key, own.state, model, *data)
     stay = own._replace(progress=at._replace(status=jnp.full_like(at.status, CONVERGED)))
     moved = Progress(
@@ -172,76 +171,62 @@ def _improve_lane(
         jnp.full_like(at.status, RUNNING),
         at.improvements + 1,
     )
-    go = _Lanes(state, moved)
-    return jax.tree.map(lambda all_, one: all_.at[lane].set(one), lanes, _where(better, go, stay))
-
-
-@partial(jax.jit, static_argnums=0)
-def _start_lanes(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
-    """The states of all restarts."""
-    return start_each(start, keys, variables, model, data)
+    go = _Restarts(state, moved)
+    return jax.tree.map(lambda all_, one: all_.at[number].set(one), restarts, _where(better, go, stay))
 
 
 @partial(jax.jit, static_argnums=0)
 def _ascend_chunk(
-    functions: tuple[Callable, Callable],
-    lanes: _Lanes,
-    keys: Array,
-    limit: Array,
-    max_iterations: Array,
-    small_gain: Array,
-    slack: Array,
-    settled: Array,
-    model: Any,
-    data: tuple,
-) -> tuple[_Lanes, Any]:
+    functions: tuple, restarts: _Restarts, keys: Array, bounds: tuple, model: Any, data: tuple
+) -> tuple[_Restarts, Any]:
     """Up to ``limit`` steps of every running restart; a restart that has stopped keeps its state.
 
-    What is recorded starts, for each restart, with its first step of the chunk.
+    The bounds are the limit, ``max_iterations``, the smallest gain, the tolerated fall and the status of a
+    restart that has converged. What is recorded starts, for each restart, with its first step of the chunk.
     """
     step, rule = functions
+    limit, max_iterations, *verdict = bounds
     step = jax.jit(step)  # so that it is traced once, not once for its shapes and once for its body
 
-    def advance(lane: _Lanes, key: Array) -> tuple[_Lanes, Any]:
-        at = lane.progress
-        state, info = step(jax.random.fold_in(key, at.iteration), lane.state, model, *data)
-        reached = advanced(rule, jnp, at, info.objective, small_gain, slack, settled)
-        chosen = _Lanes(_where(reached.status >= NOT_FINITE, lane.state, state), reached)
-        return _where(_runs(at), chosen, lane), info
+    def advance(restart: _Restarts, key: Array) -> tuple[_Restarts, Any]:
+        at = restart.progress
+        state, info = step(jax.random.fold_in(key, at.iteration), restart.state, model, *data)
+        reached = advanced(rule, jnp, at, info.objective, *verdict)
+        chosen = _Restarts(_where(reached.status >= NOT_FINITE, restart.state, state), reached)
+        return _where(_runs(at), chosen, restart), info
 
     def _runs(at: Progress) -> Array:
         return (at.status == RUNNING) & (at.iteration < max_iterations)
 
     many = jax.vmap(advance) if keys.shape[0] > 1 else _alone(advance)
-    shapes = jax.eval_shape(many, lanes, keys)[1]
+    shapes = jax.eval_shape(many, restarts, keys)[1]
     buffers = jax.tree.map(lambda s: jnp.zeros((*s.shape, CHUNK_CAPACITY), s.dtype), shapes)
 
-    began, which = lanes.progress.iteration, jnp.arange(keys.shape[0])
+    began, which = restarts.progress.iteration, jnp.arange(keys.shape[0])
 
     def body(carry: tuple) -> tuple:
-        lanes, buffers, count = carry
-        slot = jnp.where(
-            _runs(lanes.progress), lanes.progress.iteration - began, CHUNK_CAPACITY
-        )  # past the end: dropped
-        lanes, info = many(lanes, keys)
+        restarts, buffers, count = carry
+        at = restarts.progress
+        slot = jnp.where(_runs(at), at.iteration - began, CHUNK_CAPACITY)  # past the end: dropped
+        restarts, info = many(restarts, keys)
         buffers = jax.tree.map(
             lambda buffer, value: buffer.at[which, slot].set(value, mode="drop"), buffers, info
         )
-        return lanes, buffers, count + 1
+        return restarts, buffers, count + 1
 
     def running(carry: tuple) -> Array:
-        lanes, _, count = carry
-        return (count < limit) & jnp.any(_runs(lanes.progress))
+        restarts, _, count = carry
+        return (count < limit) & jnp.any(_runs(restarts.progress))
 
-    return jax.lax.while_loop(running, body, (lanes, buffers, jnp.zeros((), int)))[:2]
+    return jax.lax.while_loop(running, body, (restarts, buffers, jnp.zeros((), int)))[:2]
 
 
 def _alone(advance: Callable) -> Callable:
-    """``jax.vmap`` of a single lane: without batched products, which cost more; branches stay branches."""
+    """``jax.vmap`` of a single restart, without batched products, which cost more; branches stay branches."""
 
-    def many(lanes: _Lanes, keys: Array) -> tuple[_Lanes, Any]:
-        lane, info = advance(jax.tree.map(lambda leaf: leaf[0], lanes), keys[0])
-        return jax.tree.map(lambda leaf: leaf[None], (lane, info))
+    def many(restarts: _Restarts, keys: Array) -> tuple[_Restarts, Any]:
+        restart, info = advance(jax.tree.map(lambda leaf: leaf[0], restarts), keys[0])
+        return jax.tree.map(lambda leaf: leaf[None], (restart, info))
 
     return many
 
@@ -250,43 +235,26 @@ def _where(condition: Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(partial(jnp.where, condition), yes, no)
 
 
-def start_on_host(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
+def _start_on_host(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
     """The states of all restarts, leaves with a leading axis over them."""
-    states = [
-        start(key, jax.tree.map(lambda leaf, own=lane: leaf[own], variables), model, *data)
-        for lane, key in enumerate(keys)
-    ]
-    return _stacked(states)
+    given = (jax.tree.map(lambda leaf, n=n: leaf[n], variables) for n in range(len(keys)))
+    return _stacked([start(key, own, model, *data) for key, own in zip(keys, given, strict=True)])
 
 
-def ascend_chunk_on_host(
-    functions: tuple[Callable, Callable],
-    lanes: Any,
-    keys: Array,
-    limit: int,
-    max_iterations: int,
-    small_gain: float,
-    slack: float,
-    settled: int,
-    model: Any,
-    data: tuple,
+def _ascend_chunk_on_host(
+    functions: tuple, restarts: _Restarts, keys: Array, bounds: tuple, model: Any, data: tuple
 ) -> tuple[Any, Any]:
-    """Up to ``limit`` steps of every running restart; a restart that has stopped keeps its state.
-
-    The arguments and results are those of the compiled chunk of `inference.driver.ascent`.
-    """
+    """`_ascend_chunk` with the same arguments and results, not compiled."""
     step, rule = functions
+    limit, max_iterations, *verdict = bounds
     after, recorded = [], []
-    for lane, key in enumerate(keys):
-        own = jax.tree.map(lambda leaf, at=lane: np.asarray(leaf[at]), lanes)
+    for number, key in enumerate(keys):
+        own = jax.tree.map(lambda leaf, number=number: np.asarray(leaf[number]), restarts)
         infos = []
-        while (
-            own.progress.status == RUNNING and own.progress.iteration < max_iterations and len(infos) < limit
-        ):
-            at = own.progress
+        while (at := own.progress).status == RUNNING and at.iteration < max_iterations and len(infos) < limit:
             state, info = step(jax.random.fold_in(key, at.iteration), own.state, model, *data)
             with np.errstate(invalid="ignore"):
-                reached = advanced(rule, np, at, np.asarray(info.objective), small_gain, slack, settled)
+                reached = advanced(rule, np, at, np.asarray(info.objective), *verdict)
             failed = reached.status >= NOT_FINITE
             own = own._replace(state=own.state if failed else state, progress=reached)
             infos.append(jax.tree.map(np.asarray, info))

@@ -1,9 +1,9 @@
-"""The loop of a sampler: its step, compiled, over chains, in chunks; those of ascents are beside it.
+"""The loop of a sampler: its compiled step over all chains, in chunks.
 
 One compiled function runs up to ``limit`` steps inside a ``while_loop``; the limit is an argument, so that
 any chunk length is the same executable and a run that was cut anywhere is bit for bit the run that was not.
 Between chunks, and only there, the host looks at the clock, the objective, the progress bar, the checkpoint
-and Ctrl-C. The key of iteration i of lane r is ``fold_in(fold_in(key, r), i)``.
+and Ctrl-C. The key of iteration i of chain r is ``fold_in(fold_in(key, r), i)``.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,8 @@ from jax.sharding import Mesh, PartitionSpec
 
 from inference.algorithm import ChainsRun
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, lane_keys, resume, start_each
+from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, numbered_keys, resume, start_each
+from inference.driver.progress import beginning_with
 
 __all__ = ["sample"]
 
@@ -68,17 +69,14 @@ def sample(
     Raises:
         FloatingPointError: the log joint is not finite, and no chunk of draws was finished before.
     """
-    keys = lane_keys(key, num_chains)
-    states, stored = resume(checkpoint, partial(_start_chains, start), keys, variables, model, data)
+    keys = numbered_keys(key, num_chains)
+    states, stored = resume(checkpoint, partial(start_each, start), keys, variables, model, data)
     total = num_warmup + num_samples * thinning
     shapes = jax.eval_shape(_over_chains(position, model), states)
     kept = _restored_draws(shapes, num_samples, stored)
-    chunks = (
-        []
-        if stored is None
-        else [{name[6:]: value for name, value in stored.items() if name.startswith("trace_")}]
-    )
-    done = int(stored["done"]) if stored is not None else 0
+    trace = {} if stored is None else beginning_with("trace_", stored)
+    chunks = [trace] if trace else []
+    done = 0 if stored is None else int(stored["done"])
     draw_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     capacity = int(np.clip(DRAW_BYTES // max(draw_bytes, 1), 1, min(CHUNK_CAPACITY, num_samples)))
     run_chunk = _chunk_of(chain_method, num_chains)
@@ -86,7 +84,8 @@ def sample(
 
     def save() -> None:
         arrays = {f"draw_{i}": leaf[:, : _num_draws(done)] for i, leaf in enumerate(jax.tree.leaves(kept))}
-        checkpoint.save(states, arrays | _trace_arrays(chunks) | {"done": np.asarray(done)})
+        trace = {f"trace_{name}": values for name, values in _joined(chunks).items()}
+        checkpoint.save(states, arrays | trace | {"done": np.asarray(done)})
 
     def _num_draws(sweeps: int) -> int:
         return max(sweeps - num_warmup, 0) // thinning
@@ -100,7 +99,7 @@ def sample(
             limit, longest = min(chunk.length, stop - done, longest), CHUNK_CAPACITY
             if done >= num_warmup:
                 limit = min(limit, (_num_draws(done) + capacity + 1) * thinning + num_warmup - 1 - done)
-            with chunk.timed():
+            with chunk:
                 new_states, infos, draws = run_chunk(
                     (step, position, capacity), states, keys, done, limit, num_warmup, thinning, model, data
                 )
@@ -114,10 +113,8 @@ def sample(
             bad = np.isnan(infos["objective"])
             if bad.any():
                 chain, sweep = np.argwhere(bad)[0]
-                reason = (
-                    f"the log joint of chain {chain} was not a number at sweep {done + sweep}; these "
-                    f"are the draws before it"
-                )
+                at = f"the log joint of chain {chain} was not a number at sweep {done + sweep}"
+                reason = f"{at}; these are the draws before it"
                 break
             before, after = _num_draws(done), _num_draws(done + limit)
             for target, new in zip(jax.tree.leaves(kept), jax.tree.leaves(draws), strict=True):
@@ -127,28 +124,18 @@ def sample(
             if resize is not None and done == num_warmup:
                 states = resize(states, model, False)
             bar.update(limit)
-            bar.set_postfix_str(
-                "warm-up" if done < num_warmup else f"log joint {infos['objective'][:, -1].max():.6g}",
-                refresh=False,
-            )
+            log_joint = f"log joint {infos['objective'][:, -1].max():.6g}"
+            bar.set_postfix_str("warm-up" if done < num_warmup else log_joint, refresh=False)
             if checkpoint.is_due() or done == num_warmup:
                 save()
     save()
     if not chunks:
         raise FloatingPointError(reason)
-    trace = {name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]}
-    num_draws = _num_draws(done)
+    trace, num_draws = _joined(chunks), _num_draws(done)
     if num_draws == 0:  # stopped in warm-up: what there is is the state reached
-        reached = _over_chains(position, model)(states)
-        return ChainsRun(
-            jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], reached), trace, f"{reason} in warm-up", done
-        )
+        reached = jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], _over_chains(position, model)(states))
+        return ChainsRun(reached, trace, f"{reason} in warm-up", done)
     return ChainsRun(jax.tree.map(lambda leaf: leaf[:, :num_draws], kept), trace, reason, done)
-
-
-@partial(jax.jit, static_argnums=0)
-def _start_chains(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
-    return start_each(start, keys, variables, model, data)
 
 
 def _chunk(
@@ -163,7 +150,7 @@ def _chunk(
     model: Any,
     data: tuple,
 ) -> tuple[Any, Any, Any]:
-    """``limit`` sweeps of every chain.
+    """Run ``limit`` sweeps of every chain.
 
     Returns states, infos (num_chains, CHUNK_CAPACITY) and draws (num_chains, capacity, ...).
     """
@@ -171,9 +158,8 @@ def _chunk(
     step = jax.jit(step)  # so that it is traced once, not once for its shapes and once for its body
 
     def sweep(iteration: Array, states: Any) -> tuple[Any, Any]:
-        return over(lambda args: step(jax.random.fold_in(args[0], iteration), args[1], model, *data))(
-            (keys, states)
-        )
+        every = over(lambda args: step(jax.random.fold_in(args[0], iteration), args[1], model, *data))
+        return every((keys, states))
 
     def body(carry: tuple) -> tuple:
         states, infos, draws, count = carry
@@ -242,9 +228,7 @@ def _restored_draws(shapes: Any, num_samples: int, stored: dict | None) -> Any:
     return jax.tree.unflatten(structure, kept)
 
 
-def _trace_arrays(chunks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return (
-        {f"trace_{name}": np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]}
-        if chunks
-        else {}
-    )
+def _joined(chunks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The recorded values of all chunks, shape (num_chains, sweeps)."""
+    names = chunks[0] if chunks else ()
+    return {name: np.concatenate([chunk[name] for chunk in chunks], axis=1) for name in names}

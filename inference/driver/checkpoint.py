@@ -2,9 +2,8 @@
 
 The file is a ``.npz`` without pickle. It holds the number of its format, the leaves of the driver's state in
 flatten order, the progress, draws and traces so far, and a fingerprint (model class, fields and data by
-SHA-256, options, versions). The
-structure of the state is never read from the file: it comes from the algorithm's own ``init``, so a file
-cannot make the program build anything but arrays.
+SHA-256, options, versions). The structure of the state is never read from the file: it comes from the
+``init`` of the algorithm, so a file cannot make the program build anything but arrays.
 """
 
 import hashlib
@@ -29,7 +28,7 @@ FORMAT = 2  # 1 held the progress of restarts among the leaves of the state, and
 
 
 def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:
-    """What a run is, as short strings by aspect; two runs are the same run if all aspects agree.
+    """The identity of a run as short strings by aspect; two runs are the same if all aspects agree.
 
     Args:
         model: the (filled) model; its class, its static fields and its hyperparameters count.
@@ -38,20 +37,19 @@ def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:
     """
     leaves, structure = jax.tree.flatten(model)
     aspects = {"model": _sha(str(structure), *leaves), "data": _sha(*jax.tree.leaves(data))}
-    return aspects | {
-        name: json.dumps(value, sort_keys=True, default=str) for name, value in settings.items()
-    }
+    others = {name: json.dumps(value, sort_keys=True, default=str) for name, value in settings.items()}
+    return aspects | others
 
 
 class Checkpoint:
-    """Where the driver saves and resumes; with ``path=None`` it does neither."""
+    """The file where the driver saves and resumes; with ``path=None`` it does neither."""
 
     def __init__(self, path: str | os.PathLike | None, aspects: Mapping[str, str]) -> None:
         """Remember the path and the fingerprint; nothing is read or written yet.
 
         Args:
             path: of the file, or None.
-            aspects: what a run must have in common with the one that saved, by name (`fingerprint`).
+            aspects: the fingerprint that a run must share with the one that saved, by name (`fingerprint`).
         """
         self.path = None if path is None else Path(path)
         self.aspects = dict(aspects)
@@ -88,14 +86,11 @@ class Checkpoint:
                 f"the checkpoint {self.path} has format {written} and this version resumes format {FORMAT}: "
                 "remove the file and run again, or resume it with the version that wrote it"
             )
-        differs = sorted(
-            name for name in self.aspects.keys() | saved.keys() if self.aspects.get(name) != saved.get(name)
-        )
+        names = sorted(self.aspects.keys() | saved.keys())
+        pairs = {name: (saved.get(name), self.aspects.get(name)) for name in names}
+        differs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
         if differs:
-            details = "; ".join(
-                f"{name}: {_short(saved.get(name))} there, {_short(self.aspects.get(name))} now"
-                for name in differs
-            )
+            details = "; ".join(f"{n}: {_short(a)} there, {_short(b)} now" for n, (a, b) in differs.items())
             raise ValueError(f"the checkpoint {self.path} belongs to another run; what differs: {details}")
         leaves, structure = jax.tree.flatten(template)
         restored = [_from_file(stored.pop(f"state_{i}"), leaf) for i, leaf in enumerate(leaves)]
@@ -114,7 +109,7 @@ class Checkpoint:
 
         Args:
             state: of the algorithm, a pytree of arrays.
-            arrays: what else is needed to continue, by name; no name may begin with ``state_``.
+            arrays: the other arrays needed to continue, by name; no name may begin with ``state_``.
 
         Raises:
             OSError: the file cannot be written; the former one is then still whole.
@@ -139,11 +134,9 @@ def _to_file(leaf: Any) -> np.ndarray:
 
 
 def _from_file(array: np.ndarray, leaf: Any) -> Any:
-    return (
-        jax.random.wrap_key_data(jnp.asarray(array))
-        if _is_key(leaf)
-        else jnp.asarray(array, dtype=leaf.dtype)
-    )
+    if _is_key(leaf):
+        return jax.random.wrap_key_data(jnp.asarray(array))
+    return jnp.asarray(array, dtype=leaf.dtype)
 
 
 def _sha(*items: Any) -> str:

@@ -1,7 +1,4 @@
-"""The host between chunks of a run: the length of the next chunk, and Ctrl-C.
-
-Keys and states of restarts and chains that run side by side.
-"""
+"""The host between chunks of a run: the length of the next chunk, Ctrl-C, keys, and starting or resuming."""
 
 import signal
 import sys
@@ -19,7 +16,7 @@ from jax import Array
 
 from inference.driver.checkpoint import Checkpoint
 
-__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "lane_keys", "resume", "start_each"]
+__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "numbered_keys", "resume", "start_each"]
 
 
 CHUNK_SECONDS = 0.25
@@ -27,37 +24,23 @@ CHUNK_CAPACITY = 512  # steps a chunk can hold
 
 
 class ChunkLength:
-    """How many steps the next chunk takes, so that the host is asked a few times a second."""
+    """A context around a chunk whose duration sets the number of steps of the next one, 0.25 s of them."""
 
     def __init__(self) -> None:
         self.length = 10
-
-    def timed(self) -> Self:
-        """A context whose duration sets the next length.
-
-        Returns:
-            Itself, to stand after ``with``.
-        """
-        return self
 
     def __enter__(self) -> None:
         self._begin = time.perf_counter()
 
     def __exit__(self, *error: object) -> None:
         elapsed = time.perf_counter() - self._begin
-        self.length = int(
-            np.clip(
-                self.length * CHUNK_SECONDS / max(elapsed, 1e-6), max(self.length // 4, 1), 4 * self.length
-            )
-        )
-        self.length = min(self.length, CHUNK_CAPACITY)
+        wanted = self.length * CHUNK_SECONDS / max(elapsed, 1e-6)
+        wanted = int(np.clip(wanted, max(self.length // 4, 1), 4 * self.length))
+        self.length = min(wanted, CHUNK_CAPACITY)
 
 
 class Interrupt:
-    """Turns the first Ctrl-C into a request that is honoured between chunks.
-
-    A second one interrupts at once.
-    """
+    """A context in which the first Ctrl-C is a request to stop between chunks; a second one stops at once."""
 
     requested = False
 
@@ -78,8 +61,8 @@ class Interrupt:
             signal.signal(signal.SIGINT, self._previous)
 
 
-def lane_keys(key: Array, count: int) -> Array:
-    """The key of each restart or chain: ``fold_in(key, number)``."""
+def numbered_keys(key: Array, count: int) -> Array:
+    """The keys of all restarts or chains, ``fold_in(key, number)``."""
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
 
 
@@ -92,14 +75,14 @@ def resume(
     """
     if checkpoint.path is None:
         return init(*args), None
-    if not traced:
-        fresh = init(*args)
-        saved = checkpoint.load(fresh)
-        return (fresh, None) if saved is None else saved
-    saved = checkpoint.load(jax.eval_shape(init, *args))
-    return (init(*args), None) if saved is None else saved
+    fresh = None if traced else init(*args)
+    saved = checkpoint.load(jax.eval_shape(init, *args) if traced else fresh)
+    if saved is not None:
+        return saved
+    return init(*args) if traced else fresh, None
 
 
+@partial(jax.jit, static_argnums=0)
 def start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
     """The states of all restarts or chains, started in turn: a start may need as much memory as a step."""
     return jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))

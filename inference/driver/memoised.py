@@ -1,11 +1,11 @@
 """The loop of an ascent whose rows pass in batches: each pass visits every batch once, in order.
 
-A visit takes back what the batch contributed to the sums before, adds what it contributes under the present
+A visit subtracts the former contribution of the batch from the sums, adds its contribution under the present
 state, and makes the state optimal for the new sums (`inference.algorithm.Memoised`): coordinate ascent on the
 objective of all rows, so that an iteration of the trace, one pass, may never lower it. In the first pass the
 state stays as it is until the sums are complete: rows may come sorted, and a component must not die because
-none of its rows has been seen yet. What is held beside one batch is what each contributed, one set of sums
-per batch.
+none of its rows has been seen yet. Beside one batch the contribution of each is held, one set of sums per
+batch.
 
 Between two visits, and only there, the host looks at Ctrl-C and the checkpoint.
 """
@@ -21,7 +21,7 @@ from jax import Array
 
 from inference.algorithm import AscentRun, Memoised
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.host import Interrupt, lane_keys, resume, start_each
+from inference.driver.host import Interrupt, numbered_keys, resume, start_each
 from inference.driver.progress import (
     NOT_FINITE,
     RUNNING,
@@ -37,12 +37,12 @@ from inference.driver.progress import (
 __all__ = ["ascend_in_batches"]
 
 
-class _Lanes(NamedTuple):
+class _Restarts(NamedTuple):
     """All restarts; every leaf has a leading axis over restarts."""
 
     state: Any
     sums: Any  # of all batches at their last visit
-    fresh: Any  # of the batches visited in this pass: no rounding of what was taken back stays in them
+    fresh: Any  # of the batches visited in this pass: free of rounding left by subtractions
     settled: Any  # the state at the end of the last pass
 
 
@@ -74,7 +74,7 @@ def ascend_in_batches(
         stream: the rows, an iterable of batches (`inference.inputs.streams.RowStream`).
         put: a batch as the step takes it, on its device or devices.
         check: called with each batch in the first pass, before it is used.
-        start_rows: what the starts see.
+        start_rows: the rows that the starts see.
         warm_up: ``warm_up(keys, states) -> states`` of all restarts, once, before the first pass.
         key: the run's key.
         variables: what the starts are given.
@@ -88,20 +88,20 @@ def ascend_in_batches(
     Raises:
         FloatingPointError: no restart has a finite objective after its first pass.
     """
-    keys = lane_keys(key, num_restarts)
-    lanes, saved = resume(checkpoint, partial(_start, start, memoised), keys, variables, model, start_rows)
+    keys = numbered_keys(key, num_restarts)
+    restarts, saved = resume(checkpoint, partial(_start, start, memoised), keys, variables, model, start_rows)
     if saved is None:
-        state = warm_up(keys, lanes.state)
-        lanes = lanes._replace(state=state, settled=state)
-    nothing = jax.tree.map(jnp.zeros_like, lanes.sums)
+        state = warm_up(keys, restarts.state)
+        restarts = restarts._replace(state=state, settled=state)
+    nothing = jax.tree.map(jnp.zeros_like, restarts.sums)
     progress, history, loop = restored(saved, num_restarts)
     progress = Progress(*map(np.asarray, progress))
     passes, visited = int(progress.iteration.max()), int(loop.get("batches", 0))
     memo = _restored_memo(loop, nothing)
-    slack = tolerated_fall(jax.tree.leaves(lanes.sums)[0].dtype)
+    slack = tolerated_fall(jax.tree.leaves(restarts.sums)[0].dtype)
 
     def save() -> None:
-        checkpoint.save(lanes, stored(progress, history, batches=visited, **_memo_arrays(memo)))
+        checkpoint.save(restarts, stored(progress, history, batches=visited, **_memo_arrays(memo)))
 
     with Interrupt() as interrupt, open_bar(max_iterations, passes) as bar:
         while passes < max_iterations and (progress.status == RUNNING).any() and not interrupt.requested:
@@ -115,16 +115,18 @@ def ascend_in_batches(
                 if passes == 0:
                     check(batch)
                     memo.append(nothing)
-                lanes, memo[number] = _visit(memoised, lanes, memo[number], running, moves, model, put(batch))
+                restarts, memo[number] = _visit(
+                    memoised, restarts, memo[number], running, moves, model, put(batch)
+                )
                 visited = number + 1
                 bar.set_postfix_str(f"row {batch.begin + batch.count}", refresh=False)
                 if checkpoint.is_due():
-                    jax.block_until_ready(lanes)
+                    jax.block_until_ready(restarts)
                     save()
                 if interrupt.requested:
                     break
             else:
-                lanes, info, memo = _end_of_pass(memoised, lanes, memo, running, model)
+                restarts, info, memo = _end_of_pass(memoised, restarts, memo, running, model)
                 infos = {name: np.asarray(value, float)[:, None] for name, value in info._asdict().items()}
                 small_gain = smallest_gain(total_weight, tolerance)
                 with np.errstate(invalid="ignore"):
@@ -132,81 +134,76 @@ def ascend_in_batches(
                 reached = jax.tree.map(partial(np.where, runs), reached, progress)
                 history.add(progress.iteration, reached.iteration, infos)
                 progress, passes, visited = reached, passes + 1, 0
-                lanes = _end_at_good_state(lanes, jnp.asarray(progress.status >= NOT_FINITE))
+                restarts = _end_at_good_state(restarts, jnp.asarray(progress.status >= NOT_FINITE))
                 bar.update(1)
     save()
     if passes == 0 and visited == 0:
         raise KeyboardInterrupt("interrupted before the first batch was complete")
     if passes == 0:
-        state = jax.tree.map(lambda leaf: leaf[0], lanes.state)
+        state = jax.tree.map(lambda leaf: leaf[0], restarts.state)
         trace = {"objective": np.full((num_restarts, 1), np.nan)}
         return AscentRun(state, trace, 0, False, "interrupted", 0, 0)
-    return best_run(lanes.state, progress, history.arrays(), interrupt.requested, "pass")
+    return best_run(restarts.state, progress, history.arrays(), interrupt.requested, "pass")
 
 
 def _start(
     start: Callable, memoised: Memoised, keys: Array, variables: Any, model: Any, start_rows: Any
-) -> _Lanes:
-    """States after their starts, and sums of nothing."""
-    state = _start_states(start, keys, variables, model, start_rows)
+) -> _Restarts:
+    """The states after their starts, and empty sums."""
+    state = start_each(start, keys, variables, model, (start_rows,))
     shapes = jax.eval_shape(jax.vmap(lambda own: memoised.sums(own, model, start_rows)), state)
     nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    return _Lanes(state, nothing, nothing, state)
-
-
-@partial(jax.jit, static_argnums=0)
-def _start_states(start: Callable, keys: Array, variables: Any, model: Any, start_rows: Any) -> Any:
-    return start_each(start, keys, variables, model, (start_rows,))
+    return _Restarts(state, nothing, nothing, state)
 
 
 @partial(jax.jit, static_argnums=0)
 def _visit(
-    memoised: Memoised, lanes: _Lanes, before: Any, running: Array, moves: Array, model: Any, rows: Any
-) -> tuple[_Lanes, Any]:
-    """One batch; restarts that have stopped stay as they are, and states that are not to move."""
+    memoised: Memoised, restarts: _Restarts, before: Any, running: Array, moves: Array, model: Any, rows: Any
+) -> tuple[_Restarts, Any]:
+    """Visit one batch; restarts that have stopped stay unchanged, and so do states that are not to move."""
 
-    def one(lane: _Lanes, before: Any, runs: Array, moves: Array) -> tuple[_Lanes, Any]:
-        now = _where(runs, memoised.sums(lane.state, model, rows), before)
-        sums = jax.tree.map(lambda total, old, new: total - old + new, lane.sums, before, now)
-        state, _ = memoised.update(lane.state, sums, model)
-        fresh = jax.tree.map(jnp.add, lane.fresh, now)
-        return _Lanes(_where(moves, state, lane.state), sums, fresh, lane.settled), now
+    def one(restart: _Restarts, before: Any, runs: Array, moves: Array) -> tuple[_Restarts, Any]:
+        now = _where(runs, memoised.sums(restart.state, model, rows), before)
+        sums = jax.tree.map(lambda total, old, new: total - old + new, restart.sums, before, now)
+        state, _ = memoised.update(restart.state, sums, model)
+        fresh = jax.tree.map(jnp.add, restart.fresh, now)
+        return _Restarts(_where(moves, state, restart.state), sums, fresh, restart.settled), now
 
-    return jax.vmap(one)(lanes, before, running, moves)
+    return jax.vmap(one)(restarts, before, running, moves)
 
 
 def _end_of_pass(
-    memoised: Memoised, lanes: _Lanes, memo: list, running: Array, model: Any
-) -> tuple[_Lanes, Any, list]:
+    memoised: Memoised, restarts: _Restarts, memo: list, running: Array, model: Any
+) -> tuple[_Restarts, Any, list]:
     """The state at the exact sums, its objective, and everything in the order of components that is best."""
-    lanes, info, order = _settle(memoised, lanes, running, model)
+    restarts, info, order = _settle(memoised, restarts, running, model)
     if order is None:
-        return lanes, info, memo
-    return lanes, info, [_reordered(memoised, sums, order) for sums in memo]
+        return restarts, info, memo
+    return restarts, info, [_reordered(memoised, sums, order) for sums in memo]
 
 
 @partial(jax.jit, static_argnums=0)
 def _settle(
-    memoised: Memoised, lanes: _Lanes, running: Array, model: Any
-) -> tuple[_Lanes, Any, Array | None]:
-    def one(lane: _Lanes, runs: Array) -> tuple[_Lanes, Any, Array | None]:
-        order = memoised.best_order(lane.state, lane.fresh, model)
-        sums = lane.fresh
+    memoised: Memoised, restarts: _Restarts, running: Array, model: Any
+) -> tuple[_Restarts, Any, Array | None]:
+    def one(restart: _Restarts, runs: Array) -> tuple[_Restarts, Any, Array | None]:
+        order = memoised.best_order(restart.state, restart.fresh, model)
+        sums = restart.fresh
         if order is not None:
             order = jnp.where(runs, order, jnp.arange(order.shape[0]))
             sums = memoised.reorder(sums, order)
-        state, info = memoised.update(lane.state, sums, model)
+        state, info = memoised.update(restart.state, sums, model)
         nothing = jax.tree.map(jnp.zeros_like, sums)
-        return _Lanes(_where(runs, state, lane.state), sums, nothing, lane.settled), info, order
+        return _Restarts(_where(runs, state, restart.state), sums, nothing, restart.settled), info, order
 
-    return jax.vmap(one)(lanes, running)
+    return jax.vmap(one)(restarts, running)
 
 
 @jax.jit
-def _end_at_good_state(lanes: _Lanes, failed: Array) -> _Lanes:
+def _end_at_good_state(restarts: _Restarts, failed: Array) -> _Restarts:
     """A restart that failed goes back to the end of its last good pass."""
-    state = jax.vmap(_where)(failed, lanes.settled, lanes.state)
-    return lanes._replace(state=state, settled=state)
+    state = jax.vmap(_where)(failed, restarts.settled, restarts.state)
+    return restarts._replace(state=state, settled=state)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -1,4 +1,4 @@
-"""How far the restarts of an ascent are: one record for every loop, on a device or on the host.
+"""The progress of the restarts of an ascent: one record for every loop, on a device or on the host.
 
 The loops do not decide when to stop. They are given a rule, ``rule(numbers, progress, objective, small_gain,
 slack, settled) -> (small_steps, status)``, with ``numbers`` either `jax.numpy` or `numpy`, and apply it after
@@ -24,6 +24,7 @@ __all__ = [
     "History",
     "Progress",
     "advanced",
+    "beginning_with",
     "best_run",
     "new_progress",
     "restored",
@@ -36,7 +37,7 @@ RUNNING, CONVERGED, SETTLED, NOT_FINITE, FELL = range(5)  # a restart of status 
 
 
 class Progress(NamedTuple):
-    """How far each restart is; every field has a leading axis over restarts.
+    """The progress of each restart; every field has a leading axis over restarts.
 
     Attributes:
         objective: of the state that the restart holds, nats: a failed step leaves it as it was.
@@ -65,7 +66,7 @@ def smallest_gain(num_rows: float, tolerance: float) -> float:
 
 
 def tolerated_fall(dtype: Any, must_rise: bool = True) -> float:
-    """How much an objective may fall, relative to its size, before it is an error: rounding, or anything."""
+    """The relative fall of an objective that is no error: rounding, or any where it need not rise."""
     if not must_rise:
         return np.inf
     return 1e-8 if dtype == jnp.float64 else 2e-4
@@ -144,16 +145,16 @@ def restored(
     progress, history = new_progress(num_restarts), History()
     if arrays is None:
         return progress, history, {}
-    progress = Progress(
-        *(jnp.asarray(arrays[f"progress_{name}"], value.dtype) for name, value in progress._asdict().items())
-    )
-    trace = _beginning_with("trace_", arrays)
+    saved = beginning_with("progress_", arrays)
+    progress = Progress(*(jnp.asarray(saved[n], fresh.dtype) for n, fresh in progress._asdict().items()))
+    trace = beginning_with("trace_", arrays)
     if trace:
         history.add(np.zeros(num_restarts, int), progress.iteration, trace)
-    return progress, history, _beginning_with("loop_", arrays)
+    return progress, history, beginning_with("loop_", arrays)
 
 
-def _beginning_with(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def beginning_with(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 

@@ -1,7 +1,8 @@
 r"""The loop of an ascent by noisy natural gradients: documents pass in batches, every batch moves the state.
 
-After batch t the state is a mean of what it was and of what the batch, taken for the whole corpus, makes
-optimal, the latter with weight :math:`\rho_t = (\tau + t)^{-\kappa}` (Hoffman, Blei, Wang and Paisley 2013).
+After batch t the state is a mean of the state before and of the one that is optimal for the batch, taken for
+the whole corpus, the latter with weight :math:`\rho_t = (\tau + t)^{-\kappa}` (Hoffman, Blei, Wang and
+Paisley 2013).
 An iteration of the trace is a pass over all documents; its objective is the sum of the documents' terms, each
 at the state that it met, and of the divergences at the end of the pass: an estimate of the bound, which may
 fall. After the last pass the documents are visited once more at the final state; the last objective is the
@@ -94,7 +95,7 @@ def ascend_stochastically(
                     continue
                 time = passes * -(-stream.num_rows // stream.batch_size) + number + 1
                 share = counts.shape[0] / stream.num_rows
-                state, gain = _visit(stochastic.step, state, model, put(counts), share, float(time))
+                state, gain = _compiled(stochastic.step, state, model, put(counts), share, float(time))
                 visited, score = number + 1, score + float(gain)
                 bar.set_postfix_str(f"document {first_row + counts.shape[0]}", refresh=False)
                 if checkpoint.is_due():
@@ -128,7 +129,8 @@ def ascend_stochastically(
 
 def _objective_of(stochastic: NaturalGradient, state: Any, model: Any, of_rows: float) -> dict[str, float]:
     """The recorded values at a state; ``of_rows`` is the rows' part of the objective."""
-    info = {name: float(value) for name, value in _total(stochastic.total, state, model)._asdict().items()}
+    total = _compiled(stochastic.total, state, model)
+    info = {name: float(value) for name, value in total._asdict().items()}
     return info | {"objective": info["objective"] + of_rows}
 
 
@@ -138,7 +140,7 @@ def _evaluated(
     """The bound of all documents at a state, and their own parameters."""
     score, rows = 0.0, []
     for _, counts in stream.batches():
-        own, gain = _evaluate(stochastic.evaluate, state, model, put(counts))
+        own, gain = _compiled(stochastic.evaluate, state, model, put(counts))
         score += float(gain)
         if keep_rows:
             rows.append(np.asarray(own)[: counts.shape[0]])
@@ -147,7 +149,7 @@ def _evaluated(
 
 
 def _order(key: Array, number: int, num_rows: int) -> np.ndarray:
-    """A random order of the documents, of each pass its own."""
+    """A random order of the documents, another one for each pass."""
     words = np.asarray(jax.random.key_data(jax.random.fold_in(key, number)))
     return np.random.default_rng(words.tolist()).permutation(num_rows)
 
@@ -160,15 +162,5 @@ def _start(
 
 
 @partial(jax.jit, static_argnums=0)
-def _visit(step: Callable, state: Any, model: Any, documents: Any, share: Array, time: Array) -> Any:
-    return step(state, model, documents, share, time)
-
-
-@partial(jax.jit, static_argnums=0)
-def _evaluate(evaluate: Callable, state: Any, model: Any, documents: Any) -> Any:
-    return evaluate(state, model, documents)
-
-
-@partial(jax.jit, static_argnums=0)
-def _total(total: Callable, state: Any, model: Any) -> Any:
-    return total(state, model)
+def _compiled(function: Callable, *arguments: Any) -> Any:
+    return function(*arguments)

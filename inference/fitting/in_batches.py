@@ -12,7 +12,7 @@ import numpy as np
 from inference.algorithm import Algorithm, FitRequest, Fitted, Memoised, NaturalGradient
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.host import lane_keys
+from inference.driver.host import numbered_keys
 from inference.driver.memoised import ascend_in_batches
 from inference.driver.stochastic import ascend_stochastically
 from inference.fitting.in_memory import loop_arguments, progress_line, start_of, with_arrays
@@ -168,7 +168,7 @@ class NaturalGradientPlan(BatchPlan):
             self.start,
             self.model,
             stream,
-            key=lane_keys(run_key, 1)[0],
+            key=numbered_keys(run_key, 1)[0],
             keep_rows=holds_rows,
             max_iterations=settings.max_iterations,
             tolerance=settings.tolerance,

@@ -1,1 +1,1 @@
-"""Numerics."""
+"""Numerical building blocks that no model owns: weighted rows, blocks of documents, devices, draws."""

@@ -4,8 +4,8 @@ The same compiled step runs: rows lie on a mesh of devices with automatic axes, 
 them, and each sum over rows ends in one exchange. Shares are filled up to equal length with rows of weight
 zero.
 
-Several processes (`jax.distributed`) each hold rows of their own and call `fit` with them; what a fit must
-know of all rows before it starts (scales, a start) it reads off rows that the processes exchange.
+Several processes (`jax.distributed`) each hold some of the rows and call `fit` with them. Quantities of all
+rows that a fit needs before it starts (scales, a start) are computed from rows that the processes exchange.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ EXCHANGED_ROWS = 100_000  # of all processes together
 
 
 def resolved_num_devices(num_devices: Any) -> int:
-    """How many devices a fit uses; None: one, or over several processes all.
+    """The number of devices that a fit uses; None means one, or all of them over several processes.
 
     Raises:
         TypeError: not a whole number.
@@ -60,7 +60,7 @@ def resolved_num_devices(num_devices: Any) -> int:
 
 
 def deal_out(x: np.ndarray, weight: np.ndarray, num_devices: int) -> RowShards:
-    """The rows in equal shares over the devices; over several processes each deals out its own."""
+    """The rows in equal shares over the devices; each process deals out those that it holds."""
     local = num_devices // jax.process_count()
     share = -(-x.shape[0] // local)
     if jax.process_count() > 1:
@@ -108,7 +108,7 @@ def exchanged(x: np.ndarray) -> np.ndarray:
 
 
 def agreed(number: int) -> int:
-    """A number that every process takes as the first one has it (what depends on the clock differs)."""
+    """A number that every process takes as the first one has it (numbers that depend on the clock differ)."""
     if jax.process_count() == 1:
         return number
     return int(multihost_utils.broadcast_one_to_all(np.asarray(number)))

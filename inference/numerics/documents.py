@@ -56,11 +56,26 @@ class DocumentBlock(NamedTuple):
     owner: Array
 
     def rows_of(self, by_document: Array, missing: float = 0.0) -> Array:
-        """The rows of the block's documents, shape (block_documents, K); ``missing`` at places not taken."""
+        """The rows of the block's documents.
+
+        Args:
+            by_document: shape (num_documents, K).
+            missing: the value at places that no document takes.
+
+        Returns:
+            Shape (block_documents, K).
+        """
         return by_document.at[self.owner].get(mode="fill", fill_value=missing)
 
     def times(self, by_word: Array) -> Array:
-        """The block's counts times a (num_words, K) matrix, shape (block_documents, K)."""
+        """The block's counts times a matrix.
+
+        Args:
+            by_word: shape (num_words, K).
+
+        Returns:
+            Shape (block_documents, K).
+        """
         columns = zip(self.word.T, self.count.T, strict=True)  # cell after cell: gathered and added at once
         by_segment = sum(count[:, None] * by_word[word] for word, count in columns)
         zeros = jnp.zeros((self.owner.shape[0], by_word.shape[1]), by_word.dtype)
@@ -127,7 +142,14 @@ class DocumentBlocks:
         return jax.tree.map(lambda share: jnp.sum(share, axis=0), jax.vmap(over)(self.blocks))
 
     def times(self, by_word: Array) -> Array:
-        """The counts times a (num_words, K) matrix, shape (num_documents, K)."""
+        """The counts times a matrix.
+
+        Args:
+            by_word: shape (num_words, K).
+
+        Returns:
+            Shape (num_documents, K).
+        """
 
         def add(total: Array, block: DocumentBlock) -> Array:
             return total.at[block.owner].set(block.times(by_word), mode="drop")
@@ -135,7 +157,14 @@ class DocumentBlocks:
         return self.fold(add, jnp.zeros((self.shape[0], by_word.shape[1]), by_word.dtype))
 
     def transposed_times(self, by_document: Array) -> Array:
-        """The transposed counts times a (num_documents, K) matrix, shape (num_words, K)."""
+        """The transposed counts times a matrix.
+
+        Args:
+            by_document: shape (num_documents, K).
+
+        Returns:
+            Shape (num_words, K).
+        """
 
         def add(total: Array, block: DocumentBlock) -> Array:
             return add_by_word(total, block, block.count, block.rows_of(by_document))
@@ -164,7 +193,10 @@ class Layout(NamedTuple):
 
         Args:
             num_cells: of each document, shape (num_documents,).
-            num_columns: of what a pass gathers for each cell, such as topics or clusters.
+            num_columns: columns that a pass gathers for each cell, such as topics or clusters.
+
+        Returns:
+            The sizes of blocks.
         """
         usual = num_cells.sum() / max(np.count_nonzero(num_cells), 1)
         width = max((width for width in WIDTHS if width <= usual / 4), default=WIDTHS[0])
@@ -187,7 +219,7 @@ def cut(
 
     Args:
         counts: the documents.
-        num_columns: of what a pass gathers for each cell, see `Layout.of`.
+        num_columns: columns that a pass gathers for each cell, see `Layout.of`.
         layout: the sizes of blocks, where they are not to be made for these documents.
         num_documents: that the blocks are to pass for, at least as many as there are.
         num_blocks: at least so many; those that fill up hold nothing.

@@ -23,7 +23,7 @@ REFUSED = 16  # at most one in twenty is refused: room for one in sixteen suffic
 
 
 def draw(key: Array, distribution: dist.Distribution) -> Array:
-    """One draw of a distribution, a Dirichlet by `draw_dirichlet`."""
+    """One draw of a distribution; a Dirichlet is drawn by `draw_dirichlet`."""
     if isinstance(distribution, dist.Dirichlet):
         return draw_dirichlet(key, distribution.concentration)
     return distribution.sample(key)
@@ -63,7 +63,7 @@ def _block(key: Array, shape: Array) -> Array:
 
 
 def _proposals(key: Array, d: Array) -> tuple[Array, Array]:
-    """Log v of one proposal each, and whether it is refused; NaN is not, so that loops end."""
+    """Log v of one proposal each, and whether it is refused; NaN is accepted, so that loops end."""
     normal_key, uniform_key = jax.random.split(key)
     x = jax.random.normal(normal_key, d.shape, d.dtype)
     root = 1 + x / jnp.sqrt(9 * d)
@@ -79,7 +79,7 @@ def _any_refused(carry: tuple[Array, Array, Array]) -> Array:
 
 
 def _collected(d: Array) -> object:
-    """What proposes again for the first of the refused numbers, as many as there is room for."""
+    """A loop body that proposes again for the first refused numbers, as many as there is room for."""
     room = min(d.size, d.size // REFUSED + 64)
 
     def body(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -95,10 +95,7 @@ def _collected(d: Array) -> object:
 
         start = (jnp.zeros_like(own), index < d.size, key)
         value, _, key = jax.lax.while_loop(_any_refused, again, start)
-        return (
-            log_v.at[index].set(value, mode="drop"),
-            refused.at[index].set(False, mode="drop"),
-            key,
-        )
+        refused = refused.at[index].set(False, mode="drop")
+        return log_v.at[index].set(value, mode="drop"), refused, key
 
     return body

@@ -37,7 +37,7 @@ MAX_DOUBLING = 3  # trials without a fall of the step length's upper end; the ne
 
 
 class LBFGSState(NamedTuple):
-    """The point and what is remembered.
+    """The current point and the remembered pairs.
 
     Attributes:
         point: pytree of arrays.
@@ -57,10 +57,7 @@ class LBFGSState(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """A search along the direction.
-
-    The bracket, the trial, the best point so far, and whether the search is over.
-    """
+    """A search along the direction: the bracket, the trial, the best point so far, and whether it is over."""
 
     low: Array
     high: Array
@@ -73,7 +70,7 @@ class _Search(NamedTuple):
 
 
 def lbfgs_init(point: Any, loss: Callable[[Any], Array], memory_size: int) -> LBFGSState:
-    """The state at a point."""
+    """The initial state at a point."""
     flat, unravel = ravel_pytree(point)
     value, gradient = jax.value_and_grad(lambda x: loss(unravel(x)))(flat)
     pairs = jnp.zeros((memory_size, flat.size), flat.dtype)
@@ -111,7 +108,7 @@ def lbfgs_step(state: LBFGSState, loss: Callable[[Any], Array]) -> LBFGSState:
 
 
 def _inverse_hessian_times(gradient: Array, state: LBFGSState) -> Array:
-    """H g by the two-loop recursion; pairs that are not there yet do nothing."""
+    """H g by the two-loop recursion; missing pairs do nothing."""
 
     def newest_first(q: Array, pair: tuple) -> tuple[Array, Array]:
         step, change, rho = pair
@@ -168,7 +165,6 @@ def _search(
         )
 
     zero = jnp.zeros_like(value)
-    begin = _Search(
-        zero, zero + jnp.inf, length, zero, value, gradient, jnp.zeros((), int), jnp.asarray(False)
-    )
+    count, done = jnp.zeros((), int), jnp.asarray(False)
+    begin = _Search(zero, zero + jnp.inf, length, zero, value, gradient, count, done)
     return jax.lax.while_loop(lambda search: ~search.done, trial, begin)

@@ -37,8 +37,8 @@ from jax import Array
 from jax.scipy.special import log_ndtr, ndtri
 
 __all__ = [
-    "draw",
     "draw_fraction",
+    "draw_polya_gamma",
     "draw_whole",
     "log_cosh",
     "log_remainder_error",
@@ -82,15 +82,15 @@ def variance(count: Array, tilt: Array) -> Array:
 
 
 def log_remainder_error(psi: Array) -> Array:
-    """What log cosh(psi/2) has more than `draw_fraction` has in its place, per unit of b, at least 0."""
+    """The excess of log cosh(psi/2) over the exponent of `draw_fraction`, per unit of b, at least 0."""
     return log_cosh(psi / 2) - REMAINDER_SHAPE * jnp.log1p(psi**2 / (2 * REMAINDER_RATE))
 
 
 # Draws
 
 
-def draw(key: Array, count: Array, tilt: Array) -> Array:
-    """PG(count, tilt), elementwise: whole counts exactly, what a count has beyond a whole one matched.
+def draw_polya_gamma(key: Array, count: Array, tilt: Array) -> Array:
+    """Draws of PG(count, tilt), elementwise: exact for the whole part of a count, matched for the rest.
 
     Args:
         key: a JAX key.
@@ -103,7 +103,7 @@ def draw(key: Array, count: Array, tilt: Array) -> Array:
 
 
 def draw_whole(key: Array, count: Array, tilt: Array, largest: int | None = None) -> Array:
-    """PG(count, tilt) for whole counts, exactly, elementwise.
+    """Exact draws of PG(count, tilt) for whole counts, elementwise.
 
     Args:
         key: a JAX key.
@@ -125,7 +125,7 @@ def draw_whole(key: Array, count: Array, tilt: Array, largest: int | None = None
 
 
 def draw_fraction(key: Array, count: Array, tilt: Array) -> Array:
-    """PG(count, tilt) but for the error of `log_remainder_error`, elementwise; 0 where the count is."""
+    """Draws of PG(count, tilt) up to the error of `log_remainder_error`, elementwise; 0 at count 0."""
     count, tilt = jnp.broadcast_arrays(count, tilt)
     shape = REMAINDER_SHAPE * count.ravel().astype(tilt.dtype)
     drawn = _until_accepted(key, _propose_gamma, (shape,)).reshape(tilt.shape)
@@ -173,13 +173,13 @@ def _propose_gamma(uniforms: tuple[Array, Array, Array], shape: Array) -> tuple[
 
 
 def _uniform(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
-    """In (0, 1), both ends left out."""
+    """Uniform numbers in (0, 1), both ends excluded."""
     tiny = jnp.finfo(dtype).tiny
     return jnp.clip(jax.random.uniform(key, shape, dtype), tiny, 1 - jnp.finfo(dtype).epsneg)
 
 
 def _until_accepted(key: Array, propose: Callable, parameters: tuple[Array, ...]) -> Array:
-    """Proposals for all elements; then, as long as there are any, for those that were rejected."""
+    """Proposals for all elements, repeated for the rejected ones until none is left."""
     size, dtype = parameters[0].shape[0], parameters[0].dtype
     room = max(1, -(-size // 4))
 
@@ -192,9 +192,8 @@ def _until_accepted(key: Array, propose: Callable, parameters: tuple[Array, ...]
         places = jnp.nonzero(~done, size=room, fill_value=size)[0]
         chosen = tuple(p.at[places].get(mode="clip") for p in parameters)
         new, accepted = round_of(number, chosen)
-        values = values.at[places].set(
-            jnp.where(accepted, new, values.at[places].get(mode="clip")), mode="drop"
-        )
+        new = jnp.where(accepted, new, values.at[places].get(mode="clip"))
+        values = values.at[places].set(new, mode="drop")
         return number + 1, values, done.at[places].set(accepted, mode="drop")
 
     values, done = round_of(0, parameters)

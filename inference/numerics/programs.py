@@ -1,21 +1,10 @@
-"""What can be asked of a NumPyro program: its sites, the log density of each, a draw from all of them.
+"""Questions to a NumPyro program: its sites, their log densities, draws from it, functions of every draw.
 
-Every check in `inference.calibration` compares something (a bound, a conditional, a sampler) with the
-program, because the program is the definition of the model: where a formula and the program disagree, the
-program wins.
-
-What a model's program says of given values.
-
-Log prior, log joint, deterministic sites. The program is the one truth.
-
-Functions of one draw, applied to every draw.
-
-Local latents that a program sums out, drawn afterwards from their exact conditionals.
-
-For every draw of everything else.
+The program is the definition of the model. Every check in `inference.calibration` compares something (a
+bound, a conditional, a sampler) with the program; where a formula and the program disagree, the program is
+right.
 """
 
-import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -29,7 +18,6 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro import handlers
 from numpyro.distributions import CategoricalLogits, CategoricalProbs, constraints
-from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import init_to_uniform
 from numpyro.infer.util import compute_log_probs
 
@@ -72,8 +60,8 @@ class Site(NamedTuple):
     Attributes:
         shape: shape of its value.
         kind: ``"label"`` (categorical), ``"count"`` (any other discrete variable), ``"real"``,
-            ``"positive"``, ``"unit_interval"``, ``"simplex"``, ``"positive_definite"`` or ``"other"``: what a
-            summary of it may assume.
+            ``"positive"``, ``"unit_interval"``, ``"simplex"``, ``"positive_definite"`` or ``"other"``: the
+            assumption that a summary of it may make.
         observed: whether its value was given.
         enumerated: whether the program asks for it to be summed out, by ``infer={"enumerate": "parallel"}``.
         plates: names of the plates it is in, leftmost dim first.
@@ -132,7 +120,7 @@ def data_sites(sites: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_latents(shapes: Mapping[str, tuple[int, ...]], latents: Mapping[str, Site], what: str) -> None:
-    """Raise ValueError unless ``shapes`` are exactly those of the latent sites; ``what`` is what has them."""
+    """Raise ValueError unless ``shapes`` are those of the latent sites; ``what`` names their owner."""
     missing, unknown = [n for n in latents if n not in shapes], [n for n in shapes if n not in latents]
     if missing or unknown:
         raise ValueError(
@@ -160,7 +148,7 @@ def log_densities(program: Callable, data: tuple, values: Mapping[str, Any]) -> 
 
 
 def check_proper(model: Callable, advice: str) -> None:
-    """Raise ValueError, with advice, if the model says that its prior is not proper."""
+    """Raise ValueError, with advice, if the prior of the model is not proper."""
     prior = getattr(model, "prior", "proper")
     if prior != "proper":
         raise ValueError(
@@ -202,7 +190,7 @@ def call_compiled(function: Callable, *arguments: Any) -> Any:
     return _call(function, structure, tuple(traced), fixed, arrays)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _call(function: Callable, structure: Any, traced: tuple, fixed: tuple, arrays: list) -> Any:
     remaining = iter(arrays)
     leaves = [next(remaining) if dynamic else leaf for dynamic, leaf in zip(traced, fixed, strict=True)]
@@ -220,9 +208,8 @@ def _kind(distribution: Any) -> str:
         support = support.base_constraint
     if support.is_discrete:
         return "count"
-    return next(
-        (kind for kind, constraint in _KINDS.items() if isinstance(support, type(constraint))), "other"
-    )
+    kinds = (kind for kind, constraint in _KINDS.items() if isinstance(support, type(constraint)))
+    return next(kinds, "other")
 
 
 def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
@@ -258,8 +245,8 @@ def latent_names(model: Any, *data: Any) -> tuple[str, ...]:
     names: list[str] = []
 
     def note(key: Array) -> None:  # only shapes are computed; a flat prior has no draws but a starting point
-        program = substitute(seed(model, key), substitute_fn=init_to_uniform)
-        sites = trace(program).get_trace(*data).items()
+        program = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_uniform)
+        sites = handlers.trace(program).get_trace(*data).items()
         names.extend(name for name, site in sites if site["type"] == "sample" and not site["is_observed"])
 
     jax.eval_shape(note, jax.random.key(0))
@@ -267,7 +254,7 @@ def latent_names(model: Any, *data: Any) -> tuple[str, ...]:
 
 
 def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any]:
-    """The program's sites; local latents that it keeps stand at zero where no values of them are given."""
+    """The program's sites; local latents that it keeps are zero where no values of them are given."""
 
     def absent(site: Mapping[str, Any]) -> Array | None:
         name = site["name"]
@@ -275,8 +262,8 @@ def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any
             return None
         return jnp.zeros(site["fn"].shape())
 
-    program = substitute(model, substitute_fn=absent)
-    return trace(substitute(program, data=dict(values))).get_trace(*data)
+    program = handlers.substitute(model, substitute_fn=absent)
+    return handlers.trace(handlers.substitute(program, data=dict(values))).get_trace(*data)
 
 
 def _base(distribution: dist.Distribution) -> dist.Distribution:
@@ -300,14 +287,22 @@ def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: t
     Returns:
         Its results, with leading dims (chain, draw).
     """
+
+    def one(values: Any) -> Any:
+        return function(model, values, *data)
+
+    return _by_draw(lambda flat: jax.lax.map(one, flat, batch_size=8), draws)
+
+
+def _by_draw(run: Callable, draws: Mapping[str, Any]) -> Any:
+    """``run`` on the draws of all chains in one axis; the results with dims (chain, draw) again."""
     chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), draws)
-    values = jax.lax.map(lambda values: function(model, values, *data), flat, batch_size=8)
-    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)
+    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), run(flat))
 
 
 def map_draws(function: Callable, key: jax.Array, draws: Mapping[str, Any]) -> Any:
-    """``function((key, values))`` of every draw, each with a key of its own.
+    """``function((key, values))`` of every draw, each with its key.
 
     Args:
         function: of a key and one draw's values, traced.
@@ -317,22 +312,16 @@ def map_draws(function: Callable, key: jax.Array, draws: Mapping[str, Any]) -> A
     Returns:
         Its results, with leading dims (chain, draw).
     """
-    chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), draws)
-    values = jax.lax.map(function, (jax.random.split(key, chains * num_draws), flat))
-    return jax.tree.map(lambda leaf: leaf.reshape(chains, num_draws, *leaf.shape[1:]), values)
+    number = np.prod(jax.tree.leaves(draws)[0].shape[:2], dtype=int)
+    return _by_draw(lambda flat: jax.lax.map(function, (jax.random.split(key, number), flat)), draws)
 
 
 def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
     """The local latents given everything else, as NumPyro statements."""
-    rows = data[0].shape[0]
-    with numpyro.plate("observations", rows):
-        return {
-            site: numpyro.sample(
-                site, conditional, infer={"enumerate": "parallel"} if conditional.is_discrete else None
-            )
-            for site, conditional in model.local_conditionals(values, *data).items()
-        }
+    with numpyro.plate("observations", data[0].shape[0]):
+        conditionals = model.local_conditionals(values, *data).items()
+        summed_out = {site: {"enumerate": "parallel"} if d.is_discrete else None for site, d in conditionals}
+        return {site: numpyro.sample(site, d, infer=summed_out[site]) for site, d in conditionals}
 
 
 @partial(jax.jit, static_argnames="keep_rows")
@@ -346,7 +335,7 @@ def draw_locals(
         draws: site name to draws, leading dims (chain, draw).
         model: the model.
         data: the data.
-        keep_rows: whether values per row are returned, or only what `Model.derived` makes of them.
+        keep_rows: whether values per row are returned, or only the summaries of `Model.derived`.
     """
 
     def one(args: tuple) -> dict[str, Array]:

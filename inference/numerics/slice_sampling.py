@@ -1,4 +1,4 @@
-"""Slice sampling of positive numbers, for conditionals that have no sampler of their own."""
+"""Slice sampling of positive numbers, for conditionals without an exact sampler."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,7 @@ __all__ = ["PositiveSlice", "PositiveSlices"]
 
 
 class PositiveSlice(dist.Distribution):
-    """A density on the positive numbers, known up to a constant.
-
-    With a slice-sampling move from a current value as its ``sample``.
+    """A density on the positive numbers, known up to a constant; ``sample`` is one slice-sampling move.
 
     The move (Neal 2003, figures 3 and 5: stepping out, then shrinking) is made on the logarithm, with the
     Jacobian, and leaves the density invariant; draws are a Markov chain, not independent. ``log_prob`` lacks
@@ -52,10 +50,8 @@ class PositiveSlice(dist.Distribution):
         here = jnp.log(self.current)
         height = density(here) - jax.random.exponential(height_key, dtype=here.dtype)
         left = here - self.width * jax.random.uniform(place_key, dtype=here.dtype)
-        left, right = (
-            _step_out(density, height, left, -self.width),
-            _step_out(density, height, left + self.width, self.width),
-        )
+        right = _step_out(density, height, left + self.width, self.width)
+        left = _step_out(density, height, left, -self.width)
 
         def outside(carry: tuple) -> Array:
             return density(carry[2]) <= height

@@ -1,6 +1,4 @@
-"""Weighted rows.
-
-Sums over rows in blocks that stay in the processor's cache.
+"""Weighted rows, and sums over them in blocks that stay in the processor's cache.
 
 A step that needs an N x K matrix (log densities, responsibilities) only to sum it over rows never has to
 hold it: a scan over equal blocks of rows adds the blocks' sums. The last block is filled up with rows of
@@ -42,7 +40,7 @@ class Rows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the rows."""
+        """Shape of the rows."""
         return self.x.shape
 
 
@@ -59,12 +57,12 @@ class RowShards(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of all rows, padding included."""
+        """Shape of all rows, padding included."""
         return (self.x.shape[0] * self.x.shape[1], *self.x.shape[2:])
 
 
 def unweighted(x: Any) -> Any:
-    """The rows themselves."""
+    """The rows without their weights."""
     return x.x if isinstance(x, Rows) else x
 
 
@@ -122,9 +120,8 @@ def sum_over_rows(function: Callable, x: Array | Rows | RowShards, block_rows: i
     if num_rows <= block_rows or isinstance(unweighted(x), SparseCounts):
         return function(unweighted(x), weight_of(x))
     blocks, weights = _blocks(unweighted(x), weight_of(x), block_rows)
-    zeros = jax.tree.map(
-        lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, blocks[0], weights[0])
-    )
+    shapes = jax.eval_shape(function, blocks[0], weights[0])
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
     def add(total: Any, block: tuple) -> tuple:
         return jax.tree.map(jnp.add, total, function(*block)), None
@@ -155,11 +152,7 @@ def map_rows(function: Callable, x: Array | Rows, block_rows: int = BLOCK_ROWS) 
 
 
 def _blocks(x: Array, weight: Array, block_rows: int) -> tuple[Array, Array]:
-    num_rows = x.shape[0]
-    num_blocks = -(-num_rows // block_rows)
-    padding = num_blocks * block_rows - num_rows
-    padded = jnp.concatenate(
-        [x, jnp.broadcast_to(x[:1], (padding, *x.shape[1:]))]
-    )  # copies of a real row: finite in every formula
-    weights = jnp.pad(weight, (0, padding))
-    return padded.reshape(num_blocks, block_rows, *x.shape[1:]), weights.reshape(num_blocks, block_rows)
+    padding = -x.shape[0] % block_rows
+    filler = jnp.broadcast_to(x[:1], (padding, *x.shape[1:]))  # copies of a real row: finite in every formula
+    padded, weights = jnp.concatenate([x, filler]), jnp.pad(weight, (0, padding))
+    return padded.reshape(-1, block_rows, *x.shape[1:]), weights.reshape(-1, block_rows)

@@ -11,7 +11,7 @@ from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
 
 import zoo
-from zoo.linear_gaussian.rows import LatentsGivenRows
+from zoo.linear_gaussian import LatentsGivenRows
 
 
 @pytest.fixture(autouse=True)

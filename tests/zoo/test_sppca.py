@@ -13,8 +13,8 @@ from numpyro.infer.util import log_density
 import zoo
 from inference.precision import in_precision
 from zoo import SPPCA
+from zoo.linear_gaussian import latents_mean
 from zoo.linear_gaussian.class_labels import are_labels, class_names, code_labels
-from zoo.linear_gaussian.rows import latents_mean
 from zoo.sppca import SPPCA as SAME
 
 N, M, L, K = 9, 4, 2, 2

@@ -4,13 +4,8 @@ A cell's density is :math:`p(x \mid \theta) = h(x) \exp\{\sum_s c_s(\theta)\, t_
 :math:`t_s`, the first of them one. Sums of the statistics over the observed cells of a column are all that
 the posterior needs, so missing cells (NaN) are simply left out of them: they are integrated out exactly.
 
-Reference: Yu (2006), Table 2.1.
-
-Components of binary, binomial and count cells: Bernoulli-beta, binomial-beta, Poisson-gamma.
-
-Reference: Yu (2006), Table 2.1.
-
-Components of positive cells: gamma with known shape, and its special case, the exponential.
+Here are the families of binary and binomial cells (beta prior), of counts, and of positive cells that are
+exponential or gamma of known shape (gamma prior); `zoo.conjugate.normal_gamma` has the normal ones.
 
 Reference: Yu (2006), Table 2.1.
 """
@@ -45,7 +40,6 @@ __all__ = [
     "Cellwise",
     "ExponentialGamma",
     "GammaKnownShape",
-    "GammaRates",
     "ObservedCells",
     "PoissonGamma",
     "column_means",
@@ -53,7 +47,7 @@ __all__ = [
 
 
 class ObservedCells(dist.Distribution):
-    """A row of independent cells, of which those that are NaN are missing and count nothing.
+    """A row of independent cells; those that are NaN are missing and add nothing to the density.
 
     Args:
         cell: the distribution of the cells, batch shape (..., num_features).
@@ -67,7 +61,7 @@ class ObservedCells(dist.Distribution):
 
     @property
     def support(self) -> dist.constraints.Constraint:
-        """That of the cells, over a row (counts out of a total: any whole number, the total is checked)."""
+        """Support of a row of cells (of counts out of a total any whole number; the total is checked)."""
         own = self.cell.support
         if not isinstance(own, dist.constraints.ParameterFreeConstraint):
             own = dist.constraints.nonnegative_integer
@@ -86,7 +80,7 @@ class ObservedCells(dist.Distribution):
 
 @dataclass(frozen=True, eq=False)
 class Cellwise(ComponentPrior):
-    """What families of independent cells share; a family says what holds of one cell.
+    """The base of families of independent cells; a family defines the density of one cell.
 
     Its fields have shape (num_features,); a number is repeated for every column where the number of columns
     is known.
@@ -100,7 +94,7 @@ class Cellwise(ComponentPrior):
     has_base_measure = False
 
     def __post_init__(self) -> None:
-        """Repeat what was given as one number for all columns."""
+        """Repeat a field given as one number for all columns."""
         given = {name: getattr(self, name) for name in self.leaf_names()}
         sizes = [_size(given[name]) for name in self.column_fields]
         if any(sizes):
@@ -130,7 +124,7 @@ class Cellwise(ComponentPrior):
         check_infinite(x)
         self._check_domain(x)
 
-    # What a family says of one cell
+    # Defined by a family for one cell
 
     def _check_column_field(self, name: str, value: Any) -> None:
         """By default a field is positive, of shape (num_features,)."""
@@ -145,7 +139,7 @@ class Cellwise(ComponentPrior):
         raise NotImplementedError
 
     def _cell_statistics(self, x: Array) -> tuple[Array, ...]:
-        """The statistics of cells beyond the one, for observed values."""
+        """The statistics of observed cells, without the constant one."""
         return (x,)
 
     def _log_base_measure(self, x: Array) -> Array:
@@ -220,7 +214,7 @@ class Cellwise(ComponentPrior):
 
 
 @dataclass(frozen=True, eq=False)
-class GammaRates(Cellwise):
+class _GammaRates(Cellwise):
     """Families of independent cells with a rate for each component and column, under a gamma prior.
 
     Attributes:
@@ -231,16 +225,38 @@ class GammaRates(Cellwise):
     shape: Array
     rate: Array
 
-    field_dims = dict.fromkeys(("shape", "rate"), ("feature",))
-    posterior_dims = dict.fromkeys(("shape", "rate"), ("component", "feature"))
+    learnable = column_fields = ("shape", "rate")
+    field_dims = dict.fromkeys(column_fields, ("feature",))
+    posterior_dims = dict.fromkeys(column_fields, ("component", "feature"))
     parameter_dims = {"rates": ("component", "feature")}
-    column_fields = ("shape", "rate")
-    learnable = ("shape", "rate")
 
-    @property
-    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie."""
-        return dict.fromkeys(("shape", "rate"), dist.constraints.positive)
+    @classmethod
+    def from_data(cls, x: Any, **overrides: Any) -> Self:
+        """A prior of shape one whose rate follows from the column's mean, unless fields are given.
+
+        Args:
+            x: data that the family can have and NaN, shape (num_observations, num_features).
+            **overrides: fields to set instead, a number or one per column.
+
+        Returns:
+            The prior.
+
+        Raises:
+            ValueError: a column whose mean is not positive, and no ``rate`` given.
+        """
+        x, means = column_means(x)
+        if "rate" not in overrides:
+            if not np.all(means > 0):
+                raise ValueError(
+                    f"column {int(np.argmin(means))} of x has mean {means.min():g}: leave it out or give rate"
+                )
+            overrides = {"rate": cls._rate_for(means)} | overrides
+        return cls(**broadcast_fields({"shape": 1.0} | overrides, cls.column_fields, len(means)))
+
+    @staticmethod
+    def _rate_for(means: np.ndarray) -> np.ndarray:
+        """The rate of a prior that is worth one row with these means of columns."""
+        raise NotImplementedError
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The rates."""
@@ -286,7 +302,7 @@ def column_means(x: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _size(value: Any) -> int:
-    """Entries of a field along columns, 0 for a single number."""
+    """The number of entries of a field along columns, 0 for a single number."""
     shape = value.batch_shape if isinstance(value, dist.Distribution) else np.shape(value)
     return int(shape[-1]) if shape else 0
 
@@ -303,17 +319,11 @@ class BernoulliBeta(Cellwise):
     concentration1: Array | dist.Distribution
     concentration0: Array | dist.Distribution
 
-    field_dims = {"concentration1": ("feature",), "concentration0": ("feature",)}
-    posterior_dims = {"concentration1": ("component", "feature"), "concentration0": ("component", "feature")}
+    learnable = column_fields = ("concentration1", "concentration0")
+    field_dims = dict.fromkeys(column_fields, ("feature",))
+    posterior_dims = dict.fromkeys(column_fields, ("component", "feature"))
     parameter_dims = {"probs": ("component", "feature")}
-    hyperprior_kinds = {"concentration1": (dist.Gamma,), "concentration0": (dist.Gamma,)}
-    column_fields = ("concentration1", "concentration0")
-    learnable = ("concentration1", "concentration0")
-
-    @property
-    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie."""
-        return {"concentration1": dist.constraints.positive, "concentration0": dist.constraints.positive}
+    hyperprior_kinds = dict.fromkeys(column_fields, (dist.Gamma,))
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
@@ -359,7 +369,7 @@ class BernoulliBeta(Cellwise):
         return self.replaced(**{name: value})
 
     def _trials(self, count: Array) -> Array:
-        """Trials in so many cells."""
+        """The number of trials in ``count`` cells, or any number of a cell times its trials."""
         return count
 
     def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
@@ -377,11 +387,13 @@ class BernoulliBeta(Cellwise):
 
     def _expected_natural(self) -> tuple[Array, ...]:
         a, b = self.concentration1, self.concentration0
-        return digamma(b) - digamma(a + b), digamma(a) - digamma(b)
+        return self._trials(digamma(b) - digamma(a + b)), digamma(a) - digamma(b)
 
     def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
-        log_success, log_failure = _log_probs(parameters["probs"])
-        return log_failure, log_success - log_failure
+        probs, tiny = parameters["probs"], jnp.finfo(parameters["probs"].dtype).tiny
+        log_success = jnp.log(jnp.maximum(probs, tiny))  # one that rounds to 0 or 1 must not give NaN
+        log_failure = jnp.log(jnp.maximum(1.0 - probs, tiny))
+        return self._trials(log_failure), log_success - log_failure
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,17 +445,9 @@ class BinomialBeta(BernoulliBeta):
     def _trials(self, count: Array) -> Array:
         return self.total_count * count
 
-    def _expected_natural(self) -> tuple[Array, ...]:
-        log_failure, log_odds = super()._expected_natural()
-        return self.total_count * log_failure, log_odds
-
-    def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
-        log_failure, log_odds = super()._natural(parameters)
-        return self.total_count * log_failure, log_odds
-
 
 @dataclass(frozen=True, eq=False)
-class PoissonGamma(GammaRates):
+class PoissonGamma(_GammaRates):
     r"""Counts: :math:`x_j \sim \mathrm{Poisson}(\lambda_{kj})`, the rates gamma.
 
     Attributes:
@@ -453,27 +457,9 @@ class PoissonGamma(GammaRates):
 
     has_base_measure = True
 
-    @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """A prior worth one row with the mean of the column, unless fields are given.
-
-        Args:
-            x: counts and NaN, shape (num_observations, num_features).
-            **overrides: fields to set instead, a number or one per column.
-
-        Returns:
-            The prior.
-
-        Raises:
-            ValueError: a column without a single event and no ``rate`` given.
-        """
-        x, means = column_means(x)
-        if "rate" not in overrides and not np.all(means > 0):
-            raise ValueError(
-                f"column {int(np.argmin(means))} of x has mean {means.min():g}: leave it out or give rate"
-            )
-        fields = {"shape": 1.0} | ({} if "rate" in overrides else {"rate": 1.0 / means}) | overrides
-        return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
+    @staticmethod
+    def _rate_for(means: np.ndarray) -> np.ndarray:
+        return 1.0 / means
 
     def _check_domain(self, x: np.ndarray) -> None:
         whole = (x >= 0) & (x == np.round(x))
@@ -502,40 +488,14 @@ class PoissonGamma(GammaRates):
         return -rates, jnp.log(jnp.maximum(rates, jnp.finfo(rates.dtype).tiny))
 
 
-def _log_probs(probs: Array) -> tuple[Array, Array]:
-    """Logs of a probability and of its complement; one that rounds to 0 or 1 must not give NaN."""
-    tiny = jnp.finfo(probs.dtype).tiny
-    return jnp.log(jnp.maximum(probs, tiny)), jnp.log(jnp.maximum(1.0 - probs, tiny))
-
-
 @dataclass(frozen=True, eq=False)
-class ExponentialGamma(GammaRates):
+class ExponentialGamma(_GammaRates):
     r"""Positive cells: :math:`x_j \sim \mathrm{Exponential}(\lambda_{kj})`, the rates gamma.
 
     Attributes:
         shape: :math:`a_j > 0`, shape (num_features,), the number of cells that the prior is worth.
         rate: :math:`b_j > 0`, shape (num_features,), their sum, in the units of the column.
     """
-
-    @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """A prior worth one cell with the mean of the column, unless fields are given.
-
-        Args:
-            x: positive numbers and NaN, shape (num_observations, num_features).
-            **overrides: fields to set instead, a number or one per column.
-
-        Returns:
-            The prior.
-
-        Raises:
-            ValueError: a column whose mean is not positive, and no rate.
-        """
-        x, means = column_means(x)
-        if "rate" not in overrides and not np.all(means > 0):
-            raise ValueError(f"column {int(np.argmin(means))} of x has mean {means.min():g}; give rate")
-        fields = {"shape": 1.0} | ({} if "rate" in overrides else {"rate": means}) | overrides
-        return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
 
     def _check_domain(self, x: np.ndarray) -> None:
         check_cells(x, x >= 0, "numbers of at least 0 (or NaN where a cell is missing)")
@@ -549,8 +509,12 @@ class ExponentialGamma(GammaRates):
         return bounded_estimate("rates", own, PROBABILITY_FLOOR * overall, overall / PROBABILITY_FLOOR)
 
     def _events(self, count: Array) -> Array:
-        """The shape of the likelihood of so many cells together."""
+        """The shape of the joint likelihood of ``count`` cells, or any number of a cell times its shape."""
         return count
+
+    @staticmethod
+    def _rate_for(means: np.ndarray) -> np.ndarray:
+        return means
 
     def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         return dist.Exponential(parameters["rates"])
@@ -559,11 +523,11 @@ class ExponentialGamma(GammaRates):
         return {"shape": self.shape + self._events(count), "rate": self.rate + total}
 
     def _expected_natural(self) -> tuple[Array, ...]:
-        return digamma(self.shape) - jnp.log(self.rate), -self.shape / self.rate
+        return self._events(digamma(self.shape) - jnp.log(self.rate)), -self.shape / self.rate
 
     def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
         rates = parameters["rates"]
-        return jnp.log(jnp.maximum(rates, jnp.finfo(rates.dtype).tiny)), -rates
+        return self._events(jnp.log(jnp.maximum(rates, jnp.finfo(rates.dtype).tiny))), -rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -608,11 +572,3 @@ class GammaKnownShape(ExponentialGamma):
 
     def _events(self, count: Array) -> Array:
         return self.known_shape * count
-
-    def _expected_natural(self) -> tuple[Array, ...]:
-        log_rate, minus_rate = super()._expected_natural()
-        return self.known_shape * log_rate, minus_rate
-
-    def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
-        log_rate, minus_rate = super()._natural(parameters)
-        return self.known_shape * log_rate, minus_rate

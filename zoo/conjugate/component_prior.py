@@ -1,13 +1,12 @@
-"""What every component prior of a mixture is: one class per conjugate family, with one interface.
+"""The interface of a mixture's component prior: one class per conjugate family.
 
 A component has a likelihood in an exponential family and a conjugate prior. All that inference needs of the
-pair is a method of its class; the list is that of `ComponentPrior`. The same class holds a posterior, then
-with a leading axis over components.
+pair is a method of its class, listed in `ComponentPrior`. The same class holds a posterior, then with a
+leading axis over components.
 
-Solvers of the M-steps of hyperparameters, each within a bracket, so that nothing can run off.
-
-Equations in one unknown are solved by bisection of its logarithm; `ComponentPrior.learnt` of each family
-states its own.
+The solvers of the M-steps of hyperparameters keep each of them within a bracket, so that none can diverge.
+Equations in one unknown are solved by bisection of its logarithm; the equation itself is given in
+`ComponentPrior.learnt` of each family.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,14 +67,14 @@ class ComponentPrior(Assumptions):
 
     Class attributes:
         field_dims: hyperparameter to its dims.
-        posterior_dims: the fields that a posterior has of its own, to their dims there.
+        posterior_dims: the fields in which a posterior differs from its prior, to their dims there.
         parameter_dims: site or deterministic of a component's parameters to its dims.
         hyperprior_kinds: hyperparameter to the distributions it may have as its prior.
         couples_components: whether components share a parameter, so that `log_evidence` does not split
             by component.
         learnable: hyperparameters that `learnt` can move.
         takes_sparse: whether rows may be `zoo.SparseCounts`.
-        is_grouped: whether groups of columns have families of their own.
+        is_grouped: whether groups of columns have different families.
     """
 
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -87,7 +86,7 @@ class ComponentPrior(Assumptions):
     takes_sparse: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
 
-    # What each family writes
+    # Defined by each family
 
     @property
     def num_features(self) -> int:
@@ -96,11 +95,11 @@ class ComponentPrior(Assumptions):
 
     @property
     def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie: what makes a posterior of this class a guide with free parameters."""
-        raise NotImplementedError
+        """The support of each field of a posterior, which makes it a guide with free parameters."""
+        return dict.fromkeys(self.posterior_dims, dist.constraints.positive)
 
     def check(self, x: np.ndarray) -> None:
-        """Refuse data that cannot come from this family.
+        """Raise ValueError if data cannot come from this family.
 
         Args:
             x: numeric, shape (num_observations, num_features); NaN where a cell is missing.
@@ -136,7 +135,7 @@ class ComponentPrior(Assumptions):
         raise NotImplementedError
 
     def features(self, x: Array) -> Array:
-        """Sufficient statistics of rows, the first one; call it on the prior.
+        """Sufficient statistics of rows, the first of which is one; call it on the prior.
 
         Args:
             x: rows, shape (num_observations, num_features).
@@ -161,7 +160,7 @@ class ComponentPrior(Assumptions):
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`; call it on the prior.
 
         Args:
-            posterior: of the same family, what `posterior` gave.
+            posterior: of the same family, a result of `posterior`.
 
         Returns:
             Shape (num_components, num_statistics).
@@ -226,7 +225,7 @@ class ComponentPrior(Assumptions):
         """The prior with hyperparameters moved to where the variational bound is highest.
 
         Args:
-            posterior: of all components, what `posterior` gave.
+            posterior: of all components, a result of `posterior`.
             given: the prior as the model has it: hyperpriors, and the scale that brackets refer to.
             learn: hyperparameters to move, among `learnable`.
 
@@ -235,7 +234,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    # What follows
+    # Derived
 
     def sample(self, num_components: int) -> dict[str, Array]:
         """The prior (or posterior) of the parameters of all components as NumPyro statements.
@@ -254,7 +253,7 @@ class ComponentPrior(Assumptions):
         return values
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
-        """What a reader wants to see of the parameters and the sampler does not need.
+        """Quantities derived from the parameters, for the reader; the sampler does not need them.
 
         Args:
             parameters: values of the sites of `conditionals`.
@@ -286,7 +285,7 @@ class ComponentPrior(Assumptions):
         return ConjugatePredictive(self)
 
     def variables(self) -> dict[str, Array]:
-        """The fields that a posterior has of its own, named as in `posterior_dims`.
+        """The fields in which a posterior differs from its prior, named as in `posterior_dims`.
 
         Returns:
             Arrays by name, leading shape (num_components,).
@@ -294,10 +293,10 @@ class ComponentPrior(Assumptions):
         return {name: getattr(self, name) for name in self.posterior_dims}
 
     def with_variables(self, values: Mapping[str, Array]) -> Self:
-        """The posterior back from what `variables` gave; call it on the prior.
+        """The posterior from its `variables`; call it on the prior.
 
         Args:
-            values: what `variables` gave.
+            values: the result of `variables`.
 
         Returns:
             The posterior.
@@ -339,7 +338,7 @@ class ComponentPrior(Assumptions):
         return {
             name: "prior_inverse_scale_matrix" if name == "scale_matrix" else f"prior_{name}"
             for name in self.leaf_names()
-            if isinstance(getattr(self, name), dist.Distribution)
+            if self.is_random(name)
         }
 
     def sample_hyperparameters(self) -> Self:
@@ -348,10 +347,10 @@ class ComponentPrior(Assumptions):
         Returns:
             The family with the numbers drawn.
         """
-        values = {
-            site: numpyro.sample(site, getattr(self, name)) for name, site in self.hyperprior_sites().items()
-        }
-        return self.with_hyperparameters(values)
+        sites = self.hyperprior_sites().items()
+        return self.with_hyperparameters(
+            {site: numpyro.sample(site, getattr(self, name)) for name, site in sites}
+        )
 
     def with_hyperparameters(self, values: Mapping[str, Array]) -> Self:
         """The family with numbers in place of its hyperpriors, for whatever hyperprior sites it has.
@@ -362,29 +361,20 @@ class ComponentPrior(Assumptions):
         Returns:
             The family with numbers; itself if it has no such site.
         """
-        numbers = {}
-        for name, site in self.hyperprior_sites().items():
-            numbers[name] = jnp.linalg.inv(values[site]) if name == "scale_matrix" else values[site]
+        numbers = {
+            name: jnp.linalg.inv(values[site]) if name == "scale_matrix" else values[site]
+            for name, site in self.hyperprior_sites().items()
+        }
         return self.replaced(**numbers) if numbers else self
 
     def check_hyperpriors(self) -> None:
         """Raise ValueError if a hyperparameter has a prior of a kind that it cannot have."""
-        for name in self.leaf_names():
-            value = getattr(self, name)
-            if not isinstance(value, dist.Distribution):
-                continue
-            allowed = self.hyperprior_kinds.get(name, ())
+        for name in self.hyperprior_sites():
+            value, allowed = getattr(self, name), self.hyperprior_kinds.get(name, ())
             if not isinstance(value, allowed):
                 kinds = " or ".join(kind.__name__ for kind in allowed)
-                raise ValueError(
-                    f"{name} of {type(self).__name__} "
-                    + (
-                        f"may have a {kinds} as its prior"
-                        if kinds
-                        else "must be numbers: it can have no prior"
-                    )
-                    + f"; got a {type(value).__name__}"
-                )
+                may = f"may have a {kinds} as its prior" if kinds else "must be numbers: it can have no prior"
+                raise ValueError(f"{name} of {type(self).__name__} {may}; got a {type(value).__name__}")
 
     def is_random(self, name: str) -> bool:
         """Whether a hyperparameter has a prior.
@@ -405,23 +395,20 @@ class ConjugatePredictive(dist.Distribution):
         components: a prior, or a posterior with a leading axis over components (the batch shape).
     """
 
+    support = dist.constraints.real_vector
+
     def __init__(self, components: ComponentPrior) -> None:
         self.components = components
         row = jnp.zeros(components.num_features)
         batch_shape = jax.eval_shape(lambda: components.log_evidence(components.features(row))).shape
         super().__init__(batch_shape, (components.num_features,))
 
-    @property
-    def support(self) -> dist.constraints.Constraint:
-        """That of the likelihood, which knows."""
-        return dist.constraints.real_vector
-
     def log_prob(self, value: Array) -> Array:
-        """In nats; missing cells are integrated out where the family can."""
+        """Log density in nats; missing cells are integrated out where the family can."""
         return self.components.log_evidence(self.components.features(value))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Parameters, then a row given them."""
+        """Draws of rows, each from parameters drawn first."""
 
         def one(key: Array) -> Array:
             values: dict[str, Array] = {}
@@ -437,7 +424,7 @@ class ConjugatePredictive(dist.Distribution):
 
 
 def bounded_estimate(site: str, value: Array, lowest: Array | float, highest: Array | float) -> Estimate:
-    """The estimate of a site whose values are kept within bounds.
+    """The estimate of a site, clipped to bounds.
 
     Args:
         site: its name.
@@ -453,7 +440,7 @@ def bounded_estimate(site: str, value: Array, lowest: Array | float, highest: Ar
 
 
 def at_least_one(count: Array) -> Array:
-    """A count to divide by: an empty component has sums of zero.
+    """A count that is safe to divide by: an empty component has sums of zero.
 
     Args:
         count: number of rows, any shape.
@@ -503,7 +490,7 @@ BISECTIONS = 48  # of the logarithm: to 1e-13 relative
 
 
 def root(falling: Callable, low: Array, high: Array) -> Array:
-    """Where a falling function of a positive number is zero, or the end of the bracket nearest to that.
+    """The zero of a falling function of a positive number, or the end of the bracket nearest to it.
 
     Args:
         falling: elementwise function of an array of the shape of ``low``.

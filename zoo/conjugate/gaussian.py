@@ -1,20 +1,16 @@
-r"""What Gaussian components with full matrices share: statistics, matrix algebra, checks and defaults.
+r"""Gaussian components with full covariance matrices.
 
-Moments are summed about a fixed point, ``center``, which `from_data` puts at the mean of the data; that keeps
-the cancellation in the scatter matrices harmless, and lets the prior location move while the sums stand.
+Moments are summed about a fixed point, ``center``, which `from_data` puts at the mean of the data: the
+cancellation in the scatter matrices is then harmless, and the prior location may move while the sums remain
+valid.
 
-Gaussian components with unknown mean and full covariance: the Gaussian-Wishart prior.
+- `GaussianWishart`: unknown mean and full covariance, under the Gaussian-Wishart prior.
+- `SharedGaussianWishart`: one covariance for all components ("tied"), each with its mean. The covariance
+  couples the components: the evidence of a partition is one number, not a sum over components.
+- `GaussianKnownCovariance`, `GaussianKnownMean`: one of the two is known.
 
 Reference: Yu (2006), sections 2.1-2.2, Table 2.1. Correction: the Wishart needs
 ``degrees_of_freedom > num_features - 1`` (the table says > 0).
-
-Gaussian components that share one covariance ("tied"), each with its own mean.
-
-The covariance couples the components: the evidence of a partition is one number, not a sum over components.
-
-Gaussian components of which one half is known: the covariance, or the mean.
-
-Reference: Yu (2006), Table 2.1.
 """
 
 import warnings
@@ -30,7 +26,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import digamma, multigammaln
 
-from zoo.checks import as_matrix, check_columns, check_finite, check_not_constant, check_rows
+from zoo.checks import as_matrix, check_columns, check_finite, check_not_constant, check_positive, check_rows
 from zoo.conjugate.component_prior import (
     BRACKETS,
     ComponentPrior,
@@ -42,33 +38,46 @@ from zoo.conjugate.component_prior import (
 )
 
 __all__ = [
-    "FullGaussian",
     "GaussianKnownCovariance",
     "GaussianKnownMean",
     "GaussianWishart",
-    "LOG_2PI",
-    "MATRIX",
     "SharedGaussianWishart",
-    "check_location",
-    "check_mean_precision",
-    "check_positive_definite",
-    "check_wishart",
-    "checked_columns",
     "expected_log_det",
     "log_wishart_normaliser",
-    "normal_locs",
-    "sample_covariance",
     "symmetric_inverse",
 ]
 
 
 LOG_2PI = float(np.log(2 * np.pi))
 MATRIX = ("feature", "feature_2")
+FIELDS = {
+    "loc": ("feature",),
+    "mean_precision": (),
+    "scale_matrix": MATRIX,
+    "degrees_of_freedom": (),
+    "covariance": MATRIX,
+    "center": ("feature",),
+}
+PARAMETERS = {
+    "precisions": ("component", *MATRIX),
+    "locs": ("component", "feature"),
+    "covariances": ("component", *MATRIX),
+}
+
+
+def _fields(*names: str) -> dict[str, tuple[str, ...]]:
+    """Dims of the hyperparameters of these names, and of the center."""
+    return {name: FIELDS[name] for name in (*names, "center")}
+
+
+def _fields_by_component(*names: str) -> dict[str, tuple[str, ...]]:
+    """Dims of the fields of these names in a posterior."""
+    return {name: ("component", *FIELDS[name]) for name in names}
 
 
 @dataclass(frozen=True, eq=False)
-class FullGaussian(ComponentPrior):
-    """What Gaussian components with full matrices share: their sufficient statistics."""
+class _FullGaussian(ComponentPrior):
+    """Gaussian components with full matrices: their sufficient statistics, checks and matrix algebra."""
 
     def __post_init__(self) -> None:
         """Put the center at the prior location if it is not given."""
@@ -82,6 +91,53 @@ class FullGaussian(ComponentPrior):
         """Number of columns of the data."""
         return int(np.shape(self.center)[-1])
 
+    @property
+    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
+        """The support of each field of a posterior, which makes it a guide with free parameters."""
+        supports = {
+            "loc": dist.constraints.real_vector,
+            "mean_precision": dist.constraints.positive,
+            "scale_matrix": dist.constraints.positive_definite,
+            "degrees_of_freedom": dist.constraints.greater_than(self.num_features - 1.0),
+        }
+        return {name: supports[name] for name in self.posterior_dims}
+
+    def validate(self) -> None:
+        """Raise ValueError if a field has the wrong shape or is outside its domain."""
+        self.check_hyperpriors()
+        if not self.is_random("loc"):
+            self._check_location()
+        if "mean_precision" in self.field_dims and not self.is_random("mean_precision"):
+            check_positive("mean_precision", self.mean_precision)
+        if "degrees_of_freedom" in self.field_dims:
+            least, value = self.num_features - 1, self.degrees_of_freedom
+            if value.shape != () or not least < value < np.inf:
+                raise ValueError(
+                    f"degrees_of_freedom must exceed num_features - 1 = {least} for the Wishart prior to be "
+                    f"proper; got {value}"
+                )
+        for name in ("scale_matrix", "covariance"):
+            if name in self.field_dims and not self.is_random(name):
+                self._check_positive_definite(name)
+
+    def _check_location(self) -> None:
+        if self.loc.ndim != 1:
+            raise ValueError(f"loc must have shape (num_features,); got {self.loc.shape}")
+        for name in ("loc", "center"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name} must be finite; got {getattr(self, name)}")
+        if self.center.shape != self.loc.shape:
+            raise ValueError(f"center must have the shape of loc; got {self.center.shape}")
+
+    def _check_positive_definite(self, name: str) -> None:
+        d, matrix = self.num_features, getattr(self, name)
+        if matrix.shape != (d, d):
+            raise ValueError(f"{name} must have shape ({d}, {d}) to go with loc; got {matrix.shape}")
+        if not np.isfinite(matrix).all():
+            raise ValueError(f"{name} must be finite; got {matrix}")
+        if not np.allclose(matrix, matrix.T, rtol=1e-8) or np.linalg.eigvalsh(matrix)[0] <= 0:
+            raise ValueError(f"{name} must be symmetric and positive definite")
+
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` (numeric, two-dimensional) cannot come from this family."""
         check_columns(x, self.num_features)
@@ -92,6 +148,19 @@ class FullGaussian(ComponentPrior):
         y = x - self.center
         row, column = np.triu_indices(self.num_features)
         return jnp.concatenate([jnp.ones_like(y[..., :1]), y, y[..., row] * y[..., column]], axis=-1)
+
+    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        """The density of one row under each component, batch shape (num_components,)."""
+        return dist.MultivariateNormal(parameters["locs"], precision_matrix=parameters["precisions"])
+
+    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+        """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
+
+        Shape (num_components, num_statistics).
+        """
+        precision = parameters["precisions"]
+        constant = 0.5 * (jnp.linalg.slogdet(precision)[1] - self.num_features * LOG_2PI)
+        return self._coefficients(constant, parameters["locs"] - self.center, precision)
 
     def _moments(self, statistics: Array, about: Array) -> tuple[Array, Array, Array]:
         """Count, sum and sum of squares about a point."""
@@ -117,7 +186,10 @@ class FullGaussian(ComponentPrior):
         return count, self.center + shift, covariances
 
     def _floored(self, covariances: Array, statistics: Array, floor: Array) -> tuple[Array, Array]:
-        """Eigenvalues raised to the floor in the metric of the variances of all rows; which had to be."""
+        """Covariances with eigenvalues of at least the floor in the metric of the variances of all rows.
+
+        Returned with a flag for each covariance that had to be raised.
+        """
         _, _, total = self._means_and_covariances(jnp.sum(statistics, axis=0, keepdims=True))
         scale = jnp.sqrt(jnp.diagonal(total[0]))
         eigenvalues, vectors = jnp.linalg.eigh(covariances / (scale[:, None] * scale))
@@ -141,7 +213,7 @@ class FullGaussian(ComponentPrior):
 # Matrices
 
 
-def normal_locs(loc: Array, mean_precision: Array, precision: Array) -> dist.Distribution:
+def _normal_locs(loc: Array, mean_precision: Array, precision: Array) -> dist.Distribution:
     """Normal(loc, (mean_precision * precision)^-1).
 
     Args:
@@ -171,7 +243,7 @@ def symmetric_inverse(matrix: Array) -> Array:
     return 0.5 * (inverse + jnp.swapaxes(inverse, -1, -2))
 
 
-def expected_log_det(q: FullGaussian) -> Array:
+def expected_log_det(q: _FullGaussian) -> Array:
     """E[log |precision|] under the Wishart.
 
     Args:
@@ -185,7 +257,7 @@ def expected_log_det(q: FullGaussian) -> Array:
     return jnp.sum(digamma(half), axis=-1) + d * jnp.log(2.0) + jnp.linalg.slogdet(q.scale_matrix)[1]
 
 
-def log_wishart_normaliser(q: FullGaussian) -> Array:
+def log_wishart_normaliser(q: _FullGaussian) -> Array:
     """Log of the integral of the Wishart kernel |P|^((nu - d - 1)/2) exp(-tr(W^-1 P)/2).
 
     Args:
@@ -200,81 +272,8 @@ def log_wishart_normaliser(q: FullGaussian) -> Array:
     return 0.5 * nu * (d * jnp.log(2.0) + log_det) + multigammaln(nu / 2, d)
 
 
-# Checks and data-dependent defaults
-
-
-def check_location(components: FullGaussian) -> None:
-    """Raise ValueError if ``loc`` or ``center`` has the wrong shape or is not finite.
-
-    Args:
-        components: the prior.
-    """
-    if components.is_random("loc"):
-        return
-    if components.loc.ndim != 1:
-        raise ValueError(f"loc must have shape (num_features,); got {components.loc.shape}")
-    for name in ("loc", "center"):
-        if not np.isfinite(getattr(components, name)).all():
-            raise ValueError(f"{name} must be finite; got {getattr(components, name)}")
-    if components.center.shape != components.loc.shape:
-        raise ValueError(f"center must have the shape of loc; got {components.center.shape}")
-
-
-def check_mean_precision(components: FullGaussian) -> None:
-    """Raise ValueError if ``mean_precision`` is not a positive number.
-
-    Args:
-        components: the prior.
-    """
-    value = components.mean_precision
-    if not components.is_random("mean_precision") and (value.shape != () or not 0 < value < np.inf):
-        raise ValueError(f"mean_precision must be a positive number; got {value}")
-
-
-def check_wishart(components: FullGaussian) -> None:
-    """Raise ValueError if the Wishart prior is not proper.
-
-    Args:
-        components: the prior.
-    """
-    d, value = components.num_features, components.degrees_of_freedom
-    if value.shape != () or not d - 1 < value < np.inf:
-        raise ValueError(
-            f"degrees_of_freedom must exceed num_features - 1 = {d - 1} for the Wishart prior to be "
-            f"proper; got {value}"
-        )
-    if not components.is_random("scale_matrix"):
-        check_positive_definite(components, "scale_matrix")
-
-
-def check_positive_definite(components: FullGaussian, name: str) -> None:
-    """Raise ValueError if a matrix has the wrong shape or is not positive definite.
-
-    Args:
-        components: the prior.
-        name: of the field that holds the matrix.
-    """
-    d, matrix = components.num_features, getattr(components, name)
-    if matrix.shape != (d, d):
-        raise ValueError(f"{name} must have shape ({d}, {d}) to go with loc; got {matrix.shape}")
-    if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} must be finite; got {matrix}")
-    if not np.allclose(matrix, matrix.T, rtol=1e-8) or np.linalg.eigvalsh(matrix)[0] <= 0:
-        raise ValueError(f"{name} must be symmetric and positive definite")
-
-
-def checked_columns(x: Any) -> np.ndarray:
-    """The data as a matrix whose every column varies and has no missing cell.
-
-    Args:
-        x: data, shape (num_observations, num_features).
-
-    Returns:
-        The data as float64, shape (num_observations, num_features).
-
-    Raises:
-        ValueError: NaN, infinite or constant columns.
-    """
+def _checked_columns(x: Any) -> np.ndarray:
+    """The data as a matrix in which every column varies and no cell is missing."""
     x = as_matrix(x)
     check_rows(x, 2, "a mixture of one row has nothing to cluster")
     check_finite(x)
@@ -282,31 +281,24 @@ def checked_columns(x: Any) -> np.ndarray:
     return x
 
 
-def sample_covariance(x: np.ndarray) -> np.ndarray:
-    """The covariance, with a ridge and a warning if its columns are collinear.
-
-    Args:
-        x: rows, shape (num_observations, num_features).
-
-    Returns:
-        Shape (num_features, num_features).
-    """
+def _default_scale_matrix(x: np.ndarray, strength: np.ndarray) -> np.ndarray:
+    """The inverse of the sample covariance over ``strength``; a warning if the columns are collinear."""
     num_features = x.shape[1]
     check_rows(x, num_features + 1, f"the sample covariance of {num_features} columns; or give scale_matrix")
     covariance = np.cov(x, rowvar=False).reshape(num_features, num_features)
-    eigenvalues = np.linalg.eigvalsh(covariance / np.sqrt(np.outer(np.diag(covariance), np.diag(covariance))))
-    if eigenvalues[0] > 1e-10:
-        return covariance
-    warnings.warn(
-        "the columns of x are collinear: the default prior adds a millionth of each variance to the sample "
-        "covariance; leave out redundant columns or give scale_matrix",
-        stacklevel=4,
-    )
-    return covariance + 1e-6 * np.diag(np.diag(covariance))
+    variances = np.diag(covariance)
+    if np.linalg.eigvalsh(covariance / np.sqrt(np.outer(variances, variances)))[0] <= 1e-10:
+        warnings.warn(
+            "the columns of x are collinear: the default prior adds a millionth of each variance to the "
+            "sample covariance; leave out redundant columns or give scale_matrix",
+            stacklevel=4,
+        )
+        covariance = covariance + 1e-6 * np.diag(variances)
+    return np.linalg.inv(covariance) / strength
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianWishart(FullGaussian):
+class GaussianWishart(_FullGaussian):
     r"""Normal components with unknown mean and full covariance, under the Gaussian-Wishart prior.
 
     .. math::
@@ -332,40 +324,15 @@ class GaussianWishart(FullGaussian):
     degrees_of_freedom: Array
     center: Array | None = None
 
-    field_dims = {
-        "loc": ("feature",),
-        "mean_precision": (),
-        "scale_matrix": MATRIX,
-        "degrees_of_freedom": (),
-        "center": ("feature",),
-    }
-    posterior_dims = {
-        "loc": ("component", "feature"),
-        "mean_precision": ("component",),
-        "scale_matrix": ("component", *MATRIX),
-        "degrees_of_freedom": ("component",),
-    }
-    parameter_dims = {
-        "precisions": ("component", *MATRIX),
-        "locs": ("component", "feature"),
-        "covariances": ("component", *MATRIX),
-    }
+    learnable = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
+    field_dims = _fields(*learnable)
+    posterior_dims = _fields_by_component(*learnable)
+    parameter_dims = PARAMETERS
     hyperprior_kinds = {
         "loc": (dist.MultivariateNormal,),
         "mean_precision": (dist.Gamma,),
         "scale_matrix": (dist.Wishart,),
     }
-    learnable = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
-
-    @property
-    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie: what makes a posterior of this class a guide with free parameters."""
-        return {
-            "loc": dist.constraints.real_vector,
-            "mean_precision": dist.constraints.positive,
-            "scale_matrix": dist.constraints.positive_definite,
-            "degrees_of_freedom": dist.constraints.greater_than(self.num_features - 1.0),
-        }
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
@@ -390,25 +357,21 @@ class GaussianWishart(FullGaussian):
             ValueError: NaN, infinite or constant columns, or no more rows than columns (their covariance is
                 singular).
         """
-        x = checked_columns(x)
-        num_features = x.shape[1]
+        x = _checked_columns(x)
+        mean = x.mean(axis=0)
         fields = {
-            "loc": x.mean(axis=0),
+            "loc": mean,
             "mean_precision": 0.01,
-            "degrees_of_freedom": float(num_features),
-            "center": x.mean(axis=0),
-        } | overrides
+            "degrees_of_freedom": float(x.shape[1]),
+            "center": mean,
+        }
+        fields |= overrides
         if "scale_matrix" not in fields:
-            strength = _expected(fields["mean_precision"]) * np.asarray(fields["degrees_of_freedom"])
-            fields["scale_matrix"] = np.linalg.inv(sample_covariance(x)) / strength
+            worth = fields["mean_precision"]
+            worth = np.asarray(worth.mean if isinstance(worth, dist.Distribution) else worth, np.float64)
+            strength = worth * np.asarray(fields["degrees_of_freedom"])
+            fields["scale_matrix"] = _default_scale_matrix(x, strength)
         return cls(**fields)
-
-    def validate(self) -> None:
-        """Raise ValueError if a field has the wrong shape or is outside its domain."""
-        self.check_hyperpriors()
-        check_location(self)
-        check_mean_precision(self)
-        check_wishart(self)
 
     # The program
 
@@ -416,12 +379,8 @@ class GaussianWishart(FullGaussian):
         """The precisions, then the means given ``values["precisions"]``."""
         drawn = {"precisions": dist.Wishart(self.degrees_of_freedom, scale_matrix=self.scale_matrix)}
         if "precisions" in values:
-            drawn["locs"] = normal_locs(self.loc, self.mean_precision, values["precisions"])
+            drawn["locs"] = _normal_locs(self.loc, self.mean_precision, values["precisions"])
         return drawn
-
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
-        """The density of one row under each component, batch shape (num_components,)."""
-        return dist.MultivariateNormal(parameters["locs"], precision_matrix=parameters["precisions"])
 
     def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
@@ -431,7 +390,7 @@ class GaussianWishart(FullGaussian):
         )
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
-        """What a reader wants to see and the sampler does not need: the covariances."""
+        """The covariances, which the sampler does not need."""
         return {"covariances": symmetric_inverse(parameters["precisions"])}
 
     # Posterior, expectations
@@ -467,15 +426,6 @@ class GaussianWishart(FullGaussian):
         precision = posterior.degrees_of_freedom[..., None, None] * posterior.scale_matrix
         constant = 0.5 * (expected_log_det(posterior) - d * LOG_2PI - d / posterior.mean_precision)
         return self._coefficients(constant, posterior.loc - self.center, precision)
-
-    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
-        """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
-
-        Shape (num_components, num_statistics).
-        """
-        precision = parameters["precisions"]
-        constant = 0.5 * (jnp.linalg.slogdet(precision)[1] - self.num_features * LOG_2PI)
-        return self._coefficients(constant, parameters["locs"] - self.center, precision)
 
     def log_evidence(self, statistics: Array) -> Array:
         """Log probability of the rows of each component with its parameters integrated out, in nats.
@@ -550,18 +500,14 @@ class GaussianWishart(FullGaussian):
 
 
 def _log_normaliser(q: GaussianWishart) -> Array:
-    """Log of the integral of the Gaussian-Wishart kernel: what the evidence is a difference of."""
+    """Log of the integral of the Gaussian-Wishart kernel; the evidence is a difference of two."""
     d = q.num_features
     return log_wishart_normaliser(q) + 0.5 * d * (LOG_2PI - jnp.log(jnp.asarray(q.mean_precision)))
 
 
-def _expected(value: Any) -> np.ndarray:
-    return np.asarray(value.mean if isinstance(value, dist.Distribution) else value, np.float64)
-
-
 @dataclass(frozen=True, eq=False)
 class SharedGaussianWishart(GaussianWishart):
-    r"""Normal components with their own means and one covariance for all ("tied").
+    r"""Normal components with different means and one covariance for all ("tied").
 
     .. math::
         \Lambda \sim \mathrm{Wishart}(W_0, \nu_0), \quad
@@ -572,16 +518,12 @@ class SharedGaussianWishart(GaussianWishart):
     ``loc`` and ``mean_precision`` only, and the evidence is one number for all components.
     """
 
-    posterior_dims = {
-        "loc": ("component", "feature"),
-        "mean_precision": ("component",),
+    posterior_dims = _fields_by_component("loc", "mean_precision") | {
         "scale_matrix": MATRIX,
         "degrees_of_freedom": (),
     }
-    parameter_dims = {
-        "shared_precision": MATRIX,
-        "locs": ("component", "feature"),
-        "covariances": ("component", *MATRIX),
+    parameter_dims = {"shared_precision": MATRIX} | {
+        name: PARAMETERS[name] for name in ("locs", "covariances")
     }
     couples_components = True
     learnable = ("loc", "mean_precision", "scale_matrix")
@@ -596,7 +538,7 @@ class SharedGaussianWishart(GaussianWishart):
         """The shared precision, then the means given ``values["shared_precision"]``."""
         drawn = {"shared_precision": self._precision()}
         if "shared_precision" in values:
-            drawn["locs"] = normal_locs(self.loc, self.mean_precision, values["shared_precision"])
+            drawn["locs"] = _normal_locs(self.loc, self.mean_precision, values["shared_precision"])
         return drawn
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
@@ -663,7 +605,7 @@ class SharedGaussianWishart(GaussianWishart):
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianKnownCovariance(FullGaussian):
+class GaussianKnownCovariance(_FullGaussian):
     r"""Normal components with unknown means and a covariance that is given.
 
     .. math::
@@ -682,14 +624,9 @@ class GaussianKnownCovariance(FullGaussian):
     covariance: Array
     center: Array | None = None
 
-    field_dims = {"loc": ("feature",), "mean_precision": (), "covariance": MATRIX, "center": ("feature",)}
-    posterior_dims = {"loc": ("component", "feature"), "mean_precision": ("component",)}
-    parameter_dims = {"locs": ("component", "feature"), "covariances": ("component", *MATRIX)}
-
-    @property
-    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie."""
-        return {"loc": dist.constraints.real_vector, "mean_precision": dist.constraints.positive}
+    field_dims = _fields("loc", "mean_precision", "covariance")
+    posterior_dims = _fields_by_component("loc", "mean_precision")
+    parameter_dims = {name: PARAMETERS[name] for name in ("locs", "covariances")}
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
@@ -697,7 +634,7 @@ class GaussianKnownCovariance(FullGaussian):
 
         Args:
             x: data, shape (num_observations, num_features).
-            **overrides: fields; ``covariance`` must be among them, since it is what is known.
+            **overrides: fields; ``covariance`` must be among them, since it is known.
 
         Returns:
             The prior.
@@ -714,16 +651,9 @@ class GaussianKnownCovariance(FullGaussian):
         mean = x.mean(axis=0)
         return cls(**({"loc": mean, "mean_precision": 0.01, "center": mean} | overrides))
 
-    def validate(self) -> None:
-        """Raise ValueError if a field has the wrong shape or is outside its domain."""
-        self.check_hyperpriors()
-        check_location(self)
-        check_mean_precision(self)
-        check_positive_definite(self, "covariance")
-
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The means."""
-        return {"locs": normal_locs(self.loc, self.mean_precision, self._precision())}
+        return {"locs": _normal_locs(self.loc, self.mean_precision, self._precision())}
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
@@ -778,7 +708,7 @@ class GaussianKnownCovariance(FullGaussian):
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianKnownMean(FullGaussian):
+class GaussianKnownMean(_FullGaussian):
     r"""Normal components with one given mean and unknown precisions: a scale mixture.
 
     .. math::
@@ -797,26 +727,9 @@ class GaussianKnownMean(FullGaussian):
     degrees_of_freedom: Array
     center: Array | None = None
 
-    field_dims = {
-        "loc": ("feature",),
-        "scale_matrix": MATRIX,
-        "degrees_of_freedom": (),
-        "center": ("feature",),
-    }
-    posterior_dims = {"scale_matrix": ("component", *MATRIX), "degrees_of_freedom": ("component",)}
-    parameter_dims = {
-        "precisions": ("component", *MATRIX),
-        "locs": ("component", "feature"),
-        "covariances": ("component", *MATRIX),
-    }
-
-    @property
-    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie."""
-        return {
-            "scale_matrix": dist.constraints.positive_definite,
-            "degrees_of_freedom": dist.constraints.greater_than(self.num_features - 1.0),
-        }
+    field_dims = _fields("loc", "scale_matrix", "degrees_of_freedom")
+    posterior_dims = _fields_by_component("scale_matrix", "degrees_of_freedom")
+    parameter_dims = PARAMETERS
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
@@ -834,19 +747,12 @@ class GaussianKnownMean(FullGaussian):
         Raises:
             ValueError: NaN, infinite or constant columns, or no more rows than columns.
         """
-        x = checked_columns(x)
+        x = _checked_columns(x)
         mean = x.mean(axis=0)
         fields = {"loc": mean, "degrees_of_freedom": float(x.shape[1]), "center": mean} | overrides
         if "scale_matrix" not in fields:
-            strength = np.asarray(fields["degrees_of_freedom"])
-            fields["scale_matrix"] = np.linalg.inv(sample_covariance(x)) / strength
+            fields["scale_matrix"] = _default_scale_matrix(x, np.asarray(fields["degrees_of_freedom"]))
         return cls(**fields)
-
-    def validate(self) -> None:
-        """Raise ValueError if a field has the wrong shape or is outside its domain."""
-        self.check_hyperpriors()
-        check_location(self)
-        check_wishart(self)
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The precisions."""
@@ -854,17 +760,15 @@ class GaussianKnownMean(FullGaussian):
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
-        precisions = parameters["precisions"]
-        loc = jnp.broadcast_to(jnp.asarray(self.loc), precisions.shape[:-1])
-        return dist.MultivariateNormal(loc, precision_matrix=precisions)
+        return super().likelihood({**parameters, "locs": self._locs(parameters)})
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """Covariances, and the known mean once per component, as the other Gaussian families have it."""
-        precisions = parameters["precisions"]
-        return {
-            "covariances": symmetric_inverse(precisions),
-            "locs": jnp.broadcast_to(jnp.asarray(self.loc), precisions.shape[:-1]),
-        }
+        covariances = symmetric_inverse(parameters["precisions"])
+        return {"covariances": covariances, "locs": self._locs(parameters)}
+
+    def _locs(self, parameters: Mapping[str, Array]) -> Array:
+        return jnp.broadcast_to(jnp.asarray(self.loc), parameters["precisions"].shape[:-1])
 
     def posterior(self, statistics: Array) -> Self:
         """The posterior of each component, given weighted sums of `features`."""
@@ -883,11 +787,7 @@ class GaussianKnownMean(FullGaussian):
 
     def coefficients(self, parameters: Mapping[str, Array]) -> Array:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
-        precision = parameters["precisions"]
-        constant = 0.5 * (jnp.linalg.slogdet(precision)[1] - self.num_features * LOG_2PI)
-        return self._coefficients(
-            constant, jnp.broadcast_to(self.loc - self.center, precision.shape[:-1]), precision
-        )
+        return super().coefficients({**parameters, "locs": self._locs(parameters)})
 
     def log_evidence(self, statistics: Array) -> Array:
         """Log probability of the rows of each component with its precision integrated out, in nats."""

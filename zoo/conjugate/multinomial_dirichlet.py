@@ -32,7 +32,7 @@ from zoo.conjugate.component_prior import (
 from zoo.model import static
 from zoo.sparse import SparseCounts
 
-__all__ = ["CountFeatures", "CountRow", "MultinomialDirichlet", "SparseCountRows"]
+__all__ = ["MultinomialDirichlet", "SparseCountRows"]
 
 
 class CountRow(dist.Distribution):
@@ -51,7 +51,7 @@ class CountRow(dist.Distribution):
         super().__init__(probs.shape[:-1], probs.shape[-1:])
 
     def log_prob(self, value: Array) -> Array:
-        """In nats."""
+        """Log density in nats."""
         return jnp.sum(value * _safe_log(self.probs), axis=-1) + _log_coefficient(value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
@@ -68,7 +68,7 @@ class CountRow(dist.Distribution):
 
 
 class CountFeatures(NamedTuple):
-    """The features of sparse rows, as far as they are ever needed: a left and a right factor of products.
+    """The features of sparse rows as a left or a right factor of matrix products.
 
     Attributes:
         counts: the rows.
@@ -116,7 +116,7 @@ class SparseCountRows(dist.Distribution):
         super().__init__((num_rows,), (components.num_features,))
 
     def log_prob(self, value: SparseCounts) -> Array:
-        """In nats, shape (num_observations,)."""
+        """Log density in nats, shape (num_observations,)."""
         scores = self.components.features(value) @ self.components.coefficients(self.parameters).T
         if self.assignments is None:
             return logsumexp(scores + self.log_weights, axis=-1)
@@ -148,11 +148,6 @@ class MultinomialDirichlet(ComponentPrior):
         """Number of columns (words)."""
         value = self.concentration
         return int(value.batch_shape[-1] if isinstance(value, dist.Distribution) else np.shape(value)[-1])
-
-    @property
-    def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie."""
-        return {"concentration": dist.constraints.positive}
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
@@ -203,7 +198,7 @@ class MultinomialDirichlet(ComponentPrior):
         return CountRow(parameters["probs"][assignments], self.num_tokens)
 
     def features(self, x: Array | SparseCounts) -> Array | CountFeatures:
-        """``[1, counts, log coefficient]``; of sparse rows only what products with it need."""
+        """``[1, counts, log coefficient]``; of sparse rows an object that supports products only."""
         if isinstance(x, SparseCounts):
             return CountFeatures(x)
         return jnp.concatenate([jnp.ones_like(x[..., :1]), x, _log_coefficient(x)[..., None]], axis=-1)

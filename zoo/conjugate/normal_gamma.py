@@ -8,7 +8,7 @@ Reference: Yu (2006), Table 2.1.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.checks import check_not_constant, check_rows
+from zoo.checks import check_not_constant, check_positive, check_rows
 from zoo.conjugate.cellwise import Cellwise, column_means
 from zoo.conjugate.component_prior import Estimate, at_least_one, broadcast_fields
 
@@ -54,6 +54,7 @@ class NormalGamma(Cellwise):
     parameter_dims = {"precisions": ("component", "feature"), "locs": ("component", "feature")}
     column_fields = ("loc", "mean_precision", "shape", "rate", "center")
     has_base_measure = True
+    is_spherical: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Put the center at the prior location if it is not given."""
@@ -63,9 +64,8 @@ class NormalGamma(Cellwise):
 
     @property
     def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field may lie."""
-        positive = dist.constraints.positive
-        return {"loc": dist.constraints.real, "mean_precision": positive, "shape": positive, "rate": positive}
+        """The support of each field of a posterior, which makes it a guide with free parameters."""
+        return super().field_supports | {"loc": dist.constraints.real}
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
@@ -91,12 +91,9 @@ class NormalGamma(Cellwise):
         fields = {"loc": means, "mean_precision": 0.01, "shape": 0.5, "center": means} | overrides
         if "rate" not in fields:
             strength = np.asarray(fields["mean_precision"]) * np.asarray(fields["shape"])
-            fields["rate"] = strength * cls._pooled(np.nanvar(x, axis=0, ddof=1))
+            variances = np.nanvar(x, axis=0, ddof=1)
+            fields["rate"] = strength * (variances.mean() if cls.is_spherical else variances)
         return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
-
-    @staticmethod
-    def _pooled(variances: np.ndarray) -> np.ndarray:
-        return variances
 
     def _check_column_field(self, name: str, value: Any) -> None:
         if name in ("loc", "center"):
@@ -110,21 +107,23 @@ class NormalGamma(Cellwise):
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The precisions, then the means given ``values["precisions"]``."""
-        drawn = {"precisions": dist.Gamma(jnp.asarray(self.shape), jnp.asarray(self.rate)).to_event(1)}
+        precisions = dist.Gamma(jnp.asarray(self.shape), jnp.asarray(self.rate))
+        drawn = {"precisions": precisions if self.is_spherical else precisions.to_event(1)}
         if "precisions" in values:
-            drawn["locs"] = self._loc_distribution(values["precisions"])
+            scale = 1.0 / jnp.sqrt(self.mean_precision * self._by_column(values["precisions"]))
+            drawn["locs"] = dist.Normal(jnp.asarray(self.loc), scale).to_event(1)
         return drawn
 
-    def _loc_distribution(self, precisions: Array) -> dist.Distribution:
-        scale = 1.0 / jnp.sqrt(self.mean_precision * precisions)
-        return dist.Normal(jnp.asarray(self.loc), scale).to_event(1)
+    def _by_column(self, precision: Array) -> Array:
+        """A precision, or a number of each, broadcast against columns."""
+        return precision[..., None] if self.is_spherical else precision
 
-    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
-        """Nothing: the precisions are one number per column."""
-        return {}
+    def _by_precision(self, columns: Array) -> Array:
+        """The sums of a number of each column over the columns that share a precision."""
+        return jnp.sum(columns, axis=-1) if self.is_spherical else columns
 
     def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
-        return dist.Normal(parameters["locs"], 1.0 / jnp.sqrt(parameters["precisions"]))
+        return dist.Normal(parameters["locs"], self._by_column(1.0 / jnp.sqrt(parameters["precisions"])))
 
     def _cell_statistics(self, x: Array) -> tuple[Array, ...]:
         y = x - self.center
@@ -147,12 +146,12 @@ class NormalGamma(Cellwise):
         return {
             "mean_precision": mean_precision,
             "loc": loc,
-            "shape": self.shape + 0.5 * count,
-            "rate": self.rate + 0.5 * squares,
+            "shape": self.shape + 0.5 * self._by_precision(count),
+            "rate": self.rate + 0.5 * self._by_precision(squares),
         }
 
     def _cell_moments(self, statistics: Array) -> tuple[Array, Array, Array, Array]:
-        """Cells, means, sums of squares about them by component; variance of each column over all rows."""
+        """Count, mean and sum of squares of cells by component, and the variances of all rows."""
 
         def moments(sums: list[Array]) -> tuple[Array, Array, Array]:
             count, first, second = sums
@@ -166,10 +165,12 @@ class NormalGamma(Cellwise):
     def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
         """The precisions and means."""
         count, locs, squares, variances = self._cell_moments(statistics)
-        at_least = variance_floor * variances
-        own = squares / at_least_one(count)
-        held = jnp.any((own < at_least) & (count > 0), axis=-1)
-        return Estimate({"precisions": 1.0 / jnp.maximum(own, at_least), "locs": locs}, jnp.sum(held))
+        at_least = variance_floor * (jnp.mean(variances) if self.is_spherical else variances)
+        cells = self._by_precision(count)
+        own = self._by_precision(squares) / at_least_one(cells)
+        held = (own < at_least) & (cells > 0)
+        at_floor = jnp.sum(held if self.is_spherical else jnp.any(held, axis=-1))
+        return Estimate({"precisions": 1.0 / jnp.maximum(own, at_least), "locs": locs}, at_floor)
 
     def num_free_parameters(self, num_components: int) -> int:
         """A mean and a variance for each component and column."""
@@ -180,17 +181,19 @@ class NormalGamma(Cellwise):
         return jnp.sum(gammaln(a) - a * jnp.log(b) - 0.5 * jnp.log(self.mean_precision), axis=-1)
 
     def _expected_natural(self) -> tuple[Array, ...]:
-        log_precision = digamma(self.shape) - jnp.log(self.rate)
-        return self._expanded(log_precision - 1 / self.mean_precision, self.shape / self.rate, self.loc)
+        log_precision = self._by_column(digamma(self.shape) - jnp.log(self.rate))
+        precision = self._by_column(self.shape / self.rate)
+        return self._expanded(log_precision - 1 / self.mean_precision, precision, self.loc)
 
     def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
-        precisions = parameters["precisions"]
+        precisions = self._by_column(parameters["precisions"])
         return self._expanded(jnp.log(precisions), precisions, parameters["locs"])
 
     def _expanded(self, twice_constant: Array, precision: Array, loc: Array) -> tuple[Array, ...]:
         """Expand ``(twice_constant - precision (x - loc)^2) / 2`` in 1, y, y^2 with y = x - center."""
         shift = loc - self.center
-        return 0.5 * (twice_constant - precision * shift**2), precision * shift, -0.5 * precision
+        parts = 0.5 * (twice_constant - precision * shift**2), precision * shift, -0.5 * precision
+        return tuple(jnp.broadcast_to(part, loc.shape) for part in parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,46 +217,13 @@ class SphericalNormalGamma(NormalGamma):
     posterior_dims = NormalGamma.posterior_dims | {"shape": ("component",), "rate": ("component",)}
     parameter_dims = {"precisions": ("component",), "locs": ("component", "feature")}
     column_fields = ("loc", "mean_precision", "center")
-
-    @staticmethod
-    def _pooled(variances: np.ndarray) -> np.ndarray:
-        return variances.mean()
+    is_spherical = True
 
     def validate(self) -> None:
         """Raise ValueError if a field has the wrong shape or is outside its domain."""
         super().validate()
         for name in ("shape", "rate"):
-            value = getattr(self, name)
-            if value.shape != () or not 0 < value < np.inf:
-                raise ValueError(f"{name} must be a positive number; got {value}")
-
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
-        """The precisions, then the means given ``values["precisions"]``."""
-        drawn = {"precisions": dist.Gamma(jnp.asarray(self.shape), jnp.asarray(self.rate))}
-        if "precisions" in values:
-            drawn["locs"] = self._loc_distribution(values["precisions"][..., None])
-        return drawn
-
-    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
-        return dist.Normal(parameters["locs"], 1.0 / jnp.sqrt(parameters["precisions"])[..., None])
-
-    def _updated(self, count: Array, first: Array, second: Array) -> dict[str, Array]:
-        mean_precision, loc, squares = self._location(count, first, second)
-        return {
-            "mean_precision": mean_precision,
-            "loc": loc,
-            "shape": self.shape + 0.5 * jnp.sum(count, axis=-1),
-            "rate": self.rate + 0.5 * jnp.sum(squares, axis=-1),
-        }
-
-    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
-        """The precisions and means."""
-        count, locs, squares, variances = self._cell_moments(statistics)
-        at_least = variance_floor * jnp.mean(variances)
-        cells = jnp.sum(count, axis=-1)
-        own = jnp.sum(squares, axis=-1) / at_least_one(cells)
-        held = (own < at_least) & (cells > 0)
-        return Estimate({"precisions": 1.0 / jnp.maximum(own, at_least), "locs": locs}, jnp.sum(held))
+            check_positive(name, getattr(self, name))
 
     def num_free_parameters(self, num_components: int) -> int:
         """A vector and a variance for each component."""
@@ -262,16 +232,3 @@ class SphericalNormalGamma(NormalGamma):
     def _log_normaliser(self) -> Array:
         a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)
         return gammaln(a) - a * jnp.log(b) - 0.5 * jnp.sum(jnp.log(self.mean_precision), axis=-1)
-
-    def _expected_natural(self) -> tuple[Array, ...]:
-        log_precision = (digamma(self.shape) - jnp.log(self.rate))[..., None]
-        precision = (self.shape / self.rate)[..., None]
-        return self._full(log_precision - 1 / self.mean_precision, precision, self.loc)
-
-    def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
-        precision = parameters["precisions"][..., None]
-        return self._full(jnp.log(precision), precision, parameters["locs"])
-
-    def _full(self, twice_constant: Array, precision: Array, loc: Array) -> tuple[Array, ...]:
-        parts = self._expanded(twice_constant, precision, loc)
-        return tuple(jnp.broadcast_to(part, loc.shape) for part in parts)

@@ -1,9 +1,9 @@
-r"""Components of mixed tables: groups of columns with a family each, independent given the component.
+"""Components of mixed tables: groups of columns with a family each, independent given the component.
 
-Sites of group g carry its number: ``locs_0``, ``probs_1``, ...
+The names of a group's sites end in its number: ``locs_0``, ``probs_1``, ...
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,11 +17,13 @@ from zoo.checks import as_matrix, check_columns
 from zoo.conjugate.component_prior import ComponentPrior, Estimate
 from zoo.model import static
 
-__all__ = ["Product", "ProductRow"]
+__all__ = ["Product"]
+
+FIELD = "families_{number}_{name}"
 
 
-class ProductRow(dist.Distribution):
-    """A row whose groups of columns are independent, each with a distribution of its own.
+class _ProductRow(dist.Distribution):
+    """A row whose groups of columns are independent, with one distribution each.
 
     Args:
         groups: one distribution per group, over its columns.
@@ -39,11 +41,9 @@ class ProductRow(dist.Distribution):
         super().__init__(batch_shape, (num_features,))
 
     def log_prob(self, value: Array) -> Array:
-        """In nats."""
-        parts = [
-            group.log_prob(value[..., np.asarray(columns)])
-            for group, columns in zip(self.groups, self.columns, strict=True)
-        ]
+        """Log density in nats."""
+        pairs = zip(self.groups, self.columns, strict=True)
+        parts = [group.log_prob(value[..., np.asarray(columns)]) for group, columns in pairs]
         return sum(parts[1:], parts[0])
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
@@ -93,7 +93,7 @@ class Product(ComponentPrior):
             The prior.
 
         Raises:
-            ValueError: what the default prior of a group says of its columns.
+            ValueError: the default prior of a group refuses its columns.
         """
         x = as_matrix(x)
         made = tuple(
@@ -133,56 +133,43 @@ class Product(ComponentPrior):
 
     @property
     def parameter_dims(self) -> dict[str, tuple[str, ...]]:
-        """Site names with the group's number; each group has its own feature dim."""
-        return self._numbered("parameter_dims")
+        """Site names with the group's number; each group has a separate feature dim."""
+        return self._numbered(lambda number, family: _renamed(family.parameter_dims, number))
 
     @property
     def posterior_dims(self) -> dict[str, tuple[str, ...]]:
         """Fields of the groups' posteriors, named ``families_0_loc`` and so on."""
-        return self._numbered("posterior_dims", "families_{number}_{name}")
+        return self._numbered(lambda number, family: _renamed(family.posterior_dims, number), FIELD)
 
     @property
     def field_dims(self) -> dict[str, tuple[str, ...]]:
         """Fields of the groups' priors, named ``families_0_loc`` and so on."""
-        return self._numbered("field_dims", "families_{number}_{name}")
+        return self._numbered(lambda number, family: _renamed(family.field_dims, number), FIELD)
 
-    def _numbered(self, attribute: str, form: str = "{name}_{number}") -> dict[str, tuple[str, ...]]:
+    def _numbered(self, values_of: Callable, form: str = "{name}_{number}") -> dict[str, Any]:
+        """``values_of(number, family)`` of all groups, the names with the group's number."""
         return {
-            form.format(name=name, number=number): tuple(
-                {"feature": f"feature_{number}", "feature_2": f"feature_{number}_2"}.get(dim, dim)
-                for dim in dims
-            )
+            form.format(name=name, number=number): value
             for number, family in enumerate(self.families)
-            for name, dims in getattr(family, attribute).items()
+            for name, value in values_of(number, family).items()
         }
 
     @property
     def field_supports(self) -> dict[str, dist.constraints.Constraint]:
-        """Where each field of the groups' posteriors may lie."""
-        return {
-            f"families_{number}_{name}": support
-            for number, family in enumerate(self.families)
-            for name, support in family.field_supports.items()
-        }
+        """The support of each field of the groups' posteriors."""
+        return self._numbered(lambda number, family: family.field_supports, FIELD)
 
     def variables(self) -> dict[str, Array]:
-        """The fields that a posterior has of its own, named as in `posterior_dims`."""
-        return {
-            f"families_{number}_{name}": value
-            for number, family in enumerate(self.families)
-            for name, value in family.variables().items()
-        }
+        """The fields in which a posterior differs from its prior, named as in `posterior_dims`."""
+        return self._numbered(lambda number, family: family.variables(), FIELD)
 
     def with_variables(self, values: Mapping[str, Array]) -> Self:
-        """The posterior back from what `variables` gave."""
-        return self.replaced(
-            families=tuple(
-                family.with_variables(
-                    {name: values[f"families_{number}_{name}"] for name in family.posterior_dims}
-                )
-                for number, family in enumerate(self.families)
-            )
+        """The posterior from its `variables`."""
+        groups = tuple(
+            family.with_variables({name: values[f"families_{n}_{name}"] for name in family.posterior_dims})
+            for n, family in enumerate(self.families)
         )
+        return self.replaced(families=groups)
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if a group's columns cannot come from its family."""
@@ -196,43 +183,33 @@ class Product(ComponentPrior):
                 ) from None
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
-        """Those of the groups, one after another."""
-        drawn = {}
-        for number, family in enumerate(self.families):
-            drawn |= _number(family.conditionals(self._own(values, number)), number)
-        return drawn
+        """The distributions of the groups, one after another."""
+        return self._numbered(lambda number, family: family.conditionals(self._own(values, number)))
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """Those of the groups."""
-        shown = {}
-        for number, family in enumerate(self.families):
-            shown |= _number(family.deterministics(self._own(parameters, number)), number)
-        return shown
+        return self._numbered(lambda number, family: family.deterministics(self._own(parameters, number)))
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
         groups = [f.likelihood(self._own(parameters, n)) for n, f in enumerate(self.families)]
-        return ProductRow(tuple(groups), self.columns)
+        return _ProductRow(tuple(groups), self.columns)
 
     def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
         groups = [f.likelihood_of(self._own(parameters, n), assignments) for n, f in enumerate(self.families)]
-        return ProductRow(tuple(groups), self.columns)
+        return _ProductRow(tuple(groups), self.columns)
 
     def features(self, x: Array) -> Array:
-        """One, then each group's features but its first, which is one too."""
-        parts = [
-            family.features(x[..., np.asarray(group)])
-            for family, group in zip(self.families, self.columns, strict=True)
-        ]
+        """A column of ones, then each group's features without their first column of ones."""
+        pairs = zip(self.families, self.columns, strict=True)
+        parts = [family.features(x[..., np.asarray(group)]) for family, group in pairs]
         return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
 
     def posterior(self, statistics: Array) -> Self:
         """The posterior of each group of each component, given weighted sums of `features`."""
-        parts = self._split(statistics)
-        return self.replaced(
-            families=tuple(f.posterior(part) for f, part in zip(self.families, parts, strict=True))
-        )
+        pairs = zip(self.families, self._split(statistics), strict=True)
+        return self.replaced(families=tuple(family.posterior(part) for family, part in pairs))
 
     def expected_coefficients(self, posterior: Self) -> Array:
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
@@ -253,7 +230,7 @@ class Product(ComponentPrior):
         parameters, at_floor = {}, jnp.zeros((), int)
         for number, (family, own) in enumerate(zip(self.families, self._split(statistics), strict=True)):
             estimate = family.maximum_likelihood(own, variance_floor)
-            parameters |= _number(estimate.parameters, number)
+            parameters |= {f"{name}_{number}": value for name, value in estimate.parameters.items()}
             at_floor = jnp.maximum(at_floor, estimate.at_floor)
         return Estimate(parameters, at_floor)
 
@@ -262,7 +239,7 @@ class Product(ComponentPrior):
         return sum(family.num_free_parameters(num_components) for family in self.families)
 
     def _own(self, values: Mapping[str, Array], number: int) -> dict[str, Array]:
-        """A group's values under its own names."""
+        """A group's values under the names that its family uses."""
         ending = f"_{number}"
         names = self.families[number].parameter_dims
         return {name: values[name + ending] for name in names if name + ending in values}
@@ -278,8 +255,10 @@ class Product(ComponentPrior):
         return parts
 
 
-def _number(values: Mapping[str, Any], number: int) -> dict[str, Any]:
-    return {f"{name}_{number}": value for name, value in values.items()}
+def _renamed(dims_of: Mapping[str, tuple[str, ...]], number: int) -> dict[str, tuple[str, ...]]:
+    """Dims by name, with the group's number in those of features."""
+    new = {"feature": f"feature_{number}", "feature_2": f"feature_{number}_2"}
+    return {name: tuple(new.get(dim, dim) for dim in dims) for name, dims in dims_of.items()}
 
 
 def _joined(parts: list[Array]) -> Array:

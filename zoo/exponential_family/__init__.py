@@ -1,4 +1,4 @@
-r"""One table of exponential families: what a cell of data is, given its natural parameter.
+r"""Exponential families: the distribution of a cell of data given its natural parameter.
 
 .. math::
     p(x \mid \theta) = h(x, \phi) \exp\{(x\theta - g(\theta)) / \phi\}, \qquad
@@ -18,7 +18,7 @@ family                x                       g(theta)                theta     
 
 The conjugate kernel is :math:`\exp\{\lambda\theta - \nu g(\theta)\}`; where it is proper,
 :math:`E[g'(\theta)] = \lambda / \nu` under it. `Categorical` and `Ordinal` have several numbers a cell or
-cut points beside them, no such kernel, and stand outside of the joint prior. A tuple of families, one for
+cut points beside them, no such kernel, and take no part in the joint prior. A tuple of families, one for
 each column of the table, is `ByColumn`.
 
 Corrections of Virtanen (2010), tables 1 and 2: the mean of a Bernoulli is 1 / (1 + e^-theta) (printed

@@ -1,10 +1,9 @@
-"""A matrix of cells of one exponential family as a NumPyro distribution over rows, missing cells left out.
+"""Cells of an exponential family as a NumPyro distribution over rows, and the parameters of such a table.
 
-What a table of exponential-family cells has of its own beside loadings: mean, cut points, noise variance.
-
-Sites, with the suffix of the view: ``loc`` (D,), zero where a column has cut points; ``cut_points`` of
-`zoo.exponential_family.Ordinal` columns; ``noise_variance`` of a Gaussian of unknown variance. With
-`Categorical` cells the mean has an entry for each natural parameter.
+Missing cells are left out of the density. Beside its loadings a table has these sites, with the suffix of the
+view: ``loc`` (D,), zero where a column has cut points; ``cut_points`` of `zoo.exponential_family.Ordinal`
+columns; ``noise_variance`` of a Gaussian of unknown variance. With `Categorical` cells the mean has an entry
+for each natural parameter.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,6 @@ from zoo.exponential_family.natural_params import LowRank, padded
 __all__ = [
     "FamilyCells",
     "cells_of",
-    "params_with_mean",
     "sample_view_parameters",
     "starting_view_parameters",
 ]
@@ -30,7 +28,7 @@ __all__ = [
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _canonical_rows(family: Family, theta: Array, value: Array) -> Array:
-    """Rows of a family with one natural parameter a cell and none of its own; data are taken as constants.
+    """Log densities of rows of a family with one natural parameter a cell; data are taken as constants.
 
     Its derivative, x - E[x], is written down, so that value and gradient are computed in one pass and one
     table is remembered between them.
@@ -55,7 +53,7 @@ class FamilyCells(dist.Distribution):
     """Rows of independent cells given their natural parameters; the event is one row.
 
     Args:
-        family: what a cell is.
+        family: of the cells.
         theta: natural parameters, shape (num_observations, num_features), with one more axis for
             `zoo.exponential_family.Categorical`, and flat for `zoo.exponential_family.ByColumn`. A
             `zoo.exponential_family.natural_params.LowRank` stands for them where each cell has one.
@@ -72,7 +70,7 @@ class FamilyCells(dist.Distribution):
 
     @property
     def theta(self) -> Array:
-        """Natural parameters, made whole."""
+        """The matrix of natural parameters."""
         return self.given_theta.whole() if isinstance(self.given_theta, LowRank) else self.given_theta
 
     def log_prob(self, value: Array) -> Array:
@@ -98,7 +96,7 @@ class FamilyCells(dist.Distribution):
         return jnp.where(seen, self.family.log_density_at(self.theta, filled, self.cut_points), 0.0)
 
     def mean_and_variance(self) -> tuple[Array, Array]:
-        """Of every cell, as numbers; of a class the most probable one, and p (1 - p) of it.
+        """Mean and variance of every cell; for a class the most probable one, and p (1 - p) of it.
 
         Returns:
             Two arrays of shape (num_observations, num_features).
@@ -114,16 +112,8 @@ CUT_POINT_SCALE = 5.0  # standard deviation of cut points before they are put in
 LEAST_NOISE = 1e-6  # of a start
 
 
-def params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
-    """Places of the natural parameters of a row that have a mean: not those of ordinal columns.
-
-    Args:
-        family: of the cells.
-        num_features: D.
-
-    Returns:
-        Places among the natural parameters of a row.
-    """
+def _params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
+    """Places of the natural parameters of a row that have a mean: not those of ordinal columns."""
     without = set(family.level_columns(num_features))
     return tuple(p for p, column in enumerate(family.param_columns(num_features)) if column not in without)
 
@@ -131,7 +121,7 @@ def params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
 def sample_view_parameters(
     family: Family, num_features: int, loc_variance: Array, suffix: str = "", noise: bool = True
 ) -> dict[str, Array]:
-    """The sites, drawn from their priors.
+    """The sites of a view, drawn from their priors.
 
     Args:
         family: of the cells.
@@ -148,7 +138,7 @@ def sample_view_parameters(
         base = dist.Normal(0.0, CUT_POINT_SCALE).expand([len(levels), family.num_cut_points]).to_event(1)
         ordered = dist.TransformedDistribution(base, dist.transforms.OrderedTransform())
         values["cut_points"] = numpyro.sample(f"cut_points{suffix}", ordered.to_event(1))
-    places = params_with_mean(family, num_features)
+    places = _params_with_mean(family, num_features)
     if places:
         mean = dist.Normal(0.0, jnp.sqrt(loc_variance)).expand([len(places)]).to_event(1)
         own = padded(mean, places, family.num_params(num_features))
@@ -161,7 +151,7 @@ def sample_view_parameters(
 def starting_view_parameters(
     family: Family, x: Array, suffix: str = "", noise: bool = True
 ) -> dict[str, Array]:
-    """Values of those sites to start from: columns' smoothed means, evenly spread levels, the variance.
+    """Starting values of the sites of a view: columns' smoothed means, evenly spread levels, the variance.
 
     Args:
         family: of the cells.
@@ -176,7 +166,7 @@ def starting_view_parameters(
     if levels:
         shares = jnp.arange(1, family.num_cut_points + 1) / (family.num_cut_points + 1)
         values["cut_points"] = jnp.tile(jnp.log(shares) - jnp.log1p(-shares), (len(levels), 1))
-    if params_with_mean(family, x.shape[1]):
+    if _params_with_mean(family, x.shape[1]):
         values["loc"] = family.natural_of_columns(x)
     if noise and family.learns_noise:
         values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), LEAST_NOISE)

@@ -1,6 +1,7 @@
-"""Families with one natural parameter a cell; `zoo.exponential_family` has the table.
+"""The families of cells; `zoo.exponential_family` lists them in a table.
 
-Families of cells with more than two classes or levels; they have no conjugate kernel in one number.
+Those with one natural parameter a cell come first, then classes and ordered levels, which have no conjugate
+kernel.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 from zoo.checks import check_positive, check_whole
-from zoo.exponential_family.family import Family
+from zoo.exponential_family.family import CellTerms, Family, Number
 from zoo.model import static
 
 __all__ = [
@@ -90,9 +91,7 @@ class Gaussian(Family):
         """Nu > 0: theta ~ Normal(lam / nu, 1 / nu)."""
         return nu > 0
 
-    def _cell_terms(
-        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
-    ) -> tuple[Array, Array, Array, Array]:
+    def _cell_terms(self, known: Array, seen: Array, lam: Number, nu: Number) -> CellTerms:
         scale, nothing = 1 / self.noise_variance, jnp.zeros_like(seen)
         return scale * known + lam, scale * seen + nu, nothing, nothing
 
@@ -100,9 +99,7 @@ class Gaussian(Family):
         """The log density itself."""
         return self.log_base_measure(x), x / self.dispersion, 1.0 / self.dispersion
 
-    def expected_base_measure(
-        self, x: Array, inverse_noise: Array | float, log_noise: Array | float
-    ) -> Array:
+    def expected_base_measure(self, x: Array, inverse_noise: Number, log_noise: Number) -> Array:
         """Normal, with the expectations where the variance is not given."""
         if not self.learns_noise:
             inverse_noise, log_noise = 1 / self.noise_variance, jnp.log(self.noise_variance)
@@ -125,11 +122,25 @@ class _Logistic(Family):
         """A quarter for each trial."""
         return 0.25 * self.total_count
 
-    def _cell_terms(
-        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
-    ) -> tuple[Array, Array, Array, Array]:
+    def _cell_terms(self, known: Array, seen: Array, lam: Number, nu: Number) -> CellTerms:
         count, nothing = self.total_count * (seen + nu), jnp.zeros_like(seen)
         return known + lam - count / 2, nothing, count, nothing
+
+    def variance(self, theta: Array) -> Array:
+        """N p (1 - p)."""
+        return self.total_count * jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
+
+    def kernel_is_proper(self, lam: float, nu: float) -> bool:
+        """0 < lam < n nu: for one trial the mean ~ Beta(lam, nu - lam)."""
+        return 0 < lam < self.total_count * nu
+
+    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
+        """0 <= lam <= n nu."""
+        return 0 <= lam <= self.total_count * nu
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Whole, from 0 to n."""
+        return (x >= 0) & (x <= self.total_count) & (x == np.floor(x))
 
     def quadratic_bound(self, x: Array, curves: Array) -> tuple[Array, Array, Array]:
         """The bound of Jaakkola and Jordan (2000)."""
@@ -153,10 +164,6 @@ class Bernoulli(_Logistic):
         """1 / (1 + e^-theta)."""
         odds = _small_odds(theta)  # shared with `log_partition`, where both are computed
         return jnp.where(theta >= 0, 1.0, odds) / (1.0 + odds)
-
-    def variance(self, theta: Array) -> Array:
-        """P (1 - p)."""
-        return jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
 
     def natural(self, mean: Array) -> Array:
         """The log odds."""
@@ -187,18 +194,6 @@ class Bernoulli(_Logistic):
         """Bernoulli."""
         return dist.Bernoulli(logits=theta)
 
-    def kernel_is_proper(self, lam: float, nu: float) -> bool:
-        """0 < lam < nu: the mean ~ Beta(lam, nu - lam)."""
-        return 0 < lam < nu
-
-    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
-        """0 <= lam <= nu."""
-        return 0 <= lam <= nu
-
-    def is_cell(self, x: np.ndarray) -> np.ndarray:
-        """0 or 1."""
-        return (x == 0) | (x == 1)
-
 
 @dataclass(frozen=True, eq=False)
 class Binomial(_Logistic):
@@ -216,7 +211,7 @@ class Binomial(_Logistic):
 
     @property
     def domain(self) -> str:
-        """What cells may be."""
+        """The allowed values, for messages."""
         return f"whole numbers from 0 to {self.total_count}"
 
     def log_partition(self, theta: Array) -> Array:
@@ -226,10 +221,6 @@ class Binomial(_Logistic):
     def mean(self, theta: Array) -> Array:
         """N p."""
         return self.total_count * jax.nn.sigmoid(theta)
-
-    def variance(self, theta: Array) -> Array:
-        """N p (1 - p)."""
-        return self.total_count * jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
 
     def natural(self, mean: Array) -> Array:
         """The log odds of mean / n."""
@@ -243,18 +234,6 @@ class Binomial(_Logistic):
         """Binomial."""
         return dist.Binomial(self.total_count, logits=theta)
 
-    def kernel_is_proper(self, lam: float, nu: float) -> bool:
-        """0 < lam < n nu."""
-        return 0 < lam < self.total_count * nu
-
-    def kernel_is_bounded(self, lam: float, nu: float) -> bool:
-        """0 <= lam <= n nu."""
-        return 0 <= lam <= self.total_count * nu
-
-    def is_cell(self, x: np.ndarray) -> np.ndarray:
-        """Whole, from 0 to n."""
-        return (x >= 0) & (x <= self.total_count) & (x == np.floor(x))
-
 
 @dataclass(frozen=True, eq=False)
 class Poisson(Family):
@@ -264,16 +243,10 @@ class Poisson(Family):
     log_partition_form = "exponential"
 
     def log_partition(self, theta: Array) -> Array:
-        """E^theta."""
+        """E^theta, which is the mean and the variance too."""
         return jnp.exp(theta)
 
-    def mean(self, theta: Array) -> Array:
-        """E^theta."""
-        return jnp.exp(theta)
-
-    def variance(self, theta: Array) -> Array:
-        """E^theta."""
-        return jnp.exp(theta)
+    mean = variance = log_partition
 
     def natural(self, mean: Array) -> Array:
         """The logarithm."""
@@ -295,9 +268,7 @@ class Poisson(Family):
         """Lam, nu >= 0, and nu > 0 unless lam = 0."""
         return lam >= 0 and nu >= 0 and (nu > 0 or lam == 0)
 
-    def _cell_terms(
-        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
-    ) -> tuple[Array, Array, Array, Array]:
+    def _cell_terms(self, known: Array, seen: Array, lam: Number, nu: Number) -> CellTerms:
         nothing = jnp.zeros_like(seen)
         return known + lam, nothing, nothing, seen + nu
 
@@ -428,7 +399,7 @@ class NegativeBinomial(Family):
 
 
 def _small_odds(theta: Array) -> Array:
-    """E^-|theta|, at zero with the derivative from above, so that what is made of it is smooth there."""
+    """E^-|theta|, at zero with the derivative from above, so that functions of it are smooth there."""
     return jnp.exp(jnp.where(theta >= 0, -theta, theta))
 
 
@@ -449,7 +420,7 @@ class Categorical(Family):
 
     @property
     def domain(self) -> str:
-        """What cells may be."""
+        """The allowed values, for messages."""
         return f"classes numbered from 0 to {self.num_classes - 1}"
 
     @property
@@ -511,7 +482,7 @@ class Ordinal(Family):
 
     @property
     def domain(self) -> str:
-        """What cells may be."""
+        """The allowed values, for messages."""
         return f"levels from 1 to {self.num_levels}"
 
     @property
@@ -554,14 +525,14 @@ class Ordinal(Family):
         return jnp.diff(jnp.concatenate([ends[0], below, ends[1]], axis=-1), axis=-1)
 
     def mean_and_variance(self, theta: Array, cut_points: Array) -> tuple[Array, Array]:
-        """Of the levels as numbers."""
+        """Mean and variance of the levels as numbers."""
         probs = self.level_probs(theta, cut_points)
         levels = jnp.arange(1, self.num_levels + 1)
         mean = probs @ levels
         return mean, probs @ levels**2 - mean**2
 
     def sample(self, key: Array, theta: Array, cut_points: Array, shape: tuple[int, ...]) -> Array:
-        """Levels."""
+        """Draws of levels."""
         probs = self.level_probs(theta, cut_points)
         drawn = jax.random.categorical(key, jnp.log(probs), shape=shape + probs.shape[:-1]) + 1
         return drawn.astype(theta.dtype)

@@ -1,10 +1,7 @@
-"""The interface of the families of `zoo.exponential_family`.
-
-A table whose columns are of different families: ratings beside counts beside yes or no.
-"""
+"""The interface of the families of `zoo.exponential_family`, and tables with a family for each column."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +14,9 @@ from zoo.model import Assumptions, static
 
 __all__ = ["ByColumn", "Family"]
 
+Number = Array | float
+CellTerms = tuple[Array, Array, Array, Array]
+
 
 @dataclass(frozen=True, eq=False)
 class Family(Assumptions):
@@ -26,7 +26,7 @@ class Family(Assumptions):
         domain: values that a cell may have, in words, for messages.
         theta_is_negative: whether natural parameters are negative instead of real.
         has_kernel: whether there is a conjugate kernel, which the joint prior needs.
-        is_mixed: whether columns have families of their own.
+        is_mixed: whether columns have different families.
         log_partition_form: ``"quadratic"``, ``"logistic"`` (n log(1 + e^theta)) or ``"exponential"``, for
             which inference has closed forms; ``"other"``.
     """
@@ -303,12 +303,8 @@ class Family(Assumptions):
         return whole
 
     def cell_terms(
-        self,
-        x: Array,
-        beta: Array | float = 0.0,
-        conjugate: Array | None = None,
-        weight: Array | float = 1.0,
-    ) -> tuple[Array, Array, Array, Array]:
+        self, x: Array, beta: Number = 0.0, conjugate: Array | None = None, weight: Number = 1.0
+    ) -> CellTerms:
         r"""Coefficients of the log density of cells together with the conjugate kernel's share of it.
 
         Up to a constant it is :math:`\kappa\theta - \tau\theta^2/2 - b\log 2\cosh(\theta/2) - r e^\theta`.
@@ -326,9 +322,7 @@ class Family(Assumptions):
         seen = jnp.where(jnp.isnan(x), 0.0, weight)
         return self._cell_terms(weight * jnp.nan_to_num(x), seen, beta * lam, beta * nu)
 
-    def _cell_terms(
-        self, known: Array, seen: Array, lam: Array | float, nu: Array | float
-    ) -> tuple[Array, Array, Array, Array]:
+    def _cell_terms(self, known: Array, seen: Array, lam: Number, nu: Number) -> CellTerms:
         raise NotImplementedError(f"the log-partition of {type(self).__name__} has no such form")
 
     def quadratic_bound(self, x: Array, curves: Array | None) -> tuple[Array, Array, Array]:
@@ -343,9 +337,7 @@ class Family(Assumptions):
         """
         raise NotImplementedError(f"{type(self).__name__} has no quadratic bound")
 
-    def expected_base_measure(
-        self, x: Array, inverse_noise: Array | float, log_noise: Array | float
-    ) -> Array:
+    def expected_base_measure(self, x: Array, inverse_noise: Number, log_noise: Number) -> Array:
         """The part of the expected log density of all observed cells that does not depend on theta.
 
         Args:
@@ -373,7 +365,7 @@ class Family(Assumptions):
         return jnp.sum(jnp.where(seen, self.log_density(theta, x), 0.0), axis=-1)
 
     def distribution(self, theta: Array) -> dist.Distribution:
-        """The same as a NumPyro distribution over cells, to draw from.
+        """The distribution of cells, in NumPyro.
 
         Args:
             theta: natural parameters, as in `log_partition`.
@@ -410,7 +402,7 @@ class Family(Assumptions):
         return np.sign(mean) * strength, strength / abs(mean) if mean else 2 * strength
 
     def kernel_problems(self, conjugate: np.ndarray) -> list[tuple["Family", float, float]]:
-        """The kernels to be checked: family, lam and nu, those that are alike once.
+        """The kernels to be checked, each distinct one once: family, lam and nu.
 
         Args:
             conjugate: pairs of lam and nu, the last axis two long.
@@ -457,7 +449,7 @@ class Family(Assumptions):
         raise NotImplementedError(f"{type(self).__name__} defines no domain")
 
     def check(self, x: np.ndarray, name: str = "x") -> None:
-        """Refuse data that the family cannot have.
+        """Raise ValueError if the family cannot have these data.
 
         Args:
             x: shape (num_observations, num_features).
@@ -472,7 +464,7 @@ class Family(Assumptions):
 
 @dataclass(frozen=True, eq=False)
 class ByColumn(Family):
-    """One family a column.
+    """A table with one family for each column.
 
     Natural parameters of a row lie flat, those of a column together and columns in the order of the table.
     The conjugate kernel has a pair (lam, nu) for each column. At most one Gaussian of unknown variance and at
@@ -495,7 +487,7 @@ class ByColumn(Family):
 
     @classmethod
     def of(cls, families: tuple[Family, ...]) -> Self:
-        """From one family a column; columns share a family that is the same object or has the same fields.
+        """A table from one family per column; columns with equal families share one.
 
         Args:
             families: shape of the tuple: one entry a column, in the table's order.
@@ -503,15 +495,12 @@ class ByColumn(Family):
         Returns:
             The distinct families, and which one each column has.
         """
-        distinct: dict[Any, Family] = {}
         keys = [_key(family) for family in families]
-        for key, family in zip(keys, families, strict=True):
-            distinct.setdefault(key, family)
-        order = list(distinct)
-        return cls(tuple(distinct.values()), tuple(order.index(key) for key in keys))
+        order = list(dict.fromkeys(keys))
+        return cls(tuple(families[keys.index(key)] for key in order), tuple(order.index(key) for key in keys))
 
     def validate(self) -> None:
-        """Raise ValueError if columns and families do not match or too many bring parameters of their own."""
+        """Raise ValueError if columns and families do not match or too many have parameters beside theta."""
         if not self.columns or set(self.columns) != set(range(len(self.families))):
             raise ValueError("columns must name the place of a family in families, and every family be named")
         for what, count in (
@@ -523,8 +512,8 @@ class ByColumn(Family):
 
     @property
     def domain(self) -> str:
-        """What cells may be, said by column in `check`."""
-        return "what the family of its column can be"
+        """The allowed values, for messages; `check` names those of the column."""
+        return "values that the family of its column can have"
 
     @property
     def theta_is_negative(self) -> bool:
@@ -558,7 +547,7 @@ class ByColumn(Family):
 
     @property
     def num_cut_points(self) -> int:
-        """Of an `Ordinal` column, 0 without such columns."""
+        """Number of cut points of an `Ordinal` column, 0 without such columns."""
         return max(family.num_cut_points for family in self.families)
 
     def num_params(self, num_features: int) -> int:
@@ -610,10 +599,9 @@ class ByColumn(Family):
         return self.by_column([f.log_density_at(own, x[..., c], cut_points) for f, c, own in parts])
 
     def mean_and_variance(self, theta: Array, cut_points: Array | None) -> tuple[Array, Array]:
-        """Of each cell under the family of its column."""
+        """Mean and variance of each cell under the family of its column."""
         pairs = [family.mean_and_variance(own, cut_points) for family, _, own in self._parts(theta)]
-        mean, variance = (self.by_column(list(part)) for part in zip(*pairs, strict=True))
-        return mean, variance
+        return tuple(self.by_column(list(part)) for part in zip(*pairs, strict=True))
 
     def sample(self, key: Array, theta: Array, cut_points: Array | None, shape: tuple[int, ...]) -> Array:
         """Draws of each cell from the family of its column."""
@@ -624,24 +612,17 @@ class ByColumn(Family):
         )
 
     def cell_terms(
-        self,
-        x: Array,
-        beta: Array | float = 0.0,
-        conjugate: Array | None = None,
-        weight: Array | float = 1.0,
-    ) -> tuple[Array, Array, Array, Array]:
+        self, x: Array, beta: Number = 0.0, conjugate: Array | None = None, weight: Number = 1.0
+    ) -> CellTerms:
         """The coefficients under the family of each column."""
         pairs = None if conjugate is None else jnp.broadcast_to(conjugate, (x.shape[1], 2))
         parts = [
             family.cell_terms(x[:, columns], beta, None if pairs is None else pairs[columns], weight)
             for family, columns, _ in self.groups
         ]
-        linear, precision, count, rate = (self.by_column(list(part)) for part in zip(*parts, strict=True))
-        return linear, precision, count, rate
+        return tuple(self.by_column(list(part)) for part in zip(*parts, strict=True))
 
-    def expected_base_measure(
-        self, x: Array, inverse_noise: Array | float, log_noise: Array | float
-    ) -> Array:
+    def expected_base_measure(self, x: Array, inverse_noise: Number, log_noise: Number) -> Array:
         """The sum over all columns."""
         groups = self.groups
         return sum(f.expected_base_measure(x[:, own], inverse_noise, log_noise) for f, own, _ in groups)
@@ -662,7 +643,7 @@ class ByColumn(Family):
         return found
 
     def kernel_problems(self, conjugate: np.ndarray) -> list[tuple[Family, float, float]]:
-        """Each column's family with its lam and nu, those that are alike once."""
+        """Each column's family with its lam and nu, each distinct triple once."""
         pairs = np.broadcast_to(conjugate, (len(self.columns), 2))
         seen = {(place, *pair): None for place, pair in zip(self.columns, pairs.tolist(), strict=True)}
         return [(self.families[place], lam, nu) for place, lam, nu in seen]
@@ -681,8 +662,6 @@ class ByColumn(Family):
 
 
 def _key(family: Family) -> tuple:
-    leaves = tuple(
-        None if value is None else float(value) for value in (getattr(family, n) for n in family.leaf_names())
-    )
+    leaves = [getattr(family, name) for name in family.leaf_names()]
     fixed = tuple(getattr(family, name) for name in family.static_names())
-    return (type(family).__name__, leaves, fixed)
+    return type(family).__name__, tuple(None if leaf is None else float(leaf) for leaf in leaves), fixed

@@ -51,7 +51,7 @@ LEAST_SHARE = 1e-6  # of the Gaussian part in a point estimate with beta = 1
 def balanced_variance(latent_variance: Array, loading_variance: Array, beta: Array) -> Array:
     """The prior variance of every entry of U and of V in the balanced scale.
 
-    At beta = 1, where there is no Gaussian part, one so wide that it decides nothing about Theta.
+    At beta = 1, where there is no Gaussian part, the variance is so wide that it decides nothing about Theta.
 
     Args:
         latent_variance: of an entry of U.
@@ -65,7 +65,7 @@ def balanced_variance(latent_variance: Array, loading_variance: Array, beta: Arr
 
 
 def refuse_improper(beta: float, method: str) -> None:
-    """Warn of a point estimate with beta = 1, and refuse every other method.
+    """Refuse methods that need a proper prior at beta = 1, and warn of a point estimate.
 
     Args:
         beta: share of the kernel.
@@ -118,7 +118,7 @@ def joint_prior_factor(
 
 
 def check_joint_prior(family: Family, beta: float, lam: float, nu: float) -> None:
-    """Warn of, or refuse, a joint prior that cannot be used.
+    """Raise ValueError for a joint prior that cannot be used, and warn of a doubtful one.
 
     Args:
         family: of the cells.

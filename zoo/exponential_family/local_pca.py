@@ -1,6 +1,6 @@
 r"""Rows under several local exponential-family PCAs: densities, and their integrals over the latents.
 
-Component k says :math:`\theta_n = W_k y + b_k` for the natural parameters of row n, with latents
+Under component k :math:`\theta_n = W_k y + b_k` for the natural parameters of row n, with latents
 :math:`y \sim N(0, I)`. Of Gaussian cells with variance :math:`\sigma^2` the integral over y is exact: with
 :math:`A = I + W'W/\sigma^2` and :math:`h = W'(x - b)/\sigma^2` over the observed cells (D of them),
 
@@ -28,7 +28,7 @@ __all__ = ["ComponentRows", "LocalPCA", "SparseScales", "gaussian_latents", "lap
 
 
 class LocalPCA(NamedTuple):
-    """The components.
+    """The parameters of all components.
 
     Attributes:
         family: of the cells, its noise variance known.
@@ -87,9 +87,8 @@ def gaussian_latents(local: LocalPCA, x: Array) -> RowMode:
     projected = jnp.einsum("nkf,kfi->nki", away, local.loadings) / variance
     covariance = jnp.linalg.inv(precision)
     mean = jnp.einsum("nkij,nkj->nki", covariance, projected)
-    log_det = 2.0 * jnp.sum(
-        jnp.log(jnp.diagonal(jnp.linalg.cholesky(precision), axis1=-2, axis2=-1)), axis=-1
-    )
+    diagonal = jnp.diagonal(jnp.linalg.cholesky(precision), axis1=-2, axis2=-1)
+    log_det = 2.0 * jnp.sum(jnp.log(diagonal), axis=-1)
     size = jnp.sum(seen, axis=-1)[:, None]
     quadratic = jnp.sum(away**2, axis=-1) / variance - jnp.sum(projected * mean, axis=-1)
     return RowMode(mean, covariance, -0.5 * (size * jnp.log(2 * jnp.pi * variance) + log_det + quadratic))
@@ -109,9 +108,8 @@ def laplace_latents(local: LocalPCA, x: Array) -> RowMode:
     def of_component(loadings: Array, offsets: Array) -> RowMode:
         def log_joint(y: Array, row: Array) -> Array:
             theta = loadings @ y + offsets
-            return log_cells(local.family, theta[None, None], row[None])[0, 0] + jnp.sum(
-                dist.Normal(0.0, 1.0).log_prob(y)
-            )
+            prior = jnp.sum(dist.Normal(0.0, 1.0).log_prob(y))
+            return log_cells(local.family, theta[None, None], row[None])[0, 0] + prior
 
         return row_modes(log_joint, x, loadings.shape[-1])
 
@@ -123,7 +121,7 @@ class ComponentRows(dist.Distribution):
     """Rows of a mixture of local PCAs with their labels summed out; the event is one row.
 
     Args:
-        model: what has ``log_rows(values, x)``, shape (num_observations, num_components).
+        model: an object with ``log_rows(values, x)``, shape (num_observations, num_components).
         values: of its sites.
         log_weights: of the components.
         num_rows: the number of rows.
@@ -160,7 +158,7 @@ class ComponentRows(dist.Distribution):
 
 
 class SparseScales(dist.Distribution):
-    """Independent Laplace variables by their rate; at rate zero flat, with density one, which draws nothing.
+    """Independent Laplace variables by their rate; at rate zero they are flat, with density one.
 
     Args:
         rate: s >= 0; the density is (s / 2) exp(-s |scale|).
@@ -175,12 +173,12 @@ class SparseScales(dist.Distribution):
 
     @property
     def support(self) -> dist.constraints.Constraint:
-        """Real."""
+        """Real arrays of the given shape."""
         return dist.constraints.independent(dist.constraints.real, len(self.event_shape))
 
     @validate_sample
     def log_prob(self, value: Array) -> Array:
-        """In nats."""
+        """Log density in nats."""
         positive = self.rate > 0
         constant = jnp.where(positive, jnp.log(jnp.where(positive, self.rate, 1.0) / 2.0), 0.0)
         return jnp.sum(constant - self.rate * jnp.abs(value), axis=tuple(range(-len(self.event_shape), 0)))

@@ -1,20 +1,19 @@
-r"""Natural parameters :math:`\Theta = U V^T + 1\mu^T` that are not made whole.
+r"""Natural parameters :math:`\Theta = U V^T + 1\mu^T` of tables, their loadings and their latents.
 
-A table of N rows and D columns has N D of them and they follow from (N + D) K + D numbers. What is asked of
-them here is one number for each row, a sum over its columns. Large tables are passed through in blocks of
+**Low rank** (`LowRank`). A table of N rows and D columns has N D natural parameters, which follow from
+(N + D) K + D numbers and are not made whole: they are needed for one number for each row, a sum over its
+columns. Large tables are passed through in blocks of
 rows that fit into a processor's cache: what a block computes on its way does not go through memory. One array
 of the table's size, the derivative in Theta, is kept for the way back, or none where the derivative is given:
 then a block's share of the gradient is computed with its value, as if every row counted once, which is what a
 log density asks for; where rows count differently, the blocks are passed through again.
 
-Arrays that are exactly zero at fixed places of their last axis, as a site of a program.
+**Zeros at fixed places** (`padded`). Loadings of a view have zero columns where a latent belongs to another
+view. Such a site is the free columns, a Normal array, put into their places; NUTS, HMC and MAP move the free
+columns alone.
 
-Loadings of a view have zero columns where a latent belongs to another view. Such a site is the free columns,
-a Normal array, put into their places; NUTS, HMC and MAP move the free columns alone.
-
-Latents of new rows where no closed form exists: their mode, and Laplace's integral over them.
-
-For one row the log density of latents u, :math:`h(u) = \log N(u; 0, v I) + \sum_d k_d(\theta_d)` with
+**Latents of new rows** where no closed form exists (`row_modes`): their mode, and Laplace's integral over
+them. For one row the log density of latents u, :math:`h(u) = \log N(u; 0, v I) + \sum_d k_d(\theta_d)` with
 :math:`\theta = V u + \mu`, is concave for every canonical family (and for its conjugate kernel), so Newton's
 method with step halving finds the mode. Laplace's approximation of the integral is
 
@@ -42,7 +41,7 @@ LARGE_TABLE = 2**20  # cells; smaller tables are made whole
 
 
 class LowRank(NamedTuple):
-    """Theta by its factors.
+    """Natural parameters Theta, represented by their factors.
 
     Attributes:
         latents: U, shape (num_observations, num_latents).
@@ -90,7 +89,7 @@ class LowRank(NamedTuple):
         """``function(theta, *tables)`` of all rows, computed in blocks of rows if the table is large.
 
         Args:
-            function: of rows of Theta and of the tables; gives one number for each row.
+            function: of rows of Theta and of the tables; returns one number for each row.
             *tables: with as many rows.
 
         Returns:
@@ -126,7 +125,7 @@ def _row_sums_with(
 def _forward(
     slope: Callable, function: Callable, latents: Array, loadings: Array, loc: Array, table: Array
 ) -> tuple[Array, tuple]:
-    """The sums, and what the way back needs: the gradients of their total, and where they were taken."""
+    """The sums, and for the backward pass the gradients of their total and where they were taken."""
     at = LowRank(latents, loadings, loc)
     weights = jnp.ones(latents.shape[0], latents.dtype)
     sums, of_latents, of_rest = _sums_and_gradients(slope, function, at, table, weights)
@@ -168,8 +167,8 @@ def _sums_and_gradients(
 def _backward(slope: Callable, function: Callable, kept: tuple, weights: Array) -> tuple:
     """Gradients of the weighted total; a second pass only where the weights differ.
 
-    The second pass is a loop of at most one turn, which side by side under ``vmap`` is skipped where no lane
-    needs it; both branches of a condition would be computed.
+    The second pass is a loop of at most one turn, which under ``vmap`` is skipped where no element needs it;
+    both branches of a condition would be computed.
     """
     at, table, of_latents, of_rest = kept
 
@@ -258,7 +257,7 @@ class PadZeros(Transform):
         return jnp.zeros(jnp.shape(x)[: jnp.ndim(x) - self.event_dim])
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """With the whole last axis.
+        """The shape with the whole last axis.
 
         Args:
             shape: of free values.
@@ -269,7 +268,7 @@ class PadZeros(Transform):
         return (*shape[:-1], self.size)
 
     def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """With the free places only.
+        """The shape with the free places only.
 
         Args:
             shape: of padded values.
@@ -280,18 +279,18 @@ class PadZeros(Transform):
         return (*shape[:-1], len(self.places))
 
     def tree_flatten(self) -> tuple:
-        """All of it is fixed."""
+        """No leaves: every attribute is static."""
         return (), ((), {"places": self.places, "size": self.size, "event_dim": self.event_dim})
 
     def eq(self, other: object, static: bool = False) -> bool:
-        """Whether the other pads alike.
+        """Whether another transform is equal.
 
         Args:
             other: anything.
             static: not read; NumPyro passes it.
 
         Returns:
-            True if it pads alike.
+            True if places, size and event dims are equal.
         """
         own = self.places, self.size, self.event_dim
         return isinstance(other, PadZeros) and own == (other.places, other.size, other.event_dim)
@@ -321,7 +320,7 @@ HALVINGS = 10  # step sizes 1, 1/2, ..., of which the best is taken
 
 
 class RowMode(NamedTuple):
-    """Of each row.
+    """Laplace's approximation of the latents of each row.
 
     Attributes:
         latents: the mode, shape (num_observations, num_latents).
@@ -361,11 +360,8 @@ def row_modes(log_joint: Callable, rows: Array, num_latents: int) -> RowMode:
 
         u = jax.lax.scan(improve, jnp.zeros(num_latents), None, NEWTON_STEPS)[0]
         precision = -hessian(u, row)
-        log_integral = (
-            log_joint(u, row)
-            + 0.5 * num_latents * jnp.log(2 * jnp.pi)
-            - 0.5 * jnp.linalg.slogdet(precision)[1]
-        )
+        height = log_joint(u, row) + 0.5 * num_latents * jnp.log(2 * jnp.pi)
+        log_integral = height - 0.5 * jnp.linalg.slogdet(precision)[1]
         return RowMode(u, jnp.linalg.inv(precision), log_integral)
 
     return jax.lax.map(one, rows, batch_size=min(256, rows.shape[0]))

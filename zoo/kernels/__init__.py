@@ -81,13 +81,13 @@ class Kernel(Assumptions):
         raise NotImplementedError
 
     def filled(self, x: Any) -> Self:
-        """The kernel with parameters that are None read off the rows.
+        """The kernel with parameters that are None estimated from the rows.
 
         Args:
             x: rows, shape (num_observations, num_features).
 
         Returns:
-            A kernel without None; itself where there is nothing to read off.
+            A kernel without None; itself where nothing is None.
         """
         return self
 
@@ -122,10 +122,10 @@ class Linear(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class RBF(Kernel):
-    """Radial basis function, or squared exponential: near rows are alike.
+    """Radial basis function, or squared exponential: rows near each other have a value close to one.
 
     Attributes:
-        length_scale: l > 0, in units of the columns. None: read off the data, so that the mean squared
+        length_scale: l > 0, in units of the columns. None: estimated from the data, so that the mean squared
             distance of two rows is 2 l^2, that is l^2 is the sum of the columns' variances.
     """
 
@@ -135,7 +135,8 @@ class RBF(Kernel):
 
     def validate(self) -> None:
         """Raise ValueError unless the length scale is a positive number."""
-        _check_number("length_scale", self.length_scale, lambda value: value > 0, "positive", optional=True)
+        if self.length_scale is not None:
+            _check_number("length_scale", self.length_scale, lambda value: value > 0, "positive")
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """Values in (0, 1], shape (rows of x, rows of y)."""
@@ -153,7 +154,7 @@ class RBF(Kernel):
         return math.inf
 
     def filled(self, x: Any) -> Self:
-        """With the length scale read off the rows, if it is None.
+        """The kernel with the length scale estimated from the rows, if it is None.
 
         Raises:
             ValueError: the rows are all equal.
@@ -310,8 +311,6 @@ def _squares(x: Any) -> Any:
     return _library(x).einsum("ij,ij->i", x, x)
 
 
-def _check_number(name: str, value: Any, good: Any, what: str, optional: bool = False) -> None:
-    if value is None and optional:
-        return
+def _check_number(name: str, value: Any, good: Any, what: str) -> None:
     if value is None or value.shape != () or not np.isfinite(value) or not good(value):
         raise ValueError(f"{name} must be a number, finite and {what}; got {value}")

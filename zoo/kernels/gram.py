@@ -1,6 +1,7 @@
-r"""Gram matrices over all rows: made in blocks, centred in feature space, checked, their cost said before.
+r"""Gram matrices over all rows and their centring, and linear-Gaussian rows in the feature space of a kernel.
 
-Centring moves the origin of feature space to the mean of the fitted rows. With the column means
+**Gram matrices** are made in blocks and checked, and the memory of a large one is announced. Centring moves
+the origin of feature space to the mean of the fitted rows. With the column means
 :math:`m_j = \frac1N \sum_i k(x_i, x_j)` and their mean :math:`\bar m`,
 
 .. math::
@@ -11,9 +12,8 @@ Centring moves the origin of feature space to the mean of the fitted rows. With 
 the column means are updated from those of the old rows and the two new blocks alone (5.28)-(5.30); the text's
 ``rowmean_1(K)`` in the line after them is that of the old block :math:`K_{11}`.
 
-Linear-Gaussian rows in the feature space of a kernel, seen through inner products alone.
-
-With :math:`\phi(x) = W z + N(0, \sigma^2 I_m)` and loadings in the span of the fitted rows,
+**Rows in feature space** are seen through inner products alone. With
+:math:`\phi(x) = W z + N(0, \sigma^2 I_m)` and loadings in the span of the fitted rows,
 :math:`W = \Phi^T B`, everything that the density of a centred row needs is
 
 .. math::
@@ -64,7 +64,7 @@ RELATIVE_TOLERANCE = 1e-8  # of asymmetry to the largest entry, of a negative ei
 
 
 class Centring(NamedTuple):
-    """What centres kernel values with respect to the fitted rows.
+    """The numbers that centre kernel values with respect to the fitted rows.
 
     Attributes:
         column_means: mean kernel value of each fitted row with all fitted rows, shape (num_observations,).
@@ -86,7 +86,7 @@ class Centring(NamedTuple):
         return matrix - means[:, None] - (means - means.mean())[None, :]
 
     def gram_in_place(self, matrix: np.ndarray) -> np.ndarray:
-        """What `gram` gives, in the memory of ``matrix``.
+        """The result of `gram`, in the memory of ``matrix``.
 
         Args:
             matrix: shape (num_observations, num_observations), NumPy only; overwritten.
@@ -202,7 +202,7 @@ def cross_gram(kernel: Kernel, new_x: Any, x: Any) -> np.ndarray:
 
 
 def announce_cost(num_rows: int, copies: int = 1) -> str:
-    """What dense matrices over all pairs of rows take, in words; said aloud before a large one is made.
+    """The memory of dense matrices over all pairs of rows, in words; a warning if it is large.
 
     Args:
         num_rows: N.
@@ -218,10 +218,9 @@ def announce_cost(num_rows: int, copies: int = 1) -> str:
         UserWarning: more than 256 MiB.
     """
     size = 8.0 * num_rows**2 * copies
-    matrices = (
-        f"{num_rows} x {num_rows} matrix" if copies == 1 else f"{copies} {num_rows} x {num_rows} matrices"
-    )
-    cost = f"the {matrices} of kernel values need{'s' if copies == 1 else ''} {_in_words(size)} of memory"
+    one = f"{num_rows} x {num_rows} matrix of kernel values needs"
+    several = f"{copies} {num_rows} x {num_rows} matrices of kernel values need"
+    cost = f"the {one if copies == 1 else several} {_in_words(size)} of memory"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
     if size > memory:
         raise ValueError(f"{cost}, more than this machine has ({_in_words(memory)}): use fewer rows")
@@ -302,7 +301,7 @@ def _in_words(size: float) -> str:
 
 
 class FeatureRows(NamedTuple):
-    """What the kernel values of rows say.
+    """Latents and log density of rows, computed from their kernel values.
 
     Attributes:
         mean: E[z | x], shape (num_rows, num_latents).
@@ -372,9 +371,8 @@ def given_latents(
     """
     projected = values @ coefficients
     inner = coefficients.T @ projected
-    distance = (
-        squares - 2 * jnp.sum(latents * projected, axis=1) + jnp.sum((latents @ inner) * latents, axis=1)
-    )
+    cross = jnp.sum(latents * projected, axis=1)
+    distance = squares - 2 * cross + jnp.sum((latents @ inner) * latents, axis=1)
     return -0.5 * (dimension * jnp.log(2 * jnp.pi * noise_variance) + distance / noise_variance)
 
 
@@ -402,5 +400,4 @@ def centred(gram: Array) -> Array:
     Returns:
         Shape (num_observations, num_observations).
     """
-    means = jnp.mean(gram, axis=0)
-    return gram - means[:, None] - (means - jnp.mean(means))[None, :]
+    return centring_of(gram).gram(gram)

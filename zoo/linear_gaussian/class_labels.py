@@ -1,7 +1,7 @@
-"""Class labels as outputs, one 0/1 column a class.
+"""Class labels as outputs: one 0/1 column per class.
 
 A model whose outputs are real takes class labels as *one-of-C* columns: output c of a row is 1 if the row is
-of class c and 0 if not. Centred, such columns have rank C - 1, so a likelihood with noise of its own for them
+of class c and 0 if not. Centred, such columns have rank C - 1, so a likelihood with separate noise for them
 has no maximum once there are C - 1 latents; ``"reduced"`` leaves the last class's column out, and its
 likelihood is bounded. The 0/1 coding itself changes nothing: any other two numbers shift and scale means,
 loadings and noise.

@@ -13,14 +13,13 @@ Gaussian, d is Gaussian, and the row's probability that of an orthant (`zoo.line
 
 A missing output is NaN; class labels are missing or there as a whole row.
 
-Beside linear-Gaussian inputs x (`ProbitRows`) the latents given x are N(m, S) and the utilities
+**Beside linear-Gaussian inputs** x (`ProbitRows`) the latents given x are N(m, S) and the utilities
 N(W m + b, W S W' + I). The observed outputs cut the utilities off (`decisions`), so p(y | x) is the
 probability of a Gaussian orthant: exact for one binary output or two classes, otherwise as accurate as
 `log_orthant`. An output that is missing beside observed ones has
 :math:`p(y_l = 1 \mid x, y_o) = p(y_l = 1, y_o \mid x) / p(y_o \mid x)`.
 
-Gaussian orthants: the probability that d ~ N(mu, Sigma) is positive throughout, and its moments there.
-
+**Gaussian orthants**: the probability that d ~ N(mu, Sigma) is positive throughout, and its moments there.
 With L the Cholesky factor of Sigma and :math:`d = \mu + L \eta`, entry j is positive where
 :math:`\eta_j > b_j = -(\mu_j + \sum_{k<j} L_{jk} \eta_k) / L_{jj}`, so that
 
@@ -45,7 +44,7 @@ import numpy as np
 import numpyro.distributions as dist
 import scipy.stats
 from jax import Array
-from jax.scipy.special import log_ndtr, logsumexp, ndtri
+from jax.scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
 from zoo.linear_gaussian.rows import (
     latents_covariance,
@@ -55,12 +54,9 @@ from zoo.linear_gaussian.rows import (
 )
 
 __all__ = [
-    "CERTAIN",
     "DecidedOutputs",
-    "LatentsGivenDecisions",
     "Orthant",
     "ProbitOutputs",
-    "ProbitOutputsGivenRows",
     "ProbitRows",
     "check_probit_outputs",
     "class_log_probabilities",
@@ -84,23 +80,16 @@ class _ZeroOrOne(dist.Distribution):
     pytree_data_fields = ("predictor", "covariance")
     pytree_aux_fields = ("exclusive",)
 
-    def __init__(
-        self,
-        predictor: Array,
-        exclusive: bool,
-        covariance: Array | None = None,
-        *,
-        validate_args: bool | None = None,
-    ) -> None:
+    def __init__(self, predictor: Array, exclusive: bool, covariance: Array | None = None) -> None:
         self.predictor, self.exclusive, self.covariance = predictor, exclusive, covariance
-        super().__init__(predictor.shape[:-1], predictor.shape[-1:], validate_args=validate_args)
+        super().__init__(predictor.shape[:-1], predictor.shape[-1:])
 
     def _utilities(self, key: Array, sample_shape: tuple[int, ...]) -> Array:
         noise = jax.random.normal(key, (*sample_shape, *self.predictor.shape), self.predictor.dtype)
         return self.predictor + noise
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Whole rows of outputs."""
+        """Draws of complete rows of outputs."""
         return _decided(self._utilities(key, sample_shape), self.exclusive)
 
 
@@ -113,7 +102,7 @@ class ProbitOutputs(_ZeroOrOne):
     """
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, over the observed outputs, shape (num_observations,)."""
+        """Log density in nats over the observed outputs, shape (num_observations,)."""
         missing = jnp.isnan(value)
         value = jnp.where(missing, 0.0, value)
         if not self.exclusive:
@@ -123,7 +112,7 @@ class ProbitOutputs(_ZeroOrOne):
         return jnp.where(missing.any(axis=-1), 0.0, logs)
 
 
-class ProbitOutputsGivenRows(_ZeroOrOne):
+class _ProbitOutputsGivenRows(_ZeroOrOne):
     """Outputs of rows whose latents are Gaussian and summed out.
 
     Args:
@@ -133,7 +122,7 @@ class ProbitOutputsGivenRows(_ZeroOrOne):
     """
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, over the observed outputs, shape (num_observations,)."""
+        """Log density in nats over the observed outputs, shape (num_observations,)."""
 
         def one(row: tuple[Array, Array, Array]) -> Array:
             y, predictor, covariance = row
@@ -159,9 +148,9 @@ class DecidedOutputs(dist.Distribution):
     pytree_data_fields = ("utilities",)
     pytree_aux_fields = ("exclusive",)
 
-    def __init__(self, utilities: Array, exclusive: bool, *, validate_args: bool | None = None) -> None:
+    def __init__(self, utilities: Array, exclusive: bool) -> None:
         self.utilities, self.exclusive = utilities, exclusive
-        super().__init__(utilities.shape[:-1], utilities.shape[-1:], validate_args=validate_args)
+        super().__init__(utilities.shape[:-1], utilities.shape[-1:])
 
     def log_prob(self, value: Array) -> Array:
         """0 or minus infinity, shape (num_observations,); missing outputs agree with anything."""
@@ -174,7 +163,7 @@ class DecidedOutputs(dist.Distribution):
         return jnp.broadcast_to(decided, (*sample_shape, *decided.shape))
 
 
-class LatentsGivenDecisions(dist.Distribution):
+class _LatentsGivenDecisions(dist.Distribution):
     r"""The latents of rows given x and one decision each: a skew normal.
 
     With z ~ N(m, S) given x and d = a'z + ... Gaussian, drawn as d given d > 0, then z given d.
@@ -193,50 +182,43 @@ class LatentsGivenDecisions(dist.Distribution):
     pytree_aux_fields = ("exclusive",)
 
     def __init__(
-        self,
-        mean: Array,
-        covariance: Array,
-        loadings: Array,
-        loc: Array,
-        y: Array,
-        exclusive: bool,
-        *,
-        validate_args: bool | None = None,
+        self, mean: Array, covariance: Array, loadings: Array, loc: Array, y: Array, exclusive: bool
     ) -> None:
         self.loc_given_x, self.covariance_given_x, self.loadings, self.loc = mean, covariance, loadings, loc
         self.y, self.exclusive = y, exclusive
-        super().__init__(mean.shape[:1], mean.shape[1:], validate_args=validate_args)
+        super().__init__(mean.shape[:1], mean.shape[1:])
+
+    def _utilities(self) -> tuple[Array, Array]:
+        """Mean and covariance, without their noise, of the utilities given x."""
+        return (
+            self.loc + self.loc_given_x @ self.loadings.T,
+            _carried_over(self.loadings, self.covariance_given_x),
+        )
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, shape (num_observations,)."""
+        """Log density in nats, shape (num_observations,)."""
         prior = dist.MultivariateNormal(self.loc_given_x, self.covariance_given_x).log_prob(value)
         own = ProbitOutputs(self.loc + value @ self.loadings.T, self.exclusive).log_prob(self.y)
-        predictor = self.loc + self.loc_given_x @ self.loadings.T
-        spread = jnp.einsum("li,nij,mj->nlm", self.loadings, self.covariance_given_x, self.loadings)
-        return prior + own - ProbitOutputsGivenRows(predictor, self.exclusive, spread).log_prob(self.y)
+        predictor, spread = self._utilities()
+        return prior + own - _ProbitOutputsGivenRows(predictor, self.exclusive, spread).log_prob(self.y)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws, shape (*sample_shape, num_observations, num_latents)."""
         cut, rest = jax.random.split(key)
-        uniform = jax.random.uniform(
-            cut, (*sample_shape, *self.batch_shape), self.loc_given_x.dtype, 1e-12, 1.0
-        )
+        shape, dtype = (*sample_shape, *self.batch_shape), self.loc_given_x.dtype
+        uniform = jax.random.uniform(cut, shape, dtype, 1e-12, 1.0)
         root = jnp.linalg.cholesky(self.covariance_given_x)
-        standard = jax.random.normal(rest, (*sample_shape, *self.loc_given_x.shape), self.loc_given_x.dtype)
+        standard = jax.random.normal(rest, (*sample_shape, *self.loc_given_x.shape), dtype)
         free = self.loc_given_x + jnp.einsum("nij,...nj->...ni", root, standard)
-        predictor = self.loc + self.loc_given_x @ self.loadings.T
-        spread = jnp.einsum("li,nij,mj->nlm", self.loadings, self.covariance_given_x, self.loadings)
-        mean, variance, contrast = jax.vmap(lambda *row: decisions(*row, self.exclusive))(
-            self.y, predictor, spread
-        )
+        decided = jax.vmap(lambda *row: decisions(*row, self.exclusive))
+        mean, variance, contrast = decided(self.y, *self._utilities())
         mean, variance, contrast = mean[:, 0], variance[:, 0, 0], contrast[:, 0] @ self.loadings
         scale = jnp.sqrt(variance)
-        cut_off = mean - scale * jax.scipy.special.ndtri(uniform * jax.scipy.special.ndtr(mean / scale))
-        noise = jnp.sqrt(
-            jnp.maximum(variance - jnp.einsum("ni,nij,nj->n", contrast, self.covariance_given_x, contrast), 0)
-        )
+        cut_off = mean - scale * ndtri(uniform * ndtr(mean / scale))
+        explained = jnp.einsum("ni,nij,nj->n", contrast, self.covariance_given_x, contrast)
+        noise = jnp.sqrt(jnp.maximum(variance - explained, 0))
         unconditional = mean + jnp.einsum("ni,...ni->...n", contrast, free - self.loc_given_x)
-        other = jax.random.normal(jax.random.fold_in(rest, 1), unconditional.shape, self.loc_given_x.dtype)
+        other = jax.random.normal(jax.random.fold_in(rest, 1), unconditional.shape, dtype)
         gain = jnp.einsum("nij,nj->ni", self.covariance_given_x, contrast) / variance[:, None]
         return free + (cut_off - unconditional - noise * other)[..., None] * gain
 
@@ -275,7 +257,7 @@ class ProbitRows:
         covariance = jax.lax.cond(jnp.any(jnp.isnan(x)), by_row, shared, x)
         return latents_mean(x, w, loc, noise), covariance
 
-    def outputs_given_inputs(self, x: Array) -> ProbitOutputsGivenRows:
+    def outputs_given_inputs(self, x: Array) -> _ProbitOutputsGivenRows:
         """The outputs of rows given their x, latents summed out.
 
         Args:
@@ -286,10 +268,10 @@ class ProbitRows:
         """
         mean, covariance = self.latents_given_inputs(x)
         w = self.values["loadings_y"]
-        spread = jnp.einsum("li,nij,mj->nlm", w, covariance, w)
-        return ProbitOutputsGivenRows(self.values["loc_y"] + mean @ w.T, self.exclusive, spread)
+        spread = _carried_over(w, covariance)
+        return _ProbitOutputsGivenRows(self.values["loc_y"] + mean @ w.T, self.exclusive, spread)
 
-    def latents(self, x: Array, y: Array) -> LatentsGivenDecisions:
+    def latents(self, x: Array, y: Array) -> _LatentsGivenDecisions:
         """The latents of rows given x and y, where a row has one decision.
 
         Args:
@@ -301,7 +283,7 @@ class ProbitRows:
         """
         mean, covariance = self.latents_given_inputs(x)
         outputs = self.values["loadings_y"], self.values["loc_y"]
-        return LatentsGivenDecisions(mean, covariance, *outputs, y, self.exclusive)
+        return _LatentsGivenDecisions(mean, covariance, *outputs, y, self.exclusive)
 
     def latents_moments(self, x: Array, y: Array) -> tuple[Array, Array]:
         """Posterior mean and covariance of the latents of rows given x and y.
@@ -395,7 +377,7 @@ def class_log_probabilities(predictor: Array) -> Array:
 
 
 def num_decisions(num_outputs: int, exclusive: bool) -> int:
-    """How many entries a row's decision has.
+    """The number of entries of a row's decision.
 
     Args:
         num_outputs: L.
@@ -411,9 +393,9 @@ def decisions(y: Array, predictor: Array, covariance: Array, exclusive: bool) ->
     """Mean and covariance of a row's decision d = T u, and T.
 
     Args:
-        y: outputs, shape (num_outputs,); NaN is missing: an entry that says nothing, N(`CERTAIN`, 1).
+        y: outputs, shape (num_outputs,); NaN is missing: an entry without information, N(`CERTAIN`, 1).
         predictor: mean of the utilities, shape (num_outputs,).
-        covariance: of the utilities without their own noise, shape (num_outputs, num_outputs).
+        covariance: of the utilities without their noise, shape (num_outputs, num_outputs).
         exclusive: whether the outputs are the columns of class labels.
 
     Returns:
@@ -453,6 +435,11 @@ def check_probit_outputs(y: np.ndarray, exclusive: bool) -> None:
     for rows, what in ((partly, "is missing in part"), (several, "does not have exactly one 1")):
         if rows.any():
             raise ValueError(f"class labels take one column a class; row {int(np.argmax(rows))} of y {what}")
+
+
+def _carried_over(loadings: Array, covariance: Array) -> Array:
+    """W S_n W' of each row."""
+    return jnp.einsum("li,nij,mj->nlm", loadings, covariance, loadings)
 
 
 def _decided(utilities: Array, exclusive: bool) -> Array:

@@ -19,7 +19,7 @@ the noise is small.
 
 Rows without a missing cell share A: they cost one K x K factorisation in all and never make an array of shape
 (N, K, K). Whether all rows are complete is seen from the data when they are concrete, and decided inside the
-compiled program when they are traced. Otherwise every row has an A of its own, in blocks of rows.
+compiled program when they are traced. Otherwise every row has a different A, computed in blocks of rows.
 
 Sparse rows (`zoo.sparse`) have every cell and stay sparse: `reduced`.
 
@@ -188,11 +188,11 @@ class LatentsGivenRows(dist.Distribution):
 
     @property
     def covariance_matrix(self) -> Array:
-        """Shape (num_observations, num_latents, num_latents)."""
+        """Cov[z | x], shape (num_observations, num_latents, num_latents)."""
         return latents_covariance(self.x, self.loadings, self.noise_variance)
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, shape (num_observations,)."""
+        """Log density in nats, shape (num_observations,)."""
         return dist.MultivariateNormal(self.mean, self.covariance_matrix).log_prob(value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
@@ -229,7 +229,7 @@ class LinearGaussianRows(dist.Distribution):
         super().__init__((), loc.shape, validate_args=validate_args)
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, over the observed cells; shape (num_observations,) for a matrix of rows."""
+        """Log density in nats over the observed cells; shape (num_observations,) for a matrix of rows."""
         if isinstance(value, SparseMatrix):
             return log_density(value, self.loadings, self.loc, self.noise_variance)
         rows = value if value.ndim == 2 else value.reshape(-1, value.shape[-1])
@@ -237,7 +237,7 @@ class LinearGaussianRows(dist.Distribution):
         return densities.reshape(value.shape[:-1])
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Whole rows."""
+        """Draws of complete rows."""
         own, rest = jax.random.split(key)
         latents = jax.random.normal(own, (*sample_shape, self.loadings.shape[1]))
         noise = jax.random.normal(rest, (*sample_shape, *self.loc.shape))
@@ -272,11 +272,11 @@ class ShiftedRows(dist.Distribution):
         super().__init__(shift.shape[:1], shift.shape[1:])
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, over the observed cells (NaN is missing), shape (num_observations,)."""
+        """Log density in nats over the observed cells (NaN is missing), shape (num_observations,)."""
         return log_density(value - self.shift, self.loadings, self.loc, self.noise_variance)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Whole rows."""
+        """Draws of complete rows."""
         own = LinearGaussianRows(self.loadings, self.loc, self.noise_variance)
         return self.shift + own.sample(key, (*sample_shape, *self.batch_shape))
 
@@ -307,14 +307,13 @@ class RowsGivenOthers(dist.Distribution):
         super().__init__(x.shape[:1], (loc.shape[0] - x.shape[1],))
 
     def log_prob(self, value: Array) -> Array:
-        """In nats, over the observed cells, shape (num_observations,)."""
+        """Log density in nats over the observed cells, shape (num_observations,)."""
         rows = jnp.concatenate([self.x, value], axis=1)
-        return log_density(rows, self.loadings, self.loc, self.noise_variance) - log_density(
-            self.x, *self._known()
-        )
+        both = log_density(rows, self.loadings, self.loc, self.noise_variance)
+        return both - log_density(self.x, *self._known())
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Whole rows of the last columns."""
+        """Draws of the last columns, complete."""
         own, rest = jax.random.split(key)
         known, size = self._known(), self.x.shape[1]
         mean = latents_mean(self.x, *known)
@@ -322,9 +321,8 @@ class RowsGivenOthers(dist.Distribution):
         standard = jax.random.normal(own, (*sample_shape, *mean.shape))
         latents = mean + jnp.einsum("nij,...nj->...ni", root, standard)
         noise = jax.random.normal(rest, (*sample_shape, *self.batch_shape, *self.event_shape))
-        return (
-            self.loc[size:] + latents @ self.loadings[size:].T + jnp.sqrt(self.noise_variance[size:]) * noise
-        )
+        noise = jnp.sqrt(self.noise_variance[size:]) * noise
+        return self.loc[size:] + latents @ self.loadings[size:].T + noise
 
     def _known(self) -> tuple[Array, Array, Array]:
         size = self.x.shape[1]
@@ -365,7 +363,7 @@ class DenseRows(dist.Distribution):
         return jax.lax.cond(jnp.all(seen), complete, with_holes, None)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Whole rows."""
+        """Draws of complete rows."""
         noise = jax.random.normal(key, (*sample_shape, *self.loc.shape), self.loc.dtype)
         return self.loc + noise @ jnp.linalg.cholesky(self.covariance).T
 
@@ -462,13 +460,11 @@ def _by_completeness(
         observed = ~jnp.isnan(x)
         residual = jnp.where(observed, x - loc, 0.0)
         weights = observed.astype(residual.dtype)
-        return jax.lax.map(
-            lambda row: one_row(*row, loadings, per_column), (residual, weights), batch_size=BLOCK_ROWS
-        )
+        rows = residual, weights
+        return jax.lax.map(lambda row: one_row(*row, loadings, per_column), rows, batch_size=BLOCK_ROWS)
 
-    def whole(
-        x: Array,
-    ) -> Array:  # a hole cannot be here; zeros keep gradients of the branch not taken finite
+    def whole(x: Array) -> Array:
+        # a hole cannot be here; zeros keep gradients of the branch not taken finite
         return complete(jnp.where(jnp.isnan(x), 0.0, x - loc), loadings, per_column)
 
     if not isinstance(x, jax.core.Tracer):
@@ -484,31 +480,37 @@ def _factor(observed: Array, loadings: Array, per_column: Array) -> Array:
     return jnp.linalg.cholesky(precision + jnp.eye(num_latents))
 
 
-def _complete_mean(residual: Array, loadings: Array, per_column: Array) -> Array:
+def _complete_latents(residual: Array, loadings: Array, per_column: Array) -> tuple[Array, Array]:
+    """Posterior means of rows without a hole, and the Cholesky factor of their A."""
     scaled = loadings / per_column[:, None]
     factor = jnp.linalg.cholesky(scaled.T @ loadings + jnp.eye(loadings.shape[1]))
-    return cho_solve((factor, True), scaled.T @ residual.T).T
+    return cho_solve((factor, True), scaled.T @ residual.T).T, factor
+
+
+def _complete_mean(residual: Array, loadings: Array, per_column: Array) -> Array:
+    return _complete_latents(residual, loadings, per_column)[0]
 
 
 def _complete_log_density(residual: Array, loadings: Array, per_column: Array) -> Array:
-    scaled = loadings / per_column[:, None]
-    factor = jnp.linalg.cholesky(scaled.T @ loadings + jnp.eye(loadings.shape[1]))
-    mean = cho_solve((factor, True), scaled.T @ residual.T).T
+    mean, factor = _complete_latents(residual, loadings, per_column)
     squares = (residual - mean @ loadings.T) ** 2 @ (1 / per_column) + jnp.sum(mean**2, axis=-1)
     log_det = jnp.sum(jnp.log(2 * jnp.pi * per_column)) + 2 * jnp.sum(jnp.log(jnp.diag(factor)))
     return -0.5 * (squares + log_det)
 
 
-def _row_mean(residual: Array, observed: Array, loadings: Array, per_column: Array) -> Array:
+def _row_latents(residual: Array, observed: Array, loadings: Array, per_column: Array) -> tuple[Array, Array]:
+    """Posterior mean of a row with holes, and the Cholesky factor of its A."""
     factor = _factor(observed, loadings, per_column)
     halfway = solve_triangular(factor, (residual / per_column) @ loadings, lower=True)
-    return solve_triangular(factor, halfway, lower=True, trans=1)
+    return solve_triangular(factor, halfway, lower=True, trans=1), factor
+
+
+def _row_mean(residual: Array, observed: Array, loadings: Array, per_column: Array) -> Array:
+    return _row_latents(residual, observed, loadings, per_column)[0]
 
 
 def _row_log_density(residual: Array, observed: Array, loadings: Array, per_column: Array) -> Array:
-    factor = _factor(observed, loadings, per_column)
-    halfway = solve_triangular(factor, (residual / per_column) @ loadings, lower=True)
-    mean = solve_triangular(factor, halfway, lower=True, trans=1)
+    mean, factor = _row_latents(residual, observed, loadings, per_column)
     squares = (observed * (residual - loadings @ mean) ** 2) @ (1 / per_column) + jnp.sum(mean**2)
     log_det = observed @ jnp.log(2 * jnp.pi * per_column) + 2 * jnp.sum(jnp.log(jnp.diag(factor)))
     return -0.5 * (squares + log_det)

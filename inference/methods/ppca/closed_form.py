@@ -36,7 +36,7 @@ from inference.algorithm import Direct, Outcome
 from inference.methods.linear_gaussian.rows import check_complete
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted, weight_of
 from zoo.checks import check_number
-from zoo.linear_gaussian.rows import latents_covariance, latents_mean, log_density, shared_latents_covariance
+from zoo.linear_gaussian import latents_covariance, latents_mean, log_density, shared_latents_covariance
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 

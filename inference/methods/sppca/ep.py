@@ -59,8 +59,8 @@ from inference.methods.linear_gaussian.rows import CompressedRows, compress, exp
 from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.methods.sppca.em import prior_about
 from zoo.checks import check_choice
+from zoo.linear_gaussian import log_density as linear_gaussian_log_density
 from zoo.linear_gaussian.probit import Orthant, decisions, positive_normal_moments
-from zoo.linear_gaussian.rows import log_density as linear_gaussian_log_density
 from zoo.sppca import SPPCA
 
 __all__ = ["ALGORITHM", "METHOD", "init", "propagate", "step"]

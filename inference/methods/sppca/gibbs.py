@@ -44,7 +44,7 @@ from inference.methods.projections.gibbs import GibbsInfo, common_shift, rescali
 from inference.methods.projections.views import given_values
 from inference.numerics.programs import log_densities
 from zoo.checks import check_flag
-from zoo.linear_gaussian.rows import LatentsGivenRows
+from zoo.linear_gaussian import LatentsGivenRows
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 

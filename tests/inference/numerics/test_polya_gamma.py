@@ -46,7 +46,7 @@ def test_whole_counts_have_the_laplace_transform(count, dtype):
 
 def test_a_count_in_two_parts_has_the_laplace_transform():
     """2.3 = 2 + 0.3, up to the remainder's known error."""
-    draws = drawn(polya_gamma.draw, 2.3)
+    draws = drawn(polya_gamma.draw_polya_gamma, 2.3)
     reached = np.sqrt(TILTS[:, None] ** 2 + 2 * RATES)
     with in_precision():
         error = polya_gamma.log_remainder_error(jnp.asarray(reached))
@@ -116,5 +116,5 @@ def test_the_augmentation_gives_the_logistic_likelihood():
 def test_counts_of_zero_and_arrays_of_any_shape():
     with in_precision():
         counts = jnp.array([[0.0, 1.0, 2.5], [0.0, 0.4, 0.0]])
-        found = np.asarray(polya_gamma.draw(jax.random.key(0), counts, jnp.asarray(1.0)))
+        found = np.asarray(polya_gamma.draw_polya_gamma(jax.random.key(0), counts, jnp.asarray(1.0)))
     np.testing.assert_array_equal(found == 0, np.asarray(counts) == 0)

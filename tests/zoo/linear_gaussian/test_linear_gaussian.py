@@ -7,7 +7,7 @@ import numpyro
 import pytest
 from scipy.stats import multivariate_normal
 
-from zoo.linear_gaussian import rows as linear_gaussian
+from zoo import linear_gaussian
 
 DENSE = 1e-11  # relative
 

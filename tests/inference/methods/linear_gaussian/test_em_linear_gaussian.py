@@ -19,7 +19,7 @@ from inference.methods.linear_gaussian.em import (
 )
 from inference.methods.linear_gaussian.rows import compress, expanded, one_by_one
 from inference.numerics.weighted_rows import Rows
-from zoo.linear_gaussian.rows import log_density
+from zoo.linear_gaussian import log_density
 
 ROUNDING = 1e-12  # of the objective, relative
 GROUPS = np.r_[np.zeros(12, int), np.ones(3, int)]
