@@ -17,7 +17,7 @@ __all__ = ["Move", "conditionals_among", "sweep"]
 
 
 class Move(NamedTuple):
-    """A block that is no draw from a conditional.
+    """A block that changes values by a Markov kernel instead of a draw from a conditional.
 
     Attributes:
         apply: ``apply(key, values, model, *data) -> values``, all sites, of the same shapes and types.
@@ -47,10 +47,8 @@ def sweep(
         if isinstance(block, Move):
             values = dict(block.apply(block_key, values, model, *data))
             continue
-        place = 0
-        while place < len(
-            conditionals := block(values, model, *data)
-        ):  # a block may offer its later sites once earlier ones are drawn
+        place = 0  # a block may offer its later sites once earlier ones are drawn
+        while place < len(conditionals := block(values, model, *data)):
             site, conditional = list(conditionals.items())[place]
             values = values | {site: conditional.sample(jax.random.fold_in(block_key, place))}
             place += 1

@@ -13,7 +13,6 @@ other.
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -21,30 +20,21 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.algorithm import Algorithm, Outcome
 from inference.methods.documents.tokens import (
     SMALL_DRAW,
     Tokens,
     draw_topics,
-    prepare,
     tokens_of,
     topic_posterior,
+    topic_sampler,
 )
 from inference.numerics.gamma_draws import draw
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.lda import LDA
 from zoo.model import in_current_precision
 
-__all__ = [
-    "ALGORITHM",
-    "METHOD",
-    "LDAGibbsState",
-    "init",
-    "step",
-    "sweep",
-    "topics_and_shares",
-    "word_topics",
-]
+__all__ = ["METHOD", "TopicGibbsInfo", "posteriors"]
 
 
 class LDAGibbsState(NamedTuple):
@@ -62,7 +52,7 @@ class LDAGibbsState(NamedTuple):
 
 
 class TopicGibbsInfo(NamedTuple):
-    """What is recorded of a sweep.
+    """Values recorded at every sweep.
 
     Attributes:
         objective: log joint density of tokens, their topics and parameters, up to a constant, in nats.
@@ -72,7 +62,7 @@ class TopicGibbsInfo(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """What a sweep draws.
+    """The draws of a sweep.
 
     Attributes:
         values: the parameters, as in `LDAGibbsState`.
@@ -144,7 +134,7 @@ def sweep(key: Array, values: Mapping[str, Array], model: LDA, tokens: Tokens) -
     given = posteriors(by_document, by_word_counts, model)
     keys = {"topic_word_probs": word_key, "doc_topic_probs": share_key}
     tiny = jnp.finfo(by_word.dtype).tiny
-    drawn = {name: jnp.maximum(draw(own, given[name]), tiny) for name, own in keys.items()}
+    drawn = {name: jnp.maximum(draw(site_key, given[name]), tiny) for name, site_key in keys.items()}
     return Sweep(drawn, by_document, by_word_counts)
 
 
@@ -157,17 +147,8 @@ def step(key: Array, state: LDAGibbsState, model: LDA, counts: Any) -> tuple[LDA
     return LDAGibbsState(values, log_joint), TopicGibbsInfo(log_joint)
 
 
-ALGORITHM = Algorithm(init, step)
-
-
-@cache
-def build(strategy: str, num_warmup: int) -> Algorithm:
-    """The sampler; it does not adapt."""
-    return ALGORITHM
-
-
 def position(state: LDAGibbsState, model: LDA) -> dict[str, Array]:
-    """What is kept of a draw: topics, the log joint, and shares where they are small."""
+    """Values kept at every draw: topics, the log joint, and shares where they are small."""
     kept = {"topic_word_probs": state.values["topic_word_probs"], "lp": state.log_joint}
     if state.values["doc_topic_probs"].size <= SMALL_DRAW:
         kept["doc_topic_probs"] = state.values["doc_topic_probs"]
@@ -182,12 +163,4 @@ def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_
     )
 
 
-METHOD = Sampler(
-    options={},
-    strategies=("random",),
-    build=build,
-    start=start,
-    conclude=conclude,
-    position=lambda keep_rows: position,
-    prepare=prepare,
-)
+METHOD = topic_sampler(Algorithm(init, step), start, conclude, lambda keep_rows: position)

@@ -1,6 +1,4 @@
-r"""The state that VB of a mixture has after a start: the global factors optimal for its statistics.
-
-The posterior that VB finds for a mixture: as a program, as draws, as stored numbers, for new rows.
+r"""The variational posterior of a mixture: its starts, program, draws, stored numbers, and new rows.
 
 q(alpha) q(pi) prod_k q(theta_k) is held by `MixtureVBState`; the labels' factor follows from it row by row:
 :math:`q(c_i = k) \propto \exp\{E[\log \pi_k] + E[\log p(x_i \mid \theta_k)]\}`.
@@ -18,10 +16,11 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.methods.mixture.starts import STARTS, statistics_given
+from inference.methods.mixture.starts import statistics_given
 from inference.methods.mixture.vb_hyperparameters import (
     LEARNING_AFTER,
     at_bound,
+    concentration_variables,
     initial_concentration,
     learnt_from,
     learnt_model,
@@ -32,7 +31,6 @@ from inference.methods.mixture.vb_hyperparameters import (
     stored_concentration,
     with_learnt,
 )
-from inference.methods.mixture.vb_hyperparameters import variables as concentration_variables
 from inference.numerics.weighted_rows import map_rows, weight_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.mixture import Mixture
@@ -45,25 +43,15 @@ __all__ = [
     "conclude",
     "from_statistics",
     "guide",
-    "init",
     "log_density",
     "log_unnormalised",
-    "new_log_joint_rows",
-    "q_from_variables",
-    "responsibilities",
-    "sample_globals",
     "start",
     "transform",
-    "variables",
 ]
 
 
 OCCUPIED = 0.5  # a component counts as occupied when it is expected to hold more rows than this
-DERIVED = (
-    "responsibilities",
-    "num_occupied",
-    "expected_weights",
-)  # stored beside q's parameters, and follow from them
+DERIVED = ("responsibilities", "num_occupied", "expected_weights")  # follow from q's parameters
 
 
 class MixtureVBState(NamedTuple):
@@ -185,7 +173,7 @@ def conclude(
     learn: tuple[str, ...] = (),
     **options: Any,
 ) -> Outcome:
-    """Independent draws from q, as one chain, beside q's parameters; labels of rows only if ``keep_rows``.
+    """Independent draws from q as one chain, beside q's parameters; labels of rows only if ``keep_rows``.
 
     Without data (there were too many rows to go through again) nothing per row is concluded.
 
@@ -219,10 +207,7 @@ def conclude(
 def _draw(
     state: MixtureVBState, r: Array | None, keys: Array, model: Mixture, keep_rows: bool
 ) -> dict[str, Array]:
-    """Draws of every site of the guide.
-
-    Labels by inverting each row's cumulative responsibilities, one uniform a row.
-    """
+    """Draws of every site of the guide; labels by inverting each row's cumulative responsibilities."""
     upto = jnp.triu(jnp.ones((model.num_components, model.num_components)))[:, :-1]
 
     def labels_of(uniform: Array) -> Array:  # block by block: no cumulated copy is held
@@ -287,11 +272,6 @@ def _with_learning(
     if not learn:
         return state
     return state._replace(prior=starting_prior(model, learn), learning_in=jnp.asarray(learning_in))
-
-
-def init(key: Array, model: Mixture, x: Array) -> MixtureVBState:
-    """The state after uniform random responsibilities."""
-    return begin(STARTS["random"], (), key, model, x)
 
 
 def start(

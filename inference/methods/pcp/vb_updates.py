@@ -11,7 +11,7 @@ from inference.methods.pcp.vb_posterior import PCPVBState, learnt_concentration,
 from inference.numerics.documents import CACHED_NUMBERS, DocumentBlock, DocumentBlocks, add_by_word
 from zoo.pcp import PCP
 
-__all__ = ["ClusterSums", "assign", "log_likelihood", "update_globals", "word_log_centres"]
+__all__ = ["assign", "log_likelihood", "update_globals", "word_log_centres"]
 
 
 class ClusterSums(NamedTuple):
