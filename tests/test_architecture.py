@@ -290,7 +290,7 @@ PLANTED = [
     (upward_imports, {"inference/plots/extra.py": "from inference import fit"}, "the face of inference"),
     (
         imports_between_methods,
-        {"inference/methods/lda/extra.py": "from inference.methods.mixture import vb_updates"},
+        {"inference/methods/lda/extra.py": "from inference.methods.mixture import vb"},
         "imports inference.methods.mixture.vb",
     ),
     (

@@ -1,9 +1,9 @@
 """A Gibbs sweep: blocks of sites, drawn in turn.
 
-Two kinds of block. A *conditional* is a function ``block(values, model, *data)`` that gives
+Two kinds of block. A *conditional* is a function ``block(values, model, *data)`` that returns
 ``{site: Distribution}`` in the order of drawing, the very objects that
-`inference.calibration.conditional_check` compares with the program. A `Move` changes values by a Markov
-kernel of its own (Metropolis-Hastings, say) that leaves their joint distribution given the data invariant;
+`inference.calibration.conditional_check` compares with the program. A `Move` changes values by another Markov
+kernel (Metropolis-Hastings, say) that leaves their joint distribution given the data invariant;
 `inference.calibration.geweke` is its proof.
 """
 
@@ -29,7 +29,7 @@ class Move(NamedTuple):
 def sweep(
     key: Array, values: Mapping[str, Array], blocks: tuple[Callable | Move, ...], model: Any, *data: Array
 ) -> dict[str, Array]:
-    """Every block in turn; within a block, site after site, so that later sites see earlier ones.
+    """Draw every block in turn; within a block, site after site, so that later sites see earlier ones.
 
     Args:
         key: a JAX key.

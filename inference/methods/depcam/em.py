@@ -276,7 +276,7 @@ def start(
 def step(
     key: Array, state: DEPCAMState, model: DEPCAM, x: Array, **options: Any
 ) -> tuple[DEPCAMState, DEPCAMInfo]:
-    """One sweep; deterministic, the key is ignored."""
+    """Run one sweep; the key is ignored."""
     return sweep(state, model, x, jnp.zeros((1, 1)))
 
 

@@ -196,7 +196,7 @@ def poisson_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalR
 def natural_step(
     values: Mapping[str, Array], model: DEPCAM, rows: LocalRows, size: Array
 ) -> dict[str, Array]:
-    """Q after a step of ``size``, shape (rows, components); at size 0 as it was."""
+    """Parameters of q after a step of ``size``, shape (rows, components); at size 0 as it was."""
     loadings = model.local(values).loadings
     target = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings) + jnp.eye(loadings.shape[-1])
     gradient = jnp.einsum("nkf,kfi->nki", rows.residual, loadings) - rows.mean
@@ -213,7 +213,7 @@ def natural_step(
 
 
 def best_scaling(count: Array, squares: Array, cost: Array, power: int) -> Array:
-    """The c > 0 with cost c^power + count c^2 = squares; one where nothing says so.
+    """The c > 0 with cost c^power + count c^2 = squares; one where there is no such c.
 
     Args:
         count: R >= 0.

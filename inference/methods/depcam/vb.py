@@ -112,7 +112,7 @@ def _draw(keys: Array, r: Array, loc: Array, covariance: Array, model: DEPCAM) -
 
 
 def _latents_given(assignments: Array, loc: Array, covariance: Array, model: DEPCAM) -> dist.Distribution:
-    """Q of the latents given labels: those of components not taken have their prior."""
+    """The factor q of the latents given labels; those of components not taken have their prior."""
     taken = jax.nn.one_hot(assignments, model.num_components) > 0
     if model.latents == "shared":
         index = assignments[:, None, None]
@@ -123,7 +123,7 @@ def _latents_given(assignments: Array, loc: Array, covariance: Array, model: DEP
 
 
 def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``; of the fitted rows only.
+    """Run q as a NumPyro program with exactly the sites of ``model.explicit``; of the fitted rows only.
 
     Args:
         stored: group `variational` of the fit.

@@ -138,7 +138,7 @@ def start(
 def step(
     key: Array, state: CollapsedLDAState, model: LDA, counts: Any
 ) -> tuple[CollapsedLDAState, TopicGibbsInfo]:
-    """One sweep."""
+    """Run one sweep over all tokens."""
     tokens, prior = tokens_of(counts, model), in_current_precision(model)
     counted, priors = (state.by_document, state.by_word), (prior._topic_prior(), prior.word_smoothing)
     topics, *by = scan_tokens(key, state.topics, tokens.document, tokens.word, *counted, *priors)

@@ -38,7 +38,7 @@ __all__ = ["METHOD", "TopicGibbsInfo", "posteriors"]
 
 
 class LDAGibbsState(NamedTuple):
-    """The parameters.
+    """The parameters and their log joint density.
 
     Attributes:
         values: ``topic_word_probs`` (num_topics, num_words) and ``doc_topic_probs`` (num_documents,
@@ -76,7 +76,7 @@ class Sweep(NamedTuple):
 
 
 def topics_and_shares(values: Mapping[str, Array], model: LDA, counts: Any) -> dict[str, dist.Distribution]:
-    """Topics and shares given how often each topic gave each word of each document."""
+    """Topics and shares given the counts of words by document and topic, ``word_topics``."""
     tokens = values["word_topics"]
     return posteriors(jnp.sum(tokens, axis=2), jnp.sum(tokens, axis=0).T, model)
 
@@ -97,7 +97,7 @@ def word_topics(values: Mapping[str, Array], model: LDA, counts: Any) -> dict[st
 
 
 def init(key: Array, model: LDA, counts: Any) -> LDAGibbsState:
-    """Topics all but flat, as VB starts, and equal shares; chains start apart."""
+    """The state with nearly flat topics, as VB starts, and equal shares; chains start apart."""
     num_documents, num_words = counts.shape
     noise = jax.random.gamma(key, 100.0, (model.num_topics, num_words), jnp.result_type(float))
     equal = jnp.full((num_documents, model.num_topics), 1.0 / model.num_topics)
@@ -126,7 +126,7 @@ def start(
 
 
 def sweep(key: Array, values: Mapping[str, Array], model: LDA, tokens: Tokens) -> Sweep:
-    """Topics of all tokens given the parameters, then these given the topics."""
+    """Draw topics of all tokens given the parameters, then these given the topics."""
     topic_key, word_key, share_key = jax.random.split(key, 3)
     shares, by_word = values["doc_topic_probs"], values["topic_word_probs"].T
     rows = jnp.arange(tokens.shape[0])
@@ -139,7 +139,7 @@ def sweep(key: Array, values: Mapping[str, Array], model: LDA, tokens: Tokens) -
 
 
 def step(key: Array, state: LDAGibbsState, model: LDA, counts: Any) -> tuple[LDAGibbsState, TopicGibbsInfo]:
-    """One sweep."""
+    """Run one sweep and evaluate the log joint."""
     values, by_document, by_word = sweep(key, state.values, model, tokens_of(counts, model))
     prior = in_current_precision(model)
     log_joint = jnp.sum((by_document + prior._topic_prior() - 1) * jnp.log(values["doc_topic_probs"]))
@@ -156,7 +156,7 @@ def position(state: LDAGibbsState, model: LDA) -> dict[str, Array]:
 
 
 def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_rows: bool) -> Outcome:
-    """The draws as they are."""
+    """The draws and their log joint."""
     return Outcome(
         posterior={name: value for name, value in draws.items() if name != "lp"},
         sample_stats={"lp": draws["lp"]},

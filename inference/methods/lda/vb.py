@@ -117,7 +117,7 @@ def conclude(
     keep_rows: bool,
     **options: Any,
 ) -> Outcome:
-    """Independent draws from q, as one chain, beside q's parameters; topic shares only where small."""
+    """Independent draws from q as one chain, beside q's parameters; topic shares only where small."""
     num_samples = affordable(num_samples, state.word_concentration.size)
     if "topic_prior" in options.get("learn", ()):
         _check_prior(state)
@@ -160,7 +160,7 @@ def _draw(keys: Array, state: LDAVBState, keep_rows: bool) -> dict[str, Array]:
 
 
 def guide(stored: Mapping[str, Array], model: LDA, counts: Any) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+    """Run q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Args:
         stored: the parameters, as in the group ``variational``.
@@ -244,7 +244,7 @@ def local_step(
     inner_steps: int,
     doc_concentration: Array | None = None,
 ) -> LocalSums:
-    """Passes over every document with the topics fixed.
+    """Make passes over every document with the topics fixed.
 
     Args:
         documents: in blocks.
@@ -387,7 +387,7 @@ def step(
 def build(
     strategy: str, documents: str, inner_steps: int, learn: tuple[str, ...], **of_batches: Any
 ) -> Algorithm:
-    """The algorithm with its options; those of batches do not matter to it."""
+    """The algorithm with its options; those of batches are ignored."""
     options = {"inner_steps": inner_steps, "restarted": documents == "restart", "learn": learn}
     return Algorithm(init, partial(step, **options))
 
@@ -485,7 +485,7 @@ def step_of_batch(
 def evaluate(
     state: LDAVBState, model: LDA, documents: DocumentBlocks, *, inner_steps: int
 ) -> tuple[Array, Array]:
-    """Dirichlet parameters of documents and their part of the bound, the topics as they are."""
+    """Dirichlet parameters of documents and their part of the bound, with the topics fixed."""
     by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
     local = local_step(documents, by_word, state.topic_prior, inner_steps)
     return local.doc_concentration, local.score
@@ -503,7 +503,7 @@ def with_rows(state: LDAVBState, doc_concentration: Array) -> LDAVBState:
 
 
 def without_rows(state: LDAVBState) -> LDAVBState:
-    """The state as batches pass it on: documents keep nothing."""
+    """The state without the documents' parameters, as batches pass it on."""
     return state._replace(doc_concentration=state.doc_concentration[:0])
 
 

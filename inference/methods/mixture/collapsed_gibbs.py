@@ -180,7 +180,7 @@ def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixtur
 def step(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, *, split_merge: int = 5
 ) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
-    """One sweep: split-merge proposals, labels row by row, concentration."""
+    """Run one sweep: split-merge proposals, labels row by row, concentration."""
     move_key, scan_key, concentration_key = jax.random.split(key, 3)
     components, statistics = model.components, statistics_for(model.components)
     rows = statistics.rows(components, x)
@@ -359,7 +359,7 @@ def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> 
 
 
 def _by_size(labels: Array, num_rows: int) -> Array:
-    """Labels 0, 1, ... by falling size of the clusters."""
+    """Labels renumbered 0, 1, ... by falling size of the clusters."""
     counts = jnp.bincount(labels, length=2 * num_rows + 2)
     return jnp.argsort(jnp.argsort(-counts, stable=True))[labels]
 

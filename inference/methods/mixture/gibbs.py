@@ -178,7 +178,7 @@ def propose_order(key: Array, counts: Array, alpha: Array) -> Array:
 
 
 def log_proposal(counts: Array, alpha: Array) -> Array:
-    """Log probability that `propose_order` gives this order, up to a constant in nats.
+    """Log probability that `propose_order` returns this order, up to a constant in nats.
 
     The constant depends on concentration and sizes, not on the order.
 
@@ -257,8 +257,8 @@ def counts_of(values: Mapping[str, Array], model: Mixture) -> Array:
     return jnp.bincount(values["assignments"], length=model.num_components).astype(float)
 
 
-# The blocks: each gives the distributions it draws from, in order; a distribution may depend on sites before
-# it in its block
+# The blocks: each returns the distributions it draws from, in order; one may depend on sites before it in its
+# block
 
 
 def concentration_and_weights(
@@ -327,7 +327,7 @@ def blocks_of(model: Mixture) -> tuple[Callable | Move, ...]:
 
 
 def plain_blocks_of(model: Mixture) -> tuple[Callable, ...]:
-    """The same without label moves."""
+    """The blocks of a sweep without label moves."""
     return conditionals_among(blocks_of(model))
 
 
@@ -392,7 +392,7 @@ def start(
 def _step(
     key: Array, state: MixtureGibbsState, model: Mixture, x: Array, *, blocks_of: Callable
 ) -> tuple[MixtureGibbsState, MixtureGibbsInfo]:
-    """One sweep."""
+    """Run one sweep."""
     values = sweep(key, state.values, blocks_of(model), model, x)
     log_joint = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
     num_occupied = jnp.sum(counts_of(values, model) > 0)
@@ -401,7 +401,7 @@ def _step(
 
 @cache
 def algorithm_of(blocks_of: Callable = blocks_of, init_labels: str = "random") -> Algorithm:
-    """The sampler whose sweep has the blocks that ``blocks_of(model)`` gives."""
+    """The sampler whose sweep has the blocks ``blocks_of(model)``."""
     return Algorithm(partial(init, labels_of=STARTS[init_labels]), partial(_step, blocks_of=blocks_of))
 
 
@@ -449,7 +449,7 @@ def hyperparameter_blocks(components: ComponentPrior) -> tuple[Callable, ...]:
 
 
 def expected_hyperparameters(components: ComponentPrior) -> dict[str, Array]:
-    """The prior mean of every hyperparameter that has a prior, by site: what a chain starts from."""
+    """The prior mean of every hyperparameter that has a prior, by site: the start of a chain."""
     return {site: jnp.asarray(getattr(components, name).mean) for name, site in _sites(components).items()}
 
 

@@ -1,4 +1,4 @@
-r"""Learnt hyperparameters: the variational M-step of a mixture's priors.
+r"""The variational M-step of the hyperparameters of a mixture, and its factor q(alpha).
 
 Given q, each hyperparameter goes where the bound is highest. Means are over all K components, empty ones
 included; :math:`P_k = E[\Lambda_k] = \nu_k W_k`.
@@ -29,7 +29,7 @@ that ends at an end of its bracket is reported.
 Reference: Yu (2006), sections 2.2.4 and 3.3.3. Corrections: (3.15) counts the last, fixed stick; the factor K
 of (3.20) is M; nu0 and W0 are coupled and are solved together.
 
-The factor q(alpha) of the concentration is here too. Stick-breaking weights: conjugate, :math:`q(\alpha) =
+**q(alpha)**. Stick-breaking weights: conjugate, :math:`q(\alpha) =
 \mathrm{Gamma}(a + M, b - \sum_j E[\log(1 - V_j)])` over the M random sticks. Dirichlet weights: not
 conjugate; q is a log-normal whose two parameters climb the bound by Newton steps, with :math:`E[\log
 \Gamma(\alpha) - K \log \Gamma(\alpha/K)]` by Gauss-Hermite quadrature, exact to rounding at 64 nodes.
@@ -105,7 +105,7 @@ def learnable(components: ComponentPrior) -> tuple[str, ...]:
 
 
 def starting_model(model: Mixture, learn: tuple[str, ...]) -> Mixture:
-    """The model that learning starts from: Gamma priors of what is learnt replaced by their means."""
+    """The model that learning starts from: learnt hyperparameters with Gamma priors have their means."""
     if "concentration" in learn:
         model = model.replaced(concentration=jnp.asarray(model.expected_concentration))
     prior = model.components
@@ -205,7 +205,7 @@ NEWTON_STEPS = 3
 
 
 def initial_concentration(model: Mixture) -> dist.Distribution | Array:
-    """q(alpha) before anything is known: the prior, or the log-normal with its mean and variance."""
+    """Initial q(alpha): the prior, or the log-normal with its mean and variance."""
     if not model.has_random_concentration:
         return jnp.asarray(model.concentration)
     prior = model.concentration
@@ -300,11 +300,11 @@ def parameter_names(q: dist.Distribution) -> tuple[str, str]:
 
 
 def stored_concentration(stored: Mapping[str, Array], like: dist.Distribution) -> dist.Distribution:
-    """q(alpha) back from what `concentration_variables` stored."""
+    """q(alpha) from the variables that `concentration_variables` stored."""
     return type(like)(*[jnp.asarray(stored[name]) for name in parameter_names(like)])
 
 
 def concentration_variables(q: dist.Distribution) -> dict[str, Array]:
-    """The parameters of q(alpha) as they are stored in a fit."""
+    """The parameters of q(alpha) by their names in a fit."""
     values = (q.loc, q.scale) if isinstance(q, dist.LogNormal) else (q.concentration, q.rate)
     return dict(zip(parameter_names(q), values, strict=True))

@@ -87,7 +87,7 @@ def responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> Array:
 
 
 def log_unnormalised(state: MixtureVBState, model: Mixture, x: Array) -> Array:
-    """E[log pi_k] + E[log p(x_i | theta_k)]."""
+    """E[log pi_k] + E[log p(x_i | theta_k)], shape (num_observations, num_components)."""
     coefficients = model.components.expected_coefficients(state.components)
     return model.components.features(x) @ coefficients.T + model.weights.expected_log_weights(state.weights)
 
@@ -102,7 +102,7 @@ def guide(
     *,
     num_observations: int | None = None,
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+    """Run q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Its parameters are ``numpyro.param`` sites that SVI may move.
 
@@ -129,7 +129,7 @@ def guide(
 
 
 def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
-    """Q of everything but the labels, as a NumPyro program; returns the log weights drawn."""
+    """Draw everything but the labels from q, as a NumPyro program; returns the log weights drawn."""
     if model.has_random_concentration:
         numpyro.sample("concentration", state.concentration)
     log_weights = model.weights.sample_posterior(state.weights)
@@ -138,9 +138,9 @@ def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
 
 
 def variables(state: MixtureVBState, model: Mixture, x: Array | None = None) -> dict[str, Array]:
-    """The parameters of q as they are stored in a fit.
+    """The parameters of q by their names in a fit, and what follows from them of given rows.
 
-    With the responsibilities and the number of occupied components, where the rows are given.
+    These are the responsibilities and the number of occupied components.
     """
     stored = model.weights.variables(state.weights)
     if x is not None:
@@ -154,7 +154,7 @@ def variables(state: MixtureVBState, model: Mixture, x: Array | None = None) -> 
 
 
 def q_from_variables(stored: Mapping[str, Array], model: Mixture) -> MixtureVBState:
-    """The state back from what `variables` stored."""
+    """The state of q from the variables that `variables` stored."""
     components = {name: stored[f"components_{name}"] for name in model.components.posterior_dims}
     weights = model.weights.with_variables(stored)
     concentration = initial_concentration(model)

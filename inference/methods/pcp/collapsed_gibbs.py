@@ -158,7 +158,7 @@ def start(
 def step(
     key: Array, state: CollapsedPCPState, model: PCP, counts: Any
 ) -> tuple[CollapsedPCPState, TopicGibbsInfo]:
-    """One sweep: tokens, then documents."""
+    """Run one sweep: tokens, then documents."""
     tokens, prior = tokens_of(counts, model), in_current_precision(model)
     token_key, document_key = jax.random.split(key)
     rows, k = state.clusters[tokens.document], model.num_topics

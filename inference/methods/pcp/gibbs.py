@@ -65,7 +65,7 @@ class PCPGibbsState(NamedTuple):
 
 
 def parameters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, dist.Distribution]:
-    """All parameters given clusters of documents and topics of words."""
+    """Distributions of all parameters given clusters of documents and topics of words."""
     tokens, chosen = values["word_topics"], values["doc_clusters"]
     by_cluster = jax.nn.one_hot(chosen, model.num_clusters).T @ jnp.sum(tokens, axis=2)
     sizes = jnp.bincount(chosen, length=model.num_clusters)
@@ -135,7 +135,7 @@ def start(
 def step(
     key: Array, state: PCPGibbsState, model: PCP, documents: Any
 ) -> tuple[PCPGibbsState, TopicGibbsInfo]:
-    """One sweep."""
+    """Run one sweep."""
     counts, tokens = documents if isinstance(documents, Documents) else (documents, None)
     tokens = tokens_of(counts, model) if tokens is None else tokens
     keys = jax.random.split(key, 3)

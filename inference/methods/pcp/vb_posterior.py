@@ -1,4 +1,4 @@
-r"""The posterior that VB finds for PCP: as draws, as stored numbers, as a program, for new documents.
+r"""The variational posterior of PCP: as draws, stored numbers and a program, and for new documents.
 
 q(pi) q(theta) q(beta) are held by `PCPVBState`. The documents' factors follow from them: in the structured
 family :math:`q(c_d = m) \propto \exp(E \log \pi_m + \sum_w n_{dw} \log \sum_k e^{E \log \theta_{mk} + E \log
@@ -130,7 +130,7 @@ def globals_bound(state: PCPVBState, model: PCP, point: bool) -> Array:
     """Minus the divergences of the global factors, q(weights) optimal for its counts, in nats.
 
     The expected log weights of the documents' clusters are in it. Of point estimates of the topics their log
-    prior density stands in the place of the divergence.
+    prior density takes the place of the divergence.
     """
     if model.weights.has_sticks:  # the prior's constant is alpha for each stick
         sticks = state.weights.concentration1.shape[-1]
@@ -325,7 +325,7 @@ def _draw(
 
 
 def guide(stored: Mapping[str, Array], model: PCP, counts: Any) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+    """Run q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Of the structured family: a document's cluster is drawn, then the topics of its words given the cluster.
 
