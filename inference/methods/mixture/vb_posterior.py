@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.methods.mixture.starts import statistics_given
+from inference.methods.mixture.starts import STARTS, statistics_given
 from inference.methods.mixture.vb_hyperparameters import (
     LEARNING_AFTER,
     at_bound,
@@ -272,6 +272,11 @@ def _with_learning(
     if not learn:
         return state
     return state._replace(prior=starting_prior(model, learn), learning_in=jnp.asarray(learning_in))
+
+
+def init(key: Array, model: Mixture, x: Array) -> MixtureVBState:
+    """The state after uniform random responsibilities."""
+    return begin(STARTS["random"], (), key, model, x)
 
 
 def start(

@@ -67,7 +67,7 @@ def settled():
     """A state some steps from a random start, and its responsibilities; sticks not sorted yet."""
     with jax.enable_x64(True):
         mixture = model()
-        state = vb.init(jax.random.key(2), mixture, X)
+        state = posterior.init(jax.random.key(2), mixture, X)
         climb = jax.jit(lambda state: vb.step(None, state, mixture, X, sort_sticks=False)[0])
         for _ in range(12):
             state = climb(state)
