@@ -8,70 +8,38 @@ from zoo.model import Model
 
 __all__ = ["method_of"]
 
-#: Methods that fit every model with a program: a module, or a module and the key in its ``METHODS``.
-FOR_EVERY_MODEL = {
-    "nuts": "inference.methods.nuts_hmc",
-    "hmc": "inference.methods.nuts_hmc",
-    "svi": "inference.methods.svi",
-    "map": "inference.methods.map",
-}
-#: Hand-written methods: model to method to the module that holds its ``METHOD``.
+#: Methods that fit every model with a program, by module of this package.
+FOR_EVERY_MODEL = {"nuts": ".nuts_hmc", "hmc": ".nuts_hmc", "svi": ".svi", "map": ".map"}
+#: Hand-written methods: model to method to the module with its ``METHOD`` or, of several, ``METHODS``.
 BY_MODEL: dict[str, dict[str, str]] = {
     "mixture": {
-        "vb": "inference.methods.mixture.vb",
-        "gibbs": "inference.methods.mixture.gibbs",
-        "collapsed_gibbs": "inference.methods.mixture.collapsed_gibbs",
-        "em": "inference.methods.mixture.em",
+        "vb": ".mixture.vb",
+        "gibbs": ".mixture.gibbs",
+        "collapsed_gibbs": ".mixture.collapsed_gibbs",
+        "em": ".mixture.em",
     },
-    "ppca": {
-        "closed_form": "inference.methods.ppca.closed_form",
-        "em": "inference.methods.ppca.em",
-        "vb": "inference.methods.ppca.vb",
-    },
-    "kernelpca": {
-        "closed_form": "inference.methods.kernel_pca.closed_form",
-        "em": "inference.methods.kernel_pca.em",
-    },
+    "ppca": {"closed_form": ".ppca.closed_form", "em": ".ppca.em", "vb": ".ppca.vb"},
+    "kernelpca": {"closed_form": ".kernel_pca.closed_form", "em": ".kernel_pca.em"},
     "sppca": {
-        "em": "inference.methods.sppca.em",
-        "closed_form": "inference.methods.sppca.closed_form",
-        "vb": "inference.methods.sppca.vb",
-        "morp": "inference.methods.sppca.morp",
-        "kernel_cca": "inference.methods.sppca.morp",
-        "gibbs": "inference.methods.sppca.gibbs",
-        "ep": "inference.methods.sppca.ep",
+        "em": ".sppca.em",
+        "closed_form": ".sppca.closed_form",
+        "vb": ".sppca.vb",
+        "morp": ".sppca.morp",
+        "kernel_cca": ".sppca.morp",
+        "gibbs": ".sppca.gibbs",
+        "ep": ".sppca.ep",
     },
-    "epca": {
-        "gibbs": "inference.methods.projections.gibbs",
-        "vb": "inference.methods.projections.vb",
-    },
-    "paired": {
-        "gibbs": "inference.methods.paired.gibbs",
-        "vb": "inference.methods.paired.vb",
-        "closed_form": "inference.methods.paired.closed_form",
-    },
-    "lda": {
-        "vb": "inference.methods.lda.vb",
-        "collapsed_gibbs": "inference.methods.lda.collapsed_gibbs",
-        "gibbs": "inference.methods.lda.gibbs",
-    },
-    "plsi": {
-        "em": "inference.methods.plsi.em",
-    },
-    "pcp": {
-        "vb": "inference.methods.pcp.vb",
-        "collapsed_gibbs": "inference.methods.pcp.collapsed_gibbs",
-        "gibbs": "inference.methods.pcp.gibbs",
-    },
-    "depcam": {
-        "em": "inference.methods.depcam.em",
-        "vb": "inference.methods.depcam.vb",
-    },
+    "epca": {"gibbs": ".projections.gibbs", "vb": ".projections.vb"},
+    "paired": {"gibbs": ".paired.gibbs", "vb": ".paired.vb", "closed_form": ".paired.closed_form"},
+    "lda": {"vb": ".lda.vb", "collapsed_gibbs": ".lda.collapsed_gibbs", "gibbs": ".lda.gibbs"},
+    "plsi": {"em": ".plsi.em"},
+    "pcp": {"vb": ".pcp.vb", "collapsed_gibbs": ".pcp.collapsed_gibbs", "gibbs": ".pcp.gibbs"},
+    "depcam": {"em": ".depcam.em", "vb": ".depcam.vb"},
 }
 
 
 def method_of(model: Model, name: str) -> Method:
-    """The method of that name.
+    """The method of a model by its name.
 
     Raises:
         ValueError: the model has no such method (the message lists those it has).
@@ -87,5 +55,5 @@ def method_of(model: Model, name: str) -> Method:
     path = BY_MODEL.get(key, {}).get(name, FOR_EVERY_MODEL.get(name))
     if path is None:
         raise ValueError(f"{key} lists the method {name!r}; register it by zoo.register(methods=...)")
-    module = import_module(path)
+    module = import_module(path, __name__)
     return module.METHODS[name] if hasattr(module, "METHODS") else module.METHOD

@@ -1,9 +1,9 @@
 """A Gibbs sweep: blocks of sites, drawn in turn.
 
-Two kinds of block. A *conditional* is a function ``block(values, model, *data)`` that gives
+Two kinds of block. A *conditional* is a function ``block(values, model, *data)`` that returns
 ``{site: Distribution}`` in the order of drawing, the very objects that
-`inference.calibration.conditional_check` compares with the program. A `Move` changes values by a Markov
-kernel of its own (Metropolis-Hastings, say) that leaves their joint distribution given the data invariant;
+`inference.calibration.conditional_check` compares with the program. A `Move` changes values by another Markov
+kernel (Metropolis-Hastings, say) that leaves their joint distribution given the data invariant;
 `inference.calibration.geweke` is its proof.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["Move", "conditionals_among", "sweep"]
 
 
 class Move(NamedTuple):
-    """A block that is no draw from a conditional.
+    """A block that changes values by a Markov kernel instead of a draw from a conditional.
 
     Attributes:
         apply: ``apply(key, values, model, *data) -> values``, all sites, of the same shapes and types.
@@ -29,7 +29,7 @@ class Move(NamedTuple):
 def sweep(
     key: Array, values: Mapping[str, Array], blocks: tuple[Callable | Move, ...], model: Any, *data: Array
 ) -> dict[str, Array]:
-    """Every block in turn; within a block, site after site, so that later sites see earlier ones.
+    """Draw every block in turn; within a block, site after site, so that later sites see earlier ones.
 
     Args:
         key: a JAX key.
@@ -47,10 +47,8 @@ def sweep(
         if isinstance(block, Move):
             values = dict(block.apply(block_key, values, model, *data))
             continue
-        place = 0
-        while place < len(
-            conditionals := block(values, model, *data)
-        ):  # a block may offer its later sites once earlier ones are drawn
+        place = 0  # a block may offer its later sites once earlier ones are drawn
+        while place < len(conditionals := block(values, model, *data)):
             site, conditional = list(conditionals.items())[place]
             values = values | {site: conditional.sample(jax.random.fold_in(block_key, place))}
             place += 1

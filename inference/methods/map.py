@@ -20,15 +20,15 @@ from jax import Array
 from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
 
 from inference.algorithm import Algorithm, Ascent, Outcome
-from inference.methods.nuts_hmc import program
+from inference.methods.nuts_hmc import given_sites, program
 from inference.numerics.lbfgs import LBFGSState, lbfgs_init, lbfgs_step
 from inference.numerics.programs import latent_names
 
-__all__ = ["METHOD", "MAPInfo", "log_joint"]
+__all__ = ["METHOD"]
 
 
 class MAPInfo(NamedTuple):
-    """What is recorded of a step.
+    """Values recorded at every step.
 
     Attributes:
         objective: the log joint density, in nats.
@@ -70,17 +70,13 @@ def _step(
 
 @cache
 def build(strategy: str, memory_size: int) -> Algorithm:
-    """The algorithm."""
+    """The algorithm with a memory of so many steps."""
     return Algorithm(partial(_init, memory_size=memory_size), partial(_step, memory_size=memory_size))
 
 
 def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, memory_size: int) -> LBFGSState:
     """A fresh state at given values of the program's sites."""
-    sites = latent_names(model, *data)
-    missing = [name for name in sites if name not in variables]
-    if missing:
-        raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")
-    return _state({name: jnp.asarray(variables[name], float) for name in sites}, model, data, memory_size)
+    return _state(given_sites(variables, model, *data), model, data, memory_size)
 
 
 def conclude(
@@ -95,7 +91,7 @@ def conclude(
     """The point as one draw of one chain, with the most probable labels where the program sums them out."""
     values = _constrain(state.point, model, data)
     shares = _shares(values, model, data)
-    labels = model.derived({"assignments": jnp.argmax(shares, axis=-1)}) if shares is not None else {}
+    labels = {} if shares is None else model.derived({"assignments": jnp.argmax(shares, axis=-1)})
     if not keep_rows:
         labels.pop("assignments", None)
     return Outcome(

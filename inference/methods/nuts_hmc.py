@@ -26,11 +26,11 @@ from inference.algorithm import Algorithm, Outcome, Sampler, accept
 from inference.numerics.programs import draw_locals, latent_names
 from zoo.checks import check_flag
 
-__all__ = ["METHODS", "HamiltonianInfo", "program"]
+__all__ = ["METHODS", "given_sites", "position", "program"]
 
 
 class HamiltonianInfo(NamedTuple):
-    """What is recorded of a sweep.
+    """Values recorded at every sweep.
 
     Attributes:
         objective: minus the potential energy: the log joint in unconstrained space, in nats.
@@ -40,11 +40,21 @@ class HamiltonianInfo(NamedTuple):
 
 
 def program(model: Any, *data: Any) -> Any:
-    """The model as a function of itself.
-
-    What lets hyperparameters be arguments of compiled code instead of constants in it.
-    """
+    """Call the model, so that its hyperparameters are arguments of compiled code instead of constants."""
     return model(*data)
+
+
+def given_sites(variables: Mapping[str, Array], model: Any, *data: Any) -> dict[str, Array]:
+    """Values of all sites of the program, taken from given variables.
+
+    Raises:
+        ValueError: a site is missing.
+    """
+    sites = latent_names(model, *data)
+    missing = [name for name in sites if name not in variables]
+    if missing:
+        raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")
+    return {name: jnp.asarray(variables[name], float) for name in sites}
 
 
 def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> HMC:
@@ -100,19 +110,14 @@ def start(
     **options: Any,
 ) -> HMCState:
     """A fresh kernel state at given values of the program's sites."""
-    sites = latent_names(model, *data)
-    missing = [name for name in sites if name not in variables]
-    if missing:
-        raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")
-    values = {name: jnp.asarray(variables[name], float) for name in sites}
-    unconstrained = unconstrain_fn(program, (model, *data), {}, values)
+    unconstrained = unconstrain_fn(program, (model, *data), {}, given_sites(variables, model, *data))
     return _kernel(kind, tuple(sorted(options.items()))).init(
         key, num_warmup, unconstrained, (model, *data), {}
     )
 
 
 def position(state: HMCState, model: Any) -> dict[str, Any]:
-    """What is kept of a draw: the unconstrained values and the trajectory's statistics."""
+    """Values kept at every draw: the unconstrained values and the trajectory's statistics."""
     stats = {
         "diverging": state.diverging,
         "acceptance_rate": state.accept_prob,
@@ -124,7 +129,7 @@ def position(state: HMCState, model: Any) -> dict[str, Any]:
 
 
 def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:
-    """Draws in constrained space, with local latents drawn given them."""
+    """The draws in constrained space, with local latents drawn given them."""
     values = _constrain(draws["unconstrained"], model, data)
     return Outcome(
         posterior=values | draw_locals(key, values, model, data, keep_rows), sample_stats=draws["stats"]

@@ -1,6 +1,4 @@
-"""Stochastic variational inference with NumPyro's automatic guides.
-
-For any zoo model whose program has continuous sites.
+"""Stochastic variational inference with NumPyro's automatic guides, for any program with continuous sites.
 
 The objective is a Monte Carlo estimate of the evidence lower bound and goes up and down: a run takes
 ``max_iterations`` steps, and the front door judges convergence by comparing its last two stretches. Local
@@ -27,12 +25,12 @@ from numpyro.infer.svi import SVIState
 from numpyro.optim import ClippedAdam
 
 from inference.algorithm import Algorithm, Outcome, Stochastic
-from inference.methods.nuts_hmc import program
+from inference.methods.nuts_hmc import given_sites, program
 from inference.numerics.programs import draw_locals, latent_names, sample_locals
 from zoo.checks import check_choice
 from zoo.model import in_current_precision
 
-__all__ = ["METHOD", "SVIInfo", "guide"]
+__all__ = ["METHOD"]
 
 GUIDES = {
     "normal": AutoNormal,
@@ -43,7 +41,7 @@ FINAL_PARTICLES = 256
 
 
 class SVIInfo(NamedTuple):
-    """What is recorded of a step.
+    """Values recorded at every step.
 
     Attributes:
         objective: an unbiased estimate of the evidence lower bound, in nats.
@@ -89,21 +87,14 @@ def _checked(guide: str, step_size: float, num_particles: int) -> tuple[str, flo
 
 def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, **options: Any) -> SVIState:
     """A guide centred at given values of the program's sites."""
-    sites = latent_names(model, *data)
-    missing = [name for name in sites if name not in variables]
-    if missing:
-        raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")
-    values = {name: jnp.asarray(variables[name], float) for name in sites}
+    values = given_sites(variables, model, *data)
     return _svi(*_checked(**options), init_to_value(values=values)).init(key, model, *data)
 
 
 def conclude(
     key: Array, state: SVIState, model: Any, data: tuple, num_samples: int, keep_rows: bool, **options: Any
 ) -> Outcome:
-    """Independent draws from the guide, as one chain, its parameters.
-
-    And the bound re-estimated with many particles.
-    """
+    """Draws from the guide as one chain, its parameters, and the bound re-estimated with many particles."""
     params, draws, mean, error = _conclude(_checked(**options), key, state, model, data, num_samples)
     local = draw_locals(jax.random.fold_in(key, 1), draws, model, data, keep_rows)
     attrs = {"elbo": float(mean), "elbo_standard_error": float(error), "guide": options["guide"]}

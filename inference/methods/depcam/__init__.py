@@ -1,1 +1,1 @@
-"""Depcam."""
+"""Hand-written inference for repulsive mixtures of PCAs."""

@@ -22,36 +22,24 @@ nobody fitted.
 When to use what: a maximum over y has no Occam factor, so components with more directions win rows; new rows
 are judged with the latents integrated out by Laplace's approximation. NUTS on tables that it can afford.
 
-Normalised spectral clustering of rows by landmarks, in time linear in the number of rows.
+**Spectral starts**: normalised spectral clustering by landmarks, in time linear in the number of rows. Rows
+are joined to L landmarks (all rows, or as many drawn at random) by self-tuning weights :math:`Z_{nl} =
+\exp\{-|x_n - x_l|^2 / (\sigma_n \sigma_l)\}`, :math:`\sigma` the distance to the seventh nearest landmark
+(Zelnik-Manor and Perona 2004). With the degrees of rows and landmarks in R and C, the leading left singular
+vectors of :math:`R^{-1/2} Z C^{-1/2}` are those of the normalised affinity :math:`R^{-1/2} Z C^{-1} Z'
+R^{-1/2}` (Dhillon 2001; Chen and Cai 2011), found from an L x L matrix. Their rows, brought to length one,
+are clustered by k-means (Ng, Jordan and Weiss 2002): groups of any shape that hang together, where k-means
+asks for round ones. Cost O(N L D + N L^2 + L^3).
 
-Rows are joined to L landmarks (all rows, or as many drawn at random) by self-tuning weights
-:math:`Z_{nl} = \exp\{-|x_n - x_l|^2 / (\sigma_n \sigma_l)\}`, :math:`\sigma` the distance to the seventh
-nearest landmark (Zelnik-Manor and Perona 2004). With the degrees of rows and landmarks in R and C, the
-leading left singular vectors of :math:`R^{-1/2} Z C^{-1/2}` are those of the normalised affinity
-:math:`R^{-1/2} Z C^{-1} Z' R^{-1/2}` (Dhillon 2001; Chen and Cai 2011), found from an L x L matrix. Their
-rows, brought to length one, are clustered by k-means (Ng, Jordan and Weiss 2002): groups of any shape that
-hang together, where k-means asks for round ones. Cost O(N L D + N L^2 + L^3).
-
-Block updates of the variational EM of repulsive mixtures of PCAs; none lowers the objective.
-
-The objective is the log posterior density of everything but rows' labels (and latents, where integrated),
-
-.. math::
-    \sum_n \log \sum_k \pi_k\, p(x_n, y_{nk} \mid k) + \lambda \log|S| + \log p(\phi, b, \pi),
-
-uniform on the manifold of bases (with shared latents :math:`\log p(y_n)` stands before the sum over k). By
-EM's inequality its gradients are those of the log densities weighted by responsibilities. Each block takes a
-step whose size follows a curvature; it is taken if the objective does not fall, else halved:
+**Block updates**: none lowers the objective. By EM's inequality its gradients are those of the log densities
+weighted by responsibilities. Each block takes a step whose size follows a curvature; it is taken if the
+objective does not fall, else halved:
 
 * scales: proximal gradient, :math:`\phi \leftarrow \mathrm{soft}(\phi + g/L,\ s/L)` with
   :math:`L_j = \sum_n r a y_{nj}^2`: exact zeros (in place of the paper's choice among three signs);
 * bases: along the Stiefel gradient :math:`G - U\,\mathrm{sym}(U'G)`, drawn back by QR. The paper's Grassmann
   gradient never turns a basis inside its span, though the likelihood and its kernel change with that, and its
   (22) goes downhill as printed;
-* latents and the rescaling: `inference.methods.depcam.em`.
-
-Blocks of repulsive mixtures of PCAs that belong to rows: latents, bounds on them, the noise, rescaling.
-
 * latents at a value: with the bound 1/4 on the curvature of binary cells (Boehning) a unit step never falls;
   else Newton's step, halved for each row on its own until it does not;
 * latents integrated: the curves xi of binary cells, q of Poisson cells (`inference.methods.depcam.rows`); the
@@ -93,31 +81,18 @@ from zoo.dpp import log_determinant
 from zoo.exponential_family.local_pca import SparseScales
 
 __all__ = [
-    "DEPCAMInfo",
     "DEPCAMState",
-    "Evaluation",
     "METHOD",
     "STRATEGIES",
     "check",
-    "climb",
-    "conclude",
     "evaluate",
     "init",
+    "log_density",
     "log_prior",
-    "objective_of",
-    "repulsion_gradient",
-    "rescale",
+    "program_values",
     "rows_of",
-    "spectral_labels",
     "start",
     "step",
-    "stiefel_gradient",
-    "sweep",
-    "update_bases",
-    "update_latents",
-    "update_offsets",
-    "update_scales",
-    "update_weights",
 ]
 
 
@@ -163,21 +138,11 @@ LABELS = {
 }
 OF_BOUND = ("curves", "latents_loc", "latents_covariance")  # made afresh where a start has none
 STRATEGIES = (*LABELS, "random")
-SITES = (
-    "bases",
-    "scales",
-    "scales_precision",
-    "offsets",
-    "weights",
-    "stick_fractions",
-    "noise_variance",
-    "latents",
-    "curves",
-)
+PARAMETERS = ("scales", "scales_precision", "offsets", "weights", "stick_fractions", "noise_variance")
 
 
 class DEPCAMState(NamedTuple):
-    """Values of everything, and how far the bases went.
+    """Values of all parameters and latents, and the step size of the bases.
 
     Attributes:
         values: site name to value; with the bound of integrated latents also its ``curves``, or q of them.
@@ -189,7 +154,7 @@ class DEPCAMState(NamedTuple):
 
 
 class DEPCAMInfo(NamedTuple):
-    """What is recorded of a sweep.
+    """Values recorded at every sweep.
 
     Attributes:
         objective: at the end of the sweep, in nats.
@@ -204,9 +169,19 @@ class DEPCAMInfo(NamedTuple):
     num_occupied: Array
 
 
+def program_values(values: Mapping[str, Array]) -> dict[str, Array]:
+    """Values of the program's parameters: carriers for bases, and sticks, where it has them, for weights."""
+    derived = "weights" if "stick_fractions" in values else None
+    held = {name: values[name] for name in PARAMETERS if name in values and name != derived}
+    return {"carriers": values["bases"]} | held
+
+
 def sweep(state: DEPCAMState, model: DEPCAM, x: Array, clamp: Array) -> tuple[DEPCAMState, DEPCAMInfo]:
-    """All blocks once. ``clamp`` (broadcasts to rows x components) is added to rows' log densities."""
-    judge = partial(_judge, model=model, x=x, clamp=clamp)
+    """Update every block once; ``clamp`` (broadcasts to rows x components) is added to log densities."""
+
+    def judge(values: dict[str, Array]) -> Evaluation:
+        return evaluate(values, model, x, clamp)
+
     values, count = update_latents(state.values, model, x, clamp)
     now = judge(values)
     values, now = update_weights(values, model, now, clamp)
@@ -222,17 +197,8 @@ def sweep(state: DEPCAMState, model: DEPCAM, x: Array, clamp: Array) -> tuple[DE
     if "latents" in values or "latents_loc" in values:
         values, objective = rescale(values, model, now, clamp)
     step_size = jnp.clip(jnp.where(tries == 1, 1.5 * size, size), 1e-6, LARGEST_STEP)
-    info = DEPCAMInfo(
-        objective,
-        count,
-        jnp.sum(values["scales"] != 0),
-        jnp.sum(jnp.sum(now.responsibilities, axis=0) > 0.5),
-    )
-    return DEPCAMState(values, step_size), info
-
-
-def _judge(values: dict[str, Array], *, model: DEPCAM, x: Array, clamp: Array) -> Any:
-    return evaluate(values, model, x, clamp)
+    active, occupied = values["scales"] != 0, jnp.sum(now.responsibilities, axis=0) > 0.5
+    return DEPCAMState(values, step_size), DEPCAMInfo(objective, count, jnp.sum(active), jnp.sum(occupied))
 
 
 def init(
@@ -240,8 +206,7 @@ def init(
 ) -> DEPCAMState:
     """The state after clamped sweeps from labels, or at random values."""
     if strategy == "random":
-        values = {name: value for name, value in _random_values(key, model, x, integrated).items()}
-        return DEPCAMState(values, jnp.array(1.0))
+        return DEPCAMState(_random_values(key, model, x, integrated), jnp.array(1.0))
     means = jnp.nanmean(x, axis=0)
     centred = jnp.where(jnp.isnan(x), 0.0, x - means)
     centred /= 4.0 * jnp.sqrt(jnp.max(jnp.sum(centred**2, axis=-1)))  # k-means++ caps distances at one
@@ -300,20 +265,18 @@ def start(
     if all(name in given for name in values if name not in OF_BOUND):
         values = {name: jnp.asarray(given.get(name, values[name]), float) for name in values}
         return DEPCAMState(values, jnp.array(1.0))
-    if "responsibilities" in given:
-        labels = jnp.argmax(given["responsibilities"], axis=-1)
-    elif "assignments" in given:
-        labels = given["assignments"].astype(int)
-    else:
+    if not {"responsibilities", "assignments"} & given.keys():
         needed = ", ".join(name for name in values if name not in OF_BOUND)
         raise ValueError(f"init must hold responsibilities, assignments, or all of {needed}")
+    r = given.get("responsibilities")
+    labels = given["assignments"].astype(int) if r is None else jnp.argmax(r, axis=-1)
     return _from_labels(key, labels, model, x, clamped_sweeps, integrated)
 
 
 def step(
     key: Array, state: DEPCAMState, model: DEPCAM, x: Array, **options: Any
 ) -> tuple[DEPCAMState, DEPCAMInfo]:
-    """One sweep; deterministic, the key is ignored."""
+    """Run one sweep; the key is ignored."""
     return sweep(state, model, x, jnp.zeros((1, 1)))
 
 
@@ -351,12 +314,12 @@ def conclude(
 ) -> Outcome:
     """The estimate as one draw of one chain, beside its responsibilities."""
     (x,) = data
-    values = {name: state.values[name] for name in SITES if name in state.values and name != "curves"}
+    sites = ("bases", *PARAMETERS, "latents")
+    values = {name: state.values[name] for name in sites if name in state.values}
     r = _evaluate(state.values, model, x).responsibilities
-    posterior = {name: value for name, value in values.items() if name not in ("bases", "weights")}
-    posterior |= {"carriers": values["bases"]} | model.derived({"assignments": jnp.argmax(r, axis=-1)})
-    if "stick_fractions" not in values:
-        posterior["weights"] = values["weights"]
+    posterior = program_values(values) | model.derived({"assignments": jnp.argmax(r, axis=-1)})
+    if "latents" in values:
+        posterior["latents"] = values["latents"]
     if not keep_rows:
         posterior.pop("assignments")
     stored = values | {"responsibilities": r, "num_occupied": jnp.sum(jnp.sum(r, axis=0) > 0.5)}
@@ -390,7 +353,7 @@ ROUNDING = 50  # units of rounding of the objective that are no fall
 
 
 class Evaluation(NamedTuple):
-    """The objective at values of everything, and what the blocks need of it.
+    """The objective at given values, and the quantities that the block updates need.
 
     Attributes:
         objective: in nats.
@@ -440,7 +403,7 @@ def objective_of(
 
 
 def rows_of(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
-    """Given the latents if they have values, else integrated."""
+    """Log densities of rows: given the latents if they have values, else with the latents integrated out."""
     if "latents_loc" in values:
         return poisson_rows(values, model, x)
     return (rows_given_latents if "latents" in values else quadratic_rows)(values, model, x)
@@ -508,7 +471,7 @@ def update_weights(
 
 
 def update_offsets(values: dict[str, Array], model: DEPCAM, now: Evaluation, judge: Callable) -> tuple:
-    """Gradient over curvature, halved where it must be."""
+    """Move the offsets by gradient over curvature, halved until the objective does not fall."""
     rate = 1.0 / model.offset_variance
     direction = (now.sums.offsets - rate * values["offsets"]) / (now.sums.offsets_curvature + rate)
     return climb(
@@ -521,7 +484,7 @@ def update_offsets(values: dict[str, Array], model: DEPCAM, now: Evaluation, jud
 
 
 def update_scales(values: dict[str, Array], model: DEPCAM, now: Evaluation, judge: Callable) -> tuple:
-    """Proximal step; precisions of an ARD prior at their maximum given the scales."""
+    """Take a proximal step in the scales; precisions of an ARD prior go to their maximum given the scales."""
     scales = values["scales"]
     gradient = jnp.einsum("kfi,kfi->ki", values["bases"], now.sums.loadings)
     curvature = jnp.diagonal(now.sums.moments, axis1=-2, axis2=-1)
@@ -540,7 +503,7 @@ def update_scales(values: dict[str, Array], model: DEPCAM, now: Evaluation, judg
 
 
 def repulsion_gradient(values: Mapping[str, Array], model: DEPCAM) -> Array:
-    """Of repulsion times log det S in the bases, shape of the bases."""
+    """Gradient of the repulsion times log det S in the bases, shape of the bases."""
     bases, s = values["bases"], model.similarity(values)
     weights = jnp.linalg.inv(s) * s * model.repulsion * model.similarity_scale
     if model.kernel == "angular":
@@ -551,7 +514,7 @@ def repulsion_gradient(values: Mapping[str, Array], model: DEPCAM) -> Array:
 
 
 def stiefel_gradient(bases: Array, gradient: Array) -> Array:
-    """G - U sym(U'G): the part along the manifold."""
+    """The part of a gradient along the Stiefel manifold, G - U sym(U'G)."""
     inner = jnp.swapaxes(bases, -1, -2) @ gradient
     return gradient - bases @ (0.5 * (inner + jnp.swapaxes(inner, -1, -2)))
 
@@ -559,7 +522,7 @@ def stiefel_gradient(bases: Array, gradient: Array) -> Array:
 def update_bases(
     values: dict[str, Array], model: DEPCAM, now: Evaluation, step: Array, judge: Callable
 ) -> tuple:
-    """Along the Stiefel gradient, drawn back by a sign-fixed QR."""
+    """Move the bases along the Stiefel gradient, drawn back by a sign-fixed QR."""
     scales, bases = values["scales"], values["bases"]
     gradient = now.sums.loadings * scales[:, None, :]
     stiff = jnp.linalg.eigvalsh(now.sums.moments * scales[:, :, None] * scales[:, None, :])[:, -1]
@@ -573,13 +536,13 @@ def update_bases(
     )
 
 
-HALVINGS = 8
+ROW_HALVINGS = 8
 
 
 def update_latents(
     values: dict[str, Array], model: DEPCAM, x: Array, clamp: Array
 ) -> tuple[dict[str, Array], Array]:
-    """Latents (25), or q of them, the bound's curves, the noise variance of Gaussian cells; and visits."""
+    """Update latents (25), or q of them, or the bound's curves, or the noise variance; returns visits too."""
     rows, one = rows_of(values, model, x), jnp.array(1)
     if "latents_loc" in values:
         sizes, visits = _longest_steps(
@@ -641,7 +604,7 @@ def _longest_steps(height: Callable, before: Array) -> tuple[Array, Array]:
         return jnp.where(falls, sizes / 2, sizes), falls, count + 1
 
     def goes_on(state: tuple) -> Array:
-        return jnp.any(state[1]) & (state[2] < HALVINGS)
+        return jnp.any(state[1]) & (state[2] < ROW_HALVINGS)
 
     begin = (jnp.ones_like(before), jnp.ones(before.shape, bool), jnp.array(0))
     sizes, falls, count = jax.lax.while_loop(goes_on, halve, begin)

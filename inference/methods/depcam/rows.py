@@ -1,4 +1,4 @@
-r"""What rows say about local exponential-family PCAs: log densities and their gradients, by hand.
+r"""Log densities of rows under local exponential-family PCAs, and their gradients, by hand.
 
 Either the latents have a value (``values["latents"]``), or they are integrated out of cells whose log density
 is quadratic in the natural parameter, :math:`c + t\theta - \tfrac12 a\theta^2`: Gaussian cells as they are,
@@ -15,10 +15,9 @@ With E = t - a E[theta] (or x - g'(theta)) and responsibilities r the gradient o
 :math:`\sum_n r_{nk} E_{nk}` (Qiao et al., equations 20 to 25, with the sign of 25 put right). One evaluation
 costs O(N K D d), or O(N K D d^2) where latents are integrated.
 
-Poisson rows of local PCAs with their latents integrated: a Gaussian q(y) for each row and component.
-
-With :math:`\theta = Wy + b` and :math:`q(y) = N(m, V)` the expectation is exact,
-:math:`E[e^{\theta_d}] = \lambda_d = \exp(b_d + w_d'm + \tfrac12 w_d'Vw_d)`, and
+Poisson cells have a Gaussian q(y) for each row and component. With :math:`\theta = Wy + b` and :math:`q(y) =
+N(m, V)` the expectation is exact, :math:`E[e^{\theta_d}] = \lambda_d = \exp(b_d + w_d'm + \tfrac12
+w_d'Vw_d)`, and
 
 .. math::
     \log \int p(x \mid y)\, N(y; 0, I)\, dy \ge \sum_d \{x_d (b_d + w_d'm) - \lambda_d - \log x_d!\}
@@ -55,6 +54,7 @@ __all__ = [
     "LocalRows",
     "Sums",
     "best_scaling",
+    "log_standard_normal",
     "natural_step",
     "poisson_rows",
     "prior_latents",
@@ -67,7 +67,7 @@ __all__ = [
 
 
 class LocalRows(NamedTuple):
-    """Of each row under each component.
+    """Log densities and gradients of each row under each component.
 
     Attributes:
         log_density: in nats, that of its own latents included, shape (rows, components); in the shared mode
@@ -102,7 +102,7 @@ class Sums(NamedTuple):
 
 
 def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
-    """At values of the latents."""
+    """Log densities and gradients at values of the latents."""
     local, y = model.local(values), values["latents"]
     family, seen = local.family, ~jnp.isnan(x)[:, None]
     filled = jnp.where(seen, jnp.nan_to_num(x, nan=1.0)[:, None], 1.0)
@@ -121,12 +121,12 @@ def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> 
 
 
 def log_standard_normal(y: Array) -> Array:
-    """Log density of the last axis, in nats."""
+    """Log density of standard normal vectors along the last axis, in nats."""
     return -0.5 * jnp.sum(y**2, axis=-1) - 0.5 * y.shape[-1] * jnp.log(2 * jnp.pi)
 
 
 def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
-    """With the latents integrated out; binary cells by the bound at ``values["curves"]``, xi."""
+    """Log densities and gradients with latents integrated out, binary cells by the bound at curves xi."""
     local, seen = model.local(values), ~jnp.isnan(x)[:, None]
     w, b = local.loadings, local.offsets
     filled = jnp.where(seen, jnp.nan_to_num(x)[:, None], 0.0)
@@ -146,7 +146,7 @@ def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Loca
 
 
 def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: LocalRows) -> Array:
-    """Xi with which the bound is best given the latents' distribution: the root of E[theta^2]."""
+    """The optimal xi of the bound given the latents' distribution: the root of E[theta^2]."""
     local = model.local(values)
     theta = local.natural_params(rows.mean)
     spread = jnp.einsum("kfi,nkij,kfj->nkf", local.loadings, rows.covariance, local.loadings)
@@ -171,14 +171,14 @@ NEWTON_STEPS = 12
 
 
 def prior_latents(model: DEPCAM, num_rows: int) -> dict[str, Array]:
-    """Where q of the latents starts: at their prior, ``latents_loc`` and ``latents_covariance``."""
+    """The start of q of the latents, their prior: ``latents_loc`` and ``latents_covariance``."""
     shape = (num_rows, model.num_components, model.num_latents)
     eye = jnp.broadcast_to(jnp.eye(model.num_latents), (*shape, model.num_latents))
     return {"latents_loc": jnp.zeros(shape), "latents_covariance": eye}
 
 
 def poisson_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
-    """The bound, and what the gradients need, at values of q."""
+    """The bound and its gradients at values of q, for Poisson cells."""
     local, mean, covariance = model.local(values), values["latents_loc"], values["latents_covariance"]
     seen = ~jnp.isnan(x)[:, None]
     filled = jnp.where(seen, jnp.nan_to_num(x)[:, None], 0.0)
@@ -196,7 +196,7 @@ def poisson_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalR
 def natural_step(
     values: Mapping[str, Array], model: DEPCAM, rows: LocalRows, size: Array
 ) -> dict[str, Array]:
-    """Q after a step of ``size``, shape (rows, components); at size 0 as it was."""
+    """Parameters of q after a step of ``size``, shape (rows, components); at size 0 as it was."""
     loadings = model.local(values).loadings
     target = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings) + jnp.eye(loadings.shape[-1])
     gradient = jnp.einsum("nkf,kfi->nki", rows.residual, loadings) - rows.mean
@@ -213,7 +213,7 @@ def natural_step(
 
 
 def best_scaling(count: Array, squares: Array, cost: Array, power: int) -> Array:
-    """The c > 0 with cost c^power + count c^2 = squares; one where nothing says so.
+    """The c > 0 with cost c^power + count c^2 = squares; one where there is no such c.
 
     Args:
         count: R >= 0.
@@ -233,7 +233,7 @@ def best_scaling(count: Array, squares: Array, cost: Array, power: int) -> Array
 
 
 def scaled_bound(values: Mapping[str, Array], c: Array) -> tuple[Array, dict[str, Array]]:
-    """What rows' bounds gain, shape (rows, components), and q, when latents are divided by c."""
+    """The gain of rows' bounds, shape (rows, components), and q, when latents are divided by c."""
     mean, covariance = values["latents_loc"], values["latents_covariance"]
     squares = mean**2 + jnp.diagonal(covariance, axis1=-2, axis2=-1)
     gain = -jnp.sum(jnp.log(c), axis=-1) - 0.5 * jnp.sum(squares * (c**-2 - 1.0), axis=-1)

@@ -36,17 +36,8 @@ from inference.methods.depcam.em import evaluate, rows_of
 from zoo.depcam import DEPCAM
 from zoo.model import in_current_precision
 
-__all__ = ["METHOD", "guide"]
+__all__ = ["METHOD"]
 
-PARAMETERS = (
-    "carriers",
-    "scales",
-    "scales_precision",
-    "offsets",
-    "weights",
-    "stick_fractions",
-    "noise_variance",
-)
 LARGEST_DRAWS = 256e6  # bytes of drawn latents that are kept
 
 
@@ -76,7 +67,7 @@ def conclude(
     keep_rows: bool,
     **options: Any,
 ) -> Outcome:
-    """Independent draws from q, its parameters the same in all, as one chain."""
+    """Independent draws of labels and latents from q as one chain, with the point estimates repeated."""
     (x,) = data
     values = {name: value for name, value in state.values.items() if name != "curves"}
     r, loc, covariance = _rows(state.values, model, x)
@@ -86,14 +77,12 @@ def conclude(
         "latents_covariance": covariance,
         "num_occupied": jnp.sum(jnp.sum(r, axis=0) > 0.5),
     }
-    points = {"carriers": values["bases"]} | {n: v for n, v in values.items() if n in PARAMETERS}
-    if "stick_fractions" in points:
-        del points["weights"]
     shape = model.latents_shape(x.shape[0])
     keeps = keep_rows and num_samples * loc.itemsize * jnp.prod(jnp.array(shape)) <= LARGEST_DRAWS
     draws = _draw(jax.random.split(key, num_samples), r, loc, covariance, model) if keeps else {}
     if model.integrates_latents:
         draws.pop("latents", None)  # no site of its program
+    points = em.program_values(values)
     posterior = {n: jnp.broadcast_to(v, (num_samples, *v.shape)) for n, v in points.items()} | draws
     own = ("observation", "component", "latent")
     return Outcome(
@@ -123,7 +112,7 @@ def _draw(keys: Array, r: Array, loc: Array, covariance: Array, model: DEPCAM) -
 
 
 def _latents_given(assignments: Array, loc: Array, covariance: Array, model: DEPCAM) -> dist.Distribution:
-    """Q of the latents given labels: those of components not taken have their prior."""
+    """The factor q of the latents given labels; those of components not taken have their prior."""
     taken = jax.nn.one_hot(assignments, model.num_components) > 0
     if model.latents == "shared":
         index = assignments[:, None, None]
@@ -134,7 +123,7 @@ def _latents_given(assignments: Array, loc: Array, covariance: Array, model: DEP
 
 
 def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``; of the fitted rows only.
+    """Run q as a NumPyro program with exactly the sites of ``model.explicit``; of the fitted rows only.
 
     Args:
         stored: group `variational` of the fit.
@@ -148,10 +137,7 @@ def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) ->
     r = stored["responsibilities"]
     if x is None or x.shape[0] != r.shape[0]:
         raise ValueError(f"this q is of the {r.shape[0]} rows that were fitted: call it with them")
-    points = {"carriers": stored["bases"]} | {n: v for n, v in stored.items() if n in PARAMETERS}
-    if "stick_fractions" in points:
-        del points["weights"]
-    for name, value in points.items():
+    for name, value in em.program_values(stored).items():
         numpyro.sample(name, dist.Delta(value, event_dim=value.ndim))
     with numpyro.plate("observations", r.shape[0]):
         assignments = numpyro.sample("assignments", dist.Categorical(probs=r))

@@ -1,1 +1,1 @@
-"""Documents."""
+"""Parts that the hand-written inference of all topic models shares."""

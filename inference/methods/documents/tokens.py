@@ -1,5 +1,6 @@
-"""Tokens one by one, and draws of their topics: what the samplers of topic models share."""
+"""Parts that the samplers of topic models share: tokens, draws of their topics, given topics."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from inference.algorithm import Algorithm, Sampler
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
@@ -17,10 +19,12 @@ __all__ = [
     "SMALL_DRAW",
     "Tokens",
     "draw_topics",
+    "given_topics",
     "log_dirichlet_multinomial",
     "prepare",
     "tokens_of",
     "topic_posterior",
+    "topic_sampler",
 ]
 
 BLOCK_TOKENS = 4096
@@ -46,7 +50,7 @@ class Tokens:
 
     @classmethod
     def tree_unflatten(cls, shape: tuple[int, int], parts: tuple) -> Self:
-        """From parts that were made before."""
+        """Rebuild from the parts of `tree_flatten`."""
         return cls(*parts, shape)
 
 
@@ -120,8 +124,34 @@ def draw_topics(
     return jax.lax.scan(visit, start, data)[0]
 
 
+def topic_sampler(
+    algorithm: Algorithm, start: Callable, conclude: Callable, position: Callable, prepare: Callable = prepare
+) -> Sampler:
+    """A sampler of a topic model: one start, no options, no adaptation; the fields are those of `Sampler`."""
+    return Sampler(
+        strategies=("random",),
+        build=lambda strategy, num_warmup: algorithm,
+        start=start,
+        conclude=conclude,
+        position=position,
+        prepare=prepare,
+    )
+
+
+def given_topics(variables: Mapping[str, Any], num_topics: int, num_words: int) -> Array:
+    """The given ``topic_word_probs``, shape (num_topics, num_words).
+
+    Raises:
+        ValueError: there are none, or of another shape.
+    """
+    shape = (num_topics, num_words)
+    if "topic_word_probs" not in variables or jnp.shape(variables["topic_word_probs"]) != shape:
+        raise ValueError(f"init must hold 'topic_word_probs' of shape {shape} for this method")
+    return jnp.asarray(variables["topic_word_probs"])
+
+
 def topic_posterior(by_word: Array, model: TopicModel) -> dist.Dirichlet:
-    """The topics given the tokens of each word in each, shape (num_words, num_topics)."""
+    """The topics' distribution given the tokens of each word in each, shape (num_words, num_topics)."""
     return dist.Dirichlet(in_current_precision(model).word_smoothing + by_word.T)
 
 

@@ -1,1 +1,1 @@
-"""Lda."""
+"""Hand-written inference for latent Dirichlet allocation."""

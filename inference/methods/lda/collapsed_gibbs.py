@@ -13,20 +13,20 @@ K). The objective is the collapsed log joint density of tokens and their topics.
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.algorithm import Algorithm, Outcome
 from inference.methods.documents.tokens import (
     SMALL_DRAW,
     Tokens,
+    given_topics,
     log_dirichlet_multinomial,
-    prepare,
     tokens_of,
+    topic_sampler,
 )
 from inference.methods.lda.gibbs import TopicGibbsInfo, posteriors
 from inference.numerics.gamma_draws import draw
@@ -34,11 +34,11 @@ from inference.numerics.programs import map_draws
 from zoo.lda import LDA
 from zoo.model import in_current_precision
 
-__all__ = ["ALGORITHM", "METHOD", "CollapsedLDAState", "init", "scan_tokens", "state_of", "step"]
+__all__ = ["METHOD", "scan_tokens"]
 
 
 class CollapsedLDAState(NamedTuple):
-    """The tokens' topics and what they add up to.
+    """The tokens' topics and their counts.
 
     Attributes:
         topics: of each token, shape (num_tokens,).
@@ -63,7 +63,7 @@ def scan_tokens(
     prior: Array,
     smoothing: Array,
 ) -> tuple[Array, Array, Array]:
-    """Every token's topic in turn.
+    """Draw every token's topic in turn.
 
     Args:
         key: a JAX key.
@@ -115,7 +115,7 @@ def log_joint(by_document: Array, by_word: Array, model: LDA) -> Array:
 
 
 def init(key: Array, model: LDA, counts: Any) -> CollapsedLDAState:
-    """Topics of all tokens uniform."""
+    """The state with the topics of all tokens drawn uniformly."""
     tokens = tokens_of(counts, model)
     return state_of(jax.random.randint(key, tokens.word.shape, 0, model.num_topics), tokens, model)
 
@@ -123,16 +123,13 @@ def init(key: Array, model: LDA, counts: Any) -> CollapsedLDAState:
 def start(
     key: Array, variables: Mapping[str, Array], model: LDA, counts: Any, **options: Any
 ) -> CollapsedLDAState:
-    """Topics of all tokens drawn given ``topic_word_probs`` (and ``doc_topic_probs``, if given).
+    """The state with topics of tokens drawn given ``topic_word_probs`` (and ``doc_topic_probs``, if given).
 
     Raises:
         ValueError: no topics, or of another shape.
     """
     tokens = tokens_of(counts, model)
-    shape = (model.num_topics, tokens.shape[1])
-    if "topic_word_probs" not in variables or jnp.shape(variables["topic_word_probs"]) != shape:
-        raise ValueError(f"init must hold 'topic_word_probs' of shape {shape} for this sampler")
-    logits = jnp.log(jnp.asarray(variables["topic_word_probs"])).T[tokens.word]
+    logits = jnp.log(given_topics(variables, model.num_topics, tokens.shape[1])).T[tokens.word]
     if "doc_topic_probs" in variables:
         logits = logits + jnp.log(jnp.asarray(variables["doc_topic_probs"]))[tokens.document]
     return state_of(jax.random.categorical(key, logits), tokens, model)
@@ -141,33 +138,16 @@ def start(
 def step(
     key: Array, state: CollapsedLDAState, model: LDA, counts: Any
 ) -> tuple[CollapsedLDAState, TopicGibbsInfo]:
-    """One sweep."""
+    """Run one sweep over all tokens."""
     tokens, prior = tokens_of(counts, model), in_current_precision(model)
-    topics, by_document, by_word = scan_tokens(
-        key,
-        state.topics,
-        tokens.document,
-        tokens.word,
-        state.by_document,
-        state.by_word,
-        prior._topic_prior(),
-        prior.word_smoothing,
-    )
-    value = log_joint(by_document, by_word, model)
-    return CollapsedLDAState(topics, by_document, by_word, value), TopicGibbsInfo(value)
-
-
-ALGORITHM = Algorithm(init, step)
-
-
-@cache
-def build(strategy: str, num_warmup: int) -> Algorithm:
-    """The sampler; it does not adapt."""
-    return ALGORITHM
+    counted, priors = (state.by_document, state.by_word), (prior._topic_prior(), prior.word_smoothing)
+    topics, *by = scan_tokens(key, state.topics, tokens.document, tokens.word, *counted, *priors)
+    value = log_joint(*by, model)
+    return CollapsedLDAState(topics, *by, value), TopicGibbsInfo(value)
 
 
 def position(state: CollapsedLDAState, model: LDA) -> dict[str, Array]:
-    """What is kept of a draw: the counts that topics, and shares where they are small, are drawn from."""
+    """Values kept at every draw: the counts that topics, and shares where they are small, are drawn from."""
     kept = {"by_word": state.by_word.astype(jnp.int32), "lp": state.log_joint}
     if state.by_document.size <= SMALL_DRAW:
         kept["by_document"] = state.by_document.astype(jnp.int32)
@@ -193,12 +173,4 @@ def _parameters(key: Array, counts: dict[str, Array], model: LDA) -> dict[str, A
     return map_draws(one, key, counts)
 
 
-METHOD = Sampler(
-    options={},
-    strategies=("random",),
-    build=build,
-    start=start,
-    conclude=conclude,
-    position=lambda keep_rows: position,
-    prepare=prepare,
-)
+METHOD = topic_sampler(Algorithm(init, step), start, conclude, lambda keep_rows: position)

@@ -13,7 +13,6 @@ other.
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -21,34 +20,25 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.algorithm import Algorithm, Outcome
 from inference.methods.documents.tokens import (
     SMALL_DRAW,
     Tokens,
     draw_topics,
-    prepare,
     tokens_of,
     topic_posterior,
+    topic_sampler,
 )
 from inference.numerics.gamma_draws import draw
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.lda import LDA
 from zoo.model import in_current_precision
 
-__all__ = [
-    "ALGORITHM",
-    "METHOD",
-    "LDAGibbsState",
-    "init",
-    "step",
-    "sweep",
-    "topics_and_shares",
-    "word_topics",
-]
+__all__ = ["METHOD", "TopicGibbsInfo", "posteriors"]
 
 
 class LDAGibbsState(NamedTuple):
-    """The parameters.
+    """The parameters and their log joint density.
 
     Attributes:
         values: ``topic_word_probs`` (num_topics, num_words) and ``doc_topic_probs`` (num_documents,
@@ -62,7 +52,7 @@ class LDAGibbsState(NamedTuple):
 
 
 class TopicGibbsInfo(NamedTuple):
-    """What is recorded of a sweep.
+    """Values recorded at every sweep.
 
     Attributes:
         objective: log joint density of tokens, their topics and parameters, up to a constant, in nats.
@@ -72,7 +62,7 @@ class TopicGibbsInfo(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """What a sweep draws.
+    """The draws of a sweep.
 
     Attributes:
         values: the parameters, as in `LDAGibbsState`.
@@ -86,7 +76,7 @@ class Sweep(NamedTuple):
 
 
 def topics_and_shares(values: Mapping[str, Array], model: LDA, counts: Any) -> dict[str, dist.Distribution]:
-    """Topics and shares given how often each topic gave each word of each document."""
+    """Topics and shares given the counts of words by document and topic, ``word_topics``."""
     tokens = values["word_topics"]
     return posteriors(jnp.sum(tokens, axis=2), jnp.sum(tokens, axis=0).T, model)
 
@@ -107,7 +97,7 @@ def word_topics(values: Mapping[str, Array], model: LDA, counts: Any) -> dict[st
 
 
 def init(key: Array, model: LDA, counts: Any) -> LDAGibbsState:
-    """Topics all but flat, as VB starts, and equal shares; chains start apart."""
+    """The state with nearly flat topics, as VB starts, and equal shares; chains start apart."""
     num_documents, num_words = counts.shape
     noise = jax.random.gamma(key, 100.0, (model.num_topics, num_words), jnp.result_type(float))
     equal = jnp.full((num_documents, model.num_topics), 1.0 / model.num_topics)
@@ -136,7 +126,7 @@ def start(
 
 
 def sweep(key: Array, values: Mapping[str, Array], model: LDA, tokens: Tokens) -> Sweep:
-    """Topics of all tokens given the parameters, then these given the topics."""
+    """Draw topics of all tokens given the parameters, then these given the topics."""
     topic_key, word_key, share_key = jax.random.split(key, 3)
     shares, by_word = values["doc_topic_probs"], values["topic_word_probs"].T
     rows = jnp.arange(tokens.shape[0])
@@ -144,12 +134,12 @@ def sweep(key: Array, values: Mapping[str, Array], model: LDA, tokens: Tokens) -
     given = posteriors(by_document, by_word_counts, model)
     keys = {"topic_word_probs": word_key, "doc_topic_probs": share_key}
     tiny = jnp.finfo(by_word.dtype).tiny
-    drawn = {name: jnp.maximum(draw(own, given[name]), tiny) for name, own in keys.items()}
+    drawn = {name: jnp.maximum(draw(site_key, given[name]), tiny) for name, site_key in keys.items()}
     return Sweep(drawn, by_document, by_word_counts)
 
 
 def step(key: Array, state: LDAGibbsState, model: LDA, counts: Any) -> tuple[LDAGibbsState, TopicGibbsInfo]:
-    """One sweep."""
+    """Run one sweep and evaluate the log joint."""
     values, by_document, by_word = sweep(key, state.values, model, tokens_of(counts, model))
     prior = in_current_precision(model)
     log_joint = jnp.sum((by_document + prior._topic_prior() - 1) * jnp.log(values["doc_topic_probs"]))
@@ -157,17 +147,8 @@ def step(key: Array, state: LDAGibbsState, model: LDA, counts: Any) -> tuple[LDA
     return LDAGibbsState(values, log_joint), TopicGibbsInfo(log_joint)
 
 
-ALGORITHM = Algorithm(init, step)
-
-
-@cache
-def build(strategy: str, num_warmup: int) -> Algorithm:
-    """The sampler; it does not adapt."""
-    return ALGORITHM
-
-
 def position(state: LDAGibbsState, model: LDA) -> dict[str, Array]:
-    """What is kept of a draw: topics, the log joint, and shares where they are small."""
+    """Values kept at every draw: topics, the log joint, and shares where they are small."""
     kept = {"topic_word_probs": state.values["topic_word_probs"], "lp": state.log_joint}
     if state.values["doc_topic_probs"].size <= SMALL_DRAW:
         kept["doc_topic_probs"] = state.values["doc_topic_probs"]
@@ -175,19 +156,11 @@ def position(state: LDAGibbsState, model: LDA) -> dict[str, Array]:
 
 
 def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_rows: bool) -> Outcome:
-    """The draws as they are."""
+    """The draws and their log joint."""
     return Outcome(
         posterior={name: value for name, value in draws.items() if name != "lp"},
         sample_stats={"lp": draws["lp"]},
     )
 
 
-METHOD = Sampler(
-    options={},
-    strategies=("random",),
-    build=build,
-    start=start,
-    conclude=conclude,
-    position=lambda keep_rows: position,
-    prepare=prepare,
-)
+METHOD = topic_sampler(Algorithm(init, step), start, conclude, lambda keep_rows: position)

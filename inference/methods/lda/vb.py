@@ -36,8 +36,6 @@ the maximum of the bound at the topics.
 The objective is the whole evidence lower bound, the documents' multinomial coefficients included, at the phi
 of the last pass. ``learn`` fits the symmetric priors, ``"word_smoothing"`` and ``"topic_prior"``, by maximum
 of the bound (`inference.methods.documents.dirichlet_factors`).
-
-The posterior that VB finds for LDA: as draws, as stored numbers, as a program, for new documents.
 """
 
 import warnings
@@ -71,22 +69,7 @@ from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 from zoo.lda import INTEGRATION_SEED, LDA
 from zoo.model import in_current_precision
 
-__all__ = [
-    "ALGORITHM",
-    "LDAVBInfo",
-    "LDAVBState",
-    "METHOD",
-    "affordable",
-    "bound",
-    "conclude",
-    "guide",
-    "init",
-    "local_step",
-    "log_density",
-    "natural_gradient",
-    "step",
-    "transform",
-]
+__all__ = ["LEARNABLE", "METHOD", "affordable", "init", "step"]
 
 
 TOPIC_BYTES = 2e9  # draws of topics that would take more are not all made
@@ -109,7 +92,7 @@ class LDAVBState(NamedTuple):
 
 
 def affordable(num_samples: int, num_entries: int) -> int:
-    """So many draws of topics as the memory that is meant for them takes; warns if that is fewer.
+    """The number of draws of topics that fit into memory; warns if that is fewer than asked for.
 
     Args:
         num_samples: draws asked for.
@@ -134,7 +117,7 @@ def conclude(
     keep_rows: bool,
     **options: Any,
 ) -> Outcome:
-    """Independent draws from q, as one chain, beside q's parameters; topic shares only where small."""
+    """Independent draws from q as one chain, beside q's parameters; topic shares only where small."""
     num_samples = affordable(num_samples, state.word_concentration.size)
     if "topic_prior" in options.get("learn", ()):
         _check_prior(state)
@@ -144,12 +127,8 @@ def conclude(
     stored = {"topic_word_concentration": state.word_concentration.T}
     if state.doc_concentration.shape[0]:  # documents in chunks keep nothing
         stored["doc_topic_concentration"] = state.doc_concentration
-    learnt = model.replaced(
-        word_smoothing=np.asarray(state.word_smoothing, np.float64),
-        topic_prior=np.asarray(
-            state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0], np.float64
-        ),
-    )
+    prior = state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0]
+    learnt = model.replaced(word_smoothing=np.asarray(state.word_smoothing), topic_prior=np.asarray(prior))
     learnt = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), learnt)
     return Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored, model=learnt)
 
@@ -181,7 +160,7 @@ def _draw(keys: Array, state: LDAVBState, keep_rows: bool) -> dict[str, Array]:
 
 
 def guide(stored: Mapping[str, Array], model: LDA, counts: Any) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+    """Run q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Args:
         stored: the parameters, as in the group ``variational``.
@@ -230,7 +209,7 @@ INNER_STEPS = 8
 
 
 class LDAVBInfo(NamedTuple):
-    """What is recorded of a step.
+    """Values recorded at every step.
 
     Attributes:
         objective: the evidence lower bound, in nats.
@@ -265,7 +244,7 @@ def local_step(
     inner_steps: int,
     doc_concentration: Array | None = None,
 ) -> LocalSums:
-    """Passes over every document with the topics fixed.
+    """Make passes over every document with the topics fixed.
 
     Args:
         documents: in blocks.
@@ -304,12 +283,8 @@ def local_step(
         )
 
     prior_normaliser = jnp.sum(gammaln(topic_prior)) - gammaln(jnp.sum(topic_prior))
-    zeros = LocalSums(
-        jnp.zeros((documents.shape[0], num_topics), by_word.dtype),
-        jnp.zeros_like(by_word),
-        jnp.zeros((), by_word.dtype),
-    )
-    sums = documents.fold(add, zeros)
+    shapes = (documents.shape[0], num_topics), by_word.shape, ()
+    sums = documents.fold(add, LocalSums(*(jnp.zeros(shape, by_word.dtype) for shape in shapes)))
     return sums._replace(by_word=sums.by_word * by_word)
 
 
@@ -331,7 +306,7 @@ def bound(state: LDAVBState, documents: DocumentBlocks) -> Array:
 
 
 def init(key: Array, model: LDA, documents: DocumentBlocks) -> LDAVBState:
-    """Topics all but flat: Gamma draws of mean 1 and variance 1/100, as Hoffman, Blei and Bach (2010) start.
+    """The state with nearly flat topics: Gamma draws of mean 1 and variance 1/100 (Hoffman et al. 2010).
 
     Starts nearer to the data (word frequencies with noise, a few documents a topic) end lower: on 3581
     newsgroup posts, 20 topics, the bound after 100 steps by 1.5 and 2.5 per cent, the perplexity of completed
@@ -384,7 +359,7 @@ def step(
     restarted: bool = True,
     learn: tuple[str, ...] = ("word_smoothing",),
 ) -> tuple[LDAVBState, LDAVBInfo]:
-    """Documents, hyperparameters, topics, bound; the key is ignored."""
+    """Update documents, hyperparameters and topics, and evaluate the bound; the key is ignored."""
     before = expected_log(state.word_concentration, axis=0)
     given = None if restarted else state.doc_concentration
     local = local_step(documents, jnp.exp(before), state.topic_prior, inner_steps, given)
@@ -408,14 +383,11 @@ def step(
     return new, LDAVBInfo(objective, smoothing, jnp.mean(prior))
 
 
-ALGORITHM = Algorithm(init, step)
-
-
 @cache
 def build(
     strategy: str, documents: str, inner_steps: int, learn: tuple[str, ...], **of_batches: Any
 ) -> Algorithm:
-    """The algorithm with its options; those of batches do not matter to it."""
+    """The algorithm with its options; those of batches are ignored."""
     options = {"inner_steps": inner_steps, "restarted": documents == "restart", "learn": learn}
     return Algorithm(init, partial(step, **options))
 
@@ -448,7 +420,7 @@ def check(
 
 
 class BatchGradient(NamedTuple):
-    """What a batch says of the topics.
+    """The estimate that a batch makes.
 
     Attributes:
         gradient: noisy natural gradient with respect to the topics' parameters, (num_words, num_topics).
@@ -462,7 +434,7 @@ class BatchGradient(NamedTuple):
 def natural_gradient(
     state: LDAVBState, documents: DocumentBlocks, share: Array, inner_steps: int
 ) -> BatchGradient:
-    """The estimate of a batch.
+    """Estimate the natural gradient with respect to the topics from a batch.
 
     Args:
         state: q.
@@ -513,7 +485,7 @@ def step_of_batch(
 def evaluate(
     state: LDAVBState, model: LDA, documents: DocumentBlocks, *, inner_steps: int
 ) -> tuple[Array, Array]:
-    """Dirichlet parameters of documents and their part of the bound, the topics as they are."""
+    """Dirichlet parameters of documents and their part of the bound, with the topics fixed."""
     by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
     local = local_step(documents, by_word, state.topic_prior, inner_steps)
     return local.doc_concentration, local.score
@@ -531,7 +503,7 @@ def with_rows(state: LDAVBState, doc_concentration: Array) -> LDAVBState:
 
 
 def without_rows(state: LDAVBState) -> LDAVBState:
-    """The state as batches pass it on: documents keep nothing."""
+    """The state without the documents' parameters, as batches pass it on."""
     return state._replace(doc_concentration=state.doc_concentration[:0])
 
 
@@ -558,13 +530,8 @@ def in_batches(
             "documents='continue' needs all documents at once: with batch_size they are restarted"
         )
     options = {"learn": learn, "learning_offset": learning_offset, "learning_decay": learning_decay}
-    return NaturalGradient(
-        partial(step_of_batch, inner_steps=inner_steps, **options),
-        partial(evaluate, inner_steps=inner_steps),
-        total,
-        with_rows,
-        without_rows,
-    )
+    once = partial(step_of_batch, inner_steps=inner_steps, **options)
+    return NaturalGradient(once, partial(evaluate, inner_steps=inner_steps), total, with_rows, without_rows)
 
 
 METHOD = Ascent(

@@ -17,8 +17,7 @@ from the base measure as the text says). The weights :math:`w` are
 
 The concentration: Escobar and West (1995) for the Dirichlet process; for the finite allocation, where that
 is not exact, the slice move of `inference.methods.mixture.gibbs`. Split-merge moves
-(`inference.methods.mixture.collapsed_gibbs`) come before the labels' scan, ``split_merge`` of them in a
-sweep.
+(below) come before the labels' scan, ``split_merge`` of them in a sweep.
 
 A sweep costs O(N K d^2) for Gaussian components (rank-one changes, no factorisation), O(N K S) for another
 family with S statistics, plus O(N d^2) per split-merge proposal. Measured: 1.1 microseconds a row at K = 10,
@@ -32,12 +31,10 @@ program; for the process, the occupied atoms from their posteriors, largest firs
 broken by further sticks over empty slots, the last of which takes the rest. The fit's model has as many
 components as that takes.
 
-Split-merge moves for the labels of a collapsed mixture: sequentially allocated (Dahl 2003).
-
-Two rows i and j are drawn. If they share a cluster it is split: i and j seed two clusters, and the other
-members, in random order, join one of them with probability proportional to its weight times its predictive
-density given those already there. If they do not, their clusters are merged. A split is accepted with
-probability
+**Split-merge moves** are sequentially allocated (Dahl 2003). Two rows i and j are drawn. If they share a
+cluster it is split: i and j seed two clusters, and the other members, in random order, join one of them with
+probability proportional to its weight times its predictive density given those already there. If they do not,
+their clusters are merged. A split is accepted with probability
 
 .. math::
     \min\Big\{1, \frac{p(c^{\mathrm{split}})\, L_i L_j}{p(c)\, L_{ij}\, q}\Big\},
@@ -67,24 +64,14 @@ from inference.numerics.programs import map_draws
 from zoo.checks import check_whole
 from zoo.mixture import Mixture
 
-__all__ = [
-    "ALGORITHM",
-    "CollapsedMixtureInfo",
-    "CollapsedMixtureState",
-    "METHOD",
-    "init",
-    "log_partition_prior",
-    "resize",
-    "split_or_merge",
-    "step",
-]
+__all__ = ["METHOD"]
 
 
 SPARE_SLOTS = 5  # empty components of a stored draw of the process, at least
 
 
 class CollapsedMixtureState(NamedTuple):
-    """The partition.
+    """The partition of the rows and the concentration.
 
     Attributes:
         labels: slot of each row, shape (num_observations,).
@@ -98,7 +85,7 @@ class CollapsedMixtureState(NamedTuple):
 
 
 class CollapsedMixtureInfo(NamedTuple):
-    """What is recorded of a sweep.
+    """Values recorded at every sweep.
 
     Attributes:
         objective: log joint density of data, labels and concentration, in nats.
@@ -113,20 +100,14 @@ class CollapsedMixtureInfo(NamedTuple):
     full: Array
 
 
-def is_process(model: Mixture) -> bool:
-    """Whether the prior of the partition is the untruncated Dirichlet process."""
-    return model.weights.has_sticks
-
-
 def log_partition_prior(counts: Array, alpha: Array, model: Mixture) -> Array:
     """Log prior probability of a partition into clusters of these sizes (zeros are not clusters), in nats."""
     occupied = counts > 0
     number = jnp.sum(occupied)
     total = gammaln(alpha) - gammaln(alpha + jnp.sum(counts))
-    if is_process(model):
-        return (
-            total + number * jnp.log(alpha) + jnp.sum(jnp.where(occupied, gammaln(jnp.maximum(counts, 1)), 0))
-        )
+    if model.weights.has_sticks:
+        sizes = jnp.sum(jnp.where(occupied, gammaln(jnp.maximum(counts, 1)), 0))
+        return total + number * jnp.log(alpha) + sizes
     share = alpha / model.num_components
     sizes = jnp.sum(jnp.where(occupied, gammaln(share + counts) - gammaln(share), 0))
     # the labels of the clusters do not matter to the partition
@@ -142,7 +123,7 @@ def _log_prior_of_split(alpha: Array, model: Mixture) -> Any:
         sizes = gammaln(share + count_i) + gammaln(share + count_j) - gammaln(share + count_i + count_j)
         return sizes - gammaln(share) + jnp.log(model.num_components - number + 0.0)
 
-    return process if is_process(model) else finite
+    return process if model.weights.has_sticks else finite
 
 
 # A sweep
@@ -151,7 +132,7 @@ def _log_prior_of_split(alpha: Array, model: Mixture) -> Any:
 def scan_labels(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array
 ) -> tuple[CollapsedMixtureState, Array]:
-    """Every row's label in turn, and whether the slots ran out."""
+    """Draw every row's label in turn; returns whether the slots ran out too."""
     components, statistics = model.components, statistics_for(model.components)
     rows = statistics.rows(components, x)
     num_slots = state.counts.shape[0]
@@ -165,7 +146,7 @@ def scan_labels(
         cache = cache.changed(components, label, row, -one)
         counts = counts.at[label].add(-1)
         density = cache.log_predictive(components, row)
-        if is_process(model):
+        if model.weights.has_sticks:
             empty = counts == 0
             full = full | ~jnp.any(empty)
             new = jnp.arange(num_slots) == jnp.argmax(empty)
@@ -184,7 +165,7 @@ def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixtur
     """Alpha given the partition: Escobar and West (1995, section 6), or a slice move for the finite prior."""
     if not model.has_random_concentration:
         return state.concentration
-    if not is_process(model):
+    if not model.weights.has_sticks:
         values = {"assignments": state.labels, "concentration": state.concentration}
         return concentration_and_weights(values, model, x)["concentration"].sample(key)
     beta_key, which_key, gamma_key = jax.random.split(key, 3)
@@ -199,19 +180,18 @@ def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixtur
 def step(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, *, split_merge: int = 5
 ) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
-    """One sweep: split-merge proposals, labels row by row, concentration."""
+    """Run one sweep: split-merge proposals, labels row by row, concentration."""
     move_key, scan_key, concentration_key = jax.random.split(key, 3)
     components, statistics = model.components, statistics_for(model.components)
     rows = statistics.rows(components, x)
-    full = jnp.zeros((), bool)
-    rate = jnp.zeros(())
+    full, rate = jnp.zeros((), bool), jnp.zeros(())
     if split_merge and x.shape[0] > 1:
-        offset = 0.0 if is_process(model) else state.concentration / model.num_components
+        offset = 0.0 if model.weights.has_sticks else state.concentration / model.num_components
         log_prior = _log_prior_of_split(state.concentration, model)
 
         def propose(carry: tuple, key: Array) -> tuple[tuple, Array]:
             labels, counts, full = carry
-            full = full | (is_process(model) & jnp.all(counts > 0))
+            full = full | (model.weights.has_sticks & jnp.all(counts > 0))
             labels, counts, accepted = split_or_merge(
                 key, labels, counts, rows, components, statistics, offset, log_prior
             )
@@ -223,9 +203,8 @@ def step(
         rate = jnp.mean(accepted.astype(float))
     state, scan_full = scan_labels(scan_key, state, model, x)
     state = state._replace(concentration=update_concentration(concentration_key, state, model, x))
-    return state, CollapsedMixtureInfo(
-        log_joint(state, model, x), jnp.sum(state.counts > 0), rate, full | scan_full
-    )
+    objective, occupied = log_joint(state, model, x), jnp.sum(state.counts > 0)
+    return state, CollapsedMixtureInfo(objective, occupied, rate, full | scan_full)
 
 
 def log_joint(state: CollapsedMixtureState, model: Mixture, x: Array) -> Array:
@@ -233,9 +212,8 @@ def log_joint(state: CollapsedMixtureState, model: Mixture, x: Array) -> Array:
     sums = model.components.statistics(x, state.labels, state.counts.shape[0])
     total = log_partition_prior(state.counts, state.concentration, model)
     total += jnp.sum(model.components.log_evidence(sums))
-    return (
-        total + model.concentration.log_prob(state.concentration) if model.has_random_concentration else total
-    )
+    prior = model.concentration
+    return total + prior.log_prob(state.concentration) if model.has_random_concentration else total
 
 
 # Starts and slots
@@ -258,7 +236,7 @@ def init(key: Array, model: Mixture, x: Array, *, strategy: str = "random") -> C
     if strategy == "one_cluster":
         return _state(jnp.zeros(num_rows, int), num_slots, model)
     if strategy == "singletons":
-        if is_process(model):
+        if model.weights.has_sticks:
             return _state(jnp.arange(num_rows), max(num_slots, num_rows + 1), model)
         return _state(jnp.arange(num_rows) % num_slots, num_slots, model)
     number_key, label_key = jax.random.split(key)
@@ -272,7 +250,7 @@ def start(
 ) -> CollapsedMixtureState:
     """The state with given ``assignments`` (or drawn from given ``responsibilities``), and concentration."""
     labels = given_labels(key, variables, x.shape[0])
-    slots = max(model.num_components, x.shape[0] + 1) if is_process(model) else model.num_components
+    slots = max(model.num_components, x.shape[0] + 1) if model.weights.has_sticks else model.num_components
     state = _state(labels, slots, model)  # the process: labels may be any, up to one per row
     if model.has_random_concentration and "concentration" in variables:
         state = state._replace(concentration=jnp.asarray(variables["concentration"], jnp.result_type(float)))
@@ -280,14 +258,14 @@ def start(
 
 
 def resize(states: CollapsedMixtureState, model: Mixture, full: bool) -> CollapsedMixtureState:
-    """All chains with twice the slots if they are full, else with no more than they need.
+    """The states of all chains with twice the slots if they are full, else with no more than they need.
 
     Args:
         states: of all chains, leaves with a leading axis over chains.
         model: the model; the finite prior has as many slots as components, always.
         full: whether a sweep ran out of slots.
     """
-    if not is_process(model):
+    if not model.weights.has_sticks:
         return states
     num_slots = states.counts.shape[1]
     if full:
@@ -309,9 +287,6 @@ def build(strategy: str, split_merge: int, num_warmup: int) -> Algorithm:
     return Algorithm(partial(init, strategy=strategy), partial(step, split_merge=split_merge))
 
 
-ALGORITHM = Algorithm(init, step)
-
-
 def check(model: Mixture, *, split_merge: Any) -> None:
     """Raise ValueError or TypeError if the model or an option does not suit the sampler."""
     check_whole("split_merge", split_merge, 0)
@@ -330,7 +305,7 @@ def check(model: Mixture, *, split_merge: Any) -> None:
 
 
 def position(state: CollapsedMixtureState, model: Mixture) -> dict[str, Array]:
-    """What is kept of a draw; everything else is drawn from it afterwards."""
+    """Values kept at every draw; everything else is drawn from it afterwards."""
     kept = {"assignments": state.labels.astype(jnp.int32)}
     return kept | ({"concentration": state.concentration} if model.has_random_concentration else {})
 
@@ -338,7 +313,7 @@ def position(state: CollapsedMixtureState, model: Mixture) -> dict[str, Array]:
 def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, keep_rows: bool) -> Outcome:
     """Weights and parameters given the labels of every draw, with as many components as the draws need."""
     (x,) = data
-    if is_process(model):
+    if model.weights.has_sticks:
         labels = np.asarray(draws["assignments"])
         ordered = np.sort(labels.reshape(-1, labels.shape[-1]), axis=1)
         most = int((np.diff(ordered, axis=1) != 0).sum(axis=1).max()) + 1
@@ -357,20 +332,19 @@ def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> 
         key, values = args
         labels = values["assignments"]
         shuffle_key, weight_key, key = jax.random.split(key, 3)
-        if is_process(model):
+        if model.weights.has_sticks:
             labels = _by_size(labels, x.shape[0])
         else:  # which slot a cluster sits in is arbitrary
             labels = jax.random.permutation(shuffle_key, model.num_components)[labels]
         counts = jnp.bincount(labels, length=model.num_components).astype(float)
         alpha = values.get("concentration", model.expected_concentration)
         completed = values | {"assignments": labels}
-        if is_process(model):
-            own = model.weights.posterior(
+        if model.weights.has_sticks:
+            given = model.weights.posterior(
                 counts, alpha
-            )  # Beta(1 + n, ...): an occupied atom's is Beta(n, ...)
-            taken = jnp.where(counts > 0, counts, 1.0)[: own.concentration1.shape[0]]
-            sticks = dist.Beta(taken, own.concentration0).sample(weight_key)
-            completed["stick_fractions"] = sticks
+            )  # Beta(1 + n, ...); an occupied atom's is Beta(n, ...)
+            taken = jnp.where(counts > 0, counts, 1.0)[: given.concentration1.shape[0]]
+            completed["stick_fractions"] = dist.Beta(taken, given.concentration0).sample(weight_key)
         else:
             completed["weights"] = model.weights.posterior(counts, alpha).sample(weight_key)
         posterior = model.components.posterior(model.components.statistics(x, labels, model.num_components))
@@ -385,7 +359,7 @@ def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> 
 
 
 def _by_size(labels: Array, num_rows: int) -> Array:
-    """Labels 0, 1, ... by falling size of the clusters."""
+    """Labels renumbered 0, 1, ... by falling size of the clusters."""
     counts = jnp.bincount(labels, length=2 * num_rows + 2)
     return jnp.argsort(jnp.argsort(-counts, stable=True))[labels]
 
@@ -415,7 +389,7 @@ def split_or_merge(
     weight_offset: Array,
     log_prior_of_split: Any,
 ) -> tuple[Array, Array, Array]:
-    """One proposal.
+    """Propose one split or merge, and accept or refuse it.
 
     Args:
         key: random key.
@@ -462,14 +436,8 @@ def split_or_merge(
         chosen = jax.nn.log_sigmoid(jnp.where(side == SIDE_J, advantage, -advantage))
         in_it = taken.astype(rows.dtype)
         cache = cache.changed(components, side, row, in_it).changed(components, BOTH, row, in_it)
-        carry = (
-            cache,
-            sizes.at[side].add(in_it),
-            log_q + in_it * chosen,
-            log_apart + in_it * density[side],
-            log_together + in_it * density[BOTH],
-        )
-        return carry, side
+        logs = log_q + in_it * chosen, log_apart + in_it * density[side], log_together + in_it * density[BOTH]
+        return (cache, sizes.at[side].add(in_it), *logs), side
 
     zero = jnp.zeros((), rows.dtype)
     start = (cache, jnp.ones(2, rows.dtype), zero, apart, first + second)
@@ -479,16 +447,12 @@ def split_or_merge(
 
     num_occupied = jnp.sum(counts > 0)
     apart_number = num_occupied + jnp.where(splits, 0, -1)  # clusters when the two are one
-    log_ratio = (
-        log_prior_of_split(sizes[SIDE_I], sizes[SIDE_J], apart_number) + log_apart - log_together - log_q
-    )
+    log_prior = log_prior_of_split(sizes[SIDE_I], sizes[SIDE_J], apart_number)
+    log_ratio = log_prior + log_apart - log_together - log_q
     log_ratio = jnp.where(splits, log_ratio, -log_ratio)
     empty = jnp.argmin(counts)  # an empty slot, if there is one
     possible = ~splits | (counts[empty] == 0)
     accepted = possible & (jnp.log(jax.random.uniform(accept_key)) < log_ratio)
-    new_slot = jnp.where(splits, empty, labels[j])
     moved = member & jnp.where(splits, side == SIDE_I, True)
-    new_labels = jnp.where(moved, new_slot, labels)
-    labels = jnp.where(accepted, new_labels, labels)
-    counts = jnp.zeros_like(counts).at[labels].add(1)
-    return labels, counts, accepted
+    labels = jnp.where(accepted & moved, jnp.where(splits, empty, labels[j]), labels)
+    return labels, jnp.zeros_like(counts).at[labels].add(1), accepted

@@ -40,13 +40,13 @@ from inference.numerics.weighted_rows import map_rows, sum_over_rows
 from zoo.checks import check_number
 from zoo.mixture import Mixture
 
-__all__ = ["ALGORITHM", "METHOD", "MixtureEMInfo", "MixtureEMState", "init", "step"]
+__all__ = ["METHOD"]
 
 OCCUPIED = 0.5  # rows that an occupied component is expected to hold more than
 
 
 class MixtureEMState(NamedTuple):
-    """The estimate, and what its E-step left behind.
+    """The estimate, and the sums of its E-step.
 
     Attributes:
         log_weights: shape (num_components,).
@@ -64,7 +64,7 @@ class MixtureEMState(NamedTuple):
 
 
 class MixtureEMInfo(NamedTuple):
-    """What is recorded of a step.
+    """Values recorded at every step.
 
     Attributes:
         objective: log likelihood at the new parameters, in nats.
@@ -148,9 +148,6 @@ def step(
     new = MixtureEMState(log_weights, parameters, statistics, entropy, at_floor)
     num_occupied = jnp.sum(statistics[:, 0] > OCCUPIED)
     return new, MixtureEMInfo(objective, bound, num_occupied, at_floor)
-
-
-ALGORITHM = Algorithm(init, step)
 
 
 @cache
@@ -246,7 +243,7 @@ METHOD = Ascent(
     build=build,
     start=start,
     conclude=conclude,
-    transform=lambda stored, model, x: responsibilities(stored, model, x),
+    transform=responsibilities,
     log_density=log_density,
     check=check,
 )

@@ -18,24 +18,22 @@ given there)
   :math:`\mu_k \mid \Lambda_k, c, x`;
 * labels: :math:`p(c_i = k \mid \cdot) \propto \pi_k\, p(x_i \mid \theta_k)`.
 
-Hyperparameters of the component prior that have a prior themselves are drawn first
-(`inference.methods.mixture.gibbs`). With stick-breaking weights the components are put in a
-new order before the sticks are drawn (`inference.methods.mixture.gibbs`), without which the chain does not
-mix; ``label_moves=False`` leaves that out.
+Hyperparameters of the component prior that have a prior themselves are drawn first. With stick-breaking
+weights the components are put in a new order before the sticks are drawn, without which the chain does not
+mix; ``label_moves=False`` leaves that out. Both are described below.
 
 A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program,
 so that traces compare. Each conditional is a function of the current values that returns NumPyro
 distributions: what is checked is what is drawn from.
 
-The order of the components of a truncated Dirichlet process, drawn anew in every sweep.
-
-Earlier sticks are longer, so the posterior prefers orders in which large components come first, but a
-sampler that moves one label at a time cannot exchange two components full of rows: it stays in the order it
-met first, and number of components, concentration and log joint stay apart between chains. Swaps of two
-components cure that step by step (Papaspiliopoulos and Roberts 2008, "Retrospective Markov chain Monte Carlo
-methods for Dirichlet process hierarchical models", Biometrika 95; Hastie, Liverani and Richardson 2015,
-"Sampling from Dirichlet process mixture models with unknown concentration parameter", Statistics and
-Computing 25). Here all components are put in a new order at once.
+**The order of the components** of a truncated Dirichlet process is drawn anew in every sweep. Earlier sticks
+are longer, so the posterior prefers orders in which large components come first, but a sampler that moves one
+label at a time cannot exchange two components full of rows: it stays in the order it met first, and number of
+components, concentration and log joint stay apart between chains. Swaps of two components cure that step by
+step (Papaspiliopoulos and Roberts 2008, "Retrospective Markov chain Monte Carlo methods for Dirichlet process
+hierarchical models", Biometrika 95; Hastie, Liverani and Richardson 2015, "Sampling from Dirichlet process
+mixture models with unknown concentration parameter", Statistics and Computing 25). Here all components are
+put in a new order at once.
 
 With sticks and component parameters integrated out, labels with :math:`n_j` rows at stick j have probability
 
@@ -60,10 +58,8 @@ conditional, go on mixing. Cost: O(N + K log K) a sweep.
 Sticks and parameters must be drawn next, as in `inference.methods.mixture.gibbs.blocks_of`: the old ones
 belong to the old order.
 
-Conditionals of the component priors' hyperparameters, for the Gibbs samplers of mixtures.
-
-Given the parameters :math:`\theta_k` of the components that have rows (M of them; D features) each
-hyperparameter with a prior has a conditional of its own:
+**Hyperparameters of the component priors.** Given the parameters :math:`\theta_k` of the components that have
+rows (M of them; D features) each hyperparameter with a prior has this conditional:
 
 * :math:`m_0 \sim \mathrm{Normal}(a, P^{-1})`: with :math:`R = P + \beta_0 \sum_k \Lambda_k`, normal with
   precision R and mean :math:`R^{-1}(P a + \beta_0 \sum_k \Lambda_k \mu_k)`;
@@ -105,32 +101,7 @@ from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import StickBreaking
 from zoo.mixture import Mixture
 
-__all__ = [
-    "METHOD",
-    "MixtureGibbsInfo",
-    "MixtureGibbsState",
-    "algorithm_of",
-    "beta_concentration0",
-    "beta_concentration1",
-    "blocks_of",
-    "component_parameters",
-    "concentration_and_weights",
-    "dirichlet_concentration",
-    "exchange_neighbours",
-    "expected_hyperparameters",
-    "hyperparameter_blocks",
-    "inverse_scale_matrix",
-    "labels",
-    "location",
-    "log_allocation",
-    "log_proposal",
-    "mean_precision",
-    "plain_blocks_of",
-    "propose_order",
-    "reorder_components",
-    "stick_concentration",
-    "stick_fractions",
-]
+__all__ = ["METHOD", "concentration_and_weights"]
 
 
 def reorder_components(key: Array, values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
@@ -149,7 +120,6 @@ def reorder_components(key: Array, values: Mapping[str, Array], model: Mixture, 
     propose_key, accept_key, even_key, odd_key = jax.random.split(key, 4)
     alpha = values["concentration"] if model.has_random_concentration else model.concentration
     counts = jnp.bincount(values["assignments"], length=model.num_components).astype(jnp.result_type(float))
-    order = jnp.arange(model.num_components)
     proposed = propose_order(propose_key, counts, alpha)
 
     def log_weight(counts: Array) -> Array:
@@ -157,7 +127,7 @@ def reorder_components(key: Array, values: Mapping[str, Array], model: Mixture, 
 
     log_ratio = log_weight(counts[proposed]) - log_weight(counts)
     accepted = jnp.log(jax.random.uniform(accept_key, dtype=log_ratio.dtype)) < log_ratio
-    order = jnp.where(accepted, proposed, order)
+    order = jnp.where(accepted, proposed, jnp.arange(model.num_components))
     for first, pair_key in ((0, even_key), (1, odd_key)):
         order = exchange_neighbours(pair_key, order, counts, alpha, model.weights, first)
     place = jnp.argsort(order)  # of each component, the stick that it gets
@@ -208,7 +178,7 @@ def propose_order(key: Array, counts: Array, alpha: Array) -> Array:
 
 
 def log_proposal(counts: Array, alpha: Array) -> Array:
-    """Log probability that `propose_order` gives this order, up to a constant in nats.
+    """Log probability that `propose_order` returns this order, up to a constant in nats.
 
     The constant depends on concentration and sizes, not on the order.
 
@@ -271,7 +241,7 @@ class MixtureGibbsState(NamedTuple):
 
 
 class MixtureGibbsInfo(NamedTuple):
-    """What is recorded of a sweep.
+    """Values recorded at every sweep.
 
     Attributes:
         objective: log joint density of data and parameters, labels summed out, in nats.
@@ -287,8 +257,8 @@ def counts_of(values: Mapping[str, Array], model: Mixture) -> Array:
     return jnp.bincount(values["assignments"], length=model.num_components).astype(float)
 
 
-# The blocks: each gives the distributions it draws from, in order; a distribution may depend on sites before
-# it in its block
+# The blocks: each returns the distributions it draws from, in order; one may depend on sites before it in its
+# block
 
 
 def concentration_and_weights(
@@ -302,9 +272,8 @@ def concentration_and_weights(
 
     def log_density(alpha: Array) -> Array:
         share = alpha / num_components
-        allocation = (
-            gammaln(alpha) - gammaln(alpha + num_rows) + jnp.sum(gammaln(share + counts) - gammaln(share))
-        )
+        allocation = jnp.sum(gammaln(share + counts) - gammaln(share))
+        allocation = gammaln(alpha) - gammaln(alpha + num_rows) + allocation
         return model.concentration.log_prob(alpha) + allocation
 
     alpha = values["concentration"]
@@ -321,9 +290,8 @@ def stick_concentration(
     fractions = values["stick_fractions"]
     log_left = jnp.log(jnp.maximum(1.0 - fractions, jnp.finfo(fractions.dtype).tiny))
     prior = model.concentration
-    return {
-        "concentration": dist.Gamma(prior.concentration + fractions.shape[-1], prior.rate - jnp.sum(log_left))
-    }
+    shape, rate = prior.concentration + fractions.shape[-1], prior.rate - jnp.sum(log_left)
+    return {"concentration": dist.Gamma(shape, rate)}
 
 
 def stick_fractions(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
@@ -359,7 +327,7 @@ def blocks_of(model: Mixture) -> tuple[Callable | Move, ...]:
 
 
 def plain_blocks_of(model: Mixture) -> tuple[Callable, ...]:
-    """The same without label moves."""
+    """The blocks of a sweep without label moves."""
     return conditionals_among(blocks_of(model))
 
 
@@ -374,10 +342,7 @@ def _weight_blocks(model: Mixture) -> tuple[Callable | Move, ...]:
 
 
 def init(key: Array, model: Mixture, x: Array, *, labels_of: Callable) -> MixtureGibbsState:
-    """A state whose labels come from ``labels_of(key, num_rows, num_components)``.
-
-    Everything else drawn given them.
-    """
+    """A state with labels from ``labels_of(key, num_rows, num_components)`` and the rest drawn given them."""
     label_key, key = jax.random.split(key)
     return _from_labels(key, labels_of(label_key, x.shape[0], model.num_components), model, x)
 
@@ -415,10 +380,7 @@ STARTS = {"random": _dispersed_labels, "one_cluster": _one_cluster, "spread": _s
 def start(
     key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, **options: Any
 ) -> MixtureGibbsState:
-    """The state with given ``assignments`` (or drawn from given ``responsibilities``).
-
-    Further given sites are kept, others drawn.
-    """
+    """The state with given ``assignments`` (or drawn from ``responsibilities``), and further given sites."""
     state_key, label_key = jax.random.split(key)
     assignments = given_labels(label_key, variables, x.shape[0])
     values = _from_labels(state_key, assignments, model, x).values
@@ -430,7 +392,7 @@ def start(
 def _step(
     key: Array, state: MixtureGibbsState, model: Mixture, x: Array, *, blocks_of: Callable
 ) -> tuple[MixtureGibbsState, MixtureGibbsInfo]:
-    """One sweep."""
+    """Run one sweep."""
     values = sweep(key, state.values, blocks_of(model), model, x)
     log_joint = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
     num_occupied = jnp.sum(counts_of(values, model) > 0)
@@ -439,7 +401,7 @@ def _step(
 
 @cache
 def algorithm_of(blocks_of: Callable = blocks_of, init_labels: str = "random") -> Algorithm:
-    """The sampler whose sweep has the blocks that ``blocks_of(model)`` gives."""
+    """The sampler whose sweep has the blocks ``blocks_of(model)``."""
     return Algorithm(partial(init, labels_of=STARTS[init_labels]), partial(_step, blocks_of=blocks_of))
 
 
@@ -458,17 +420,10 @@ def build(strategy: str, num_warmup: int, label_moves: bool) -> Algorithm:
     return algorithm_of(blocks_of if label_moves else plain_blocks_of, strategy)
 
 
-def position(state: MixtureGibbsState, model: Mixture) -> dict[str, Array]:
-    """What is kept of a draw.
-
-    All values, labels in the smallest type, and the number of occupied components.
-    """
-    return state.values | model.derived(state.values)
-
-
-def position_without_rows(state: MixtureGibbsState, model: Mixture) -> dict[str, Array]:
-    """The same without the labels, for data too large to keep them."""
-    return {name: value for name, value in position(state, model).items() if name != "assignments"}
+def position(state: MixtureGibbsState, model: Mixture, keep_rows: bool = True) -> dict[str, Array]:
+    """Values kept at every draw: all, and the number of occupied components; labels only if ``keep_rows``."""
+    kept = state.values | model.derived(state.values)
+    return {name: value for name, value in kept.items() if keep_rows or name != "assignments"}
 
 
 METHOD = Sampler(
@@ -477,7 +432,7 @@ METHOD = Sampler(
     build=build,
     start=start,
     conclude=conclude_draws,
-    position={True: position, False: position_without_rows}.get,
+    position={True: position, False: partial(position, keep_rows=False)}.get,
 )
 
 
@@ -494,7 +449,7 @@ def hyperparameter_blocks(components: ComponentPrior) -> tuple[Callable, ...]:
 
 
 def expected_hyperparameters(components: ComponentPrior) -> dict[str, Array]:
-    """The prior mean of every hyperparameter that has a prior, by site: what a chain starts from."""
+    """The prior mean of every hyperparameter that has a prior, by site: the start of a chain."""
     return {site: jnp.asarray(getattr(components, name).mean) for name, site in _sites(components).items()}
 
 
@@ -507,28 +462,18 @@ def location(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str,
     precisions = strength * _precisions(values) * _has_rows(values, model)[:, None, None]
     precision = prior.precision_matrix + jnp.sum(precisions, axis=0)
     pull = prior.precision_matrix @ prior.loc + jnp.einsum("kij,kj->i", precisions, values["locs"])
-    return {
-        _sites(model.components)["loc"]: dist.MultivariateNormal(
-            jnp.linalg.solve(precision, pull), precision_matrix=precision
-        )
-    }
+    mean, site = jnp.linalg.solve(precision, pull), _sites(model.components)["loc"]
+    return {site: dist.MultivariateNormal(mean, precision_matrix=precision)}
 
 
 def mean_precision(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The number of rows that the prior location is worth; conjugate."""
-    prior, family, has_rows = (
-        model.components.mean_precision,
-        _numbers(values, model),
-        _has_rows(values, model),
-    )
-    distance = values["locs"] - family.loc
+    prior, has_rows = model.components.mean_precision, _has_rows(values, model)
+    distance = values["locs"] - _numbers(values, model).loc
     squares = jnp.einsum("ki,kij,kj->k", distance, _precisions(values), distance)
-    return {
-        _sites(model.components)["mean_precision"]: dist.Gamma(
-            prior.concentration + 0.5 * distance.shape[-1] * jnp.sum(has_rows),
-            prior.rate + 0.5 * jnp.sum(has_rows * squares),
-        )
-    }
+    shape = prior.concentration + 0.5 * distance.shape[-1] * jnp.sum(has_rows)
+    rate = prior.rate + 0.5 * jnp.sum(has_rows * squares)
+    return {_sites(model.components)["mean_precision"]: dist.Gamma(shape, rate)}
 
 
 def inverse_scale_matrix(
@@ -537,12 +482,9 @@ def inverse_scale_matrix(
     """The inverse of the Wishart prior's scale matrix; conjugate."""
     prior, precisions = model.components.scale_matrix, _precisions(values)
     drawn = _has_rows(values, model) if "precisions" in values else jnp.ones(1, precisions.dtype)
-    return {
-        _sites(model.components)["scale_matrix"]: dist.Wishart(
-            prior.concentration + jnp.sum(drawn) * model.components.degrees_of_freedom,
-            rate_matrix=prior.rate_matrix + jnp.einsum("k,kij->ij", drawn, precisions),
-        )
-    }
+    degrees = prior.concentration + jnp.sum(drawn) * model.components.degrees_of_freedom
+    rate_matrix = prior.rate_matrix + jnp.einsum("k,kij->ij", drawn, precisions)
+    return {_sites(model.components)["scale_matrix"]: dist.Wishart(degrees, rate_matrix=rate_matrix)}
 
 
 def _precisions(values: Mapping[str, Array]) -> Array:
@@ -623,8 +565,7 @@ def _numbers(values: Mapping[str, Array], model: Mixture) -> ComponentPrior:
 
 def _has_rows(values: Mapping[str, Array], model: Mixture) -> Array:
     """One for every component with rows, zero for the others, shape (num_components,), as floats."""
-    counts = jnp.bincount(values["assignments"], length=model.num_components)
-    return (counts > 0).astype(jnp.result_type(float))
+    return (counts_of(values, model) > 0).astype(jnp.result_type(float))
 
 
 _BLOCKS = {

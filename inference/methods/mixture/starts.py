@@ -1,4 +1,4 @@
-"""Where VB and EM of a mixture may start: the sufficient statistics of drawn or given responsibilities.
+"""Starts of VB and EM of a mixture: the sufficient statistics of drawn or given responsibilities.
 
 Random: ``"random"`` (uniform responsibilities, rows normalised), ``"dirichlet"`` (responsibilities uniform on
 the simplex) and ``"kmeans"`` (k-means from k-means++ seeds). Deterministic, the same whatever the seed, so
@@ -17,7 +17,6 @@ from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
 __all__ = [
-    "KMEANS_STEPS",
     "STARTS",
     "given_labels",
     "hierarchical_labels",
@@ -30,7 +29,7 @@ KMEANS_STEPS = 10
 
 
 def random(key: Array, model: Mixture, x: Array) -> Array:
-    """Uniform random responsibilities, rows normalised (a symmetric start is a fixed point)."""
+    """Statistics of uniform responsibilities, rows normalised (a symmetric start is a fixed point)."""
 
     def draw(key: Array, shape: tuple[int, int]) -> Array:
         return jax.random.uniform(key, shape, minval=1e-6)
@@ -39,7 +38,7 @@ def random(key: Array, model: Mixture, x: Array) -> Array:
 
 
 def dirichlet(key: Array, model: Mixture, x: Array) -> Array:
-    """Responsibilities uniform on the simplex: Dirichlet(1, ..., 1)."""
+    """Statistics of responsibilities uniform on the simplex: Dirichlet(1, ..., 1)."""
     return _from_drawn(jax.random.exponential, key, model, x)
 
 
@@ -60,10 +59,7 @@ def _from_drawn(draw: Callable, key: Array, model: Mixture, x: Array) -> Array:
 
 
 def kmeans(key: Array, model: Mixture, x: Array) -> Array:
-    """k-means from k-means++ seeds on standardised columns, each row with its nearest centre.
-
-    Fast to converge, but keeps too many components.
-    """
+    """Statistics of k-means labels on standardised columns: fast, but keeps too many components."""
     return _labelled(kmeans_labels(key, _standardised(x), model.num_components), model, x)
 
 
@@ -110,13 +106,11 @@ def _standardised(x: Array | Rows) -> Array:
     if isinstance(x, SparseCounts):
         raise ValueError("this start needs dense rows; sparse ones start at random: init='random'")
     spread = jnp.nanstd(x, axis=0)
-    return jnp.nan_to_num(
-        (x - jnp.nanmean(x, axis=0)) / jnp.where(spread > 0, spread, 1.0)
-    )  # missing: the mean
+    return jnp.nan_to_num((x - jnp.nanmean(x, axis=0)) / jnp.where(spread > 0, spread, 1.0))
 
 
 def pca(key: Array, model: Mixture, x: Array) -> Array:
-    """Rows in order of their first principal component, cut into K slices of equal size; deterministic.
+    """Statistics of K slices of equal size along the first principal component; deterministic.
 
     Columns are standardised.
     """
@@ -124,13 +118,13 @@ def pca(key: Array, model: Mixture, x: Array) -> Array:
 
 
 def principal_labels(z: Array, num_clusters: int) -> Array:
-    """Slices of equal size along the first principal direction, shape (num_observations,)."""
+    """Labels of slices of equal size along the first principal direction, shape (num_observations,)."""
     ranks = jnp.argsort(jnp.argsort(z @ _principal_direction(z, jnp.ones(z.shape[0], z.dtype))))
     return ranks * num_clusters // z.shape[0]
 
 
 def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
-    """Clusters halved at their mean along their principal direction, the most scattered first, K - 1 times.
+    """Statistics of clusters halved along their principal direction, the most scattered first, K - 1 times.
 
     Deterministic (Boley 1998, on standardised columns).
     """
@@ -138,7 +132,7 @@ def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
 
 
 def hierarchical_labels(z: Array, num_clusters: int) -> Array:
-    """Clusters halved again and again, shape (num_observations,); z is centred."""
+    """Labels of clusters that are halved again and again, shape (num_observations,); z is centred."""
 
     def halve(new: Array, labels: Array) -> Array:
         members = jax.nn.one_hot(labels, num_clusters, dtype=z.dtype)
@@ -181,13 +175,7 @@ def statistics_given(variables: Mapping[str, Array], model: Mixture, x: Array) -
     return _statistics(r, model, x)
 
 
-STARTS = {
-    "random": random,
-    "kmeans": kmeans,
-    "dirichlet": dirichlet,
-    "pca": pca,
-    "hierarchical": hierarchical,
-}
+STARTS = {function.__name__: function for function in (random, kmeans, dirichlet, pca, hierarchical)}
 
 
 def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:

@@ -1,4 +1,4 @@
-r"""What the Polya urn keeps of each cluster: enough for the predictive density of a row, changed row by row.
+r"""Statistics of the clusters of a Polya urn: predictive densities of a row, and changes row by row.
 
 Two classes of one interface. `EvidenceStatistics` serves any conjugate family: the predictive density is a
 difference of log evidences. `StudentStatistics` serves the Gaussian-Wishart, whose predictive is the
@@ -22,7 +22,7 @@ from jax.scipy.special import gammaln
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import GaussianWishart
 
-__all__ = ["EvidenceStatistics", "StudentStatistics", "statistics_for"]
+__all__ = ["statistics_for"]
 
 
 class EvidenceStatistics(NamedTuple):
@@ -38,7 +38,7 @@ class EvidenceStatistics(NamedTuple):
 
     @staticmethod
     def rows(components: ComponentPrior, x: Array) -> Array:
-        """What the other methods take of rows: their features.
+        """Features of the rows, which the other methods take.
 
         Args:
             components: the prior of a cluster's parameters.
@@ -112,7 +112,7 @@ class StudentStatistics(NamedTuple):
 
     @staticmethod
     def rows(components: GaussianWishart, x: Array) -> Array:
-        """What the other methods take of rows: the rows.
+        """The rows themselves, which the other methods take.
 
         Args:
             components: the prior of a cluster's parameters; not used.

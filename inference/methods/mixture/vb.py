@@ -29,12 +29,9 @@ A step costs O(N K D^2) and holds no N x K array: rows pass in blocks, and the e
 :math:`\sum_i \log Z_i - \sum_k c_k \cdot s_k`, from the normalisers and the sufficient statistics. Prefer
 NUTS or Gibbs when the spread of parameters matters: q's variances are too small.
 
-Variational Bayes of mixtures as a method of `fit`: updates, moves, starts and conclusions put together.
-
-Moves of VB for mixtures that its updates cannot make: two components become one, one becomes two.
-
-The updates climb to the nearest optimum. Once they have settled, each move is judged by the whole bound,
-constants and the entropy of the labels included, and taken only if that is higher:
+**Moves** make changes that the updates cannot: two components become one, one becomes two. The updates climb
+to the nearest optimum. Once they have settled, each move is judged by the whole bound, constants and the
+entropy of the labels included, and taken only if that is higher:
 
 * **Merge** of components k and l: the responsibilities are added. The statistics add up too, so everything in
   the bound but the entropy follows from them. The entropy can only fall, by
@@ -94,32 +91,14 @@ from zoo.checks import check_flag
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
-__all__ = [
-    "Births",
-    "METHOD",
-    "MOVES",
-    "MixtureVBInfo",
-    "RowSums",
-    "bound",
-    "build",
-    "check",
-    "improve",
-    "in_best_order",
-    "memoised",
-    "merge_gains",
-    "split",
-    "step",
-    "update_globals",
-    "update_responsibilities",
-    "updated",
-]
+__all__ = ["METHOD"]
 
 
 LEARNING_STEPS = 5  # of hyperparameters and global factors in turn, within a step
 
 
 class MixtureVBInfo(NamedTuple):
-    """What is recorded of a step.
+    """Values recorded at every step.
 
     Attributes:
         objective: the evidence lower bound, in nats.
@@ -133,7 +112,7 @@ class MixtureVBInfo(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """What the local step leaves behind of the responsibilities.
+    """Sums over the responsibilities that the local step returns.
 
     Attributes:
         statistics: sums of the rows' features by component, shape (num_components, num_statistics).
@@ -163,9 +142,8 @@ def update_responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> 
         return (exponentials * (weight[:, None] / total)).T @ features, weight @ log_normaliser
 
     statistics, log_normaliser = sum_over_rows(block, x)
-    return RowSums(
-        statistics, log_normaliser - jnp.sum(offset * statistics)
-    )  # H(r) = sum_i log Z_i - sum_ik r_ik log(Z_i r_ik)
+    # H(r) = sum_i log Z_i - sum_ik r_ik log(Z_i r_ik)
+    return RowSums(statistics, log_normaliser - jnp.sum(offset * statistics))
 
 
 # Bound
@@ -203,7 +181,7 @@ def updated(state: MixtureVBState, statistics: Array, model: Mixture) -> Mixture
 
 
 def in_best_order(statistics: Array, state: MixtureVBState, model: Mixture) -> Array:
-    """The statistics with components sorted as the weights' prior likes them best.
+    """The statistics with components in the order that is optimal under the weights' prior.
 
     Relabelling leaves all of the bound as it is but q(V), which is then optimal for the better order: the
     bound cannot fall.
@@ -213,7 +191,7 @@ def in_best_order(statistics: Array, state: MixtureVBState, model: Mixture) -> A
 
 
 def best_order(state: MixtureVBState, statistics: Array, model: Mixture) -> Array | None:
-    """The order of the components that the weights' prior likes best; None if it likes all the same."""
+    """The order of the components that is optimal under the weights' prior; None if all are equal."""
     if not model.weights.has_sticks:
         return None
     return model.weights.best_order(statistics[:, 0], mean_of(state.concentration))
@@ -250,7 +228,7 @@ def step(
     sort_sticks: bool = True,
     learn: tuple[str, ...] = (),
 ) -> tuple[MixtureVBState, MixtureVBInfo]:
-    """Labels, concentration, order, hyperparameters, weights, components, bound; the key is ignored.
+    """Update labels, concentration, order, hyperparameters, weights and components; the key is ignored.
 
     Args:
         key: ignored: the step is deterministic.
@@ -391,7 +369,7 @@ def improve(
 
 
 def _least(objective: Array) -> Array:
-    """What a gain must exceed to be more than rounding."""
+    """The gain that is more than rounding."""
     return SMALLEST_GAIN + 100 * jnp.finfo(objective.dtype).eps * jnp.abs(objective)
 
 
@@ -406,7 +384,7 @@ def _settled(state: MixtureVBState, model: Mixture, x: Array) -> tuple[MixtureVB
 
 
 def merge_gains(state: MixtureVBState, model: Mixture, x: Array) -> tuple[Array, tuple[Array, Array], Array]:
-    """What the bound gains by each of the most promising merges, right after an update of the labels.
+    """The gain of the bound by each of the most promising merges, right after an update of the labels.
 
     Returns:
         The exact gains in nats, shape (num_candidates,); minus infinity where a component is empty.
@@ -419,9 +397,8 @@ def merge_gains(state: MixtureVBState, model: Mixture, x: Array) -> tuple[Array,
     limits = _gains_with_entropy_held(state, statistics, entropy, (first, second), model)
     counts = statistics[:, 0]
     both = (counts[first] > OCCUPIED) & (counts[second] > OCCUPIED)
-    limits, order = jax.lax.top_k(
-        jnp.where(both, limits, -jnp.inf), min(first.shape[0], model.num_components)
-    )
+    limits = jnp.where(both, limits, -jnp.inf)
+    limits, order = jax.lax.top_k(limits, min(first.shape[0], model.num_components))
     first, second = first[order], second[order]
 
     def block(rows: Array, weight: Array) -> Array:
@@ -435,7 +412,7 @@ def merge_gains(state: MixtureVBState, model: Mixture, x: Array) -> tuple[Array,
 def _gains_with_entropy_held(
     state: MixtureVBState, statistics: Array, entropy: Array, pairs: tuple[Array, Array], model: Mixture
 ) -> Array:
-    """What the bound gains by each merge, the entropy of the labels as it is, shape (num_pairs,).
+    """The gain of the bound by each merge, the entropy of the labels held, shape (num_pairs,).
 
     Only two components and the weights change, unless the family couples all components.
     """
@@ -577,10 +554,10 @@ def _birth(
     _, order = jax.lax.top_k(jax.lax.map(value, (births.statistics, births.entropy)), REFINED)
 
     def refine(statistics: Array) -> tuple[MixtureVBState, Array]:
-        born = updated(state, statistics, model)
-        born = jax.lax.scan(
-            lambda state, _: (step(key, state, model, x, **options)[0], None), born, None, REFINING_STEPS
-        )[0]
+        def once(state: MixtureVBState, _: None) -> tuple[MixtureVBState, None]:
+            return step(key, state, model, x, **options)[0], None
+
+        born = jax.lax.scan(once, updated(state, statistics, model), None, REFINING_STEPS)[0]
         return _settled(born, model, x)
 
     born, after = jax.lax.map(refine, births.statistics[order])

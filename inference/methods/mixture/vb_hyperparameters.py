@@ -1,4 +1,4 @@
-r"""Learnt hyperparameters: the variational M-step of a mixture's priors.
+r"""The variational M-step of the hyperparameters of a mixture, and its factor q(alpha).
 
 Given q, each hyperparameter goes where the bound is highest. Means are over all K components, empty ones
 included; :math:`P_k = E[\Lambda_k] = \nu_k W_k`.
@@ -17,7 +17,7 @@ included; :math:`P_k = E[\Lambda_k] = \nu_k W_k`.
     \psi(\alpha / K) - \psi(\alpha) &= \overline{E \log \pi_k} \quad \text{(Dirichlet weights)}
 
 Learning begins when VB with the given hyperparameters has settled (or after `LEARNING_AFTER` steps), or at
-once from given responsibilities: the components of a random start are all alike, and beta0 and the
+once from given responsibilities: the components of a random start are nearly equal, and beta0 and the
 concentration would run off before they part.
 
 With a Gamma prior on the concentration or on beta0 the M-step maximises the log posterior instead (MAP), and
@@ -29,13 +29,10 @@ that ends at an end of its bracket is reported.
 Reference: Yu (2006), sections 2.2.4 and 3.3.3. Corrections: (3.15) counts the last, fixed stick; the factor K
 of (3.20) is M; nu0 and W0 are coupled and are solved together.
 
-The factor q(alpha) of the concentration of a mixture.
-
-Stick-breaking weights: conjugate, :math:`q(\alpha) = \mathrm{Gamma}(a + M, b - \sum_j E[\log(1 - V_j)])`
-over the M random sticks. Dirichlet weights: not conjugate; q is a log-normal whose two parameters climb the
-bound by Newton steps, with
-:math:`E[\log \Gamma(\alpha) - K \log \Gamma(\alpha/K)]` by Gauss-Hermite quadrature, exact to rounding at 64
-nodes.
+**q(alpha)**. Stick-breaking weights: conjugate, :math:`q(\alpha) =
+\mathrm{Gamma}(a + M, b - \sum_j E[\log(1 - V_j)])` over the M random sticks. Dirichlet weights: not
+conjugate; q is a log-normal whose two parameters climb the bound by Newton steps, with :math:`E[\log
+\Gamma(\alpha) - K \log \Gamma(\alpha/K)]` by Gauss-Hermite quadrature, exact to rounding at 64 nodes.
 """
 
 import json
@@ -57,12 +54,11 @@ __all__ = [
     "at_bound",
     "check_learn",
     "concentration_terms",
+    "concentration_variables",
     "expected_log",
     "expected_log_dirichlet_constant",
-    "expected_log_left",
     "initial_concentration",
     "learn_concentration",
-    "learnable",
     "learnt_from",
     "learnt_model",
     "log_hyperprior",
@@ -72,7 +68,6 @@ __all__ = [
     "starting_prior",
     "stored_concentration",
     "update_concentration",
-    "variables",
     "with_learnt",
 ]
 
@@ -80,7 +75,7 @@ __all__ = [
 LEARNING_AFTER = 200  # steps, for runs that are not to settle
 
 
-# What is learnt of which model
+# Learnt hyperparameters by model
 
 
 def check_learn(model: Mixture, learn: Any) -> None:
@@ -110,7 +105,7 @@ def learnable(components: ComponentPrior) -> tuple[str, ...]:
 
 
 def starting_model(model: Mixture, learn: tuple[str, ...]) -> Mixture:
-    """The model that learning starts from: Gamma priors of what is learnt replaced by their means."""
+    """The model that learning starts from: learnt hyperparameters with Gamma priors have their means."""
     if "concentration" in learn:
         model = model.replaced(concentration=jnp.asarray(model.expected_concentration))
     prior = model.components
@@ -145,7 +140,7 @@ def log_hyperprior(state: Any, model: Mixture) -> Array:
 
 
 def learnt_model(state: Any, model: Mixture) -> Mixture:
-    """The model with what was learnt, as a person would write it: float64 NumPy fields."""
+    """The model with its learnt hyperparameters, as float64 NumPy fields."""
     current = with_learnt(state, model)
     if not isinstance(state.concentration, dist.Distribution):
         current = current.replaced(concentration=state.concentration)
@@ -167,7 +162,7 @@ def learnt_from(model: Mixture, learn: tuple[str, ...]) -> str:
 
 
 def at_bound(state: Any, model: Mixture, learn: tuple[str, ...]) -> list[str]:
-    """Which learnt hyperparameters ended at an end of their bracket."""
+    """Names of the learnt hyperparameters that ended at an end of their bracket."""
     found = []
     for name in learn:
         field = name.removeprefix("components_")
@@ -210,7 +205,7 @@ NEWTON_STEPS = 3
 
 
 def initial_concentration(model: Mixture) -> dist.Distribution | Array:
-    """q(alpha) before anything is known: the prior, or the log-normal with its mean and variance."""
+    """Initial q(alpha): the prior, or the log-normal with its mean and variance."""
     if not model.has_random_concentration:
         return jnp.asarray(model.concentration)
     prior = model.concentration
@@ -227,16 +222,15 @@ def update_concentration(
     if not model.has_random_concentration:
         return q
     prior = model.concentration
-    expected_log_weights = model.weights.expected_log_weights(weights)
     if model.weights.has_sticks:  # conjugate
         left = expected_log_left(weights)
         return dist.Gamma(prior.concentration + left.shape[0], prior.rate - jnp.sum(left))
-    return _climb_log_normal(q, prior, model.weights.num_components, jnp.sum(expected_log_weights))
+    total = jnp.sum(model.weights.expected_log_weights(weights))
+    return _climb_log_normal(q, prior, model.weights.num_components, total)
 
 
 def expected_log_left(weights: dist.Beta) -> Array:
     """E[log(1 - V_j)]."""
-    digamma = jax.scipy.special.digamma
     return digamma(weights.concentration0) - digamma(weights.concentration1 + weights.concentration0)
 
 
@@ -247,10 +241,8 @@ def _climb_log_normal(
 
     def objective(parameters: Array) -> Array:
         candidate = dist.LogNormal(parameters[0], jnp.exp(parameters[1]))
-        dirichlet = (
-            expected_log_dirichlet_constant(candidate, num_components)
-            + candidate.mean / num_components * sum_log_weights
-        )
+        constant = expected_log_dirichlet_constant(candidate, num_components)
+        dirichlet = constant + candidate.mean / num_components * sum_log_weights
         return dirichlet + concentration_terms(candidate, prior)
 
     def newton(parameters: Array, _: None) -> tuple[Array, None]:
@@ -292,7 +284,7 @@ def expected_log(q: dist.Distribution) -> Array:
     """E[log alpha]."""
     if isinstance(q, dist.LogNormal):
         return q.loc
-    return jax.scipy.special.digamma(q.concentration) - jnp.log(q.rate)
+    return digamma(q.concentration) - jnp.log(q.rate)
 
 
 def mean_of(q: dist.Distribution | Array) -> Array:
@@ -300,26 +292,19 @@ def mean_of(q: dist.Distribution | Array) -> Array:
     return q.mean if isinstance(q, dist.Distribution) else q
 
 
-_PARAMETERS = {
-    "concentration_shape": "concentration",
-    "concentration_rate": "rate",
-    "concentration_loc": "loc",
-    "concentration_scale": "scale",
-}
-
-
 def parameter_names(q: dist.Distribution) -> tuple[str, str]:
-    """What the two parameters of q(alpha) are called in a fit."""
+    """Names of the two parameters of q(alpha) in a fit."""
     if isinstance(q, dist.LogNormal):
         return ("concentration_loc", "concentration_scale")
     return ("concentration_shape", "concentration_rate")
 
 
 def stored_concentration(stored: Mapping[str, Array], like: dist.Distribution) -> dist.Distribution:
-    """q(alpha) back from what `variables` stored."""
+    """q(alpha) from the variables that `concentration_variables` stored."""
     return type(like)(*[jnp.asarray(stored[name]) for name in parameter_names(like)])
 
 
-def variables(q: dist.Distribution) -> dict[str, Array]:
-    """The parameters of q(alpha) as they are stored in a fit."""
-    return {name: getattr(q, _PARAMETERS[name]) for name in parameter_names(q)}
+def concentration_variables(q: dist.Distribution) -> dict[str, Array]:
+    """The parameters of q(alpha) by their names in a fit."""
+    values = (q.loc, q.scale) if isinstance(q, dist.LogNormal) else (q.concentration, q.rate)
+    return dict(zip(parameter_names(q), values, strict=True))

@@ -1,6 +1,4 @@
-r"""The state that VB of a mixture has after a start: the global factors optimal for its statistics.
-
-The posterior that VB finds for a mixture: as a program, as draws, as stored numbers, for new rows.
+r"""The variational posterior of a mixture: its starts, program, draws, stored numbers, and new rows.
 
 q(alpha) q(pi) prod_k q(theta_k) is held by `MixtureVBState`; the labels' factor follows from it row by row:
 :math:`q(c_i = k) \propto \exp\{E[\log \pi_k] + E[\log p(x_i \mid \theta_k)]\}`.
@@ -22,6 +20,7 @@ from inference.methods.mixture.starts import STARTS, statistics_given
 from inference.methods.mixture.vb_hyperparameters import (
     LEARNING_AFTER,
     at_bound,
+    concentration_variables,
     initial_concentration,
     learnt_from,
     learnt_model,
@@ -32,7 +31,6 @@ from inference.methods.mixture.vb_hyperparameters import (
     stored_concentration,
     with_learnt,
 )
-from inference.methods.mixture.vb_hyperparameters import variables as concentration_variables
 from inference.numerics.weighted_rows import map_rows, weight_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.mixture import Mixture
@@ -45,25 +43,15 @@ __all__ = [
     "conclude",
     "from_statistics",
     "guide",
-    "init",
     "log_density",
     "log_unnormalised",
-    "new_log_joint_rows",
-    "q_from_variables",
-    "responsibilities",
-    "sample_globals",
     "start",
     "transform",
-    "variables",
 ]
 
 
 OCCUPIED = 0.5  # a component counts as occupied when it is expected to hold more rows than this
-DERIVED = (
-    "responsibilities",
-    "num_occupied",
-    "expected_weights",
-)  # stored beside q's parameters, and follow from them
+DERIVED = ("responsibilities", "num_occupied", "expected_weights")  # follow from q's parameters
 
 
 class MixtureVBState(NamedTuple):
@@ -99,7 +87,7 @@ def responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> Array:
 
 
 def log_unnormalised(state: MixtureVBState, model: Mixture, x: Array) -> Array:
-    """E[log pi_k] + E[log p(x_i | theta_k)]."""
+    """E[log pi_k] + E[log p(x_i | theta_k)], shape (num_observations, num_components)."""
     coefficients = model.components.expected_coefficients(state.components)
     return model.components.features(x) @ coefficients.T + model.weights.expected_log_weights(state.weights)
 
@@ -114,7 +102,7 @@ def guide(
     *,
     num_observations: int | None = None,
 ) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+    """Run q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Its parameters are ``numpyro.param`` sites that SVI may move.
 
@@ -141,7 +129,7 @@ def guide(
 
 
 def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
-    """Q of everything but the labels, as a NumPyro program; returns the log weights drawn."""
+    """Draw everything but the labels from q, as a NumPyro program; returns the log weights drawn."""
     if model.has_random_concentration:
         numpyro.sample("concentration", state.concentration)
     log_weights = model.weights.sample_posterior(state.weights)
@@ -150,9 +138,9 @@ def sample_globals(state: MixtureVBState, model: Mixture) -> Array:
 
 
 def variables(state: MixtureVBState, model: Mixture, x: Array | None = None) -> dict[str, Array]:
-    """The parameters of q as they are stored in a fit.
+    """The parameters of q by their names in a fit, and what follows from them of given rows.
 
-    With the responsibilities and the number of occupied components, where the rows are given.
+    These are the responsibilities and the number of occupied components.
     """
     stored = model.weights.variables(state.weights)
     if x is not None:
@@ -166,7 +154,7 @@ def variables(state: MixtureVBState, model: Mixture, x: Array | None = None) -> 
 
 
 def q_from_variables(stored: Mapping[str, Array], model: Mixture) -> MixtureVBState:
-    """The state back from what `variables` stored."""
+    """The state of q from the variables that `variables` stored."""
     components = {name: stored[f"components_{name}"] for name in model.components.posterior_dims}
     weights = model.weights.with_variables(stored)
     concentration = initial_concentration(model)
@@ -185,7 +173,7 @@ def conclude(
     learn: tuple[str, ...] = (),
     **options: Any,
 ) -> Outcome:
-    """Independent draws from q, as one chain, beside q's parameters; labels of rows only if ``keep_rows``.
+    """Independent draws from q as one chain, beside q's parameters; labels of rows only if ``keep_rows``.
 
     Without data (there were too many rows to go through again) nothing per row is concluded.
 
@@ -219,10 +207,7 @@ def conclude(
 def _draw(
     state: MixtureVBState, r: Array | None, keys: Array, model: Mixture, keep_rows: bool
 ) -> dict[str, Array]:
-    """Draws of every site of the guide.
-
-    Labels by inverting each row's cumulative responsibilities, one uniform a row.
-    """
+    """Draws of every site of the guide; labels by inverting each row's cumulative responsibilities."""
     upto = jnp.triu(jnp.ones((model.num_components, model.num_components)))[:, :-1]
 
     def labels_of(uniform: Array) -> Array:  # block by block: no cumulated copy is held

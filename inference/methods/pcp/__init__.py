@@ -1,1 +1,1 @@
-"""Pcp."""
+"""Hand-written inference for the probabilistic clustering-projection model."""

@@ -15,15 +15,20 @@ topics of its words held, so that it moves less easily than in the blocked sampl
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from inference.algorithm import Algorithm, Outcome, Sampler
-from inference.methods.documents.tokens import Tokens, log_dirichlet_multinomial, prepare, tokens_of
+from inference.algorithm import Algorithm, Outcome
+from inference.methods.documents.tokens import (
+    Tokens,
+    given_topics,
+    log_dirichlet_multinomial,
+    tokens_of,
+    topic_sampler,
+)
 from inference.methods.lda.collapsed_gibbs import scan_tokens
 from inference.methods.lda.gibbs import TopicGibbsInfo
 from inference.methods.pcp.gibbs import posteriors
@@ -33,7 +38,7 @@ from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
 
-__all__ = ["ALGORITHM", "METHOD", "CollapsedPCPState", "init", "scan_documents", "state_of", "step"]
+__all__ = ["METHOD"]
 
 
 class CollapsedPCPState(NamedTuple):
@@ -91,7 +96,7 @@ def log_weights(sizes: Array, model: PCP) -> Array:
 
 
 def scan_documents(key: Array, topics: Array, clusters: Array, tokens: Tokens, model: PCP) -> Array:
-    """Every document's cluster in turn, the topics of its words moving with it."""
+    """Draw every document's cluster in turn, the topics of its words moving with it."""
     prior = in_current_precision(model)._topic_prior()
     total = jnp.sum(prior)
     num_documents, k, m = tokens.shape[0], model.num_topics, model.num_clusters
@@ -120,7 +125,7 @@ def state_of(topics: Array, clusters: Array, tokens: Tokens, model: PCP) -> Coll
 
 
 def init(key: Array, model: PCP, counts: Any) -> CollapsedPCPState:
-    """Topics of all tokens and clusters of all documents uniform."""
+    """The state with topics of tokens and clusters of documents drawn uniformly."""
     tokens = tokens_of(counts, model)
     topic_key, cluster_key = jax.random.split(key)
     topics = jax.random.randint(topic_key, tokens.word.shape, 0, model.num_topics)
@@ -131,7 +136,7 @@ def init(key: Array, model: PCP, counts: Any) -> CollapsedPCPState:
 def start(
     key: Array, variables: Mapping[str, Array], model: PCP, counts: Any, **options: Any
 ) -> CollapsedPCPState:
-    """Given ``doc_clusters`` (or drawn from ``responsibilities``), topics of tokens drawn given the topics.
+    """The state with given ``doc_clusters`` (or drawn from ``responsibilities``), topics of tokens drawn.
 
     Raises:
         ValueError: neither clusters nor responsibilities, or no ``topic_word_probs``, or of other shapes.
@@ -144,49 +149,29 @@ def start(
         clusters = jax.random.categorical(cluster_key, jnp.log(jnp.asarray(variables["responsibilities"])))
     else:
         raise ValueError("init must hold 'doc_clusters' or 'responsibilities' for this sampler")
-    shape = (model.num_topics, tokens.shape[1])
     if clusters.shape != tokens.shape[:1]:
         raise ValueError(f"init: doc_clusters must have shape ({tokens.shape[0]},); got {clusters.shape}")
-    if "topic_word_probs" not in variables or jnp.shape(variables["topic_word_probs"]) != shape:
-        raise ValueError(f"init must hold 'topic_word_probs' of shape {shape} for this sampler")
-    logits = jnp.log(jnp.asarray(variables["topic_word_probs"])).T[tokens.word]
+    logits = jnp.log(given_topics(variables, model.num_topics, tokens.shape[1])).T[tokens.word]
     return state_of(jax.random.categorical(topic_key, logits), clusters, tokens, model)
 
 
 def step(
     key: Array, state: CollapsedPCPState, model: PCP, counts: Any
 ) -> tuple[CollapsedPCPState, TopicGibbsInfo]:
-    """One sweep: tokens, then documents."""
+    """Run one sweep: tokens, then documents."""
     tokens, prior = tokens_of(counts, model), in_current_precision(model)
     token_key, document_key = jax.random.split(key)
     rows, k = state.clusters[tokens.document], model.num_topics
     by_cluster = counts_by(rows, state.topics, model.num_clusters, k)
     by_word = counts_by(tokens.word, state.topics, tokens.shape[1], k)
-    topics, _, _ = scan_tokens(
-        token_key,
-        state.topics,
-        rows,
-        tokens.word,
-        by_cluster,
-        by_word,
-        prior._topic_prior(),
-        prior.word_smoothing,
-    )
+    priors = prior._topic_prior(), prior.word_smoothing
+    topics, _, _ = scan_tokens(token_key, state.topics, rows, tokens.word, by_cluster, by_word, *priors)
     new = state_of(topics, scan_documents(document_key, topics, state.clusters, tokens, model), tokens, model)
     return new, TopicGibbsInfo(new.log_joint)
 
 
-ALGORITHM = Algorithm(init, step)
-
-
-@cache
-def build(strategy: str, num_warmup: int) -> Algorithm:
-    """The sampler; it does not adapt."""
-    return ALGORITHM
-
-
 def position(state: CollapsedPCPState, model: PCP) -> dict[str, Array]:
-    """What is kept of a draw; the parameters are drawn from it afterwards."""
+    """Values kept at every draw; the parameters are drawn from it afterwards."""
     return {
         "topics": state.topics.astype(jnp.uint8 if model.num_topics <= 256 else jnp.int32),
         "doc_clusters": state.clusters,
@@ -217,12 +202,4 @@ def _parameters(key: Array, draws: dict[str, Array], model: PCP, tokens: Tokens)
     return map_draws(one, key, draws)
 
 
-METHOD = Sampler(
-    options={},
-    strategies=("random",),
-    build=build,
-    start=start,
-    conclude=conclude,
-    position=lambda keep_rows: position,
-    prepare=prepare,
-)
+METHOD = topic_sampler(Algorithm(init, step), start, conclude, lambda keep_rows: position)

@@ -14,7 +14,7 @@ sweep. Cost O(nonzeros x M + tokens x K).
 """
 
 from collections.abc import Mapping
-from functools import cache
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,8 +22,14 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Sampler, conclude_draws
-from inference.methods.documents.tokens import Tokens, draw_topics, tokens_of, topic_posterior
+from inference.algorithm import Algorithm, conclude_draws
+from inference.methods.documents.tokens import (
+    Tokens,
+    draw_topics,
+    tokens_of,
+    topic_posterior,
+    topic_sampler,
+)
 from inference.methods.documents.tokens import prepare as prepare_tokens
 from inference.methods.lda.gibbs import TopicGibbsInfo
 from inference.numerics.gamma_draws import draw
@@ -31,7 +37,7 @@ from zoo.documents.bags import CellTopics, dense_counts
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
 
-__all__ = ["ALGORITHM", "METHOD", "PCPGibbsState", "clusters", "init", "parameters", "step", "word_topics"]
+__all__ = ["METHOD", "posteriors"]
 
 
 class Documents(NamedTuple):
@@ -59,7 +65,7 @@ class PCPGibbsState(NamedTuple):
 
 
 def parameters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, dist.Distribution]:
-    """All parameters given clusters of documents and topics of words."""
+    """Distributions of all parameters given clusters of documents and topics of words."""
     tokens, chosen = values["word_topics"], values["doc_clusters"]
     by_cluster = jax.nn.one_hot(chosen, model.num_clusters).T @ jnp.sum(tokens, axis=2)
     sizes = jnp.bincount(chosen, length=model.num_clusters)
@@ -69,9 +75,8 @@ def parameters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str
 def posteriors(sizes: Array, by_cluster: Array, by_word: Array, model: PCP) -> dict[str, dist.Distribution]:
     """All parameters given documents and tokens of clusters, and tokens of words, by topic."""
     prior = in_current_precision(model)
-    site = model.weights.site
     return {
-        site: model.weights.posterior(sizes, prior.concentration),
+        model.weights.site: model.weights.posterior(sizes, prior.concentration),
         "cluster_topic_probs": dist.Dirichlet(prior._topic_prior() + by_cluster),
         "topic_word_probs": topic_posterior(by_word, model),
     }
@@ -121,16 +126,16 @@ def start(
     for name in ("cluster_topic_probs", "topic_word_probs"):
         if name not in variables or jnp.shape(variables[name]) != state.values[name].shape:
             raise ValueError(f"init must hold {name!r} of shape {state.values[name].shape}")
-    given = state.values.items()
-    return state._replace(
-        values={name: jnp.asarray(variables.get(name, value), value.dtype) for name, value in given}
-    )
+    values = {
+        name: jnp.asarray(variables.get(name, value), value.dtype) for name, value in state.values.items()
+    }
+    return state._replace(values=values)
 
 
 def step(
     key: Array, state: PCPGibbsState, model: PCP, documents: Any
 ) -> tuple[PCPGibbsState, TopicGibbsInfo]:
-    """One sweep."""
+    """Run one sweep."""
     counts, tokens = documents if isinstance(documents, Documents) else (documents, None)
     tokens = tokens_of(counts, model) if tokens is None else tokens
     keys = jax.random.split(key, 3)
@@ -151,9 +156,8 @@ def step(
 
 
 def _log_prior(values: Mapping[str, Array], model: PCP) -> Array:
-    empty = posteriors(
-        jnp.zeros(model.num_clusters), jnp.zeros((1, model.num_topics)), jnp.zeros((1, 1)), model
-    )
+    nothing = jnp.zeros(model.num_clusters), jnp.zeros((1, model.num_topics)), jnp.zeros((1, 1))
+    empty = posteriors(*nothing, model)
     prior = in_current_precision(model)
     site, weights = next(iter(empty.items()))
     words = dist.Dirichlet(jnp.full(values["topic_word_probs"].shape[1], prior.word_smoothing))
@@ -161,36 +165,21 @@ def _log_prior(values: Mapping[str, Array], model: PCP) -> Array:
     return total + jnp.sum(dist.Dirichlet(prior._topic_prior()).log_prob(values["cluster_topic_probs"]))
 
 
-ALGORITHM = Algorithm(init, step)
-
-
-@cache
-def build(strategy: str, num_warmup: int) -> Algorithm:
-    """The sampler; it does not adapt."""
-    return ALGORITHM
-
-
 def prepare(model: PCP, data: tuple, init: Any, **options: Any) -> tuple[Documents]:
     """The documents as counts and as tokens."""
     return (Documents(data[0], prepare_tokens(model, data, init)[0]),)
 
 
-def position(state: PCPGibbsState, model: PCP) -> dict[str, Array]:
-    """What is kept of a draw."""
-    return state.values | model.derived({"doc_clusters": state.doc_clusters})
+def position(state: PCPGibbsState, model: PCP, keep_rows: bool = True) -> dict[str, Array]:
+    """Values kept at every draw; the documents' clusters only if ``keep_rows``."""
+    kept = state.values | model.derived({"doc_clusters": state.doc_clusters})
+    return {name: value for name, value in kept.items() if keep_rows or name != "doc_clusters"}
 
 
-def position_without_rows(state: PCPGibbsState, model: PCP) -> dict[str, Array]:
-    """The same without the documents' clusters."""
-    return {name: value for name, value in position(state, model).items() if name != "doc_clusters"}
-
-
-METHOD = Sampler(
-    options={},
-    strategies=("random",),
-    build=build,
-    start=start,
-    conclude=conclude_draws,
-    position={True: position, False: position_without_rows}.get,
-    prepare=prepare,
+METHOD = topic_sampler(
+    Algorithm(init, step),
+    start,
+    conclude_draws,
+    {True: position, False: partial(position, keep_rows=False)}.get,
+    prepare,
 )

@@ -17,19 +17,18 @@ first phi here; what its lines 8, 14 and 15 call the log-likelihood is the bound
 prior of beta, which is in the bound here.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from inference.methods.pcp.vb_posterior import (
-    OCCUPIED,
+    PCPVBInfo,
     PCPVBState,
     cluster_scores,
     expected_log_topics,
     expected_log_weights,
     globals_bound,
+    info_of,
     learnt_concentration,
     learnt_factors,
 )
@@ -37,25 +36,9 @@ from inference.numerics.documents import DocumentBlock, DocumentBlocks, PassSums
 from zoo.gamma_functions import expected_log
 from zoo.pcp import PCP
 
-__all__ = ["PCPMeanFieldInfo", "begin", "step"]
+__all__ = ["begin", "step"]
 
 CLUSTERING_STEPS = 3
-
-
-class PCPMeanFieldInfo(NamedTuple):
-    """What is recorded of a step; see `inference.methods.pcp.vb.PCPVBInfo`.
-
-    Attributes:
-        objective: the bound, in nats.
-        num_occupied: clusters with a document or more.
-        word_smoothing: eps at this step.
-        concentration: alpha at this step.
-    """
-
-    objective: Array
-    num_occupied: Array
-    word_smoothing: Array
-    concentration: Array
 
 
 def step(
@@ -66,7 +49,7 @@ def step(
     *,
     learn: tuple[str, ...],
     point: bool,
-) -> tuple[PCPVBState, PCPMeanFieldInfo]:
+) -> tuple[PCPVBState, PCPVBInfo]:
     """Topics of words, clusters and centres in turn, topics, hyperparameters, bound; the key is ignored."""
     before = expected_log_topics(state.words, point)
     expected = state.responsibilities @ expected_log(state.clusters)
@@ -92,9 +75,7 @@ def step(
     topics = jnp.sum(sums.by_document * (r @ expected_log(state.clusters)))
     entropy = -jnp.sum(jax.scipy.special.xlogy(r, r))
     objective = held + words + topics + entropy + globals_bound(state, model, point)
-    objective += documents.log_coefficient
-    occupied = jnp.sum(sizes > OCCUPIED)
-    return state, PCPMeanFieldInfo(objective, occupied, state.word_smoothing, state.concentration)
+    return state, info_of(objective + documents.log_coefficient, sizes, state)
 
 
 def begin(

@@ -26,7 +26,7 @@ and come last in the fit.
 import warnings
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ from inference.algorithm import Algorithm, Ascent
 from inference.methods.documents.dirichlet_factors import check_topic_options
 from inference.methods.pcp import mean_field as pcp_mean_field
 from inference.methods.pcp.vb_posterior import (
-    OCCUPIED,
+    PCPVBInfo,
     PCPVBState,
     centre_log_probs,
     conclude,
@@ -45,6 +45,7 @@ from inference.methods.pcp.vb_posterior import (
     expected_log_weights,
     globals_bound,
     guide,
+    info_of,
     log_density,
     shrink,
     transform,
@@ -56,26 +57,10 @@ from zoo.checks import check_choice, check_flag
 from zoo.gamma_functions import digamma
 from zoo.pcp import PCP
 
-__all__ = ["ALGORITHM", "METHOD", "PCPVBInfo", "bound", "step"]
+__all__ = ["METHOD"]
 
 FAMILIES = ("structured", "mean_field")
 LEARNABLE = ("concentration", "topic_prior", "word_smoothing")
-
-
-class PCPVBInfo(NamedTuple):
-    """What is recorded of a step.
-
-    Attributes:
-        objective: the evidence lower bound, in nats.
-        num_occupied: clusters that are expected to hold more than half a document.
-        word_smoothing: eps.
-        concentration: alpha.
-    """
-
-    objective: Array
-    num_occupied: Array
-    word_smoothing: Array
-    concentration: Array
 
 
 def step(
@@ -94,8 +79,7 @@ def step(
     state = update_globals(state, by_word, sizes, model, inner_steps, learn, point)
     words = log_likelihood(state, by_word, point)
     objective = words + entropy + globals_bound(state, model, point) + documents.log_coefficient
-    occupied = jnp.sum(sizes > OCCUPIED)
-    return state, PCPVBInfo(objective, occupied, state.word_smoothing, state.concentration)
+    return state, info_of(objective, sizes, state)
 
 
 def bound(state: PCPVBState, model: PCP, documents: DocumentBlocks, point: bool = False) -> Array:
@@ -157,21 +141,16 @@ def start(
     return state._replace(responsibilities=r) if family == "mean_field" else state
 
 
-ALGORITHM = Algorithm(init, step)
-
-
 @cache
 def build(
     strategy: str, family: str, topics: str, inner_steps: int, learn: tuple[str, ...], prune: bool
 ) -> Algorithm:
     """The algorithm with its options."""
-    point, drop = topics == "point", shrink if prune else None
-    begin = partial(init, strategy=strategy, family=family, point=point)
-    if family == "mean_field":
-        return Algorithm(begin, partial(pcp_mean_field.step, learn=learn, point=point), shrink=drop)
-    begin = partial(begin, inner_steps=inner_steps)
-    once = partial(step, inner_steps=inner_steps, learn=learn, point=point)
-    return Algorithm(begin, once, shrink=drop)
+    point, steps = topics == "point", {} if family == "mean_field" else {"inner_steps": inner_steps}
+    begin = partial(init, strategy=strategy, family=family, point=point, **steps)
+    update = pcp_mean_field.step if family == "mean_field" else step
+    once = partial(update, learn=learn, point=point, **steps)
+    return Algorithm(begin, once, shrink=shrink if prune else None)
 
 
 def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[DocumentBlocks]:
@@ -193,8 +172,7 @@ def check(
             f"num_devices={num_devices}"
         )
     check_flag("prune", prune)
-    if topics not in ("posterior", "point"):
-        raise ValueError(f"topics must be 'posterior' or 'point'; got {topics!r}")
+    check_choice("topics", topics, ("posterior", "point"))
     if topics == "point" and model.word_smoothing < 1:
         raise ValueError(
             "topics='point' maximises over topics under Dirichlet(word_smoothing), which has no maximum "

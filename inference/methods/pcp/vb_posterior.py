@@ -1,4 +1,4 @@
-r"""The posterior that VB finds for PCP: as draws, as stored numbers, as a program, for new documents.
+r"""The variational posterior of PCP: as draws, stored numbers and a program, and for new documents.
 
 q(pi) q(theta) q(beta) are held by `PCPVBState`. The documents' factors follow from them: in the structured
 family :math:`q(c_d = m) \propto \exp(E \log \pi_m + \sum_w n_{dw} \log \sum_k e^{E \log \theta_{mk} + E \log
@@ -26,24 +26,21 @@ from zoo.model import in_current_precision
 from zoo.pcp import PCP
 
 __all__ = [
-    "NO_MASS",
-    "OCCUPIED",
+    "PCPVBInfo",
     "PCPVBState",
     "centre_log_probs",
-    "conclude",
     "cluster_scores",
+    "conclude",
     "expected_log_topics",
     "expected_log_weights",
     "globals_bound",
     "guide",
+    "info_of",
     "learnt_concentration",
     "learnt_factors",
     "log_density",
-    "prune",
     "shrink",
     "transform",
-    "with_all_clusters",
-    "with_learnt",
 ]
 
 NO_MASS = 1e-9  # expected documents: clusters below it are dropped
@@ -74,6 +71,27 @@ class PCPVBState(NamedTuple):
     responsibilities: Array | None = None
 
 
+class PCPVBInfo(NamedTuple):
+    """Values recorded at every step.
+
+    Attributes:
+        objective: the evidence lower bound, in nats.
+        num_occupied: clusters that are expected to hold more than half a document.
+        word_smoothing: eps.
+        concentration: alpha.
+    """
+
+    objective: Array
+    num_occupied: Array
+    word_smoothing: Array
+    concentration: Array
+
+
+def info_of(objective: Array, sizes: Array, state: PCPVBState) -> PCPVBInfo:
+    """The record of a step that ends in a state, with the expected documents of each cluster."""
+    return PCPVBInfo(objective, jnp.sum(sizes > OCCUPIED), state.word_smoothing, state.concentration)
+
+
 def with_learnt(state: PCPVBState, model: PCP) -> PCP:
     """The model with its hyperparameters as learnt so far."""
     return model.replaced(concentration=state.concentration, word_smoothing=state.word_smoothing)
@@ -93,7 +111,7 @@ def centre_log_probs(clusters: Array, log_topics: Array) -> Array:
 
 
 def expected_log_weights(state: PCPVBState, model: PCP) -> Array:
-    """E[log pi] of the clusters that the state holds; of those that were pruned nothing but their prior."""
+    """E[log pi] of the clusters that the state holds; pruned ones enter by their prior."""
     if model.weights.has_sticks:
         return model.weights.expected_log_weights(state.weights)
     held = state.weights.concentration
@@ -112,7 +130,7 @@ def globals_bound(state: PCPVBState, model: PCP, point: bool) -> Array:
     """Minus the divergences of the global factors, q(weights) optimal for its counts, in nats.
 
     The expected log weights of the documents' clusters are in it. Of point estimates of the topics their log
-    prior density stands in the place of the divergence.
+    prior density takes the place of the divergence.
     """
     if model.weights.has_sticks:  # the prior's constant is alpha for each stick
         sticks = state.weights.concentration1.shape[-1]
@@ -125,8 +143,7 @@ def globals_bound(state: PCPVBState, model: PCP, point: bool) -> Array:
     if not point:
         return total - dirichlet_kl(state.words, state.word_smoothing)
     size = state.words.shape[1]
-    constant = gammaln(size * state.word_smoothing)
-    constant -= size * gammaln(state.word_smoothing)
+    constant = gammaln(size * state.word_smoothing) - size * gammaln(state.word_smoothing)
     logs = jnp.where(state.word_smoothing == 1, 0.0, expected_log_topics(state.words, True))
     return total + state.words.shape[0] * constant + (state.word_smoothing - 1) * jnp.sum(logs)
 
@@ -137,7 +154,7 @@ def globals_bound(state: PCPVBState, model: PCP, point: bool) -> Array:
 def learnt_factors(
     state: PCPVBState, clusters: Array, tokens: Array, learn: tuple[str, ...], point: bool
 ) -> PCPVBState:
-    """The state with new centres and topics, and the hyperparameters that they like best.
+    """The state with new centres and topics, and the hyperparameters that are optimal for them.
 
     Args:
         state: before.
@@ -165,7 +182,7 @@ def learnt_factors(
 
 
 def learnt_concentration(state: PCPVBState, model: PCP) -> Array:
-    """The concentration that q of the weights likes best."""
+    """The concentration that is optimal for q of the weights."""
     weights, size = state.weights, model.num_clusters
     if model.weights.has_sticks:
         a, b = weights.concentration1, weights.concentration0
@@ -213,8 +230,10 @@ def shrink(states: PCPVBState, model: PCP) -> PCPVBState | None:
     if 2 * needed > concentration.shape[1]:
         return None
     largest = np.argsort(-concentration, axis=1, kind="stable")[:, :needed]
-    lanes = (jax.tree.map(lambda leaf, lane=lane: leaf[lane], states) for lane in range(len(largest)))
-    fewer = [_chosen(lane, np.sort(held)) for lane, held in zip(lanes, largest, strict=True)]
+    fewer = [
+        _chosen(jax.tree.map(lambda leaf, restart=restart: leaf[restart], states), np.sort(held))
+        for restart, held in enumerate(largest)
+    ]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *fewer)
 
 
@@ -267,23 +286,18 @@ def conclude(
         "cluster_topic_concentration": state.clusters,
         "responsibilities": r,
         "num_occupied": jnp.sum(jnp.sum(r, axis=0) > OCCUPIED),
-    }
-    stored |= {"topic_word_probs" if point else "topic_word_concentration": state.words}
-    stored |= model.weights.variables(state.weights)
+        "topic_word_probs" if point else "topic_word_concentration": state.words,
+    } | model.weights.variables(state.weights)
     num_samples = affordable(num_samples, state.words.size + state.clusters.size)
     draws = _draw(jax.random.split(key, num_samples), state, r, current, keep_rows, point)
     prior = state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0]
-    learnt = {
-        "concentration": state.concentration,
-        "topic_prior": prior,
-        "word_smoothing": state.word_smoothing,
-    }
-    learnt = {name: np.asarray(value, np.float64) for name, value in learnt.items()}
-    fields = {name: np.asarray(getattr(model, name), np.float64) for name in model.leaf_names()}
+    fields = {name: getattr(model, name) for name in model.leaf_names()} | {"topic_prior": prior}
+    fields |= {"concentration": state.concentration, "word_smoothing": state.word_smoothing}
+    fields = {name: np.asarray(value, np.float64) for name, value in fields.items()}
     return Outcome(
         posterior=jax.tree.map(lambda leaf: leaf[None], draws),
         variational=stored,
-        model=model.replaced(**(fields | learnt)),
+        model=model.replaced(**fields),
     )
 
 
@@ -311,7 +325,7 @@ def _draw(
 
 
 def guide(stored: Mapping[str, Array], model: PCP, counts: Any) -> None:
-    """Q as a NumPyro program with exactly the sites of ``model.explicit``.
+    """Run q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Of the structured family: a document's cluster is drawn, then the topics of its words given the cluster.
 
@@ -350,8 +364,8 @@ def _centres(stored: Mapping[str, Array], model: PCP) -> tuple[Array, Array, Arr
     def mean(concentration: Array) -> Array:
         return concentration / jnp.sum(concentration, axis=-1, keepdims=True)
 
-    topics = stored["topic_word_probs"] if "topic_word_probs" in stored else None
-    topics = mean(stored["topic_word_concentration"]) if topics is None else topics
+    is_point = "topic_word_probs" in stored
+    topics = stored["topic_word_probs"] if is_point else mean(stored["topic_word_concentration"])
     shares = mean(stored["cluster_topic_concentration"])
     weights = model.weights.expected_weights(model.weights.with_variables(stored))
     return weights, shares, topics

@@ -1,4 +1,4 @@
-"""Where VB of PCP starts: annealed, at random, or at the topics of a short LDA or pLSI.
+"""Starts of VB for PCP: annealed, at random, or at the topics of a short LDA or pLSI.
 
 Documents of many words are soon sure of their clusters: from a random start on four newsgroups (five Reuters
 topics; 20 topics) 78 (60) per cent are surer than 0.99 after two steps, and 79 (77) per cent of the clusters
@@ -46,7 +46,7 @@ def init(
     point: bool = False,
     inner_steps: int = 5,
 ) -> PCPVBState:
-    """A start.
+    """The state of a start strategy.
 
     ``"auto"``: ``"annealed"`` where there are no more clusters than topics; otherwise, and always of the
     mean-field family, ``"random"``.
@@ -122,7 +122,7 @@ def _state(
 
 
 def _projected(key: Array, model: PCP, documents: DocumentBlocks, strategy: str) -> tuple[Array, Array]:
-    """Topics, as Dirichlet parameters, and topic shares of the documents by a short run of LDA or pLSI."""
+    """Dirichlet parameters of topics, and topic shares of documents, by a short run of LDA or pLSI."""
     fields = {"num_topics": model.num_topics, "num_words": documents.shape[1]}
     if strategy == "lda":
         projection = LDA(**fields)  # its priors are learnt

@@ -1,4 +1,4 @@
-"""The updates of structured VB for PCP (`inference.methods.pcp.vb`): documents' clusters, then all else."""
+"""The updates of structured VB for PCP (`inference.methods.pcp.vb`): documents' clusters, then the rest."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from inference.methods.pcp.vb_posterior import PCPVBState, learnt_concentration,
 from inference.numerics.documents import CACHED_NUMBERS, DocumentBlock, DocumentBlocks, add_by_word
 from zoo.pcp import PCP
 
-__all__ = ["ClusterSums", "assign", "log_likelihood", "update_globals", "word_log_centres"]
+__all__ = ["assign", "log_likelihood", "update_globals", "word_log_centres"]
 
 
 class ClusterSums(NamedTuple):
@@ -31,7 +31,7 @@ class ClusterSums(NamedTuple):
 def assign(
     documents: DocumentBlocks, log_centres: Array, log_weights: Array, power: Array | float = 1.0
 ) -> ClusterSums:
-    """The clusters of documents, a block of documents at a time.
+    """Update the clusters of documents, a block of documents at a time.
 
     Args:
         documents: in blocks.
@@ -67,7 +67,7 @@ def update_globals(
     learn: tuple[str, ...],
     point: bool,
 ) -> PCPVBState:
-    """Everything but the documents' clusters; none of it passes over the documents.
+    """Update everything but the documents' clusters; none of it passes over the documents.
 
     Args:
         state: q.

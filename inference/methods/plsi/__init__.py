@@ -1,1 +1,1 @@
-"""Plsi."""
+"""Hand-written inference for probabilistic latent semantic indexing."""

@@ -27,11 +27,12 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.documents.tokens import given_topics
 from inference.numerics.documents import DocumentBlocks, cut, topic_pass
 from zoo.checks import check_number
 from zoo.plsi import PLSI
 
-__all__ = ["ALGORITHM", "METHOD", "PLSIEMInfo", "PLSIEMState", "init", "step"]
+__all__ = ["METHOD", "init", "step"]
 
 
 class PLSIEMState(NamedTuple):
@@ -47,7 +48,7 @@ class PLSIEMState(NamedTuple):
 
 
 class PLSIEMInfo(NamedTuple):
-    """What is recorded of a step.
+    """Values recorded at every step.
 
     Attributes:
         objective: log likelihood (or free energy) at the parameters before the step, in nats.
@@ -57,7 +58,7 @@ class PLSIEMInfo(NamedTuple):
 
 
 def init(key: Array, model: PLSI, documents: DocumentBlocks) -> PLSIEMState:
-    """Topics and shares uniform on their simplexes."""
+    """The state with topics and shares drawn uniformly from their simplexes."""
     topic_key, share_key = jax.random.split(key)
     num_documents, num_words = documents.shape
     dtype = documents.blocks.count.dtype
@@ -74,10 +75,7 @@ def start(
     Raises:
         ValueError: no topics, or of another shape.
     """
-    shape = (model.num_topics, documents.shape[1])
-    if "topic_word_probs" not in variables or np.shape(variables["topic_word_probs"]) != shape:
-        raise ValueError(f"init must hold 'topic_word_probs' of shape {shape}")
-    topics = jnp.asarray(variables["topic_word_probs"])
+    topics = given_topics(variables, model.num_topics, documents.shape[1])
     shares = variables.get("doc_topic_probs")
     if shares is None:
         shares = jnp.full((documents.shape[0], model.num_topics), 1.0 / model.num_topics, topics.dtype)
@@ -92,7 +90,7 @@ def step(
     *,
     inverse_temperature: float = 1.0,
 ) -> tuple[PLSIEMState, PLSIEMInfo]:
-    """One E- and M-step; deterministic, the key is ignored. A document without words keeps its shares."""
+    """One E- and M-step; the key is ignored, and a document without words keeps its shares."""
     b = inverse_temperature
     powered = (state.shares, state.by_word) if b == 1 else (state.shares**b, state.by_word**b)
     sums = topic_pass(documents, *powered)
@@ -119,8 +117,8 @@ def prepare(model: PLSI, data: tuple, init: Any, **options: Any) -> tuple[Docume
 
 def check(model: PLSI, *, inverse_temperature: Any, smoothing: Any) -> None:
     """Raise TypeError or ValueError if an option does not suit."""
-    for name, value in (("inverse_temperature", inverse_temperature), ("smoothing", smoothing)):
-        check_number(name, value)
+    check_number("inverse_temperature", inverse_temperature)
+    check_number("smoothing", smoothing)
     if not 0 < inverse_temperature <= 1:
         raise ValueError(f"inverse_temperature must lie in (0, 1]; got {inverse_temperature}")
     if not 0 <= smoothing < np.inf:

@@ -322,7 +322,7 @@ def test_mean_field_warns_and_collapses_from_a_random_start():
     ("options", "message"),
     [
         ({"family": "none"}, "family must be one of structured, mean_field"),
-        ({"topics": "map"}, "topics must be 'posterior' or 'point'"),
+        ({"topics": "map"}, "topics must be one of posterior, point"),
         ({"topics": "point"}, "has no maximum below 1"),
         ({"inner_steps": 0}, "inner_steps must be a whole number of at least 1"),
         ({"learn": ("beta",)}, "learn must be a tuple of some of concentration, topic_prior"),

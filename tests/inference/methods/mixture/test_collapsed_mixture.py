@@ -54,7 +54,7 @@ def exact(model):
     sums = jax.vmap(lambda p: jax.ops.segment_sum(features, p, num_segments=slots))(jnp.asarray(every))
     evidence = jnp.sum(model.components.log_evidence(sums), axis=-1)
     prior = jax.vmap(lambda c: urn.log_partition_prior(c, jnp.asarray(1.3), model))(counts)
-    possible = (counts > 0).sum(axis=1) <= (6 if urn.is_process(model) else model.num_components)
+    possible = (counts > 0).sum(axis=1) <= (6 if model.weights.has_sticks else model.num_components)
     log = np.where(possible, prior + evidence, -np.inf)
     return every, np.exp(log - np.logaddexp.reduce(log)), np.asarray(prior), possible
 
@@ -62,7 +62,7 @@ def exact(model):
 def worst_z(step, model):
     """The largest z of cluster-number and co-clustering probabilities, over independent chains."""
     every, probability, _, _ = exact(model)
-    slots = 8 if urn.is_process(model) else model.num_components
+    slots = 8 if model.weights.has_sticks else model.num_components
 
     def chain(key):
         state = urn._state(jnp.zeros(len(X), int), slots, model)
@@ -107,7 +107,7 @@ def test_split_merge_alone_targets_all_203_partitions(weight_prior):
     """The same, without the scan over labels; a ratio that leaves the weights' prior out must fail."""
     model = small(weight_prior)
     alpha = jnp.asarray(1.3)
-    offset = 0.0 if urn.is_process(model) else alpha / model.num_components
+    offset = 0.0 if model.weights.has_sticks else alpha / model.num_components
 
     x = jnp.asarray(X)
 
