@@ -499,7 +499,7 @@ def exact_fit(scale):
 
 def test_sbc_passes_the_exact_posterior_and_fails_one_too_narrow(monkeypatch):
     def run(scale):
-        monkeypatch.setattr(sys.modules[sbc.__module__], "fit", exact_fit(scale))
+        monkeypatch.setattr(sys.modules[sbc.__module__], "fit", exact_fit(scale))  # the face hides the module
         return sbc(NormalMean(), "exact", 4, key=KEY, num_replicates=100, num_samples=100)
 
     verdict = run(1.0)
