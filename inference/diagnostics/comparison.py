@@ -1,23 +1,19 @@
-r"""How well fits predict: leave-one-out by Pareto-smoothed importance sampling, and held-out data.
+r"""Comparison of fits: predictive scores, agreement of posteriors, and methods side by side on one table.
 
-:math:`\mathrm{elpd}_{loo} = \sum_n \log p(x_n | x_{-n})` is estimated from the pointwise log likelihood of
-the draws (Vehtari, Gelman and Gabry 2017, "Practical Bayesian model evaluation using leave-one-out
-cross-validation and WAIC"), local latents integrated out: the row's label is predicted, not known. Where the
-Pareto shape k of a row is above the threshold, leaving that row out changes the posterior too much for the
-estimate to be trusted; such rows are counted.
-
-Do fits of one posterior agree? Means of invariants side by side, their differences in standard errors.
-
-Two samplers of the same posterior differ by Monte Carlo error alone: the difference of two means over
-:math:`\sqrt{se_1^2 + se_2^2}` is standard normal. An approximation (VB, SVI) or a point estimate is also
-biased, so its difference is told in posterior standard deviations, the unit in which a bias matters. Fits
-with other hyperparameters have other posteriors; their invariants answer other questions and are not tested.
-
-Every method of every model on one table: held-out log density, time, PSRF, memory.
-
-The score of a row that was held out is its log posterior predictive density in nats
-(`inference.log_density`), so it compares models and methods of the same data alike. Densities of numbers and
+**Scores.** :math:`\mathrm{elpd}_{loo} = \sum_n \log p(x_n | x_{-n})` is estimated by Pareto-smoothed
+importance sampling from the pointwise log likelihood of the draws (Vehtari, Gelman and Gabry 2017,
+"Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC"), local latents
+integrated out: the row's label is predicted, not known. Where the Pareto shape k of a row is above the
+threshold, leaving that row out changes the posterior too much for the estimate to be trusted; such rows are
+counted. The score of a row that was held out is its log posterior predictive density in nats
+(`inference.log_density`), so it compares models and methods of the same data. Densities of numbers and
 probabilities of counts are measured in different units: compare those of one kind.
+
+**Agreement.** Two samplers of the same posterior differ by Monte Carlo error alone: the difference of two
+means over :math:`\sqrt{se_1^2 + se_2^2}` is standard normal. An approximation (VB, SVI) or a point estimate
+is also biased, so its difference is measured in posterior standard deviations, the unit in which a bias
+matters. Fits with other hyperparameters have other posteriors; their invariants answer other questions and
+are not tested.
 """
 
 import resource
@@ -42,12 +38,14 @@ from inference.diagnostics.text_heldout import PROTOCOLS, heldout_text
 from inference.fitting.front_door import fit
 from inference.prediction import log_density
 from inference.results.files import model_of
+from inference.results.groups import group_of
 from zoo.model import Model
 
 __all__ = [
     "MethodScore",
     "Refusal",
     "agreement",
+    "check_fits",
     "compare",
     "differences",
     "different_data",
@@ -55,6 +53,7 @@ __all__ = [
     "leave_one_out",
     "same_posterior",
     "score_methods",
+    "standard_error",
 ]
 
 
@@ -77,16 +76,9 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
     """
     draws_of(tree)
     if kind_of(tree) == "point":
-        raise ValueError(
-            f"method {tree.attrs.get('method')!r} gives a point estimate: LOO needs a posterior. Rank "
-            f"it by held-out rows (heldout)"
-        )
-    if "log_likelihood" not in tree.children:
-        raise ValueError(
-            "LOO needs the group 'log_likelihood', which this fit does not hold: inference.extend(tree, "
-            "'log_likelihood') makes it"
-        )
-    pointwise = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
+        reason = f"method {tree.attrs.get('method')!r} returns a point estimate: LOO needs a posterior"
+        raise ValueError(f"{reason}. Rank it by held-out rows (heldout)")
+    pointwise = group_of(tree, "log_likelihood")["log_likelihood"].transpose("chain", "draw", ...)
     if not np.isfinite(pointwise.values).all():
         raise ValueError("the pointwise log likelihood has entries that are not finite")
     num_draws = pointwise.sizes["chain"] * pointwise.sizes["draw"]
@@ -102,6 +94,29 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
     with warnings.catch_warnings():  # high Pareto k: counted and reported by the callers
         warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto")
         return loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
+
+
+def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) -> None:
+    """Raise unless there are at least two fits to compare, all of the same data.
+
+    Args:
+        trees: name to fit.
+        without_data: whether fits that do not hold their data pass unchecked.
+
+    Raises:
+        TypeError: ``trees`` is not a mapping of fits.
+        ValueError: fewer than two fits, or fits of other data.
+    """
+    if not isinstance(trees, Mapping):
+        raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
+    if len(trees) < 2:
+        raise ValueError(f"a comparison needs at least two fits; got {len(trees)}")
+    for tree in trees.values():
+        draws_of(tree)
+    names = [name for name in trees if not without_data or "observed_data" in trees[name].children]
+    for name in names[1:]:
+        if difference := different_data(trees[names[0]], trees[name]):
+            raise ValueError(f"fits {names[0]!r} and {name!r} are not of the same data: {difference}")
 
 
 def compare(
@@ -126,15 +141,7 @@ def compare(
         ValueError: fewer than two fits, other data, a fit without a posterior or a pointwise log likelihood,
             or scores of other fits.
     """
-    if not isinstance(trees, Mapping):
-        raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
-    if len(trees) < 2:
-        raise ValueError(f"a comparison needs at least two fits; got {len(trees)}")
-    names = list(trees)
-    for name in names[1:]:
-        difference = different_data(trees[names[0]], trees[name])
-        if difference:
-            raise ValueError(f"fits {names[0]!r} and {name!r} are not of the same data: {difference}")
+    check_fits(trees)
     if scores is None:
         scores = {name: leave_one_out(tree) for name, tree in trees.items()}
     elif set(scores) != set(trees):
@@ -176,8 +183,8 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed:
         ValueError: a text protocol for a model whose data are rows, an unknown protocol, or no rows.
     """
     if protocol is not None:
-        known = f"one of {list(PROTOCOLS)} (text) or None (rows)"
         if protocol not in PROTOCOLS:
+            known = f"one of {list(PROTOCOLS)} (text) or None (rows)"
             raise ValueError(f"protocol must be {known}; got {protocol!r}")
         if model_of(tree).takes_documents:
             return heldout_text(tree, *data, protocol=protocol, seed=seed)
@@ -189,11 +196,13 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed:
     count = rows.size
     if count < 1:
         raise ValueError("heldout needs at least one row")
-    error = float(rows.values.std(ddof=1) / np.sqrt(count)) if count > 1 else np.nan
-    return xr.Dataset(
-        {"mean": float(rows.values.mean()), "standard_error": error, "num_rows": count},
-        attrs={"units": "nats per row"},
-    )
+    scores = {"mean": float(rows.values.mean()), "standard_error": standard_error(rows.values)}
+    return xr.Dataset(scores | {"num_rows": count}, attrs={"units": "nats per row"})
+
+
+def standard_error(values: np.ndarray) -> float:
+    """Return the standard error of the mean of independent values, NaN for a single one."""
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
 
 
 def _relative_efficiency(pointwise: np.ndarray) -> float:
@@ -307,13 +316,8 @@ def same_posterior(one: xr.DataTree, other: xr.DataTree) -> bool:
     """
     if any(one.attrs.get(name) != other.attrs.get(name) for name in ("model", "model_fields")):
         return False
-    held = [
-        tree["constant_data"].to_dataset() if "constant_data" in tree.children else xr.Dataset()
-        for tree in (one, other)
-    ]
-    return set(held[0].data_vars) == set(held[1].data_vars) and all(
-        np.array_equal(held[0][name].values, held[1][name].values) for name in held[0].data_vars
-    )
+    a, b = (dict(tree["constant_data"]) if "constant_data" in tree.children else {} for tree in (one, other))
+    return set(a) == set(b) and all(np.array_equal(a[name].values, b[name].values) for name in a)
 
 
 def _latents(tree: xr.DataTree) -> str:
@@ -419,17 +423,10 @@ def _score(
         more = _peak() - before
         held_out = heldout(tree, *test)
         psrf = _largest_r_hat(tree)
-    return MethodScore(
-        name,
-        method,
-        float(held_out["mean"]),
-        float(held_out["standard_error"]),
-        seconds,
-        bool(tree.attrs["converged"]),
-        psrf,
-        max(more, 0.0),
-        tree.attrs["stop_reason"].startswith("interrupted"),
-    )
+    scores = float(held_out["mean"]), float(held_out["standard_error"])
+    interrupted = tree.attrs["stop_reason"].startswith("interrupted")
+    converged = bool(tree.attrs["converged"])
+    return MethodScore(name, method, *scores, seconds, converged, psrf, max(more, 0.0), interrupted)
 
 
 def _largest_r_hat(tree: xr.DataTree) -> float:
@@ -437,8 +434,7 @@ def _largest_r_hat(tree: xr.DataTree) -> float:
     table = summary(tree)
     if "r_hat" not in table:
         return np.nan
-    numbers = [float(cell) for cell in table["r_hat"] if not isinstance(cell, str)]  # or "constant"
-    return float(np.nanmax(numbers)) if numbers else np.nan
+    return float(pd.to_numeric(table["r_hat"], errors="coerce").max())  # some are "constant"
 
 
 def _status(field: str) -> float | None:
@@ -458,14 +454,10 @@ def _forget_peak() -> float:
             file.write("5")
     except OSError:
         return _peak()
-    held = _status("VmRSS")
-    return _peak() if held is None else held
+    return _status("VmRSS") or _peak()
 
 
 def _peak() -> float:
     """The most memory that the process has held, in MiB."""
-    peak = _status("VmHWM")
-    if peak is not None:
-        return peak
     raw = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return raw / 2**20 if sys.platform == "darwin" else raw / 2**10
+    return _status("VmHWM") or raw / (2**20 if sys.platform == "darwin" else 2**10)

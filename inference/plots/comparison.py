@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from inference.diagnostics.comparison import MethodScore
-from inference.plots.palette import COLOURS, MARKERS
+from inference.plots.palette import COLOURS, MARKERS, figure_with_axes
 
 __all__ = ["plot_agreement", "plot_methods", "plot_scores"]
 
@@ -41,20 +41,18 @@ def plot_agreement(table: pd.DataFrame) -> Figure:
     names = list(dict.fromkeys(table.columns.get_level_values(0)))
     means, errors, sds = (table.xs(part, axis=1, level=1)[names] for part in ("mean", "mcse", "sd"))
     unit = sds.bfill(axis=1).iloc[:, 0] if len(table) else pd.Series(dtype=float)
-    table_rows = unit.index[unit > 0]
-    if not len(table_rows):
+    unit = unit[unit > 0]
+    if not len(unit):
         raise ValueError("no invariant that varies is shared by two of the fits")
-    unit = unit[table_rows]
-    origin = means.where(sds.notna()).bfill(axis=1).iloc[:, 0][table_rows]
+    origin = means.where(sds.notna()).bfill(axis=1).iloc[:, 0][unit.index]
     places, thick, thin = (
-        part.loc[table_rows].sub(shift, axis=0).div(unit, axis=0)
+        part.loc[unit.index].sub(shift, axis=0).div(unit, axis=0)
         for part, shift in ((means, origin), (errors, 0.0), (sds, 0.0))
     )
     apart = (places.max(axis=1) - places.min(axis=1)).fillna(0.0)
     kept = apart.index[np.sort(np.argsort(-apart.to_numpy(), kind="stable")[:_MOST])]
     height = np.arange(len(kept))[::-1]
-    figure = Figure(figsize=(8.0, 1.8 + 0.3 * len(kept) + 0.12 * len(names)), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = figure_with_axes(8.0, 1.8 + 0.3 * len(kept) + 0.12 * len(names))
     for i, name in enumerate(names):
         colour, level = COLOURS[i % len(COLOURS)], height + 0.5 * (0.5 - (i + 0.5) / len(names))
         here = places.loc[kept, name].to_numpy()
@@ -66,11 +64,9 @@ def plot_agreement(table: pd.DataFrame) -> Figure:
     axis.set_ylim(-0.7, len(kept) - 0.3)
     axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     axis.set_xlabel("mean, in posterior standard deviations from the first fit that has draws")
-    if len(kept) < len(table_rows):
-        axis.set_title(f"the {len(kept)} of {len(table_rows)} furthest apart", fontsize=9, loc="left")
-    figure.legend(
-        *axis.get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8, frameon=False
-    )
+    if len(kept) < len(unit):
+        axis.set_title(f"the {len(kept)} of {len(unit)} furthest apart", fontsize=9, loc="left")
+    figure.legend(loc="outside upper center", ncols=4, fontsize=8, frameon=False)
     return figure
 
 
@@ -85,17 +81,10 @@ def plot_scores(table: pd.DataFrame) -> Figure:
     """
     below = (table["elpd"] - table["elpd"].max()).to_numpy()
     height = np.arange(len(table))[::-1]
-    figure = Figure(figsize=(8.0, 1.3 + 0.35 * len(table)), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = figure_with_axes(8.0, 1.3 + 0.35 * len(table))
     for x, error, y, bad in zip(below, table["dse"], height, table["pareto_k_bad"], strict=True):
-        axis.errorbar(
-            x,
-            y,
-            xerr=error or None,
-            fmt="o",
-            color=COLOURS[0],
-            markerfacecolor="white" if bad else COLOURS[0],
-        )
+        style = {"fmt": "o", "color": COLOURS[0], "markerfacecolor": "white" if bad else COLOURS[0]}
+        axis.errorbar(x, y, xerr=error or None, **style)
     axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     axis.set_yticks(height, table.index)
     axis.set_ylim(-0.6, len(table) - 0.4)

@@ -56,7 +56,7 @@ def test_the_page_is_whole_and_alone(text):
     assert page.headings[3:] == ["File first", "File second", "File vb"]
     assert len(page.links) == 6 and len(page.alts) == 2
     assert page.verdicts and all("Why: " in verdict and "Next: " in verdict for verdict in page.verdicts)
-    for caption in ("What was fitted", "Leave-one-out (PSIS-LOO)", "Invariants: mean"):
+    for caption in ("The fits", "Leave-one-out (PSIS-LOO)", "Invariants: mean"):
         assert any(own.startswith(caption) for own in page.captions), caption
 
 
