@@ -72,11 +72,8 @@ def _noun(table: xr.DataArray) -> str:
 
 def _repeated(tree: xr.DataTree, times: int) -> xr.DataTree:
     """The estimate as so many equal draws."""
-    groups = {name: child.to_dataset() for name, child in tree.children.items()}
-    groups["posterior"] = (
-        groups["posterior"].isel(draw=np.zeros(times, int)).assign_coords(draw=np.arange(times))
-    )
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs))} | groups)
+    drawn = draws_of(tree).isel(draw=np.zeros(times, int)).assign_coords(draw=np.arange(times))
+    return tree.assign({"posterior": xr.DataTree(drawn)})
 
 
 def _replications(tree: xr.DataTree, text: str) -> Paragraph:
@@ -91,25 +88,20 @@ def _suspect(table: pd.DataFrame) -> list[str]:
 
 
 def _good(noun: str, checked: str) -> Judgement:
-    return Judgement(
-        True,
-        f"{noun.capitalize()} drawn from the fit look like the {noun}",
-        f"{checked} is out of the ordinary (p between {_SUSPECT} and {1 - _SUSPECT})",
-        "check what your question depends on in the same way",
-    )
+    text = f"{noun.capitalize()} drawn from the fit look like the {noun}"
+    reason = f"{checked} is out of the ordinary (p between {_SUSPECT} and {1 - _SUSPECT})"
+    return Judgement(True, text, reason, "check what your question depends on in the same way")
 
 
 def _verdict_on_rows(tree: xr.DataTree, table: pd.DataFrame) -> Judgement:
     suspect = _suspect(table)
     if not suspect:
         return _good("data", f"none of {len(table)} means, spreads and extremes")
+    text = f"Data drawn from the fit differ from the data in {len(suspect)} of {len(table)} statistics"
+    reason = "; ".join(suspect[:8]) + ("; ..." if len(suspect) > 8 else "")
     more = "components" if "labels" in symmetries_of(tree) else "latents"
-    return Judgement(
-        False,
-        f"Data drawn from the fit differ from the data in {len(suspect)} of {len(table)} statistics",
-        "; ".join(suspect[:8]) + ("; ..." if len(suspect) > 8 else ""),
-        f"look at these features in the pictures; another likelihood, or more {more}, may be needed",
-    )
+    advice = f"look at these features in the pictures; another likelihood, or more {more}, may be needed"
+    return Judgement(False, text, reason, advice)
 
 
 def _features(table: pd.DataFrame) -> Table:
@@ -138,9 +130,8 @@ def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Jud
         return [Paragraph(f"No documents were drawn from the fit: {why_not}.")]
     table, topics = check.table, check.topics.sort_values("p", kind="stable")
     documents = f"{check.num_draws} replications of documents of the same lengths. {check.note}".strip()
-    inside = check.documents["distinct"].between(
-        check.documents["replicated_lb"], check.documents["replicated_ub"]
-    )
+    distinct, *interval = (check.documents[name] for name in ("distinct", "replicated_lb", "replicated_ub"))
+    inside = distinct.between(*interval)
     alt = (
         f"Two scatter plots: {inside.mean():.0%} of {len(inside)} documents have as many different words as "
         "replicated ones of their length; documents that hold a word, observed against replicated."
@@ -150,16 +141,14 @@ def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Jud
         "replicated ones. Right: a point a word; below the line it is in fewer documents than in "
         "replications, so it comes in bursts."
     )
+    mixed = "Topics, observed and replicated: mutual information (nats) of words and documents in a topic"
+    mixed += f"; the {_MOST_TOPICS} furthest out" if len(topics) > _MOST_TOPICS else ""
     return [
         _verdict_on_documents(_suspect(table), int((topics["p"] < _SUSPECT).sum()), len(topics)),
         _replications(tree, documents),
         Table("Documents, observed and replicated (90 % interval); p: share of larger replications", table),
         Picture("documents", caption, alt, plot_document_check(check)),
-        Table(
-            "Topics, observed and replicated: mutual information (nats) of words and documents in a topic"
-            + (f"; the {_MOST_TOPICS} furthest out" if len(topics) > _MOST_TOPICS else ""),
-            topics.head(_MOST_TOPICS),
-        ),
+        Table(mixed, topics.head(_MOST_TOPICS)),
     ]
 
 
@@ -176,6 +165,5 @@ def _verdict_on_documents(suspect: Sequence[str], num_mixed: int, num_topics: in
         advice = "topics with p near 0 mix what should be several: raise num_topics, or num_restarts"
     else:
         advice = "look at the documents and words far from the band and the line in the picture"
-    return Judgement(
-        False, "Documents drawn from the fit differ from the documents", ", ".join(parts), advice
-    )
+    text = "Documents drawn from the fit differ from the documents"
+    return Judgement(False, text, ", ".join(parts), advice)

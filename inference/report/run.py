@@ -4,6 +4,7 @@ import dataclasses
 import json
 import sys
 import textwrap
+from itertools import takewhile
 
 import numpy as np
 import xarray as xr
@@ -50,16 +51,9 @@ def _graph(tree: xr.DataTree) -> Picture | Paragraph:
 
 def _first_literal_block(docstring: str) -> str:
     """The indented lines after the first line that ends in two colons: by habit, the generative process."""
-    lines = docstring.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.rstrip().endswith("::")), None)
-    if start is None:
-        return ""
-    block = []
-    for line in lines[start + 1 :]:
-        if line.strip() and not line.startswith(" "):
-            break
-        block.append(line[4:] if line.startswith("    ") else line)
-    return "\n".join(block).strip("\n")
+    _, _, after = docstring.partition("::\n")
+    block = takewhile(lambda line: not line.strip() or line.startswith(" "), after.splitlines())
+    return textwrap.dedent("\n".join(block)).strip("\n")
 
 
 def _fields(assumptions: object, prefix: str = "") -> list[tuple[str, str]]:
@@ -82,9 +76,8 @@ def _fields(assumptions: object, prefix: str = "") -> list[tuple[str, str]]:
 
 def _short(value: object) -> str:
     if hasattr(value, "arg_constraints"):  # a NumPyro distribution
-        arguments = ", ".join(
-            f"{name}={_short(getattr(value, name))}" for name in value.arg_constraints if hasattr(value, name)
-        )
+        names = (name for name in value.arg_constraints if hasattr(value, name))
+        arguments = ", ".join(f"{name}={_short(getattr(value, name))}" for name in names)
         return f"{type(value).__name__}({arguments})"
     if isinstance(value, tuple) and len(value) > 16 and all(isinstance(part, int) for part in value):
         return f"{len(value)} numbers, from {min(value)} to {max(value)}"
@@ -124,17 +117,14 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
         "variational": f"{sizes['draw']} independent draws from q",
         "point": "one point estimate",
     }[kind]
-    facts["iterations"] = (
-        f"{attrs.get('num_iterations', 'not recorded')}; stopped: {attrs.get('stop_reason', 'not recorded')}"
-    )
+    counted, reason = (attrs.get(name, "not recorded") for name in ("num_iterations", "stop_reason"))
+    facts["iterations"] = f"{counted}; stopped: {reason}"
     if "sampling_time" in attrs:
         facts["time"] = f"{float(attrs['sampling_time']):.1f} s"
     facts |= {name: str(attrs[name]) for name in ("seed", "dtype", "left_out") if str(attrs.get(name, ""))}
     facts["settings"] = ", ".join(f"{name}={value}" for name, value in _options(tree).items())
-    versions = {
-        name.removeprefix("version_"): value for name, value in attrs.items() if name.startswith("version_")
-    }
-    facts["versions"] = ", ".join(f"{name} {value}" for name, value in versions.items())
+    versions = [(name, value) for name, value in attrs.items() if name.startswith("version_")]
+    facts["versions"] = ", ".join(f"{name.removeprefix('version_')} {value}" for name, value in versions)
     return {name: value for name, value in facts.items() if value}
 
 
@@ -161,7 +151,8 @@ def _command(tree: xr.DataTree) -> str:
     if "constant_data" in tree.children and "sample_weight" in tree["constant_data"]:
         arguments["sample_weight"] = 'old["constant_data"]["sample_weight"]'
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
-    data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in _data_names(tree))
+    names = tree["observed_data"].data_vars if "observed_data" in tree.children else ["x"]
+    data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in names)
     if "observed_data" in tree.children and "num_documents" in tree["observed_data"].attrs:
         lines += ["import zoo", 'cells = old["observed_data"].to_dataset()']
         data = (
@@ -169,18 +160,12 @@ def _command(tree: xr.DataTree) -> str:
             '(cells.attrs["num_documents"], cells.attrs["num_words"])), '
         )
     call = f"tree = fit(model_of(old), {data}{listed})"
-    wrapped = textwrap.wrap(  # without breaking words, so that every line break is inside brackets
-        call, 90, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
-    )
-    return "\n".join([*lines, *wrapped])
+    whole = {"break_long_words": False, "break_on_hyphens": False}  # every line break is inside brackets
+    return "\n".join([*lines, *textwrap.wrap(call, 90, subsequent_indent="    ", **whole)])
 
 
 def _options(tree: xr.DataTree) -> dict:
     return json.loads(tree.attrs.get("options", "{}"))
-
-
-def _data_names(tree: xr.DataTree) -> list[str]:
-    return list(tree["observed_data"].data_vars) if "observed_data" in tree.children else ["x"]
 
 
 def title_of(tree: xr.DataTree) -> str:

@@ -1,11 +1,7 @@
-r"""What a fit of a topic model says, as tables: top words, shares, clusters, documents near them.
+r"""Tables of a topic model: top words, shares, clusters, the documents near them, and how good they are.
 
 Parameters are posterior means, under q or over draws whose topics were brought to one numbering
-(`align_topics`). Clusters are PCP's. Gathered here too: matching topics of two fits (`match_topics`, and
-`numbered_like`, which takes over the numbers), coherence, agreement with classes, splitting tokens for
-completion, and bringing documents to a vocabulary.
-
-How good topics and clusters of documents are: agreement with classes, and coherence of words.
+(`align_topics`). Clusters are PCP's.
 
 Normalised mutual information divides by a normaliser, and the published values differ in which: the thesis
 (9.3.4) divides by the larger entropy (``"max"``). Coherence is the normalised pointwise mutual information of
@@ -20,14 +16,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from scipy.sparse import csr_matrix, diags
-from scipy.special import softmax
+from scipy.special import entr, softmax
 
 from inference.precision import double_precision
 from inference.prediction import prepared, transform
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of, restored_data
 from inference.symmetry.topics import align_topics, match_topics
-from zoo.checks import check_choice
+from zoo.checks import check_choice, check_size
 from zoo.documents.bags import as_counts
 from zoo.documents.topic_model import dirichlet_of
 from zoo.sparse import SparseCounts
@@ -80,8 +76,7 @@ def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
         ValueError: the fit is of no topic model, or less than one word is asked for.
     """
     table = topic_words(tree)
-    if num_words < 1:
-        raise ValueError(f"num_words must be at least 1; got {num_words}")
+    check_size("num_words", num_words)
     num_words = min(num_words, table.shape[1])
     order = np.argsort(-table.to_numpy(), axis=1, kind="stable")[:, :num_words]
     ranks = pd.RangeIndex(1, num_words + 1, name="rank")
@@ -232,9 +227,7 @@ def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) 
     share = chosen.count / totals[chosen.document]
     terms = share * (np.log(share) - np.log(np.maximum(centre[chosen.word], np.finfo(float).tiny)))
     divergence = np.bincount(chosen.document, terms, own.size)
-    table = pd.DataFrame(
-        {"share": shares[cluster].to_numpy()[own], "divergence": divergence}, index=shares.index[own]
-    )
+    table = pd.DataFrame({"share": shares[cluster].iloc[own], "divergence": divergence})
     return table[totals > 0].sort_values("divergence", kind="stable").head(num_documents)
 
 
@@ -259,14 +252,15 @@ def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
     matching = match_topics(own, topic_words(reference) if isinstance(reference, xr.DataTree) else reference)
     first = matching.order[np.argsort(matching.reference)]
     order = np.concatenate([first, np.setdiff1d(np.arange(len(own)), first)])
-    groups = {}
-    for name, child in tree.children.items():
-        held = child.to_dataset()
-        if "topic" in held.dims:
-            held = held.isel(topic=order).assign_coords(topic=own.index.to_numpy())
-        groups[name] = held
-    attrs = dict(tree.attrs) | {"relabelled": "topics numbered like those of another fit"}
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+
+    def renumbered(group: xr.Dataset) -> xr.Dataset:
+        if "topic" not in group.dims:
+            return group
+        return group.isel(topic=order).assign_coords(topic=own.index.to_numpy())
+
+    new = tree.map_over_datasets(renumbered)
+    new.attrs = dict(tree.attrs) | {"relabelled": "topics numbered like those of another fit"}
+    return new
 
 
 def pyldavis_arrays(tree: xr.DataTree) -> dict[str, Any]:
@@ -406,13 +400,8 @@ def normalised_mutual_information(labels: Any, others: Any, *, normaliser: str =
         raise ValueError(f"labels must be of the same rows; got {first.size} and {second.size}")
     joint = np.zeros((first.max() + 1, second.max() + 1))
     np.add.at(joint, (first, second), 1.0 / first.size)
-
-    def entropy(p: np.ndarray) -> float:
-        p = p[p > 0]
-        return float(-(p * np.log(p)).sum())
-
-    ends = entropy(joint.sum(1)), entropy(joint.sum(0))
-    shared = max(sum(ends) - entropy(joint), 0.0)
+    *ends, both = (float(entr(p).sum()) for p in (joint.sum(1), joint.sum(0), joint))
+    shared = max(sum(ends) - both, 0.0)
     scale = NORMALISERS[normaliser](*ends)
     if scale <= 0:  # a labelling with one class says nothing, unless both have but one
         return float(ends[0] == ends[1] == 0)
@@ -435,9 +424,8 @@ def coherence(topic_word_probs: Any, counts: Any, *, num_words: int = 10) -> pd.
     """
     topics, documents = np.asarray(topic_word_probs), as_counts(counts)
     if topics.ndim != 2 or topics.shape[1] != documents.shape[1]:
-        raise ValueError(
-            f"topics must be over the corpus's {documents.shape[1]} words; got shape {topics.shape}"
-        )
+        expected = f"over the corpus's {documents.shape[1]} words"
+        raise ValueError(f"topics must be {expected}; got shape {topics.shape}")
     if not 2 <= num_words <= topics.shape[1]:
         raise ValueError(f"num_words must lie between 2 and {topics.shape[1]}; got {num_words}")
     held = (documents.to_scipy() > 0).astype(float).tocsc()
@@ -447,10 +435,8 @@ def coherence(topic_word_probs: Any, counts: Any, *, num_words: int = 10) -> pd.
         together = np.asarray((top.T @ top).todense()) / documents.shape[0]
         i, j = np.triu_indices(num_words, 1)
         alone, both = np.diag(together), together[i, j]
-        seen = both > 0
-        npmi = np.full(both.size, -1.0)
-        ratio = np.log(both[seen] / (alone[i] * alone[j])[seen])
-        certain = both[seen] >= 1  # every document holds both: nothing is left to say
-        npmi[seen] = np.where(certain, 1.0, ratio / np.where(certain, 1.0, -np.log(both[seen])))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            npmi = np.log(both / (alone[i] * alone[j])) / -np.log(both)
+        npmi = np.select([both == 0, both >= 1], [-1.0, 1.0], npmi)
         scores.append(npmi.mean())
     return pd.Series(scores, index=pd.RangeIndex(len(scores), name="topic"), name="npmi")
