@@ -61,7 +61,7 @@ _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no few
 
 
 def leave_one_out(tree: xr.DataTree) -> ELPDData:
-    """PSIS-LOO of one fit as ArviZ reports it, without its warning on high Pareto k.
+    """Estimate the leave-one-out score of one fit by PSIS; a high Pareto k raises no warning.
 
     Args:
         tree: a fit whose draws are a posterior, with the group ``log_likelihood``.
@@ -129,7 +129,7 @@ def compare(
     Args:
         trees: name to fit, at least two.
         method: how ArviZ weighs the models: ``"stacking"``, ``"pseudo-BMA"`` or ``"BB-pseudo-BMA"``.
-        scores: what `leave_one_out` gave for each of them, so that it is not computed again.
+        scores: the result of `leave_one_out` for each of them, so that it is not computed again.
 
     Returns:
         ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``,
@@ -166,13 +166,13 @@ def compare(
 
 
 def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed: int = 0) -> xr.Dataset:
-    """Mean log density of new rows under a fit, with its standard error.
+    """Compute the mean log density of new rows under a fit, with its standard error.
 
     Args:
         tree: a fit.
         data: new data, the sites in the model's order, as for ``inference.log_density``.
         protocol: None for rows. ``"bound"``, ``"likelihood"`` and ``"completion"`` are ways to score text
-            (`inference.diagnostics.text_heldout` says what each means).
+            (see `inference.diagnostics.text_heldout`).
         seed: of the split of tokens (completion).
 
     Returns:
@@ -206,7 +206,7 @@ def standard_error(values: np.ndarray) -> float:
 
 
 def _relative_efficiency(pointwise: np.ndarray) -> float:
-    """ESS of the rows' likelihoods over the number of draws, averaged over rows; 1 for independent draws.
+    """Relative ESS of the rows' likelihoods, averaged over rows; 1 for independent draws.
 
     ArviZ's default averages over all variables of the posterior, whose labels switch.
     """
@@ -221,7 +221,7 @@ def _relative_efficiency(pointwise: np.ndarray) -> float:
 
 
 def different_data(one: xr.DataTree, other: xr.DataTree) -> str:
-    """What differs between the data of two fits, in words; empty if nothing does.
+    """Describe how the data of two fits differ, with an empty string if they are equal.
 
     Args:
         one: a fit.
@@ -242,12 +242,15 @@ def different_data(one: xr.DataTree, other: xr.DataTree) -> str:
     return ""
 
 
-_OWN = ("lp", "objective")  # each method's own: with locals summed out or not, a bound, a maximum
+_NOT_SHARED = (
+    "lp",
+    "objective",
+)  # different for each method: with locals summed out or not, a bound, a maximum
 _ROUNDING = 1e-12
 
 
 def agreement(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
-    """Mean, Monte Carlo standard error and standard deviation of every invariant under every fit.
+    """Tabulate mean, its standard error and standard deviation of every invariant under every fit.
 
     Args:
         trees: name to fit.
@@ -255,20 +258,20 @@ def agreement(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
     Returns:
         A row an invariant that at least two fits have, columns (fit, statistic) with the statistics
         ``mean``, ``mcse`` (NaN for a point estimate, which has no draws) and ``sd`` (NaN likewise); NaN where
-        a fit has no such invariant. The log joint and the objective, each method's own, are left out, as is
-        the mean log likelihood where one fit has integrated its latents out and another has not.
+        a fit has no such invariant. The log joint and the objective, which differ between methods, are left
+        out, as is the mean log likelihood where one fit has integrated its latents out and another has not.
 
     Raises:
         TypeError: one of them is not a fit.
         ValueError: one of them has no draws.
     """
     scored = {_latents(tree) for tree in trees.values()} - {""}
-    own = (*_OWN, "mean_log_likelihood") if len(scored) > 1 else _OWN
+    left_out = (*_NOT_SHARED, "mean_log_likelihood") if len(scored) > 1 else _NOT_SHARED
     columns = {}
     for name, tree in trees.items():
         kind, values = kind_of(tree), invariants(tree)
         found = {label: _statistics(draws, kind) for label, draws in scalars(values)}
-        found = {label: row for label, row in found.items() if label.partition("[")[0] not in own}
+        found = {label: row for label, row in found.items() if label.partition("[")[0] not in left_out}
         for i, statistic in enumerate(("mean", "mcse", "sd")):
             columns[name, statistic] = pd.Series({label: row[i] for label, row in found.items()}, dtype=float)
     table = pd.DataFrame(columns)
@@ -279,10 +282,10 @@ def agreement(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
 
 
 def differences(table: pd.DataFrame, one: str, other: str) -> pd.DataFrame:
-    """How far two fits are apart, invariant by invariant.
+    """Compute the distance between two fits, invariant by invariant.
 
     Args:
-        table: what `agreement` returned.
+        table: the result of `agreement`.
         one: a fit in it.
         other: another.
 
@@ -308,7 +311,7 @@ def differences(table: pd.DataFrame, one: str, other: str) -> pd.DataFrame:
 
 
 def same_posterior(one: xr.DataTree, other: xr.DataTree) -> bool:
-    """Whether two fits of the same data have the same model, hyperparameters and weights of rows.
+    """Whether two fits of the same data have the same model, hyperparameters and row weights.
 
     Args:
         one: a fit.
@@ -325,7 +328,7 @@ def _latents(tree: xr.DataTree) -> str:
 
 
 def _statistics(draws: np.ndarray, kind: str) -> tuple[float, float, float]:
-    """Mean, its Monte Carlo standard error, standard deviation."""
+    """Mean, its Monte Carlo standard error, and standard deviation."""
     mean = float(draws.mean())
     if kind == "point":
         return mean, np.nan, np.nan
@@ -342,7 +345,7 @@ _FAILURES = (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError,
 
 
 class MethodScore(NamedTuple):
-    """What came of one method of one model.
+    """Scores and costs of one method of one model.
 
     Attributes:
         model: its name.
@@ -368,7 +371,7 @@ class MethodScore(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a method, or a model, does not take the data.
+    """Reason why a method, or a model, does not take the data.
 
     Attributes:
         model: its name.
@@ -394,7 +397,7 @@ def score_methods(
     Args:
         models: name to (filled) model.
         train: what the models are fitted to, parts of data in the models' order.
-        test: the rows held out, alike.
+        test: the rows held out, in the same form.
         methods: only these.
         **settings: further arguments of `inference.fit`.
 
@@ -416,7 +419,7 @@ def _score(
     name: str, model: Model, method: str, train: Sequence, test: Sequence, settings: Mapping[str, Any]
 ) -> MethodScore:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what they say stands in the columns
+        warnings.simplefilter("ignore")  # their content is in the columns
         before, start = _forget_peak(), time.perf_counter()
         tree = fit(model, *train, method=method, **settings)
         seconds = time.perf_counter() - start
@@ -430,7 +433,7 @@ def _score(
 
 
 def _largest_r_hat(tree: xr.DataTree) -> float:
-    """The largest R-hat of the summary; NaN where there is none."""
+    """Largest R-hat of the summary; NaN where there is none."""
     table = summary(tree)
     if "r_hat" not in table:
         return np.nan
@@ -448,7 +451,7 @@ def _status(field: str) -> float | None:
 
 
 def _forget_peak() -> float:
-    """What the process holds now, in MiB; from here on `_peak` is that of what follows, where it can be."""
+    """Reset the peak memory of the process where possible, and return the memory held now, in MiB."""
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
@@ -458,6 +461,6 @@ def _forget_peak() -> float:
 
 
 def _peak() -> float:
-    """The most memory that the process has held, in MiB."""
+    """Peak memory of the process, in MiB."""
     raw = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return _status("VmHWM") or raw / (2**20 if sys.platform == "darwin" else 2**10)

@@ -34,7 +34,7 @@ STATISTICS = {"mean": np.nanmean, "sd": np.nanstd, "smallest": np.nanmin, "large
 def check_features(
     observed: xr.DataArray, replicated: xr.DataArray, probability: float = 0.9
 ) -> pd.DataFrame:
-    """Mean, standard deviation and extremes of each feature, observed and replicated.
+    """Compare mean, standard deviation and extremes of each feature, observed and replicated.
 
     Args:
         observed: the data (observation, feature), or another dim of columns; NaN where a cell is missing.
@@ -68,11 +68,11 @@ def check_features(
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
-_OWN = ("lp", "objective")  # the densities themselves, which every power moves
+_DENSITIES = ("lp", "objective")  # the densities themselves, which every power moves
 
 
 def prior_sensitivity(tree: xr.DataTree, var_names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Sensitivity of a fit's invariants, or of parameters, to its prior and to its likelihood.
+    """Compute the sensitivity of a fit's invariants, or of parameters, to its prior and its likelihood.
 
     Args:
         tree: a fit by a sampler; its log prior is made if it is not there.
@@ -80,7 +80,7 @@ def prior_sensitivity(tree: xr.DataTree, var_names: Sequence[str] | None = None)
 
     Returns:
         A row a quantity: ``prior``, ``likelihood`` (cumulative Jensen-Shannon distances; above 0.05 is much),
-        ``diagnosis``. What is the same in every draw is left out.
+        ``diagnosis``. Quantities that are the same in every draw are left out.
 
     Raises:
         ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies.
@@ -98,7 +98,7 @@ def prior_sensitivity(tree: xr.DataTree, var_names: Sequence[str] | None = None)
     draws = {
         name: (("chain", "draw"), values)
         for name, values in scalars(chosen)
-        if (var_names is not None or name not in _OWN) and np.ptp(values) > 0
+        if (var_names is not None or name not in _DENSITIES) and np.ptp(values) > 0
     }
     if not draws:
         raise ValueError("every quantity asked for is the same in all draws: nothing can move")

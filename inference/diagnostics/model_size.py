@@ -60,7 +60,7 @@ def cross_validate(
     seed: int = 0,
     **settings: Any,
 ) -> pd.DataFrame:
-    """Held-out log density of several models on the same folds, and the BIC of each fitted to all rows.
+    """Compute the held-out log density of several models on the same folds, and the BIC of each on all rows.
 
     Args:
         models: name (such as the number of components) to model.
@@ -72,7 +72,7 @@ def cross_validate(
 
     Returns:
         One row a model: ``heldout`` and its ``standard_error`` over the rows (nats per row), ``difference``
-        to the best and the standard error of that paired difference, ``bic`` (where the method gives one,
+        to the best and the standard error of that paired difference, ``bic`` (where the method computes one,
         lower is better), ``fitted`` (log density per row of the rows that were fitted), ``not_converged`` (of
         all fits) and ``seconds``.
 
@@ -122,7 +122,7 @@ def _take(rows: Any, which: np.ndarray) -> Any:
 
 
 def _fit(model: Model, rows: Any, method: str, seed: int, settings: Mapping[str, Any]) -> Any:
-    """A fit whose failure to converge is counted in the table, not warned of once a fold."""
+    """Fit without the warning of a fit that has not converged: the table counts these."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*has not converged")
         return fit(model, rows, method=method, seed=seed, **settings)
@@ -137,7 +137,7 @@ def choose_num_latents(
     seed: int = 0,
     **settings: Any,
 ) -> pd.DataFrame:
-    """The number of latents of `zoo.PPCA` by bound, ARD and held-out density.
+    """Choose the number of latents of `zoo.PPCA` by bound, ARD and held-out density.
 
     Args:
         x: rows, shape (num_observations, num_features), NaN for missing cells; an array or a DataFrame.
@@ -197,7 +197,7 @@ def choose_components_and_latents(
     fields: dict[str, Any] | None = None,
     **settings: Any,
 ) -> pd.DataFrame:
-    """Every pair of sizes of `zoo.DEPCAM`, judged by its bound and by held-out rows.
+    """Choose the numbers of components and latents of `zoo.DEPCAM` by bound and by held-out rows.
 
     Args:
         x: rows, shape (num_observations, num_features), NaN for missing cells; an array or a DataFrame.
@@ -245,15 +245,15 @@ def choose_components_and_latents(
 
 
 def num_parameters(model: DEPCAM, num_features: int) -> int:
-    """Free parameters: orthonormal bases, scales, offsets, weights, a noise variance that is learnt.
+    """Count the free parameters: orthonormal bases, scales, offsets, weights, and a learnt noise variance.
 
     Args:
         model: the model.
         num_features: D.
     """
     d, k = model.num_latents, model.num_components
-    own = num_features * d - d * (d + 1) // 2 + d + (num_features if model.offset else 0)
-    return k * own + k - 1 + int(model.family.learns_noise)
+    each = num_features * d - d * (d + 1) // 2 + d + (num_features if model.offset else 0)
+    return k * each + k - 1 + int(model.family.learns_noise)
 
 
 def _of_one(model: DEPCAM, x: Any, method: str, seed: int, settings: dict[str, Any]) -> dict[str, float]:
@@ -270,7 +270,7 @@ def _of_one(model: DEPCAM, x: Any, method: str, seed: int, settings: dict[str, A
 
 @double_precision
 def _bound(tree: xr.DataTree) -> float:
-    """The objective at the estimate without the log prior of the parameters."""
+    """Objective at the estimate without the log prior of the parameters."""
     stored = {name: jnp.asarray(value.to_numpy()) for name, value in tree["variational"].data_vars.items()}
     return _last_objective(tree) - float(_log_prior(stored, model_of(tree)))
 
@@ -279,7 +279,7 @@ _log_prior = jax.jit(log_prior)
 
 
 def _candidates(name: str, values: Iterable[int], most: int, why: str = "") -> list[int]:
-    """The candidates in order, each once, or the error that there are none or one is out of range."""
+    """Sort the candidates, each once; ValueError where there are none or one is out of range."""
     numbers = sorted(set(values))
     if not numbers:
         raise ValueError(f"{name} is empty: give at least one candidate")

@@ -39,7 +39,7 @@ def summary(
     probability: float = 0.9,
     method: str = "rank",
 ) -> pd.DataFrame:
-    """Table of a fit's invariants: what they are, how surely, and whether the chains agree.
+    """Tabulate a fit's invariants: their means, their uncertainty, and whether the chains agree.
 
     Args:
         tree: a fit.
@@ -52,10 +52,9 @@ def summary(
 
     Returns:
         One row a scalar: ``mean``, ``sd``, the interval's ends (``eti90_lb``, ``eti90_ub``), and for MCMC
-            ``ess_bulk``, ``ess_tail`` and ``r_hat``,
-        which read ``"constant"`` where the quantity never changed; no such columns for draws from q, a point
-        estimate or, R-hat, one chain. The attribute ``note`` says what was left out and why, and how to get
-        it; ``summary_text`` prints both.
+        ``ess_bulk``, ``ess_tail`` and ``r_hat``, which read ``"constant"`` where the quantity never changed;
+        no such columns for draws from q, a point estimate or, R-hat, one chain. The attribute ``note`` lists
+        the variables left out, with the reason and the remedy; ``summary_text`` prints both.
 
     Raises:
         ValueError: an unknown interval, probability, method or name, or a parameter whose labels or rotation
@@ -86,7 +85,7 @@ def summary(
 
 
 def summary_text(tree: xr.DataTree, **options: object) -> str:
-    """The table of ``summary`` with its note, as text to print.
+    """Format the table of ``summary`` with its note as text to print.
 
     Args:
         tree: a fit.
@@ -102,15 +101,15 @@ def summary_text(tree: xr.DataTree, **options: object) -> str:
 
 
 def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.DataFrame:
-    """The table of ``summary`` to be read: cells as text, ESS in whole numbers, R-hat with three decimals.
+    """Format the cells of the table of ``summary``: ESS in whole numbers, R-hat with three decimals.
 
     Args:
-        table: what ``summary`` returned.
+        table: the result of ``summary``.
         most: rows of one variable that are shown: those with the largest R-hat, or the first ones where there
             is none.
 
     Returns:
-        A table of at most as many rows; its attribute ``not_shown`` says in a sentence what was left out.
+        A table of at most as many rows; its attribute ``not_shown`` lists in a sentence the rows left out.
     """
     variable = pd.Series([str(name).partition("[")[0] for name in table.index], index=table.index)
     worst = pd.Series(0.0, table.index)
@@ -132,11 +131,11 @@ def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.Da
 
 
 def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
-    """Posterior of the number of occupied clusters.
+    """Compute the posterior of the number of occupied clusters.
 
     Args:
         tree: a fit of a model with components.
-        by_chain: give every chain's own distribution (dims chain, num_occupied), to see whether they agree.
+        by_chain: return a distribution for each chain (dims chain, num_occupied), to see whether they agree.
 
     Returns:
         Probabilities (num_occupied,) with the coordinate ``mcse``, their Monte Carlo standard errors (from
@@ -232,10 +231,10 @@ def _interval(draws: np.ndarray, interval: str, probability: float) -> tuple[flo
 
 
 def top_partitions(tree: xr.DataTree, count: int = 10) -> pd.DataFrame:
-    """The most probable partitions of the rows into clusters, whatever the labels of the clusters.
+    """List the most probable partitions of the rows into clusters, whatever the labels of the clusters.
 
-    With many rows every draw is another partition, and the table says so by its small probabilities; then
-    `co_clustering` and `point_partition` tell more.
+    With many rows every draw is another partition, which shows in small probabilities; then
+    `co_clustering` and `point_partition` are more informative.
 
     Args:
         tree: a fit with ``assignments`` in its draws.

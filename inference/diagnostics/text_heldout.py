@@ -1,4 +1,4 @@
-r"""Held-out scores of topic models, by three protocols that do not mean the same.
+r"""Held-out scores of topic models, by three protocols that differ in meaning.
 
 * ``"bound"``: the documents' terms of the evidence lower bound with the global factors held at q (the
   thesis's 9.3.2). A bound, not a likelihood: how far it lies below differs between models, so it does not
@@ -39,7 +39,7 @@ CELLS = 8192  # whose word probabilities are computed at once
 
 
 def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, SparseCounts]:
-    """Each document's tokens dealt out at random into two halves; of an odd number the first has one more.
+    """Split each document's tokens at random into two halves; of an odd number the first has one more.
 
     Args:
         counts: the documents.
@@ -62,7 +62,7 @@ def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, Spa
 
 @double_precision
 def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -> xr.Dataset:
-    """The score of documents under a fit of a topic model.
+    """Score documents under a fit of a topic model.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.

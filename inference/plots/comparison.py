@@ -1,8 +1,4 @@
-"""Pictures of a comparison of fits: leave-one-out scores, and invariants under each of them.
-
-A picture of `inference.diagnostics.comparison`: score, time, memory and PSRF of each method on one
-line.
-"""
+"""Pictures of a comparison: leave-one-out scores and invariants of fits, scores and costs of methods."""
 
 from collections.abc import Sequence
 
@@ -22,14 +18,14 @@ _MOST = 24
 
 
 def plot_agreement(table: pd.DataFrame) -> Figure:
-    """Means of invariants under each fit, in posterior standard deviations from the first that has draws.
+    """Plot means of invariants under each fit, in posterior standard deviations from the first with draws.
 
     A thick bar is two Monte Carlo standard errors, a thin one a posterior standard deviation to each side:
     fits of one posterior overlap with their thick bars, an approximation should at least lie inside the
     thin ones.
 
     Args:
-        table: what `inference.diagnostics.comparison.agreement` returned. Of more than 24 invariants those
+        table: the result of `inference.diagnostics.comparison.agreement`. Of more than 24 invariants those
             furthest apart are drawn.
 
     Returns:
@@ -71,10 +67,10 @@ def plot_agreement(table: pd.DataFrame) -> Figure:
 
 
 def plot_scores(table: pd.DataFrame) -> Figure:
-    """Leave-one-out scores of fits as differences from the best, with the standard error of the difference.
+    """Plot leave-one-out scores of fits below the best, with the standard error of the difference.
 
     Args:
-        table: what `inference.diagnostics.compare` returned.
+        table: the result of `inference.diagnostics.compare`.
 
     Returns:
         The figure; fits with rows whose Pareto k is too high are drawn hollow.
@@ -94,17 +90,17 @@ def plot_scores(table: pd.DataFrame) -> Figure:
     return figure
 
 
-_FAR = 10  # times the distance from the best to the median: what lies below is off the scale
+_FAR = 10  # times the distance from the best to the median: lower scores are off the scale
 _BELIEVED = 1.01  # rank-normalised R-hat, as `inference.diagnostics` judges chains
 
 
 def plot_methods(scores: Sequence[MethodScore]) -> Figure:
-    """Methods side by side, the best score on top; hollow where the fit did not converge.
+    """Plot methods side by side, the best score on top; hollow where the fit did not converge.
 
     A score so far below the others that their differences could not be seen is a number at the edge.
 
     Args:
-        scores: what `inference.diagnostics.comparison.score_methods` gave, refusals left out.
+        scores: those of `inference.diagnostics.comparison.score_methods`, refusals left out.
 
     Returns:
         Panels that share their lines: nats a row with one standard error, seconds, mebibytes, and the largest
@@ -152,12 +148,12 @@ def plot_methods(scores: Sequence[MethodScore]) -> Figure:
 
 
 def _finite(value: float) -> float:
-    """A number to sort by: no score is the lowest one."""
+    """Replace a missing score by the lowest number, to sort by."""
     return -np.inf if np.isnan(value) else value
 
 
 def _least_shown(values: Sequence[float]) -> float:
-    """The lowest score that has a place on an axis, a nat below the best at the least."""
+    """Lowest score shown on an axis, at least a nat below the best."""
     finite = [value for value in values if np.isfinite(value)]
     if not finite:
         return np.inf
@@ -166,7 +162,7 @@ def _least_shown(values: Sequence[float]) -> float:
 
 
 def _on_decades(panel: Axes, seconds: Sequence[float]) -> None:
-    """A logarithmic axis from one power of ten to another."""
+    """Make the axis logarithmic, from one power of ten to another."""
     powers = np.log10(np.maximum(seconds, 1e-3))
     panel.set_xscale("log")
     panel.set_xlim(10.0 ** np.floor(powers.min()), 10.0 ** (np.floor(powers.max()) + 1))

@@ -1,4 +1,4 @@
-"""Pictures of the components of a mixture of PCAs: their reach, likeness, overlap, products of loadings."""
+"""Pictures of the components of a mixture of PCAs: directions, similarity, overlap, products of loadings."""
 
 import numpy as np
 import xarray as xr
@@ -22,7 +22,7 @@ _MOST_WRITTEN = 10  # components; above it no numbers are written into the cells
 
 
 def plot_hinton(tree: xr.DataTree) -> Figure:
-    """Hinton diagram of the scales: a row a component, squares whose area is |phi|, largest first.
+    """Plot a Hinton diagram of the scales: a row a component, squares whose area is |phi|, largest first.
 
     Signs and the order of columns mean nothing, so neither is drawn; an empty place is a direction that the
     component does not use.
@@ -55,7 +55,7 @@ def plot_hinton(tree: xr.DataTree) -> Figure:
 
 
 def plot_component_similarity(tree: xr.DataTree) -> Figure:
-    """How alike components are: the paper's kernel, that of subspaces, and their products' correlation.
+    """Plot the similarity of components by the paper's kernel, by subspaces, and by correlation of W W'.
 
     Args:
         tree: a fit of DEPCAM.
@@ -83,7 +83,7 @@ def plot_component_similarity(tree: xr.DataTree) -> Figure:
 
 
 def plot_overlap(tree: xr.DataTree) -> Figure:
-    """Which components share rows: how a component's rows would be dealt out if labels were drawn again.
+    """Plot which components share rows: where a component's rows would go if labels were drawn again.
 
     Args:
         tree: a fit of DEPCAM.
@@ -105,7 +105,7 @@ def plot_overlap(tree: xr.DataTree) -> Figure:
 
 
 def plot_loading_products(tree: xr.DataTree, num_columns: int = 4) -> Figure:
-    """W W' of every component: which features move together within it.
+    """Plot W W' of every component, which shows the features that move together within it.
 
     Args:
         tree: a fit of DEPCAM.

@@ -21,13 +21,13 @@ __all__ = ["plot_co_clustering", "plot_mixture", "plot_objective", "plot_psrf_pa
 
 _MOST_ROWS = 1000  # of a drawn matrix: more than the picture has pixels
 _MOST_LINES = 8
-_LEAST_MARGIN = 0.5  # nats below what has come to rest: smaller differences mean nothing
+_LEAST_MARGIN = 0.5  # nats below the final values: smaller differences mean nothing
 
 
 def plot_mixture(
     tree: xr.DataTree, features: tuple | None = None, num_draws: int = 15, content: float = 0.9
 ) -> Figure:
-    """The data, the occupied components and the predictive density.
+    """Plot the data, the occupied components and the predictive density of a mixture.
 
     Rows are coloured by their most probable component, after relabelling. Bold ellipses hold ``content`` of a
     component at its posterior mean, thin ones at single draws: their spread is the posterior's. Shades are
@@ -55,14 +55,14 @@ def plot_mixture(
 
 
 def plot_objective(tree: xr.DataTree) -> Figure:
-    """The objective and the number of occupied components by iteration, a line for each restart or chain.
+    """Plot the objective and the number of occupied components by iteration, a line a restart or chain.
 
     Args:
         tree: a fit whose ``trace`` has ``objective`` (nats, higher is better).
 
     Returns:
         The figure; two panels where the trace holds ``num_occupied``. Warm-up is shaded. The vertical axis
-        leaves out the first steep steps and the rare spikes that would flatten the rest, and says so.
+        leaves out the first steep steps and the rare spikes that would flatten the rest; the title notes it.
 
     Raises:
         ValueError: the fit has no trace.
@@ -96,7 +96,7 @@ def plot_objective(tree: xr.DataTree) -> Figure:
 
 
 def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
-    """The posterior probability that two rows share a component, as a matrix whose order shows the blocks.
+    """Plot the posterior probability that two rows share a component, as a matrix ordered in blocks.
 
     Rows are ordered by the point partition (its clusters by an optimal leaf ordering, so that clusters that
     exchange rows are neighbours), and within a cluster by an average-linkage tree. Lines mark the partition.
@@ -137,7 +137,7 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
 
 
 def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
-    """PSRF of the invariants against the number of draws: has the agreement of the chains come to stay?
+    """Plot the PSRF of the invariants against the number of draws, to see whether the chains keep agreeing.
 
     The axis is linear up to 1.01, where noise lives, and logarithmic in the excess over 1 from there. The
     eight quantities that end highest are named, the others grey.
@@ -214,7 +214,7 @@ def _draw_trace(axis: Axes, trace: xr.Dataset, name: str, attrs: dict) -> None:
 
 
 def _zoom(axis: Axes, objective: xr.DataArray, num_warmup: int) -> str:
-    """Leave a steep start and rare spikes out of the axis where they take half of it; what to say of it."""
+    """Leave a steep start and rare spikes out of the axis where they take half of it, and return a note."""
     values = objective.transpose(..., "iteration").values.reshape(-1, objective.sizes["iteration"])
     skipped = num_warmup if 0 < num_warmup < values.shape[1] else max(3, values.shape[1] // 10)
     late = values[:, skipped:]

@@ -49,13 +49,13 @@ _NEGLIGIBLE_WEIGHT = 1e-5
 
 
 class _Plane(NamedTuple):
-    """A linear map from features to the axes of the picture.
+    """Linear map from features to the axes of the picture.
 
     Attributes:
         origin: (num_features,).
         basis: (num_features, 1 or 2).
         labels: one label an axis.
-        note: what the reader must know about the axes.
+        note: a remark on the axes for the title.
     """
 
     origin: np.ndarray
@@ -85,7 +85,7 @@ class Components(NamedTuple):
 
 
 def occupied_components(tree: xr.DataTree) -> Components | None:
-    """Components with at least one per cent of the rows that are occupied in at least half of the draws.
+    """Select the components with at least one per cent of the rows that half of the draws occupy.
 
     Args:
         tree: a fit of a mixture, relabelled here if it is not yet.
@@ -210,7 +210,7 @@ def _flat(variable: xr.DataArray, num_inner: int) -> np.ndarray:
 def _projected(
     posterior: xr.Dataset, sites: tuple[str, ...], plane: _Plane
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights, locs and covariances of the margin in the plane, (draws, K, ...), of at most 100 draws."""
+    """Project weights, locs and covariances of at most 100 draws to the plane, (draws, K, ...)."""
     weights, locs, covariances = (_flat(posterior[site], inner) for inner, site in enumerate(sites, 1))
     some = np.unique(np.linspace(0, len(weights) - 1, _MOST_DENSITY_DRAWS).astype(int))
     locs = (locs[some] - plane.origin) @ plane.basis
@@ -219,7 +219,7 @@ def _projected(
 
 
 def _density(at: np.ndarray, weights: np.ndarray, locs: np.ndarray, covariances: np.ndarray) -> np.ndarray:
-    """Posterior predictive density at the rows of ``at``: the mixture density averaged over the draws."""
+    """Posterior predictive density at the rows of ``at``: the mixture density averaged over draws."""
     num_axes = at.shape[1]
     total = np.zeros(len(at))
     for w, m, c in zip(weights, locs, covariances, strict=True):
@@ -287,7 +287,7 @@ def _draw_components(
 
 
 def _draw_line(axis: Axes, tree: xr.DataTree, mixture: tuple, x: np.ndarray, plane: _Plane) -> None:
-    """One feature: histogram, predictive density, and the components' parts of it."""
+    """Draw the histogram of one feature, the predictive density, and the part of each component in it."""
     axis.hist(x, bins="auto", density=True, color="0.88", edgecolor="white", label="data")
     at = np.linspace(x.min() - 0.15 * np.ptp(x), x.max() + 0.15 * np.ptp(x), 400)[:, None]
     axis.plot(at[:, 0], _density(at, *mixture), color="0.2", linewidth=2, label="predictive density")
@@ -309,7 +309,7 @@ def plot_dirichlet_process(
     base: dist.Distribution | None = None,
     seed: int = 0,
 ) -> Figure:
-    """Values drawn from DP(alpha, base), one panel for each alpha, over the density of the base measure.
+    """Plot values drawn from DP(alpha, base), one panel for each alpha, over the density of the base measure.
 
     A small concentration repeats a few values many times; a large one comes close to the base measure.
 
@@ -353,7 +353,7 @@ _MOST_ROWS = 2000  # of a partition that minimises a posterior loss: it costs O(
 
 
 def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
-    """Rows of every known label in every found cluster.
+    """Count the rows of every known label in every found cluster.
 
     Args:
         tree: a fit with clusters: a mixture, DEPCAM or PCP.
@@ -363,8 +363,8 @@ def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
         Counts, a row a label, a column a cluster. Clusters are those of one partition, so that their numbers
         do not matter: `inference.diagnostics.point_partition` (above 2000 rows each row's most probable
         component, or of a sampler the draw nearest to the others,
-        `inference.convergence.partitions.central_draw`), or each document's most probable cluster; they stand
-        in the order of the labels that they hold most of.
+        `inference.convergence.partitions.central_draw`), or each document's most probable cluster; they are
+        ordered by the label that they hold most of.
 
     Raises:
         ValueError: the fit has no clusters, or the labels are of other rows.
@@ -378,7 +378,7 @@ def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
 
 
 def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
-    """Known labels by found clusters, shaded by the share of the label that the cluster holds.
+    """Plot known labels by found clusters, shaded by the share of the label that the cluster holds.
 
     Args:
         tree: a fit with clusters: a mixture, DEPCAM or PCP.
@@ -414,7 +414,7 @@ def _clusters(tree: xr.DataTree) -> np.ndarray:
 
 
 def plot_em(tree: xr.DataTree, iterations: int = 15) -> Figure:
-    """The log likelihood and the lower bound of the first iterations of EM (of the best restart).
+    """Plot the log likelihood and the lower bound of the first iterations of EM (of the best restart).
 
     After an E-step the bound touches the log likelihood; the M-step raises the bound, and the log
     likelihood, which lies above it, rises at least as much.

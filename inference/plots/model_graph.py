@@ -1,6 +1,6 @@
-"""The graph of a program, drawn from the program itself: which symbol depends on which, with its plates.
+"""The graph of a program, derived from the program itself: dependencies between symbols, and plates.
 
-`numpyro.infer.inspect.get_model_relations` runs the program abstractly and says which site depends on which.
+`numpyro.infer.inspect.get_model_relations` runs the program abstractly and finds which site depends on which.
 Where the program ``dot`` and the package ``graphviz`` are installed, NumPyro draws the graph; elsewhere it is
 drawn here, in the layers of Sugiyama, Tagawa and Toda (1981): symbols are put into rows so that arrows point
 down and are short, rows are ordered by barycentres, and an arrow that skips rows passes between their
@@ -57,7 +57,7 @@ _NAMES = {
 
 
 class Graph(NamedTuple):
-    """A program's symbols.
+    """Symbols of a program, their dependencies and plates.
 
     Attributes:
         parents: symbol to those that it depends on, in the program's order.
@@ -75,7 +75,7 @@ class Graph(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the parts of a drawn graph are.
+    """Positions of the parts of a drawn graph.
 
     Attributes:
         places: symbol to the middle (x, row) of its box; the top row is 0.
@@ -90,7 +90,7 @@ class Layout(NamedTuple):
 
 @double_precision
 def graph_of(tree: xr.DataTree) -> Graph:
-    """The graph of a fitted model's program, its local latents drawn.
+    """Derive the graph of a fitted model's program, its local latents drawn.
 
     Args:
         tree: a fit that holds its data.
@@ -130,7 +130,7 @@ def graph_of(tree: xr.DataTree) -> Graph:
 
 
 def _relations(model: Model, data: tuple) -> dict:
-    """NumPyro's account of a program, also the second time in one process.
+    """Run NumPyro's inspection of a program, also for the second time in one process.
 
     Works around a fault of NumPyro (0.22.0, `numpyro.ops.pytree.PytreeTrace`): the factor of
     ``numpyro.handlers.scale`` (the view weights of `zoo.Paired`) is computed in the abstract run, so a traced
@@ -148,10 +148,10 @@ def _relations(model: Model, data: tuple) -> dict:
 
 
 def in_words(graph: Graph) -> str:
-    """The graph for a reader who cannot see it.
+    """Describe the graph for a reader who cannot see it.
 
     Args:
-        graph: what `graph_of` gave.
+        graph: the result of `graph_of`.
     """
     said = [
         f"{name} ({graph.distributions[name]})" + (f" depends on {', '.join(sources)}" if sources else "")
@@ -162,7 +162,7 @@ def in_words(graph: Graph) -> str:
 
 
 def plot_model_graph(tree: xr.DataTree) -> Figure:
-    """The program as a graph: boxes are symbols, arrows dependencies, frames plates, grey boxes data.
+    """Plot the program as a graph: boxes are symbols, arrows dependencies, frames plates, grey boxes data.
 
     Args:
         tree: a fit that holds its data.
@@ -179,10 +179,10 @@ def plot_model_graph(tree: xr.DataTree) -> Figure:
 
 
 def draw_graph(graph: Graph) -> Figure:
-    """The figure of `plot_model_graph` of a graph that is known already.
+    """Draw the figure of `plot_model_graph` for a graph that is known already.
 
     Args:
-        graph: what `graph_of` gave.
+        graph: the result of `graph_of`.
 
     Returns:
         The figure.
@@ -192,7 +192,7 @@ def draw_graph(graph: Graph) -> Figure:
 
 
 def _drawn_by_numpyro(graph: Graph) -> Figure:
-    """The picture of `numpyro.render_model`, of the dependencies that `graph_of` corrected."""
+    """Draw the picture of `numpyro.render_model` for the dependencies that `graph_of` corrected."""
     kinds = graph.distributions.items()
     kinds = {name: "Deterministic" if kind == "computed" else kind for name, kind in kinds}
     relations = {"sample_sample": graph.parents, "plate_sample": graph.plates, "observed": graph.observed}
@@ -228,7 +228,7 @@ def _drawn_in_layers(graph: Graph) -> Figure:
 
 
 def arrange(parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[str]]) -> Layout:
-    """Places of the symbols of a graph, so that arrows point down and no box lies on another.
+    """Place the symbols of a graph so that arrows point down and no box lies on another.
 
     Args:
         parents: symbol to those that it depends on.
@@ -246,7 +246,7 @@ def arrange(parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[
 
 
 def _sides(layout: Layout) -> tuple[float, float]:
-    """The leftmost and the rightmost x."""
+    """Leftmost and rightmost x of a layout."""
     sides = [side for left, right, _, _ in layout.frames.values() for side in (left, right)]
     sides += [x + side * _BOX[0] / 2 for x, _ in layout.places.values() for side in (-1, 1)]
     sides += [x for route in layout.routes.values() for x, _ in route]
@@ -256,7 +256,7 @@ def _sides(layout: Layout) -> tuple[float, float]:
 def _arranged(
     rows: Sequence[Sequence[str]], parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[str]]
 ) -> Layout:
-    """The layout of symbols whose rows are known."""
+    """Lay out symbols whose rows are known."""
     by_size = sorted(plates, key=lambda plate: -len(plates[plate]))
     inside: dict[Hashable, tuple[str, ...]] = {
         name: tuple(plate for plate in by_size if name in plates[plate]) for name in parents
@@ -291,7 +291,7 @@ def _arranged(
 def _rows(
     parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[str]], *, above: bool
 ) -> list[list[str]]:
-    """Symbols by row, each as low as it can be above those that depend on it.
+    """Put symbols into rows, each as low as it can be above those that depend on it.
 
     With ``above``, symbols outside of plates that depend on nothing are above the plates that they lead to.
     """
@@ -318,7 +318,7 @@ def _rows(
 def _ordered(
     slots: Sequence[Sequence[Hashable]], segments: Sequence[tuple], inside: Mapping[Hashable, tuple[str, ...]]
 ) -> list[list[Hashable]]:
-    """The rows from left to right: barycentre sweeps down and up, then moves while they shorten the arrows.
+    """Order the rows by barycentre sweeps down and up, then by moves while they shorten the arrows.
 
     Members of a plate stay together, and the plates in one order in all rows.
     """
@@ -364,7 +364,7 @@ def _ordered(
 
 
 def _centred(rows: Sequence[Sequence[Hashable]]) -> dict[Hashable, float]:
-    """Places at distance one from each other, the middle of every row at zero."""
+    """Places at unit distance, the middle of every row at zero."""
     return {slot: i - (len(row) - 1) / 2 for row in rows for i, slot in enumerate(row)}
 
 
@@ -385,7 +385,7 @@ def _in_order(rows: Sequence[Sequence[Hashable]], inside: Mapping[Hashable, tupl
 def _coordinates(
     rows: Sequence[Sequence[Hashable]], segments: Sequence[tuple], inside: Mapping[Hashable, tuple[str, ...]]
 ) -> tuple[dict[Hashable, float], dict[str, tuple[float, float]], float]:
-    """Middles of slots and (left, right) of plates by least squares of the arrows, and that sum of squares.
+    """Middles of slots and (left, right) of plates by least squares of the arrows, and the sum of squares.
 
     No two symbols, and no symbol and frame of a plate that does not hold it, overlap.
     """
@@ -440,13 +440,13 @@ def _coordinates(
 
 
 def _differences(index: Mapping[Hashable, int], pairs: Sequence[tuple]) -> np.ndarray:
-    """The matrix that maps coordinates to how far the second of each pair is right of the first."""
+    """Matrix that maps coordinates to the distances from the first to the second of each pair."""
     steps = np.eye(len(index))
     return np.array([steps[index[b]] - steps[index[a]] for a, b, *_ in pairs]).reshape(-1, len(index))
 
 
 def _draw_plate(axis: Axes, plate: str, frame: tuple[float, float, int, int]) -> None:
-    """The frame of a plate with its name in the lower right corner."""
+    """Draw the frame of a plate with its name in the lower right corner."""
     left, right, top, bottom = frame
     low, high = -_BOX[1] / 2 - _ROW * bottom - _LABEL, _BOX[1] / 2 - _ROW * top + _MARGIN
     style = {"facecolor": "0.97", "edgecolor": "0.45", "linewidth": 0.9, "zorder": 0}
@@ -458,7 +458,7 @@ def _draw_plate(axis: Axes, plate: str, frame: tuple[float, float, int, int]) ->
 
 
 def _arrows(layout: Layout) -> list[Path]:
-    """Arrows from lower to upper edges of boxes, upright where they pass between the symbols of a row."""
+    """Paths from lower to upper edges of boxes, upright where they pass between the symbols of a row."""
     half, at = _BOX[1] / 2, {name: (x, -_ROW * row) for name, (x, row) in layout.places.items()}
     stops = {
         (source, child): [at[source], *((x, -_ROW * row) for x, row in route), at[child]]
@@ -487,7 +487,7 @@ def _arrows(layout: Layout) -> list[Path]:
 
 
 def _ports(stops: Mapping[tuple[str, str], Sequence[tuple[float, float]]], end: int) -> dict[tuple, float]:
-    """Where arrows touch the boxes at their beginning (``end`` 0) or end (-1), side by side."""
+    """Points side by side where arrows touch the boxes at their beginning (``end`` 0) or end (-1)."""
     found = {}
     for name in {arrow[end] for arrow in stops}:
         mine = sorted((stops[arrow][1 if end == 0 else -2], arrow) for arrow in stops if arrow[end] == name)

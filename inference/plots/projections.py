@@ -1,7 +1,7 @@
 """Pictures of projections: loadings with intervals, rows and features on one plane, loadings as images.
 
 All are drawn after `inference.symmetry.align_rotation`: the axes of every draw are turned to a common mean,
-so that what is left of the spread is the posterior's and not the rotation's. The axes themselves are those in
+so that the remaining spread is the posterior's and not the rotation's. The axes themselves are those in
 which the mean loadings are orthogonal, the strongest first; their signs are a convention.
 """
 
@@ -30,7 +30,7 @@ _MOST_BARS = 150  # rows with bars; above it they would cover each other
 
 
 def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
-    """Mean loadings with central intervals, a panel a latent, a line a feature, views by colour.
+    """Plot mean loadings with central intervals, a panel a latent, a line a feature, views by colour.
 
     Args:
         tree: a fit of a projection with loadings.
@@ -73,13 +73,13 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
 
 
 def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
-    """Rows as points and features as arrows on the plane of two latents.
+    """Plot rows as points and features as arrows on the plane of two latents.
 
     Bars are one posterior standard deviation of a row's scores, where there are few enough rows to see them;
     the small points at an arrow's tip are posterior draws of it.
 
     Args:
-        tree: a fit of a projection with latents; without loadings (kernel PCA) the rows stand alone.
+        tree: a fit of a projection with latents; without loadings (kernel PCA) only the rows are drawn.
         latents: the two latents.
 
     Returns:
@@ -126,7 +126,7 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
 
 
 def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> None:
-    """Words beside the tips of arrows; one that would cover another moves up or down.
+    """Write words beside the tips of arrows; one that would cover another moves up or down.
 
     Args:
         axis: with its points drawn.
@@ -154,7 +154,7 @@ def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> 
 
 
 def plot_basis_images(tree: xr.DataTree, shape: tuple[int, int], num_columns: int = 6) -> Figure:
-    """Mean loadings as images, a panel a latent, where the features are the pixels of one.
+    """Plot mean loadings as images, a panel a latent, where the features are the pixels of an image.
 
     Args:
         tree: a fit of a projection with loadings.
@@ -190,7 +190,7 @@ def _aligned(tree: xr.DataTree) -> xr.DataTree:
 
 
 def _stacked(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarray]:
-    """Loadings of all views, (draws, features, latents), the features' names, and the view of each."""
+    """Stack the loadings of all views, (draws, features, latents), with the features' names and views."""
     blocks, names, views = [], [], []
     for variable in loadings_of(tree).values():
         feature, values = str(variable.dims[2]), variable.values
@@ -214,7 +214,7 @@ def _scores(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray | None]:
     if "variational" in tree.children and site in tree["variational"]:
         return tree["variational"][site].transpose("observation", "latent").values, None
     raise ValueError(
-        "this picture needs the rows' latents, which this fit does not hold: transform gives them"
+        "this picture needs the rows' latents, which this fit does not hold: transform computes them"
     )
 
 

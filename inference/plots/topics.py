@@ -1,4 +1,4 @@
-"""Topics by their words and shares; clusters of documents, and against known classes; documents drawn again.
+"""Pictures of topics by their words, of clusters of documents, and of replicated documents.
 
 The clusters are drawn as in Yu (2006), Figure 9.3 b and c.
 """
@@ -31,9 +31,9 @@ _FAR = 3.0  # standard deviations of the replications
 def plot_clusters(
     tree: xr.DataTree, num_words: int = 4, least_weight: float = 0.0, num_topics: int | None = None
 ) -> Figure:
-    """A row a cluster, a column a topic: how much of the cluster's words each topic gives.
+    """Plot the share of each topic in the words of each cluster: a row a cluster, a column a topic.
 
-    Topics are named by their top words; clusters stand in falling order of weight, topics in the order in
+    Topics are named by their top words; clusters are in falling order of weight, topics in the order in
     which the clusters use them most.
 
     Args:
@@ -69,14 +69,14 @@ def plot_clusters(
 
 
 def plot_document_check(check: DocumentCheck) -> Figure:
-    """How many different words each document has, and how many documents hold each word.
+    """Plot how many different words each document has, and how many documents hold each word.
 
     On the left, documents below the band use fewer different words than documents drawn from the fit. On the
     right, words below the line are in fewer documents than drawn ones: they come in bursts. Those more than
     three standard deviations of the replications below are named, the furthest six.
 
     Args:
-        check: what `inference.topics.document_checks.check_documents` gave.
+        check: the result of `inference.topics.document_checks.check_documents`.
 
     Returns:
         The figure, two panels.
@@ -110,7 +110,7 @@ def plot_document_check(check: DocumentCheck) -> Figure:
 
 
 def plot_document_clusters(tree: xr.DataTree, classes: Any, least_weight: float = 0.0) -> Figure:
-    """A row a document, in the order of known classes, a column a cluster: how surely it is of the cluster.
+    """Plot the probability of each cluster (columns) for each document (rows, ordered by known classes).
 
     Args:
         tree: a fit of PCP that holds its documents' clusters.
@@ -146,7 +146,7 @@ def plot_document_clusters(tree: xr.DataTree, classes: Any, least_weight: float 
 
 
 def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, most: int = 20) -> Figure:
-    """A panel a topic: its most probable words as bars, the topic with the largest share of tokens first.
+    """Plot a panel a topic, its most probable words as bars, the largest share of tokens first.
 
     Args:
         tree: a fit of LDA, pLSI or PCP; draws are brought to one numbering of topics first.
@@ -155,7 +155,7 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
         most: topics drawn.
 
     Returns:
-        The figure; the share of the fitted documents' tokens stands over each panel.
+        The figure; the share of the fitted documents' tokens is above each panel.
 
     Raises:
         ValueError: a fit of no topic model or without its documents, or a number below one.
@@ -184,7 +184,7 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
 
 
 def _weighty(tree: xr.DataTree, least_weight: float) -> pd.DataFrame:
-    """Clusters of at least that weight, the heaviest first."""
+    """Select clusters of at least that weight, the heaviest first."""
     table = cluster_topics(tree).sort_values("weight", ascending=False, kind="stable")
     table = table[table["weight"] >= least_weight]
     if table.empty:

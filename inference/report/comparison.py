@@ -1,4 +1,4 @@
-"""A page that compares several fits of the same data: predictive scores, and agreement of the methods."""
+"""The page that compares several fits of the same data: predictive scores, and agreement of the methods."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def _fitted(trees: Mapping[str, xr.DataTree]) -> Section:
 
 
 def _fields_that_differ(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
-    """The fields whose values differ: a row for each field, a column for each fit."""
+    """Tabulate the fields whose values differ: a row for each field, a column for each fit."""
     fields = {name: json.loads(tree.attrs.get("model_fields", "{}")) for name, tree in trees.items()}
     for name, tree in trees.items():
         arrays = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
@@ -245,7 +245,7 @@ def _agreed(trees: Mapping[str, xr.DataTree]) -> Section:
 
 
 def _posteriors(trees: Mapping[str, xr.DataTree]) -> list[list[str]]:
-    """Fits by posterior; the first of each group is what the others are held against.
+    """Group fits by posterior; the first of each group is the reference for the others.
 
     That is a sampler if there is one, rather one that has converged.
     """
@@ -283,14 +283,14 @@ def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str
     if unfinished:
         advice = f"run {unfinished[0]} longer first: until a sampler has converged it is no measure"
     elif near:
-        advice = "spreads may still be too small: compare the sd of what you need"
+        advice = "spreads may still be too small: compare the sd of the quantities you need"
     else:
         advice = "build on the sampler" if samplers else "run a sampler to see which is nearer"
     return Judgement(None if near else False, text, reason, advice)
 
 
 def _by_monte_carlo_error(apart: pd.Series, pair: tuple[str, str], unfinished: Sequence[str]) -> Judgement:
-    """Whether two samplers of one posterior agree: ``apart`` is in combined standard errors."""
+    """Judge whether two samplers of one posterior agree: ``apart`` is in combined standard errors."""
     one, other = pair
     good = bool((apart < _STANDARD_ERRORS).all())
     reason = (
@@ -344,6 +344,6 @@ def _mean_and_error(mean: float, error: float) -> str:
 
 
 def _one(name: str, tree: xr.DataTree) -> Section:
-    """The section on one fit: its verdicts and its run."""
+    """Return the section on one fit: its verdicts and its run."""
     verdicts = [block for block in believed(tree).blocks if isinstance(block, Judgement)]
     return Section(f"File {name}", [*verdicts, one_column(f"The run of {name}", run_facts(tree))])

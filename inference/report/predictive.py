@@ -26,7 +26,7 @@ _SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is 
 
 
 def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Judgement]:
-    """Verdict and table of statistics of the data, observed and replicated.
+    """Build the blocks on statistics of rows, observed and replicated: a verdict and a table.
 
     Args:
         tree: a fit.
@@ -58,7 +58,7 @@ def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | J
     parts, nouns = [], [_noun(values) for values in observed.values()]
     for name, values in observed.items():
         view = f"{name} " if nouns.count(_noun(values)) > 1 else ""
-        parts.append(check_features(values, drawn[name]).rename(index=lambda own, view=view: view + own))
+        parts.append(check_features(values, drawn[name]).rename(index=lambda name, view=view: view + name))
     table = pd.concat(parts)
     num_replications = drawn.sizes["chain"] * drawn.sizes["draw"]
     replications = _replications(tree, f"{num_replications} replications of the data.")
@@ -66,12 +66,12 @@ def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | J
 
 
 def _noun(table: xr.DataArray) -> str:
-    """The word for a column of a table, the same for all views of one kind."""
+    """Noun for a column of a table, the same for all views of one kind."""
     return str(table.dims[-1]).rstrip("_0123456789")
 
 
 def _repeated(tree: xr.DataTree, times: int) -> xr.DataTree:
-    """The estimate as so many equal draws."""
+    """Repeat a point estimate as ``times`` equal draws."""
     drawn = draws_of(tree).isel(draw=np.zeros(times, int)).assign_coords(draw=np.arange(times))
     return tree.assign({"posterior": xr.DataTree(drawn)})
 
@@ -116,7 +116,7 @@ def _features(table: pd.DataFrame) -> Table:
 
 
 def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Judgement]:
-    """Verdict, tables and picture of the posterior predictive check of documents.
+    """Build the blocks on the posterior predictive check of documents: a verdict, tables and a picture.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.

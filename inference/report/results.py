@@ -1,4 +1,4 @@
-"""The sections of a report that judge and show: convergence, findings and predictive fit."""
+"""The sections of a report on results: convergence, findings and predictive fit."""
 
 import numpy as np
 import pandas as pd
@@ -44,19 +44,19 @@ _MOST_PRODUCT_FEATURES = 64  # of a drawn W W'
 _MOST_DRAWS = 400  # turned to a common mean
 _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
-_VARIED_SEEDS = "fit again with another seed, and do not trust what changes"
+_VARIED_SEEDS = "fit again with another seed, and do not trust quantities that change"
 _NO_COMPONENTS = Paragraph(
     "No table of components: labels are matched by the assignments, which this fit does not hold."
 )
 _IDENTIFIED = (
     "Read products of loadings, sizes of directions, offsets and shares of rows; the numbers of components, "
     "the order and the signs of their columns mean nothing, nor do axes of equal size or of size zero. The "
-    "angular kernel changes with those signs: beside its value stands the range that signs alone can give it."
+    "angular kernel changes with those signs: beside its value is the range that signs alone can cause."
 )
 
 
 def believed(tree: xr.DataTree) -> Section:
-    """The section on convergence: a verdict with its reason and the next step, and the invariants."""
+    """Return the section on convergence: a verdict with its reason and the next step, and the invariants."""
     kind, table = kind_of(tree), summary(tree)
     verdicts = _sampler_verdicts(tree) if kind == "sampling" else [_ascent_verdict(tree, kind)]
     cells = summary_cells(table)
@@ -88,7 +88,7 @@ def _extremes(table: pd.DataFrame) -> str:
 
 
 def _sampler_verdicts(tree: xr.DataTree) -> list[Judgement]:
-    """Whether the chains agree, and how many transitions diverged if any did."""
+    """Judge whether the chains agree, and count the transitions that diverged if any did."""
     good, reason = judge(tree)
     reason, _, advice = reason.partition(". Next: ")
     text = "The chains have NOT converged: do not build on these draws yet"
@@ -129,7 +129,7 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Judgement:
 
 
 def found(tree: xr.DataTree) -> Section:
-    """The section on findings: clusters, relabelled components, co-clustering, loadings or topics."""
+    """Return the section on findings: clusters, components, co-clustering, loadings or topics."""
     model, names, blocks = model_of(tree), draws_of(tree), _provisional(tree)
     symmetries = model.symmetries
     if "rotation" in symmetries and "labels" not in symmetries:
@@ -161,7 +161,7 @@ def found(tree: xr.DataTree) -> Section:
 
 
 def _occupied(tree: xr.DataTree) -> list[Table | Judgement]:
-    """The verdict on the number of components that hold rows, and its posterior."""
+    """Return the verdict on the number of components that hold rows, and its posterior."""
     counts = occupied(tree)
     mode = counts.attrs["mode"]
     advice = "compare with the clusters below: how many rows each holds matters more than their number"
@@ -215,7 +215,7 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
 
 
 def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
-    """Tables and pictures of the components of a repulsive mixture of PCAs, and what is identified of them.
+    """Build the tables and pictures of the components of a repulsive mixture of PCAs.
 
     Args:
         tree: a fit of DEPCAM.
@@ -264,7 +264,7 @@ def _pairs(tree: xr.DataTree) -> list[Picture | Table]:
 
 
 def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """Loadings with intervals, and rows and features on the plane of the first two latents.
+    """Build the pictures of loadings, and of rows and features on the plane of the first two latents.
 
     Args:
         tree: a fit of a model with the symmetry "rotation".
@@ -288,7 +288,7 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 
 def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """A fit by inner products alone, without loadings."""
+    """Blocks of a fit by inner products, without loadings."""
     latents = draws_of(tree).get(model_of(tree).latent_site)
     if latents is None and not tree.attrs.get("generative", 1) and "observed_data" in tree.children:
         return _projected_rows(tree)
@@ -301,11 +301,11 @@ def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 
 def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """The fitted rows under a projection that is no model."""
+    """Blocks of the fitted rows under a projection that is no model."""
     model = model_of(tree)
     scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model)[:1])
     if scores.sizes["latent"] < 2:
-        return [Paragraph("This projection has one axis: inference.transform gives the scores on it.")]
+        return [Paragraph("This projection has one axis: inference.transform computes the scores on it.")]
     held = draws_of(tree).assign({model.latent_site: scores.expand_dims(("chain", "draw"))})
     drawn = tree.assign({"posterior": xr.DataTree(held)})
     drawn.attrs["rotation_aligned"] = 1
@@ -326,7 +326,7 @@ def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
 
 
 def _strongest(aligned: xr.DataTree) -> str:
-    """The feature with the largest mean loading on each of the first latents, in words."""
+    """Describe the feature with the largest mean loading on each of the first latents."""
     means = [loadings.mean(("chain", "draw")) for loadings in loadings_of(aligned).values()]
     names = [str(label) for mean in means for label in mean[mean.dims[0]].values]
     values = np.abs(np.concatenate([mean.values for mean in means]))[:, :4]
@@ -335,7 +335,7 @@ def _strongest(aligned: xr.DataTree) -> str:
 
 
 def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
-    """The topics by their words and shares, and clusters as mixtures of topics where there are some.
+    """Build the blocks on topics, their words and shares, and on clusters as mixtures of topics.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -359,7 +359,7 @@ def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
 
 
 def fits(tree: xr.DataTree) -> Section:
-    """The section on prediction: the leave-one-out score and posterior predictive checks."""
+    """Return the section on prediction: the leave-one-out score and posterior predictive checks."""
     return Section("Fits", [*_provisional(tree), *_leave_one_out(tree), *predictive_blocks(tree)])
 
 

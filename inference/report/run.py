@@ -1,4 +1,4 @@
-"""The sections of a report that come before its results: the assumptions and the run."""
+"""The sections of a report on assumptions and on the run."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ __all__ = ["assumed", "done", "run_facts", "title_of"]
 
 
 def assumed(tree: xr.DataTree) -> Section:
-    """The section on assumptions: generative process, fields, priors, graph and symmetries."""
+    """Return the section on assumptions: generative process, fields, priors, graph and symmetries."""
     model = model_of(tree)
     name = tree.attrs.get("model", "")
     blocks = []
@@ -43,21 +43,21 @@ def _graph(tree: xr.DataTree) -> Picture | Paragraph:
         return Paragraph("No graph of the program: drawing it takes the data, which this fit left out.")
     graph = graph_of(tree)
     caption = (
-        "The program: arrows lead to what depends on a symbol, frames are plates, grey boxes data; dashed: "
-        "computed from others; square: a factor of the prior, or of a likelihood that is no density of rows."
+        "The program: arrows lead to dependent symbols, frames are plates, grey boxes data; dashed: computed "
+        "from others; square: a factor of the prior, or of a likelihood that is no density of rows."
     )
     return Picture("model-graph", caption, in_words(graph), draw_graph(graph))
 
 
 def _first_literal_block(docstring: str) -> str:
-    """The indented lines after the first line that ends in two colons: by habit, the generative process."""
+    """Lines indented after the first ``::``: by convention, the generative process."""
     _, _, after = docstring.partition("::\n")
     block = takewhile(lambda line: not line.strip() or line.startswith(" "), after.splitlines())
     return textwrap.dedent("\n".join(block)).strip("\n")
 
 
 def _fields(assumptions: object, prefix: str = "") -> list[tuple[str, str]]:
-    """Field names (dotted for nested priors) and their values in short."""
+    """List field names (dotted for nested priors) with abbreviated values."""
     found = []
     for field in dataclasses.fields(assumptions):
         if not field.init or field.name.startswith("_"):
@@ -92,7 +92,7 @@ def _short(value: object) -> str:
 
 
 def run_facts(tree: xr.DataTree) -> dict[str, str]:
-    """Method, data, draws, time, seed, settings and versions of a run, by name; unknown ones are left out.
+    """Collect method, data, draws, time, seed, settings and versions of a run; unknown ones are left out.
 
     Args:
         tree: a fit.
@@ -129,13 +129,13 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
 
 
 def done(tree: xr.DataTree) -> Section:
-    """The section on the run: method, data, time, settings, and how to repeat it."""
+    """Return the section on the run: method, data, time, settings, and how to repeat it."""
     facts = one_column("The run", run_facts(tree))
     return Section("Done", [facts, Paragraph("To repeat it:"), Code(_command(tree))])
 
 
 def _command(tree: xr.DataTree) -> str:
-    """The recorded command that made the fit, or Python that repeats it from its file."""
+    """Return the recorded command that made the fit, or Python that repeats it from its file."""
     if "command" in tree.attrs:
         return str(tree.attrs["command"])
     keywords = {name: tree.attrs[name] for name in ("method", "seed", "dtype") if name in tree.attrs}
@@ -169,7 +169,7 @@ def _options(tree: xr.DataTree) -> dict:
 
 
 def title_of(tree: xr.DataTree) -> str:
-    """The full name of a fit's model.
+    """Return the full name of a fit's model.
 
     Args:
         tree: a fit.

@@ -53,7 +53,7 @@ _MOST_TOKENS = 100_000
 
 
 class DocumentCheck(NamedTuple):
-    """Observed documents against replicated ones.
+    """Results of a posterior predictive check of documents.
 
     Attributes:
         table: a row a statistic: ``observed``, ``replicated_lb``, ``replicated_ub``, ``p`` (the share of
@@ -64,7 +64,7 @@ class DocumentCheck(NamedTuple):
             ``replicated_lb``, ``replicated_ub``.
         words: a row a word: ``documents`` that hold it, ``replicated`` mean of these and ``sd``.
         num_draws: how many draws were replicated.
-        note: what was left out for its size, as a sentence; empty if nothing was.
+        note: a sentence on the documents and draws left out for size; empty if there are none.
     """
 
     table: pd.DataFrame
@@ -90,7 +90,7 @@ def check_documents(
     probability: float = 0.9,
     seed: int = 0,
 ) -> DocumentCheck:
-    """Statistics of documents and topics, observed and replicated.
+    """Compare statistics of documents and topics, observed and replicated.
 
     Args:
         tree: a fit of LDA, pLSI or PCP that holds its documents (LDA, pLSI: and their topic shares).
@@ -103,7 +103,7 @@ def check_documents(
         Tables, see `DocumentCheck`.
 
     Raises:
-        ValueError: a fit of no topic model, or without what is named above; a number below 2.
+        ValueError: a fit of no topic model, or without its documents or shares; a number below 2.
     """
     check_size("num_draws", num_draws, 2)
     check_size("num_documents", num_documents, 2)
@@ -163,7 +163,7 @@ def _note(num_documents: int, in_all: int, num_draws: int, known: int) -> str:
 
 
 def _evenly_spaced(counts: csr_matrix, most: int) -> np.ndarray:
-    """Documents with tokens, at most so many and at most `_MOST_TOKENS` tokens (but at least two)."""
+    """Choose at most ``most`` documents of at most `_MOST_TOKENS` tokens in all, but at least two."""
     lengths = np.asarray(counts.sum(1)).ravel()
     filled = np.flatnonzero(lengths)
     size = min(most, len(filled), max(2, int(_MOST_TOKENS / max(lengths[filled].mean(), 1.0))))
@@ -173,7 +173,7 @@ def _evenly_spaced(counts: csr_matrix, most: int) -> np.ndarray:
 def _draws(
     tree: xr.DataTree, chosen: np.ndarray, counts: csr_matrix, most: int, rng: Generator
 ) -> tuple[Iterator[_Draw], int]:
-    """The draws to look at, one by one, their topics in one numbering, and how many the fit has."""
+    """Select the draws to look at, their topics in one numbering, and count the draws of the fit."""
     posterior = draws_of(tree)
     known = posterior.sizes["chain"] * posterior.sizes["draw"]
     model = model_of(tree)
@@ -198,7 +198,7 @@ def _draws(
 def _drawn_words(
     tokens: np.ndarray, topics: np.ndarray, rng: Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Document, topic and drawn word of each token, by topic."""
+    """Draw words for tokens; return document, topic and word of each, ordered by topic."""
     num_documents, num_topics = tokens.shape
     document = np.concatenate([np.repeat(np.arange(num_documents), own) for own in tokens.T])
     topic = np.repeat(np.arange(num_topics), tokens.sum(0))
@@ -211,7 +211,7 @@ def _drawn_words(
 
 
 def _statistics(counts: csr_matrix) -> tuple[float, ...]:
-    """The values of `STATISTICS`."""
+    """Compute the values of `STATISTICS`."""
     lengths = np.asarray(counts.sum(1)).ravel()
     commonest = counts.max(axis=1).toarray().ravel() / lengths
     mean = np.asarray(counts.mean(0)).ravel()
@@ -245,7 +245,7 @@ def _information(counts: csr_matrix, draw: _Draw, rng: Generator) -> np.ndarray:
 def _mutual_information(
     document: np.ndarray, topic: np.ndarray, word: np.ndarray, count: np.ndarray, sizes: tuple[int, int, int]
 ) -> np.ndarray:
-    """In nats, of each topic, from its cells; zero of a topic without tokens."""
+    """Mutual information of each topic from its cells, in nats; zero for a topic without tokens."""
     num_documents, num_topics, num_words = sizes
     own = np.bincount(topic, count, num_topics)
     by_word = np.bincount(topic * num_words + word, count, num_topics * num_words)
@@ -258,7 +258,7 @@ def _mutual_information(
 def _compared(
     observed: np.ndarray, replicated: np.ndarray, tail: list, names: tuple | pd.Index
 ) -> pd.DataFrame:
-    """Observed values, one or one a replication, beside the replications, (replications, statistics)."""
+    """Tabulate observed values, (statistics,) or (replications, statistics), beside the replications."""
     low, high = np.quantile(replicated, tail, axis=0)
     p = (replicated > observed).mean(0) + 0.5 * (replicated == observed).mean(0)
     values = observed if observed.ndim == 1 else observed.mean(0)
@@ -267,7 +267,7 @@ def _compared(
 
 
 def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
-    """The fit with its documents as one table ``counts`` instead of their cells that are not zero.
+    """Store the documents of a fit as one dense table ``counts`` instead of their nonzero cells.
 
     ``arviz.plot_ppc_dist`` (of counts with ``kind="ecdf"``) and its like compare variables of one name and
     one shape in ``observed_data`` and ``posterior_predictive``. A fit stores the cells, which are few;
@@ -277,8 +277,8 @@ def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
         tree: a fit of LDA, pLSI or PCP that holds its documents.
 
     Returns:
-        A new tree, ``counts`` in ``observed_data`` with dims (document, word); our own functions want the
-        old one.
+        A new tree, ``counts`` in ``observed_data`` with dims (document, word); functions of this package
+        take the old one.
 
     Raises:
         ValueError: the fit holds no documents.

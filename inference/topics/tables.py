@@ -48,7 +48,7 @@ CELLS_AT_ONCE = 2**16  # of documents x words, times topics
 
 
 def topic_words(tree: xr.DataTree) -> pd.DataFrame:
-    """Word probabilities of each topic: a row a topic, a column a word.
+    """Tabulate the word probabilities of each topic: a row a topic, a column a word.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -63,7 +63,7 @@ def topic_words(tree: xr.DataTree) -> pd.DataFrame:
 
 
 def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
-    """The most probable words of each topic: a row a topic, a column a rank from 1.
+    """List the most probable words of each topic: a row a topic, a column a rank from 1.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -84,7 +84,7 @@ def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
 
 
 def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
-    """Expected topic shares of the fitted documents: a row a document, a column a topic.
+    """Tabulate the expected topic shares of the fitted documents: a row a document, a column a topic.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -101,7 +101,7 @@ def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
 
 
 def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
-    r"""Shares of topics among a document's own words: a row a document, a column a topic.
+    r"""Tabulate the shares of topics among the words of documents: a row a document, a column a topic.
 
     The projection by which the thesis compares the models (9.3.3):
     :math:`\sum_n E[\phi_{dnk}] / N_d`, the probabilities that topic k gave the words of document d, averaged
@@ -130,7 +130,7 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
 
 
 def _tokens_by_topic(documents: SparseCounts, shares: np.ndarray, by_word: np.ndarray) -> np.ndarray:
-    """Expected tokens of each topic of documents with shares of their own, (num_documents, num_topics)."""
+    """Expected tokens of each topic where every document has its shares, (num_documents, num_topics)."""
     ratio = np.empty(documents.num_nonzeros)
     for begin in range(0, documents.num_nonzeros, CELLS_AT_ONCE):
         cells = slice(begin, begin + CELLS_AT_ONCE)
@@ -143,7 +143,7 @@ def _tokens_by_topic(documents: SparseCounts, shares: np.ndarray, by_word: np.nd
 def _tokens_by_cluster(
     matrix: csr_matrix, probs: np.ndarray, centres: np.ndarray, by_word: np.ndarray
 ) -> np.ndarray:
-    """Expected tokens of each topic of documents with the shares of their clusters, each in turn."""
+    """Expected tokens of each topic where clusters have shares, (num_documents, num_topics)."""
     tokens = np.zeros((matrix.shape[0], by_word.shape[1]))
     for share, own in zip(centres, probs.T, strict=True):
         held = np.flatnonzero(own > np.finfo(np.float32).eps)
@@ -153,7 +153,7 @@ def _tokens_by_cluster(
 
 
 def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
-    """Clusters as mixtures of topics: a row a cluster, a column a topic, and ``weight``, its expected weight.
+    """Tabulate clusters as mixtures of topics: a row a cluster, a column a topic, and their ``weight``.
 
     Args:
         tree: a fit of PCP.
@@ -170,7 +170,7 @@ def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
 
 
 def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
-    """Probability of each cluster for documents: a row a document, a column a cluster.
+    """Tabulate the probability of each cluster for documents: a row a document, a column a cluster.
 
     Args:
         tree: a fit of PCP.
@@ -201,7 +201,7 @@ def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
 
 
 def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) -> pd.DataFrame:
-    """The documents of a cluster that are nearest to its centre.
+    """List the documents of a cluster that are nearest to its centre.
 
     Args:
         tree: a fit of PCP.
@@ -232,7 +232,7 @@ def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) 
 
 
 def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
-    """The same fit with its topics numbered as those of another run or model that they match.
+    """Renumber the topics of a fit as those of another run or model that they match.
 
     Topics are matched by their words (`match_topics`); those that answer no topic of the reference come last.
 
@@ -244,7 +244,7 @@ def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
         A new tree; root attribute ``relabelled`` says how.
 
     Raises:
-        ValueError: other words, or topics with priors of their own, which cannot change places.
+        ValueError: other words, or topics whose priors differ, which cannot change places.
     """
     if np.ptp(getattr(model_of(_checked(tree)), "topic_prior", 0.0)):
         raise ValueError("topics with priors of their own (a vector topic_prior) cannot change places")
@@ -264,7 +264,7 @@ def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
 
 
 def pyldavis_arrays(tree: xr.DataTree) -> dict[str, Any]:
-    """The arguments of ``pyLDAvis.prepare(**arrays)``.
+    """Return the arguments of ``pyLDAvis.prepare(**arrays)``.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -299,7 +299,7 @@ def _with_clusters(tree: xr.DataTree) -> xr.DataTree:
 
 
 def documents_of(tree: xr.DataTree) -> csr_matrix:
-    """The fitted documents as a sparse matrix of counts.
+    """Return the fitted documents as a sparse matrix of counts.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -314,7 +314,7 @@ def documents_of(tree: xr.DataTree) -> csr_matrix:
 
 
 def _documents(tree: xr.DataTree) -> tuple[SparseCounts, np.ndarray]:
-    """The fitted documents and their names."""
+    """Return the fitted documents and their names."""
     if "observed_data" not in tree.children:
         raise ValueError("this fit does not hold its documents: fit with keep=('observed_data',)")
     (counts,) = restored_data(tree["observed_data"].to_dataset(), model_of(tree))
@@ -326,7 +326,7 @@ def _documents(tree: xr.DataTree) -> tuple[SparseCounts, np.ndarray]:
 
 @double_precision
 def _given_or_fitted(tree: xr.DataTree, counts: Any) -> tuple[SparseCounts, np.ndarray]:
-    """Documents over the words of the fit, and their names."""
+    """Return documents over the words of the fit, the fitted ones by default, and their names."""
     if counts is None:
         return _documents(tree)
     _, (documents,), coords = prepared(tree, (counts,))
@@ -347,7 +347,7 @@ def _cluster_probs(tree: xr.DataTree, matrix: csr_matrix) -> np.ndarray:
 
 
 def _expected(tree: xr.DataTree, site: str) -> xr.DataArray:
-    """Posterior mean of probabilities."""
+    """Posterior mean of the probabilities at a site."""
     if "variational" in tree.children:
         stored = tree["variational"]
         if dirichlet_of(site) in stored:
@@ -377,7 +377,7 @@ NORMALISERS = {
 
 
 def normalised_mutual_information(labels: Any, others: Any, *, normaliser: str = "max") -> float:
-    """Mutual information of two labellings over a mean of their entropies: 1 if they agree, 0 if unrelated.
+    """Compute mutual information of two labellings over a mean of their entropies, between 0 and 1.
 
     Args:
         labels: of each row.
@@ -409,7 +409,7 @@ def normalised_mutual_information(labels: Any, others: Any, *, normaliser: str =
 
 
 def coherence(topic_word_probs: Any, counts: Any, *, num_words: int = 10) -> pd.Series:
-    """NPMI coherence of each topic's top words in a corpus, in [-1, 1], higher is better.
+    """Compute the NPMI coherence of each topic's top words in a corpus, in [-1, 1], higher is better.
 
     Args:
         topic_word_probs: shape (num_topics, num_words of the vocabulary).
