@@ -88,8 +88,8 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
         )
     if float(np.ptp(pointwise.values, axis=(0, 1)).min()) == 0:
         raise ValueError(
-            "LOO needs draws that differ: a row has the same density under every draw, since what it depends "
-            "on was estimated as a point"
+            "LOO needs draws that differ: a row has the same density under every draw, since its parameters "
+            "were estimated as a point"
         )
     with warnings.catch_warnings():  # high Pareto k: counted and reported by the callers
         warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto")
@@ -134,7 +134,7 @@ def compare(
     Returns:
         ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``,
         ``weight``, ..., in nats), with ``pareto_k_bad``, the number of rows whose LOO is not to be trusted,
-        and ``pareto_k_max``. The attribute ``note`` says so in words.
+        and ``pareto_k_max``. The attribute ``note`` explains both in words.
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
@@ -340,7 +340,7 @@ def _statistics(draws: np.ndarray, kind: str) -> tuple[float, float, float]:
     return mean, float(array_stats.mcse(draws, chain_axis=0, draw_axis=1, method="mean")), sd
 
 
-# What a fit or a score can fail with; one method's failure must not cost the others' scores
+# Errors of a fit or a score; one method's failure must not cost the others' scores
 _FAILURES = (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
@@ -353,7 +353,7 @@ class MethodScore(NamedTuple):
         nats_per_row: mean log density of the rows held out.
         standard_error: of that mean, over the rows.
         seconds: of the fit, with compilation.
-        converged: as the fit says.
+        converged: as recorded in the fit.
         max_psrf: the largest PSRF of the invariants; NaN where there are no chains.
         mebibytes: by how much the fit raised the memory of the process at its height.
         interrupted: whether the fit was cut short by the user.
@@ -396,7 +396,7 @@ def score_methods(
 
     Args:
         models: name to (filled) model.
-        train: what the models are fitted to, parts of data in the models' order.
+        train: the data that the models are fitted to, parts in the models' order.
         test: the rows held out, in the same form.
         methods: only these.
         **settings: further arguments of `inference.fit`.

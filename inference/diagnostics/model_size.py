@@ -4,7 +4,7 @@ r"""Numbers of components and of latents, chosen by held-out rows, by bounds and
 
 **How many latents a projection needs** has three answers, each with its weakness. The bound of VB with a
 Gaussian prior of the loadings approximates the log evidence; it depends on the prior's scale and is short
-of it by what the factorisation costs. Automatic relevance determination offers the most latents at once and
+of it by the cost of the factorisation. Automatic relevance determination offers the most latents at once and
 counts those that keep loadings; it is one fit, and can stop in a local optimum. The held-out log density of
 maximum likelihood asks for prediction, not for truth: it punishes a latent too many only mildly, and its
 standard error shows how much of a difference is noise.
@@ -152,7 +152,7 @@ def choose_num_latents(
         One row a candidate, index ``num_latents``: ``bound`` (nats, Gaussian prior), ``heldout`` and
         ``standard_error`` (nats per row), ``bic`` (lower is better) and, where it was offered,
         ``ard_relevant``, the latents that ARD kept of the largest candidate. The attributes ``by_bound``,
-        ``by_ard``, ``by_heldout`` hold the three answers, ``note`` says them in words.
+        ``by_ard``, ``by_heldout`` hold the three answers, ``note`` states them in words.
 
     Raises:
         ValueError: no candidates, or some that the data do not allow.
@@ -213,7 +213,7 @@ def choose_components_and_latents(
         One row a pair, index ``num_components``, ``num_latents``: ``bound`` (on the rows' log density, nats),
         ``num_parameters``, ``criterion`` (the bound less half the parameters times log N, higher is better),
         ``num_active`` (scales that are not zero), ``heldout`` and ``standard_error`` (nats per row). The
-        attributes ``by_bound`` and ``by_heldout`` hold the answers as pairs, ``note`` says them in words.
+        attributes ``by_bound`` and ``by_heldout`` hold the answers as pairs, ``note`` states them in words.
 
     Raises:
         ValueError: no candidates, some that the data do not allow, or another method.

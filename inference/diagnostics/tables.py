@@ -288,10 +288,10 @@ def _by_first_appearance(labels: np.ndarray) -> np.ndarray:
     used = np.zeros(num_draws, dtype=np.int32)
     every = np.arange(num_draws)
     for i in range(num_rows):
-        own = place[every, labels[:, i]]
-        unseen = own < 0
-        own = np.where(unseen, used, own)
-        place[every, labels[:, i]] = own
+        label = place[every, labels[:, i]]
+        unseen = label < 0
+        label = np.where(unseen, used, label)
+        place[every, labels[:, i]] = label
         used += unseen
-        new[:, i] = own
+        new[:, i] = label
     return new

@@ -221,23 +221,23 @@ def _zoom(axis: Axes, objective: xr.DataArray, num_warmup: int) -> str:
     late = late[np.isfinite(late)]
     if not len(late):
         return ""
-    said = []
+    notes = []
     low, high = (late.min(), late.max()) if not num_warmup else np.quantile(late, [0.01, 0.99])
     margin = max(0.15 * (high - low), _LEAST_MARGIN)
     bottom, top = np.nanmin(values), np.nanmax(values)
     if low - margin - bottom > high - low:
         axis.set_ylim(low - margin, top + 0.05 * (top - low + margin))
-        said.append("first steps below the axis")
+        notes.append("first steps below the axis")
     if top - high - margin > high - low:
         axis.set_ylim(top=high + margin)
-        said.append(f"{np.mean(late > high + margin):.1%} of sweeps above it")
-    return f" ({', '.join(said)})" if said else ""
+        notes.append(f"{np.mean(late > high + margin):.1%} of sweeps above it")
+    return f" ({', '.join(notes)})" if notes else ""
 
 
 def _number_of_rows(tree: xr.DataTree) -> int:
     soft, drawn = responsibilities_of(tree), labels_of(tree)
     if soft is None and drawn is None:
-        return co_clustering(tree).sizes["observation"]  # raises the ValueError that names what is missing
+        return co_clustering(tree).sizes["observation"]  # raises the ValueError that names the missing group
     return drawn.shape[-1] if soft is None else soft.shape[0]
 
 

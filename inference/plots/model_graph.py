@@ -135,7 +135,7 @@ def _relations(model: Model, data: tuple) -> dict:
     Works around a fault of NumPyro (0.22.0, `numpyro.ops.pytree.PytreeTrace`): the factor of
     ``numpyro.handlers.scale`` (the view weights of `zoo.Paired`) is computed in the abstract run, so a traced
     value, and is kept as metadata of the pytree that the run returns. The second run of the same program
-    compares it with what JAX remembers of the first, and fails, since arrays have no plain equality. Then JAX
+    compares it with the one that JAX remembers of the first, and fails, since arrays have no plain equality. Then JAX
     is made to forget all that it compiled: the next calls compile again, which costs time and nothing else.
     """
     try:
@@ -153,12 +153,14 @@ def in_words(graph: Graph) -> str:
     Args:
         graph: the result of `graph_of`.
     """
-    said = [
+    words = [
         f"{name} ({graph.distributions[name]})" + (f" depends on {', '.join(sources)}" if sources else "")
         for name, sources in graph.parents.items()
     ]
     framed = [f"plate {plate}: {', '.join(members)}" for plate, members in graph.plates.items()]
-    return f"Graph of the program. {'; '.join(said)}. {'; '.join(framed)}. Data: {', '.join(graph.observed)}."
+    return (
+        f"Graph of the program. {'; '.join(words)}. {'; '.join(framed)}. Data: {', '.join(graph.observed)}."
+    )
 
 
 def plot_model_graph(tree: xr.DataTree) -> Figure:

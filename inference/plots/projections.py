@@ -65,10 +65,10 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
         axis.set_xlabel("loading")
     panels[0].set_yticks(height, [names[i] for i in kept], fontsize=8)
     panels[0].set_ylim(-0.7, len(kept) - 0.3)
-    said = [] if kind_of(tree) == "point" else [f"{prob:.0%} intervals; filled: without zero"]
-    said += [f"{len(kept)} of {len(names)} features"] if len(kept) < len(names) else []
-    said += [f"{count} of {draws.shape[2]} latents"] if count < draws.shape[2] else []
-    figure.suptitle("Loadings, axes aligned" + (f" ({'; '.join(said)})" if said else ""), fontsize=9)
+    notes = [] if kind_of(tree) == "point" else [f"{prob:.0%} intervals; filled: without zero"]
+    notes += [f"{len(kept)} of {len(names)} features"] if len(kept) < len(names) else []
+    notes += [f"{count} of {draws.shape[2]} latents"] if count < draws.shape[2] else []
+    figure.suptitle("Loadings, axes aligned" + (f" ({'; '.join(notes)})" if notes else ""), fontsize=9)
     return figure
 
 
@@ -118,9 +118,9 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
         axis.annotate("", end, (0.0, 0.0), arrowprops=arrow, zorder=4)
     _name_arrows(axis, scale * centre[named], [(names[i], COLOURS[view[i] % len(COLOURS)]) for i in named])
     axis.set(xlabel=f"latent {first}", ylabel=f"latent {second}")
-    said = [f"{len(rows)} rows shown"] if len(rows) == _MOST_ROWS else []
-    said += [f"{len(named)} of {len(names)} features"] if len(named) < len(names) else []
-    title = ("Rows and features" if names else "Rows") + (f" ({'; '.join(said)})" if said else "")
+    notes = [f"{len(rows)} rows shown"] if len(rows) == _MOST_ROWS else []
+    notes += [f"{len(named)} of {len(names)} features"] if len(named) < len(names) else []
+    title = ("Rows and features" if names else "Rows") + (f" ({'; '.join(notes)})" if notes else "")
     axis.set_title(title, fontsize=9, loc="left")
     return figure
 

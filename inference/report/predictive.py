@@ -90,7 +90,7 @@ def _suspect(table: pd.DataFrame) -> list[str]:
 def _good(noun: str, checked: str) -> Judgement:
     text = f"{noun.capitalize()} drawn from the fit look like the {noun}"
     reason = f"{checked} is out of the ordinary (p between {_SUSPECT} and {1 - _SUSPECT})"
-    return Judgement(True, text, reason, "check what your question depends on in the same way")
+    return Judgement(True, text, reason, "check the quantities of your question in the same way")
 
 
 def _verdict_on_rows(tree: xr.DataTree, table: pd.DataFrame) -> Judgement:
@@ -122,7 +122,7 @@ def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Jud
         tree: a fit of LDA, pLSI or PCP.
 
     Returns:
-        Blocks of a section; a sentence where the fit does not hold what the check needs.
+        Blocks of a section; a sentence where the fit lacks the variables of the check.
     """
     try:
         check = check_documents(tree)
@@ -162,7 +162,7 @@ def _verdict_on_documents(suspect: Sequence[str], num_mixed: int, num_topics: in
             "and probabilities of clusters are too sure; leave out words of single documents"
         )
     elif num_mixed:
-        advice = "topics with p near 0 mix what should be several: raise num_topics, or num_restarts"
+        advice = "topics with p near 0 mix several: raise num_topics, or num_restarts"
     else:
         advice = "look at the documents and words far from the band and the line in the picture"
     text = "Documents drawn from the fit differ from the documents"

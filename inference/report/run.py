@@ -33,7 +33,7 @@ def assumed(tree: xr.DataTree) -> Section:
         blocks.append(Paragraph(text))
     blocks += [one_column("Fields and priors", dict(_fields(model))), _graph(tree)]
     if symmetries := ", ".join(symmetries_of(tree)):
-        text = f"Symmetries of the posterior: {symmetries}. Nothing below depends on them unless it says so."
+        text = f"Symmetries of the posterior: {symmetries}. Nothing below depends on them unless it is noted."
         blocks.append(Paragraph(text))
     return Section("Assumed", blocks)
 

@@ -18,7 +18,7 @@ models", equation 1),
 .. math:: MI_k = \sum_{w,d} \frac{N_{wdk}}{N_k} \log \frac{N_{wdk} N_k}{N_{wk} N_{dk}},
 
 a realised discrepancy: topics of the observed tokens are drawn given their words, replicated words given
-these topics. A topic far above its replications mixes what should be several.
+these topics. A topic far above its replications mixes several.
 
 `with_dense_counts` arranges the documents as ArviZ's pictures of predictions expect them.
 """
@@ -79,7 +79,7 @@ class _Draw(NamedTuple):
     """One draw: topic shares of the documents for new tokens and for theirs, word probabilities by topic."""
 
     fresh: np.ndarray
-    own: np.ndarray
+    fitted: np.ndarray
     topics: np.ndarray
 
 
@@ -189,8 +189,8 @@ def _draws(
     places = np.arange(most) % size if size == 1 else np.arange(size)
 
     def one(place: int) -> _Draw:
-        own = {name: value[place] for name, value in values.items()}
-        return _Draw(*model.document_shares(own, counts, rng), own[model.topic_site])
+        drawn = {name: value[place] for name, value in values.items()}
+        return _Draw(*model.document_shares(drawn, counts, rng), drawn[model.topic_site])
 
     return (one(place) for place in places), known
 
@@ -200,7 +200,7 @@ def _drawn_words(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw words for tokens; return document, topic and word of each, ordered by topic."""
     num_documents, num_topics = tokens.shape
-    document = np.concatenate([np.repeat(np.arange(num_documents), own) for own in tokens.T])
+    document = np.concatenate([np.repeat(np.arange(num_documents), number) for number in tokens.T])
     topic = np.repeat(np.arange(num_topics), tokens.sum(0))
     word = np.empty(len(topic), np.int64)
     for k, probs in enumerate(topics):
@@ -228,7 +228,7 @@ def _information(counts: csr_matrix, draw: _Draw, rng: Generator) -> np.ndarray:
     num_documents, num_words = counts.shape
     num_topics = len(draw.topics)
     document = np.repeat(np.arange(num_documents), np.diff(counts.indptr))
-    given = draw.own[document] * draw.topics.T[counts.indices] + np.finfo(float).tiny
+    given = draw.fitted[document] * draw.topics.T[counts.indices] + np.finfo(float).tiny
     split = rng.multinomial(counts.data, given / given.sum(1, keepdims=True))
     cell, topic = np.nonzero(split)
     observed = document[cell], topic, counts.indices[cell], split[cell, topic]
@@ -247,12 +247,12 @@ def _mutual_information(
 ) -> np.ndarray:
     """Mutual information of each topic from its cells, in nats; zero for a topic without tokens."""
     num_documents, num_topics, num_words = sizes
-    own = np.bincount(topic, count, num_topics)
+    total = np.bincount(topic, count, num_topics)
     by_word = np.bincount(topic * num_words + word, count, num_topics * num_words)
     by_document = np.bincount(topic * num_documents + document, count, num_topics * num_documents)
     joint = np.bincount(topic, xlogy(count, count), num_topics)
     words, documents = (xlogy(n, n).reshape(num_topics, -1).sum(1) for n in (by_word, by_document))
-    return (joint + xlogy(own, own) - words - documents) / np.maximum(own, 1.0)
+    return (joint + xlogy(total, total) - words - documents) / np.maximum(total, 1.0)
 
 
 def _compared(

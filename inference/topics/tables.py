@@ -145,10 +145,10 @@ def _tokens_by_cluster(
 ) -> np.ndarray:
     """Expected tokens of each topic where clusters have shares, (num_documents, num_topics)."""
     tokens = np.zeros((matrix.shape[0], by_word.shape[1]))
-    for share, own in zip(centres, probs.T, strict=True):
-        held = np.flatnonzero(own > np.finfo(np.float32).eps)
+    for share, prob in zip(centres, probs.T, strict=True):
+        held = np.flatnonzero(prob > np.finfo(np.float32).eps)
         inverse = 1 / np.maximum(by_word @ share, np.finfo(float).tiny)
-        tokens[held] += share * ((diags(own[held]) @ matrix[held] @ diags(inverse)) @ by_word)
+        tokens[held] += share * ((diags(prob[held]) @ matrix[held] @ diags(inverse)) @ by_word)
     return tokens
 
 
@@ -218,16 +218,16 @@ def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) 
     shares = cluster_shares(tree)
     if cluster not in shares.columns:
         raise ValueError(f"there is no cluster {cluster!r}; clusters are {list(shares.columns)}")
-    own = np.flatnonzero(shares.to_numpy().argmax(1) == shares.columns.get_loc(cluster))
+    members = np.flatnonzero(shares.to_numpy().argmax(1) == shares.columns.get_loc(cluster))
     topics, clusters = topic_words(tree), cluster_topics(tree)
     centre = clusters.loc[cluster].drop("weight").to_numpy() @ topics.to_numpy()
     counts, _ = _documents(tree)
-    chosen = counts.rows(own)
-    totals = np.bincount(chosen.document, chosen.count, own.size)
+    chosen = counts.rows(members)
+    totals = np.bincount(chosen.document, chosen.count, members.size)
     share = chosen.count / totals[chosen.document]
     terms = share * (np.log(share) - np.log(np.maximum(centre[chosen.word], np.finfo(float).tiny)))
-    divergence = np.bincount(chosen.document, terms, own.size)
-    table = pd.DataFrame({"share": shares[cluster].iloc[own], "divergence": divergence})
+    divergence = np.bincount(chosen.document, terms, members.size)
+    table = pd.DataFrame({"share": shares[cluster].iloc[members], "divergence": divergence})
     return table[totals > 0].sort_values("divergence", kind="stable").head(num_documents)
 
 
@@ -241,22 +241,24 @@ def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
         reference: a fit over the same words, or its word probabilities, a row a topic.
 
     Returns:
-        A new tree; root attribute ``relabelled`` says how.
+        A new tree; root attribute ``relabelled`` describes the change.
 
     Raises:
         ValueError: other words, or topics whose priors differ, which cannot change places.
     """
     if np.ptp(getattr(model_of(_checked(tree)), "topic_prior", 0.0)):
         raise ValueError("topics with priors of their own (a vector topic_prior) cannot change places")
-    tree, own = align_topics(tree), topic_words(tree)
-    matching = match_topics(own, topic_words(reference) if isinstance(reference, xr.DataTree) else reference)
+    tree, words = align_topics(tree), topic_words(tree)
+    matching = match_topics(
+        words, topic_words(reference) if isinstance(reference, xr.DataTree) else reference
+    )
     first = matching.order[np.argsort(matching.reference)]
-    order = np.concatenate([first, np.setdiff1d(np.arange(len(own)), first)])
+    order = np.concatenate([first, np.setdiff1d(np.arange(len(words)), first)])
 
     def renumbered(group: xr.Dataset) -> xr.Dataset:
         if "topic" not in group.dims:
             return group
-        return group.isel(topic=order).assign_coords(topic=own.index.to_numpy())
+        return group.isel(topic=order).assign_coords(topic=words.index.to_numpy())
 
     new = tree.map_over_datasets(renumbered)
     new.attrs = dict(tree.attrs) | {"relabelled": "topics numbered like those of another fit"}
@@ -403,7 +405,7 @@ def normalised_mutual_information(labels: Any, others: Any, *, normaliser: str =
     *ends, both = (float(entr(p).sum()) for p in (joint.sum(1), joint.sum(0), joint))
     shared = max(sum(ends) - both, 0.0)
     scale = NORMALISERS[normaliser](*ends)
-    if scale <= 0:  # a labelling with one class says nothing, unless both have but one
+    if scale <= 0:  # a labelling with one class holds no information, unless both have only one
         return float(ends[0] == ends[1] == 0)
     return shared / scale
 

@@ -3,10 +3,17 @@
 import numpy as np
 import pytest
 import xarray as xr
+from planted import planted_zoo
 
 from inference import cross_validate
 from inference.diagnostics import top_partitions
 from zoo import Mixture
+
+
+@pytest.fixture(autouse=True)
+def of_a_planted_model():
+    with planted_zoo():
+        yield
 
 
 def tree_of(labels):
@@ -14,7 +21,8 @@ def tree_of(labels):
         {"assignments": (("chain", "draw", "observation"), labels)},
         {"observation": np.arange(labels.shape[2])},
     )
-    return xr.DataTree.from_dict({"posterior": posterior})
+    attrs = {"model": "plantedmixture", "model_fields": "{}", "method": "gibbs"}
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), "posterior": posterior})
 
 
 def test_labels_do_not_matter_to_a_partition():
@@ -35,8 +43,8 @@ def test_a_fit_without_assignments_or_a_bad_count_is_refused():
     tree = tree_of(np.zeros((1, 5, 3), int))
     with pytest.raises(ValueError, match="count must be a whole number of at least 1; got 0"):
         top_partitions(tree, 0)
-    empty = xr.DataTree.from_dict({"posterior": tree["posterior"].to_dataset().drop_vars("assignments")[[]]})
-    empty["posterior"] = xr.DataTree(xr.Dataset({"lp": (("chain", "draw"), np.zeros((1, 5)))}))
+    lp = xr.Dataset({"lp": (("chain", "draw"), np.zeros((1, 5)))})
+    empty = tree.assign({"posterior": xr.DataTree(lp)})
     with pytest.raises(ValueError, match="the draws hold no assignments"):
         top_partitions(empty)
 
