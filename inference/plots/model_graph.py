@@ -135,8 +135,8 @@ def _relations(model: Model, data: tuple) -> dict:
     Works around a fault of NumPyro (0.22.0, `numpyro.ops.pytree.PytreeTrace`): the factor of
     ``numpyro.handlers.scale`` (the view weights of `zoo.Paired`) is computed in the abstract run, so a traced
     value, and is kept as metadata of the pytree that the run returns. The second run of the same program
-    compares it with the one that JAX remembers of the first, and fails, since arrays have no plain equality. Then JAX
-    is made to forget all that it compiled: the next calls compile again, which costs time and nothing else.
+    compares it with the value that JAX remembers of the first, and fails, since arrays have no plain equality.
+    Then JAX is made to forget all that it compiled: the next calls compile again, which costs only time.
     """
     try:
         return get_model_relations(model.explicit, data)
@@ -153,13 +153,13 @@ def in_words(graph: Graph) -> str:
     Args:
         graph: the result of `graph_of`.
     """
-    words = [
+    nodes = [
         f"{name} ({graph.distributions[name]})" + (f" depends on {', '.join(sources)}" if sources else "")
         for name, sources in graph.parents.items()
     ]
     framed = [f"plate {plate}: {', '.join(members)}" for plate, members in graph.plates.items()]
     return (
-        f"Graph of the program. {'; '.join(words)}. {'; '.join(framed)}. Data: {', '.join(graph.observed)}."
+        f"Graph of the program. {'; '.join(nodes)}. {'; '.join(framed)}. Data: {', '.join(graph.observed)}."
     )
 
 
