@@ -135,7 +135,7 @@ def _relations(model: Model, data: tuple) -> dict:
     Works around a fault of NumPyro (0.22.0, `numpyro.ops.pytree.PytreeTrace`): the factor of
     ``numpyro.handlers.scale`` (the view weights of `zoo.Paired`) is computed in the abstract run, so a traced
     value, and is kept as metadata of the pytree that the run returns. The second run of the same program
-    compares it with the value that JAX remembers of the first, and fails, since arrays have no plain equality.
+    compares it with the one that JAX remembers, and fails, since arrays lack a plain equality.
     Then JAX is made to forget all that it compiled: the next calls compile again, which costs only time.
     """
     try:

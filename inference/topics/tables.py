@@ -249,9 +249,8 @@ def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
     if np.ptp(getattr(model_of(_checked(tree)), "topic_prior", 0.0)):
         raise ValueError("topics with priors of their own (a vector topic_prior) cannot change places")
     tree, words = align_topics(tree), topic_words(tree)
-    matching = match_topics(
-        words, topic_words(reference) if isinstance(reference, xr.DataTree) else reference
-    )
+    reference = topic_words(reference) if isinstance(reference, xr.DataTree) else reference
+    matching = match_topics(words, reference)
     first = matching.order[np.argsort(matching.reference)]
     order = np.concatenate([first, np.setdiff1d(np.arange(len(words)), first)])
 
