@@ -83,9 +83,9 @@ def plot_document_check(check: DocumentCheck) -> Figure:
     """
     figure = Figure(figsize=(8.4, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
-    found = check.documents.sort_values("replicated")
+    found = check.documents
     inside = found["distinct"].between(found["replicated_lb"], found["replicated_ub"])
-    band = found[["replicated", "replicated_lb", "replicated_ub"]].to_numpy().T
+    band = found[["replicated", "replicated_lb", "replicated_ub"]].sort_values("replicated").to_numpy().T
     left.fill_between(*band, color="0.85", linewidth=0, label="replicated")
     for which, style, name in ((inside, "o", "inside its interval"), (~inside, "x", "outside")):
         dots, colour = found[which], COLOURS[0] if style == "o" else COLOURS[1]
