@@ -85,7 +85,7 @@ class Components(NamedTuple):
 
 
 def occupied_components(tree: xr.DataTree) -> Components | None:
-    """Select the components with at least one per cent of the rows that half of the draws occupy.
+    """Select components that hold at least one per cent of the rows and are occupied in half of the draws.
 
     Args:
         tree: a fit of a mixture, relabelled here if it is not yet.
