@@ -8,17 +8,15 @@ documents. Which quantities a symmetry cannot change, and whether chains agree o
 """
 
 from inference.convergence.invariants import invariants
-from inference.convergence.partitions import cluster_sizes, co_clustering, point_partition
-from inference.convergence.psrf import effective_sample_size, judge, psrf, psrf_path
+from inference.convergence.partitions import co_clustering, point_partition
+from inference.convergence.psrf import judge, psrf, psrf_path
 from inference.diagnostics.comparison import compare, heldout
 from inference.diagnostics.model_criticism import prior_sensitivity
 from inference.diagnostics.tables import occupied, summary, summary_cells, summary_text, top_partitions
 
 __all__ = [
-    "cluster_sizes",
     "co_clustering",
     "compare",
-    "effective_sample_size",
     "heldout",
     "invariants",
     "judge",

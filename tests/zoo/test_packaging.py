@@ -141,9 +141,8 @@ def test_the_distribution_is_called_neither_zoo_nor_inference():
 
 
 def test_one_version():
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE).group(
-        1
-    )
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    newest = next(heading for heading in headings if heading != "Unreleased")
     assert PROJECT["version"] == zoo.__version__ == newest
 
 
@@ -153,7 +152,7 @@ def test_zoo_imports_inference_only_in_three_functions_of_the_command_line():
         places = [
             node for node in tree.body if not isinstance(node, ast.FunctionDef) or node.name not in allowed
         ]
-        if path.name != "cli.py":
+        if path.relative_to(ROOT).as_posix() != "zoo/cli/__init__.py":
             places = [tree]
         assert not [path.name for place in places if "inference" in set(imports(place))]
 

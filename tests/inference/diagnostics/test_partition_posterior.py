@@ -11,7 +11,7 @@ from zoo import Mixture
 
 
 @pytest.fixture(autouse=True)
-def of_a_planted_model():
+def planted_models():
     with planted_zoo():
         yield
 
@@ -21,8 +21,8 @@ def tree_of(labels):
         {"assignments": (("chain", "draw", "observation"), labels)},
         {"observation": np.arange(labels.shape[2])},
     )
-    attrs = {"model": "plantedmixture", "model_fields": "{}", "method": "gibbs"}
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), "posterior": posterior})
+    root = xr.Dataset(attrs={"model": "plantedmixture", "model_fields": "{}", "method": "nuts"})
+    return xr.DataTree.from_dict({"/": root, "posterior": posterior})
 
 
 def test_labels_do_not_matter_to_a_partition():
@@ -43,8 +43,8 @@ def test_a_fit_without_assignments_or_a_bad_count_is_refused():
     tree = tree_of(np.zeros((1, 5, 3), int))
     with pytest.raises(ValueError, match="count must be a whole number of at least 1; got 0"):
         top_partitions(tree, 0)
-    lp = xr.Dataset({"lp": (("chain", "draw"), np.zeros((1, 5)))})
-    empty = tree.assign({"posterior": xr.DataTree(lp)})
+    empty = tree.copy()
+    empty["posterior"] = xr.DataTree(xr.Dataset({"lp": (("chain", "draw"), np.zeros((1, 5)))}))
     with pytest.raises(ValueError, match="the draws hold no assignments"):
         top_partitions(empty)
 

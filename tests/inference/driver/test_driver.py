@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from interruptions import cut_short, same
 
 from inference import fit
 from inference.driver.progress import new_progress
@@ -22,31 +23,6 @@ from zoo.mixture import Mixture
 
 ROOT = Path(__file__).parents[3]
 SHORT = {"num_warmup": 40, "num_samples": 60, "num_chains": 2}
-
-
-def same(one, two):
-    """Bit for bit."""
-    for group in ("posterior", "sample_stats", "trace"):
-        for name, value in one[group].data_vars.items():
-            np.testing.assert_array_equal(value, two[group][name], err_msg=f"{group}/{name}")
-
-
-def cut_short(monkeypatch, after):
-    """Make the driver believe in a Ctrl-C once so many chunks are done."""
-    from inference.driver import ascent
-    from inference.driver import chains as driver
-
-    class Interrupt(driver.Interrupt):
-        asked = 0
-
-        @property
-        def requested(self):
-            type(self).asked += 1
-            return self.asked > after
-
-    monkeypatch.setattr(ascent, "Interrupt", Interrupt)
-    monkeypatch.setattr(driver, "Interrupt", Interrupt)
-    monkeypatch.setattr(driver.ChunkLength, "__exit__", lambda self, *error: None)  # ten steps a chunk
 
 
 @pytest.mark.filterwarnings("ignore:mixture by .* has not converged")

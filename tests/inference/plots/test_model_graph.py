@@ -1,7 +1,6 @@
 """The drawn graph of a program: the dependencies are the program's, and the picture shows them."""
 
 import io
-import shutil
 import warnings
 from itertools import combinations
 
@@ -210,7 +209,7 @@ def test_where_dot_is_installed_numpyro_draws_the_graph(monkeypatch):
     assert len(draw_graph(GRAPH).axes[0].images) == 0
 
 
-@pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot is not installed")
+@pytest.mark.needs_peer  # the program dot
 def test_dot_draws_the_graph():
     assert draw_graph(GRAPH).axes[0].images[0].get_array().ndim == 3
 

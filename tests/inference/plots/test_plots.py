@@ -17,7 +17,6 @@ from scipy.stats import chi2, multivariate_normal
 
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
-from inference.plots.fits import _order
 from inference.plots.mixtures import _density, occupied_components
 
 
@@ -202,6 +201,8 @@ def test_co_clustering_picture_puts_clusters_side_by_side(switched):
 
 
 def test_blocks_within_a_cluster_are_kept_together():
+    from inference.plots.fits import _order
+
     label, half = np.arange(24) // 12, np.arange(24) % 2  # two clusters, each of two interleaved halves
     together = np.where(label[:, None] == label, np.where(half[:, None] == half, 1.0, 0.7), 0.0)
     order = _order(together, label)

@@ -14,13 +14,13 @@ import zoo
 from inference import fit
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, geweke
-from inference.methods.epca.gibbs import ALGORITHM
 from inference.methods.projections import gibbs
 from inference.methods.projections.quadratic_cells import QuadraticCells
 from inference.numerics import polya_gamma
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, ByColumn, Gaussian
 
+ALGORITHM = gibbs.algorithm_of()
 ROWS, FEATURES = 5, 3
 CASES = {
     "bernoulli": {"family": "bernoulli", "ard": True},

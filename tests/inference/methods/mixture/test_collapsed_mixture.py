@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from component_families import FAMILIES, priors, rows
-from test_driver import cut_short
+from interruptions import cut_short
 
 from inference import fit, log_density, predict
 from inference.algorithm import Algorithm

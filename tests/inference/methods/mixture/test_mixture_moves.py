@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from interruptions import cut_short, same
 from jax.scipy.special import xlogy
 from scipy.special import betaln
 
@@ -13,7 +14,7 @@ from inference import fit
 from inference.methods.mixture import vb
 from inference.methods.mixture import vb as moves
 from inference.methods.mixture import vb_posterior as posterior
-from tests.inference.driver.test_driver import cut_short, same
+from inference.methods.mixture.vb_posterior import init
 from zoo.datasets import load
 from zoo.dirichlet_process import StickBreaking
 from zoo.mixture import Mixture
@@ -67,7 +68,7 @@ def settled():
     """A state some steps from a random start, and its responsibilities; sticks not sorted yet."""
     with jax.enable_x64(True):
         mixture = model()
-        state = vb.init(jax.random.key(2), mixture, X)
+        state = init(jax.random.key(2), mixture, X)
         climb = jax.jit(lambda state: vb.step(None, state, mixture, X, sort_sticks=False)[0])
         for _ in range(12):
             state = climb(state)

@@ -61,7 +61,7 @@ def q_and_bound(model, seed, steps):
 
     And its closed-form bound (for which labels must be those that q came from).
     """
-    state = vb.init(jax.random.key(seed), model, X)
+    state = posterior.init(jax.random.key(seed), model, X)
     if steps:
         state, _ = climb(state, model, steps)
     # a guide's labels follow from its global factors, so the bound compared is that after one more local
@@ -141,7 +141,7 @@ def kl_weights(state, model):
 def test_the_step_bound_is_the_monte_carlo_elbo(form, steps):
     """At a q that is far from converged and at a fixed point; the standard error is at most 0.02 nats."""
     model = mixture(form)
-    state = vb.init(jax.random.key(steps), model, X)
+    state = posterior.init(jax.random.key(steps), model, X)
     if steps > 1:
         state, _ = climb(state, model, steps)
     next_state, info = vb.step(None, state, model, X, sort_sticks=False)  # columns stay where labels are
@@ -182,7 +182,7 @@ def test_the_guide_has_the_bound_of_any_q(form, seed):
 )
 def test_planted_errors_in_the_bound_fail(bug):
     model = mixture("dirichlet")
-    state, _ = climb(vb.init(jax.random.key(5), model, X), model, 5)
+    state, _ = climb(posterior.init(jax.random.key(5), model, X), model, 5)
     sums, labels = vb.update_responsibilities(state, model, X), posterior.log_unnormalised(state, model, X)
     state = posterior.MixtureVBState(
         model.components.posterior(sums.statistics),
@@ -215,7 +215,7 @@ def test_the_bound_never_falls_and_stays_below_the_evidence_at_its_fixed_point(f
     """Worst relative fall over 5 starts of 300 steps; the reference implementation had 3e-13."""
     model = mixture(form)
     for seed in range(5):
-        _, info = climb(vb.init(jax.random.key(seed), model, X), model, 300)
+        _, info = climb(posterior.init(jax.random.key(seed), model, X), model, 300)
         falls = np.diff(info.objective) / np.abs(info.objective[:-1])
         assert falls.min() > -1e-12, falls.min()
         assert info.objective[-1] > info.objective[0]
@@ -245,7 +245,7 @@ def test_the_bound_is_below_the_evidence_of_all_labelings(form):
 
     evidence = jax.nn.logsumexp(jax.vmap(log_joint)(labelings))
     for seed in range(4):
-        state = vb.init(jax.random.key(seed), model, x)
+        state = posterior.init(jax.random.key(seed), model, x)
         for _ in range(50):
             state, info = vb.step(None, state, model, x)
         assert info.objective < evidence
@@ -288,7 +288,7 @@ def test_a_fixed_point_is_a_stationary_point_of_the_bound(form):
     Changes the bound to first order.
     """
     model = mixture(form)
-    state, _ = climb(vb.init(jax.random.key(3), model, X), model, 3000)
+    state, _ = climb(posterior.init(jax.random.key(3), model, X), model, 3000)
     r = posterior.responsibilities(state, model, X)
 
     def bound(scores):
@@ -304,7 +304,7 @@ def test_a_fixed_point_is_a_stationary_point_of_the_bound(form):
 
     slope = jax.grad(bound)(jnp.zeros(r.shape))
     assert jnp.abs(slope).max() < 1e-5
-    moved, _ = climb(vb.init(jax.random.key(3), model, X), model, 3)
+    moved, _ = climb(posterior.init(jax.random.key(3), model, X), model, 3)
     r = posterior.responsibilities(moved, model, X)
     state = moved
     assert jnp.abs(jax.grad(bound)(jnp.zeros(r.shape))).max() > 1e-3  # what an early stop looks like
@@ -314,7 +314,7 @@ def test_a_fixed_point_is_a_stationary_point_of_the_bound(form):
 def test_q_of_the_concentration_is_at_its_best(form):
     """No LogNormal (Gamma) nearby has a higher bound."""
     model = mixture(form)
-    state, info = climb(vb.init(jax.random.key(3), model, X), model, 3000)
+    state, info = climb(posterior.init(jax.random.key(3), model, X), model, 3000)
     sums = vb.update_responsibilities(state, model, X)
 
     def bound(parameters):
@@ -341,7 +341,7 @@ def bound_given(q, state, sums, model):
 def test_blocks_of_rows_add_up_to_the_whole():
     x = np.random.default_rng(3).normal(size=(5000, 2))  # three blocks, the last one padded
     model = Mixture.from_data(x, num_components=3)
-    state = vb.init(jax.random.key(0), model, x)
+    state = posterior.init(jax.random.key(0), model, x)
     sums = jax.jit(vb.update_responsibilities)(state, model, x)
     r = jax.nn.softmax(posterior.log_unnormalised(state, model, x), axis=-1)
     np.testing.assert_allclose(sums.statistics, r.T @ model.components.features(x), rtol=1e-9, atol=1e-9)
