@@ -1,9 +1,10 @@
 """Summaries of a fit, its clusters, and its comparison with other fits.
 
-``tables`` makes the table of invariants and the posterior of the number of clusters, ``clusters`` ranks
+``tables`` makes the table of invariants, the posterior of the number of clusters and the ranking of
 partitions, ``comparison`` scores fits against each other, ``model_size`` chooses numbers of components and
-latents, ``predictive_checks`` and ``prior_sensitivity`` question the model. Which quantities a symmetry
-cannot change, and whether chains agree on them, is computed in `inference.convergence`.
+latents, ``model_criticism`` checks the model against its data and its prior, ``text_heldout`` scores
+documents. Which quantities a symmetry cannot change, and whether chains agree on them, is computed in
+`inference.convergence`.
 """
 
 from inference.convergence.invariants import invariants

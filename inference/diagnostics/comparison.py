@@ -1,23 +1,19 @@
-r"""How well fits predict: leave-one-out by Pareto-smoothed importance sampling, and held-out data.
+r"""Comparison of fits: predictive scores, agreement of posteriors, and methods side by side on one table.
 
-:math:`\mathrm{elpd}_{loo} = \sum_n \log p(x_n | x_{-n})` is estimated from the pointwise log likelihood of
-the draws (Vehtari, Gelman and Gabry 2017, "Practical Bayesian model evaluation using leave-one-out
-cross-validation and WAIC"), local latents integrated out: the row's label is predicted, not known. Where the
-Pareto shape k of a row is above the threshold, leaving that row out changes the posterior too much for the
-estimate to be trusted; such rows are counted.
-
-Do fits of one posterior agree? Means of invariants side by side, their differences in standard errors.
-
-Two samplers of the same posterior differ by Monte Carlo error alone: the difference of two means over
-:math:`\sqrt{se_1^2 + se_2^2}` is standard normal. An approximation (VB, SVI) or a point estimate is also
-biased, so its difference is told in posterior standard deviations, the unit in which a bias matters. Fits
-with other hyperparameters have other posteriors; their invariants answer other questions and are not tested.
-
-Every method of every model on one table: held-out log density, time, PSRF, memory.
-
-The score of a row that was held out is its log posterior predictive density in nats
-(`inference.log_density`), so it compares models and methods of the same data alike. Densities of numbers and
+**Scores.** :math:`\mathrm{elpd}_{loo} = \sum_n \log p(x_n | x_{-n})` is estimated by Pareto-smoothed
+importance sampling from the pointwise log likelihood of the draws (Vehtari, Gelman and Gabry 2017,
+"Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC"), local latents
+integrated out: the row's label is predicted, not known. Where the Pareto shape k of a row is above the
+threshold, leaving that row out changes the posterior too much for the estimate to be trusted; such rows are
+counted. The score of a row that was held out is its log posterior predictive density in nats
+(`inference.log_density`), so it compares models and methods of the same data. Densities of numbers and
 probabilities of counts are measured in different units: compare those of one kind.
+
+**Agreement.** Two samplers of the same posterior differ by Monte Carlo error alone: the difference of two
+means over :math:`\sqrt{se_1^2 + se_2^2}` is standard normal. An approximation (VB, SVI) or a point estimate
+is also biased, so its difference is measured in posterior standard deviations, the unit in which a bias
+matters. Fits with other hyperparameters have other posteriors; their invariants answer other questions and
+are not tested.
 """
 
 import resource
@@ -42,12 +38,14 @@ from inference.diagnostics.text_heldout import PROTOCOLS, heldout_text
 from inference.fitting.front_door import fit
 from inference.prediction import log_density
 from inference.results.files import model_of
+from inference.results.groups import group_of
 from zoo.model import Model
 
 __all__ = [
     "MethodScore",
     "Refusal",
     "agreement",
+    "check_fits",
     "compare",
     "differences",
     "different_data",
@@ -55,6 +53,7 @@ __all__ = [
     "leave_one_out",
     "same_posterior",
     "score_methods",
+    "standard_error",
 ]
 
 
@@ -62,7 +61,7 @@ _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no few
 
 
 def leave_one_out(tree: xr.DataTree) -> ELPDData:
-    """PSIS-LOO of one fit as ArviZ reports it, without its warning on high Pareto k.
+    """Estimate the leave-one-out score of one fit by PSIS; a high Pareto k raises no warning.
 
     Args:
         tree: a fit whose draws are a posterior, with the group ``log_likelihood``.
@@ -77,16 +76,9 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
     """
     draws_of(tree)
     if kind_of(tree) == "point":
-        raise ValueError(
-            f"method {tree.attrs.get('method')!r} gives a point estimate: LOO needs a posterior. Rank "
-            f"it by held-out rows (heldout)"
-        )
-    if "log_likelihood" not in tree.children:
-        raise ValueError(
-            "LOO needs the group 'log_likelihood', which this fit does not hold: inference.extend(tree, "
-            "'log_likelihood') makes it"
-        )
-    pointwise = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
+        reason = f"method {tree.attrs.get('method')!r} returns a point estimate: LOO needs a posterior"
+        raise ValueError(f"{reason}. Rank it by held-out rows (heldout)")
+    pointwise = group_of(tree, "log_likelihood")["log_likelihood"].transpose("chain", "draw", ...)
     if not np.isfinite(pointwise.values).all():
         raise ValueError("the pointwise log likelihood has entries that are not finite")
     num_draws = pointwise.sizes["chain"] * pointwise.sizes["draw"]
@@ -96,12 +88,35 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
         )
     if float(np.ptp(pointwise.values, axis=(0, 1)).min()) == 0:
         raise ValueError(
-            "LOO needs draws that differ: a row has the same density under every draw, since what it depends "
-            "on was estimated as a point"
+            "LOO needs draws that differ: a row has the same density under every draw, since its parameters "
+            "were estimated as a point"
         )
     with warnings.catch_warnings():  # high Pareto k: counted and reported by the callers
         warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto")
         return loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
+
+
+def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) -> None:
+    """Raise unless there are at least two fits to compare, all of the same data.
+
+    Args:
+        trees: name to fit.
+        without_data: whether fits that do not hold their data pass unchecked.
+
+    Raises:
+        TypeError: ``trees`` is not a mapping of fits.
+        ValueError: fewer than two fits, or fits of other data.
+    """
+    if not isinstance(trees, Mapping):
+        raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
+    if len(trees) < 2:
+        raise ValueError(f"a comparison needs at least two fits; got {len(trees)}")
+    for tree in trees.values():
+        draws_of(tree)
+    names = [name for name in trees if not without_data or "observed_data" in trees[name].children]
+    for name in names[1:]:
+        if difference := different_data(trees[names[0]], trees[name]):
+            raise ValueError(f"fits {names[0]!r} and {name!r} are not of the same data: {difference}")
 
 
 def compare(
@@ -114,27 +129,19 @@ def compare(
     Args:
         trees: name to fit, at least two.
         method: how ArviZ weighs the models: ``"stacking"``, ``"pseudo-BMA"`` or ``"BB-pseudo-BMA"``.
-        scores: what `leave_one_out` gave for each of them, so that it is not computed again.
+        scores: the result of `leave_one_out` for each of them, so that it is not computed again.
 
     Returns:
         ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``,
         ``weight``, ..., in nats), with ``pareto_k_bad``, the number of rows whose LOO is not to be trusted,
-        and ``pareto_k_max``. The attribute ``note`` says so in words.
+        and ``pareto_k_max``. The attribute ``note`` explains both in words.
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
         ValueError: fewer than two fits, other data, a fit without a posterior or a pointwise log likelihood,
             or scores of other fits.
     """
-    if not isinstance(trees, Mapping):
-        raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
-    if len(trees) < 2:
-        raise ValueError(f"a comparison needs at least two fits; got {len(trees)}")
-    names = list(trees)
-    for name in names[1:]:
-        difference = different_data(trees[names[0]], trees[name])
-        if difference:
-            raise ValueError(f"fits {names[0]!r} and {name!r} are not of the same data: {difference}")
+    check_fits(trees)
     if scores is None:
         scores = {name: leave_one_out(tree) for name, tree in trees.items()}
     elif set(scores) != set(trees):
@@ -159,13 +166,13 @@ def compare(
 
 
 def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed: int = 0) -> xr.Dataset:
-    """Mean log density of new rows under a fit, with its standard error.
+    """Compute the mean log density of new rows under a fit, with its standard error.
 
     Args:
         tree: a fit.
         data: new data, the sites in the model's order, as for ``inference.log_density``.
         protocol: None for rows. ``"bound"``, ``"likelihood"`` and ``"completion"`` are ways to score text
-            (`inference.diagnostics.text_heldout` says what each means).
+            (see `inference.diagnostics.text_heldout`).
         seed: of the split of tokens (completion).
 
     Returns:
@@ -176,8 +183,8 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed:
         ValueError: a text protocol for a model whose data are rows, an unknown protocol, or no rows.
     """
     if protocol is not None:
-        known = f"one of {list(PROTOCOLS)} (text) or None (rows)"
         if protocol not in PROTOCOLS:
+            known = f"one of {list(PROTOCOLS)} (text) or None (rows)"
             raise ValueError(f"protocol must be {known}; got {protocol!r}")
         if model_of(tree).takes_documents:
             return heldout_text(tree, *data, protocol=protocol, seed=seed)
@@ -189,15 +196,17 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed:
     count = rows.size
     if count < 1:
         raise ValueError("heldout needs at least one row")
-    error = float(rows.values.std(ddof=1) / np.sqrt(count)) if count > 1 else np.nan
-    return xr.Dataset(
-        {"mean": float(rows.values.mean()), "standard_error": error, "num_rows": count},
-        attrs={"units": "nats per row"},
-    )
+    scores = {"mean": float(rows.values.mean()), "standard_error": standard_error(rows.values)}
+    return xr.Dataset(scores | {"num_rows": count}, attrs={"units": "nats per row"})
+
+
+def standard_error(values: np.ndarray) -> float:
+    """Return the standard error of the mean of independent values, NaN for a single one."""
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
 
 
 def _relative_efficiency(pointwise: np.ndarray) -> float:
-    """ESS of the rows' likelihoods over the number of draws, averaged over rows; 1 for independent draws.
+    """Relative ESS of the rows' likelihoods, averaged over rows; 1 for independent draws.
 
     ArviZ's default averages over all variables of the posterior, whose labels switch.
     """
@@ -212,7 +221,7 @@ def _relative_efficiency(pointwise: np.ndarray) -> float:
 
 
 def different_data(one: xr.DataTree, other: xr.DataTree) -> str:
-    """What differs between the data of two fits, in words; empty if nothing does.
+    """Describe how the data of two fits differ, with an empty string if they are equal.
 
     Args:
         one: a fit.
@@ -233,12 +242,15 @@ def different_data(one: xr.DataTree, other: xr.DataTree) -> str:
     return ""
 
 
-_OWN = ("lp", "objective")  # each method's own: with locals summed out or not, a bound, a maximum
+_NOT_SHARED = (
+    "lp",
+    "objective",
+)  # different for each method: with locals summed out or not, a bound, a maximum
 _ROUNDING = 1e-12
 
 
 def agreement(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
-    """Mean, Monte Carlo standard error and standard deviation of every invariant under every fit.
+    """Tabulate mean, its standard error and standard deviation of every invariant under every fit.
 
     Args:
         trees: name to fit.
@@ -246,20 +258,20 @@ def agreement(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
     Returns:
         A row an invariant that at least two fits have, columns (fit, statistic) with the statistics
         ``mean``, ``mcse`` (NaN for a point estimate, which has no draws) and ``sd`` (NaN likewise); NaN where
-        a fit has no such invariant. The log joint and the objective, each method's own, are left out, as is
-        the mean log likelihood where one fit has integrated its latents out and another has not.
+        a fit has no such invariant. The log joint and the objective, which differ between methods, are left
+        out, as is the mean log likelihood where one fit has integrated its latents out and another has not.
 
     Raises:
         TypeError: one of them is not a fit.
         ValueError: one of them has no draws.
     """
     scored = {_latents(tree) for tree in trees.values()} - {""}
-    own = (*_OWN, "mean_log_likelihood") if len(scored) > 1 else _OWN
+    left_out = (*_NOT_SHARED, "mean_log_likelihood") if len(scored) > 1 else _NOT_SHARED
     columns = {}
     for name, tree in trees.items():
         kind, values = kind_of(tree), invariants(tree)
         found = {label: _statistics(draws, kind) for label, draws in scalars(values)}
-        found = {label: row for label, row in found.items() if label.partition("[")[0] not in own}
+        found = {label: row for label, row in found.items() if label.partition("[")[0] not in left_out}
         for i, statistic in enumerate(("mean", "mcse", "sd")):
             columns[name, statistic] = pd.Series({label: row[i] for label, row in found.items()}, dtype=float)
     table = pd.DataFrame(columns)
@@ -270,10 +282,10 @@ def agreement(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
 
 
 def differences(table: pd.DataFrame, one: str, other: str) -> pd.DataFrame:
-    """How far two fits are apart, invariant by invariant.
+    """Compute the distance between two fits, invariant by invariant.
 
     Args:
-        table: what `agreement` returned.
+        table: the result of `agreement`.
         one: a fit in it.
         other: another.
 
@@ -299,7 +311,7 @@ def differences(table: pd.DataFrame, one: str, other: str) -> pd.DataFrame:
 
 
 def same_posterior(one: xr.DataTree, other: xr.DataTree) -> bool:
-    """Whether two fits of the same data have the same model, hyperparameters and weights of rows.
+    """Whether two fits of the same data have the same model, hyperparameters and row weights.
 
     Args:
         one: a fit.
@@ -307,13 +319,8 @@ def same_posterior(one: xr.DataTree, other: xr.DataTree) -> bool:
     """
     if any(one.attrs.get(name) != other.attrs.get(name) for name in ("model", "model_fields")):
         return False
-    held = [
-        tree["constant_data"].to_dataset() if "constant_data" in tree.children else xr.Dataset()
-        for tree in (one, other)
-    ]
-    return set(held[0].data_vars) == set(held[1].data_vars) and all(
-        np.array_equal(held[0][name].values, held[1][name].values) for name in held[0].data_vars
-    )
+    a, b = (dict(tree["constant_data"]) if "constant_data" in tree.children else {} for tree in (one, other))
+    return set(a) == set(b) and all(np.array_equal(a[name].values, b[name].values) for name in a)
 
 
 def _latents(tree: xr.DataTree) -> str:
@@ -321,7 +328,7 @@ def _latents(tree: xr.DataTree) -> str:
 
 
 def _statistics(draws: np.ndarray, kind: str) -> tuple[float, float, float]:
-    """Mean, its Monte Carlo standard error, standard deviation."""
+    """Mean, its Monte Carlo standard error, and standard deviation."""
     mean = float(draws.mean())
     if kind == "point":
         return mean, np.nan, np.nan
@@ -333,12 +340,12 @@ def _statistics(draws: np.ndarray, kind: str) -> tuple[float, float, float]:
     return mean, float(array_stats.mcse(draws, chain_axis=0, draw_axis=1, method="mean")), sd
 
 
-# What a fit or a score can fail with; one method's failure must not cost the others' scores
+# Errors of a fit or a score; one method's failure must not cost the others' scores
 _FAILURES = (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
 class MethodScore(NamedTuple):
-    """What came of one method of one model.
+    """Scores and costs of one method of one model.
 
     Attributes:
         model: its name.
@@ -346,7 +353,7 @@ class MethodScore(NamedTuple):
         nats_per_row: mean log density of the rows held out.
         standard_error: of that mean, over the rows.
         seconds: of the fit, with compilation.
-        converged: as the fit says.
+        converged: as recorded in the fit.
         max_psrf: the largest PSRF of the invariants; NaN where there are no chains.
         mebibytes: by how much the fit raised the memory of the process at its height.
         interrupted: whether the fit was cut short by the user.
@@ -364,7 +371,7 @@ class MethodScore(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a method, or a model, does not take the data.
+    """Reason why a method, or a model, does not take the data.
 
     Attributes:
         model: its name.
@@ -389,8 +396,8 @@ def score_methods(
 
     Args:
         models: name to (filled) model.
-        train: what the models are fitted to, parts of data in the models' order.
-        test: the rows held out, alike.
+        train: the data that the models are fitted to, parts in the models' order.
+        test: the rows held out, in the same form.
         methods: only these.
         **settings: further arguments of `inference.fit`.
 
@@ -412,33 +419,25 @@ def _score(
     name: str, model: Model, method: str, train: Sequence, test: Sequence, settings: Mapping[str, Any]
 ) -> MethodScore:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what they say stands in the columns
+        warnings.simplefilter("ignore")  # their content is in the columns
         before, start = _forget_peak(), time.perf_counter()
         tree = fit(model, *train, method=method, **settings)
         seconds = time.perf_counter() - start
         more = _peak() - before
         held_out = heldout(tree, *test)
         psrf = _largest_r_hat(tree)
-    return MethodScore(
-        name,
-        method,
-        float(held_out["mean"]),
-        float(held_out["standard_error"]),
-        seconds,
-        bool(tree.attrs["converged"]),
-        psrf,
-        max(more, 0.0),
-        tree.attrs["stop_reason"].startswith("interrupted"),
-    )
+    scores = float(held_out["mean"]), float(held_out["standard_error"])
+    interrupted = tree.attrs["stop_reason"].startswith("interrupted")
+    converged = bool(tree.attrs["converged"])
+    return MethodScore(name, method, *scores, seconds, converged, psrf, max(more, 0.0), interrupted)
 
 
 def _largest_r_hat(tree: xr.DataTree) -> float:
-    """The largest R-hat of the summary; NaN where there is none."""
+    """Largest R-hat of the summary; NaN where there is none."""
     table = summary(tree)
     if "r_hat" not in table:
         return np.nan
-    numbers = [float(cell) for cell in table["r_hat"] if not isinstance(cell, str)]  # or "constant"
-    return float(np.nanmax(numbers)) if numbers else np.nan
+    return float(pd.to_numeric(table["r_hat"], errors="coerce").max())  # some are "constant"
 
 
 def _status(field: str) -> float | None:
@@ -452,20 +451,16 @@ def _status(field: str) -> float | None:
 
 
 def _forget_peak() -> float:
-    """What the process holds now, in MiB; from here on `_peak` is that of what follows, where it can be."""
+    """Reset the peak memory of the process where possible, and return the memory held now, in MiB."""
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
     except OSError:
         return _peak()
-    held = _status("VmRSS")
-    return _peak() if held is None else held
+    return _status("VmRSS") or _peak()
 
 
 def _peak() -> float:
-    """The most memory that the process has held, in MiB."""
-    peak = _status("VmHWM")
-    if peak is not None:
-        return peak
+    """Peak memory of the process, in MiB."""
     raw = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return raw / 2**20 if sys.platform == "darwin" else raw / 2**10
+    return _status("VmHWM") or raw / (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,18 +1,17 @@
-r"""Does data drawn from the fit look like the data? Statistics of each feature, observed against replicated.
+r"""Criticism of a model: posterior predictive checks of features, and sensitivity to the prior.
 
-For a statistic T and replications :math:`x^{rep}` from the posterior predictive, the posterior predictive
-p-value is
+**Posterior predictive checks** compare statistics of each feature, observed and replicated. For a statistic
+T and replications :math:`x^{rep}` from the posterior predictive, the posterior predictive p-value is
 :math:`P(T(x^{rep}) \ge T(x))`, ties counted half (Gelman, Meng and Stern 1996, "Posterior predictive
 assessment of model fitness via realized discrepancies"). Values near 0 or 1 name what the model does not
-reproduce. They use the data twice and are therefore conservative. Missing cells are left out of the data and
-of their replications alike.
+reproduce. They use the data twice and are therefore conservative. Missing cells are left out of the data
+and of their replications.
 
-How far the prior decides: power-scaling sensitivity of what a symmetry cannot change.
-
-Kallioinen, Paananen, Buerkner and Vehtari (2024), "Detecting and diagnosing prior and likelihood sensitivity
-with power-scaling": the prior, or the likelihood, is raised to a power near one and the draws are weighted
-anew; what moves depends on it. The computation is ArviZ's ``psense_summary``, which calls a dimension of its
-own ``component``, as mixtures do, so that it cannot be given a mixture's parameters as they stand.
+**Prior sensitivity** is measured by power-scaling, on quantities that a symmetry cannot change (Kallioinen,
+Paananen, Buerkner and Vehtari 2024, "Detecting and diagnosing prior and likelihood sensitivity with
+power-scaling"): the prior, or the likelihood, is raised to a power near one and the draws are weighted
+anew; quantities that move depend on it. The computation is ArviZ's ``psense_summary``, which has a
+dimension called ``component``, as mixtures do, so that it cannot be given a mixture's parameters unchanged.
 """
 
 from collections.abc import Sequence
@@ -29,18 +28,13 @@ from inference.results.groups import group_of
 __all__ = ["STATISTICS", "check_features", "prior_sensitivity"]
 
 
-STATISTICS = {
-    "mean": lambda x: np.nanmean(x, -1),
-    "sd": lambda x: np.nanstd(x, -1),
-    "smallest": lambda x: np.nanmin(x, -1),
-    "largest": lambda x: np.nanmax(x, -1),
-}
+STATISTICS = {"mean": np.nanmean, "sd": np.nanstd, "smallest": np.nanmin, "largest": np.nanmax}
 
 
 def check_features(
     observed: xr.DataArray, replicated: xr.DataArray, probability: float = 0.9
 ) -> pd.DataFrame:
-    """Mean, standard deviation and extremes of each feature, observed and replicated.
+    """Compare mean, standard deviation and extremes of each feature, observed and replicated.
 
     Args:
         observed: the data (observation, feature), or another dim of columns; NaN where a cell is missing.
@@ -65,24 +59,20 @@ def check_features(
     tail = (1 - probability) / 2
     rows = {}
     for i in np.flatnonzero(~missing.all(axis=0)):
-        name = names[i]
         for statistic, function in STATISTICS.items():
-            value, values = float(function(x.values[:, i])), function(flat[:, :, i])
+            value, values = float(function(x.values[:, i])), function(flat[:, :, i], axis=-1)
             low, high = np.quantile(values, [tail, 1 - tail])
-            rows[f"{name}: {statistic}"] = {
-                "observed": value,
-                "replicated_lb": low,
-                "replicated_ub": high,
-                "p": float((values > value).mean() + 0.5 * (values == value).mean()),
-            }
-    return pd.DataFrame.from_dict(rows, orient="index")
+            p = float((values > value).mean() + 0.5 * (values == value).mean())
+            rows[f"{names[i]}: {statistic}"] = (value, low, high, p)
+    columns = ["observed", "replicated_lb", "replicated_ub", "p"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
-_OWN = ("lp", "objective")  # the densities themselves, which every power moves
+_DENSITIES = ("lp", "objective")  # the densities themselves, which every power moves
 
 
 def prior_sensitivity(tree: xr.DataTree, var_names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Sensitivity of a fit's invariants, or of parameters, to its prior and to its likelihood.
+    """Compute the sensitivity of a fit's invariants, or of parameters, to its prior and its likelihood.
 
     Args:
         tree: a fit by a sampler; its log prior is made if it is not there.
@@ -90,7 +80,7 @@ def prior_sensitivity(tree: xr.DataTree, var_names: Sequence[str] | None = None)
 
     Returns:
         A row a quantity: ``prior``, ``likelihood`` (cumulative Jensen-Shannon distances; above 0.05 is much),
-        ``diagnosis``. What is the same in every draw is left out.
+        ``diagnosis``. Quantities that are the same in every draw are left out.
 
     Raises:
         ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies.
@@ -108,7 +98,7 @@ def prior_sensitivity(tree: xr.DataTree, var_names: Sequence[str] | None = None)
     draws = {
         name: (("chain", "draw"), values)
         for name, values in scalars(chosen)
-        if (var_names is not None or name not in _OWN) and np.ptp(values) > 0
+        if (var_names is not None or name not in _DENSITIES) and np.ptp(values) > 0
     }
     if not draws:
         raise ValueError("every quantity asked for is the same in all draws: nothing can move")

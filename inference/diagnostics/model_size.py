@@ -1,20 +1,15 @@
-r"""Choosing between models by rows they have not seen: cross-validation, with BIC beside it.
+r"""Numbers of components and of latents, chosen by held-out rows, by bounds and by BIC.
 
-How many latents a projection needs: by the variational bound, by ARD and by held-out rows, side by side.
+**Cross-validation** scores rows that a fit has not seen, with BIC beside it, for any models.
 
-Three answers to one question, each with its own weakness. The bound of VB with a Gaussian prior of the
-loadings approximates the log evidence; it depends on the prior's scale and is short of it by what the
-factorisation costs. Automatic relevance determination offers the most latents at once and counts those that
-keep loadings; it is one fit, and can stop in a local optimum. The held-out log density of maximum likelihood
-asks for prediction, not for truth: it punishes a latent too many only mildly, and its standard error says how
-much of a difference is noise.
+**How many latents a projection needs** has three answers, each with its weakness. The bound of VB with a
+Gaussian prior of the loadings approximates the log evidence; it depends on the prior's scale and is short
+of it by the cost of the factorisation. Automatic relevance determination offers the most latents at once and
+counts those that keep loadings; it is one fit, and can stop in a local optimum. The held-out log density of
+maximum likelihood asks for prediction, not for truth: it punishes a latent too many only mildly, and its
+standard error shows how much of a difference is noise.
 
-Reference: Bishop (1999), "Variational principal components"; Minka (2001), "Automatic choice of
-    dimensionality for
-PCA", on what the likelihood alone cannot say.
-
-How many components and directions a mixture of PCAs needs: by a bound and by held-out rows, side by side.
-
+**How many components and directions a mixture of PCAs needs** is judged by a bound and by held-out rows.
 The bound integrates the latents (``vb`` of `zoo.DEPCAM`: exactly for Gaussian cells), so that a component
 pays for its directions; bases, scales, offsets and weights are points, and pay by Schwarz's criterion:
 
@@ -23,12 +18,12 @@ pays for its directions; bases, scales, offsets and weights are points, and pay 
 B the bound on the rows' log density without the prior of the parameters (a density of points, which is no
 probability and cannot be compared across sizes), P the free parameters: the Stiefel manifold's dimension,
 scales, offsets, weights. Scales at zero make their directions' parameters idle, which P does not know: the
-criterion then is too strict, never too lenient. The held-out density has its latents integrated (Laplace, or
-exactly) and a standard error that says how much of a difference is noise. Accuracy at given classes is asked
-nowhere: the best density need not be the true grouping.
+criterion then is too strict, never too lenient. The held-out density has its latents integrated (Laplace,
+or exactly). Accuracy at given classes is not used: the best density need not be the true grouping.
 
-References: Schwarz (1978), "Estimating the dimension of a model"; Tipping and Bishop (1999), mixtures of
-PPCA.
+References: Bishop (1999), "Variational principal components"; Minka (2001), "Automatic choice of
+dimensionality for PCA", on the limits of the likelihood; Schwarz (1978), "Estimating the dimension of a
+model"; Tipping and Bishop (1999), mixtures of PPCA.
 """
 
 import time
@@ -65,7 +60,7 @@ def cross_validate(
     seed: int = 0,
     **settings: Any,
 ) -> pd.DataFrame:
-    """Held-out log density of several models on the same folds, and the BIC of each fitted to all rows.
+    """Compute the held-out log density of several models on the same folds, and the BIC of each on all rows.
 
     Args:
         models: name (such as the number of components) to model.
@@ -77,7 +72,7 @@ def cross_validate(
 
     Returns:
         One row a model: ``heldout`` and its ``standard_error`` over the rows (nats per row), ``difference``
-        to the best and the standard error of that paired difference, ``bic`` (where the method gives one,
+        to the best and the standard error of that paired difference, ``bic`` (where the method computes one,
         lower is better), ``fitted`` (log density per row of the rows that were fitted), ``not_converged`` (of
         all fits) and ``seconds``.
 
@@ -127,7 +122,7 @@ def _take(rows: Any, which: np.ndarray) -> Any:
 
 
 def _fit(model: Model, rows: Any, method: str, seed: int, settings: Mapping[str, Any]) -> Any:
-    """A fit whose failure to converge is counted in the table, not warned of once a fold."""
+    """Fit without the warning of a fit that has not converged: the table counts these."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*has not converged")
         return fit(model, rows, method=method, seed=seed, **settings)
@@ -142,7 +137,7 @@ def choose_num_latents(
     seed: int = 0,
     **settings: Any,
 ) -> pd.DataFrame:
-    """The number of latents of `zoo.PPCA` by bound, ARD and held-out density.
+    """Choose the number of latents of `zoo.PPCA` by bound, ARD and held-out density.
 
     Args:
         x: rows, shape (num_observations, num_features), NaN for missing cells; an array or a DataFrame.
@@ -157,47 +152,30 @@ def choose_num_latents(
         One row a candidate, index ``num_latents``: ``bound`` (nats, Gaussian prior), ``heldout`` and
         ``standard_error`` (nats per row), ``bic`` (lower is better) and, where it was offered,
         ``ard_relevant``, the latents that ARD kept of the largest candidate. The attributes ``by_bound``,
-        ``by_ard``, ``by_heldout`` hold the three answers, ``note`` says them in words.
+        ``by_ard``, ``by_heldout`` hold the three answers, ``note`` states them in words.
 
     Raises:
         ValueError: no candidates, or some that the data do not allow.
     """
     rows = as_matrix(x)
     most = min(rows.shape[1], rows.shape[0] // 2) - 1
-    numbers = sorted(set(range(1, min(most, 10) + 1) if candidates is None else candidates))
-    if not numbers:
-        raise ValueError("candidates is empty: give at least one number of latents")
-    bad = [
-        k for k in numbers if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most
-    ]
-    if bad:
-        raise ValueError(
-            f"candidates must be whole numbers from 1 to {most}, fewer than features and half the rows; "
-            f"got {bad[0]!r}"
-        )
+    candidates = range(1, min(most, 10) + 1) if candidates is None else candidates
+    numbers = _candidates("candidates", candidates, most, ", fewer than features and half the rows")
     flat = {k: PPCA(num_latents=k, noise=noise) for k in numbers}
     table = cross_validate(flat, x, folds=folds, seed=seed)[["heldout", "standard_error", "bic"]]
     table = table.loc[numbers].rename_axis("num_latents")
     settings = {"num_samples": 1, "seed": seed, "progress": False} | settings
-    bounds = {}
-    for k in numbers:
-        model = PPCA(num_latents=k, noise=noise, loading_prior="gaussian")
-        bounds[k] = _last_objective(fit(model, x, method="vb", **settings))
+    models = {k: PPCA(num_latents=k, noise=noise, loading_prior="gaussian") for k in numbers}
+    bounds = {k: _last_objective(fit(model, x, method="vb", **settings)) for k, model in models.items()}
     table.insert(0, "bound", pd.Series(bounds))
     offered = fit(PPCA(num_latents=numbers[-1], noise=noise, loading_prior="ard"), x, method="vb", **settings)
     relevant = int(offered["variational"]["num_relevant"])
     table["ard_relevant"] = pd.Series({numbers[-1]: float(relevant)})
-    answers = {
-        "by_bound": int(table["bound"].idxmax()),
-        "by_ard": relevant,
-        "by_heldout": int(table["heldout"].idxmax()),
-    }
-    table.attrs |= answers | {
-        "note": (
-            f"bound: {answers['by_bound']} latents; ARD keeps {relevant} of {numbers[-1]}; held-out density: "
-            f"{answers['by_heldout']}"
-        )
-    }
+    bound, heldout = int(table["bound"].idxmax()), int(table["heldout"].idxmax())
+    table.attrs |= {"by_bound": bound, "by_ard": relevant, "by_heldout": heldout}
+    table.attrs["note"] = (
+        f"bound: {bound} latents; ARD keeps {relevant} of {numbers[-1]}; held-out density: {heldout}"
+    )
     return table
 
 
@@ -219,7 +197,7 @@ def choose_components_and_latents(
     fields: dict[str, Any] | None = None,
     **settings: Any,
 ) -> pd.DataFrame:
-    """Every pair of sizes of `zoo.DEPCAM`, judged by its bound and by held-out rows.
+    """Choose the numbers of components and latents of `zoo.DEPCAM` by bound and by held-out rows.
 
     Args:
         x: rows, shape (num_observations, num_features), NaN for missing cells; an array or a DataFrame.
@@ -235,7 +213,7 @@ def choose_components_and_latents(
         One row a pair, index ``num_components``, ``num_latents``: ``bound`` (on the rows' log density, nats),
         ``num_parameters``, ``criterion`` (the bound less half the parameters times log N, higher is better),
         ``num_active`` (scales that are not zero), ``heldout`` and ``standard_error`` (nats per row). The
-        attributes ``by_bound`` and ``by_heldout`` hold the answers as pairs, ``note`` says them in words.
+        attributes ``by_bound`` and ``by_heldout`` hold the answers as pairs, ``note`` states them in words.
 
     Raises:
         ValueError: no candidates, some that the data do not allow, or another method.
@@ -267,15 +245,15 @@ def choose_components_and_latents(
 
 
 def num_parameters(model: DEPCAM, num_features: int) -> int:
-    """Free parameters: orthonormal bases, scales, offsets, weights, a noise variance that is learnt.
+    """Count the free parameters: orthonormal bases, scales, offsets, weights, and a learnt noise variance.
 
     Args:
         model: the model.
         num_features: D.
     """
     d, k = model.num_latents, model.num_components
-    own = num_features * d - d * (d + 1) // 2 + d + (num_features if model.offset else 0)
-    return k * own + k - 1 + int(model.family.learns_noise)
+    each = num_features * d - d * (d + 1) // 2 + d + (num_features if model.offset else 0)
+    return k * each + k - 1 + int(model.family.learns_noise)
 
 
 def _of_one(model: DEPCAM, x: Any, method: str, seed: int, settings: dict[str, Any]) -> dict[str, float]:
@@ -292,26 +270,22 @@ def _of_one(model: DEPCAM, x: Any, method: str, seed: int, settings: dict[str, A
 
 @double_precision
 def _bound(tree: xr.DataTree) -> float:
-    """The objective at the estimate without the log prior of the parameters."""
-    trace = tree["trace"]["objective"]
-    if "restart" in trace.dims:
-        trace = trace.isel(restart=tree.attrs["best_restart"])
+    """Objective at the estimate without the log prior of the parameters."""
     stored = {name: jnp.asarray(value.to_numpy()) for name, value in tree["variational"].data_vars.items()}
-    return float(trace.dropna("iteration")[-1]) - float(_log_prior(stored, model_of(tree)))
+    return _last_objective(tree) - float(_log_prior(stored, model_of(tree)))
 
 
-@jax.jit
-def _log_prior(values: dict[str, jax.Array], model: DEPCAM) -> jax.Array:
-    return log_prior(values, model)
+_log_prior = jax.jit(log_prior)
 
 
-def _candidates(name: str, values: Iterable[int], most: int) -> list[int]:
+def _candidates(name: str, values: Iterable[int], most: int, why: str = "") -> list[int]:
+    """Sort the candidates, each once; ValueError where there are none or one is out of range."""
     numbers = sorted(set(values))
     if not numbers:
         raise ValueError(f"{name} is empty: give at least one candidate")
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= most:
-            raise ValueError(f"{name} must be whole numbers from 1 to {most}; got {number!r}")
+            raise ValueError(f"{name} must be whole numbers from 1 to {most}{why}; got {number!r}")
     return numbers
 
 

@@ -1,12 +1,6 @@
-"""What to believe of a fit: the table of invariants, the clusters, the comparison with other fits.
+"""Tables of one fit: its invariants, the number of occupied clusters, and the most probable partitions.
 
-The parts live in files of their own and are gathered here: ``inference.convergence.invariants`` (which
-quantities a symmetry cannot change), ``inference.convergence.psrf`` (PSRF, its path, the verdict),
-``inference.convergence.partitions`` (co-clustering, one partition), ``inference.diagnostics.comparison``
-(LOO, held-out rows), ``inference.diagnostics.model_criticism`` (how far the prior decides). This file makes
-the table and the posterior of the number of clusters.
-
-The posterior over partitions of the rows: which ones, how probable, and how surely we know it.
+`inference.convergence` computes which quantities a symmetry cannot change and whether chains agree on them.
 """
 
 import textwrap
@@ -45,7 +39,7 @@ def summary(
     probability: float = 0.9,
     method: str = "rank",
 ) -> pd.DataFrame:
-    """Table of a fit's invariants: what they are, how surely, and whether the chains agree.
+    """Tabulate a fit's invariants: their means, their uncertainty, and whether the chains agree.
 
     Args:
         tree: a fit.
@@ -58,10 +52,9 @@ def summary(
 
     Returns:
         One row a scalar: ``mean``, ``sd``, the interval's ends (``eti90_lb``, ``eti90_ub``), and for MCMC
-            ``ess_bulk``, ``ess_tail`` and ``r_hat``,
-        which read ``"constant"`` where the quantity never changed; no such columns for draws from q, a point
-        estimate or, R-hat, one chain. The attribute ``note`` says what was left out and why, and how to get
-        it; ``summary_text`` prints both.
+        ``ess_bulk``, ``ess_tail`` and ``r_hat``, which read ``"constant"`` where the quantity never changed;
+        no such columns for draws from q, a point estimate or, R-hat, one chain. The attribute ``note`` lists
+        the variables left out, with the reason and the remedy; ``summary_text`` prints both.
 
     Raises:
         ValueError: an unknown interval, probability, method or name, or a parameter whose labels or rotation
@@ -70,35 +63,29 @@ def summary(
     check_choice("interval", interval, _INTERVALS)
     if not 0 < probability < 1:
         raise ValueError(f"probability must lie between 0 and 1; got {probability}")
-    if method not in ("rank", "identity", "split", "folded", "z_scale"):
-        raise ValueError(
-            f"method must be 'rank' or 'identity' (or 'split', 'folded', 'z_scale'); got {method!r}"
-        )
+    check_choice("method", method, ("rank", "identity", "split", "folded", "z_scale"))
     values, kind = _chosen(tree, var_names), kind_of(tree)
     lower, upper = (f"{interval}{100 * probability:.3g}_{end}" for end in ("lb", "ub"))
     several_chains = values.sizes["chain"] > 1
     rows = {}
     for name, draws in scalars(values):
-        row = {"mean": draws.mean()}
+        rows[name] = row = {"mean": draws.mean()}
         if kind != "point":
             row["sd"] = draws.std(ddof=1) if draws.size > 1 else np.nan
             row[lower], row[upper] = _interval(draws, interval, probability)
         if kind == "sampling":
-            if is_constant(draws):
-                row |= {"ess_bulk": "constant", "ess_tail": "constant"} | (
-                    {"r_hat": "constant"} if several_chains else {}
-                )
-            else:
-                row |= {f"ess_{tail}": effective_sample_size(draws, tail) for tail in ("bulk", "tail")}
-                row |= {"r_hat": psrf_of(draws, method)} if several_chains else {}
-        rows[name] = row
+            constant = "constant" if is_constant(draws) else None
+            for tail in ("bulk", "tail"):
+                row[f"ess_{tail}"] = constant or effective_sample_size(draws, tail)
+            if several_chains:
+                row["r_hat"] = constant or psrf_of(draws, method)
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.attrs["note"] = _note(tree, kind, several_chains, [] if var_names else list(hidden_variables(tree)))
     return table
 
 
 def summary_text(tree: xr.DataTree, **options: object) -> str:
-    """The table of ``summary`` with its note, as text to print.
+    """Format the table of ``summary`` with its note as text to print.
 
     Args:
         tree: a fit.
@@ -114,20 +101,20 @@ def summary_text(tree: xr.DataTree, **options: object) -> str:
 
 
 def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.DataFrame:
-    """The table of ``summary`` to be read: cells as text, ESS in whole numbers, R-hat with three decimals.
+    """Format the cells of the table of ``summary``: ESS in whole numbers, R-hat with three decimals.
 
     Args:
-        table: what ``summary`` returned.
+        table: the result of ``summary``.
         most: rows of one variable that are shown: those with the largest R-hat, or the first ones where there
             is none.
 
     Returns:
-        A table of at most as many rows; its attribute ``not_shown`` says in a sentence what was left out.
+        A table of at most as many rows; its attribute ``not_shown`` lists in a sentence the rows left out.
     """
     variable = pd.Series([str(name).partition("[")[0] for name in table.index], index=table.index)
-    worst = (
-        pd.to_numeric(table["r_hat"], errors="coerce") if "r_hat" in table else pd.Series(0.0, table.index)
-    )
+    worst = pd.Series(0.0, table.index)
+    if "r_hat" in table:
+        worst = pd.to_numeric(table["r_hat"], errors="coerce")
     rank = worst.groupby(variable).rank(method="first", ascending=False, na_option="bottom")
     left_out = variable[rank > most].value_counts()
     which = "those with the largest R-hat" if "r_hat" in table else "the first ones"
@@ -139,16 +126,16 @@ def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.Da
         for name in table.columns
     }
     cells = pd.DataFrame(columns, index=table.index)
-    cells.attrs["not_shown"] = f"Not shown: {parts} (of each {which} stand here)." if parts else ""
+    cells.attrs["not_shown"] = f"Not shown: {parts} (of each, {which} are shown)." if parts else ""
     return cells
 
 
 def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
-    """Posterior of the number of occupied clusters.
+    """Compute the posterior of the number of occupied clusters.
 
     Args:
         tree: a fit of a model with components.
-        by_chain: give every chain's own distribution (dims chain, num_occupied), to see whether they agree.
+        by_chain: return a distribution for each chain (dims chain, num_occupied), to see whether they agree.
 
     Returns:
         Probabilities (num_occupied,) with the coordinate ``mcse``, their Monte Carlo standard errors (from
@@ -168,40 +155,21 @@ def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
     elif soft is not None:
         counts = np.array([[len(np.unique(soft.values.argmax(1)))]])
     else:
-        raise ValueError(
-            f"a fit of {tree.attrs.get('model', 'this model')!r} has no components to be occupied"
-        )
+        name = tree.attrs.get("model", "this model")
+        raise ValueError(f"a fit of {name!r} has no components to be occupied")
     support = np.arange(counts.min(), counts.max() + 1)
     indicators = (counts[..., None] == support).astype(float)
+    coords = {"num_occupied": support}
     if by_chain:
-        return xr.DataArray(
-            indicators.mean(1),
-            dims=("chain", "num_occupied"),
-            coords={"num_occupied": support, "chain": posterior["chain"].values}
-            if "chain" in posterior.coords
-            else {"num_occupied": support},
-            name="probability",
-        )
+        coords |= {"chain": posterior["chain"].values} if "chain" in posterior.coords else {}
+        return xr.DataArray(indicators.mean(1), coords, ("chain", "num_occupied"), "probability")
     probabilities = indicators.mean((0, 1))
-    independent = kind_of(tree) != "sampling"
-    errors = [
-        0.0
-        if is_constant(indicators[..., i])
-        else np.sqrt(p * (1 - p) / counts.size)
-        if independent
-        else float(array_stats.mcse(indicators[..., i], chain_axis=0, draw_axis=1, method="mean"))
-        for i, p in enumerate(probabilities)
-    ]
+    errors = [_standard_error(indicators[..., i], kind_of(tree)) for i in range(len(support))]
+    coords["mcse"] = ("num_occupied", np.array(errors))
     attrs = {"mean": float(counts.mean()), "mode": int(support[probabilities.argmax()])}
     if "variational" in tree.children and site in tree["variational"]:
         attrs["variational_num_occupied"] = int(tree["variational"][site])
-    return xr.DataArray(
-        probabilities,
-        dims=("num_occupied",),
-        coords={"num_occupied": support, "mcse": ("num_occupied", np.array(errors))},
-        name="probability",
-        attrs=attrs,
-    )
+    return xr.DataArray(probabilities, coords, ("num_occupied",), "probability", attrs)
 
 
 def _chosen(tree: xr.DataTree, var_names: Sequence[str] | None) -> xr.Dataset:
@@ -242,19 +210,13 @@ def _note(tree: xr.DataTree, kind: str, several_chains: bool, left_out: list[str
         if kind == "sampling" and _ALIGNED[symmetry] not in tree.attrs:
             sentences.append(
                 f"{names}. Any average over their draws would mix {_REASONS[symmetry]}; the rows above "
-                f"do not depend on that. "
-                f"{_REMEDIES[symmetry]} (summary(tree, var_names=[...]))"
+                f"do not depend on that. {_REMEDIES[symmetry]} (summary(tree, var_names=[...]))"
             )
         else:
-            arbitrary = (
-                "an arbitrary order of components" if symmetry == "labels" else "arbitrary latent axes"
-            )
-            sentences.append(
-                f"{names}, which follow {arbitrary}, common to all draws: see them by var_names=[...]"
-            )
+            order = "an arbitrary order of components" if symmetry == "labels" else "arbitrary latent axes"
+            sentences.append(f"{names}, which follow {order}, common to all draws: see var_names=[...]")
     if kind != "sampling":
-        why = why_no_psrf(tree)
-        sentences.append(f"No R-hat or ESS: {why}")
+        sentences.append(f"No R-hat or ESS: {why_no_psrf(tree)}")
     elif not several_chains:
         sentences.append("No R-hat: one chain has nothing to be compared with; fit with num_chains=4")
     return ". ".join(sentences) + ("." if sentences else "")
@@ -269,10 +231,10 @@ def _interval(draws: np.ndarray, interval: str, probability: float) -> tuple[flo
 
 
 def top_partitions(tree: xr.DataTree, count: int = 10) -> pd.DataFrame:
-    """The most probable partitions of the rows into clusters, whatever the labels of the clusters.
+    """List the most probable partitions of the rows into clusters, whatever the labels of the clusters.
 
-    With many rows every draw is another partition, and the table says so by its small probabilities; then
-    `co_clustering` and `point_partition` tell more.
+    With many rows every draw is another partition, which shows in small probabilities; then
+    `co_clustering` and `point_partition` are more informative.
 
     Args:
         tree: a fit with ``assignments`` in its draws.
@@ -301,20 +263,15 @@ def top_partitions(tree: xr.DataTree, count: int = 10) -> pd.DataFrame:
     rows = []
     for place in np.argsort(-counts, kind="stable")[:count]:
         drawn = (which == place).astype(float)
-        sizes = np.sort(np.bincount(kinds[place]))[::-1]
-        rows.append(
-            {
-                "probability": drawn.mean(),
-                "mcse": _standard_error(drawn, kind_of(tree)),
-                "num_clusters": len(sizes),
-                "sizes": tuple(int(size) for size in sizes),
-                "labels": tuple(int(label) for label in kinds[place]),
-            }
-        )
-    return pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="rank"))
+        sizes = np.sort(np.bincount(kinds[place]))[::-1].tolist()
+        error = _standard_error(drawn, kind_of(tree))
+        rows.append((drawn.mean(), error, len(sizes), tuple(sizes), tuple(kinds[place].tolist())))
+    columns = ["probability", "mcse", "num_clusters", "sizes", "labels"]
+    return pd.DataFrame(rows, pd.RangeIndex(1, len(rows) + 1, name="rank"), columns)
 
 
 def _standard_error(drawn: np.ndarray, kind: str) -> float:
+    """Monte Carlo standard error of a probability from its indicators, dims (chain, draw)."""
     if kind == "sampling" and 0 < drawn.mean() < 1 and drawn.shape[1] > 3:
         with warnings.catch_warnings():  # a partition that some chain never visits
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -331,10 +288,10 @@ def _by_first_appearance(labels: np.ndarray) -> np.ndarray:
     used = np.zeros(num_draws, dtype=np.int32)
     every = np.arange(num_draws)
     for i in range(num_rows):
-        own = place[every, labels[:, i]]
-        unseen = own < 0
-        own = np.where(unseen, used, own)
-        place[every, labels[:, i]] = own
+        label = place[every, labels[:, i]]
+        unseen = label < 0
+        label = np.where(unseen, used, label)
+        place[every, labels[:, i]] = label
         used += unseen
-        new[:, i] = own
+        new[:, i] = label
     return new

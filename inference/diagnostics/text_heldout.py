@@ -1,4 +1,4 @@
-r"""Held-out scores of topic models, by three protocols that do not mean the same.
+r"""Held-out scores of topic models, by three protocols that differ in meaning.
 
 * ``"bound"``: the documents' terms of the evidence lower bound with the global factors held at q (the
   thesis's 9.3.2). A bound, not a likelihood: how far it lies below differs between models, so it does not
@@ -39,7 +39,7 @@ CELLS = 8192  # whose word probabilities are computed at once
 
 
 def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, SparseCounts]:
-    """Each document's tokens dealt out at random into two halves; of an odd number the first has one more.
+    """Split each document's tokens at random into two halves; of an odd number the first has one more.
 
     Args:
         counts: the documents.
@@ -62,7 +62,7 @@ def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, Spa
 
 @double_precision
 def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -> xr.Dataset:
-    """The score of documents under a fit of a topic model.
+    """Score documents under a fit of a topic model.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -96,16 +96,10 @@ def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -
     mean = scores.sum() / tokens.sum()
     residual = scores - mean * tokens
     error = np.sqrt(residual.var(ddof=1) * residual.size) / tokens.sum() if residual.size > 1 else np.nan
-    return xr.Dataset(
-        {
-            "mean": float(mean),
-            "standard_error": float(error),
-            "perplexity": float(np.exp(-mean)),
-            "num_tokens": int(tokens.sum()),
-            "num_rows": int(tokens.size),
-        },
-        attrs={"units": "nats per token", "protocol": protocol, "is_bound": int(protocol == "bound")},
-    )
+    found = {"mean": float(mean), "standard_error": float(error), "perplexity": float(np.exp(-mean))}
+    found |= {"num_tokens": int(tokens.sum()), "num_rows": int(tokens.size)}
+    attrs = {"units": "nats per token", "protocol": protocol, "is_bound": int(protocol == "bound")}
+    return xr.Dataset(found, attrs=attrs)
 
 
 def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
@@ -131,9 +125,8 @@ def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Ar
             f"this fit does not hold its documents' topic shares, by which {type(model).__name__} scores new "
             "ones: fit with keep=('doc_topic_probs',)"
         )
-    shares, topics = (
-        draws[name].to_numpy()[-1, -1] for name in (model.document_topic_site, model.topic_site)
-    )
+    sites = (model.document_topic_site, model.topic_site)
+    shares, topics = (draws[site].to_numpy()[-1, -1] for site in sites)
     return _over_fitted_documents(shares, topics, documents)
 
 

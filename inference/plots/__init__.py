@@ -2,7 +2,7 @@
 
 No global state of pyplot is touched and nothing is shown: save the figure (``figure.savefig(path)``) or let a
 notebook display it. Colours are those of Okabe and Ito (2008), which remain distinct for colour-blind
-readers; markers and line styles repeat what colours say.
+readers; markers and line styles repeat the distinction.
 """
 
 from inference.plots.comparison import plot_agreement, plot_methods, plot_scores

@@ -1,8 +1,4 @@
-"""Pictures of a comparison of fits: leave-one-out scores, and invariants under each of them.
-
-A picture of `inference.diagnostics.comparison`: score, time, memory and PSRF of each method on one
-line.
-"""
+"""Pictures of a comparison: leave-one-out scores and invariants of fits, scores and costs of methods."""
 
 from collections.abc import Sequence
 
@@ -13,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from inference.diagnostics.comparison import MethodScore
-from inference.plots.palette import COLOURS, MARKERS
+from inference.plots.palette import COLOURS, MARKERS, figure_with_axes
 
 __all__ = ["plot_agreement", "plot_methods", "plot_scores"]
 
@@ -22,14 +18,14 @@ _MOST = 24
 
 
 def plot_agreement(table: pd.DataFrame) -> Figure:
-    """Means of invariants under each fit, in posterior standard deviations from the first that has draws.
+    """Plot means of invariants under each fit, in posterior standard deviations from the first with draws.
 
     A thick bar is two Monte Carlo standard errors, a thin one a posterior standard deviation to each side:
     fits of one posterior overlap with their thick bars, an approximation should at least lie inside the
     thin ones.
 
     Args:
-        table: what `inference.diagnostics.comparison.agreement` returned. Of more than 24 invariants those
+        table: the result of `inference.diagnostics.comparison.agreement`. Of more than 24 invariants those
             furthest apart are drawn.
 
     Returns:
@@ -41,20 +37,18 @@ def plot_agreement(table: pd.DataFrame) -> Figure:
     names = list(dict.fromkeys(table.columns.get_level_values(0)))
     means, errors, sds = (table.xs(part, axis=1, level=1)[names] for part in ("mean", "mcse", "sd"))
     unit = sds.bfill(axis=1).iloc[:, 0] if len(table) else pd.Series(dtype=float)
-    table_rows = unit.index[unit > 0]
-    if not len(table_rows):
+    unit = unit[unit > 0]
+    if not len(unit):
         raise ValueError("no invariant that varies is shared by two of the fits")
-    unit = unit[table_rows]
-    origin = means.where(sds.notna()).bfill(axis=1).iloc[:, 0][table_rows]
+    origin = means.where(sds.notna()).bfill(axis=1).iloc[:, 0][unit.index]
     places, thick, thin = (
-        part.loc[table_rows].sub(shift, axis=0).div(unit, axis=0)
+        part.loc[unit.index].sub(shift, axis=0).div(unit, axis=0)
         for part, shift in ((means, origin), (errors, 0.0), (sds, 0.0))
     )
     apart = (places.max(axis=1) - places.min(axis=1)).fillna(0.0)
     kept = apart.index[np.sort(np.argsort(-apart.to_numpy(), kind="stable")[:_MOST])]
     height = np.arange(len(kept))[::-1]
-    figure = Figure(figsize=(8.0, 1.8 + 0.3 * len(kept) + 0.12 * len(names)), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = figure_with_axes(8.0, 1.8 + 0.3 * len(kept) + 0.12 * len(names))
     for i, name in enumerate(names):
         colour, level = COLOURS[i % len(COLOURS)], height + 0.5 * (0.5 - (i + 0.5) / len(names))
         here = places.loc[kept, name].to_numpy()
@@ -66,36 +60,27 @@ def plot_agreement(table: pd.DataFrame) -> Figure:
     axis.set_ylim(-0.7, len(kept) - 0.3)
     axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     axis.set_xlabel("mean, in posterior standard deviations from the first fit that has draws")
-    if len(kept) < len(table_rows):
-        axis.set_title(f"the {len(kept)} of {len(table_rows)} furthest apart", fontsize=9, loc="left")
-    figure.legend(
-        *axis.get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8, frameon=False
-    )
+    if len(kept) < len(unit):
+        axis.set_title(f"the {len(kept)} of {len(unit)} furthest apart", fontsize=9, loc="left")
+    figure.legend(loc="outside upper center", ncols=4, fontsize=8, frameon=False)
     return figure
 
 
 def plot_scores(table: pd.DataFrame) -> Figure:
-    """Leave-one-out scores of fits as differences from the best, with the standard error of the difference.
+    """Plot leave-one-out scores of fits below the best, with the standard error of the difference.
 
     Args:
-        table: what `inference.diagnostics.compare` returned.
+        table: the result of `inference.diagnostics.compare`.
 
     Returns:
         The figure; fits with rows whose Pareto k is too high are drawn hollow.
     """
     below = (table["elpd"] - table["elpd"].max()).to_numpy()
     height = np.arange(len(table))[::-1]
-    figure = Figure(figsize=(8.0, 1.3 + 0.35 * len(table)), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = figure_with_axes(8.0, 1.3 + 0.35 * len(table))
     for x, error, y, bad in zip(below, table["dse"], height, table["pareto_k_bad"], strict=True):
-        axis.errorbar(
-            x,
-            y,
-            xerr=error or None,
-            fmt="o",
-            color=COLOURS[0],
-            markerfacecolor="white" if bad else COLOURS[0],
-        )
+        style = {"fmt": "o", "color": COLOURS[0], "markerfacecolor": "white" if bad else COLOURS[0]}
+        axis.errorbar(x, y, xerr=error or None, **style)
     axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     axis.set_yticks(height, table.index)
     axis.set_ylim(-0.6, len(table) - 0.4)
@@ -105,17 +90,17 @@ def plot_scores(table: pd.DataFrame) -> Figure:
     return figure
 
 
-_FAR = 10  # times the distance from the best to the median: what lies below is off the scale
+_FAR = 10  # times the distance from the best to the median: lower scores are off the scale
 _BELIEVED = 1.01  # rank-normalised R-hat, as `inference.diagnostics` judges chains
 
 
 def plot_methods(scores: Sequence[MethodScore]) -> Figure:
-    """Methods side by side, the best score on top; hollow where the fit did not converge.
+    """Plot methods side by side, the best score on top; hollow where the fit did not converge.
 
     A score so far below the others that their differences could not be seen is a number at the edge.
 
     Args:
-        scores: what `inference.diagnostics.comparison.score_methods` gave, refusals left out.
+        scores: those of `inference.diagnostics.comparison.score_methods`, refusals left out.
 
     Returns:
         Panels that share their lines: nats a row with one standard error, seconds, mebibytes, and the largest
@@ -163,12 +148,12 @@ def plot_methods(scores: Sequence[MethodScore]) -> Figure:
 
 
 def _finite(value: float) -> float:
-    """A number to sort by: no score is the lowest one."""
+    """Replace a missing score by the lowest number, to sort by."""
     return -np.inf if np.isnan(value) else value
 
 
 def _least_shown(values: Sequence[float]) -> float:
-    """The lowest score that has a place on an axis, a nat below the best at the least."""
+    """Lowest score shown on an axis, at least a nat below the best."""
     finite = [value for value in values if np.isfinite(value)]
     if not finite:
         return np.inf
@@ -177,7 +162,7 @@ def _least_shown(values: Sequence[float]) -> float:
 
 
 def _on_decades(panel: Axes, seconds: Sequence[float]) -> None:
-    """A logarithmic axis from one power of ten to another."""
+    """Make the axis logarithmic, from one power of ten to another."""
     powers = np.log10(np.maximum(seconds, 1e-3))
     panel.set_xscale("log")
     panel.set_xlim(10.0 ** np.floor(powers.min()), 10.0 ** (np.floor(powers.max()) + 1))

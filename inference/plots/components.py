@@ -1,4 +1,4 @@
-"""Pictures of the components of a mixture of PCAs: their reach, likeness, overlap, products of loadings."""
+"""Pictures of the components of a mixture of PCAs: directions, similarity, overlap, products of loadings."""
 
 import numpy as np
 import xarray as xr
@@ -13,7 +13,8 @@ from inference.component_subspaces import (
     loading_products,
     responsibility_overlap,
 )
-from inference.plots.palette import COLOURS
+from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid, shade_cells
+from zoo.checks import check_size
 
 __all__ = ["plot_component_similarity", "plot_hinton", "plot_loading_products", "plot_overlap"]
 
@@ -21,7 +22,7 @@ _MOST_WRITTEN = 10  # components; above it no numbers are written into the cells
 
 
 def plot_hinton(tree: xr.DataTree) -> Figure:
-    """Hinton diagram of the scales: a row a component, squares whose area is |phi|, largest first.
+    """Plot a Hinton diagram of the scales: a row a component, squares whose area is |phi|, largest first.
 
     Signs and the order of columns mean nothing, so neither is drawn; an empty place is a direction that the
     component does not use.
@@ -38,27 +39,23 @@ def plot_hinton(tree: xr.DataTree) -> Figure:
     table = effective_directions(tree)
     sizes = table[[name for name in table if name.startswith("direction_")]].to_numpy()
     num_components, num_latents = sizes.shape
-    figure = Figure(figsize=(2.6 + 0.5 * num_latents, 1.6 + 0.45 * num_components), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = figure_with_axes(2.6 + 0.5 * num_latents, 1.6 + 0.45 * num_components)
     largest = sizes.max() or 1.0
     for k, j in np.ndindex(sizes.shape):
         if sizes[k, j] > 0:
             side = 0.92 * np.sqrt(sizes[k, j] / largest)
-            square = Rectangle((j - side / 2, k - side / 2), side, side, color=COLOURS[0], linewidth=0)
-            axes.add_patch(square)
-    axes.set_xlim(-0.6, num_latents - 0.4)
-    axes.set_ylim(num_components - 0.4, -0.6)
-    axes.set_aspect("equal")
-    axes.set_facecolor("0.93")
+            corner = (j - side / 2, k - side / 2)
+            axes.add_patch(Rectangle(corner, side, side, color=COLOURS[0], linewidth=0))
+    axes.set(xlim=(-0.6, num_latents - 0.4), ylim=(num_components - 0.4, -0.6), xlabel="direction, by size")
+    axes.set(aspect="equal", facecolor="0.93")
     axes.set_xticks(range(num_latents), range(1, num_latents + 1))
     axes.set_yticks(range(num_components), _names(table["share"]))
-    axes.set_xlabel("direction, by size")
     axes.set_title(f"|phi|, the largest {largest:.3g}", loc="left", fontsize=10)
     return figure
 
 
 def plot_component_similarity(tree: xr.DataTree) -> Figure:
-    """How alike components are: the paper's kernel, that of subspaces, and their products' correlation.
+    """Plot the similarity of components by the paper's kernel, by subspaces, and by correlation of W W'.
 
     Args:
         tree: a fit of DEPCAM.
@@ -76,8 +73,7 @@ def plot_component_similarity(tree: xr.DataTree) -> Figure:
         "products": "correlation of W W'",
     }
     size = 1.4 + 0.42 * found.sizes["component"]
-    figure = Figure(figsize=(1.2 + 3 * size, 1.0 + size), layout="constrained")
-    panels = figure.subplots(1, 3, sharey=True)
+    figure, panels = figure_with_grid(3, 3, (1.2, 1.0), (size, size), sharey=True)
     for axes, (name, title) in zip(panels, titles.items(), strict=True):
         image = _matrix(axes, found[name].values, title)
         axes.set_xlabel("component")
@@ -87,7 +83,7 @@ def plot_component_similarity(tree: xr.DataTree) -> Figure:
 
 
 def plot_overlap(tree: xr.DataTree) -> Figure:
-    """Which components share rows: how a component's rows would be dealt out if labels were drawn again.
+    """Plot which components share rows: where a component's rows would go if labels were drawn again.
 
     Args:
         tree: a fit of DEPCAM.
@@ -100,8 +96,7 @@ def plot_overlap(tree: xr.DataTree) -> Figure:
     """
     overlap = responsibility_overlap(tree)
     size = 1.8 + 0.42 * len(overlap)
-    figure = Figure(figsize=(1.6 + size, 0.8 + size), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = figure_with_axes(1.6 + size, 0.8 + size)
     image = _matrix(axes, overlap.to_numpy(), "Where rows may go")
     axes.set_yticks(range(len(overlap)), _names(effective_directions(tree)["share"]))
     axes.set_xlabel("given to component")
@@ -110,7 +105,7 @@ def plot_overlap(tree: xr.DataTree) -> Figure:
 
 
 def plot_loading_products(tree: xr.DataTree, num_columns: int = 4) -> Figure:
-    """W W' of every component: which features move together within it.
+    """Plot W W' of every component, which shows the features that move together within it.
 
     Args:
         tree: a fit of DEPCAM.
@@ -122,28 +117,18 @@ def plot_loading_products(tree: xr.DataTree, num_columns: int = 4) -> Figure:
     Raises:
         ValueError: a fit of another model, or no columns.
     """
-    if num_columns < 1:
-        raise ValueError(f"num_columns must be at least 1; got {num_columns}")
+    check_size("num_columns", num_columns)
     products = loading_products(tree)
-    count = products.sizes["component"]
-    width = min(num_columns, count)
-    height = -(-count // width)
-    figure = Figure(figsize=(1.2 + 2.3 * width, 0.6 + 2.3 * height), layout="constrained")
-    grid = figure.subplots(height, width, squeeze=False, sharex=True, sharey=True)
-    limit = float(np.abs(products).max()) or 1.0
-    for axes, values, name in zip(
-        grid.ravel(), products.values, _names(products["share"].values), strict=False
-    ):
+    names, limit = _names(products["share"].values), float(np.abs(products).max()) or 1.0
+    figure, grid = figure_with_grid(len(names), num_columns, (1.2, 0.6), (2.3, 2.3), sharex=True, sharey=True)
+    for axes, values, name in zip(grid, products.values, names, strict=True):
         image = axes.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
         axes.set_title(name, loc="left", fontsize=9)
-        axes.set_xlabel("feature")
-        axes.set_ylabel("feature")
+        axes.set(xlabel="feature", ylabel="feature")
         for line in (axes.xaxis, axes.yaxis):
             line.set_major_locator(MaxNLocator(5, integer=True))
         axes.label_outer()
-    for axes in grid.ravel()[count:]:
-        axes.remove()
-    figure.colorbar(image, ax=list(grid.ravel()[:count]), label="W W'", shrink=0.8)
+    figure.colorbar(image, ax=list(grid), label="W W'", shrink=0.8)
     return figure
 
 
@@ -152,12 +137,7 @@ def _names(shares: np.ndarray) -> list[str]:
 
 
 def _matrix(axes: Axes, values: np.ndarray, title: str) -> object:
-    image = axes.imshow(values, cmap="Greys", vmin=0, vmax=1)
+    words = np.vectorize("{:.2f}".format)(values) if len(values) <= _MOST_WRITTEN else np.empty((0, 0), str)
     axes.set_title(title, loc="left", fontsize=9)
     axes.set_xticks(range(len(values)))
-    if len(values) <= _MOST_WRITTEN:
-        for row, column in np.ndindex(values.shape):
-            value = values[row, column]
-            shade = "white" if value > 0.55 else "black"
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=shade)
-    return image
+    return shade_cells(axes, values, words, 7)

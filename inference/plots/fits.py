@@ -1,9 +1,4 @@
-"""Pictures of a fit: one function each, giving a ``matplotlib.figure.Figure`` that belongs to nobody else.
-
-No global state of pyplot is touched and nothing is shown: save the figure (``figure.savefig(path)``) or let a
-notebook display it. Colours are those of Okabe and Ito (2008), which remain distinct for colour-blind
-readers; markers and line styles repeat what colours say.
-"""
+"""Pictures of any fit: its mixture, the course of its objective and PSRF, and co-clustering of its rows."""
 
 import numpy as np
 import xarray as xr
@@ -17,21 +12,22 @@ from inference.convergence.invariants import draws_of, kind_of, scalars
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.convergence.psrf import psrf_path
 from inference.plots.mixtures import draw_mixture
-from inference.plots.palette import COLOURS, LINES
+from inference.plots.palette import COLOURS, LINES, figure_with_axes
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
+from zoo.checks import check_size
 
 __all__ = ["plot_co_clustering", "plot_mixture", "plot_objective", "plot_psrf_path"]
 
 _MOST_ROWS = 1000  # of a drawn matrix: more than the picture has pixels
 _MOST_LINES = 8
-_LEAST_MARGIN = 0.5  # nats below what has come to rest: smaller differences mean nothing
+_LEAST_MARGIN = 0.5  # nats below the final values: smaller differences mean nothing
 
 
 def plot_mixture(
     tree: xr.DataTree, features: tuple | None = None, num_draws: int = 15, content: float = 0.9
 ) -> Figure:
-    """The data, the occupied components and the predictive density.
+    """Plot the data, the occupied components and the predictive density of a mixture.
 
     Rows are coloured by their most probable component, after relabelling. Bold ellipses hold ``content`` of a
     component at its posterior mean, thin ones at single draws: their spread is the posterior's. Shades are
@@ -52,22 +48,21 @@ def plot_mixture(
     """
     if not 0 < content < 1:
         raise ValueError(f"content must lie between 0 and 1; got {content}")
-    if num_draws < 0:
-        raise ValueError(f"num_draws must not be negative; got {num_draws}")
+    check_size("num_draws", num_draws, 0)
     figure = Figure(figsize=(8.0, 5.6), layout="constrained")
     draw_mixture(figure, tree, features, num_draws, content)
     return figure
 
 
 def plot_objective(tree: xr.DataTree) -> Figure:
-    """The objective and the number of occupied components by iteration, a line for each restart or chain.
+    """Plot the objective and the number of occupied components by iteration, a line a restart or chain.
 
     Args:
         tree: a fit whose ``trace`` has ``objective`` (nats, higher is better).
 
     Returns:
         The figure; two panels where the trace holds ``num_occupied``. Warm-up is shaded. The vertical axis
-        leaves out the first steep steps and the rare spikes that would flatten the rest, and says so.
+        leaves out the first steep steps and the rare spikes that would flatten the rest; the title notes it.
 
     Raises:
         ValueError: the fit has no trace.
@@ -81,40 +76,27 @@ def plot_objective(tree: xr.DataTree) -> Figure:
     counted = model_of(tree).occupied_site
     panels = ["objective"] + ([counted] if counted in trace else [])
     figure = Figure(figsize=(8.0, 2.6 + 1.5 * len(panels)), layout="constrained")
-    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=[2, 1][: len(panels)])[
-        :, 0
-    ]
+    ratios = [2, 1][: len(panels)]
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
     for axis, name in zip(axes, panels, strict=True):
         _draw_trace(axis, trace, name, tree.attrs)
-    objective = axes[0]
-    sampling = kind_of(tree) == "sampling"
+    objective, sampling = axes[0], kind_of(tree) == "sampling"
     objective.set_ylabel("log joint density (nats)" if sampling else "objective (nats)")
-    title = f"{tree.attrs.get('method', 'fit')}: " + (
-        "log joint density by chain" if sampling else "objective, higher is better"
-    )
-    objective.set_title(
-        title + _zoom(objective, trace["objective"], int(trace.attrs.get("num_warmup", 0))),
-        fontsize=10,
-        loc="left",
-    )
+    title = "log joint density by chain" if sampling else "objective, higher is better"
+    zoomed = _zoom(objective, trace["objective"], int(trace.attrs.get("num_warmup", 0)))
+    objective.set_title(f"{tree.attrs.get('method', 'fit')}: {title}{zoomed}", fontsize=10, loc="left")
     if len(panels) > 1:
-        axes[1].set_ylabel("occupied components")
-        axes[1].set_ylim(0, 1.15 * np.nanmax(trace[counted].values) + 0.5)
+        axes[1].set(ylabel="occupied components", ylim=(0, 1.15 * np.nanmax(trace[counted].values) + 0.5))
         axes[1].yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes[-1].set_xlabel("sweep (warm-up included)" if sampling else "iteration")
-    if objective.get_legend_handles_labels()[0]:
-        figure.legend(
-            *objective.get_legend_handles_labels(),
-            fontsize=8,
-            frameon=False,
-            ncols=5,
-            loc="outside lower center",
-        )
+    named = objective.get_legend_handles_labels()
+    if named[0]:
+        figure.legend(*named, fontsize=8, frameon=False, ncols=5, loc="outside lower center")
     return figure
 
 
 def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
-    """The posterior probability that two rows share a component, as a matrix whose order shows the blocks.
+    """Plot the posterior probability that two rows share a component, as a matrix ordered in blocks.
 
     Rows are ordered by the point partition (its clusters by an optimal leaf ordering, so that clusters that
     exchange rows are neighbours), and within a cluster by an average-linkage tree. Lines mark the partition.
@@ -135,33 +117,27 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
     together = co_clustering(tree, rows).values
     partition = point_partition(tree, loss, rows).values
     order = _order(together, partition)
-    figure = Figure(figsize=(6.6, 5.6), layout="constrained")
-    axis = figure.subplots()
-    image = axis.imshow(
-        together[np.ix_(order, order)], cmap="cividis", vmin=0, vmax=1, interpolation="nearest"
-    )
-    ends = np.flatnonzero(np.diff(partition[order])) + 0.5
-    for end in ends:
-        axis.axhline(end, color="white", linewidth=0.8)
-        axis.axvline(end, color="white", linewidth=0.8)
-    middles = (np.r_[-0.5, ends] + np.r_[ends, len(order) - 0.5]) / 2
-    sizes = np.diff(np.r_[-0.5, ends, len(order) - 0.5]).astype(int)
-    wide = [(m, s) for m, s in zip(middles, sizes, strict=True) if s >= 0.03 * len(order)]
-    axis.set_yticks([m for m, _ in wide], [f"{s} rows" for _, s in wide])
-    axis.set_xticks([])
-    axis.set_xlabel("rows, in the same order")
+    figure, axis = figure_with_axes(6.6, 5.6)
+    style = {"cmap": "cividis", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
+    image = axis.imshow(together[np.ix_(order, order)], **style)
+    borders = np.r_[-0.5, np.flatnonzero(np.diff(partition[order])) + 0.5, len(order) - 0.5]
+    for border in borders[1:-1]:
+        axis.axhline(border, color="white", linewidth=0.8)
+        axis.axvline(border, color="white", linewidth=0.8)
+    middles, sizes = (borders[:-1] + borders[1:]) / 2, np.diff(borders).astype(int)
+    wide = sizes >= 0.03 * len(order)
+    axis.set_yticks(middles[wide], [f"{size} rows" for size in sizes[wide]])
+    axis.set(xticks=[], xlabel="rows, in the same order")
     shown = f" ({len(rows)} of {num_rows} rows)" if len(rows) < num_rows else ""
     listed = ", ".join(map(str, sorted(sizes, reverse=True)[:8])) + (", ..." if len(sizes) > 8 else "")
-    axis.set_title(
-        f"Do two rows share a component?{shown}\nPoint partition ({loss} loss): clusters of {listed} rows",
-        fontsize=10,
-    )
+    title = f"Do two rows share a component?{shown}\nPoint partition ({loss} loss): clusters of {listed} rows"
+    axis.set_title(title, fontsize=10)
     figure.colorbar(image, ax=axis, label="posterior probability")
     return figure
 
 
 def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
-    """PSRF of the invariants against the number of draws: has the agreement of the chains come to stay?
+    """Plot the PSRF of the invariants against the number of draws, to see whether the chains keep agreeing.
 
     The axis is linear up to 1.01, where noise lives, and logarithmic in the excess over 1 from there. The
     eight quantities that end highest are named, the others grey.
@@ -178,32 +154,21 @@ def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
     """
     path = psrf_path(tree, method=method)
     draws = path["draw"].values
-    lines = [
-        (name, values[0])
-        for name, values in scalars(path.expand_dims("chain"))
-        if not np.isnan(values[0]).all()
-    ]
+    lines = [(name, values[0]) for name, values in scalars(path.expand_dims("chain"))]
+    lines = [(name, values) for name, values in lines if not np.isnan(values).all()]
     lines.sort(key=lambda line: -np.nan_to_num(line[1][-1], nan=-np.inf))
-    figure = Figure(figsize=(8.0, 4.6), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = figure_with_axes(8.0, 4.6)
     for i, (name, values) in enumerate(lines):
+        style = {"color": "0.75", "linewidth": 0.8, "label": "others" if i == _MOST_LINES else None}
         if i < _MOST_LINES:
-            style = {
-                "color": COLOURS[i % len(COLOURS)],
-                "linestyle": LINES[i // 3],
-                "linewidth": 1.4,
-                "label": name,
-                "zorder": 3,
-            }
-        else:
-            style = {"color": "0.75", "linewidth": 0.8, "label": "others" if i == _MOST_LINES else None}
+            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // 3], "linewidth": 1.4}
+            style |= {"label": name, "zorder": 3}
         axis.plot(draws, values - 1.0, **style)
-    axis.axhline(
-        0.01, color="0.2", linewidth=1.0, linestyle=(0, (8, 3)), zorder=1, label="1.01: wanted at the end"
-    )
-    axis.axhline(
-        0.1, color="0.5", linewidth=1.0, linestyle=(0, (2, 2)), zorder=1, label="1.1: the papers' bar"
-    )
+    for excess, colour, dashes, label in (
+        (0.01, "0.2", (8, 3), "1.01: wanted at the end"),
+        (0.1, "0.5", (2, 2), "1.1: the papers' bar"),
+    ):
+        axis.axhline(excess, color=colour, linewidth=1.0, linestyle=(0, dashes), zorder=1, label=label)
     axis.set_yscale("symlog", linthresh=0.01, linscale=0.6)
     finite = np.concatenate([v[np.isfinite(v)] - 1.0 for _, v in lines] or [np.zeros(1)])
     axis.set_ylim(min(1.3 * finite.min(), -0.004), min(max(0.15, 1.5 * finite.max()), 20.0))
@@ -214,7 +179,7 @@ def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
     axis.set_ylabel("PSRF (rank-normalised)" if method == "rank" else f"PSRF ({method})")
     if path.attrs["constant"]:
         axis.set_title(f"not shown, because constant: {path.attrs['constant']}", fontsize=9, loc="left")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False)
+    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     return figure
 
 
@@ -223,99 +188,70 @@ def _draw_trace(axis: Axes, trace: xr.Dataset, name: str, attrs: dict) -> None:
     kind = next((dim for dim in ("restart", "chain") if dim in trace[name].dims), "")
     best = int(attrs.get("best_restart", 0)) if kind == "restart" else None
     iterations = np.arange(1, values.shape[1] + 1)
+    few, others = len(values) <= 4, "other restarts"
     for i, line in enumerate(values):
-        behind = best is not None and i != best
-        few = len(values) <= 4
-        style = (
-            {"color": "0.7", "linewidth": 0.8, "zorder": 2}
-            if behind
-            else {
-                "color": COLOURS[(i if best is None else 0) % len(COLOURS)],
-                "linewidth": 0.9 if kind == "chain" else 1.6,
-                "zorder": 3,
-            }
-        )
-        label = {
-            "": None,
-            "chain": f"chain {i}" if few else None,
-            "restart": None if behind else f"best restart ({i} of {len(values)})",
-        }[kind]
-        if behind and i == next(j for j in range(len(values)) if j != best):
-            label = "other restarts"
+        if best is not None and i != best:
+            style, label = {"color": "0.7", "linewidth": 0.8, "zorder": 2}, others
+            others = None
+        else:
+            colour = COLOURS[(i if best is None else 0) % len(COLOURS)]
+            style = {"color": colour, "linewidth": 0.9 if kind == "chain" else 1.6, "zorder": 3}
+            chain = f"chain {i}" if few else None
+            label = {"": None, "chain": chain, "restart": f"best restart ({i} of {len(values)})"}[kind]
         known = np.isfinite(line)
-        drawstyle = "default" if name == "objective" else "steps-post"
-        axis.plot(
-            iterations[known],
-            line[known],
-            label=label,
-            drawstyle=drawstyle,
-            alpha=0.8 if kind == "chain" else 1.0,
-            **style,
-        )
+        style |= {"alpha": 0.8 if kind == "chain" else 1.0}
+        steps = "default" if name == "objective" else "steps-post"
+        axis.plot(iterations[known], line[known], label=label, drawstyle=steps, **style)
         if kind != "chain" and known.any():
-            axis.plot(
-                iterations[known][-1],
-                line[known][-1],
-                "o",
-                markersize=3.5,
-                color=style["color"],
-                zorder=style["zorder"],
-            )
+            axis.plot(iterations[known][-1], line[known][-1], "o", markersize=3.5, **style)
     warmup = int(trace.attrs.get("num_warmup", 0))
     if warmup:
-        axis.axvspan(
-            0.5, warmup + 0.5, color="0.9", zorder=0, label="warm-up" if name == "objective" else None
-        )
+        label = "warm-up" if name == "objective" else None
+        axis.axvspan(0.5, warmup + 0.5, color="0.9", zorder=0, label=label)
     axis.set_xlim(0.5, values.shape[1] + 0.5)
     axis.grid(axis="y", color="0.92", zorder=0)
     axis.ticklabel_format(axis="y", useOffset=False)
 
 
 def _zoom(axis: Axes, objective: xr.DataArray, num_warmup: int) -> str:
-    """Leave a steep start and rare spikes out of the axis where they take half of it; what to say of it."""
+    """Leave a steep start and rare spikes out of the axis where they take half of it, and return a note."""
     values = objective.transpose(..., "iteration").values.reshape(-1, objective.sizes["iteration"])
     skipped = num_warmup if 0 < num_warmup < values.shape[1] else max(3, values.shape[1] // 10)
     late = values[:, skipped:]
     late = late[np.isfinite(late)]
     if not len(late):
         return ""
-    said = []
+    notes = []
     low, high = (late.min(), late.max()) if not num_warmup else np.quantile(late, [0.01, 0.99])
     margin = max(0.15 * (high - low), _LEAST_MARGIN)
     bottom, top = np.nanmin(values), np.nanmax(values)
     if low - margin - bottom > high - low:
         axis.set_ylim(low - margin, top + 0.05 * (top - low + margin))
-        said.append("first steps below the axis")
+        notes.append("first steps below the axis")
     if top - high - margin > high - low:
         axis.set_ylim(top=high + margin)
-        said.append(f"{np.mean(late > high + margin):.1%} of sweeps above it")
-    return f" ({', '.join(said)})" if said else ""
+        notes.append(f"{np.mean(late > high + margin):.1%} of sweeps above it")
+    return f" ({', '.join(notes)})" if notes else ""
 
 
 def _number_of_rows(tree: xr.DataTree) -> int:
     soft, drawn = responsibilities_of(tree), labels_of(tree)
-    if soft is not None:
-        return soft.shape[0]
-    if drawn is not None:
-        return drawn.shape[-1]
-    return co_clustering(tree).sizes["observation"]  # raises the ValueError that says what is missing
+    if soft is None and drawn is None:
+        return co_clustering(tree).sizes["observation"]  # raises the ValueError that names the missing group
+    return drawn.shape[-1] if soft is None else soft.shape[0]
 
 
 def _order(together: np.ndarray, partition: np.ndarray) -> np.ndarray:
     clusters = [np.flatnonzero(partition == k) for k in np.unique(partition)]
     member = (partition[:, None] == np.unique(partition)) / np.bincount(partition)[np.unique(partition)]
-    between = (
-        member.T @ together @ member
-    )  # means over the blocks; a loop over pairs is slow for many clusters
-    sequence = _leaves(1.0 - between)
+    sequence = _leaves(1.0 - member.T @ together @ member)  # of the means over the blocks
     order = []
     for place, k in enumerate(sequence):
         members = clusters[k][_leaves(1.0 - together[np.ix_(clusters[k], clusters[k])])]
         # a leaf order may be read either way: rows that lean to the next cluster go to its side
         before, after = sequence[max(place - 1, 0)], sequence[min(place + 1, len(sequence) - 1)]
-        leaning = together[np.ix_(members, clusters[after])].mean(1) - together[
-            np.ix_(members, clusters[before])
-        ].mean(1)
+        shared = (together[np.ix_(members, clusters[other])].mean(1) for other in (after, before))
+        leaning = np.subtract(*shared)
         if leaning @ (np.arange(len(members)) - (len(members) - 1) / 2) < 0:
             members = members[::-1]
         order.append(members)
@@ -328,6 +264,5 @@ def _leaves(distance: np.ndarray) -> np.ndarray:
         return np.arange(len(distance))
     distance = (distance + distance.T) / 2
     np.fill_diagonal(distance, 0.0)
-    return leaves_list(
-        linkage(squareform(distance.clip(0.0), checks=False), "average", optimal_ordering=True)
-    )
+    condensed = squareform(distance.clip(0.0), checks=False)
+    return leaves_list(linkage(condensed, "average", optimal_ordering=True))

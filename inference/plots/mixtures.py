@@ -1,13 +1,9 @@
-"""The picture of a mixture of Gaussians: rows, component ellipses and predictive density.
+"""Pictures of mixtures, of their clusters against known labels, of EM, and of a Dirichlet process.
 
-The plane is that of two features, or of the first two principal components of the data; densities are exact
-margins.
-
-Draws from a Dirichlet process beside its base measure, as in Yu (2006), Figure 3.2.
-
-Found clusters against known labels: how many rows of each label each cluster holds.
-
-EM as a staircase: the bound that each M-step climbs, the likelihood that each E-step lifts it to.
+The picture of a mixture of Gaussians shows rows, component ellipses and the predictive density on the plane
+of two features, or of the first two principal components of the data; densities are exact margins. EM is
+drawn as a staircase: the bound that each M-step climbs, the likelihood that each E-step lifts it to. Draws
+from a Dirichlet process are shown beside its base measure, as in Yu (2006), Figure 3.2.
 """
 
 from typing import Any, NamedTuple
@@ -26,12 +22,13 @@ from scipy.stats import chi2
 
 from inference.convergence.invariants import draws_of, feature_names, kind_of
 from inference.convergence.partitions import central_draw, point_partition
-from inference.plots.palette import COLOURS, LINES, MARKERS
+from inference.plots.palette import COLOURS, LINES, MARKERS, figure_with_axes, shade_cells
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 from inference.symmetry import relabel
 from inference.topics.tables import cluster_shares, normalised_mutual_information
+from zoo.checks import check_size
 from zoo.dirichlet_process import polya_urn
 
 __all__ = [
@@ -52,13 +49,13 @@ _NEGLIGIBLE_WEIGHT = 1e-5
 
 
 class _Plane(NamedTuple):
-    """A linear map from features to the axes of the picture.
+    """Linear map from features to the axes of the picture.
 
     Attributes:
         origin: (num_features,).
         basis: (num_features, 1 or 2).
         labels: one label an axis.
-        note: what the reader must know about the axes.
+        note: a remark on the axes for the title.
     """
 
     origin: np.ndarray
@@ -88,7 +85,7 @@ class Components(NamedTuple):
 
 
 def occupied_components(tree: xr.DataTree) -> Components | None:
-    """Components with at least one per cent of the rows that are occupied in at least half of the draws.
+    """Select components that hold at least one per cent of the rows and are occupied in half of the draws.
 
     Args:
         tree: a fit of a mixture, relabelled here if it is not yet.
@@ -103,11 +100,9 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
     num_components = posterior.sizes["component"]
     stored = responsibilities_of(tree)
     if stored is not None:
-        soft = stored.values
+        soft, num_draws = stored.values, posterior.sizes["chain"] * posterior.sizes["draw"]
         share, owner = soft.mean(0), soft.argmax(1)
-        present = np.broadcast_to(
-            soft.sum(0) > 0.5, (posterior.sizes["chain"] * posterior.sizes["draw"], num_components)
-        )
+        present = np.tile(soft.sum(0) > 0.5, (num_draws, 1))
     else:
         drawn = labels_of(tree).values
         drawn = drawn.reshape(-1, drawn.shape[-1])
@@ -157,26 +152,23 @@ def draw_mixture(
     x = tree["observed_data"][model.data_names[0]].transpose("observation", "feature")
     plane = _plane(x, features)
     axis = figure.subplots()
+    weights, locs, covariances = mixture = _projected(posterior, model.gaussian_sites, plane)
     if plane.basis.shape[1] == 1:
-        _draw_line(axis, tree, posterior, x.values[:, 0], plane)
+        _draw_line(axis, tree, mixture, x.values[:, 0], plane)
         return
     points = (x.values - plane.origin) @ plane.basis
     radius = np.sqrt(chi2.ppf(content, 2))
-    weights, locs, covariances = _projected(posterior, model.gaussian_sites, plane)
-    handles = _draw_density(axis, points, weights, locs, covariances)
-    _draw_ellipses_of_draws(axis, weights, locs, covariances, num_draws, radius, len(points))
-    components = occupied_components(tree)
-    handles += _draw_components(axis, points, components, plane, radius)
+    handles = _draw_density(axis, points, *mixture)
+    handles += _draw_components(axis, points, occupied_components(tree), plane, radius)
     if num_draws:
+        style = {"edgecolor": "0.45", "linewidth": 0.5, "alpha": 0.5, "zorder": 2}
+        for draw in np.unique(np.linspace(0, len(weights) - 1, num_draws).astype(int)):
+            for k in np.flatnonzero(weights[draw] >= max(0.01, 1.0 / len(points))):
+                axis.add_patch(_ellipse(locs[draw, k], covariances[draw, k], radius, **style))
         handles.append(Line2D([], [], color="0.45", linewidth=0.6, label="components of single draws"))
-    axis.set_xlabel(plane.labels[0])
-    axis.set_ylabel(plane.labels[1])
-    method = tree.attrs.get("method", "fit")
-    axis.set_title(
-        f"{method}: ellipses hold {100 * content:.0f} % of a component{plane.note}",
-        fontsize=10,
-        loc="left",
-    )
+    axis.set(xlabel=plane.labels[0], ylabel=plane.labels[1])
+    title = f"ellipses hold {100 * content:.0f} % of a component{plane.note}"
+    axis.set_title(f"{tree.attrs.get('method', 'fit')}: {title}", fontsize=10, loc="left")
     figure.legend(handles=handles, loc="outside right upper", fontsize=8, frameon=False)
 
 
@@ -218,7 +210,7 @@ def _flat(variable: xr.DataArray, num_inner: int) -> np.ndarray:
 def _projected(
     posterior: xr.Dataset, sites: tuple[str, ...], plane: _Plane
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights, locs and covariances of the margin in the plane, (draws, K, ...), of at most 100 draws."""
+    """Project weights, locs and covariances of at most 100 draws to the plane, (draws, K, ...)."""
     weights, locs, covariances = (_flat(posterior[site], inner) for inner, site in enumerate(sites, 1))
     some = np.unique(np.linspace(0, len(weights) - 1, _MOST_DENSITY_DRAWS).astype(int))
     locs = (locs[some] - plane.origin) @ plane.basis
@@ -227,17 +219,14 @@ def _projected(
 
 
 def _density(at: np.ndarray, weights: np.ndarray, locs: np.ndarray, covariances: np.ndarray) -> np.ndarray:
-    """Posterior predictive density at the rows of ``at``: the mixture density averaged over the draws."""
+    """Posterior predictive density at the rows of ``at``: the mixture density averaged over draws."""
     num_axes = at.shape[1]
     total = np.zeros(len(at))
     for w, m, c in zip(weights, locs, covariances, strict=True):
         used = np.flatnonzero(w > _NEGLIGIBLE_WEIGHT)
         whiten = np.linalg.inv(np.linalg.cholesky(c[used]))  # (K, axes, axes)
-        scale = (
-            w[used]
-            * np.prod(np.diagonal(whiten, axis1=-2, axis2=-1), axis=-1)
-            / (2 * np.pi) ** (num_axes / 2)
-        )
+        roots = np.prod(np.diagonal(whiten, axis1=-2, axis2=-1), axis=-1)
+        scale = w[used] * roots / (2 * np.pi) ** (num_axes / 2)
         centres = np.einsum("kij,kj->ki", whiten, m[used])
         standard = at @ whiten.reshape(-1, num_axes).T - centres.ravel()
         total += np.exp(-0.5 * (standard**2).reshape(len(at), -1, num_axes).sum(-1)) @ scale
@@ -254,8 +243,7 @@ def _draw_density(axis: Axes, points: np.ndarray, *mixture: np.ndarray) -> list:
     mass = descending.cumsum() / descending.sum()
     levels = [descending[min(np.searchsorted(mass, region), len(mass) - 1)] for region in _REGIONS]
     axis.contourf(*sides, density, levels=[*levels, np.inf], colors=_SHADES, zorder=0)
-    axis.set_xlim(sides[0][[0, -1]])
-    axis.set_ylim(sides[1][[0, -1]])
+    axis.set(xlim=sides[0][[0, -1]], ylim=sides[1][[0, -1]])
     return [
         Patch(color=shade, label=f"{100 * region:.0f} % of the predictive density")
         for region, shade in zip(_REGIONS, _SHADES, strict=True)
@@ -269,31 +257,6 @@ def _ellipse(loc: np.ndarray, covariance: np.ndarray, radius: float, **style: ob
     return Ellipse(loc, width, height, angle=angle, fill=False, **style)
 
 
-def _draw_ellipses_of_draws(
-    axis: Axes,
-    weights: np.ndarray,
-    locs: np.ndarray,
-    covariances: np.ndarray,
-    num_draws: int,
-    radius: float,
-    num_rows: int,
-) -> None:
-    if num_draws:
-        for draw in np.unique(np.linspace(0, len(weights) - 1, num_draws).astype(int)):
-            for k in np.flatnonzero(weights[draw] >= max(0.01, 1.0 / num_rows)):
-                axis.add_patch(
-                    _ellipse(
-                        locs[draw, k],
-                        covariances[draw, k],
-                        radius,
-                        edgecolor="0.45",
-                        linewidth=0.5,
-                        alpha=0.5,
-                        zorder=2,
-                    )
-                )
-
-
 def _draw_components(
     axis: Axes, points: np.ndarray, components: Components | None, plane: _Plane, radius: float
 ) -> list:
@@ -304,57 +267,37 @@ def _draw_components(
     handles = []
     for i, k in enumerate(components.index):
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-        mine = components.owner == k
-        axis.scatter(
-            *points[mine].T, s=size, color=colour, marker=marker, edgecolors="white", linewidths=0.3, zorder=3
-        )
+        mine = points[components.owner == k].T
+        style = {"color": colour, "marker": marker, "edgecolors": "white", "linewidths": 0.3}
+        axis.scatter(*mine, s=size, zorder=3, **style)
         loc = (components.locs[i] - plane.origin) @ plane.basis
-        covariance = plane.basis.T @ components.covariances[i] @ plane.basis
+        ellipse = loc, plane.basis.T @ components.covariances[i] @ plane.basis, radius
         line = LINES[(i // len(COLOURS)) % len(LINES)]
-        axis.add_patch(_ellipse(loc, covariance, radius, edgecolor="white", linewidth=3.6, zorder=4))
-        axis.add_patch(
-            _ellipse(loc, covariance, radius, edgecolor=colour, linewidth=2.0, linestyle=line, zorder=5)
-        )
+        axis.add_patch(_ellipse(*ellipse, edgecolor="white", linewidth=3.6, zorder=4))
+        axis.add_patch(_ellipse(*ellipse, edgecolor=colour, linewidth=2.0, linestyle=line, zorder=5))
         label = f"component {k}, {100 * components.share[i]:.0f} % of rows"
         handles.append(Line2D([], [], color=colour, marker=marker, linestyle=line, markersize=5, label=label))
     rest = ~np.isin(components.owner, components.index)
     if rest.any():
-        axis.scatter(*points[rest].T, s=size, color="0.35", marker="x", linewidths=0.8, zorder=3)
-        handles.append(
-            Line2D(
-                [], [], color="0.35", marker="x", linestyle="", markersize=5, label="rows of minor components"
-            )
-        )
+        style = {"color": "0.35", "marker": "x"}
+        axis.scatter(*points[rest].T, s=size, linewidths=0.8, zorder=3, **style)
+        label = "rows of minor components"
+        handles.append(Line2D([], [], linestyle="", markersize=5, label=label, **style))
     return handles
 
 
-def _draw_line(axis: Axes, tree: xr.DataTree, posterior: xr.Dataset, x: np.ndarray, plane: _Plane) -> None:
-    """One feature: histogram, predictive density, and the components' parts of it."""
+def _draw_line(axis: Axes, tree: xr.DataTree, mixture: tuple, x: np.ndarray, plane: _Plane) -> None:
+    """Draw the histogram of one feature, the predictive density, and the part of each component in it."""
     axis.hist(x, bins="auto", density=True, color="0.88", edgecolor="white", label="data")
     at = np.linspace(x.min() - 0.15 * np.ptp(x), x.max() + 0.15 * np.ptp(x), 400)[:, None]
-    weights, locs, covariances = _projected(posterior, model_of(tree).gaussian_sites, plane)
-    axis.plot(
-        at[:, 0],
-        _density(at, weights, locs, covariances),
-        color="0.2",
-        linewidth=2,
-        label="predictive density",
-    )
+    axis.plot(at[:, 0], _density(at, *mixture), color="0.2", linewidth=2, label="predictive density")
     components = occupied_components(tree)
     for i, k in enumerate(components.index if components is not None else ()):
-        part = components.share[i] * _density(
-            at, np.ones((1, 1)), components.locs[None, None, i], components.covariances[None, None, i]
-        )
+        alone = np.ones((1, 1)), components.locs[None, None, i], components.covariances[None, None, i]
+        style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[(1 + i // 8) % len(LINES)]}
         label = f"component {k}, {100 * components.share[i]:.0f} % of rows"
-        axis.plot(
-            at[:, 0],
-            part,
-            color=COLOURS[i % len(COLOURS)],
-            linestyle=LINES[(1 + i // 8) % len(LINES)],
-            label=label,
-        )
-    axis.set_xlabel(plane.labels[0])
-    axis.set_ylabel("density")
+        axis.plot(at[:, 0], components.share[i] * _density(at, *alone), label=label, **style)
+    axis.set(xlabel=plane.labels[0], ylabel="density")
     axis.set_title(f"{tree.attrs.get('method', 'fit')}: one feature", fontsize=10, loc="left")
     axis.legend(fontsize=8, frameon=False)
 
@@ -366,7 +309,7 @@ def plot_dirichlet_process(
     base: dist.Distribution | None = None,
     seed: int = 0,
 ) -> Figure:
-    """Values drawn from DP(alpha, base), one panel for each alpha, over the density of the base measure.
+    """Plot values drawn from DP(alpha, base), one panel for each alpha, over the density of the base measure.
 
     A small concentration repeats a few values many times; a large one comes close to the base measure.
 
@@ -394,15 +337,11 @@ def plot_dirichlet_process(
         spread = 4.2 * float(np.sqrt(base.variance))
         grid = np.linspace(float(base.mean) - spread, float(base.mean) + spread, 400)
         edges = np.linspace(grid[0], grid[-1], 151)
-        axes.hist(
-            values, edges, density=True, color=COLOURS[0], alpha=0.75, label=f"{num_draws:,} draws, binned"
-        )
+        label = f"{num_draws:,} draws, binned"
+        axes.hist(values, edges, density=True, color=COLOURS[0], alpha=0.75, label=label)
         axes.plot(grid, np.exp(base.log_prob(grid)), color=COLOURS[1], lw=2, label="base measure")
-        axes.set_title(
-            f"concentration {alpha:g}: {len(atoms):,} distinct values, one drawn {counts.max():,} times",
-            loc="left",
-            fontsize=10,
-        )
+        repeated = f"{len(atoms):,} distinct values, one drawn {counts.max():,} times"
+        axes.set_title(f"concentration {alpha:g}: {repeated}", loc="left", fontsize=10)
         axes.set_ylabel("density")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=9)
@@ -414,7 +353,7 @@ _MOST_ROWS = 2000  # of a partition that minimises a posterior loss: it costs O(
 
 
 def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
-    """Rows of every known label in every found cluster.
+    """Count the rows of every known label in every found cluster.
 
     Args:
         tree: a fit with clusters: a mixture, DEPCAM or PCP.
@@ -424,16 +363,13 @@ def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
         Counts, a row a label, a column a cluster. Clusters are those of one partition, so that their numbers
         do not matter: `inference.diagnostics.point_partition` (above 2000 rows each row's most probable
         component, or of a sampler the draw nearest to the others,
-        `inference.convergence.partitions.central_draw`), or each document's most probable cluster; they stand
-        in the order of the labels that they hold most of.
+        `inference.convergence.partitions.central_draw`), or each document's most probable cluster; they are
+        ordered by the label that they hold most of.
 
     Raises:
         ValueError: the fit has no clusters, or the labels are of other rows.
     """
-    return _table(_clusters(tree), np.asarray(labels))
-
-
-def _table(clusters: np.ndarray, labels: np.ndarray) -> pd.DataFrame:
+    clusters, labels = _clusters(tree), np.asarray(labels)
     if labels.shape != clusters.shape:
         raise ValueError(f"labels must have one entry for each of {len(clusters)} rows; got {labels.shape}")
     table = pd.crosstab(pd.Series(labels, name="label"), pd.Series(clusters, name="cluster"))
@@ -442,7 +378,7 @@ def _table(clusters: np.ndarray, labels: np.ndarray) -> pd.DataFrame:
 
 
 def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
-    """Known labels by found clusters, shaded by the share of the label that the cluster holds.
+    """Plot known labels by found clusters, shaded by the share of the label that the cluster holds.
 
     Args:
         tree: a fit with clusters: a mixture, DEPCAM or PCP.
@@ -454,23 +390,16 @@ def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
     Raises:
         ValueError: the fit has no clusters, or the labels are of other rows.
     """
-    clusters, labels = _clusters(tree), np.asarray(labels)
-    table = _table(clusters, labels)
+    table = confusion(tree, labels)
     counts = table.to_numpy()
-    share = counts / counts.sum(1, keepdims=True)
-    figure = Figure(figsize=(2.6 + 0.5 * counts.shape[1], 1.5 + 0.36 * counts.shape[0]), layout="constrained")
-    axis = figure.subplots()
-    image = axis.imshow(share, cmap="Greys", vmin=0, vmax=1, aspect="auto")
-    if counts.size <= 400:
-        for (row, column), count in np.ndenumerate(counts):
-            if count:
-                shade = "white" if share[row, column] > 0.55 else "black"
-                axis.text(column, row, str(count), ha="center", va="center", fontsize=8, color=shade)
+    figure, axis = figure_with_axes(2.6 + 0.5 * counts.shape[1], 1.5 + 0.36 * counts.shape[0])
+    words = np.where(counts > 0, counts.astype(str), "") if counts.size <= 400 else np.empty((0, 0), str)
+    image = shade_cells(axis, counts / counts.sum(1, keepdims=True), words, 8, aspect="auto")
     axis.set_xticks(range(counts.shape[1]), [f"{total}" for total in counts.sum(0)], fontsize=8)
     axis.set_yticks(range(counts.shape[0]), [str(label) for label in table.index], fontsize=8)
-    axis.set_xlabel("cluster, by its number of rows")
-    axis.set_ylabel("label")
-    shared = normalised_mutual_information(labels, clusters)
+    axis.set(xlabel="cluster, by its number of rows", ylabel="label")
+    pairs = np.repeat(np.indices(counts.shape).reshape(2, -1), counts.ravel(), axis=1)
+    shared = normalised_mutual_information(*pairs)
     axis.set_title(f"Labels by clusters, NMI {shared:.2f}", loc="left", fontsize=10)
     figure.colorbar(image, ax=axis, label="share of the label's rows", shrink=0.8)
     return figure
@@ -481,13 +410,11 @@ def _clusters(tree: xr.DataTree) -> np.ndarray:
         return cluster_shares(tree).to_numpy().argmax(1)
     drawn, soft = labels_of(tree), responsibilities_of(tree)
     num_rows = drawn.shape[-1] if drawn is not None else 0 if soft is None else soft.shape[0]
-    if num_rows > _MOST_ROWS:
-        return central_draw(tree)
-    return point_partition(tree).values
+    return central_draw(tree) if num_rows > _MOST_ROWS else point_partition(tree).values
 
 
 def plot_em(tree: xr.DataTree, iterations: int = 15) -> Figure:
-    """The log likelihood and the lower bound of the first iterations of EM (of the best restart).
+    """Plot the log likelihood and the lower bound of the first iterations of EM (of the best restart).
 
     After an E-step the bound touches the log likelihood; the M-step raises the bound, and the log
     likelihood, which lies above it, rises at least as much.
@@ -505,8 +432,7 @@ def plot_em(tree: xr.DataTree, iterations: int = 15) -> Figure:
     if "trace" not in tree.children or "bound" not in tree["trace"]:
         method = tree.attrs.get("method", "unknown")
         raise ValueError(f"plot_em draws a fit by method 'em'; this one is by {method!r}")
-    if iterations < 2:
-        raise ValueError(f"iterations must be at least 2; got {iterations}")
+    check_size("iterations", iterations, 2)
     trace = tree["trace"].to_dataset()
     if "restart" in trace.dims:
         trace = trace.isel(restart=int(tree.attrs["best_restart"]))
@@ -514,16 +440,14 @@ def plot_em(tree: xr.DataTree, iterations: int = 15) -> Figure:
     count = min(iterations, int(np.isfinite(likelihood).sum()))
     likelihood, bound = likelihood[:count], trace["bound"].to_numpy()[:count]
     place = np.arange(1, count + 1)
-    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = figure_with_axes(8.0, 4.2)
     steps = np.stack([likelihood[:-1], bound[1:], likelihood[1:]])
     for i in range(count - 1):
         axis.plot([place[i], place[i + 1]], steps[:2, i], color=COLOURS[1], lw=1.2, ls="--")
         axis.plot([place[i + 1]] * 2, steps[1:, i], color=COLOURS[0], lw=1.2, ls=":")
     axis.plot(place, likelihood, "o", color=COLOURS[0], label="log likelihood (the bound after an E-step)")
     axis.plot(place[1:], bound[1:], "^", color=COLOURS[1], label="lower bound after the M-step")
-    axis.set_xlabel("iteration")
-    axis.set_ylabel("nats")
+    axis.set(xlabel="iteration", ylabel="nats")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, loc="outside upper left", ncols=2)

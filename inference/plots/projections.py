@@ -1,7 +1,7 @@
 """Pictures of projections: loadings with intervals, rows and features on one plane, loadings as images.
 
 All are drawn after `inference.symmetry.align_rotation`: the axes of every draw are turned to a common mean,
-so that what is left of the spread is the posterior's and not the rotation's. The axes themselves are those in
+so that the remaining spread is the posterior's and not the rotation's. The axes themselves are those in
 which the mean loadings are orthogonal, the strongest first; their signs are a convention.
 """
 
@@ -13,10 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from inference.convergence.invariants import draws_of, kind_of
-from inference.plots.palette import COLOURS
+from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid
 from inference.results.files import model_of
 from inference.results.groups import loadings_of, thinned
 from inference.symmetry.rotation import align_rotation
+from zoo.checks import check_size
 
 __all__ = ["plot_basis_images", "plot_biplot", "plot_loadings"]
 
@@ -29,7 +30,7 @@ _MOST_BARS = 150  # rows with bars; above it they would cover each other
 
 
 def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
-    """Mean loadings with central intervals, a panel a latent, a line a feature, views by colour.
+    """Plot mean loadings with central intervals, a panel a latent, a line a feature, views by colour.
 
     Args:
         tree: a fit of a projection with loadings.
@@ -51,10 +52,10 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     low, high = np.quantile(draws[:, kept], [(1 - prob) / 2, (1 + prob) / 2], axis=0)
     mean, height = draws[:, kept].mean(0), np.arange(len(kept))[::-1]
     sure = (low > 0) | (high < 0) | (kind_of(tree) == "point")
-    figure = Figure(figsize=(2.4 + 1.9 * count, 1.2 + 0.24 * len(kept)), layout="constrained")
-    panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+    size = (1.9, 0.24 * len(kept))
+    figure, panels = figure_with_grid(count, count, (2.4, 1.2), size, sharey=True)
     for latent, axis in enumerate(panels):
-        for y, row in zip(height, range(len(kept)), strict=True):
+        for row, y in enumerate(height):
             colour = COLOURS[view[kept[row]] % len(COLOURS)]
             axis.hlines(y, low[row, latent], high[row, latent], colour, linewidth=1.6)
             face = colour if sure[row, latent] else "white"
@@ -64,21 +65,21 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
         axis.set_xlabel("loading")
     panels[0].set_yticks(height, [names[i] for i in kept], fontsize=8)
     panels[0].set_ylim(-0.7, len(kept) - 0.3)
-    said = [] if kind_of(tree) == "point" else [f"{prob:.0%} intervals; filled: without zero"]
-    said += [f"{len(kept)} of {len(names)} features"] if len(kept) < len(names) else []
-    said += [f"{count} of {draws.shape[2]} latents"] if count < draws.shape[2] else []
-    figure.suptitle("Loadings, axes aligned" + (f" ({'; '.join(said)})" if said else ""), fontsize=9)
+    notes = [] if kind_of(tree) == "point" else [f"{prob:.0%} intervals; filled: without zero"]
+    notes += [f"{len(kept)} of {len(names)} features"] if len(kept) < len(names) else []
+    notes += [f"{count} of {draws.shape[2]} latents"] if count < draws.shape[2] else []
+    figure.suptitle("Loadings, axes aligned" + (f" ({'; '.join(notes)})" if notes else ""), fontsize=9)
     return figure
 
 
 def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
-    """Rows as points and features as arrows on the plane of two latents.
+    """Plot rows as points and features as arrows on the plane of two latents.
 
     Bars are one posterior standard deviation of a row's scores, where there are few enough rows to see them;
     the small points at an arrow's tip are posterior draws of it.
 
     Args:
-        tree: a fit of a projection with latents; without loadings (kernel PCA) the rows stand alone.
+        tree: a fit of a projection with latents; without loadings (kernel PCA) only the rows are drawn.
         latents: the two latents.
 
     Returns:
@@ -100,12 +101,10 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
     centre = tips.mean(0)
     longest = np.linalg.norm(centre, axis=1).max(initial=1e-12)
     scale = 0.9 * np.quantile(np.linalg.norm(mean, axis=1), 0.95) / longest
-    figure = Figure(figsize=(7.4, 6.4), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = figure_with_axes(7.4, 6.4)
     if sd is not None and len(mean) <= _MOST_BARS:
-        axis.errorbar(
-            *mean.T, xerr=sd[:, 0], yerr=sd[:, 1], fmt="none", ecolor="0.8", linewidth=0.7, zorder=1
-        )
+        style = {"fmt": "none", "ecolor": "0.8", "linewidth": 0.7, "zorder": 1}
+        axis.errorbar(*mean.T, xerr=sd[:, 0], yerr=sd[:, 1], **style)
     axis.scatter(*mean.T, s=float(np.clip(3000 / len(mean), 3, 18)), color="0.45", zorder=2, label="rows")
     named = np.argsort(-np.linalg.norm(centre, axis=1), kind="stable")[:_MOST_ARROWS]
     some = tips[np.linspace(0, len(tips) - 1, min(len(tips), 60)).astype(int)]
@@ -118,20 +117,16 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
         axis.plot(*(1.2 * end), alpha=0.0)  # arrows and words do not widen the axes by themselves
         axis.annotate("", end, (0.0, 0.0), arrowprops=arrow, zorder=4)
     _name_arrows(axis, scale * centre[named], [(names[i], COLOURS[view[i] % len(COLOURS)]) for i in named])
-    axis.set_xlabel(f"latent {first}")
-    axis.set_ylabel(f"latent {second}")
-    said = [f"{len(rows)} rows shown"] if len(rows) == _MOST_ROWS else []
-    said += [f"{len(named)} of {len(names)} features"] if len(named) < len(names) else []
-    axis.set_title(
-        ("Rows and features" if names else "Rows") + (f" ({'; '.join(said)})" if said else ""),
-        fontsize=9,
-        loc="left",
-    )
+    axis.set(xlabel=f"latent {first}", ylabel=f"latent {second}")
+    notes = [f"{len(rows)} rows shown"] if len(rows) == _MOST_ROWS else []
+    notes += [f"{len(named)} of {len(names)} features"] if len(named) < len(names) else []
+    title = ("Rows and features" if names else "Rows") + (f" ({'; '.join(notes)})" if notes else "")
+    axis.set_title(title, fontsize=9, loc="left")
     return figure
 
 
 def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> None:
-    """Words beside the tips of arrows; one that would cover another moves up or down.
+    """Write words beside the tips of arrows; one that would cover another moves up or down.
 
     Args:
         axis: with its points drawn.
@@ -159,7 +154,7 @@ def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> 
 
 
 def plot_basis_images(tree: xr.DataTree, shape: tuple[int, int], num_columns: int = 6) -> Figure:
-    """Mean loadings as images, a panel a latent, where the features are the pixels of one.
+    """Plot mean loadings as images, a panel a latent, where the features are the pixels of an image.
 
     Args:
         tree: a fit of a projection with loadings.
@@ -172,27 +167,20 @@ def plot_basis_images(tree: xr.DataTree, shape: tuple[int, int], num_columns: in
     Raises:
         ValueError: the features are not so many pixels, no columns, or the fit has no loadings.
     """
-    if num_columns < 1:
-        raise ValueError(f"num_columns must be at least 1; got {num_columns}")
+    check_size("num_columns", num_columns)
     draws, names, _ = _stacked(_aligned(tree))
     if int(np.prod(shape)) != len(names):
         raise ValueError(
             f"an image of {shape} has {int(np.prod(shape))} pixels; the fit has {len(names)} features"
         )
     images = draws.mean(0).T.reshape(-1, *shape)
-    width = min(num_columns, len(images))
-    height = -(-len(images) // width)
-    figure = Figure(figsize=(1.0 + 1.5 * width, 0.5 + 1.6 * height), layout="constrained")
-    grid = figure.subplots(height, width, squeeze=False).ravel()
+    figure, grid = figure_with_grid(len(images), num_columns, (1.0, 0.5), (1.5, 1.6))
     limit = float(np.abs(images).max()) or 1.0
-    for latent, (axis, image) in enumerate(zip(grid, images, strict=False)):
+    for latent, (axis, image) in enumerate(zip(grid, images, strict=True)):
         drawn = axis.imshow(image, cmap="RdBu_r", vmin=-limit, vmax=limit)
         axis.set_title(f"latent {latent}", fontsize=8)
-        axis.set_xticks([])
-        axis.set_yticks([])
-    for axis in grid[len(images) :]:
-        axis.remove()
-    figure.colorbar(drawn, ax=list(grid[: len(images)]), label="loading", shrink=0.8)
+        axis.set(xticks=[], yticks=[])
+    figure.colorbar(drawn, ax=list(grid), label="loading", shrink=0.8)
     return figure
 
 
@@ -202,7 +190,7 @@ def _aligned(tree: xr.DataTree) -> xr.DataTree:
 
 
 def _stacked(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarray]:
-    """Loadings of all views, (draws, features, latents), the features' names, and the view of each."""
+    """Stack the loadings of all views, (draws, features, latents), with the features' names and views."""
     blocks, names, views = [], [], []
     for variable in loadings_of(tree).values():
         feature, values = str(variable.dims[2]), variable.values
@@ -226,7 +214,7 @@ def _scores(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray | None]:
     if "variational" in tree.children and site in tree["variational"]:
         return tree["variational"][site].transpose("observation", "latent").values, None
     raise ValueError(
-        "this picture needs the rows' latents, which this fit does not hold: transform gives them"
+        "this picture needs the rows' latents, which this fit does not hold: transform computes them"
     )
 
 

@@ -1,4 +1,4 @@
-"""Topics by their words and shares; clusters of documents, and against known classes; documents drawn again.
+"""Pictures of topics by their words, of clusters of documents, and of replicated documents.
 
 The clusters are drawn as in Yu (2006), Figure 9.3 b and c.
 """
@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from matplotlib.figure import Figure
 
-from inference.plots.palette import COLOURS
+from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid
 from inference.topics.document_checks import DocumentCheck
 from inference.topics.tables import (
     cluster_shares,
@@ -20,6 +20,7 @@ from inference.topics.tables import (
     top_words,
     topic_words,
 )
+from zoo.checks import check_size
 
 __all__ = ["plot_clusters", "plot_document_check", "plot_document_clusters", "plot_topics"]
 
@@ -30,9 +31,9 @@ _FAR = 3.0  # standard deviations of the replications
 def plot_clusters(
     tree: xr.DataTree, num_words: int = 4, least_weight: float = 0.0, num_topics: int | None = None
 ) -> Figure:
-    """A row a cluster, a column a topic: how much of the cluster's words each topic gives.
+    """Plot the share of each topic in the words of each cluster: a row a cluster, a column a topic.
 
-    Topics are named by their top words; clusters stand in falling order of weight, topics in the order in
+    Topics are named by their top words; clusters are in falling order of weight, topics in the order in
     which the clusters use them most.
 
     Args:
@@ -55,9 +56,7 @@ def plot_clusters(
         order = order[np.isin(order, used)]
     words = top_words(tree, num_words)
     names = [", ".join(map(str, words.iloc[topic])) for topic in order]
-    size = (2.4 + 0.42 * len(order), 1.9 + 0.3 * len(table))
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots()
+    figure, axes = figure_with_axes(2.4 + 0.42 * len(order), 1.9 + 0.3 * len(table))
     image = axes.imshow(shares[:, order], cmap="Greys", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(order)), names, rotation=90, fontsize=8)
     labels = [f"cluster {name}, {w:.0%}" for name, w in zip(table.index, weights, strict=True)]
@@ -70,35 +69,28 @@ def plot_clusters(
 
 
 def plot_document_check(check: DocumentCheck) -> Figure:
-    """How many different words each document has, and how many documents hold each word.
+    """Plot how many different words each document has, and how many documents hold each word.
 
     On the left, documents below the band use fewer different words than documents drawn from the fit. On the
     right, words below the line are in fewer documents than drawn ones: they come in bursts. Those more than
     three standard deviations of the replications below are named, the furthest six.
 
     Args:
-        check: what `inference.topics.document_checks.check_documents` gave.
+        check: the result of `inference.topics.document_checks.check_documents`.
 
     Returns:
         The figure, two panels.
     """
     figure = Figure(figsize=(8.4, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
-    own = check.documents
-    inside = (own["distinct"] >= own["replicated_lb"]) & (own["distinct"] <= own["replicated_ub"])
-    band = own.sort_values("replicated")
-    left.fill_between(
-        band["replicated"],
-        band["replicated_lb"],
-        band["replicated_ub"],
-        color="0.85",
-        linewidth=0,
-        label="replicated",
-    )
-    for chosen, marker, name in ((inside, "o", "inside its interval"), (~inside, "x", "outside")):
-        dots, color = own[chosen], COLOURS[0] if marker == "o" else COLOURS[1]
+    found = check.documents
+    inside = found["distinct"].between(found["replicated_lb"], found["replicated_ub"])
+    band = found[["replicated", "replicated_lb", "replicated_ub"]].sort_values("replicated").to_numpy().T
+    left.fill_between(*band, color="0.85", linewidth=0, label="replicated")
+    for which, style, name in ((inside, "o", "inside its interval"), (~inside, "x", "outside")):
+        dots, colour = found[which], COLOURS[0] if style == "o" else COLOURS[1]
         label = f"{name}: {len(dots)}"
-        left.plot(dots["replicated"], dots["distinct"], marker, ms=3.5, color=color, label=label)
+        left.plot(dots["replicated"], dots["distinct"], style, ms=3.5, color=colour, label=label)
     left.set(xlabel="different words of a document, replicated (mean)", ylabel="observed")
     left.legend(frameon=False, fontsize=7, loc="upper left")
     words = check.words[check.words[["documents", "replicated"]].max(axis=1) > 0]
@@ -118,7 +110,7 @@ def plot_document_check(check: DocumentCheck) -> Figure:
 
 
 def plot_document_clusters(tree: xr.DataTree, classes: Any, least_weight: float = 0.0) -> Figure:
-    """A row a document, in the order of known classes, a column a cluster: how surely it is of the cluster.
+    """Plot the probability of each cluster (columns) for each document (rows, ordered by known classes).
 
     Args:
         tree: a fit of PCP that holds its documents' clusters.
@@ -140,11 +132,9 @@ def plot_document_clusters(tree: xr.DataTree, classes: Any, least_weight: float 
     order = np.argsort(classes, kind="stable")
     names, first = np.unique(classes[order], return_index=True)
     ends = np.append(first[1:], classes.size)
-    figure = Figure(figsize=(2.4 + 0.3 * len(kept), 4.0), layout="constrained")
-    axes = figure.subplots()
-    image = axes.imshow(
-        shares[kept].to_numpy()[order], cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest"
-    )
+    figure, axes = figure_with_axes(2.4 + 0.3 * len(kept), 4.0)
+    style = {"cmap": "Greys", "vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "nearest"}
+    image = axes.imshow(shares[kept].to_numpy()[order], **style)
     for border in first[1:]:
         axes.axhline(border - 0.5, color="tab:blue", linewidth=0.8)
     axes.set_yticks((first + ends) / 2 - 0.5, [str(name) for name in names], fontsize=8)
@@ -156,7 +146,7 @@ def plot_document_clusters(tree: xr.DataTree, classes: Any, least_weight: float 
 
 
 def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, most: int = 20) -> Figure:
-    """A panel a topic: its most probable words as bars, the topic with the largest share of tokens first.
+    """Plot a panel a topic, its most probable words as bars, the largest share of tokens first.
 
     Args:
         tree: a fit of LDA, pLSI or PCP; draws are brought to one numbering of topics first.
@@ -165,25 +155,22 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
         most: topics drawn.
 
     Returns:
-        The figure; the share of the fitted documents' tokens stands over each panel.
+        The figure; the share of the fitted documents' tokens is above each panel.
 
     Raises:
         ValueError: a fit of no topic model or without its documents, or a number below one.
     """
     for name, value in (("num_words", num_words), ("num_columns", num_columns), ("most", most)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}")
+        check_size(name, value)
     words, shares = topic_words(tree), token_shares(tree)
     lengths = documents_of(tree).sum(axis=1)
     share = np.average(shares.to_numpy(), axis=0, weights=np.asarray(lengths).ravel())
     order = np.argsort(-share, kind="stable")[:most]
-    width = min(num_columns, len(order))
-    height = -(-len(order) // width)
     num_words = min(num_words, words.shape[1])
-    figure = Figure(figsize=(2.3 * width, (0.6 + 0.19 * num_words) * height), layout="constrained")
-    grid = figure.subplots(height, width, squeeze=False, sharex=True).ravel()
+    size = (2.3, 0.6 + 0.19 * num_words)
+    figure, grid = figure_with_grid(len(order), num_columns, (0.0, 0.0), size, sharex=True)
     names = top_words(tree, num_words)
-    for axis, topic in zip(grid, order, strict=False):
+    for axis, topic in zip(grid, order, strict=True):
         probs = np.sort(words.to_numpy()[topic])[::-1][:num_words]
         level = np.arange(num_words)[::-1]
         axis.barh(level, probs, color=COLOURS[0])
@@ -191,15 +178,13 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
         axis.tick_params(axis="x", labelsize=7, labelbottom=True)
         axis.set_title(f"topic {words.index[topic]}: {share[topic]:.0%} of tokens", fontsize=8, loc="left")
         axis.set_xlabel("probability", fontsize=7)
-    for axis in grid[len(order) :]:
-        axis.remove()
     if len(order) < len(share):
         figure.suptitle(f"the {len(order)} of {len(share)} topics with the largest shares", fontsize=8)
     return figure
 
 
 def _weighty(tree: xr.DataTree, least_weight: float) -> pd.DataFrame:
-    """Clusters of at least that weight, the heaviest first."""
+    """Select clusters of at least that weight, the heaviest first."""
     table = cluster_topics(tree).sort_values("weight", ascending=False, kind="stable")
     table = table[table["weight"] >= least_weight]
     if table.empty:

@@ -1,4 +1,4 @@
-"""A page that compares several fits of the same data: predictive scores, and agreement of the methods."""
+"""The page that compares several fits of the same data: predictive scores, and agreement of the methods."""
 
 import json
 import os
@@ -11,14 +11,15 @@ import pandas as pd
 import xarray as xr
 from arviz_stats.utils import ELPDData
 
-from inference.convergence.invariants import draws_of, kind_of
+from inference.convergence.invariants import kind_of
 from inference.diagnostics.comparison import (
     agreement,
+    check_fits,
     compare,
     differences,
-    different_data,
     leave_one_out,
     same_posterior,
+    standard_error,
 )
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.prediction import log_density
@@ -66,90 +67,63 @@ def report_comparison(
     """
     path = Path(path)
     check_page_path(path)
-    if not isinstance(trees, Mapping):
-        raise TypeError(f"trees must be a dict of name to fit; got {type(trees).__name__}")
-    if len(trees) < 2:
-        raise ValueError(f"a comparison needs at least two fits; got {len(trees)}")
-    unchecked = _check_data(trees)
-    sections = [_fitted(trees, unchecked), _predicted(trees, held_out), _agreed(trees)]
+    check_fits(trees, without_data=True)
+    sections = [_fitted(trees), _predicted(trees, held_out), _agreed(trees)]
     sections += [_one(name, tree) for name, tree in trees.items()]
     return write_page(f"{len(trees)} fits compared: {', '.join(trees)}", sections, path)
 
 
-def _check_data(trees: Mapping[str, xr.DataTree]) -> list[str]:
-    """Names of the fits that do not hold their data; ValueError where two fits are of different data."""
-    for tree in trees.values():
-        draws_of(tree)
-    holding = [name for name, tree in trees.items() if "observed_data" in tree.children]
-    for name in holding[1:]:
-        difference = different_data(trees[holding[0]], trees[name])
-        if difference:
-            raise ValueError(f"fits {holding[0]!r} and {name!r} are not of the same data: {difference}")
-    return [name for name in trees if name not in holding]
-
-
-def _fitted(trees: Mapping[str, xr.DataTree], unchecked: Sequence[str]) -> Section:
-    rows = {}
+def _fitted(trees: Mapping[str, xr.DataTree]) -> Section:
+    rows, unchecked = {}, [name for name, tree in trees.items() if "observed_data" not in tree.children]
     for name, tree in trees.items():
         facts = run_facts(tree)
-        rows[name] = {"model": title_of(tree)} | {
-            key: facts.get(key, "-") for key in ("method", "draws", "seed")
-        }
-        rows[name]["seconds"] = f"{float(tree.attrs['sampling_time']):.1f}" if "time" in facts else "-"
+        rows[name] = {"model": title_of(tree)}
+        rows[name] |= {key: facts.get(key, "-") for key in ("method", "draws", "seed")}
+        rows[name]["seconds"] = facts.get("time", "-").removesuffix(" s")
         rows[name]["converged"] = "yes" if int(tree.attrs.get("converged", 0)) else "NO"
-    blocks = [Table("What was fitted", pd.DataFrame.from_dict(rows, orient="index"))]
-    first = next(iter(trees.values()))
-    data = run_facts(first).get("data", "")
+    blocks = [Table("The fits", pd.DataFrame.from_dict(rows, orient="index"))]
+    data = run_facts(next(iter(trees.values()))).get("data", "")
     if unchecked:
         reason = f"the data were left out of {', '.join(unchecked)} for their size"
         advice = "check it yourself, or fit with keep=('observed_data',)"
-        blocks.append(
-            Judgement(False, "It is not checked that all fits are of the same data", reason, advice)
-        )
+        text = "It is not checked that all fits are of the same data"
+        blocks.append(Judgement(False, text, reason, advice))
     else:
         blocks.append(Paragraph(f"All are of the same data, cell by cell{f': {data}' if data else ''}."))
-    fields = _fields_that_differ(trees)
-    if len(fields):
+    if len(fields := _fields_that_differ(trees)):
         blocks.append(Table("Assumptions that differ", fields))
     return Section("Fitted", blocks)
 
 
 def _fields_that_differ(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
-    """The fields whose values differ: a row for each field, a column for each fit."""
+    """Tabulate the fields whose values differ: a row for each field, a column for each fit."""
     fields = {name: json.loads(tree.attrs.get("model_fields", "{}")) for name, tree in trees.items()}
-    arrays = {
-        name: {key: value.values for key, value in tree["constant_data"].data_vars.items()}
-        if "constant_data" in tree.children
-        else {}
-        for name, tree in trees.items()
-    }
-    known = dict.fromkeys(key for held in (*fields.values(), *arrays.values()) for key in held)
+    for name, tree in trees.items():
+        arrays = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
+        fields[name] |= {key: value.values for key, value in arrays.items()}
     rows = {}
-    for key in known:
-        held = [arrays[name].get(key) for name in trees]
-        written = [_written(fields[name].get(key)) for name in trees]
-        if any(value is not None for value in held):
-            differ = not all(value is not None and np.array_equal(value, held[0]) for value in held)
-            written = ["-" if value is None else _short_array(value) for value in held]
-        else:
-            differ = len(set(written)) > 1
-        if differ:
-            rows[key] = dict(zip(trees, written, strict=True))
+    for key in dict.fromkeys(key for held in fields.values() for key in held):
+        values = [held.get(key) for held in fields.values()]
+        if not all(_equal(value, values[0]) for value in values):
+            rows[key] = dict(zip(trees, map(_written, values), strict=True))
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _equal(one: object, other: object) -> bool:
+    arrays = isinstance(one, np.ndarray) or isinstance(other, np.ndarray)
+    return np.array_equal(one, other) if arrays else one == other
 
 
 def _written(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, np.ndarray) and value.size > 4:
+        return f"{value.shape}, mean {value.mean():.4g}"
+    if isinstance(value, np.ndarray):
+        return np.array2string(value, precision=4, separator=", ").replace("\n", "")
     if isinstance(value, dict) and "type" in value:
         return str(value["type"])
     return json.dumps(value) if isinstance(value, dict | list) else str(value)
-
-
-def _short_array(value: np.ndarray) -> str:
-    if value.size <= 4:
-        return np.array2string(value, precision=4, separator=", ").replace("\n", "")
-    return f"{value.shape}, mean {value.mean():.4g}"
 
 
 def _predicted(trees: Mapping[str, xr.DataTree], held_out: Sequence[Any]) -> Section:
@@ -186,8 +160,7 @@ def _leave_one_out(trees: Mapping[str, xr.DataTree]) -> list:
 def _ranking(trees: Mapping[str, xr.DataTree], scores: Mapping[str, ELPDData]) -> list:
     table = compare(trees, scores=scores)
     best, second = table.index[:2]
-    gap = float(table["elpd"].iloc[0] - table["elpd"].iloc[1])
-    error = float(table["dse"].iloc[1])
+    gap, error = float(table["elpd"].iloc[0] - table["elpd"].iloc[1]), float(table["dse"].iloc[1])
     clear = gap > 2 * error
     text = f"{best} predicts best" if clear else f"{best} and {second} cannot be told apart"
     reason = f"elpd {gap:.2f} nats above {second}, standard error of the difference {error:.2f}"
@@ -201,12 +174,11 @@ def _ranking(trees: Mapping[str, xr.DataTree], scores: Mapping[str, ELPDData]) -
         f"{name} {value:.2f} nats below the best" for name, value in shown["below best"].items() if value
     )
     caption = "Leave-one-out scores below the best one, with the standard error of the difference."
+    alt = f"Points: {best} is best; {alt or 'no other differs'}."
     return [
         Judgement(None if bad else clear, text, reason, advice),
         Table("Leave-one-out (PSIS-LOO), nats over all rows; dse: standard error of the difference", shown),
-        Picture(
-            "scores", caption, f"Points: {best} is best; {alt or 'no other differs'}.", plot_scores(table)
-        ),
+        Picture("scores", caption, alt, plot_scores(table)),
     ]
 
 
@@ -223,32 +195,22 @@ def _held_out(trees: Mapping[str, xr.DataTree], data: Sequence[Any]) -> list:
         rows = {
             name: {
                 "nats per row": values.mean(),
-                "standard error": _standard_error(values),
+                "standard error": standard_error(values),
                 "below best": float(np.mean(scores[best] - values)),
-                "its error": _standard_error(scores[best] - values),
+                "its error": standard_error(scores[best] - values),
             }
             for name, values in scores.items()
         }
         frame = pd.DataFrame.from_dict(rows, orient="index").sort_values("below best")
         others = [name for name in frame.index if name != best]
         clear = all(frame.loc[name, "below best"] > 2 * frame.loc[name, "its error"] for name in others)
-        blocks = [
-            Judgement(
-                None,
-                f"{best} predicts the rows held out best"
-                + ("" if clear or not others else ", but not clearly"),
-                f"over {scores[best].size} rows; differences are taken row by row",
-                "hold other rows out and see whether it stays so",
-            ),
-            Table("Rows held out", frame),
-        ]
+        text = f"{best} predicts the rows held out best" + ("" if clear else ", but not clearly")
+        reason = f"over {scores[best].size} rows; differences are taken row by row"
+        advice = "hold other rows out and see whether it stays so"
+        blocks = [Judgement(None, text, reason, advice), Table("Rows held out", frame)]
     if refused:
         blocks.append(one_column("Fits that do not score these rows", refused, "why"))
     return blocks
-
-
-def _standard_error(values: np.ndarray) -> float:
-    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
 
 
 def _agreed(trees: Mapping[str, xr.DataTree]) -> Section:
@@ -283,7 +245,7 @@ def _agreed(trees: Mapping[str, xr.DataTree]) -> Section:
 
 
 def _posteriors(trees: Mapping[str, xr.DataTree]) -> list[list[str]]:
-    """Fits by posterior; the first of each group is what the others are held against.
+    """Group fits by posterior; the first of each group is the reference for the others.
 
     That is a sampler if there is one, rather one that has converged.
     """
@@ -321,14 +283,14 @@ def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str
     if unfinished:
         advice = f"run {unfinished[0]} longer first: until a sampler has converged it is no measure"
     elif near:
-        advice = "spreads may still be too small: compare the sd of what you need"
+        advice = "spreads may still be too small: compare the sd of the quantities you need"
     else:
         advice = "build on the sampler" if samplers else "run a sampler to see which is nearer"
     return Judgement(None if near else False, text, reason, advice)
 
 
 def _by_monte_carlo_error(apart: pd.Series, pair: tuple[str, str], unfinished: Sequence[str]) -> Judgement:
-    """Whether two samplers of one posterior agree: ``apart`` is in combined standard errors."""
+    """Judge whether two samplers of one posterior agree: ``apart`` is in combined standard errors."""
     one, other = pair
     good = bool((apart < _STANDARD_ERRORS).all())
     reason = (
@@ -382,6 +344,6 @@ def _mean_and_error(mean: float, error: float) -> str:
 
 
 def _one(name: str, tree: xr.DataTree) -> Section:
-    """The section on one fit: its verdicts and its run."""
+    """Return the section on one fit: its verdicts and its run."""
     verdicts = [block for block in believed(tree).blocks if isinstance(block, Judgement)]
     return Section(f"File {name}", [*verdicts, one_column(f"The run of {name}", run_facts(tree))])

@@ -1,4 +1,4 @@
-"""Blocks of a page, and writing a page: one HTML file that needs no other, or Markdown and its pictures.
+"""Blocks of a page, and writing a page as one self-contained HTML file or as Markdown with pictures.
 
 The templates ``page.html.j2`` and ``page.md.j2`` and the style sheet ``page.css`` lie beside this module.
 """
@@ -67,7 +67,7 @@ class Judgement(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Lines to be shown as they are.
+    """Lines to be shown verbatim.
 
     Attributes:
         text: the lines.
@@ -80,7 +80,7 @@ class Table(NamedTuple):
     """A table.
 
     Attributes:
-        caption: what it shows.
+        caption: its title.
         frame: the cells, as text or numbers; the index is the first column.
     """
 
@@ -93,8 +93,8 @@ class Picture(NamedTuple):
 
     Attributes:
         name: a word for its file name.
-        caption: what it shows.
-        alt: what a reader who cannot see it should know.
+        caption: its title.
+        alt: a description for a reader who cannot see it.
         figure: the figure.
     """
 
@@ -109,7 +109,7 @@ class Section(NamedTuple):
 
     Attributes:
         title: its heading.
-        blocks: what it shows, in order.
+        blocks: its contents, in order.
     """
 
     title: str
@@ -117,10 +117,10 @@ class Section(NamedTuple):
 
 
 def one_column(caption: str, values: Mapping[str, object], name: str = "value") -> Table:
-    """A table of one column: the keys are its index.
+    """Build a table of one column: the keys are its index.
 
     Args:
-        caption: what it shows.
+        caption: its title.
         values: the rows, in order.
         name: the column's heading.
     """
@@ -128,14 +128,14 @@ def one_column(caption: str, values: Mapping[str, object], name: str = "value") 
 
 
 def to_png(figure: Figure) -> bytes:
-    """The picture as the bytes of a PNG file."""
+    """Return the picture as the bytes of a PNG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=_DPI)
     return buffer.getvalue()
 
 
 def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, bytes]) -> str:
-    """The page as one HTML file that needs no other: ``pictures[picture.name]`` (PNG) become data URLs."""
+    """Render the page as one HTML file: ``pictures[picture.name]`` (PNG) become data URLs."""
     template = _TEMPLATES.get_template("page.html.j2")
     return template.render(
         title=title, sections=sections, anchors=_anchors(sections), pictures=pictures, widest=_WIDE
@@ -143,7 +143,7 @@ def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, byte
 
 
 def as_markdown(title: str, sections: Sequence[Section], files: Mapping[str, str]) -> str:
-    """The page as Markdown; pictures link to their files, ``files[picture.name]``."""
+    """Render the page as Markdown; pictures link to their files, ``files[picture.name]``."""
     return _TEMPLATES.get_template("page.md.j2").render(title=title, sections=sections, files=files)
 
 
@@ -176,7 +176,7 @@ def write_page(title: str, sections: Sequence[Section], path: Path) -> Path:
 
     Args:
         title: its heading.
-        sections: what it shows.
+        sections: its contents.
         path: where; pictures of Markdown are PNG files beside it, under its name.
 
     Returns:
@@ -205,7 +205,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _anchors(sections: Sequence[Section]) -> list[str]:
-    """The first word of each title, numbered where several begin with it."""
+    """Anchors of sections: the first word of each title, numbered where several begin with it."""
     words = [section.title.split()[0].lower().strip(":,") for section in sections]
     return [
         f"{word}-{words[:place].count(word) + 1}" if words.count(word) > 1 else word
@@ -214,7 +214,7 @@ def _anchors(sections: Sequence[Section]) -> list[str]:
 
 
 def _sentences(verdict: Judgement) -> tuple[str, list[str]]:
-    """The verdict, and its reason and advice as far as there are any."""
+    """Sentences of a verdict: itself, and its reason and advice if there are any."""
     found = [verdict.text]
     found += [f"Why: {verdict.reason}"] if verdict.reason else []
     found += [f"Next: {verdict.advice}"] if verdict.advice else []
@@ -231,7 +231,7 @@ def _cells(frame: pd.DataFrame) -> tuple[list[str], list[list[str]], list[bool]]
 
 
 def _cell(value: object) -> str:
-    """Text as it is, whole numbers whole, others with four significant digits."""
+    """Format a cell: text unchanged, whole numbers whole, others with four significant digits."""
     if isinstance(value, str):
         return value
     if float(value).is_integer() and abs(value) < 1e9:

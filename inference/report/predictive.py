@@ -26,7 +26,7 @@ _SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is 
 
 
 def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Judgement]:
-    """Verdict and table of statistics of the data, observed and replicated.
+    """Build the blocks on statistics of rows, observed and replicated: a verdict and a table.
 
     Args:
         tree: a fit.
@@ -58,7 +58,7 @@ def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | J
     parts, nouns = [], [_noun(values) for values in observed.values()]
     for name, values in observed.items():
         view = f"{name} " if nouns.count(_noun(values)) > 1 else ""
-        parts.append(check_features(values, drawn[name]).rename(index=lambda own, view=view: view + own))
+        parts.append(check_features(values, drawn[name]).rename(index=lambda name, view=view: view + name))
     table = pd.concat(parts)
     num_replications = drawn.sizes["chain"] * drawn.sizes["draw"]
     replications = _replications(tree, f"{num_replications} replications of the data.")
@@ -66,17 +66,14 @@ def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | J
 
 
 def _noun(table: xr.DataArray) -> str:
-    """The word for a column of a table, the same for all views of one kind."""
+    """Noun for a column of a table, the same for all views of one kind."""
     return str(table.dims[-1]).rstrip("_0123456789")
 
 
 def _repeated(tree: xr.DataTree, times: int) -> xr.DataTree:
-    """The estimate as so many equal draws."""
-    groups = {name: child.to_dataset() for name, child in tree.children.items()}
-    groups["posterior"] = (
-        groups["posterior"].isel(draw=np.zeros(times, int)).assign_coords(draw=np.arange(times))
-    )
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs))} | groups)
+    """Repeat a point estimate as ``times`` equal draws."""
+    drawn = draws_of(tree).isel(draw=np.zeros(times, int)).assign_coords(draw=np.arange(times))
+    return tree.assign({"posterior": xr.DataTree(drawn)})
 
 
 def _replications(tree: xr.DataTree, text: str) -> Paragraph:
@@ -91,25 +88,20 @@ def _suspect(table: pd.DataFrame) -> list[str]:
 
 
 def _good(noun: str, checked: str) -> Judgement:
-    return Judgement(
-        True,
-        f"{noun.capitalize()} drawn from the fit look like the {noun}",
-        f"{checked} is out of the ordinary (p between {_SUSPECT} and {1 - _SUSPECT})",
-        "check what your question depends on in the same way",
-    )
+    text = f"{noun.capitalize()} drawn from the fit look like the {noun}"
+    reason = f"{checked} is out of the ordinary (p between {_SUSPECT} and {1 - _SUSPECT})"
+    return Judgement(True, text, reason, "check the quantities of your question in the same way")
 
 
 def _verdict_on_rows(tree: xr.DataTree, table: pd.DataFrame) -> Judgement:
     suspect = _suspect(table)
     if not suspect:
         return _good("data", f"none of {len(table)} means, spreads and extremes")
+    text = f"Data drawn from the fit differ from the data in {len(suspect)} of {len(table)} statistics"
+    reason = "; ".join(suspect[:8]) + ("; ..." if len(suspect) > 8 else "")
     more = "components" if "labels" in symmetries_of(tree) else "latents"
-    return Judgement(
-        False,
-        f"Data drawn from the fit differ from the data in {len(suspect)} of {len(table)} statistics",
-        "; ".join(suspect[:8]) + ("; ..." if len(suspect) > 8 else ""),
-        f"look at these features in the pictures; another likelihood, or more {more}, may be needed",
-    )
+    advice = f"look at these features in the pictures; another likelihood, or more {more}, may be needed"
+    return Judgement(False, text, reason, advice)
 
 
 def _features(table: pd.DataFrame) -> Table:
@@ -124,13 +116,13 @@ def _features(table: pd.DataFrame) -> Table:
 
 
 def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Judgement]:
-    """Verdict, tables and picture of the posterior predictive check of documents.
+    """Build the blocks on the posterior predictive check of documents: a verdict, tables and a picture.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
 
     Returns:
-        Blocks of a section; a sentence where the fit does not hold what the check needs.
+        Blocks of a section; a sentence where the fit lacks the variables of the check.
     """
     try:
         check = check_documents(tree)
@@ -138,9 +130,8 @@ def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Jud
         return [Paragraph(f"No documents were drawn from the fit: {why_not}.")]
     table, topics = check.table, check.topics.sort_values("p", kind="stable")
     documents = f"{check.num_draws} replications of documents of the same lengths. {check.note}".strip()
-    inside = check.documents["distinct"].between(
-        check.documents["replicated_lb"], check.documents["replicated_ub"]
-    )
+    distinct, *interval = (check.documents[name] for name in ("distinct", "replicated_lb", "replicated_ub"))
+    inside = distinct.between(*interval)
     alt = (
         f"Two scatter plots: {inside.mean():.0%} of {len(inside)} documents have as many different words as "
         "replicated ones of their length; documents that hold a word, observed against replicated."
@@ -150,16 +141,14 @@ def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Jud
         "replicated ones. Right: a point a word; below the line it is in fewer documents than in "
         "replications, so it comes in bursts."
     )
+    mixed = "Topics, observed and replicated: mutual information (nats) of words and documents in a topic"
+    mixed += f"; the {_MOST_TOPICS} furthest out" if len(topics) > _MOST_TOPICS else ""
     return [
         _verdict_on_documents(_suspect(table), int((topics["p"] < _SUSPECT).sum()), len(topics)),
         _replications(tree, documents),
         Table("Documents, observed and replicated (90 % interval); p: share of larger replications", table),
         Picture("documents", caption, alt, plot_document_check(check)),
-        Table(
-            "Topics, observed and replicated: mutual information (nats) of words and documents in a topic"
-            + (f"; the {_MOST_TOPICS} furthest out" if len(topics) > _MOST_TOPICS else ""),
-            topics.head(_MOST_TOPICS),
-        ),
+        Table(mixed, topics.head(_MOST_TOPICS)),
     ]
 
 
@@ -173,9 +162,8 @@ def _verdict_on_documents(suspect: Sequence[str], num_mixed: int, num_topics: in
             "and probabilities of clusters are too sure; leave out words of single documents"
         )
     elif num_mixed:
-        advice = "topics with p near 0 mix what should be several: raise num_topics, or num_restarts"
+        advice = "topics with p near 0 mix several: raise num_topics, or num_restarts"
     else:
         advice = "look at the documents and words far from the band and the line in the picture"
-    return Judgement(
-        False, "Documents drawn from the fit differ from the documents", ", ".join(parts), advice
-    )
+    text = "Documents drawn from the fit differ from the documents"
+    return Judgement(False, text, ", ".join(parts), advice)

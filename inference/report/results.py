@@ -1,4 +1,4 @@
-"""The sections of a report that judge and show: convergence, findings and predictive fit."""
+"""The sections of a report on results: convergence, findings and predictive fit."""
 
 import numpy as np
 import pandas as pd
@@ -44,19 +44,19 @@ _MOST_PRODUCT_FEATURES = 64  # of a drawn W W'
 _MOST_DRAWS = 400  # turned to a common mean
 _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
-_VARIED_SEEDS = "fit again with another seed, and do not trust what changes"
+_VARIED_SEEDS = "fit again with another seed, and do not trust quantities that change"
 _NO_COMPONENTS = Paragraph(
     "No table of components: labels are matched by the assignments, which this fit does not hold."
 )
 _IDENTIFIED = (
     "Read products of loadings, sizes of directions, offsets and shares of rows; the numbers of components, "
     "the order and the signs of their columns mean nothing, nor do axes of equal size or of size zero. The "
-    "angular kernel changes with those signs: beside its value stands the range that signs alone can give it."
+    "angular kernel changes with those signs: beside its value is the range that signs alone can cause."
 )
 
 
 def believed(tree: xr.DataTree) -> Section:
-    """The section on convergence: a verdict with its reason and the next step, and the invariants."""
+    """Return the section on convergence: a verdict with its reason and the next step, and the invariants."""
     kind, table = kind_of(tree), summary(tree)
     verdicts = _sampler_verdicts(tree) if kind == "sampling" else [_ascent_verdict(tree, kind)]
     cells = summary_cells(table)
@@ -72,8 +72,8 @@ def believed(tree: xr.DataTree) -> Section:
     elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
         objective = tree["trace"]["objective"].values
         final = objective[np.isfinite(objective)].max()
-        counts_occupied = model_of(tree).occupied_site in tree["trace"]
-        counted = " and the number of occupied components" if counts_occupied else ""
+        occupation = model_of(tree).occupied_site in tree["trace"]
+        counted = " and the number of occupied components" if occupation else ""
         caption = f"The objective (higher is better){counted} by iteration."
         alt = f"Line plot of the objective, whose best value is {final:.2f} nats."
         blocks.append(Picture("objective", caption, alt, plot_objective(tree)))
@@ -82,29 +82,23 @@ def believed(tree: xr.DataTree) -> Section:
 
 def _extremes(table: pd.DataFrame) -> str:
     factors = pd.to_numeric(table["r_hat"], errors="coerce")
-    return (
-        f"At the end the largest is {factors.max():.3f}, for {factors.idxmax()}."
-        if factors.notna().any()
-        else "All quantities are constant."
-    )
+    if factors.isna().all():
+        return "All quantities are constant."
+    return f"At the end the largest is {factors.max():.3f}, for {factors.idxmax()}."
 
 
 def _sampler_verdicts(tree: xr.DataTree) -> list[Judgement]:
-    """Whether the chains agree, and how many transitions diverged if any did."""
+    """Judge whether the chains agree, and count the transitions that diverged if any did."""
     good, reason = judge(tree)
     reason, _, advice = reason.partition(". Next: ")
-    text = (
-        "The chains agree: the draws can be trusted"
-        if good
-        else "The chains have NOT converged: do not build on these draws yet"
-    )
+    text = "The chains have NOT converged: do not build on these draws yet"
+    if good:
+        text = "The chains agree: the draws can be trusted"
     verdicts = [Judgement(good, text, reason, advice or _VARIED_SEEDS)]
     diverging = tree["sample_stats"].get("diverging") if "sample_stats" in tree.children else None
     if diverging is not None and diverging.any():
         text = f"{int(diverging.sum())} of {diverging.size} transitions diverged"
-        reason = (
-            "near a divergence the sampler may have missed a region of high curvature, unseen by the PSRF"
-        )
+        reason = "near a divergence the sampler may miss a region of high curvature, unseen by the PSRF"
         advice = "raise target_accept_prob to 0.95, or compare with another method"
         verdicts.append(Judgement(False, text, reason, advice))
     return verdicts
@@ -113,9 +107,7 @@ def _sampler_verdicts(tree: xr.DataTree) -> list[Judgement]:
 def _ascent_verdict(tree: xr.DataTree, kind: str) -> Judgement:
     stopped = tree.attrs.get("stop_reason", "no reason recorded")
     if stopped == _SOLVED:
-        advice = (
-            "score held-out rows; for uncertainty fit by a method that gives a posterior, if there is one"
-        )
+        advice = "score held-out rows; for uncertainty fit by a method with a posterior, if there is one"
         reason = "a closed form: the optimum of the objective, one point without uncertainty"
         return Judgement(True, "Solved directly: there is nothing to converge", reason, advice)
     result = "q" if kind == "variational" else "the estimate"
@@ -130,16 +122,14 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Judgement:
         second, best = np.sort(objective.max("iteration").values)[-2:]
         reason = f"{stopped}; the best of {restarts} restarts is {best - second:.2f} nats above the second"
     referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
-    advice = (
-        "num_restarts=10: the ascent finds the optimum nearest to its start"
-        if restarts < 5
-        else f"compare with method='{referee}': an approximation usually understates uncertainty"
-    )
+    advice = f"compare with method='{referee}': an approximation usually understates uncertainty"
+    if restarts < 5:
+        advice = "num_restarts=10: the ascent finds the optimum nearest to its start"
     return Judgement(True, f"The objective has converged: {result} is final for its start", reason, advice)
 
 
 def found(tree: xr.DataTree) -> Section:
-    """The section on findings: clusters, relabelled components, co-clustering, loadings or topics."""
+    """Return the section on findings: clusters, components, co-clustering, loadings or topics."""
     model, names, blocks = model_of(tree), draws_of(tree), _provisional(tree)
     symmetries = model.symmetries
     if "rotation" in symmetries and "labels" not in symmetries:
@@ -152,10 +142,9 @@ def found(tree: xr.DataTree) -> Section:
         if model.cluster_site is None:
             return Section("Found", blocks)
     blocks += _occupied(tree)
-    if model.gaussian_sites and all(site in names for site in model.gaussian_sites):
-        blocks += _components(tree)
-    if model.subspace_sites and all(site in names for site in model.subspace_sites):
-        blocks += local_pca_blocks(tree)
+    for sites, blocks_of in ((model.gaussian_sites, _components), (model.subspace_sites, local_pca_blocks)):
+        if sites and all(site in names for site in sites):
+            blocks += blocks_of(tree)
     labels = labels_of(tree)
     per_row = responsibilities_of(tree) if labels is None else labels
     num_rows = 0 if per_row is None else per_row.sizes.get("observation", 0)  # documents: their own section
@@ -172,16 +161,14 @@ def found(tree: xr.DataTree) -> Section:
 
 
 def _occupied(tree: xr.DataTree) -> list[Table | Judgement]:
-    """The verdict on the number of components that hold rows, and its posterior."""
+    """Return the verdict on the number of components that hold rows, and its posterior."""
     counts = occupied(tree)
     mode = counts.attrs["mode"]
     advice = "compare with the clusters below: how many rows each holds matters more than their number"
     if kind_of(tree) == "point":
         text = f"The estimate has {mode} occupied component{'s' if mode != 1 else ''}"
         return [Judgement(None, text, "each is the most probable one of at least one row", advice)]
-    frame = pd.DataFrame(
-        {"probability": counts.values, "mcse": counts["mcse"].values}, index=counts["num_occupied"].values
-    )
+    frame = counts.to_dataframe().rename_axis(None)[["probability", "mcse"]]
     noun = "component is" if mode == 1 else "components are"
     text = f"{mode} occupied {noun} most probable (probability {float(counts.max()):.2f})"
     reason = "each occupied component holds at least one row; small ones may come and go between draws"
@@ -196,9 +183,8 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
         return [_NO_COMPONENTS]
     aligned = tree if "relabelled" in tree.attrs else relabel(tree)
     components = occupied_components(aligned)
-    posterior = draws_of(aligned).isel(component=components.index)
     columns = {"share of rows": components.share}
-    names = feature_names(posterior[model_of(tree).gaussian_sites[1]])
+    names = feature_names(draws_of(aligned)[model_of(tree).gaussian_sites[1]])
     for i, name in enumerate(names[:_MOST_FEATURES]):
         columns[f"{name}: mean"] = components.locs[:, i]
         if kind_of(tree) != "point":
@@ -220,10 +206,8 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
         blocks.append(Paragraph(text))
     if "observed_data" not in tree.children:
         return [*blocks, Paragraph("This fit does not hold its data, so there is no picture of them.")]
-    described = "; ".join(
-        f"component {k} with {100 * s:.0f} % of the rows"
-        for k, s in zip(components.index, components.share, strict=True)
-    )
+    shares = zip(components.index, components.share, strict=True)
+    described = "; ".join(f"component {k} with {100 * share:.0f} % of the rows" for k, share in shares)
     alt = f"Scatter plot of the rows with an ellipse for each component: {described}."
     caption = "The data, the components and the predictive density."
     blocks.append(Picture("components", caption, alt, plot_mixture(aligned)))
@@ -231,7 +215,7 @@ def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
 
 
 def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
-    """Tables and pictures of the components of a repulsive mixture of PCAs, and what is identified of them.
+    """Build the tables and pictures of the components of a repulsive mixture of PCAs.
 
     Args:
         tree: a fit of DEPCAM.
@@ -243,18 +227,14 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
         caption = f"The largest {_MOST_LOCAL_PCAS} of {len(table)} components"
         return [Paragraph(_IDENTIFIED), Table(caption, table[:_MOST_LOCAL_PCAS])]
     reach = ", ".join(f"{value:.1f}" for value in table["effective"])
+    caption = "Sizes of the directions of each component: the area of a square is |phi|."
+    alt = f"Hinton diagram: effective numbers of directions {reach}."
     blocks = [
         Paragraph(_IDENTIFIED),
         Table("Components and the directions they use, the largest share of rows first", table),
-        Picture(
-            "hinton",
-            "Sizes of the directions of each component: the area of a square is |phi|.",
-            f"Hinton diagram: effective numbers of directions {reach}.",
-            plot_hinton(tree),
-        ),
+        Picture("hinton", caption, alt, plot_hinton(tree)),
     ]
-    if len(table) > 1:
-        blocks += _pairs(tree)
+    blocks += _pairs(tree) if len(table) > 1 else []
     products = loading_products(tree)
     if products.sizes["feature"] <= _MOST_PRODUCT_FEATURES:
         traces = ", ".join(f"{np.trace(p):.3g}" for p in products.values)
@@ -267,40 +247,24 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
 def _pairs(tree: xr.DataTree) -> list[Picture | Table]:
     found, overlap = component_similarity(tree), responsibility_overlap(tree)
     above = np.triu_indices(len(overlap), 1)
-    rows = {
-        f"{first} and {second}": {name: found[name].values[first, second] for name in found.data_vars}
-        | {"rows in common": overlap.iloc[first, second]}
-        for first, second in zip(*above, strict=True)
-    }
-    products = found["products"].values[above]
-    described = (
-        f"largest correlation of two products {np.nanmax(products):.2f}"
-        if np.isfinite(products).any()
-        else "no component has a direction"
-    )
-    lost = 1 - np.diag(overlap)
-    return [
-        Table(
-            "Pairs of components: similarities, and which share of the first's rows the second would take",
-            pd.DataFrame.from_dict(rows, orient="index"),
-        ),
-        Picture(
-            "component-similarity",
-            "Similarity of components by both kernels of the prior and by the correlation of W W'.",
-            f"Three matrices; {described}.",
-            plot_component_similarity(tree),
-        ),
-        Picture(
-            "overlap",
-            "Where rows of a component would go if labels were drawn again; dark diagonal: certain labels.",
-            f"Matrix; the least certain component would lose {np.nanmax(lost):.0%} of its rows.",
-            plot_overlap(tree),
-        ),
-    ]
+    columns = {str(name): values.values[above] for name, values in found.data_vars.items()}
+    columns["rows in common"] = overlap.to_numpy()[above]
+    index = [f"{first} and {second}" for first, second in zip(*above, strict=True)]
+    caption = "Pairs of components: similarities, and which share of the first's rows the second would take"
+    table = Table(caption, pd.DataFrame(columns, index))
+    caption = "Similarity of components by both kernels of the prior and by the correlation of W W'."
+    described = "no component has a direction"
+    if np.isfinite(columns["products"]).any():
+        described = f"largest correlation of two products {np.nanmax(columns['products']):.2f}"
+    figure = plot_component_similarity(tree)
+    similarity = Picture("component-similarity", caption, f"Three matrices; {described}.", figure)
+    caption = "Where rows of a component would go if labels were drawn again; dark diagonal: certain labels."
+    lost = f"the least certain component would lose {np.nanmax(1 - np.diag(overlap)):.0%} of its rows"
+    return [table, similarity, Picture("overlap", caption, f"Matrix; {lost}.", plot_overlap(tree))]
 
 
 def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """Loadings with intervals, and rows and features on the plane of the first two latents.
+    """Build the pictures of loadings, and of rows and features on the plane of the first two latents.
 
     Args:
         tree: a fit of a model with the symmetry "rotation".
@@ -324,7 +288,7 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 
 def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """A fit by inner products alone, without loadings."""
+    """Blocks of a fit by inner products, without loadings."""
     latents = draws_of(tree).get(model_of(tree).latent_site)
     if latents is None and not tree.attrs.get("generative", 1) and "observed_data" in tree.children:
         return _projected_rows(tree)
@@ -337,15 +301,14 @@ def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 
 def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """The fitted rows under a projection that is no model."""
+    """Blocks of the fitted rows under a projection that is no model."""
     model = model_of(tree)
     scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model)[:1])
     if scores.sizes["latent"] < 2:
-        return [Paragraph("This projection has one axis: inference.transform gives the scores on it.")]
+        return [Paragraph("This projection has one axis: inference.transform computes the scores on it.")]
     held = draws_of(tree).assign({model.latent_site: scores.expand_dims(("chain", "draw"))})
-    groups = {name: child.to_dataset() for name, child in tree.children.items()} | {"posterior": held}
-    attrs = dict(tree.attrs) | {"rotation_aligned": 1}
-    drawn = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+    drawn = tree.assign({"posterior": xr.DataTree(held)})
+    drawn.attrs["rotation_aligned"] = 1
     caption = "Rows on the first two axes of the projection, the strongest first."
     alt = f"Scatter plot of {scores.sizes['observation']} rows on two axes."
     return [Picture("rows", caption, alt, plot_biplot(drawn))]
@@ -363,23 +326,16 @@ def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
 
 
 def _strongest(aligned: xr.DataTree) -> str:
-    """The feature with the largest mean loading on each of the first latents, in words."""
-    means = []
-    for loadings in loadings_of(aligned).values():
-        variable = loadings.mean(("chain", "draw"))
-        (feature,) = (dim for dim in variable.dims if dim != "latent")
-        labels = [str(label) for label in variable[feature].values]
-        means += list(zip(labels, variable.transpose(feature, "latent").values, strict=True))
-    values = np.array([row for _, row in means])
-    parts = [
-        f"latent {latent}: {means[np.abs(values[:, latent]).argmax()][0]}"
-        for latent in range(min(values.shape[1], 4))
-    ]
+    """Describe the feature with the largest mean loading on each of the first latents."""
+    means = [loadings.mean(("chain", "draw")) for loadings in loadings_of(aligned).values()]
+    names = [str(label) for mean in means for label in mean[mean.dims[0]].values]
+    values = np.abs(np.concatenate([mean.values for mean in means]))[:, :4]
+    parts = [f"latent {latent}: {names[row]}" for latent, row in enumerate(values.argmax(0))]
     return f"Largest on {'; '.join(parts)}."
 
 
 def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
-    """The topics by their words and shares, and clusters as mixtures of topics where there are some.
+    """Build the blocks on topics, their words and shares, and on clusters as mixtures of topics.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -403,7 +359,7 @@ def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
 
 
 def fits(tree: xr.DataTree) -> Section:
-    """The section on prediction: the leave-one-out score and posterior predictive checks."""
+    """Return the section on prediction: the leave-one-out score and posterior predictive checks."""
     return Section("Fits", [*_provisional(tree), *_leave_one_out(tree), *predictive_blocks(tree)])
 
 
@@ -414,20 +370,19 @@ def _provisional(tree: xr.DataTree) -> list[Paragraph]:
 
 
 def _leave_one_out(tree: xr.DataTree) -> list:
-    model = model_of(tree)
-    if not tree.attrs.get("generative", 1) or not model.scores_rows:
-        reason = (
-            f"{type(model).__name__} is no distribution of rows, which have no density"
-            if tree.attrs.get("generative", 1)
-            else f"method {tree.attrs.get('method')!r} is a projection, which gives rows no density"
-        )
-        advice = "judge it by what it is for: predict from its scores (inference.transform), rows held out"
-        return [Judgement(None, "No leave-one-out score", reason, advice)]
+    model, missing = model_of(tree), "No leave-one-out score"
+    advice = "judge it by its purpose: predict from its scores (inference.transform), rows held out"
+    if not tree.attrs.get("generative", 1):
+        reason = f"method {tree.attrs.get('method')!r} is a projection, under which rows have no density"
+        return [Judgement(None, missing, reason, advice)]
+    if not model.scores_rows:
+        reason = f"{type(model).__name__} is no distribution of rows, which have no density"
+        return [Judgement(None, missing, reason, advice)]
     try:
         score = leave_one_out(tree)
     except ValueError as why_not:
         advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
-        return [Judgement(None, "No leave-one-out score", str(why_not), advice)]
+        return [Judgement(None, missing, str(why_not), advice)]
     bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
     numbers = {
         "elpd (nats)": float(score.elpd),

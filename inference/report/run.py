@@ -1,9 +1,10 @@
-"""The sections of a report that come before its results: the assumptions and the run."""
+"""The sections of a report on assumptions and on the run."""
 
 import dataclasses
 import json
 import sys
 import textwrap
+from itertools import takewhile
 
 import numpy as np
 import xarray as xr
@@ -18,7 +19,7 @@ __all__ = ["assumed", "done", "run_facts", "title_of"]
 
 
 def assumed(tree: xr.DataTree) -> Section:
-    """The section on assumptions: generative process, fields, priors, graph and symmetries."""
+    """Return the section on assumptions: generative process, fields, priors, graph and symmetries."""
     model = model_of(tree)
     name = tree.attrs.get("model", "")
     blocks = []
@@ -32,7 +33,7 @@ def assumed(tree: xr.DataTree) -> Section:
         blocks.append(Paragraph(text))
     blocks += [one_column("Fields and priors", dict(_fields(model))), _graph(tree)]
     if symmetries := ", ".join(symmetries_of(tree)):
-        text = f"Symmetries of the posterior: {symmetries}. Nothing below depends on them unless it says so."
+        text = f"Symmetries of the posterior: {symmetries}. Nothing below depends on them unless it is noted."
         blocks.append(Paragraph(text))
     return Section("Assumed", blocks)
 
@@ -42,28 +43,21 @@ def _graph(tree: xr.DataTree) -> Picture | Paragraph:
         return Paragraph("No graph of the program: drawing it takes the data, which this fit left out.")
     graph = graph_of(tree)
     caption = (
-        "The program: arrows lead to what depends on a symbol, frames are plates, grey boxes data; dashed: "
-        "computed from others; square: a factor of the prior, or of a likelihood that is no density of rows."
+        "The program: arrows lead to dependent symbols, frames are plates, grey boxes data; dashed: computed "
+        "from others; square: a factor of the prior, or of a likelihood that is no density of rows."
     )
     return Picture("model-graph", caption, in_words(graph), draw_graph(graph))
 
 
 def _first_literal_block(docstring: str) -> str:
-    """The indented lines after the first line that ends in two colons: by habit, the generative process."""
-    lines = docstring.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.rstrip().endswith("::")), None)
-    if start is None:
-        return ""
-    block = []
-    for line in lines[start + 1 :]:
-        if line.strip() and not line.startswith(" "):
-            break
-        block.append(line[4:] if line.startswith("    ") else line)
-    return "\n".join(block).strip("\n")
+    """Lines indented after the first ``::``: by convention, the generative process."""
+    _, _, after = docstring.partition("::\n")
+    block = takewhile(lambda line: not line.strip() or line.startswith(" "), after.splitlines())
+    return textwrap.dedent("\n".join(block)).strip("\n")
 
 
 def _fields(assumptions: object, prefix: str = "") -> list[tuple[str, str]]:
-    """Field names (dotted for nested priors) and their values in short."""
+    """List field names (dotted for nested priors) with abbreviated values."""
     found = []
     for field in dataclasses.fields(assumptions):
         if not field.init or field.name.startswith("_"):
@@ -82,9 +76,8 @@ def _fields(assumptions: object, prefix: str = "") -> list[tuple[str, str]]:
 
 def _short(value: object) -> str:
     if hasattr(value, "arg_constraints"):  # a NumPyro distribution
-        arguments = ", ".join(
-            f"{name}={_short(getattr(value, name))}" for name in value.arg_constraints if hasattr(value, name)
-        )
+        names = (name for name in value.arg_constraints if hasattr(value, name))
+        arguments = ", ".join(f"{name}={_short(getattr(value, name))}" for name in names)
         return f"{type(value).__name__}({arguments})"
     if isinstance(value, tuple) and len(value) > 16 and all(isinstance(part, int) for part in value):
         return f"{len(value)} numbers, from {min(value)} to {max(value)}"
@@ -99,7 +92,7 @@ def _short(value: object) -> str:
 
 
 def run_facts(tree: xr.DataTree) -> dict[str, str]:
-    """Method, data, draws, time, seed, settings and versions of a run, by name; unknown ones are left out.
+    """Collect method, data, draws, time, seed, settings and versions of a run; unknown ones are left out.
 
     Args:
         tree: a fit.
@@ -124,28 +117,25 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
         "variational": f"{sizes['draw']} independent draws from q",
         "point": "one point estimate",
     }[kind]
-    facts["iterations"] = (
-        f"{attrs.get('num_iterations', 'not recorded')}; stopped: {attrs.get('stop_reason', 'not recorded')}"
-    )
+    counted, reason = (attrs.get(name, "not recorded") for name in ("num_iterations", "stop_reason"))
+    facts["iterations"] = f"{counted}; stopped: {reason}"
     if "sampling_time" in attrs:
         facts["time"] = f"{float(attrs['sampling_time']):.1f} s"
     facts |= {name: str(attrs[name]) for name in ("seed", "dtype", "left_out") if str(attrs.get(name, ""))}
     facts["settings"] = ", ".join(f"{name}={value}" for name, value in _options(tree).items())
-    versions = {
-        name.removeprefix("version_"): value for name, value in attrs.items() if name.startswith("version_")
-    }
-    facts["versions"] = ", ".join(f"{name} {value}" for name, value in versions.items())
+    versions = [(name, value) for name, value in attrs.items() if name.startswith("version_")]
+    facts["versions"] = ", ".join(f"{name.removeprefix('version_')} {value}" for name, value in versions)
     return {name: value for name, value in facts.items() if value}
 
 
 def done(tree: xr.DataTree) -> Section:
-    """The section on the run: method, data, time, settings, and how to repeat it."""
+    """Return the section on the run: method, data, time, settings, and how to repeat it."""
     facts = one_column("The run", run_facts(tree))
     return Section("Done", [facts, Paragraph("To repeat it:"), Code(_command(tree))])
 
 
 def _command(tree: xr.DataTree) -> str:
-    """The recorded command that made the fit, or Python that repeats it from its file."""
+    """Return the recorded command that made the fit, or Python that repeats it from its file."""
     if "command" in tree.attrs:
         return str(tree.attrs["command"])
     keywords = {name: tree.attrs[name] for name in ("method", "seed", "dtype") if name in tree.attrs}
@@ -161,7 +151,8 @@ def _command(tree: xr.DataTree) -> str:
     if "constant_data" in tree.children and "sample_weight" in tree["constant_data"]:
         arguments["sample_weight"] = 'old["constant_data"]["sample_weight"]'
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
-    data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in _data_names(tree))
+    names = tree["observed_data"].data_vars if "observed_data" in tree.children else ["x"]
+    data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in names)
     if "observed_data" in tree.children and "num_documents" in tree["observed_data"].attrs:
         lines += ["import zoo", 'cells = old["observed_data"].to_dataset()']
         data = (
@@ -169,22 +160,16 @@ def _command(tree: xr.DataTree) -> str:
             '(cells.attrs["num_documents"], cells.attrs["num_words"])), '
         )
     call = f"tree = fit(model_of(old), {data}{listed})"
-    wrapped = textwrap.wrap(  # without breaking words, so that every line break is inside brackets
-        call, 90, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
-    )
-    return "\n".join([*lines, *wrapped])
+    whole = {"break_long_words": False, "break_on_hyphens": False}  # every line break is inside brackets
+    return "\n".join([*lines, *textwrap.wrap(call, 90, subsequent_indent="    ", **whole)])
 
 
 def _options(tree: xr.DataTree) -> dict:
     return json.loads(tree.attrs.get("options", "{}"))
 
 
-def _data_names(tree: xr.DataTree) -> list[str]:
-    return list(tree["observed_data"].data_vars) if "observed_data" in tree.children else ["x"]
-
-
 def title_of(tree: xr.DataTree) -> str:
-    """The full name of a fit's model.
+    """Return the full name of a fit's model.
 
     Args:
         tree: a fit.

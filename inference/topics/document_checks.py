@@ -1,26 +1,26 @@
-r"""Do documents drawn from a fit look like the documents? Observed against replicated counts of words.
+r"""Posterior predictive checks of topic models: observed documents against documents drawn from the fit.
 
-Replicated documents have the lengths of the observed ones. At each of the draws looked at, tokens get topics
-and then words: of LDA and pLSI at the drawn (estimated) topic shares of the document, of PCP at those of a
-new cluster; this is what the programs do, without an array of documents by words. Two kinds of statistics are
-compared, posterior predictive p-values as in `inference.diagnostics.model_criticism`:
+Replicated documents have the lengths of the observed ones. At each of the draws looked at, tokens get
+topics and then words: of LDA and pLSI at the drawn (estimated) topic shares of the document, of PCP at
+those of a new cluster; this is what the programs do, without an array of documents by words. Two kinds of
+statistics are compared, posterior predictive p-values as in `inference.diagnostics.model_criticism`.
 
-Of documents: all words of a bag are independent given its topics. Text is burstier (Church and Gale 1995,
-"Poisson mixtures"): a word that was used once is used again. Then documents hold fewer different words than
-their length lets expect, the commonest word of a document takes more of it, and counts of a word vary more
-between documents. Documents whose numbers of different words differ more than replicated ones are of more
-kinds than the fit knows.
+Statistics of documents: all words of a bag are independent given its topics. Text is burstier (Church and
+Gale 1995, "Poisson mixtures"): a word that was used once is used again. Then documents hold fewer different
+words than their length lets expect, the commonest word of a document takes more of it, and counts of a word
+vary more between documents. Documents whose numbers of different words differ more than replicated ones are
+of more kinds than the fit knows.
 
-Of topics: given the topics of all tokens, words and documents are independent within a topic. How far they
-are from it is their mutual information (Mimno and Blei 2011, "Bayesian checking for topic models",
-equation 1),
+Statistics of topics: given the topics of all tokens, words and documents are independent within a topic.
+Their dependence is measured by their mutual information (Mimno and Blei 2011, "Bayesian checking for topic
+models", equation 1),
 
 .. math:: MI_k = \sum_{w,d} \frac{N_{wdk}}{N_k} \log \frac{N_{wdk} N_k}{N_{wk} N_{dk}},
 
 a realised discrepancy: topics of the observed tokens are drawn given their words, replicated words given
-these topics. A topic far above its replications mixes what should be several.
+these topics. A topic far above its replications mixes several.
 
-A topic model's documents as ArviZ's pictures of predictions want them.
+`with_dense_counts` arranges the documents as ArviZ's pictures of predictions expect them.
 """
 
 from collections.abc import Iterator
@@ -38,6 +38,7 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, thinned
 from inference.symmetry.topics import align_topics
 from inference.topics.tables import documents_of, top_words
+from zoo.checks import check_size
 
 __all__ = ["DocumentCheck", "check_documents", "with_dense_counts"]
 
@@ -52,7 +53,7 @@ _MOST_TOKENS = 100_000
 
 
 class DocumentCheck(NamedTuple):
-    """Observed documents against replicated ones.
+    """Results of a posterior predictive check of documents.
 
     Attributes:
         table: a row a statistic: ``observed``, ``replicated_lb``, ``replicated_ub``, ``p`` (the share of
@@ -63,7 +64,7 @@ class DocumentCheck(NamedTuple):
             ``replicated_lb``, ``replicated_ub``.
         words: a row a word: ``documents`` that hold it, ``replicated`` mean of these and ``sd``.
         num_draws: how many draws were replicated.
-        note: what was left out for its size, as a sentence; empty if nothing was.
+        note: a sentence on the documents and draws left out for size; empty if there are none.
     """
 
     table: pd.DataFrame
@@ -78,7 +79,7 @@ class _Draw(NamedTuple):
     """One draw: topic shares of the documents for new tokens and for theirs, word probabilities by topic."""
 
     fresh: np.ndarray
-    own: np.ndarray
+    fitted: np.ndarray
     topics: np.ndarray
 
 
@@ -89,7 +90,7 @@ def check_documents(
     probability: float = 0.9,
     seed: int = 0,
 ) -> DocumentCheck:
-    """Statistics of documents and topics, observed and replicated.
+    """Compare statistics of documents and topics, observed and replicated.
 
     Args:
         tree: a fit of LDA, pLSI or PCP that holds its documents (LDA, pLSI: and their topic shares).
@@ -102,11 +103,10 @@ def check_documents(
         Tables, see `DocumentCheck`.
 
     Raises:
-        ValueError: a fit of no topic model, or without what is named above; a number below 2.
+        ValueError: a fit of no topic model, or without its documents or shares; a number below 2.
     """
-    for name, value in (("num_draws", num_draws), ("num_documents", num_documents)):
-        if value < 2:
-            raise ValueError(f"{name} must be at least 2; got {value}")
+    check_size("num_draws", num_draws, 2)
+    check_size("num_documents", num_documents, 2)
     whole = documents_of(tree)
     chosen = _evenly_spaced(whole, num_documents)
     counts = whole[chosen].astype(np.int64)
@@ -118,7 +118,10 @@ def check_documents(
     pairs, distinct, statistics = [], [], []
     held = np.zeros((2, counts.shape[1]))
     for draw in draws:
-        new = _replicate(_topic_counts(lengths, draw.fresh, rng), draw.topics, rng)
+        tokens = rng.multinomial(lengths, draw.fresh / draw.fresh.sum(1, keepdims=True))
+        document, _, word = _drawn_words(tokens, draw.topics, rng)
+        new = csr_matrix((np.ones(len(word), np.int64), (document, word)), shape=counts.shape)
+        new.sum_duplicates()
         distinct.append(np.diff(new.indptr))
         statistics.append(_statistics(new))
         within = np.bincount(new.indices, minlength=new.shape[1])
@@ -140,12 +143,12 @@ def check_documents(
         },
         index=pd.Index(chosen, name="document"),
     )
-    mean = held[0] / len(distinct)
+    mean, square = held / len(distinct)
     by_word = pd.DataFrame(
         {
             "documents": np.bincount(counts.indices, minlength=counts.shape[1]),
             "replicated": mean,
-            "sd": np.sqrt(np.maximum(held[1] / len(distinct) - mean**2, 0.0)),
+            "sd": np.sqrt(np.maximum(square - mean**2, 0.0)),
         },
         index=pd.Index(draws_of(tree)["word"].values, name="word"),
     )
@@ -154,16 +157,13 @@ def check_documents(
 
 
 def _note(num_documents: int, in_all: int, num_draws: int, known: int) -> str:
-    parts = []
-    if num_documents < in_all:
-        parts.append(f"{num_documents} of {in_all} documents, evenly spaced")
-    if num_draws < known:
-        parts.append(f"{num_draws} of {known} draws, evenly spaced")
+    sizes = ((num_documents, in_all, "documents"), (num_draws, known, "draws"))
+    parts = [f"{few} of {every} {name}, evenly spaced" for few, every, name in sizes if few < every]
     return f"Looked at: {' and '.join(parts)}." if parts else ""
 
 
 def _evenly_spaced(counts: csr_matrix, most: int) -> np.ndarray:
-    """Documents with tokens, at most so many and at most `_MOST_TOKENS` tokens (but at least two)."""
+    """Choose at most ``most`` documents of at most `_MOST_TOKENS` tokens in all, but at least two."""
     lengths = np.asarray(counts.sum(1)).ravel()
     filled = np.flatnonzero(lengths)
     size = min(most, len(filled), max(2, int(_MOST_TOKENS / max(lengths[filled].mean(), 1.0))))
@@ -173,7 +173,7 @@ def _evenly_spaced(counts: csr_matrix, most: int) -> np.ndarray:
 def _draws(
     tree: xr.DataTree, chosen: np.ndarray, counts: csr_matrix, most: int, rng: Generator
 ) -> tuple[Iterator[_Draw], int]:
-    """The draws to look at, one by one, their topics in one numbering, and how many the fit has."""
+    """Select the draws to look at, their topics in one numbering, and count the draws of the fit."""
     posterior = draws_of(tree)
     known = posterior.sizes["chain"] * posterior.sizes["draw"]
     model = model_of(tree)
@@ -181,44 +181,26 @@ def _draws(
     if missing:
         raise ValueError(f"replicating documents takes {missing[0]!r}, which this fit does not hold")
     few = draws_of(align_topics(thinned(tree, most)))
-    flat = {
-        name: few[name].stack(sample=("chain", "draw")).transpose("sample", ...)
-        for name in (*model.share_sites, model.topic_site)
-    }
-    values = {
-        name: value.isel(document=chosen).values if "document" in value.dims else value.values
-        for name, value in flat.items()
-    }
+    values = {}
+    for name in (*model.share_sites, model.topic_site):
+        value = few[name].stack(sample=("chain", "draw")).transpose("sample", ...)
+        values[name] = value.isel(document=chosen, missing_dims="ignore").values
     size = len(values[model.topic_site])
     places = np.arange(most) % size if size == 1 else np.arange(size)
 
     def one(place: int) -> _Draw:
-        own = {name: value[place] for name, value in values.items()}
-        return _Draw(*model.document_shares(own, counts, rng), own[model.topic_site])
+        drawn = {name: value[place] for name, value in values.items()}
+        return _Draw(*model.document_shares(drawn, counts, rng), drawn[model.topic_site])
 
     return (one(place) for place in places), known
-
-
-def _topic_counts(lengths: np.ndarray, shares: np.ndarray, rng: Generator) -> np.ndarray:
-    """Tokens of each topic in each document, (num_documents, num_topics)."""
-    return rng.multinomial(lengths, shares / shares.sum(1, keepdims=True))
-
-
-def _replicate(tokens: np.ndarray, topics: np.ndarray, rng: Generator) -> csr_matrix:
-    """Documents with so many tokens of each topic, the words drawn."""
-    document, _, word = _drawn_words(tokens, topics, rng)
-    ones = np.ones(len(word), np.int64)
-    new = csr_matrix((ones, (document, word)), shape=(tokens.shape[0], topics.shape[1]))
-    new.sum_duplicates()
-    return new
 
 
 def _drawn_words(
     tokens: np.ndarray, topics: np.ndarray, rng: Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Document, topic and drawn word of each token, by topic."""
+    """Draw words for tokens; return document, topic and word of each, ordered by topic."""
     num_documents, num_topics = tokens.shape
-    document = np.concatenate([np.repeat(np.arange(num_documents), own) for own in tokens.T])
+    document = np.concatenate([np.repeat(np.arange(num_documents), number) for number in tokens.T])
     topic = np.repeat(np.arange(num_topics), tokens.sum(0))
     word = np.empty(len(topic), np.int64)
     for k, probs in enumerate(topics):
@@ -229,7 +211,7 @@ def _drawn_words(
 
 
 def _statistics(counts: csr_matrix) -> tuple[float, ...]:
-    """The values of `STATISTICS`."""
+    """Compute the values of `STATISTICS`."""
     lengths = np.asarray(counts.sum(1)).ravel()
     commonest = counts.max(axis=1).toarray().ravel() / lengths
     mean = np.asarray(counts.mean(0)).ravel()
@@ -246,7 +228,7 @@ def _information(counts: csr_matrix, draw: _Draw, rng: Generator) -> np.ndarray:
     num_documents, num_words = counts.shape
     num_topics = len(draw.topics)
     document = np.repeat(np.arange(num_documents), np.diff(counts.indptr))
-    given = draw.own[document] * draw.topics.T[counts.indices] + np.finfo(float).tiny
+    given = draw.fitted[document] * draw.topics.T[counts.indices] + np.finfo(float).tiny
     split = rng.multinomial(counts.data, given / given.sum(1, keepdims=True))
     cell, topic = np.nonzero(split)
     observed = document[cell], topic, counts.indices[cell], split[cell, topic]
@@ -263,21 +245,20 @@ def _information(counts: csr_matrix, draw: _Draw, rng: Generator) -> np.ndarray:
 def _mutual_information(
     document: np.ndarray, topic: np.ndarray, word: np.ndarray, count: np.ndarray, sizes: tuple[int, int, int]
 ) -> np.ndarray:
-    """In nats, of each topic, from its cells; zero of a topic without tokens."""
+    """Mutual information of each topic from its cells, in nats; zero for a topic without tokens."""
     num_documents, num_topics, num_words = sizes
-    own = np.bincount(topic, count, num_topics)
+    total = np.bincount(topic, count, num_topics)
     by_word = np.bincount(topic * num_words + word, count, num_topics * num_words)
     by_document = np.bincount(topic * num_documents + document, count, num_topics * num_documents)
     joint = np.bincount(topic, xlogy(count, count), num_topics)
-    words = xlogy(by_word, by_word).reshape(num_topics, -1).sum(1)
-    documents = xlogy(by_document, by_document).reshape(num_topics, -1).sum(1)
-    return (joint + xlogy(own, own) - words - documents) / np.maximum(own, 1.0)
+    words, documents = (xlogy(n, n).reshape(num_topics, -1).sum(1) for n in (by_word, by_document))
+    return (joint + xlogy(total, total) - words - documents) / np.maximum(total, 1.0)
 
 
 def _compared(
     observed: np.ndarray, replicated: np.ndarray, tail: list, names: tuple | pd.Index
 ) -> pd.DataFrame:
-    """Observed values, one or one a replication, beside the replications, (replications, statistics)."""
+    """Tabulate observed values, (statistics,) or (replications, statistics), beside the replications."""
     low, high = np.quantile(replicated, tail, axis=0)
     p = (replicated > observed).mean(0) + 0.5 * (replicated == observed).mean(0)
     values = observed if observed.ndim == 1 else observed.mean(0)
@@ -286,7 +267,7 @@ def _compared(
 
 
 def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
-    """The fit with its documents as one table ``counts`` instead of their cells that are not zero.
+    """Store the documents of a fit as one dense table ``counts`` instead of their nonzero cells.
 
     ``arviz.plot_ppc_dist`` (of counts with ``kind="ecdf"``) and its like compare variables of one name and
     one shape in ``observed_data`` and ``posterior_predictive``. A fit stores the cells, which are few;
@@ -296,8 +277,8 @@ def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
         tree: a fit of LDA, pLSI or PCP that holds its documents.
 
     Returns:
-        A new tree, ``counts`` in ``observed_data`` with dims (document, word); our own functions want the
-        old one.
+        A new tree, ``counts`` in ``observed_data`` with dims (document, word); functions of this package
+        take the old one.
 
     Raises:
         ValueError: the fit holds no documents.
@@ -314,6 +295,5 @@ def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
         for dim, size in shape.items()
         if dim in group.coords and group.sizes.get(dim) == size
     }
-    groups = {name: child.to_dataset() for name, child in tree.children.items()}
-    groups["observed_data"] = xr.Dataset({"counts": (tuple(shape), counts)}, coords)
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs))} | groups)
+    observed = xr.Dataset({"counts": (tuple(shape), counts)}, coords)
+    return tree.assign({"observed_data": xr.DataTree(observed)})

@@ -1,11 +1,7 @@
-r"""What a fit of a topic model says, as tables: top words, shares, clusters, documents near them.
+r"""Tables of a topic model: top words, shares, clusters, the documents near them, and how good they are.
 
 Parameters are posterior means, under q or over draws whose topics were brought to one numbering
-(`align_topics`). Clusters are PCP's. Gathered here too: matching topics of two fits (`match_topics`, and
-`numbered_like`, which takes over the numbers), coherence, agreement with classes, splitting tokens for
-completion, and bringing documents to a vocabulary.
-
-How good topics and clusters of documents are: agreement with classes, and coherence of words.
+(`align_topics`). Clusters are PCP's.
 
 Normalised mutual information divides by a normaliser, and the published values differ in which: the thesis
 (9.3.4) divides by the larger entropy (``"max"``). Coherence is the normalised pointwise mutual information of
@@ -20,14 +16,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from scipy.sparse import csr_matrix, diags
-from scipy.special import softmax
+from scipy.special import entr, softmax
 
 from inference.precision import double_precision
 from inference.prediction import prepared, transform
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of, restored_data
 from inference.symmetry.topics import align_topics, match_topics
-from zoo.checks import check_choice
+from zoo.checks import check_choice, check_size
 from zoo.documents.bags import as_counts
 from zoo.documents.topic_model import dirichlet_of
 from zoo.sparse import SparseCounts
@@ -52,7 +48,7 @@ CELLS_AT_ONCE = 2**16  # of documents x words, times topics
 
 
 def topic_words(tree: xr.DataTree) -> pd.DataFrame:
-    """Word probabilities of each topic: a row a topic, a column a word.
+    """Tabulate the word probabilities of each topic: a row a topic, a column a word.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -67,7 +63,7 @@ def topic_words(tree: xr.DataTree) -> pd.DataFrame:
 
 
 def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
-    """The most probable words of each topic: a row a topic, a column a rank from 1.
+    """List the most probable words of each topic: a row a topic, a column a rank from 1.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -80,8 +76,7 @@ def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
         ValueError: the fit is of no topic model, or less than one word is asked for.
     """
     table = topic_words(tree)
-    if num_words < 1:
-        raise ValueError(f"num_words must be at least 1; got {num_words}")
+    check_size("num_words", num_words)
     num_words = min(num_words, table.shape[1])
     order = np.argsort(-table.to_numpy(), axis=1, kind="stable")[:, :num_words]
     ranks = pd.RangeIndex(1, num_words + 1, name="rank")
@@ -89,7 +84,7 @@ def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
 
 
 def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
-    """Expected topic shares of the fitted documents: a row a document, a column a topic.
+    """Tabulate the expected topic shares of the fitted documents: a row a document, a column a topic.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -106,7 +101,7 @@ def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
 
 
 def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
-    r"""Shares of topics among a document's own words: a row a document, a column a topic.
+    r"""Tabulate the shares of topics among the words of documents: a row a document, a column a topic.
 
     The projection by which the thesis compares the models (9.3.3):
     :math:`\sum_n E[\phi_{dnk}] / N_d`, the probabilities that topic k gave the words of document d, averaged
@@ -135,7 +130,7 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
 
 
 def _tokens_by_topic(documents: SparseCounts, shares: np.ndarray, by_word: np.ndarray) -> np.ndarray:
-    """Expected tokens of each topic of documents with shares of their own, (num_documents, num_topics)."""
+    """Expected tokens of each topic where every document has its shares, (num_documents, num_topics)."""
     ratio = np.empty(documents.num_nonzeros)
     for begin in range(0, documents.num_nonzeros, CELLS_AT_ONCE):
         cells = slice(begin, begin + CELLS_AT_ONCE)
@@ -148,17 +143,17 @@ def _tokens_by_topic(documents: SparseCounts, shares: np.ndarray, by_word: np.nd
 def _tokens_by_cluster(
     matrix: csr_matrix, probs: np.ndarray, centres: np.ndarray, by_word: np.ndarray
 ) -> np.ndarray:
-    """Expected tokens of each topic of documents with the shares of their clusters, each in turn."""
+    """Expected tokens of each topic where clusters have shares, (num_documents, num_topics)."""
     tokens = np.zeros((matrix.shape[0], by_word.shape[1]))
-    for share, own in zip(centres, probs.T, strict=True):
-        held = np.flatnonzero(own > np.finfo(np.float32).eps)
+    for share, prob in zip(centres, probs.T, strict=True):
+        held = np.flatnonzero(prob > np.finfo(np.float32).eps)
         inverse = 1 / np.maximum(by_word @ share, np.finfo(float).tiny)
-        tokens[held] += share * ((diags(own[held]) @ matrix[held] @ diags(inverse)) @ by_word)
+        tokens[held] += share * ((diags(prob[held]) @ matrix[held] @ diags(inverse)) @ by_word)
     return tokens
 
 
 def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
-    """Clusters as mixtures of topics: a row a cluster, a column a topic, and ``weight``, its expected weight.
+    """Tabulate clusters as mixtures of topics: a row a cluster, a column a topic, and their ``weight``.
 
     Args:
         tree: a fit of PCP.
@@ -175,7 +170,7 @@ def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
 
 
 def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
-    """Probability of each cluster for documents: a row a document, a column a cluster.
+    """Tabulate the probability of each cluster for documents: a row a document, a column a cluster.
 
     Args:
         tree: a fit of PCP.
@@ -206,7 +201,7 @@ def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
 
 
 def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) -> pd.DataFrame:
-    """The documents of a cluster that are nearest to its centre.
+    """List the documents of a cluster that are nearest to its centre.
 
     Args:
         tree: a fit of PCP.
@@ -223,23 +218,21 @@ def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) 
     shares = cluster_shares(tree)
     if cluster not in shares.columns:
         raise ValueError(f"there is no cluster {cluster!r}; clusters are {list(shares.columns)}")
-    own = np.flatnonzero(shares.to_numpy().argmax(1) == shares.columns.get_loc(cluster))
+    members = np.flatnonzero(shares.to_numpy().argmax(1) == shares.columns.get_loc(cluster))
     topics, clusters = topic_words(tree), cluster_topics(tree)
     centre = clusters.loc[cluster].drop("weight").to_numpy() @ topics.to_numpy()
     counts, _ = _documents(tree)
-    chosen = counts.rows(own)
-    totals = np.bincount(chosen.document, chosen.count, own.size)
+    chosen = counts.rows(members)
+    totals = np.bincount(chosen.document, chosen.count, members.size)
     share = chosen.count / totals[chosen.document]
     terms = share * (np.log(share) - np.log(np.maximum(centre[chosen.word], np.finfo(float).tiny)))
-    divergence = np.bincount(chosen.document, terms, own.size)
-    table = pd.DataFrame(
-        {"share": shares[cluster].to_numpy()[own], "divergence": divergence}, index=shares.index[own]
-    )
+    divergence = np.bincount(chosen.document, terms, members.size)
+    table = pd.DataFrame({"share": shares[cluster].iloc[members], "divergence": divergence})
     return table[totals > 0].sort_values("divergence", kind="stable").head(num_documents)
 
 
 def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
-    """The same fit with its topics numbered as those of another run or model that they match.
+    """Renumber the topics of a fit as those of another run or model that they match.
 
     Topics are matched by their words (`match_topics`); those that answer no topic of the reference come last.
 
@@ -248,29 +241,31 @@ def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
         reference: a fit over the same words, or its word probabilities, a row a topic.
 
     Returns:
-        A new tree; root attribute ``relabelled`` says how.
+        A new tree; root attribute ``relabelled`` describes the change.
 
     Raises:
-        ValueError: other words, or topics with priors of their own, which cannot change places.
+        ValueError: other words, or topics whose priors differ, which cannot change places.
     """
     if np.ptp(getattr(model_of(_checked(tree)), "topic_prior", 0.0)):
         raise ValueError("topics with priors of their own (a vector topic_prior) cannot change places")
-    tree, own = align_topics(tree), topic_words(tree)
-    matching = match_topics(own, topic_words(reference) if isinstance(reference, xr.DataTree) else reference)
+    tree, words = align_topics(tree), topic_words(tree)
+    reference = topic_words(reference) if isinstance(reference, xr.DataTree) else reference
+    matching = match_topics(words, reference)
     first = matching.order[np.argsort(matching.reference)]
-    order = np.concatenate([first, np.setdiff1d(np.arange(len(own)), first)])
-    groups = {}
-    for name, child in tree.children.items():
-        held = child.to_dataset()
-        if "topic" in held.dims:
-            held = held.isel(topic=order).assign_coords(topic=own.index.to_numpy())
-        groups[name] = held
-    attrs = dict(tree.attrs) | {"relabelled": "topics numbered like those of another fit"}
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
+    order = np.concatenate([first, np.setdiff1d(np.arange(len(words)), first)])
+
+    def renumbered(group: xr.Dataset) -> xr.Dataset:
+        if "topic" not in group.dims:
+            return group
+        return group.isel(topic=order).assign_coords(topic=words.index.to_numpy())
+
+    new = tree.map_over_datasets(renumbered)
+    new.attrs = dict(tree.attrs) | {"relabelled": "topics numbered like those of another fit"}
+    return new
 
 
 def pyldavis_arrays(tree: xr.DataTree) -> dict[str, Any]:
-    """The arguments of ``pyLDAvis.prepare(**arrays)``.
+    """Return the arguments of ``pyLDAvis.prepare(**arrays)``.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -305,7 +300,7 @@ def _with_clusters(tree: xr.DataTree) -> xr.DataTree:
 
 
 def documents_of(tree: xr.DataTree) -> csr_matrix:
-    """The fitted documents as a sparse matrix of counts.
+    """Return the fitted documents as a sparse matrix of counts.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -320,7 +315,7 @@ def documents_of(tree: xr.DataTree) -> csr_matrix:
 
 
 def _documents(tree: xr.DataTree) -> tuple[SparseCounts, np.ndarray]:
-    """The fitted documents and their names."""
+    """Return the fitted documents and their names."""
     if "observed_data" not in tree.children:
         raise ValueError("this fit does not hold its documents: fit with keep=('observed_data',)")
     (counts,) = restored_data(tree["observed_data"].to_dataset(), model_of(tree))
@@ -332,7 +327,7 @@ def _documents(tree: xr.DataTree) -> tuple[SparseCounts, np.ndarray]:
 
 @double_precision
 def _given_or_fitted(tree: xr.DataTree, counts: Any) -> tuple[SparseCounts, np.ndarray]:
-    """Documents over the words of the fit, and their names."""
+    """Return documents over the words of the fit, the fitted ones by default, and their names."""
     if counts is None:
         return _documents(tree)
     _, (documents,), coords = prepared(tree, (counts,))
@@ -353,7 +348,7 @@ def _cluster_probs(tree: xr.DataTree, matrix: csr_matrix) -> np.ndarray:
 
 
 def _expected(tree: xr.DataTree, site: str) -> xr.DataArray:
-    """Posterior mean of probabilities."""
+    """Posterior mean of the probabilities at a site."""
     if "variational" in tree.children:
         stored = tree["variational"]
         if dirichlet_of(site) in stored:
@@ -383,7 +378,7 @@ NORMALISERS = {
 
 
 def normalised_mutual_information(labels: Any, others: Any, *, normaliser: str = "max") -> float:
-    """Mutual information of two labellings over a mean of their entropies: 1 if they agree, 0 if unrelated.
+    """Compute mutual information of two labellings over a mean of their entropies, between 0 and 1.
 
     Args:
         labels: of each row.
@@ -406,21 +401,16 @@ def normalised_mutual_information(labels: Any, others: Any, *, normaliser: str =
         raise ValueError(f"labels must be of the same rows; got {first.size} and {second.size}")
     joint = np.zeros((first.max() + 1, second.max() + 1))
     np.add.at(joint, (first, second), 1.0 / first.size)
-
-    def entropy(p: np.ndarray) -> float:
-        p = p[p > 0]
-        return float(-(p * np.log(p)).sum())
-
-    ends = entropy(joint.sum(1)), entropy(joint.sum(0))
-    shared = max(sum(ends) - entropy(joint), 0.0)
+    *ends, both = (float(entr(p).sum()) for p in (joint.sum(1), joint.sum(0), joint))
+    shared = max(sum(ends) - both, 0.0)
     scale = NORMALISERS[normaliser](*ends)
-    if scale <= 0:  # a labelling with one class says nothing, unless both have but one
+    if scale <= 0:  # a labelling with one class holds no information, unless both have only one
         return float(ends[0] == ends[1] == 0)
     return shared / scale
 
 
 def coherence(topic_word_probs: Any, counts: Any, *, num_words: int = 10) -> pd.Series:
-    """NPMI coherence of each topic's top words in a corpus, in [-1, 1], higher is better.
+    """Compute the NPMI coherence of each topic's top words in a corpus, in [-1, 1], higher is better.
 
     Args:
         topic_word_probs: shape (num_topics, num_words of the vocabulary).
@@ -435,9 +425,8 @@ def coherence(topic_word_probs: Any, counts: Any, *, num_words: int = 10) -> pd.
     """
     topics, documents = np.asarray(topic_word_probs), as_counts(counts)
     if topics.ndim != 2 or topics.shape[1] != documents.shape[1]:
-        raise ValueError(
-            f"topics must be over the corpus's {documents.shape[1]} words; got shape {topics.shape}"
-        )
+        expected = f"over the corpus's {documents.shape[1]} words"
+        raise ValueError(f"topics must be {expected}; got shape {topics.shape}")
     if not 2 <= num_words <= topics.shape[1]:
         raise ValueError(f"num_words must lie between 2 and {topics.shape[1]}; got {num_words}")
     held = (documents.to_scipy() > 0).astype(float).tocsc()
@@ -447,10 +436,8 @@ def coherence(topic_word_probs: Any, counts: Any, *, num_words: int = 10) -> pd.
         together = np.asarray((top.T @ top).todense()) / documents.shape[0]
         i, j = np.triu_indices(num_words, 1)
         alone, both = np.diag(together), together[i, j]
-        seen = both > 0
-        npmi = np.full(both.size, -1.0)
-        ratio = np.log(both[seen] / (alone[i] * alone[j])[seen])
-        certain = both[seen] >= 1  # every document holds both: nothing is left to say
-        npmi[seen] = np.where(certain, 1.0, ratio / np.where(certain, 1.0, -np.log(both[seen])))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            npmi = np.log(both / (alone[i] * alone[j])) / -np.log(both)
+        npmi = np.select([both == 0, both >= 1], [-1.0, 1.0], npmi)
         scores.append(npmi.mean())
     return pd.Series(scores, index=pd.RangeIndex(len(scores), name="topic"), name="npmi")

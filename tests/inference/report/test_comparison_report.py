@@ -9,10 +9,17 @@ from planted import planted_mixture, planted_zoo, replaced, variational_mixture
 
 import inference
 import zoo
-from inference.diagnostics.comparison import agreement, compare, differences, leave_one_out, same_posterior
+from inference.diagnostics.comparison import (
+    agreement,
+    check_fits,
+    compare,
+    differences,
+    leave_one_out,
+    same_posterior,
+)
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.report import report_comparison
-from inference.report.comparison import _agreed, _check_data, _fitted, _pair_verdict
+from inference.report.comparison import _agreed, _fitted, _pair_verdict
 from inference.report.page import Judgement
 from zoo.cli import main
 
@@ -56,7 +63,7 @@ def test_the_page_is_whole_and_alone(text):
     assert page.headings[3:] == ["File first", "File second", "File vb"]
     assert len(page.links) == 6 and len(page.alts) == 2
     assert page.verdicts and all("Why: " in verdict and "Next: " in verdict for verdict in page.verdicts)
-    for caption in ("What was fitted", "Leave-one-out (PSIS-LOO)", "Invariants: mean"):
+    for caption in ("The fits", "Leave-one-out (PSIS-LOO)", "Invariants: mean"):
         assert any(own.startswith(caption) for own in page.captions), caption
 
 
@@ -117,7 +124,7 @@ def test_other_assumptions_are_not_one_posterior(three):
     both = {"five": three["first"], "four": other}
     agreed = _agreed(both)
     assert _verdicts(agreed) == [] and "are of 2 kinds: five; four" in agreed.blocks[0].text
-    differing = _fitted(both, []).blocks[-1].frame
+    differing = _fitted(both).blocks[-1].frame
     assert differing.to_dict("index") == {"num_components": {"five": "5", "four": "4"}}
 
 
@@ -145,8 +152,8 @@ def test_what_cannot_be_compared_is_refused_before_work(three, tmp_path):
 
 def test_data_that_were_left_out_are_not_vouched_for(three):
     both = {"a": three["second"], "b": replaced(three["first"], observed_data=None)}
-    assert _check_data(both) == ["b"]
-    (found,) = _verdicts(_fitted(both, ["b"]))
+    check_fits(both, without_data=True)
+    (found,) = _verdicts(_fitted(both))
     assert not found.good and "not checked" in found.text
 
 

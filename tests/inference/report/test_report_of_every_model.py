@@ -94,7 +94,7 @@ def test_a_projection_that_is_no_model_shows_its_rows(tmp_path):
     tree = inference.fit(model, ROWS[:, :3], ROWS[:, 3:], method="morp")
     text = report(tree, tmp_path / "fit.md").read_text(encoding="utf-8")
     assert "is a projection: of this program it uses the data alone" in text
-    assert "is a projection, which gives rows no density" in text
+    assert "is a projection, under which rows have no density" in text
     (blocks,) = [block for block in projection_blocks(tree) if isinstance(block, Picture)]
     dots = blocks.figure.axes[0].collections[0].get_offsets()
     np.testing.assert_allclose(dots, inference.transform(tree, ROWS[:, :3]).values)
