@@ -16,8 +16,8 @@ Each answers with an `inference.calibration.verdicts.Verdict`: ``statistic``, ``
 
 from inference.calibration.conditionals import conditional_check
 from inference.calibration.elbo import elbo_check
-from inference.calibration.geweke import geweke
-from inference.calibration.sbc import sbc
+from inference.calibration.joint_distribution import geweke
+from inference.calibration.simulation_based import sbc
 from inference.calibration.verdicts import ConditionalVerdict, ELBOVerdict, GewekeVerdict, SBCVerdict, Verdict
 
 __all__ = [

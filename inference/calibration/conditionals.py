@@ -3,7 +3,7 @@ r"""Gibbs conditionals against the log joint of the program.
 If q is the conditional of a block given the rest, then for any two values a and b of the block :math:`\log
 p(a, \text{rest}) - \log p(b, \text{rest}) = \log q(a) - \log q(b)`: normalising constants cancel. It is exact
 up to rounding, but sees one block at a time: an algorithm that passes stale values on, or reuses a key, is
-for `inference.calibration.geweke` to find.
+for `inference.calibration.joint_distribution` to find.
 """
 
 from collections.abc import Callable, Mapping

@@ -157,7 +157,10 @@ def test_zoo_imports_inference_only_in_three_functions_of_the_command_line():
         assert not [path.name for place in places if "inference" in set(imports(place))]
 
 
-@pytest.mark.parametrize("package", ["zoo", "inference"])
+FACES = ("calibration", "convergence", "diagnostics", "plots", "report", "symmetry", "topics")
+
+
+@pytest.mark.parametrize("package", ["zoo", "inference", *(f"inference.{face}" for face in FACES)])
 def test_no_module_bears_the_name_of_a_public_function(package):
     """A lazily exported function would be replaced by its module at the first import of that."""
     module = importlib.import_module(package)

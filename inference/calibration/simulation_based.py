@@ -2,8 +2,8 @@
 
 Fit data drawn with known latents, and rank these among the posterior draws: the ranks are uniform if the
 draws come from the posterior (Talts et al. 2018; Modrak et al. 2023 for quantities that depend on the data,
-such as the likelihood). The summaries of `inference.calibration.geweke` are ranked; their uniformity is
-tested with Bonferroni's correction for their number.
+such as the likelihood). The summaries of `inference.calibration.joint_distribution` are ranked; their
+uniformity is tested with Bonferroni's correction for their number.
 """
 
 import warnings
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.calibration.geweke import summarise
+from inference.calibration.joint_distribution import summarise
 from inference.calibration.verdicts import SBCVerdict, rank_uniformity
 from inference.fitting.front_door import fit
 from inference.numerics.programs import (
@@ -58,7 +58,7 @@ def sbc(
         num_replicates: data sets drawn and fitted.
         num_ranked: posterior draws ranked, evenly spaced over all chains (all of them, if there are fewer).
         functionals: ``functionals(values) -> dict`` of scalars of one joint draw, instead of the
-            default ones of `inference.calibration.geweke`.
+            default ones of `inference.calibration.joint_distribution`.
         false_alarm_rate: probability that a calibrated method fails, at most; shared by all p-values
             (Bonferroni).
         **fit_options: passed to `inference.fit`.

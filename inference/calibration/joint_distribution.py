@@ -6,11 +6,11 @@ step leaves the posterior invariant, the result is again a draw of the joint, wh
 each replicate starts there. Independent replicates make the p-values exact in large samples, where one long
 chain would need its autocorrelation estimated.
 
-Distributions are compared, here and in `inference.calibration.sbc`, by scalar summaries of a joint draw of
-latents and data and rank tests, with Bonferroni's correction for their number. Ranks need no moments (under a
-Wishart prior with few degrees of freedom the data have none), and a logarithm more or less changes nothing.
-All summaries are symmetric in the elements of a site, hence do not depend on labels. The log density of each
-site given the ones before it ties the sites to each other and to the data.
+Distributions are compared, here and in `inference.calibration.simulation_based`, by scalar summaries of a
+joint draw of latents and data and rank tests, with Bonferroni's correction for their number. Ranks need no
+moments (under a Wishart prior with few degrees of freedom the data have none), and a logarithm more or less
+changes nothing. All summaries are symmetric in the elements of a site, hence do not depend on labels. The log
+density of each site given the ones before it ties the sites to each other and to the data.
 """
 
 from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ def geweke(
         num_draws: independent replicates, and as many fresh draws of the prior that they are compared with.
         num_rounds: steps of the algorithm in each replicate, new data after each.
         functionals: ``functionals(values) -> dict`` of scalars of one joint draw, instead of the
-            default ones of `inference.calibration.geweke`.
+            default ones of `inference.calibration.joint_distribution`.
         prior_draws: at least ``2 * num_draws`` joint draws of all latent and data sites, stacked, for a prior
             that the program cannot draw from.
         false_alarm_rate: probability that a correct sampler fails, at most; shared by all p-values
