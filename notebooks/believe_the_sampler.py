@@ -50,10 +50,10 @@ import inference
 import zoo
 from inference.algorithm import Algorithm
 from inference.calibration import geweke
-from inference.convergence.psrf import effective_sample_size, psrf_of
+from inference.convergence import effective_sample_size, psrf_of
 from inference.methods.paired import gibbs as full_covariance
 from inference.methods.paired import gibbs as paired
-from inference.plots.palette import COLOURS, LINES
+from inference.plots import COLOURS, LINES
 from inference.precision import in_precision
 
 SIZES = {

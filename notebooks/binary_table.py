@@ -45,8 +45,8 @@ from scipy.stats import rankdata
 import inference
 import zoo
 from inference import diagnostics, plots
-from inference.diagnostics.comparison import leave_one_out
-from inference.plots.palette import COLOURS, LINES
+from inference.diagnostics import leave_one_out
+from inference.plots import COLOURS, LINES
 from zoo.datasets import load
 
 SIZES = {

@@ -47,7 +47,7 @@ from scipy.sparse import csr_matrix
 import inference
 import zoo
 from inference.diagnostics import heldout
-from inference.plots.palette import COLOURS
+from inference.plots import COLOURS
 from zoo.datasets import catalogue, load
 
 SIZES = {

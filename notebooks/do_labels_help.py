@@ -51,7 +51,7 @@ from sklearn.svm import LinearSVC
 
 import inference
 import zoo
-from inference.plots.palette import COLOURS, LINES, MARKERS
+from inference.plots import COLOURS, LINES, MARKERS
 from zoo.datasets import catalogue, load
 
 SIZES = {

@@ -45,7 +45,7 @@ from scipy.optimize import linear_sum_assignment
 import inference
 import zoo
 from inference import diagnostics, plots
-from inference.plots.palette import COLOURS, MARKERS
+from inference.plots import COLOURS, MARKERS
 from zoo.datasets import load
 
 SIZES = {

@@ -39,7 +39,7 @@ import pandas as pd
 import inference
 import zoo
 from inference import diagnostics, plots
-from inference.plots.palette import COLOURS
+from inference.plots import COLOURS
 from zoo.datasets import load
 
 SIZES = {

@@ -39,7 +39,7 @@ from scipy.linalg import eigh
 
 import inference
 import zoo
-from inference.plots.palette import COLOURS, LINES, MARKERS
+from inference.plots import COLOURS, LINES, MARKERS
 from zoo.datasets import load
 from zoo.kernels import RBF
 

@@ -48,8 +48,8 @@ from numpyro.infer import Predictive
 import inference
 import zoo
 from inference import diagnostics, plots
-from inference.diagnostics.model_criticism import check_features
-from inference.plots.palette import COLOURS
+from inference.diagnostics import check_features
+from inference.plots import COLOURS
 from inference.symmetry import relabel
 from zoo.datasets import load
 

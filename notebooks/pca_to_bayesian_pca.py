@@ -41,7 +41,7 @@ from scipy.stats import multivariate_normal, norm
 
 import inference
 import zoo
-from inference.plots.palette import COLOURS, MARKERS
+from inference.plots import COLOURS, MARKERS
 from inference.symmetry import align_rotation
 from zoo.datasets import load
 

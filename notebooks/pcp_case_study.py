@@ -47,8 +47,7 @@ from sklearn.svm import LinearSVC
 import inference
 import zoo
 from inference.diagnostics import heldout
-from inference.plots import plot_clusters, plot_document_clusters
-from inference.plots.palette import COLOURS
+from inference.plots import COLOURS, plot_clusters, plot_document_clusters
 from inference.topics import (
     WordCounts,
     cluster_shares,

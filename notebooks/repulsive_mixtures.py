@@ -61,7 +61,7 @@ from sklearn.cluster import KMeans
 
 import inference
 import zoo
-from inference.plots.palette import COLOURS, LINES, MARKERS
+from inference.plots import COLOURS, LINES, MARKERS
 from zoo.conjugate import BernoulliBeta
 from zoo.datasets import load
 from zoo.dpp import angular_similarity, subspace_similarity

@@ -40,7 +40,7 @@ import pandas as pd
 
 import inference
 import zoo
-from inference.plots.palette import COLOURS
+from inference.plots import COLOURS
 
 SIZES = {
     "full": {"replicates": 24, "latents": (1, 2, 3, 4, 5, 6, 7, 8), "weighted": (1, 2, 4, 6)},

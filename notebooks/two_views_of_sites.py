@@ -45,7 +45,7 @@ import pandas as pd
 import inference
 import zoo
 from inference.diagnostics import summary
-from inference.plots.palette import COLOURS
+from inference.plots import COLOURS
 from inference.symmetry import component_intervals, components
 from zoo.datasets import catalogue, load
 

@@ -43,7 +43,7 @@ import pandas as pd
 from scipy.spatial.distance import pdist, squareform
 
 import zoo
-from inference.plots.palette import COLOURS, LINES
+from inference.plots import COLOURS, LINES
 from zoo.dpp import KDPP, LEnsemble, angular_similarity, greedy_subset, marginal_kernel, subspace_similarity
 from zoo.kernels import RBF
 

@@ -49,7 +49,7 @@ from numpyro.infer import Predictive
 
 import inference
 import zoo
-from inference.plots.palette import COLOURS, MARKERS
+from inference.plots import COLOURS, MARKERS
 from zoo.datasets import catalogue, load
 from zoo.exponential_family import Bernoulli, Binomial, Categorical, GammaWithShape, NegativeBinomial, Ordinal
 from zoo.exponential_family.joint_prior import log_kernel

@@ -13,7 +13,7 @@ import pytest
 
 import inference
 import zoo
-from inference.diagnostics import model_criticism as prior_sensitivity
+from inference.diagnostics import prior_sensitivity
 
 RNG = np.random.default_rng(0)
 BITS, COUNTS = RNG.integers(0, 2, size=(24, 5)), RNG.poisson(1.0, size=(10, 6))
