@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from inference.convergence.invariants import draws_of, kind_of
+from inference.convergence.identifiable import draws_of, kind_of
 from inference.prediction import transform
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of

@@ -20,7 +20,7 @@ from scipy.special import gammaln
 
 import zoo
 from inference import fit
-from inference.convergence.invariants import kind_of, scalars
+from inference.convergence.identifiable import kind_of, scalars
 from inference.diagnostics import invariants
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ MOVED = {
     "zoo.sparse_matrix": "zoo.sparse",
     "inference.comparison": "inference.diagnostics.comparison",
     "inference.document_checks": "inference.topics.document_checks",
-    "inference.identifiable": "inference.convergence.invariants",
+    "inference.identifiable": "inference.convergence.identifiable",
     "inference.palette": "inference.plots.palette",
     "inference.predictive_checks": "inference.diagnostics.model_criticism",
 }

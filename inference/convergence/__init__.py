@@ -1,8 +1,8 @@
 """Quantities that a symmetry cannot change, and whether chains agree on them."""
 
-from inference.convergence.invariants import invariants
+from inference.convergence.identifiable import invariants
 from inference.convergence.partitions import co_clustering, point_partition
-from inference.convergence.psrf import effective_sample_size, judge, psrf, psrf_of, psrf_path
+from inference.convergence.r_hat import effective_sample_size, judge, psrf, psrf_of, psrf_path
 
 __all__ = [
     "co_clustering",

@@ -7,9 +7,9 @@ documents. Which quantities a symmetry cannot change, and whether chains agree o
 `inference.convergence`.
 """
 
-from inference.convergence.invariants import invariants
+from inference.convergence.identifiable import invariants
 from inference.convergence.partitions import co_clustering, point_partition
-from inference.convergence.psrf import judge, psrf, psrf_path
+from inference.convergence.r_hat import judge, psrf, psrf_path
 from inference.diagnostics.comparison import compare, heldout, leave_one_out
 from inference.diagnostics.model_criticism import check_features, prior_sensitivity
 from inference.diagnostics.tables import occupied, summary, summary_cells, summary_text, top_partitions

@@ -31,8 +31,8 @@ from arviz_stats import loo
 from arviz_stats.base import array_stats
 from arviz_stats.utils import ELPDData
 
-from inference.convergence.invariants import draws_of, invariants, kind_of, scalars
-from inference.convergence.psrf import is_constant
+from inference.convergence.identifiable import draws_of, invariants, kind_of, scalars
+from inference.convergence.r_hat import is_constant
 from inference.diagnostics.tables import summary
 from inference.diagnostics.text_heldout import PROTOCOLS, heldout_text
 from inference.fitting.front_door import fit

@@ -21,7 +21,7 @@ import pandas as pd
 import xarray as xr
 from arviz_stats import psense_summary
 
-from inference.convergence.invariants import feature_names, invariants, kind_of, scalars
+from inference.convergence.identifiable import feature_names, invariants, kind_of, scalars
 from inference.extension import extend
 from inference.results.groups import group_of
 

@@ -12,9 +12,9 @@ import pandas as pd
 import xarray as xr
 from arviz_stats.base import array_stats
 
-from inference.convergence.invariants import draws_of, hidden_variables, invariants, kind_of, scalars
+from inference.convergence.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
 from inference.convergence.partitions import cluster_sizes
-from inference.convergence.psrf import (
+from inference.convergence.r_hat import (
     effective_sample_size,
     is_constant,
     psrf_of,

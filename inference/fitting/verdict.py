@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import AscentRun, ChainsRun, FitRequest, Sampler, Stochastic
-from inference.convergence.psrf import judge
+from inference.convergence.r_hat import judge
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
 
 __all__ = ["SMALL_STEPS", "five_small_gains", "has_converged"]

@@ -8,9 +8,9 @@ from matplotlib.ticker import MaxNLocator
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from inference.convergence.invariants import draws_of, kind_of, scalars
+from inference.convergence.identifiable import draws_of, kind_of, scalars
 from inference.convergence.partitions import co_clustering, point_partition
-from inference.convergence.psrf import psrf_path
+from inference.convergence.r_hat import psrf_path
 from inference.plots.mixtures import draw_mixture
 from inference.plots.palette import COLOURS, LINES, figure_with_axes
 from inference.results.files import model_of

@@ -20,7 +20,7 @@ from matplotlib.patches import Ellipse, Patch
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import chi2
 
-from inference.convergence.invariants import draws_of, feature_names, kind_of
+from inference.convergence.identifiable import draws_of, feature_names, kind_of
 from inference.convergence.partitions import central_draw, point_partition
 from inference.plots.palette import COLOURS, LINES, MARKERS, figure_with_axes, shade_cells
 from inference.precision import double_precision

@@ -12,7 +12,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from inference.convergence.invariants import draws_of, kind_of
+from inference.convergence.identifiable import draws_of, kind_of
 from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid
 from inference.results.files import model_of
 from inference.results.groups import loadings_of, thinned

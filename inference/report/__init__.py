@@ -9,7 +9,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from inference.convergence.invariants import draws_of
+from inference.convergence.identifiable import draws_of
 from inference.report.comparison import report_comparison
 from inference.report.page import check_page_path, write_page
 from inference.report.results import believed, fits, found

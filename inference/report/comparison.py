@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 from arviz_stats.utils import ELPDData
 
-from inference.convergence.invariants import kind_of
+from inference.convergence.identifiable import kind_of
 from inference.diagnostics.comparison import (
     agreement,
     check_fits,

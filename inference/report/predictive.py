@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from inference.convergence.invariants import draws_of, kind_of, symmetries_of
+from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.diagnostics.model_criticism import check_features
 from inference.extension import extend
 from inference.plots.topics import plot_document_check

@@ -10,9 +10,9 @@ from inference.component_subspaces import (
     loading_products,
     responsibility_overlap,
 )
-from inference.convergence.invariants import draws_of, feature_names, kind_of
+from inference.convergence.identifiable import draws_of, feature_names, kind_of
 from inference.convergence.partitions import point_partition
-from inference.convergence.psrf import judge
+from inference.convergence.r_hat import judge
 from inference.diagnostics.comparison import leave_one_out
 from inference.diagnostics.tables import occupied, summary, summary_cells
 from inference.plots.components import (

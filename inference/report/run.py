@@ -9,7 +9,7 @@ from itertools import takewhile
 import numpy as np
 import xarray as xr
 
-from inference.convergence.invariants import draws_of, kind_of, symmetries_of
+from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.plots.model_graph import draw_graph, graph_of, in_words
 from inference.report.page import Code, Paragraph, Picture, Section, one_column
 from inference.results.files import model_of

@@ -21,9 +21,9 @@ import numpy as np
 import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
-from inference.convergence.invariants import draws_of, kind_of, symmetries_of
+from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.convergence.partitions import cluster_sizes
-from inference.convergence.psrf import largest_psrf
+from inference.convergence.r_hat import largest_psrf
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, with_groups
 from inference.symmetry.topics import align_topics, permuted, with_coords_of

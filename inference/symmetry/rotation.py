@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import xarray as xr
 
-from inference.convergence.invariants import draws_of, kind_of, symmetries_of
-from inference.convergence.psrf import largest_psrf
+from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
+from inference.convergence.r_hat import largest_psrf
 from inference.results.files import model_of
 from inference.results.groups import loadings_of, with_groups
 

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
-from inference.convergence.invariants import draws_of, kind_of
+from inference.convergence.identifiable import draws_of, kind_of
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, with_groups
 

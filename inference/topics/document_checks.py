@@ -33,7 +33,7 @@ from numpy.random import Generator
 from scipy.sparse import csr_matrix
 from scipy.special import xlogy
 
-from inference.convergence.invariants import draws_of
+from inference.convergence.identifiable import draws_of
 from inference.results.files import model_of
 from inference.results.groups import group_of, thinned
 from inference.symmetry.topics import align_topics

@@ -105,7 +105,7 @@ def nuts():
 
     import zoo
     from inference import fit
-    from inference.convergence.psrf import effective_sample_size, psrf_of
+    from inference.convergence.r_hat import effective_sample_size, psrf_of
 
     x = table(1000, 50, 3, 0.0)
     start = time.perf_counter()

@@ -24,7 +24,7 @@ import numpy as np
 
 import zoo
 from inference import fit
-from inference.convergence.psrf import effective_sample_size, psrf_of
+from inference.convergence.r_hat import effective_sample_size, psrf_of
 from inference.methods.documents.tokens import Tokens, prepare
 from inference.methods.lda import collapsed_gibbs as collapsed_lda
 from inference.methods.lda import gibbs as blocked_lda

@@ -84,7 +84,7 @@ def test_two_views_have_their_own_families():
         ("SPPCA", (NUMBERS,), "takes 2 parts of data; there is 1"),
         ("LDA", (COUNTS,), "as a sparse matrix"),
         ("EPCA", (scipy.sparse.csr_array(COUNTS),), "documents given their lengths"),
-        ("KernelPCA", (NUMBERS,), "no density to compare"),
+        ("KernelPCA", (NUMBERS,), "no density of rows to compare"),
     ],
 )
 def test_what_cannot_be_compared_says_why(name, data, message):

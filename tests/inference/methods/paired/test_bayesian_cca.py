@@ -28,9 +28,9 @@ import scipy.linalg
 import zoo
 from inference import fit, guide, load, predict, save, transform
 from inference.calibration import elbo_check
-from inference.convergence.psrf import effective_sample_size
+from inference.convergence.r_hat import effective_sample_size
 from inference.methods.paired.closed_form import canonical
-from inference.symmetry.components import canonical_correlations
+from inference.symmetry.identified import canonical_correlations
 from zoo.exponential_family import Gaussian
 
 RECORD = Path(__file__).parents[3] / "reference" / "bayesian_cca.json"

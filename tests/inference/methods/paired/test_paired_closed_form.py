@@ -10,7 +10,7 @@ from scipy import stats
 import zoo
 from inference import fit, log_density, predict, transform
 from inference.precision import in_precision
-from inference.symmetry.components import canonical_correlations
+from inference.symmetry.identified import canonical_correlations
 from zoo.exponential_family import Gaussian
 
 UNKNOWN = (Gaussian(None), Gaussian(None))

@@ -10,7 +10,7 @@ import inference
 import zoo
 from inference import extend, fit, log_density, predict, transform
 from inference.symmetry import align_rotation, identify
-from inference.symmetry.components import component_intervals, components
+from inference.symmetry.identified import component_intervals, components
 from zoo.cli import main
 
 BINARY = ("bernoulli", "bernoulli")

@@ -9,7 +9,7 @@ from recording import add_to_record
 
 import zoo
 from inference import fit, predict
-from inference.convergence.psrf import psrf_of
+from inference.convergence.r_hat import psrf_of
 
 pytestmark = pytest.mark.slow
 BINARY = ("bernoulli", "bernoulli")
@@ -102,7 +102,7 @@ def test_nuts_mixes_and_hmc_agrees():
     rhat = max(psrf_of(draws["nuts"][..., i], "split") for i in range(draws["nuts"].shape[-1]))
     spread, mean = {}, {}
     for name, values in draws.items():
-        from inference.convergence.psrf import effective_sample_size
+        from inference.convergence.r_hat import effective_sample_size
 
         sizes = [effective_sample_size(values[..., i], "bulk") for i in range(values.shape[-1])]
         mean[name] = values.mean((0, 1))

@@ -36,8 +36,8 @@ import pandas as pd
 import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
-from inference.convergence.invariants import draws_of, factors_of, kind_of, shared_latents
-from inference.convergence.psrf import effective_sample_size, is_constant, psrf_of
+from inference.convergence.identifiable import draws_of, factors_of, kind_of, shared_latents
+from inference.convergence.r_hat import effective_sample_size, is_constant, psrf_of
 from inference.methods.paired.closed_form import canonical
 from inference.results.files import model_of
 from inference.results.groups import loadings_of

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
 
-from inference.convergence.invariants import draws_of, hidden_variables, invariants, kind_of, scalars
+from inference.convergence.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
 from zoo.checks import check_choice
 
 __all__ = [

@@ -11,7 +11,7 @@ convergence:
   probability that two rows share a component, the predictive log density of the rows;
 * rotation and sign: the marginal covariance :math:`W W^T + \Sigma`, the singular values of :math:`W`, the
   predictive log density; where latents are drawn too, natural parameters
-  (`inference.convergence.invariants`).
+  (`inference.convergence.identifiable`).
 
 Natural parameters
 ------------------
@@ -143,7 +143,7 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         Models with "rotation" or "sign": ``singular_values`` of the loadings and, up to 10 features,
         ``marginal_covariance`` = W W' + noise, and between views ``cross_covariance`` = W_1 W_2'; where the
         latents are sites of the program, instead ``theta_singular_values`` and ``natural_params``
-        (`inference.convergence.invariants`). Models without a symmetry: every variable.
+        (`inference.convergence.identifiable`). Models without a symmetry: every variable.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
