@@ -164,7 +164,7 @@ def in_words(graph: Graph) -> str:
 
 
 def plot_model_graph(tree: xr.DataTree) -> Figure:
-    """Plot the program as a graph: boxes are symbols, arrows dependencies, frames plates, grey boxes data.
+    """Plot the program as a graph: boxes are symbols, arrows dependencies, frames plates, grey symbols data.
 
     Args:
         tree: a fit that holds its data.
