@@ -43,8 +43,8 @@ def _graph(tree: xr.DataTree) -> Picture | Paragraph:
         return Paragraph("No graph of the program: drawing it takes the data, which this fit left out.")
     graph = graph_of(tree)
     caption = (
-        "The program: arrows lead to dependent symbols, frames are plates, grey symbols data; dashed: computed "
-        "from others; square: a factor of the prior, or of a likelihood that is no density of rows."
+        "The program: arrows lead to dependent symbols, frames are plates, grey symbols data; dashed: "
+        "computed from others; square: a factor of the prior, or of a likelihood that is no density of rows."
     )
     return Picture("model-graph", caption, in_words(graph), draw_graph(graph))
 

@@ -22,7 +22,7 @@ print(hashlib.sha256(b"".join(value.to_numpy().tobytes() for value in values)).h
 
 
 def test_the_order_of_sets_of_names_does_not_change_a_bit():
-    """Strings are hashed anew in each process; NumPyro's ELBO adds its sites in the order of a set of them."""
+    """Each process hashes strings anew, and NumPyro's ELBO adds its sites in the order of a set of them."""
     found = set()
     for hash_seed in ("1", "2", "3"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
