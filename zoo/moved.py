@@ -4,7 +4,6 @@ import importlib
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -23,7 +22,7 @@ MOVED = {
 }
 
 
-class _Redirect(MetaPathFinder, Loader):
+class _Redirect:
     """Import hook that resolves the former name of a module to the present module."""
 
     def find_spec(
@@ -31,6 +30,9 @@ class _Redirect(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         """The spec of a former name; None for other names."""
         return ModuleSpec(fullname, self) if fullname in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """An empty module, which `exec_module` replaces."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Import the module at its present place under its former name."""

@@ -145,9 +145,8 @@ def read_card(name: str) -> Card:
     shipped = module_file(entry["module"])
     path = shipped or registered_file(entry["module"])
     module = parsed(path)
-    (body,) = (
-        node for node in ast.walk(module) if isinstance(node, ast.ClassDef) and node.name == entry["class"]
-    )
+    nodes = module.body if shipped else ast.walk(module)  # a registered class may be defined in a function
+    body = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == entry["class"])
     literals = _literals(body)
     if shipped is None:  # in memory, where its literals may come from a base class
         literals = {literal: getattr(model_class(name), literal) for literal in _LITERALS}

@@ -7,7 +7,6 @@ whether the output can be written.
 
 import argparse
 import os
-import shutil
 import sys
 import tempfile
 import textwrap
@@ -19,7 +18,6 @@ from typing import Any
 
 from zoo import MODELS, canonical_name, model_class
 from zoo.cards import Card, read_card
-from zoo.cards.page import card_as_markdown, card_as_text
 from zoo.cli.arguments import COMPARE_OPTIONS, FIT_OPTIONS, parse
 from zoo.datasets import catalogue
 
@@ -80,6 +78,10 @@ def list_models(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Print a model's card: its assumptions, methods and the claims of its paper; or write it as a page."""
+    import shutil
+
+    from zoo.cards.page import card_as_markdown, card_as_text
+
     card = read_card(options.model)
     if options.out is None:
         columns = shutil.get_terminal_size((100, 24)).columns
