@@ -107,6 +107,7 @@ class Mixture(MixtureModel):
     }
     symmetries = ("labels",)
     predicted_dims = ("observation",)
+    takes_sparse = True
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:

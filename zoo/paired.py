@@ -459,7 +459,11 @@ class Paired(JointPriorModel):
         Raises:
             ValueError: a view that must be there is missing as a whole.
         """
-        known = [len(view) for view in views if view is not None]
+        known = [
+            view.shape[0] if hasattr(view, "shape") and np.shape(view) else len(view)
+            for view in views
+            if view is not None
+        ]
         if self.num_features is None or not known:
             missing = [f"y_{v}" for v, view in enumerate(views) if view is None]
             if missing:

@@ -25,7 +25,7 @@ from inference.algorithm import (
     model_name,
 )
 from inference.inputs.streams import CountStream, RowStream, is_chunked
-from inference.inputs.tables import as_arrays, column_dims
+from inference.inputs.tables import as_arrays, check_parts, column_dims, paired_rows
 from inference.methods import method_of
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.devices import exchanged, resolved_num_devices
@@ -71,6 +71,10 @@ def read_call(
         raise TypeError(f"model must be a model of the zoo, such as zoo.Mixture; got {type(model).__name__}")
     name = model.methods[0] if method == "auto" else method
     chosen = method_of(model, name)
+    check_parts(model, data)
+    data = paired_rows(data, model.data_names)
+    if sample_weight is not None:
+        sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]
     model, data = model.encoded(*data)
     call = _Call(
         chosen,
@@ -93,7 +97,7 @@ def read_call(
         else:
             arrays, weight = (_rows_to_begin_with(stream),), stream.sample_weight
     else:
-        arrays, coords = as_arrays(data, column_dims(model))
+        arrays, coords = as_arrays(model, data)
     of_all_processes = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
     if isinstance(init, xr.DataTree) and init.attrs.get("model") == model_name(model):
         model = model.continuing(model_of(init))
@@ -225,12 +229,16 @@ def _open_stream(
     if isinstance(source, SparseCounts) or hasattr(source, "tocoo"):
         raise TypeError("batch_size takes dense rows; sparse counts are fitted whole, without batch_size")
     coords: dict[str, Any] = {}
-    if not is_chunked(source) and not (hasattr(source, "shape") and not hasattr(source, "columns")):
-        (source,), coords = as_arrays(data)  # a table or nested lists
+    is_plain = hasattr(source, "shape") and not hasattr(source, "columns")
+    if not is_chunked(source) and (not is_plain or isinstance(source, np.ma.MaskedArray)):
+        (source,), coords = as_arrays(call.model, data)  # a table, nested lists, or a masked array
     if sample_weight is not None and is_chunked(source):
         raise ValueError("sample_weight goes with an array, whose length is known; these data come in chunks")
     weight = None if sample_weight is None else checked_weight(sample_weight, source.shape[0])
-    return RowStream(source, int(batch_size), weight), coords
+    stream = RowStream(source, int(batch_size), weight)
+    if stream.columns is not None:
+        coords = {column_dims(call.model)[0]: list(stream.columns)}
+    return stream, coords
 
 
 def _rows_to_begin_with(stream: RowStream) -> np.ndarray:
