@@ -18,7 +18,7 @@ from inference.precision import double_precision
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from inference.symmetry import align_rotation, relabel
-from zoo.checks import check_choice
+from zoo.checks import check_choice, check_flag
 from zoo.documents.bags import totals_of
 from zoo.model import Model
 
@@ -65,6 +65,7 @@ def transform(
         ('observation', 'latent')
     """
     check_choice("scores", scores, _SCORES)
+    check_flag("covariance", covariance)
     if covariance and scores != "latent":
         raise ValueError(f"covariance=True goes with scores='latent'; got scores={scores!r}")
     model, arrays, coords = prepared(tree, new_data)

@@ -333,6 +333,7 @@ def shown(value: Any) -> str:
         Text without line breaks.
     """
     shape = getattr(value, "shape", ())
+    shape = shape if isinstance(shape, tuple) else ()
     if len(shape) > 1 or (shape and shape[0] > 8):
         return f"{type(value).__name__} of shape {shape}"
     text = " ".join(repr(value).split())

@@ -94,8 +94,11 @@ class Assumptions:
     def __post_init__(self) -> None:
         """Store hyperparameters as float64 NumPy arrays and validate them."""
         for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
             if field.init:
-                _check_kind(field, getattr(self, field.name))
+                _check_kind(field, value)
+            if field.metadata.get("static") and isinstance(value, np.integer):  # which a file cannot hold
+                object.__setattr__(self, field.name, int(value))
         for name in self.leaf_names():
             object.__setattr__(self, name, as_hyperparameter(name, getattr(self, name)))
         self.validate()
