@@ -5,6 +5,7 @@ Generative process, in the letters of Yu (2006, chapters 2 and 3)::
     alpha       given, or ~ Gamma(a, b)
     pi          ~ Dirichlet(alpha/K, ..., alpha/K)                     weight_prior="dirichlet"
     V_j         ~ Beta(1, alpha), j < K;  V_K = 1                      weight_prior="stick_breaking"
+                  that is, -log(1 - V_j) ~ Exponential(alpha)
     pi_j        = V_j (1 - V_1) ... (1 - V_{j-1})
     theta_k     ~ the conjugate prior of the components, k = 1..K
                   (Gaussian: Lambda_k ~ Wishart(W0, nu0), mu_k ~ N(m0, (beta0 Lambda_k)^-1))
@@ -15,7 +16,8 @@ Generative process, in the letters of Yu (2006, chapters 2 and 3)::
 letter                  site                 shape               support
 ======================  ===================  ==================  ============================================
 alpha                   ``concentration``    ()                  positive; a site only with a Gamma prior
-V                       ``stick_fractions``  (K - 1,)            (0, 1); only with ``"stick_breaking"``
+-log(1 - V)             ``stick_decays``     (K - 1,)            positive; only with ``"stick_breaking"``
+V                       ``stick_fractions``  (K - 1,)            deterministic, of the decays
 pi                      ``weights``          (K,)                simplex
 Lambda_k                ``precisions``       (K, D, D)           positive definite
 Lambda_k^-1             ``covariances``      (K, D, D)           deterministic
@@ -92,6 +94,7 @@ class Mixture(MixtureModel):
 
     dims = {
         "concentration": (),
+        "stick_decays": ("stick",),
         "stick_fractions": ("stick",),
         "weights": ("component",),
         "precisions": ("component", "feature", "feature_2"),

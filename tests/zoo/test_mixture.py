@@ -137,7 +137,7 @@ def test_numpyro_can_draw_the_graph_and_run_nuts_on_the_program():
     assert isinstance(drawing, graphviz.Digraph)
     for name in (
         "concentration",
-        "stick_fractions",
+        "stick_decays",
         "locs",
         "precisions",
         "assignments",
