@@ -361,6 +361,7 @@ class DEPCAM(MixtureModel):
                 raise ValueError(f"{name} must be a number of at least 0; got {value}")
         for name in POSITIVE:
             checks.check_positive(name, getattr(self, name))
+        checks.check_concentration("concentration", self.concentration)
         for name, choices in CHOICES.items():
             checks.check_choice(name, getattr(self, name), choices)
         checks.check_flag("offset", self.offset)

@@ -72,8 +72,8 @@ class Mixture(MixtureModel):
         components: the conjugate prior of a component's parameters, such as `zoo.conjugate.GaussianWishart`;
             None: read off the data.
         num_components: K, the number of components or the truncation of the Dirichlet process.
-        concentration: alpha > 0, or a ``numpyro.distributions.Gamma`` as its prior. With Dirichlet weights
-            each component gets alpha / K.
+        concentration: alpha, from 1e-300 to 1e10, or a ``numpyro.distributions.Gamma`` as its prior. With
+            Dirichlet weights each component gets alpha / K.
         weight_prior: ``"dirichlet"`` (Dirichlet-multinomial allocation; the finite mixture) or
             ``"stick_breaking"`` (truncated Dirichlet process).
         free_last_stick: the thesis's literal stick-breaking updates, whose weights sum to less than one; for
@@ -202,6 +202,8 @@ class Mixture(MixtureModel):
             raise ValueError(
                 f"concentration must be a positive number or a Gamma distribution; got {self.concentration}"
             )
+        else:
+            checks.check_concentration("concentration", self.concentration)
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""

@@ -242,6 +242,8 @@ class PCP(TopicModel):
         self._check_sizes()
         checks.check_size("num_clusters", self.num_clusters)
         checks.check_positive("concentration", self.concentration)
+        checks.check_concentration("concentration", self.concentration)
         self._check_topic_prior()
         checks.check_positive("word_smoothing", self.word_smoothing)
+        checks.check_concentration("word_smoothing", self.word_smoothing)
         checks.check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)
