@@ -21,6 +21,7 @@ __all__ = [
     "check_cells",
     "check_choice",
     "check_columns",
+    "check_concentration",
     "check_finite",
     "check_flag",
     "check_infinite",
@@ -430,6 +431,38 @@ def check_number(name: str, value: Any) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a number; got {shown(value)}")
+
+
+LEAST_CONCENTRATION, LARGEST_CONCENTRATION = 1e-300, 1e10
+
+
+def check_concentration(name: str, value: Any) -> None:
+    """Raise ValueError unless the parameters of a Dirichlet prior are in the range in which they can be told.
+
+    Above 1e10 differences of log-gamma functions, of which bounds and moves consist, are rounding errors: the
+    bound of 40 to 4000 rows is off by 1e-5 nats at 1e9, 1e-4 at 1e10 and 0.01 at 1e12 (in float32 by 0.1 at
+    1e5 and 1 at 1e6). Below 1e-300 the share of one of many components is not a normal number.
+
+    Args:
+        name: of the argument in the message.
+        value: one number, or an array of them.
+
+    Raises:
+        ValueError: a number that is not finite or not within the range.
+    """
+    numbers = np.asarray(value, float)
+    if not ((numbers > 0) & (numbers < np.inf)).all():
+        raise ValueError(f"{name} must be positive; got {value}")
+    if numbers.max() > LARGEST_CONCENTRATION:
+        raise ValueError(
+            f"{name} must be at most {LARGEST_CONCENTRATION:g}: above it the differences of log-gamma "
+            f"functions in the objective are rounding errors; got {numbers.max():g}"
+        )
+    if numbers.min() < LEAST_CONCENTRATION:
+        raise ValueError(
+            f"{name} must be at least {LEAST_CONCENTRATION:g}: below it a component's share underflows; "
+            f"got {numbers.min():g}"
+        )
 
 
 def check_positive(name: str, value: Any) -> None:

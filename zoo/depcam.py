@@ -139,6 +139,7 @@ class DEPCAM(MixtureModel):
         "scales_precision": ("component", "latent"),
         "offsets": ("component", "feature"),
         "weights": ("component",),
+        "stick_decays": ("stick",),
         "stick_fractions": ("stick",),
         "noise_variance": (),
         "loading_norms": ("norm_rank",),
@@ -361,6 +362,7 @@ class DEPCAM(MixtureModel):
                 raise ValueError(f"{name} must be a number of at least 0; got {value}")
         for name in POSITIVE:
             checks.check_positive(name, getattr(self, name))
+        checks.check_concentration("concentration", self.concentration)
         for name, choices in CHOICES.items():
             checks.check_choice(name, getattr(self, name), choices)
         checks.check_flag("offset", self.offset)
@@ -457,7 +459,7 @@ class DEPCAM(MixtureModel):
         if not self.weights.has_sticks:
             values["weights"] = jnp.full(sizes[0], 1.0 / sizes[0])
         else:
-            values["stick_fractions"] = 1.0 / jnp.arange(sizes[0], 1.0, -1.0)
+            values["stick_decays"] = -jnp.log1p(-1.0 / jnp.arange(sizes[0], 1.0, -1.0))
         if self.scale_prior == "ard":
             values["scales_precision"] = jnp.ones((sizes[0], sizes[2]))
         if self.offset:

@@ -8,6 +8,12 @@ Dirichlet-multinomial allocation and truncated stick-breaking are classes with t
   :math:`\pi_j = V_j \prod_{l<j}(1 - V_l)`, the truncated Dirichlet process (Yu 2006, section 3.3.2). The
   components are not exchangeable: earlier sticks are longer.
 
+The program draws the *decays* :math:`E_j = -\log(1 - V_j) \sim \mathrm{Exponential}(\alpha)`, of which
+:math:`V_j = 1 - e^{-E_j}` and :math:`\log \pi_j = \log(1 - e^{-E_j}) - \sum_{l<j} E_l` follow. It is the same
+prior, held in numbers that do not round: at small concentrations 1 - V is far below the spacing of floating
+point numbers at one (its logarithm is :math:`-1/\alpha` in expectation), and a sampler that held V would see
+no concentration much below 1/36 (1/16 in float32).
+
 Correction: the thesis's updates (3.12)-(3.15) give the last stick a Beta factor although :math:`V_K = 1` is
 fixed, so its weights sum to less than one. That is a different model; ``free_last_stick=True`` is it, kept
 to reproduce the published tables. At concentrations large against K it spreads the rows over many components
@@ -33,11 +39,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import digamma, gammaln
+from jax.scipy.special import digamma, gammaln, xlogy
 
 from zoo.model import Model
 
 __all__ = [
+    "BetaDecay",
     "DirichletAllocation",
     "MixtureModel",
     "StickBreaking",
@@ -52,6 +59,7 @@ __all__ = [
     "polya_urn",
     "stick_breaking_draw",
     "weight_prior",
+    "with_stick_decays",
 ]
 
 
@@ -189,6 +197,66 @@ class DirichletAllocation(NamedTuple):
         return dist.Dirichlet(jnp.asarray(values[f"{self.name}_concentration"]))
 
 
+class BetaDecay(dist.Distribution):
+    r"""The law of :math:`E = -\log(1 - V)` for :math:`V \sim \mathrm{Beta}(a, b)`; Exponential(b) if a is 1.
+
+    .. math:: p(E) = \frac{(1 - e^{-E})^{a - 1} e^{-b E}}{B(a, b)}, \qquad E > 0.
+
+    A draw is :math:`\log(1 + G_a / G_b)` of two gamma variables, taken in logs, so that V is rounded
+    neither near 0 nor near 1.
+
+    Attributes:
+        concentration1: a > 0.
+        concentration0: b > 0, broadcast against a.
+    """
+
+    arg_constraints = {
+        "concentration1": dist.constraints.positive,
+        "concentration0": dist.constraints.positive,
+    }
+    support = dist.constraints.positive
+    reparametrized_params = ["concentration1", "concentration0"]
+
+    def __init__(
+        self, concentration1: Array, concentration0: Array, *, validate_args: bool | None = None
+    ) -> None:
+        """Remember both parameters."""
+        shape = jnp.broadcast_shapes(jnp.shape(concentration1), jnp.shape(concentration0))
+        self.concentration1 = jnp.broadcast_to(concentration1, shape)
+        self.concentration0 = jnp.broadcast_to(concentration0, shape)
+        super().__init__(batch_shape=shape, validate_args=validate_args)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw decays.
+
+        Args:
+            key: a JAX key.
+            sample_shape: leading shape.
+
+        Returns:
+            Positive numbers, shape ``sample_shape`` and the batch shape.
+        """
+        shape = (*sample_shape, *self.batch_shape)
+        taken_key, left_key = jax.random.split(key)
+        dtype = jnp.result_type(float, self.concentration1)
+        taken = jax.random.loggamma(taken_key, self.concentration1, shape, dtype)
+        left = jax.random.loggamma(left_key, self.concentration0, shape, dtype)
+        return jnp.maximum(jax.nn.softplus(taken - left), jnp.finfo(dtype).tiny)
+
+    def log_prob(self, value: Array) -> Array:
+        """Log density, in nats.
+
+        Args:
+            value: decays, positive.
+
+        Returns:
+            Broadcast shape of ``value`` and the parameters.
+        """
+        a, b = self.concentration1, self.concentration0
+        constant = gammaln(a + b) - gammaln(a) - gammaln(b)
+        return constant + xlogy(a - 1.0, -jnp.expm1(-value)) - b * value
+
+
 class StickBreaking(NamedTuple):
     """Stick-breaking weights truncated at ``num_components``.
 
@@ -197,7 +265,7 @@ class StickBreaking(NamedTuple):
     Attributes:
         num_components: the truncation.
         free_last_stick: whether the last stick is random too.
-        name: deterministic site of the weights in the program; the sticks are ``stick_fractions``.
+        name: deterministic site of the weights in the program; ``stick_fractions``, V, is one too.
     """
 
     num_components: int
@@ -208,8 +276,8 @@ class StickBreaking(NamedTuple):
 
     @property
     def site(self) -> str:
-        """Name of the latent site, the stick fractions."""
-        return "stick_fractions"
+        """Name of the latent site, the decays of the sticks."""
+        return "stick_decays"
 
     @property
     def num_sticks(self) -> int:
@@ -226,28 +294,29 @@ class StickBreaking(NamedTuple):
             Log weights, shape (num_components,).
         """
         with numpyro.plate("sticks", self.num_sticks):
-            fractions = numpyro.sample("stick_fractions", dist.Beta(1.0, concentration))
-        log_weights = self.log_weights({"stick_fractions": fractions})
+            decays = numpyro.sample("stick_decays", dist.Exponential(concentration))
+        log_weights = self.log_weights({"stick_decays": decays})
+        numpyro.deterministic("stick_fractions", -jnp.expm1(-decays))
         numpyro.deterministic(self.name, jnp.exp(log_weights))
         return log_weights
 
-    def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
+    def posterior(self, counts: Array, concentration: Array) -> BetaDecay:
         """Distribution of the sticks given rows per component  (3.12).
 
-        It is Beta(1 + N_j, concentration + sum of N_l over l > j).
+        V_j is Beta(1 + N_j, concentration + sum of N_l over l > j); this is the law of its decay.
 
         Args:
             counts: rows per component, counted or expected, shape (num_components,).
             concentration: alpha, shape ().
 
         Returns:
-            Beta with batch shape (num_sticks,).
+            Both parameters, batch shape (num_sticks,).
         """
         longer = jnp.cumsum(counts[::-1])[::-1]  # sum over l >= j
         tail = jnp.append(longer[1:], 0.0)
-        return dist.Beta(1.0 + counts[: self.num_sticks], concentration + tail[: self.num_sticks])
+        return BetaDecay(1.0 + counts[: self.num_sticks], concentration + tail[: self.num_sticks])
 
-    def sample_posterior(self, q: dist.Distribution) -> Array:
+    def sample_posterior(self, q: BetaDecay) -> Array:
         """Sample the weights from a `posterior` in a NumPyro program.
 
         Args:
@@ -257,20 +326,24 @@ class StickBreaking(NamedTuple):
             Log weights, shape (num_components,).
         """
         with numpyro.plate("sticks", self.num_sticks):
-            return self.log_weights({"stick_fractions": numpyro.sample("stick_fractions", q)})
+            return self.log_weights({"stick_decays": numpyro.sample("stick_decays", q)})
 
     def log_weights(self, values: Mapping[str, Array]) -> Array:
-        """Log weights computed from the stick fractions, or from the weights if components were reordered.
+        """Log weights computed from the sticks, or from the weights if components were reordered.
 
         Args:
-            values: of the sites; ``stick_fractions``, shape (num_sticks,), or ``weights`` is read.
+            values: of the sites; ``stick_decays``, else ``stick_fractions``, both of shape (num_sticks,),
+                else the weights are read.
 
         Returns:
             Shape (num_components,).
         """
-        if "stick_fractions" not in values:
-            return jnp.log(values["weights"])
-        return log_stick_weights(values["stick_fractions"], self.num_components)
+        if "stick_decays" in values:
+            decays = values["stick_decays"]
+            return _cumulate(jnp.log(-jnp.expm1(-decays)), -decays, self.num_components)
+        if "stick_fractions" in values:
+            return log_stick_weights(values["stick_fractions"], self.num_components)
+        return jnp.log(values[self.name])
 
     def best_order(self, counts: Array, concentration: Array) -> Array:
         r"""The order of the components that maximises the bound for given counts.
@@ -313,7 +386,7 @@ class StickBreaking(NamedTuple):
         is_best = values[-1] >= best - 100 * jnp.finfo(values.dtype).eps * (1.0 + jnp.abs(best))
         return order(jnp.where(is_best, self.num_components - 1, jnp.argmax(values)))
 
-    def expected_log_weights(self, q: dist.Distribution) -> Array:
+    def expected_log_weights(self, q: BetaDecay) -> Array:
         """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed).
 
         Args:
@@ -327,7 +400,7 @@ class StickBreaking(NamedTuple):
             digamma(q.concentration1) - total, digamma(q.concentration0) - total, self.num_components
         )
 
-    def expected_weights(self, q: dist.Distribution) -> Array:
+    def expected_weights(self, q: BetaDecay) -> Array:
         """E[weights] under a `posterior`: the mean of a generalised Dirichlet  (3.21).
 
         Args:
@@ -338,7 +411,7 @@ class StickBreaking(NamedTuple):
         """
         return generalised_dirichlet_mean(q.concentration1, q.concentration0, self.num_components)
 
-    def log_normaliser(self, q: dist.Distribution) -> Array:
+    def log_normaliser(self, q: BetaDecay) -> Array:
         """Log of the integral of the kernels of a `posterior`.
 
         Args:
@@ -350,7 +423,7 @@ class StickBreaking(NamedTuple):
         a, b = q.concentration1, q.concentration0
         return jnp.sum(gammaln(a) + gammaln(b) - gammaln(a + b))  # jax's betaln is off by 1e-7
 
-    def variables(self, q: dist.Distribution) -> dict[str, Array]:
+    def variables(self, q: BetaDecay) -> dict[str, Array]:
         """The parameters of a `posterior` under the names they have in a fit.
 
         Args:
@@ -364,17 +437,17 @@ class StickBreaking(NamedTuple):
             "stick_fractions_concentration0": q.concentration0,
         }
 
-    def with_variables(self, values: Mapping[str, Array]) -> dist.Distribution:
+    def with_variables(self, values: Mapping[str, Array]) -> BetaDecay:
         """The `posterior` with the parameters that `variables` returned.
 
         Args:
             values: result of `variables`.
 
         Returns:
-            Beta with batch shape (num_sticks,).
+            Batch shape (num_sticks,).
         """
         a, b = (values[f"stick_fractions_concentration{which}"] for which in (1, 0))
-        return dist.Beta(jnp.asarray(a), jnp.asarray(b))
+        return BetaDecay(jnp.asarray(a), jnp.asarray(b))
 
 
 WeightPrior = DirichletAllocation | StickBreaking
@@ -476,6 +549,24 @@ def equivalent_dirichlet(concentration1: Array, concentration0: Array, rtol: flo
     if not np.allclose(b[:-1], a[1:] + b[1:], rtol=rtol, atol=0.0):
         return None
     return jnp.append(concentration1, concentration0[-1])
+
+
+def with_stick_decays(values: Mapping[str, Array]) -> dict[str, Array]:
+    """Decays of the sticks of values that hold fractions only, such as a caller's start.
+
+    Args:
+        values: of the sites; ``stick_fractions`` is read where ``stick_decays`` is missing.
+
+    Returns:
+        The values, with ``stick_decays``, ``-log(1 - V)``, where there are sticks. A fraction that rounds to
+        1 gives the decay of the largest number below 1, one of 0 the smallest positive number.
+    """
+    if "stick_decays" in values or "stick_fractions" not in values:
+        return dict(values)
+    fractions = jnp.asarray(values["stick_fractions"])
+    info = jnp.finfo(fractions.dtype)
+    decays = -jnp.log1p(-jnp.clip(fractions, info.tiny, 1 - info.epsneg))
+    return {**values, "stick_decays": decays}
 
 
 def log_stick_weights(stick_fractions: Array, num_components: int) -> Array:
@@ -684,8 +775,8 @@ def stick_breaking_draw(
     ratio = math.log(concentration) - math.log1p(concentration)  # each stick leaves alpha / (1 + alpha)
     num_sticks = math.ceil(math.log(leftover) / ratio) + 1
     stick_key, place_key, value_key = jax.random.split(key, 3)
-    fractions = dist.Beta(1.0, concentration).sample(stick_key, (num_sticks,))
-    taken = -jnp.expm1(jnp.cumsum(jnp.log1p(-fractions)))
+    decays = dist.Exponential(concentration).sample(stick_key, (num_sticks,))  # of V ~ Beta(1, alpha)
+    taken = -jnp.expm1(-jnp.cumsum(decays))
     places = jnp.searchsorted(taken, jax.random.uniform(place_key, (num_draws,)))
     return base.sample(value_key, (num_sticks,))[jnp.minimum(places, num_sticks - 1)]
 

@@ -39,7 +39,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
-from zoo.checks import check_positive
+from zoo.checks import check_concentration, check_positive
 from zoo.documents.bags import BagsOfWords, TopicCounts, TopicTotals, log_coefficients
 from zoo.documents.shares import cell_sums, fold_in, log_integrals
 from zoo.documents.topic_model import TopicModel
@@ -167,6 +167,7 @@ class LDA(TopicModel):
         self._check_sizes()
         self._check_topic_prior()
         check_positive("word_smoothing", self.word_smoothing)
+        check_concentration("word_smoothing", self.word_smoothing)
 
 
 def _row_divergences(gamma: Array, prior: Array) -> Array:

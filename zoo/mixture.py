@@ -5,6 +5,7 @@ Generative process, in the letters of Yu (2006, chapters 2 and 3)::
     alpha       given, or ~ Gamma(a, b)
     pi          ~ Dirichlet(alpha/K, ..., alpha/K)                     weight_prior="dirichlet"
     V_j         ~ Beta(1, alpha), j < K;  V_K = 1                      weight_prior="stick_breaking"
+                  that is, -log(1 - V_j) ~ Exponential(alpha)
     pi_j        = V_j (1 - V_1) ... (1 - V_{j-1})
     theta_k     ~ the conjugate prior of the components, k = 1..K
                   (Gaussian: Lambda_k ~ Wishart(W0, nu0), mu_k ~ N(m0, (beta0 Lambda_k)^-1))
@@ -15,7 +16,8 @@ Generative process, in the letters of Yu (2006, chapters 2 and 3)::
 letter                  site                 shape               support
 ======================  ===================  ==================  ============================================
 alpha                   ``concentration``    ()                  positive; a site only with a Gamma prior
-V                       ``stick_fractions``  (K - 1,)            (0, 1); only with ``"stick_breaking"``
+-log(1 - V)             ``stick_decays``     (K - 1,)            positive; only with ``"stick_breaking"``
+V                       ``stick_fractions``  (K - 1,)            deterministic, of the decays
 pi                      ``weights``          (K,)                simplex
 Lambda_k                ``precisions``       (K, D, D)           positive definite
 Lambda_k^-1             ``covariances``      (K, D, D)           deterministic
@@ -70,8 +72,8 @@ class Mixture(MixtureModel):
         components: the conjugate prior of a component's parameters, such as `zoo.conjugate.GaussianWishart`;
             None: read off the data.
         num_components: K, the number of components or the truncation of the Dirichlet process.
-        concentration: alpha > 0, or a ``numpyro.distributions.Gamma`` as its prior. With Dirichlet weights
-            each component gets alpha / K.
+        concentration: alpha, from 1e-300 to 1e10, or a ``numpyro.distributions.Gamma`` as its prior. With
+            Dirichlet weights each component gets alpha / K.
         weight_prior: ``"dirichlet"`` (Dirichlet-multinomial allocation; the finite mixture) or
             ``"stick_breaking"`` (truncated Dirichlet process).
         free_last_stick: the thesis's literal stick-breaking updates, whose weights sum to less than one; for
@@ -92,6 +94,7 @@ class Mixture(MixtureModel):
 
     dims = {
         "concentration": (),
+        "stick_decays": ("stick",),
         "stick_fractions": ("stick",),
         "weights": ("component",),
         "precisions": ("component", "feature", "feature_2"),
@@ -200,6 +203,8 @@ class Mixture(MixtureModel):
             raise ValueError(
                 f"concentration must be a positive number or a Gamma distribution; got {self.concentration}"
             )
+        else:
+            checks.check_concentration("concentration", self.concentration)
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""

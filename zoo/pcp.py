@@ -4,6 +4,7 @@ Generative process, in the letters of Yu (2006, section 9.1)::
 
     pi          ~ Dirichlet(alpha/M, ..., alpha/M)                 weight_prior="dirichlet"
     V_j         ~ Beta(1, alpha), j < M;  V_M = 1                  weight_prior="stick_breaking"
+                  that is, -log(1 - V_j) ~ Exponential(alpha)
     beta_k      ~ Dirichlet(eps, ..., eps), k = 1..K               topics over the W words
     theta_m     ~ Dirichlet(lambda_1, ..., lambda_K), m = 1..M     topic shares of a cluster
     c_d         ~ Categorical(pi), d = 1..D
@@ -13,7 +14,8 @@ Generative process, in the letters of Yu (2006, section 9.1)::
 ======================  =======================  ===============  ============================================
 letter                  site                     shape            support
 ======================  =======================  ===============  ============================================
-V                       ``stick_fractions``      (M - 1,)         (0, 1); only with ``"stick_breaking"``
+-log(1 - V)             ``stick_decays``         (M - 1,)         positive; only with ``"stick_breaking"``
+V                       ``stick_fractions``      (M - 1,)         deterministic, of the decays
 pi                      ``cluster_weights``      (M,)             simplex
 beta                    ``topic_word_probs``     (K, W)           simplex, row by row
 theta                   ``cluster_topic_probs``  (M, K)           simplex, row by row
@@ -41,7 +43,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo import checks
-from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, compact_labels, log_stick_weights, weight_prior
+from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, compact_labels, weight_prior
 from zoo.documents.bags import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import expected_log
@@ -84,6 +86,7 @@ class PCP(TopicModel):
     num_tokens: int | tuple[int, ...] | None = static(default=None)
 
     dims = {
+        "stick_decays": ("stick",),
         "stick_fractions": ("stick",),
         "stick_fractions_*": ("stick",),
         "cluster_weights": ("cluster",),
@@ -144,13 +147,13 @@ class PCP(TopicModel):
         """The clusters' log weights at given values of the sites.
 
         Args:
-            values: of the sites; ``stick_fractions`` or ``cluster_weights`` is read.
+            values: of the sites; ``stick_decays``, ``stick_fractions`` or ``cluster_weights`` is read.
 
         Returns:
             Shape (num_clusters,).
         """
-        if "stick_fractions" in values:
-            return log_stick_weights(values["stick_fractions"], self.num_clusters)
+        if "stick_decays" in values or "stick_fractions" in values:
+            return self.weights.log_weights(values)
         tiny = jnp.finfo(values["cluster_weights"].dtype).tiny
         return jnp.log(jnp.maximum(values["cluster_weights"], tiny))
 
@@ -206,7 +209,7 @@ class PCP(TopicModel):
         values = super().expected(stored)
         if "stick_fractions_concentration1" in stored:
             a, b = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
-            values["stick_fractions"] = a / (a + b)
+            values["stick_fractions"], values["stick_decays"] = a / (a + b), jnp.log1p(a / b)
         return values
 
     def document_bounds(self, stored: Mapping[str, Array], counts: SparseCounts) -> Array:
@@ -239,6 +242,8 @@ class PCP(TopicModel):
         self._check_sizes()
         checks.check_size("num_clusters", self.num_clusters)
         checks.check_positive("concentration", self.concentration)
+        checks.check_concentration("concentration", self.concentration)
         self._check_topic_prior()
         checks.check_positive("word_smoothing", self.word_smoothing)
+        checks.check_concentration("word_smoothing", self.word_smoothing)
         checks.check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)

@@ -25,6 +25,7 @@ from numpyro.infer.util import constrain_fn, unconstrain_fn
 from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.numerics.programs import draw_locals, latent_names
 from zoo.checks import check_flag, check_positive, check_share, check_whole
+from zoo.dirichlet_process import with_stick_decays
 
 __all__ = ["METHODS", "given_sites", "position", "program"]
 
@@ -50,7 +51,7 @@ def given_sites(variables: Mapping[str, Array], model: Any, *data: Any) -> dict[
     Raises:
         ValueError: a site is missing.
     """
-    sites = latent_names(model, *data)
+    sites, variables = latent_names(model, *data), with_stick_decays(variables)
     missing = [name for name in sites if name not in variables]
     if missing:
         raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")

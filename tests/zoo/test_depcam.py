@@ -177,7 +177,7 @@ def test_zero_repulsion_draws_from_the_prior_and_dirichlet_process_weights():
     with in_precision():
         sites = numpyro.handlers.trace(numpyro.handlers.seed(model, 0)).get_trace(num_observations=8)
     assert sites["latents"]["value"].shape == (8, COMPONENTS, LATENTS)
-    assert sites["stick_fractions"]["value"].shape == (2,) and "scales_precision" in sites
+    assert sites["stick_decays"]["value"].shape == (2,) and "scales_precision" in sites
     assert np.isin(sites["x"]["value"], (0, 1)).all()
 
 

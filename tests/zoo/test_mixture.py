@@ -137,7 +137,7 @@ def test_numpyro_can_draw_the_graph_and_run_nuts_on_the_program():
     assert isinstance(drawing, graphviz.Digraph)
     for name in (
         "concentration",
-        "stick_fractions",
+        "stick_decays",
         "locs",
         "precisions",
         "assignments",
@@ -173,6 +173,12 @@ def test_a_truncation_that_is_too_short_warns_and_a_long_one_does_not():
             "concentration must be a positive number or a Gamma distribution; got 0.0",
         ),
         ({"concentration": np.nan}, ValueError, "concentration must be a positive number"),
+        (
+            {"concentration": 1e300},
+            ValueError,
+            "concentration must be at most 1e\\+10: .* rounding errors",
+        ),
+        ({"concentration": 1e-305}, ValueError, "concentration must be at least 1e-300: .*; got 1e-305"),
         ({"concentration": [1.0, 2.0]}, ValueError, "concentration must be a positive number"),
         ({"concentration": dist.LogNormal(0.0, 1.0)}, ValueError, "must be a Gamma; got LogNormal"),
         (

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from scipy.special import softmax
 
-from zoo.checks import check_lengths, check_num_parts, check_size, check_unique
+from zoo.checks import check_concentration, check_lengths, check_num_parts, check_size, check_unique
 from zoo.documents.bags import as_counts, check_word_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts
@@ -201,6 +201,7 @@ class TopicModel(Model):
             raise ValueError(f"topic_prior must have shape {shapes[0]} or {shapes[1]}; got {np.shape(prior)}")
         if not (np.isfinite(prior) & (np.asarray(prior) > 0)).all():
             raise ValueError(f"topic_prior must be positive; got {prior}")
+        check_concentration("topic_prior", prior)
 
 
 def _one_of(probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:

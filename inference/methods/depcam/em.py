@@ -76,7 +76,7 @@ from inference.methods.depcam.rows import (
 from inference.methods.mixture.starts import hierarchical_labels, kmeans_labels, principal_labels
 from zoo.checks import check_size
 from zoo.depcam import DEPCAM, orthonormal
-from zoo.dirichlet_process import log_stick_weights
+from zoo.dirichlet_process import log_stick_weights, with_stick_decays
 from zoo.dpp import log_determinant
 from zoo.exponential_family.local_pca import SparseScales
 
@@ -170,9 +170,11 @@ class DEPCAMInfo(NamedTuple):
 
 
 def program_values(values: Mapping[str, Array]) -> dict[str, Array]:
-    """Values of the program's parameters: carriers for bases, and sticks, where it has them, for weights."""
-    derived = "weights" if "stick_fractions" in values else None
-    held = {name: values[name] for name in PARAMETERS if name in values and name != derived}
+    """Values of the program's parameters: carriers for bases, and decays of sticks, if any, for weights."""
+    derived = ("weights", "stick_fractions") if "stick_fractions" in values else ()
+    held = {name: values[name] for name in PARAMETERS if name in values and name not in derived}
+    if derived:
+        held["stick_decays"] = with_stick_decays(values)["stick_decays"]
     return {"carriers": values["bases"]} | held
 
 
@@ -217,8 +219,9 @@ def init(
 def _random_values(key: Array, model: DEPCAM, x: Array, integrated: bool) -> dict[str, Array]:
     values = model.starting_point(key, x)
     values["bases"] = values.pop("carriers")
-    if "stick_fractions" in values:
+    if "stick_decays" in values:  # the estimate is the mode of the density of the fractions
         values["weights"] = jnp.exp(model.weights.log_weights(values))
+        values["stick_fractions"] = -jnp.expm1(-values.pop("stick_decays"))
     if integrated and "latents" in values:
         del values["latents"]
         if model.family.log_partition_form == "exponential":

@@ -138,7 +138,9 @@ def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) ->
     if x is None or x.shape[0] != r.shape[0]:
         raise ValueError(f"this q is of the {r.shape[0]} rows that were fitted: call it with them")
     for name, value in em.program_values(stored).items():
-        numpyro.sample(name, dist.Delta(value, event_dim=value.ndim))
+        # a point mass with respect to the fractions, whose density the bound holds: dV = exp(-E) dE
+        density = -jnp.sum(value) if name == "stick_decays" else 0.0
+        numpyro.sample(name, dist.Delta(value, density, event_dim=value.ndim))
     with numpyro.plate("observations", r.shape[0]):
         assignments = numpyro.sample("assignments", dist.Categorical(probs=r))
         numpyro.sample(

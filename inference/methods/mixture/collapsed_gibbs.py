@@ -52,7 +52,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
@@ -62,6 +61,7 @@ from inference.methods.mixture.starts import given_labels
 from inference.methods.mixture.urn_statistics import statistics_for
 from inference.numerics.programs import map_draws
 from zoo.checks import check_whole
+from zoo.dirichlet_process import BetaDecay
 from zoo.mixture import Mixture
 
 __all__ = ["METHOD"]
@@ -344,7 +344,7 @@ def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> 
                 counts, alpha
             )  # Beta(1 + n, ...); an occupied atom's is Beta(n, ...)
             taken = jnp.where(counts > 0, counts, 1.0)[: given.concentration1.shape[0]]
-            completed["stick_fractions"] = dist.Beta(taken, given.concentration0).sample(weight_key)
+            completed["stick_decays"] = BetaDecay(taken, given.concentration0).sample(weight_key)
         else:
             completed["weights"] = model.weights.posterior(counts, alpha).sample(weight_key)
         posterior = model.components.posterior(model.components.statistics(x, labels, model.num_components))

@@ -11,9 +11,11 @@ given there)
 
   and at once :math:`\pi \mid \alpha, c \sim \mathrm{Dirichlet}(\alpha/K + n_k)`; the two are one block.
   (Escobar and West's update is that of the infinite model, not of this one.)
-* stick-breaking: :math:`\alpha \mid V \sim \mathrm{Gamma}(a + M, b - \sum_j \log(1 - V_j))` over the M
-  random sticks, then
-  :math:`V_j \mid \alpha, c \sim \mathrm{Beta}(1 + n_j, \alpha + \sum_{l>j} n_l)`;
+* stick-breaking, by the decays :math:`E_j = -\log(1 - V_j)` of the M random sticks, which are what the state
+  holds, since 1 - V rounds to nothing at small concentrations:
+  :math:`\alpha \mid E \sim \mathrm{Gamma}(a + M, b + \sum_j E_j)`, then
+  :math:`V_j \mid \alpha, c \sim \mathrm{Beta}(1 + n_j, \alpha + \sum_{l>j} n_l)`, drawn in logs
+  (`zoo.dirichlet_process.BetaDecay`);
 * components: :math:`\Lambda_k \mid c, x` with the mean integrated out, then
   :math:`\mu_k \mid \Lambda_k, c, x`;
 * labels: :math:`p(c_i = k \mid \cdot) \propto \pi_k\, p(x_i \mid \theta_k)`.
@@ -98,7 +100,7 @@ from inference.numerics.programs import log_prior
 from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
 from zoo.checks import check_flag
 from zoo.conjugate.component_prior import ComponentPrior
-from zoo.dirichlet_process import StickBreaking
+from zoo.dirichlet_process import StickBreaking, with_stick_decays
 from zoo.mixture import Mixture
 
 __all__ = ["METHOD", "concentration_and_weights"]
@@ -287,17 +289,15 @@ def stick_concentration(
     values: Mapping[str, Array], model: Mixture, x: Array
 ) -> dict[str, dist.Distribution]:
     """The concentration given the sticks; conjugate."""
-    fractions = values["stick_fractions"]
-    log_left = jnp.log(jnp.maximum(1.0 - fractions, jnp.finfo(fractions.dtype).tiny))
-    prior = model.concentration
-    shape, rate = prior.concentration + fractions.shape[-1], prior.rate - jnp.sum(log_left)
+    decays, prior = values["stick_decays"], model.concentration
+    shape, rate = prior.concentration + decays.shape[-1], prior.rate + jnp.sum(decays)
     return {"concentration": dist.Gamma(shape, rate)}
 
 
-def stick_fractions(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+def stick_decays(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The sticks given labels and concentration."""
     alpha = values["concentration"] if model.has_random_concentration else model.concentration
-    return {"stick_fractions": model.weights.posterior(counts_of(values, model), alpha)}
+    return {"stick_decays": model.weights.posterior(counts_of(values, model), alpha)}
 
 
 def component_parameters(
@@ -335,7 +335,7 @@ def _weight_blocks(model: Mixture) -> tuple[Callable | Move, ...]:
     if not model.weights.has_sticks:
         return (concentration_and_weights,)
     concentration = (stick_concentration,) if model.has_random_concentration else ()
-    return (*concentration, REORDERING, stick_fractions)
+    return (*concentration, REORDERING, stick_decays)
 
 
 # The algorithm
@@ -352,7 +352,7 @@ def _from_labels(key: Array, assignments: Array, model: Mixture, x: Array) -> Mi
     dtype = jnp.result_type(float)
     values |= {n: v.astype(dtype) for n, v in expected_hyperparameters(model.components).items()}
     if model.weights.has_sticks:
-        values["stick_fractions"] = jnp.full(model.weights.num_sticks, 0.5, dtype)
+        values["stick_decays"] = jnp.full(model.weights.num_sticks, jnp.log(2.0), dtype)
     if model.has_random_concentration:
         values["concentration"] = jnp.asarray(model.concentration.mean, dtype)
     blocks = (*conditionals_among(_weight_blocks(model)), component_parameters)
@@ -383,9 +383,9 @@ def start(
     """The state with given ``assignments`` (or drawn from ``responsibilities``), and further given sites."""
     state_key, label_key = jax.random.split(key)
     assignments = given_labels(label_key, variables, x.shape[0])
-    values = _from_labels(state_key, assignments, model, x).values
+    values, given = _from_labels(state_key, assignments, model, x).values, with_stick_decays(variables)
     return MixtureGibbsState(
-        {name: jnp.asarray(variables.get(name, value), value.dtype) for name, value in values.items()}
+        {name: jnp.asarray(given.get(name, value), value.dtype) for name, value in values.items()}
     )
 
 

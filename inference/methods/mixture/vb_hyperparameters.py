@@ -47,6 +47,7 @@ from jax import Array
 from jax.scipy.special import digamma, gammaln
 
 from zoo.conjugate.component_prior import BRACKETS, ComponentPrior, bracket, relative_eigenvalues, root
+from zoo.dirichlet_process import BetaDecay
 from zoo.mixture import Mixture
 
 __all__ = [
@@ -229,7 +230,7 @@ def update_concentration(
     return _climb_log_normal(q, prior, model.weights.num_components, total)
 
 
-def expected_log_left(weights: dist.Beta) -> Array:
+def expected_log_left(weights: BetaDecay) -> Array:
     """E[log(1 - V_j)]."""
     return digamma(weights.concentration0) - digamma(weights.concentration1 + weights.concentration0)
 

@@ -9,7 +9,8 @@ topic of every token given the cluster, then the parameters given both:
     \pi &\sim \mathrm{Dirichlet}(\alpha/M + N), \quad
     \theta_m \sim \mathrm{Dirichlet}(\lambda + S_m), \quad \beta_k \sim \mathrm{Dirichlet}(\epsilon + T_k),
 
-or Beta sticks for pi. The state holds the parameters; clusters and topics of words are drawn afresh in every
+or Beta sticks for pi, drawn and held in logs (`zoo.dirichlet_process.BetaDecay`). The state holds the
+parameters; clusters and topics of words are drawn afresh in every
 sweep. Cost O(nonzeros x M + tokens x K).
 """
 
@@ -33,6 +34,7 @@ from inference.methods.documents.tokens import (
 from inference.methods.documents.tokens import prepare as prepare_tokens
 from inference.methods.lda.gibbs import TopicGibbsInfo
 from inference.numerics.gamma_draws import draw
+from zoo.dirichlet_process import with_stick_decays
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
@@ -56,7 +58,7 @@ class PCPGibbsState(NamedTuple):
     """The parameters, and the clusters last drawn.
 
     Attributes:
-        values: ``cluster_weights`` or ``stick_fractions``, ``cluster_topic_probs``, ``topic_word_probs``.
+        values: ``cluster_weights`` or ``stick_decays``, ``cluster_topic_probs``, ``topic_word_probs``.
         doc_clusters: shape (num_documents,); the next sweep does not read them.
     """
 
@@ -108,7 +110,7 @@ def init(key: Array, model: PCP, documents: Any) -> PCPGibbsState:
         "topic_word_probs": noise / jnp.sum(noise, axis=-1, keepdims=True),
     }
     if model.weights.has_sticks:
-        values["stick_fractions"] = 1.0 / jnp.arange(m, 1, -1, dtype=dtype)
+        values["stick_decays"] = -jnp.log1p(-1.0 / jnp.arange(m, 1, -1, dtype=dtype))
     else:
         values["cluster_weights"] = jnp.full(m, 1.0 / m, dtype)
     return PCPGibbsState(values, jnp.zeros(num_documents, int))
@@ -122,7 +124,7 @@ def start(
     Raises:
         ValueError: one of the two is missing, or of another shape.
     """
-    state = init(key, model, documents)
+    state, variables = init(key, model, documents), with_stick_decays(variables)
     for name in ("cluster_topic_probs", "topic_word_probs"):
         if name not in variables or jnp.shape(variables[name]) != state.values[name].shape:
             raise ValueError(f"init must hold {name!r} of shape {state.values[name].shape}")

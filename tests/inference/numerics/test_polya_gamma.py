@@ -45,14 +45,45 @@ def test_whole_counts_have_the_laplace_transform(count, dtype):
 
 
 def test_a_count_in_two_parts_has_the_laplace_transform():
-    """2.3 = 2 + 0.3, up to the remainder's known error."""
-    draws = drawn(polya_gamma.draw_polya_gamma, 2.3)
+    """2.3 = 2 + 0.3, up to the remainder's known error, as the samplers draw it before they correct."""
+    draws = drawn(tilted_at_zero, 2.3)
     reached = np.sqrt(TILTS[:, None] ** 2 + 2 * RATES)
     with in_precision():
         error = polya_gamma.log_remainder_error(jnp.asarray(reached))
         error = np.asarray(error - polya_gamma.log_remainder_error(jnp.asarray(TILTS))[:, None])
     assert np.abs(deviates(draws, transform(2.3) * np.exp(0.3 * error))).max() < LIMIT
     assert np.abs(deviates(draws[:, :1], transform(2.3)[:1]))[0, 0] < LIMIT  # no need of it where it is small
+
+
+def tilted_at_zero(key, count, tilt):
+    """The fraction matched at c = 0 and tilted by c: right up to an error that grows with c."""
+    first, second = jax.random.split(key)
+    whole = jnp.floor(count)
+    rest = polya_gamma.draw_fraction(second, count - whole, tilt)
+    return polya_gamma.draw_whole(first, whole, tilt) + rest
+
+
+def moment_deviates(function, count, dtype):
+    """Z of mean and variance at every tilt against their closed forms, which the test below proves."""
+    draws = drawn(function, count, dtype)
+    with in_precision():
+        tilts = jnp.asarray(TILTS)
+        exact_mean = np.asarray(polya_gamma.mean(count, tilts))
+        exact_variance = np.asarray(polya_gamma.variance(count, tilts))
+    squares = (draws - exact_mean) ** 2
+    by_mean = (draws.mean(0) - exact_mean) / (draws.std(0) / np.sqrt(len(draws)))
+    by_variance = (squares.mean(0) - exact_variance) / (squares.std(0) / np.sqrt(len(draws)))
+    return np.abs(np.concatenate([by_mean, by_variance]))
+
+
+@pytest.mark.parametrize(("count", "dtype"), [(0.5, "float64"), (0.5, "float32"), (7.3, "float64")])
+def test_fractional_counts_have_mean_and_variance(count, dtype):
+    assert moment_deviates(polya_gamma.draw_polya_gamma, count, dtype).max() < LIMIT
+
+
+def test_a_fraction_matched_at_zero_is_found():
+    """Planted: the mean of PG(0.5, 5) was 18 % low."""
+    assert moment_deviates(tilted_at_zero, 0.5, "float64").max() > 50
 
 
 def test_a_truncated_series_is_found():

@@ -126,9 +126,9 @@ def test_draws_have_the_lengths_that_were_asked_for():
 def test_stick_breaking_clusters_have_the_weights_of_their_sticks():
     model = tiny("pcp", num_clusters=3, weight_prior="stick_breaking", concentration=2.0)
     values = without(draw(model), "counts", "doc_clusters")
-    fractions = values["stick_fractions"]
+    fractions = -np.expm1(-np.asarray(values["stick_decays"]))
     weights = np.r_[fractions, 1] * np.r_[1, np.cumprod(1 - fractions)]
-    finite = without(values, "stick_fractions") | {"cluster_weights": weights}
+    finite = without(values, "stick_decays") | {"cluster_weights": weights}
     with in_precision():
         by_sticks, by_weights = (
             np.asarray(model.log_likelihood(jax.tree.map(jnp.asarray, given), sparse(TINY)))

@@ -48,7 +48,7 @@ def partition_prior(clusters, model):
     """Probability of clusters, weights integrated out document by document."""
     total, sizes, alpha = 0.0, np.zeros(model.num_clusters), float(model.concentration)
     for cluster in clusters:
-        if model.weights.site != "stick_fractions":
+        if not model.weights.has_sticks:
             share = (sizes + alpha / len(sizes)) / (sizes.sum() + alpha)
         else:  # each stick's mean given those that stopped at it and those that passed it
             passed = np.array([sizes[m + 1 :].sum() for m in range(len(sizes))])

@@ -20,6 +20,7 @@ from inference.calibration import conditional_check, geweke, sbc
 from inference.methods.mixture import gibbs
 from inference.numerics.programs import joint_draws
 from zoo.conjugate import GaussianWishart
+from zoo.dirichlet_process import BetaDecay
 from zoo.mixture import Mixture
 
 WEIGHT_PRIORS = ("dirichlet", "stick_breaking")
@@ -65,9 +66,9 @@ def alpha_for_its_share(values, model, x):
 
 
 def tail_includes_its_own_stick(values, model, x):
-    right = gibbs.stick_fractions(values, model, x)["stick_fractions"]
+    right = gibbs.stick_decays(values, model, x)["stick_decays"]
     own = gibbs.counts_of(values, model)[: right.concentration0.shape[0]]
-    return {"stick_fractions": dist.Beta(right.concentration1, right.concentration0 + own)}
+    return {"stick_decays": BetaDecay(right.concentration1, right.concentration0 + own)}
 
 
 def one_stick_too_many(values, model, x):
@@ -100,7 +101,7 @@ BUGS = {
     "alpha for alpha/K": ("dirichlet", gibbs.concentration_and_weights, alpha_for_its_share),
     "no shrinkage": ("dirichlet", gibbs.component_parameters, no_shrinkage),
     "degrees of freedom + 1": ("dirichlet", gibbs.component_parameters, one_degree_of_freedom_too_many),
-    "stick tail includes j": ("stick_breaking", gibbs.stick_fractions, tail_includes_its_own_stick),
+    "stick tail includes j": ("stick_breaking", gibbs.stick_decays, tail_includes_its_own_stick),
     "M for M - 1": ("stick_breaking", gibbs.stick_concentration, one_stick_too_many),
 }
 

@@ -160,14 +160,14 @@ def test_the_allocation_is_the_programs_with_the_sticks_integrated_out(free_last
         def compare(places, locs, precisions):
             values = {
                 "assignments": places[jnp.array([0, 0, 0, 1, 1])],
-                "stick_fractions": jnp.asarray(fractions),
+                "stick_decays": -jnp.log1p(-jnp.asarray(fractions)),
                 "locs": locs,
                 "precisions": precisions,
             }
             joint = sum(log_densities(model.explicit, (jnp.asarray(x),), values).values())
-            sticks = gibbs.stick_fractions(values, model, x)["stick_fractions"]
+            sticks = gibbs.stick_decays(values, model, x)["stick_decays"]
             counts = gibbs.counts_of(values, model)
-            program = joint - sticks.log_prob(values["stick_fractions"]).sum()
+            program = joint - sticks.log_prob(values["stick_decays"]).sum()
             return label_moves.log_allocation(model.weights, counts, ALPHA), program
 
         orders = [np.array(places) for places in itertools.permutations(range(4))]

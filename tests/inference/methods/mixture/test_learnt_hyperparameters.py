@@ -154,10 +154,12 @@ def test_the_m_step_of_the_concentration_is_a_stationary_point(weight_prior, hyp
     best = hyper.learn_concentration(q, model)
 
     def objective(alpha):
-        sticks = isinstance(q, dist.Beta)
-        weights = dist.Beta(1.0, alpha) if sticks else dist.Dirichlet(alpha / 4 * jnp.ones(4))
+        if model.weights.has_sticks:
+            pair = dist.Beta(q.concentration1, q.concentration0), dist.Beta(1.0, alpha)
+        else:
+            pair = q, dist.Dirichlet(alpha / 4 * jnp.ones(4))
         penalty = 0.0 if hyperprior is None else hyperprior.log_prob(alpha)
-        return penalty - jnp.sum(dist.kl_divergence(q, weights))
+        return penalty - jnp.sum(dist.kl_divergence(*pair))
 
     assert abs(jax.grad(objective)(best)) * best < 1e-7
     assert abs(jax.grad(objective)(best * 1.3)) > 1e-2

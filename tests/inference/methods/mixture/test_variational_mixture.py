@@ -116,8 +116,9 @@ def kl_components(q, prior):
 def kl_weights(state, model):
     """KL of q(weights) q(alpha) by 400 000 draws where no form is at hand, else NumPyro's."""
     if not model.has_random_concentration:
-        if isinstance(state.weights, dist.Beta):
-            return jnp.sum(dist.kl_divergence(state.weights, dist.Beta(1.0, model.concentration)))
+        if model.weights.has_sticks:
+            q = dist.Beta(state.weights.concentration1, state.weights.concentration0)
+            return jnp.sum(dist.kl_divergence(q, dist.Beta(1.0, model.concentration)))
         prior = dist.Dirichlet(jnp.full(model.num_components, model.concentration / model.num_components))
         return dist.kl_divergence(state.weights, prior)
     alpha_key, weights_key = jax.random.split(jax.random.key(9))
@@ -127,8 +128,8 @@ def kl_weights(state, model):
     log_q = state.concentration.log_prob(alpha) + state.weights.log_prob(weights).reshape(400_000, -1).sum(-1)
     given = alpha.reshape(-1, *shape)
     prior = (
-        dist.Beta(1.0, given)
-        if isinstance(state.weights, dist.Beta)
+        dist.Exponential(given)  # of the decays of Beta(1, alpha)
+        if model.weights.has_sticks
         else dist.Dirichlet(given / model.num_components * jnp.ones(model.num_components))
     )
     log_p = model.concentration.log_prob(alpha) + prior.log_prob(weights).reshape(400_000, -1).sum(-1)
@@ -328,7 +329,7 @@ def test_q_of_the_concentration_is_at_its_best(form):
 def bound_given(q, state, sums, model):
     """The terms of the bound that depend on q(alpha), with q(weights) held."""
     expected_log_weights = model.weights.expected_log_weights(state.weights)
-    if isinstance(state.weights, dist.Beta):
+    if model.weights.has_sticks:
         left = concentration.expected_log_left(state.weights)
         about = left.shape[0] * concentration.expected_log(q) + (q.mean - 1) * jnp.sum(left)
     else:
