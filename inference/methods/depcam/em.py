@@ -34,8 +34,8 @@ asks for round ones. Cost O(N L D + N L^2 + L^3).
 
 **Directions**: labels start each component along its leading directions, those of the closed-form M-step of
 Gaussian cells. A column :math:`\phi u` beside orthogonal ones raises the log likelihood, its latent
-integrated out, by :math:`\tfrac12\phi^2\, u'Mu + O(\phi^4)`, with E and a the gradient and the negative second
-derivative of a row's log density in theta and
+integrated out, by :math:`\tfrac12\phi^2\, u'Mu + O(\phi^4)`, with E and a the gradient and the negative
+second derivative of a row's log density in theta and
 
 .. math:: M = \sum_n r_n \{E_n E_n' - \mathrm{diag}(a_n)\},
 
@@ -412,9 +412,10 @@ def log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
         total = jnp.sum(dist.Normal(0.0, 1.0 / jnp.sqrt(precision)).log_prob(scales))
         total += jnp.sum(dist.Gamma(model.ard_concentration, model.ard_rate).log_prob(precision))
     if model.offset:
-        total += jnp.sum(dist.Normal(0.0, jnp.sqrt(model.offset_variance)).log_prob(values["offsets"]))
+        offsets = dist.Normal(model.offset_mean, jnp.sqrt(model.offset_variance))
+        total += jnp.sum(offsets.log_prob(values["offsets"]))
     if "noise_variance" in values:
-        total += dist.InverseGamma(1.0, 1.0).log_prob(values["noise_variance"])
+        total += dist.InverseGamma(1.0, model.noise_rate).log_prob(values["noise_variance"])
     if model.num_components > 1:
         total += model.repulsion * log_determinant(model.similarity(values))
     if "stick_fractions" in values:
@@ -507,7 +508,8 @@ def update_weights(
 def update_offsets(values: dict[str, Array], model: DEPCAM, now: Evaluation, judge: Callable) -> tuple:
     """Move the offsets by gradient over curvature, halved until the objective does not fall."""
     rate = 1.0 / model.offset_variance
-    direction = (now.sums.offsets - rate * values["offsets"]) / (now.sums.offsets_curvature + rate)
+    away = values["offsets"] - model.offset_mean
+    direction = (now.sums.offsets - rate * away) / (now.sums.offsets_curvature + rate)
     return climb(
         lambda step: values | {"offsets": values["offsets"] + step * direction},
         values,
@@ -629,7 +631,7 @@ def leading_values(
     if "noise_variance" in values:
         total = jnp.einsum("nk,nkf->", taken, away**2)
         rest = jnp.maximum(total - jnp.sum(explained), LEAST_REST * total)
-        variance = (rest + 2.0) / (jnp.sum(seen) - jnp.sum(counts) + 4.0)
+        variance = (rest + 2.0 * model.noise_rate) / (jnp.sum(seen) - jnp.sum(counts) + 4.0)
         new["noise_variance"] = variance
     spread = explained / jnp.maximum(counts, 1.0)
     new["scales"] = jnp.sqrt(jnp.maximum(spread - variance, LEAST_SCALE**2 * variance))
@@ -792,7 +794,8 @@ def update_latents(
     seen = ~jnp.isnan(x)[:, None]
     squares = jnp.where(seen, (rows.residual * variance) ** 2 + spread, 0.0)
     total = jnp.sum(r[..., None] * squares)
-    return values | {"noise_variance": (total + 2.0) / (jnp.sum(seen) + 4.0)}, one
+    new = (total + 2.0 * model.noise_rate) / (jnp.sum(seen) + 4.0)
+    return values | {"noise_variance": new}, one
 
 
 def _moved_latents(
