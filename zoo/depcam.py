@@ -70,7 +70,7 @@ from jax import Array
 from zoo import checks, suitable_fields
 from zoo.dirichlet_process import MixtureModel, WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
-from zoo.exponential_family import Family, as_family, local_pca
+from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca
 from zoo.exponential_family.cells import FamilyCells, units_of
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode
@@ -274,6 +274,16 @@ class DEPCAM(MixtureModel):
         """
         components = (self.num_components,) if self.latents == "component" else ()
         return (num_rows, *components, self.num_latents)
+
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """Whether the cells are Gaussian: with one noise variance."""
+        return (self.integrates_latents,)
+
+    @property
+    def unit_noise_parts(self) -> tuple[bool, ...]:
+        """Whether the cells are Gaussian with noise of known variance 1."""
+        return (has_unit_noise(self.family),)
 
     def similarity(self, values: Mapping[str, Array]) -> Array:
         """The similarities S of the components.

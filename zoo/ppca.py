@@ -168,7 +168,7 @@ class PPCA(Model):
         return loadings, loc, numpyro.sample("noise_variance", noise.to_event(len(noise_shape)))
 
     def _in_units(self, value: Array, power: int, axes: int = 0) -> Array:
-        """A number or one for each column times a power of the column scale, with further axes of size one."""
+        """A number, or one for each column, times a power of the column scale with further axes of one."""
         if not self.standardize:
             return value
         scale = in_current_precision(self).column_scale ** power

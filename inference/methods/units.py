@@ -2,10 +2,10 @@ r"""Fits in standard units: the only way in, and the only way out.
 
 A model whose `zoo.model.Model.units` are not empty is fitted to :math:`\tilde x = (x - c) / s` as
 `zoo.model.Model.in_standard_units`, whatever the method; then variables return to the units of the data,
-:math:`v = s_v \tilde v + c_v`. Densities of cells lose :math:`\log s` for each observed cell, and densities of
-parameters (a log posterior, but not a bound or a likelihood) :math:`\log s_v` for each entry. What is asked of
-a finished fit goes to functions of the method the same way (`asked_in_data_units`); functions of the model are
-in the units of the data already.
+:math:`v = s_v \tilde v + c_v`. Densities of cells lose :math:`\log s` for each observed cell, and densities
+of parameters (a log posterior, but not a bound or a likelihood) :math:`\log s_v` for each entry. What is
+asked of a finished fit goes to functions of the method the same way (`asked_in_data_units`); functions of the
+model are in the units of the data already.
 """
 
 from collections.abc import Callable, Mapping

@@ -19,14 +19,14 @@ UNKNOWN = Gaussian(noise_variance=None)
 
 @pytest.fixture(scope="module")
 def plane():
-    """400 rows near a plane in five dimensions; random directions mostly have less variance than the noise."""
+    """400 rows near a plane in five dimensions; random directions often have less variance than the noise."""
     r = np.random.default_rng(0)
     z, w = r.normal(size=(400, 2)), r.normal(size=(5, 2)) * 1.5
     return z @ w.T + r.normal(size=(400, 5)) * 0.5 + r.normal(size=5)
 
 
 def ppca_objective(model, x):
-    """The log posterior density at its maximum for one component, by eigenvalues and a search in 1 + d numbers.
+    """The log posterior density at its maximum for one component: eigenvalues, a search in 1 + d numbers.
 
     For given scales and noise the likelihood is largest with bases along the leading eigenvectors and offsets
     at the means, where their prior's density is largest too.
@@ -74,7 +74,7 @@ def reached(x, method, seed=0, **fields):
     ],
 )
 def test_one_component_is_ppca_from_every_default_start(plane, method, sparsity):
-    """8 of 12 ended 289 nats below with a scale of zero; and random bases, whose columns die and are raised."""
+    """8 of 12 ended 289 nats below with a scale of zero."""
     for seed in SEEDS:
         model, objective, _ = reached(plane, method, seed, sparsity=sparsity)
         assert abs(objective - ppca_objective(model, plane)) < 1e-4, seed
@@ -184,7 +184,7 @@ def revived(values, model, x):
 
 
 def test_a_dead_column_has_no_gradient_and_is_raised_where_the_likelihood_is_convex(plane):
-    """Zero is a saddle without sparsity; under a strong sparse prior it is the maximum, and the column stays."""
+    """Zero is a saddle without sparsity; under a strong sparse prior it is the maximum, and stays."""
     with in_precision():
         x = jnp.asarray(plane)
         for sparsity, lives in ((0.0, True), (1.0, True), (1e4, False)):
