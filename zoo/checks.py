@@ -31,6 +31,7 @@ __all__ = [
     "check_num_parts",
     "check_number",
     "check_positive",
+    "check_positive_columns",
     "check_rows",
     "check_seed",
     "check_share",
@@ -38,6 +39,7 @@ __all__ = [
     "check_some_cells",
     "check_unique",
     "check_whole",
+    "column_scale",
     "shown",
     "table_numbers",
 ]
@@ -266,6 +268,49 @@ def check_not_constant(x: np.ndarray, name: str = "x") -> None:
             f"column {constant[0]} of {name} is constant ({lowest[constant[0]]}): it has no variance; "
             f"leave it out"
         )
+
+
+def column_scale(x: Any, given: Any = None, name: str = "x") -> np.ndarray:
+    """The standard deviation of each column over its observed cells, or the scales that are given.
+
+    Args:
+        x: shape (num_observations, num_features), NaN where a cell is missing.
+        given: scales, shape (num_features,), or None.
+        name: of the data in messages.
+
+    Returns:
+        Shape (num_features,), positive.
+
+    Raises:
+        ValueError: a sparse table, a column that is constant or without cells, or scales of another shape.
+    """
+    if not isinstance(x, np.ndarray):
+        raise ValueError(f"standardize=True takes dense {name}; of sparse {name} divide the columns yourself")
+    if given is not None:
+        check_positive_columns("column_scale", np.asarray(given, np.float64), x.shape[1])
+        return np.asarray(given, np.float64)
+    seen = ~np.isnan(x)
+    if not seen.any(axis=0).all():
+        column = int(np.flatnonzero(~seen.any(axis=0))[0])
+        raise ValueError(f"column {column} of {name} has no cell: it has no scale; leave it out")
+    check_infinite(x, name)
+    check_not_constant(x, name)
+    return np.nanstd(x, axis=0)
+
+
+def check_positive_columns(name: str, value: np.ndarray, num_columns: int | None) -> None:
+    """Raise ValueError if ``value`` is not one positive number for each column.
+
+    Args:
+        name: of the field.
+        value: its value.
+        num_columns: expected number; None: any.
+    """
+    if value.ndim != 1 or num_columns not in (None, value.size):
+        many = "each column" if num_columns is None else f"each of {num_columns} columns"
+        raise ValueError(f"{name} must have one number for {many}; got shape {value.shape}")
+    if not ((value > 0) & (value < np.inf)).all():
+        raise ValueError(f"{name} must be positive and finite; got {value.tolist()}")
 
 
 def check_columns(

@@ -6,7 +6,8 @@ family PCA for clustering"::
     U_k     ~ uniform on the D x d matrices with orthonormal columns, k = 1..K
     phi_kj  ~ Laplace(1 / sparsity)                         scale_prior="laplace"
     phi_kj  ~ Normal(0, 1 / zeta_kj),  zeta_kj ~ Gamma      scale_prior="ard"
-    b_k     ~ Normal(0, offset_variance)
+    b_k     ~ Normal(offset_mean, offset_variance)
+    sigma2  ~ InverseGamma(1, noise_rate)                   Gaussian cells of unknown variance
     pi      ~ Dirichlet(alpha / K, ...)  or a truncated Dirichlet process
     z_n     ~ Categorical(pi),     y_n ~ Normal(0, I_d)
     theta_n = U_k diag(phi_k) y_n + b_k,  k = z_n
@@ -40,6 +41,10 @@ Symmetries: labels; the order of the columns of each U_k with phi_k; the signs (
 The first sign is no symmetry of the paper's kernel (``"angular"``, with repulsion > 0), which distinguishes U
 from -U though both are the same component: repulsion can be bought by flipping signs. ``"subspace"`` cannot.
 
+Units. Gaussian cells of unknown variance (`Gaussian(noise_variance=None)`: mixtures of PPCAs) have default
+priors in the units of the data: in v, the mean variance of the columns, and their means. Bases and their
+similarities have no unit. ``family="gaussian"`` has noise of *known* variance 1, and priors in its units.
+
 Departures from the source. The offset (without it a pattern and its complement are the same component). Its
 single lambda weighs both the determinant and the l1 norm of phi: here they are apart, ``repulsion`` and
 ``sparsity``; its lambda, xi, rho are ``DEPCAM.with_single_weight``. The kernel has a unit diagonal, which
@@ -65,8 +70,8 @@ from jax import Array
 from zoo import checks, suitable_fields
 from zoo.dirichlet_process import MixtureModel, WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
-from zoo.exponential_family import Family, as_family, local_pca
-from zoo.exponential_family.cells import FamilyCells
+from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca
+from zoo.exponential_family.cells import FamilyCells, units_of
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode
 from zoo.model import in_current_precision, static
@@ -79,11 +84,18 @@ CHOICES = {
     "scale_prior": ("laplace", "ard"),
     "weight_prior": ("dirichlet", "stick_breaking"),
 }
-POSITIVE = ("similarity_scale", "concentration", "offset_variance", "ard_concentration", "ard_rate")
-LEAST_NOISE = 1e-6  # of a start
+POSITIVE = (
+    "similarity_scale",
+    "concentration",
+    "offset_variance",
+    "ard_concentration",
+    "ard_rate",
+    "noise_rate",
+)
 START_SCALE = 0.5
-
-SCALE_RATE = 0.1  # of the prior of scales beside numbers, in standard deviations of the data
+SCALE_RATE = 0.1  # default sparsity, over standard deviations
+BROAD = 100.0  # default variance of offsets, in variances
+LEAST_ARD_RATE = 1e-3  # of SePCA
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +103,14 @@ class DEPCAM(MixtureModel):
     """A mixture of exponential-family PCAs whose components repel each other.
 
     Attributes:
-        family: a family of `zoo.exponential_family` with one natural parameter a cell, or its name.
+        family: a family of `zoo.exponential_family` with one natural parameter a cell, or its name;
+            ``"gaussian"`` is `Gaussian()`, noise of known variance 1, and a mixture of PPCAs needs
+            `Gaussian(noise_variance=None)`.
         num_components: K.
         num_latents: d, at most D.
         repulsion: weight of log det S, at least 0.
-        sparsity: rate of the scales' Laplace prior, at least 0; not used with ``scale_prior="ard"``.
+        sparsity: rate of the scales' Laplace prior, at least 0; not used with ``scale_prior="ard"``. None:
+            0.1; where the noise is unknown 0.1 over root v, v the mean variance of the columns.
         similarity_scale: rho > 0.
         kernel: ``"angular"`` (the paper's) or ``"subspace"`` (neither signs nor rotations change it).
         offset: whether each component has an offset.
@@ -103,9 +118,12 @@ class DEPCAM(MixtureModel):
         scale_prior: ``"laplace"`` or ``"ard"``.
         concentration: alpha > 0; with Dirichlet weights each component gets alpha / K. None: K, a flat prior.
         weight_prior: ``"dirichlet"`` or ``"stick_breaking"`` (a truncated Dirichlet process).
-        offset_variance: prior variance of offsets.
+        offset_mean: prior mean of offsets, a number or shape (num_features,). None: 0; where the noise is
+            unknown the columns' means.
+        offset_variance: prior variance of offsets. None: 100; where the noise is unknown 100 v.
         ard_concentration: of the precisions' Gamma prior.
-        ard_rate: of the precisions' Gamma prior.
+        ard_rate: of the precisions' Gamma prior. None: 1; where the noise is unknown v.
+        noise_rate: of the noise variance's prior, used where it is unknown. None: v.
         num_features: D; read off the data.
 
     Example:
@@ -119,7 +137,7 @@ class DEPCAM(MixtureModel):
     num_components: int = static(default=3)
     num_latents: int = static(default=2)
     repulsion: Array = 1.0
-    sparsity: Array = 0.1
+    sparsity: Array | None = None
     similarity_scale: Array = 0.1
     kernel: str = static(default="angular")
     offset: bool = static(default=True)
@@ -127,9 +145,11 @@ class DEPCAM(MixtureModel):
     scale_prior: str = static(default="laplace")
     concentration: Array | None = None
     weight_prior: str = static(default="dirichlet")
-    offset_variance: Array = 100.0
+    offset_mean: Array | None = None
+    offset_variance: Array | None = None
     ard_concentration: Array = 1.0
-    ard_rate: Array = 1.0
+    ard_rate: Array | None = None
+    noise_rate: Array | None = None
     num_features: int | None = static(default=None)
 
     dims = {
@@ -174,10 +194,13 @@ class DEPCAM(MixtureModel):
         norms = jnp.sum(values["scales"] ** 2, axis=-1)
         numpyro.deterministic("loading_norms", -jnp.sort(-norms))  # trace W_k W_k', largest first
         if self.offset:
-            offsets = dist.Normal(0.0, jnp.sqrt(prior.offset_variance)).expand(sizes[:2]).to_event(2)
+            offsets = dist.Normal(prior.offset_mean, jnp.sqrt(prior.offset_variance))
+            offsets = offsets.expand(sizes[:2]).to_event(2)
             values["offsets"] = numpyro.sample("offsets", offsets)
         if self.family.learns_noise:
-            values["noise_variance"] = numpyro.sample("noise_variance", dist.InverseGamma(1.0, 1.0))
+            values["noise_variance"] = numpyro.sample(
+                "noise_variance", dist.InverseGamma(1.0, prior.noise_rate)
+            )
         if self.num_components > 1:
             repulsion_factor("repulsion", prior.similarity(values), prior.repulsion)
         draws_all = x is None or self.draw_locals
@@ -207,6 +230,7 @@ class DEPCAM(MixtureModel):
         return numpyro.sample("scales", dist.Normal(0.0, 1.0 / jnp.sqrt(precision)).to_event(2))
 
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
+        self.require("sparsity", "offset_mean", "offset_variance", "ard_rate", "noise_rate")
         if x is not None:
             return x.shape[0]
         reason = "sparsity=0 has a flat prior of the scales, which nothing can be drawn from"
@@ -252,6 +276,16 @@ class DEPCAM(MixtureModel):
         components = (self.num_components,) if self.latents == "component" else ()
         return (num_rows, *components, self.num_latents)
 
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """Whether the cells are Gaussian: with one noise variance."""
+        return (self.integrates_latents,)
+
+    @property
+    def unit_noise_parts(self) -> tuple[bool, ...]:
+        """Whether the cells are Gaussian with noise of known variance 1."""
+        return (has_unit_noise(self.family),)
+
     def similarity(self, values: Mapping[str, Array]) -> Array:
         """The similarities S of the components.
 
@@ -283,9 +317,24 @@ class DEPCAM(MixtureModel):
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """The model with its size read off the data; ``overrides`` are fields."""
+        """The model with its size, and with unknown noise its priors, read off the data, or as given."""
         given = {name: value for name, value in overrides.items() if value is not None}
-        return cls(**({"num_features": checks.as_matrix(x).shape[1]} | given))
+        x = checks.as_matrix(x)
+        read: dict[str, Any] = {"num_features": x.shape[1]}
+        if as_family(given.get("family", "bernoulli")).learns_noise:
+            read |= cls._default_priors(*units_of(x))
+        return cls(**(read | given))
+
+    @staticmethod
+    def _default_priors(means: Any, variance: float) -> dict[str, Any]:
+        """The default priors of cells with these means of columns and this mean variance."""
+        return {
+            "sparsity": SCALE_RATE / np.sqrt(variance),
+            "offset_mean": means,
+            "offset_variance": BROAD * variance,
+            "ard_rate": variance,
+            "noise_rate": variance,
+        }
 
     @classmethod
     def with_single_weight(cls, weight: float, quality: float, **fields: Any) -> Self:
@@ -311,7 +360,8 @@ class DEPCAM(MixtureModel):
         alpha_j have, up to a constant, the density of normal scales with a Gamma((D + 1) / 2, 0) precision:
         the most probable precision is Bishop's (1999) estimate D / |w_j|^2. That columns are orthogonal costs
         nothing: for given W W' such columns make the product of |w_j| least (Hadamard's inequality). The
-        Gamma's rate, 1e-3 unless ``ard_rate`` says else, keeps the density of a column that vanishes finite.
+        Gamma's rate, 1e-3 (times v where the noise is unknown) unless ``ard_rate`` says else, keeps the
+        density of a column that vanishes finite.
 
         Args:
             x: rows, from which the number of features is read.
@@ -324,13 +374,15 @@ class DEPCAM(MixtureModel):
         Raises:
             ValueError: as for a model whose fields are outside their domain.
         """
-        features = checks.as_matrix(x).shape[1]
-        given = {"ard_concentration": (features + 1) / 2, "ard_rate": 1e-3, "repulsion": 0.0} | fields
+        x = checks.as_matrix(x)
+        learns_noise = as_family(fields.get("family", "bernoulli")).learns_noise
+        rate = LEAST_ARD_RATE * (units_of(x)[1] if learns_noise else 1.0)
+        given = {"ard_concentration": (x.shape[1] + 1) / 2, "ard_rate": rate, "repulsion": 0.0} | fields
         return cls.from_data(x, num_components=1, num_latents=num_latents, scale_prior="ard", **given)
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Family, number of latents, and priors in the units of the data.
+        """Family and number of latents.
 
         Args:
             data: parts of the data, tables of two axes.
@@ -339,15 +391,16 @@ class DEPCAM(MixtureModel):
             Field name to value.
         """
         checks.check_num_parts(cls.__name__, len(data), 1)
-        fields, widths = suitable_fields.family_fields(cls.__name__, data[0])
-        if widths:
-            fields |= {"offset_variance": widths[1], "sparsity": SCALE_RATE / np.sqrt(widths[0])}
-        return fields
+        return suitable_fields.family_fields(cls.__name__, data[0])[0]
 
     def __post_init__(self) -> None:
-        """Replace a family's name by the family and the default concentration by that of a flat prior."""
+        """Replace a family's name by the family, and defaults that no data decide by their values."""
         object.__setattr__(self, "family", as_family(self.family))
         checks.check_size("num_components", self.num_components)
+        if not self.family.learns_noise:
+            for name, value in self._default_priors(0.0, 1.0).items():
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, value)
         if self.concentration is None:
             object.__setattr__(self, "concentration", self.num_components)
         super().__post_init__()
@@ -358,11 +411,18 @@ class DEPCAM(MixtureModel):
             checks.check_size(name, getattr(self, name))
         for name in ("repulsion", "sparsity"):
             value = getattr(self, name)
-            if value.shape != () or not 0 <= value < np.inf:
+            if value is not None and (value.shape != () or not 0 <= value < np.inf):
                 raise ValueError(f"{name} must be a number of at least 0; got {value}")
         for name in POSITIVE:
-            checks.check_positive(name, getattr(self, name))
+            if getattr(self, name) is not None:
+                checks.check_positive(name, getattr(self, name))
         checks.check_concentration("concentration", self.concentration)
+        sizes = ((), (self.num_features,))
+        if self.offset_mean is not None and self.num_features and self.offset_mean.shape not in sizes:
+            raise ValueError(
+                f"offset_mean must be one number or one for each of {self.num_features} features; "
+                f"got shape {self.offset_mean.shape}"
+            )
         for name, choices in CHOICES.items():
             checks.check_choice(name, getattr(self, name), choices)
         checks.check_flag("offset", self.offset)
@@ -451,22 +511,24 @@ class DEPCAM(MixtureModel):
         family = in_current_precision(self).family
         keys = jax.random.split(key, 3)
         scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
+        variance = jnp.mean(jnp.nanvar(x, axis=0))
+        unit = jnp.where(variance > 0, jnp.sqrt(variance), 1.0) if family.learns_noise else 1.0
         sizes = self.num_components, x.shape[1], self.num_latents
         values = {
             "carriers": orthonormal(jax.random.normal(keys[0], sizes)),
-            "scales": scale * jnp.ones((sizes[0], sizes[2])),
+            "scales": scale * unit * jnp.ones((sizes[0], sizes[2])),
         }
         if not self.weights.has_sticks:
             values["weights"] = jnp.full(sizes[0], 1.0 / sizes[0])
         else:
             values["stick_decays"] = -jnp.log1p(-1.0 / jnp.arange(sizes[0], 1.0, -1.0))
         if self.scale_prior == "ard":
-            values["scales_precision"] = jnp.ones((sizes[0], sizes[2]))
+            values["scales_precision"] = jnp.ones((sizes[0], sizes[2])) / unit**2
         if self.offset:
-            shift = 0.1 * scale * jax.random.normal(keys[1], sizes[:2])
+            shift = 0.1 * scale * unit * jax.random.normal(keys[1], sizes[:2])
             values["offsets"] = family.natural_of_columns(x) + shift
         if family.learns_noise:
-            values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), LEAST_NOISE)
+            values["noise_variance"] = unit**2
         if not self.integrates_latents or self.draw_locals:
             values["latents"] = scale * jax.random.normal(keys[2], self.latents_shape(x.shape[0]))
         return values

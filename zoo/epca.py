@@ -48,7 +48,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo import checks, suitable_fields
-from zoo.exponential_family import Family, as_family, joint_prior
+from zoo.exponential_family import Family, as_family, has_unit_noise, joint_prior
 from zoo.exponential_family.cells import cells_of, sample_view_parameters, starting_view_parameters
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
@@ -165,7 +165,9 @@ class EPCA(JointPriorModel):
     """Exponential-family PCA with Gaussian priors (``beta=0``) or the joint beta-prior.
 
     Attributes:
-        family: a family of `zoo.exponential_family`, its name, or a tuple with one for each column.
+        family: a family of `zoo.exponential_family`, its name, or a tuple with one for each column;
+            ``"gaussian"`` is `Gaussian()`, noise of known variance 1: `Gaussian(noise_variance=None)` has
+            unknown noise.
         num_latents: K.
         beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
         latent_variance: sigma_U^2 > 0.
@@ -375,6 +377,16 @@ class EPCA(JointPriorModel):
         """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
         checks.check_columns(x, self.num_features, owner="model")
         self.family.check(x)
+
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """Whether all cells are Gaussian with one noise variance."""
+        return (self.family.log_partition_form == "quadratic",)
+
+    @property
+    def unit_noise_parts(self) -> tuple[bool, ...]:
+        """Whether all cells are Gaussian with noise of known variance 1."""
+        return (has_unit_noise(self.family),)
 
     @property
     def cell_families(self) -> tuple[Family]:

@@ -107,6 +107,11 @@ class KernelPCA(Model):
     needs_fitted_rows = True
     latent_site = "latents"
 
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """Whether the kernel weighs all columns alike, as a linear one and an RBF of one length scale do."""
+        return (self.kernel.weighs_columns_alike,)
+
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program, which cannot draw rows.
 

@@ -113,6 +113,11 @@ class Mixture(MixtureModel):
     takes_sparse = True
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """Whether components have one variance for all columns."""
+        return (self.components is not None and self.components.is_spherical,)
+
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.
 

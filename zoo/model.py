@@ -286,6 +286,48 @@ class Model(Assumptions):
         check_num_parts(cls.__name__, len(data), len(cls.data_names))
         return {}
 
+    @property
+    def units(self) -> Mapping[str, tuple[Any, Any]]:
+        """Parts of the data and variables to the scale and shift of their standard units; empty: none.
+
+        A value in the units of the data is ``scale * standard + shift``, both broadcast to its trailing axes.
+        A model with units is fitted in standard units, by `in_standard_units`; the program, and everything
+        else that a model answers, is in the units of the data.
+        """
+        return {}
+
+    def predicted_part(self, what: str | None) -> str | None:
+        """The part of the data that holds the cells which `predicted` returns.
+
+        Args:
+            what: one of `completions`, or None where there is only one quantity.
+
+        Returns:
+            One of ``data_names``; None: the quantity is no cell.
+        """
+        return self.data_names[0]
+
+    def in_standard_units(self) -> Self:
+        """The model of the data in standard units, which has no `units` itself.
+
+        Returns:
+            The model; itself where there are no units.
+        """
+        return self
+
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """For each part of the data whether all its columns have one noise variance; empty: none has.
+
+        Columns in very different units then are not fitted alike: the noise is that of the largest ones.
+        """
+        return ()
+
+    @property
+    def unit_noise_parts(self) -> tuple[bool, ...]:
+        """For each part of the data whether its noise is known to have variance 1; empty: none has."""
+        return ()
+
     def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Covariances of two views that share ``num_shared`` latents, for their canonical correlations.
 

@@ -70,7 +70,7 @@ from jax import Array
 
 from zoo import checks, suitable_fields
 from zoo.epca import KERNEL_STRENGTH, START_SCALE, JointPriorModel
-from zoo.exponential_family import Family, as_family, joint_prior
+from zoo.exponential_family import Family, as_family, has_unit_noise, joint_prior
 from zoo.exponential_family.cells import cells_of, sample_view_parameters, starting_view_parameters
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
@@ -88,7 +88,8 @@ class Paired(JointPriorModel):
 
     Attributes:
         families: one for each view: a family of `zoo.exponential_family`, its name, or a tuple with one for
-            each column of the view.
+            each column of the view. ``"gaussian"`` is `Gaussian()`, noise of known variance 1:
+            `Gaussian(noise_variance=None)` has unknown noise.
         num_shared: K_S, latents that all views see.
         num_specific: K_v of each view, 0 where it has no specific latents; None: 0 for all views.
         specific: ``"low_rank"``: the latents above. ``"full_covariance"``: a covariance for each view.
@@ -226,6 +227,19 @@ class Paired(JointPriorModel):
     def data_names(self) -> tuple[str, ...]:
         """Names of the views: y_0, y_1, ..."""
         return tuple(f"y_{v}" for v in range(len(self.families)))
+
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """For each view whether all its cells are Gaussian with one noise variance."""
+        return tuple(
+            family.log_partition_form == "quadratic" and not self.has_dense_rows(v)
+            for v, family in enumerate(self.families)
+        )
+
+    @property
+    def unit_noise_parts(self) -> tuple[bool, ...]:
+        """For each view whether all its cells are Gaussian with noise of known variance 1."""
+        return tuple(map(has_unit_noise, self.families))
 
     @property
     def cell_families(self) -> tuple[Family, ...]:

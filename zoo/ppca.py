@@ -81,6 +81,12 @@ class PPCA(Model):
             where flat.
         noise_concentration: a > 0 of the noise variance's prior. Not used where flat.
         noise_rate: b > 0, squared units of the data. Not used where flat.
+        standardize: whether each column is measured in its standard deviation s_d: for columns in different
+            units. The rows of W and the noise's standard deviation are then s_d times those of this program,
+            ``noise_variance`` and all variances and rates above are in units of s_d^2, and everything else
+            stays in the units of the data. Factor analysis (``"diagonal"``, flat) fits the same either way.
+        column_scale: s, shape (num_features,), used with ``standardize``; None: the columns' standard
+            deviations over their observed cells.
         num_features: D; read off the data.
 
     Example:
@@ -100,6 +106,8 @@ class PPCA(Model):
     loc_variance: Array | None = None
     noise_concentration: Array = 1e-3
     noise_rate: Array = 1e-3
+    standardize: bool = static(default=False)
+    column_scale: Array | None = None
     num_features: int | None = static(default=None)
 
     dims = {
@@ -131,6 +139,7 @@ class PPCA(Model):
         """
         num_rows, num_features = self._sizes(x, num_observations)
         loadings, loc, noise_variance = self._sample_parameters(num_features)
+        noise_variance = self._in_units(noise_variance, 2)
         with numpyro.plate("observations", num_rows):
             if x is not None and not self.draw_locals:
                 return numpyro.sample("x", LinearGaussianRows(loadings, loc, noise_variance), obs=x)
@@ -151,11 +160,43 @@ class PPCA(Model):
         if self.loading_prior == "ard":
             precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
             scale = 1 / jnp.sqrt(numpyro.sample("loading_precision", precisions.to_event(1)))
+        scale = jnp.broadcast_to(scale, shape) * self._in_units(jnp.ones(()), 1, axes=1)
         loadings = numpyro.sample("loadings", dist.Normal(0.0, scale).expand(shape).to_event(2))
-        mean = dist.Normal(prior.loc_mean, jnp.sqrt(prior.loc_variance)).to_event(1)
+        spread = self._in_units(jnp.sqrt(prior.loc_variance), 1)
+        mean = dist.Normal(prior.loc_mean, spread).to_event(1)
         loc = numpyro.sample("loc", mean)
         noise = dist.InverseGamma(prior.noise_concentration, prior.noise_rate).expand(noise_shape)
         return loadings, loc, numpyro.sample("noise_variance", noise.to_event(len(noise_shape)))
+
+    def _in_units(self, value: Array, power: int, axes: int = 0) -> Array:
+        """A number, or one for each column, times a power of the column scale with further axes of one."""
+        if not self.standardize:
+            return value
+        scale = in_current_precision(self).column_scale ** power
+        return value * scale.reshape(-1, *(1,) * axes)
+
+    @property
+    def units(self) -> Mapping[str, tuple[Any, Any]]:
+        """The columns' scale, with ``standardize``."""
+        if not self.standardize or self.column_scale is None:
+            return {}
+        s = self.column_scale
+        scales = {"x": s, "loc": s, "loc_mean": s, "loc_variance": s**2}
+        scales |= dict.fromkeys(("loadings", "loadings_mean"), s[:, None])
+        scales |= {"loadings_loc_covariance": s[:, None] ** 2, "loadings_covariance": s[:, None, None] ** 2}
+        return {name: (scale, 0.0) for name, scale in scales.items()}
+
+    def in_standard_units(self) -> Self:
+        """The plain model of x / column_scale."""
+        if not self.units:
+            return self
+        mean = None if self.loc_mean is None else self.loc_mean / self.column_scale
+        return self.replaced(standardize=False, column_scale=None, loc_mean=mean)
+
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """Whether the noise is isotropic, in units that are not those of the columns."""
+        return (self.noise == "isotropic" and not self.standardize,)
 
     # Closed-form companions of the program
 
@@ -169,11 +210,11 @@ class PPCA(Model):
         Returns:
             Shape (num_observations,), in nats.
         """
-        return rows.log_density(x, *_parameters(values))
+        return rows.log_density(x, *self._parameters(values))
 
     def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
         """The latents of each row given its observed cells and everything else."""
-        return {"latents": LatentsGivenRows(x, *_parameters(values))}
+        return {"latents": LatentsGivenRows(x, *self._parameters(values))}
 
     def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The latents of the rows."""
@@ -182,19 +223,26 @@ class PPCA(Model):
     def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
         """The mean E[z | x], or coordinates of the completed row in the orthonormal basis W (W'W)^-1/2."""
         if kind == "latent":
-            return rows.latents_mean(x, *_parameters(values))
+            return rows.latents_mean(x, *self._parameters(values))
+        if self.units:
+            stored = {n: v / self.units[n][0] if n in self.units else v for n, v in values.items()}
+            return self.in_standard_units().scores(stored, x / self.column_scale, kind=kind)
         left, _, right = jnp.linalg.svd(values["loadings"], full_matrices=False)
         if isinstance(x, SparseMatrix):
             return x.times(left @ right) - values["loc"] @ (left @ right)
-        return (rows.completed(x, *_parameters(values))[0] - values["loc"]) @ (left @ right)
+        return (rows.completed(x, *self._parameters(values))[0] - values["loc"]) @ (left @ right)
 
     def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
         """Posterior covariance of the latents of each row."""
-        return rows.latents_covariance(x, values["loadings"], values["noise_variance"])
+        loadings, _, noise_variance = self._parameters(values)
+        return rows.latents_covariance(x, loadings, noise_variance)
 
     def predicted(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array]:
         """Rows with missing cells at their conditional mean, and the conditional variance of each cell."""
-        return rows.completed(x, *_parameters(values))
+        return rows.completed(x, *self._parameters(values))
+
+    def _parameters(self, values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
+        return values["loadings"], values["loc"], self._in_units(values["noise_variance"], 2)
 
     # Sizes and checks
 
@@ -213,6 +261,9 @@ class PPCA(Model):
         """
         x = as_rows(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}
+        if overrides.get("standardize", False):
+            scale = checks.column_scale(x, overrides.get("column_scale"))
+            read["column_scale"], x = scale, x / scale
         if overrides.get("loading_prior", "flat") != "flat":
             if isinstance(x, SparseMatrix):
                 raise ValueError("sparse x goes with loading_prior='flat', the default")
@@ -223,6 +274,8 @@ class PPCA(Model):
                 "loc_mean": np.nanmean(x, axis=0),
                 "loc_variance": BROAD * scale,
             }
+            if "column_scale" in read:
+                read["loc_mean"] = read["loc_mean"] * read["column_scale"]
         given = {name: value for name, value in overrides.items() if value is not None}
         return cls(**(read | given))
 
@@ -248,6 +301,9 @@ class PPCA(Model):
         for name in (*positive, "noise_concentration", "noise_rate"):
             if getattr(self, name) is not None:
                 checks.check_positive(name, getattr(self, name))
+        checks.check_flag("standardize", self.standardize)
+        if self.column_scale is not None:
+            checks.check_positive_columns("column_scale", self.column_scale, self.num_features)
         size = None if self.loc_mean is None else self.num_features or max(self.loc_mean.size, 1)
         if self.loc_mean is not None and (
             self.loc_mean.shape != (size,) or not np.isfinite(self.loc_mean).all()
@@ -298,6 +354,8 @@ class PPCA(Model):
 
     def _sizes(self, x: Array | None, num_observations: int | None) -> tuple[int, int]:
         """Rows and columns of a run of the program."""
+        if self.standardize:
+            self.require("column_scale")
         if self.prior == "proper":
             self.require("loading_variance", "loc_mean", "loc_variance")
         if x is not None:
@@ -309,7 +367,3 @@ class PPCA(Model):
         num_rows = self.rows_to_draw(num_observations, reason=reason)
         self.require("num_features")
         return num_rows, self.num_features
-
-
-def _parameters(values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
-    return values["loadings"], values["loc"], values["noise_variance"]

@@ -123,6 +123,14 @@ class SPPCA(Model):
         noise_concentration: of the noise variances' prior.
         noise_rate: of the noise variances' prior.
         noise_variance_x: None: estimated. A number: given, which an infinite-dimensional kernel needs.
+        standardize: whether each column of x, and of y where it holds real numbers, is measured in its
+            standard deviation s_d: for columns in different units. The rows of the loadings, the spread of
+            the means and the noise's standard deviation are then s_d times those of this program, noise
+            variances and all variances and rates above are in units of s_d^2, and everything else stays in
+            the units of the data.
+        column_scale_x: s of x, shape (num_features,), used with ``standardize``; None: the columns' standard
+            deviations over their observed cells.
+        column_scale_y: s of y, shape (num_outputs,), likewise; None: ones where y holds labels or is probit.
         label_coding: of class labels: ``"one_of_c"`` or ``"reduced"`` (without the last class's column).
         classes: the classes in the order of their columns; read off labels.
         num_features: M; read off the data.
@@ -149,6 +157,9 @@ class SPPCA(Model):
     noise_concentration: Array = 1e-3
     noise_rate: Array = 1e-3
     noise_variance_x: Array | None = None
+    standardize: bool = static(default=False)
+    column_scale_x: Array | None = None
+    column_scale_y: Array | None = None
     label_coding: str = static(default="one_of_c")
     classes: tuple[Label, ...] | None = static(default=None)
     num_features: int | None = static(default=None)
@@ -237,7 +248,7 @@ class SPPCA(Model):
         self, values: dict[str, Array], num_rows: int, x: Array | None, y: Array | None
     ) -> tuple[Array, Array]:
         """The program of rows with probit outputs, given the parameters."""
-        w_x, loc_x, noise_x = values["loadings_x"], values["loc_x"], values["noise_variance_x"]
+        w_x, loc_x, noise_x = values["loadings_x"], values["loc_x"], self.noise_of_inputs(values)
         with numpyro.plate("observations", num_rows):
             if x is not None and not self.draw_locals and self.sums_out_latents:
                 x = numpyro.sample("x", LinearGaussianRows(w_x, loc_x, noise_x), obs=x)
@@ -258,8 +269,10 @@ class SPPCA(Model):
         if self.loading_prior == "flat":
             loadings, loc = _improper(shape), _improper((size,))
         else:
-            loadings = dist.Normal(0.0, jnp.sqrt(prior.loading_variance)).expand(shape).to_event(2)
-            loc = dist.Normal(0.0, jnp.sqrt(prior.loc_variance)).expand((size,)).to_event(1)
+            unit = prior.column_scales[block] if self.standardize else jnp.ones(())
+            scale = jnp.sqrt(prior.loading_variance) * unit[..., None]
+            loadings = dist.Normal(0.0, jnp.broadcast_to(scale, shape)).to_event(2)
+            loc = dist.Normal(0.0, jnp.sqrt(prior.loc_variance) * unit).expand((size,)).to_event(1)
         drawn = {"loadings": loadings, "loc": loc}
         drawn = {f"{name}_{block}": numpyro.sample(f"{name}_{block}", of) for name, of in drawn.items()}
         has_noise = block == "x" or self.output_likelihood == "gaussian"
@@ -287,8 +300,20 @@ class SPPCA(Model):
         """
         loadings = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
         loc = jnp.concatenate([values["loc_x"], values["loc_y"]])
-        noise_x = jnp.broadcast_to(values["noise_variance_x"], values["loc_x"].shape)
-        return loadings, loc, jnp.concatenate([noise_x, self.noise_of_outputs(values)])
+        noises = self.noise_of_inputs(values), self.noise_of_outputs(values)
+        return loadings, loc, jnp.concatenate(noises)
+
+    def noise_of_inputs(self, values: Mapping[str, Array]) -> Array:
+        """Noise variance of each column of x.
+
+        Args:
+            values: of the sites.
+
+        Returns:
+            Shape (M,).
+        """
+        noise = jnp.broadcast_to(values["noise_variance_x"], values["loc_x"].shape)
+        return noise * in_current_precision(self).column_scales["x"] ** 2 if self.standardize else noise
 
     def noise_of_outputs(self, values: Mapping[str, Array]) -> Array:
         """Noise variance of each output; of probit outputs' utilities it is 1.
@@ -301,7 +326,53 @@ class SPPCA(Model):
         """
         if self.output_likelihood == "probit":
             return jnp.ones_like(values["loc_y"])
-        return jnp.broadcast_to(values["noise_variance_y"], values["loc_y"].shape)
+        noise = jnp.broadcast_to(values["noise_variance_y"], values["loc_y"].shape)
+        return noise * in_current_precision(self).column_scales["y"] ** 2 if self.standardize else noise
+
+    # Units
+
+    @property
+    def column_scales(self) -> Mapping[str, Array]:
+        """The columns' scales of each block, with ``standardize``."""
+        return {"x": self.column_scale_x, "y": self.column_scale_y}
+
+    @property
+    def units(self) -> Mapping[str, tuple[Any, Any]]:
+        """The columns' scales, with ``standardize``."""
+        if not self.standardize or self.column_scale_x is None or self.column_scale_y is None:
+            return {}
+        scales = {}
+        for block, s in self.column_scales.items():
+            scales |= dict.fromkeys((block, f"loc_{block}", f"loc_{block}_mean"), s)
+            scales |= dict.fromkeys((f"loadings_{block}", f"loadings_{block}_mean"), s[:, None])
+            scales |= {
+                f"loc_{block}_variance": s**2,
+                f"loadings_loc_{block}_covariance": s[:, None] ** 2,
+                f"loadings_{block}_covariance": s[:, None, None] ** 2,
+            }
+        return {name: (scale, 0.0) for name, scale in scales.items()}
+
+    def in_standard_units(self) -> Self:
+        """The plain model of the columns over their scales."""
+        if not self.units:
+            return self
+        return self.replaced(standardize=False, column_scale_x=None, column_scale_y=None)
+
+    def predicted_part(self, what: str | None) -> str | None:
+        """Inputs or outputs; probabilities of classes are no cells."""
+        return {None: "y", "outputs": "y", "cells": "x", "classes": None}[what]
+
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """Whether the noise of inputs and of real outputs is isotropic, not in units of the columns."""
+        return (
+            (self.kernel is None or self.kernel.weighs_columns_alike) and not self.standardize,
+            self._scales_outputs and self.output_noise == "shared" and not self.standardize,
+        )
+
+    @property
+    def _scales_outputs(self) -> bool:
+        return self.output_likelihood == "gaussian" and self.classes is None
 
     def rows_in_feature_space(self, values: Mapping[str, Array], x: Array) -> FeatureRows:
         """Latents and density of rows given in feature space, without their outputs.
@@ -348,6 +419,8 @@ class SPPCA(Model):
         Returns:
             The rows at these values.
         """
+        if self.standardize:
+            values = dict(values) | {"noise_variance_x": self.noise_of_inputs(values)}
         return ProbitRows(values, self.is_classes)
 
     @property
@@ -367,6 +440,8 @@ class SPPCA(Model):
 
     def _num_rows(self, x: Array | None, y: Array | None, num_observations: int | None) -> int:
         self.require("num_features", "num_outputs")
+        if self.standardize:
+            self.require("column_scale_x", "column_scale_y")
         if x is not None:
             return x.shape[0]
         if y is not None:
@@ -404,6 +479,12 @@ class SPPCA(Model):
         model, (x, y) = cls(**overrides).encoded(x, y)
         x, y = as_rows(x), checks.as_matrix(y, "y")
         read = {"num_features": x.shape[1], "num_outputs": y.shape[1], "classes": model.classes}
+        if model.standardize:
+            scaled = {"x": x} | ({"y": y} if model._scales_outputs else {})
+            for name, part in scaled.items():
+                given = overrides.get(f"column_scale_{name}")
+                read[f"column_scale_{name}"] = checks.column_scale(part, given, name)
+            read.setdefault("column_scale_y", np.ones(y.shape[1]))
         if model.kernel is not None:
             overrides["kernel"] = model.kernel.filled(x)
             read["feature_dimension"] = scored_dimension(model.kernel.feature_dimension(x.shape[1]), len(x))
@@ -485,6 +566,14 @@ class SPPCA(Model):
         object.__setattr__(self, "noise_floor", np.array(floors))
         if self.noise_variance_x is not None:
             checks.check_positive("noise_variance_x", self.noise_variance_x)
+        checks.check_flag("standardize", self.standardize)
+        for block, size in (("x", self.num_features), ("y", self.num_outputs)):
+            if self.column_scales[block] is not None:
+                checks.check_positive_columns(f"column_scale_{block}", self.column_scales[block], size)
+        if self.standardize and self.kernel is not None:
+            raise ValueError(
+                "standardize=True goes with kernel=None: divide the columns of x by their standard deviations"
+            )
         if self.classes is not None:
             if np.ndim(self.classes) != 1 or len(self.classes) < 2 or isinstance(self.classes, dict):
                 raise ValueError(
@@ -571,6 +660,11 @@ class SPPCA(Model):
             raise ValueError(
                 f"{method} has no posterior to explore with a kernel: the coefficients of N rows have a flat "
                 f"prior; use method='em', or kernel=None"
+            )
+        if self.standardize and method in ("morp", "kernel_cca"):
+            raise ValueError(
+                f"standardize=True is part of the noise model, which {method!r} does not have: divide the "
+                "columns by their standard deviations"
             )
         is_probit = self.output_likelihood == "probit"
         if is_probit and method not in PROBIT_METHODS:
@@ -692,6 +786,10 @@ class SPPCA(Model):
             return self._latents(values, x, y)[0]
         if self.kernel is not None:
             return self._feature_coordinates(values, x)
+        if self.units:
+            values = {n: v / self.units[n][0] if n in self.units else v for n, v in values.items()}
+            x, y = x / self.column_scale_x, None if y is None else y / self.column_scale_y
+            return self.in_standard_units().scores(values, x, y, kind=kind)
         basis = jnp.linalg.svd(values["loadings_x"], full_matrices=False)[0]
         largest = jnp.argmax(jnp.abs(basis), axis=0)
         sign = jnp.sign(jnp.take_along_axis(basis, largest[None], axis=0))
@@ -743,7 +841,10 @@ class SPPCA(Model):
         block, data = ("x", x) if what == "cells" else ("y", y)
         w, loc = values[f"loadings_{block}"], values[f"loc_{block}"]
         expected = loc + mean @ w.T
-        variance = jnp.einsum("di,nij,dj->nd", w, covariance, w) + values[f"noise_variance_{block}"]
+        noise = values[f"noise_variance_{block}"]
+        if self.standardize:
+            noise = (self.noise_of_inputs if block == "x" else self.noise_of_outputs)(values)
+        variance = jnp.einsum("di,nij,dj->nd", w, covariance, w) + noise
         if data is None:
             return expected, variance
         if isinstance(data, SparseMatrix):  # nothing is missing

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, replace
 from types import MappingProxyType
@@ -41,6 +42,8 @@ __all__ = ["key_of", "read_call", "read_init"]
 
 CHAIN_METHODS = ("vectorized", "sequential", "parallel")
 SIZES = ("num_chains", "num_warmup", "num_samples", "thinning", "max_iterations", "num_restarts")
+SCALE_RATIO = 10.0  # of standard deviations of columns under one noise variance
+NOISE_RATIO = 4.0  # of variances: noise that is half or twice as large as it is taken to be
 SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
 
 
@@ -112,6 +115,7 @@ def read_call(
     with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
     chosen.check(model, **options, **with_devices)
     model.check_method(name)
+    _warn_of_scales(model, arrays, coords)
     _refuse(call._replace(method=chosen, name=name, model=model, data=arrays, num_devices=num_devices))
     if sample_weight is not None and stream is None:
         weight = checked_weight(sample_weight, arrays[0].shape[0])
@@ -144,6 +148,63 @@ def read_call(
         show_progress=_is_interactive() if progress is None else progress,
         checkpoint=checkpoint,
     )
+
+
+def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> None:
+    """Warn of columns of very different scales under one noise variance, and of unit noise that is none."""
+    found = []
+    parts = zip(model.data_names, column_dims(model), arrays, model.isotropic_parts, strict=False)
+    for name, dim, part, is_isotropic in parts:
+        if not is_isotropic or not isinstance(part, np.ndarray):
+            continue
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of columns without cells
+            deviations = np.nanstd(part, axis=0)
+        varying = np.flatnonzero(deviations > 0)
+        if not varying.size:
+            continue
+        least, most = (varying[pick(deviations[varying])] for pick in (np.argmin, np.argmax))
+        if deviations[most] > SCALE_RATIO * deviations[least]:
+            labels = coords.get(dim, range(part.shape[1]))
+            small, large = (f"{labels[i]} (sd {deviations[i]:.3g})" for i in (least, most))
+            found.append(f"the columns of {name} have very different scales, {small} to {large}")
+    if found:
+        can = "standardize" in type(model).static_names()
+        remedy = "give standardize=True" if can else "divide the columns by their standard deviations"
+        warnings.warn(
+            f"{' and '.join(found)}, and one noise variance, beside which small ones do not count: unless they "
+            f"are in the same unit, {remedy}",
+            stacklevel=4,
+        )
+    for name, part, is_unit in zip(model.data_names, arrays, model.unit_noise_parts, strict=False):
+        if is_unit and isinstance(part, np.ndarray) and (found := _misfit_of_unit_noise(model, part)):
+            warnings.warn(
+                f"the Gaussian cells of {name} have noise of known variance 1, the default, {found}: "
+                "estimate it by family Gaussian(noise_variance=None), or give the variance",
+                stacklevel=4,
+            )
+
+
+def _misfit_of_unit_noise(model: Model, x: np.ndarray) -> str:
+    """How a table contradicts noise of variance 1 by a factor of more than four; empty where it does not.
+
+    Noise cannot be larger than the columns' variance; and it is not far below what is left of the rows after
+    the leading directions, more of them than the model has.
+    """
+    seen = ~np.isnan(x)
+    centred = np.where(seen, x - np.mean(x[seen]), 0.0)
+    counts = np.maximum(seen.sum(axis=0), 1)
+    centred = np.where(seen, centred - centred.sum(axis=0) / counts, 0.0)
+    variance = float(np.mean((centred**2).sum(axis=0) / counts))
+    if 0 < variance < 1 / NOISE_RATIO:
+        return f"and the columns' mean variance is {variance:.3g}"
+    values = np.linalg.eigvalsh(centred.T @ centred / counts.mean())[::-1]
+    components = getattr(model, "num_components", 1)
+    directions = min(components * (model.num_latents + 1) - 1, values.size - 1)
+    rest = float(values[directions:].mean())
+    if rest > NOISE_RATIO:
+        return f"and beside {directions} directions the columns' mean variance is {rest:.3g}"
+    return ""
 
 
 def _suitable(model: Model, data: tuple, init: Any) -> tuple[str, Method]:

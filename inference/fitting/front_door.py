@@ -13,6 +13,7 @@ from inference.fitting.arguments import read_call
 from inference.fitting.in_batches import BatchPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.verdict import has_converged
+from inference.methods.units import fitted_in_data_units, request_in_standard_units
 from inference.precision import in_precision
 from inference.results.build import build_tree
 from zoo.model import Model
@@ -106,8 +107,8 @@ def fit(
     begun = time.perf_counter()
     request = read_call(**arguments)
     with in_precision(dtype):
-        run = plan(request)
-        fitted = run.drive()
+        run = plan(request_in_standard_units(request))
+        fitted = fitted_in_data_units(request, run.drive())
         tree = build_tree(request, fitted)
     converged, advice = has_converged(request, fitted.run, tree)
     tree.attrs |= {"converged": int(converged), "sampling_time": time.perf_counter() - begun}

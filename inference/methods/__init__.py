@@ -4,6 +4,7 @@ from importlib import import_module
 
 import zoo
 from inference.algorithm import Method, model_name
+from inference.methods.units import asked_in_data_units
 from zoo.model import Model
 
 __all__ = ["method_of"]
@@ -49,6 +50,11 @@ def method_of(model: Model, name: str) -> Method:
         raise ValueError(f"{key} has no method {name!r}; it has {', '.join(model.methods)}")
     if key not in zoo.MODELS:
         raise ValueError(f"{type(model).__name__} is not a model of the zoo: call zoo.register first")
+    method = _method_of(key, name)
+    return asked_in_data_units(method) if model.units else method
+
+
+def _method_of(key: str, name: str) -> Method:
     registered = zoo.registered_methods(key)
     if name in registered:
         return registered[name]

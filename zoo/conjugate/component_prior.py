@@ -73,6 +73,7 @@ class ComponentPrior(Assumptions):
         couples_components: whether components share a parameter, so that `log_evidence` does not split
             by component.
         learnable: hyperparameters that `learnt` can move.
+        is_spherical: whether a component has one variance for all columns.
         takes_sparse: whether rows may be `zoo.SparseCounts`.
         is_grouped: whether groups of columns have different families.
     """
@@ -82,6 +83,7 @@ class ComponentPrior(Assumptions):
     parameter_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     hyperprior_kinds: ClassVar[Mapping[str, tuple[type, ...]]] = {}
     couples_components: ClassVar[bool] = False
+    is_spherical: ClassVar[bool] = False
     learnable: ClassVar[tuple[str, ...]] = ()
     takes_sparse: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False

@@ -58,6 +58,7 @@ __all__ = [
     "Ordinal",
     "Poisson",
     "as_family",
+    "has_unit_noise",
 ]
 
 #: Name to family, as fields and the command line take them.
@@ -72,6 +73,15 @@ FAMILIES: dict[str, type[Family]] = {
     "categorical": Categorical,
     "ordinal": Ordinal,
 }
+
+
+def has_unit_noise(family: Family) -> bool:
+    """Whether cells are Gaussian with noise of known variance 1, as ``"gaussian"`` and `Gaussian()` say.
+
+    Args:
+        family: of the cells.
+    """
+    return isinstance(family, Gaussian) and not family.learns_noise and bool(family.noise_variance == 1)
 
 
 def as_family(family: Any) -> Family:

@@ -11,6 +11,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -23,6 +24,7 @@ __all__ = [
     "cells_of",
     "sample_view_parameters",
     "starting_view_parameters",
+    "units_of",
 ]
 
 
@@ -171,6 +173,25 @@ def starting_view_parameters(
     if noise and family.learns_noise:
         values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), LEAST_NOISE)
     return {f"{name}{suffix}": value for name, value in values.items()}
+
+
+def units_of(x: np.ndarray) -> tuple[np.ndarray, float]:
+    """The columns' means and their mean variance, in which default priors of unknown noise are given.
+
+    Args:
+        x: a table, shape (num_observations, num_features), NaN where a cell is missing.
+
+    Returns:
+        Means, shape (num_features,), that of all cells where a column has none; and the mean variance, the
+        mean square where no column varies, 1 for a table of zeros or without cells.
+    """
+    seen = np.isfinite(x)
+    filled, counts = np.where(seen, x, 0.0), np.maximum(seen.sum(axis=0), 1)
+    means = filled.sum(axis=0) / counts
+    means = np.where(seen.any(axis=0), means, filled.sum() / max(seen.sum(), 1))
+    of_columns = ((filled - means * seen) ** 2).sum(axis=0) / counts
+    variance = of_columns.sum() / max(seen.any(axis=0).sum(), 1)
+    return means, float(variance or (filled**2).sum() / max(seen.sum(), 1) or 1.0)
 
 
 def cells_of(

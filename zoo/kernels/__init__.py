@@ -41,8 +41,10 @@ class Kernel(Assumptions):
     Class attributes:
         is_shift_invariant: whether values depend on the difference of two rows alone.
         is_precomputed: whether the data are kernel values instead of rows.
+        weighs_columns_alike: whether a column's weight in values follows from its units alone.
     """
 
+    weighs_columns_alike: ClassVar[bool] = False
     is_shift_invariant: ClassVar[bool] = False
     is_precomputed: ClassVar[bool] = False
 
@@ -107,6 +109,8 @@ class Kernel(Assumptions):
 class Linear(Kernel):
     """The inner product of two rows; its feature space is that of the rows."""
 
+    weighs_columns_alike = True
+
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """Inner products, shape (rows of x, rows of y)."""
         return _products(x, y)
@@ -129,6 +133,7 @@ class RBF(Kernel):
             distance of two rows is 2 l^2, that is l^2 is the sum of the columns' variances.
     """
 
+    weighs_columns_alike = True
     is_shift_invariant = True
 
     length_scale: Array | None = None

@@ -15,9 +15,10 @@ trace; it never falls. Gaussian cells have their latents integrated out: a mixtu
 A sweep visits the rows 5 times if every step is taken at once (``num_evaluations`` in the trace), O(N K D d)
 each. Starts, as of `zoo.Mixture`: ``"kmeans"`` (on the cells, then ``clamped_sweeps`` sweeps with labels
 held), ``"spectral"`` (groups that hang together, `inference.methods.depcam.em`), ``"pca"``,
-``"hierarchical"`` (labels the same at every restart, bases not), and ``"random"``, which mostly ends in one
-or two components: a component that owns rows fits their latents, and the others are judged with latents that
-nobody fitted.
+``"hierarchical"`` and ``"random"``, which mostly ends in one or two components: a component that owns rows
+fits their latents, and the others are judged with latents that nobody fitted. Restarts differ by k-means's or
+the spectral labels, and by the signs of bases; with labels by ``"pca"`` or ``"hierarchical"``, or a single
+component, Gaussian cells start every time from the same place, and one start is enough.
 
 When to use what: a maximum over y has no Occam factor, so components with more directions win rows; new rows
 are judged with the latents integrated out by Laplace's approximation. NUTS on tables that it can afford.
@@ -30,6 +31,24 @@ vectors of :math:`R^{-1/2} Z C^{-1/2}` are those of the normalised affinity :mat
 R^{-1/2}` (Dhillon 2001; Chen and Cai 2011), found from an L x L matrix. Their rows, brought to length one,
 are clustered by k-means (Ng, Jordan and Weiss 2002): groups of any shape that hang together, where k-means
 asks for round ones. Cost O(N L D + N L^2 + L^3).
+
+**Directions**: labels start each component along its leading directions, those of the closed-form M-step of
+Gaussian cells. A column :math:`\phi u` beside orthogonal ones raises the log likelihood, its latent
+integrated out, by :math:`\tfrac12\phi^2\, u'Mu + O(\phi^4)`, with E and a the gradient and the negative
+second derivative of a row's log density in theta and
+
+.. math:: M = \sum_n r_n \{E_n E_n' - \mathrm{diag}(a_n)\},
+
+without the second term where the latent is at its best value. A scale at zero has gradient zero and gives
+none to its basis: no step moves it, be it a maximum or a saddle, and a random direction with less variance
+than the noise gets there. So every few sweeps a dead column of each component is turned to the leading
+eigenvector of M among the directions that are free, and raised to the scale that gains most,
+
+.. math::
+    \max_\phi \tfrac12 \sum_n r_n \Big\{ \frac{\phi^2 (u'E_n)^2}{1 + \phi^2 h_n} - \log(1 + \phi^2 h_n)\Big\}
+    + \log p(\phi) - \log p(0), \qquad h_n = u'(a_n - a_n W V W' a_n) u,
+
+if any gains. Under a sparse prior zero is a maximum of its own, and stays where none does.
 
 **Block updates**: none lowers the objective. By EM's inequality its gradients are those of the log densities
 weighted by responsibilities. Each block takes a step whose size follows a curvature; it is taken if the
@@ -129,6 +148,11 @@ def spectral_labels(key: Array, z: Array, num_clusters: int) -> Array:
     return kmeans_labels(cluster_key, leading / jnp.where(length > 0, length, 1.0), num_clusters)
 
 
+REVIVAL_PERIOD = 4  # sweeps; below the small gains in a row that end a run, so that none ends untried
+DEAD = 1e-2  # of a column: its share in the variance of natural parameters, over that of the noise
+SCALE_GRID = 1e-2, 1e2, 41  # of raised scales, in units of one over the root of the curvature
+LEAST_SCALE = 0.1  # of a start, in standard deviations of the noise
+LEAST_REST = 1e-6  # of a start: share of the squares that is left to the noise
 LARGEST_STEP = 8.0  # of the bases, in units of one over their curvature
 LABELS = {
     "kmeans": kmeans_labels,
@@ -147,10 +171,12 @@ class DEPCAMState(NamedTuple):
     Attributes:
         values: site name to value; with the bound of integrated latents also its ``curves``, or q of them.
         step_size: of the bases, in units of one over their curvature.
+        num_sweeps: done so far, clamped ones among them.
     """
 
     values: dict[str, Array]
     step_size: Array
+    num_sweeps: Array
 
 
 class DEPCAMInfo(NamedTuple):
@@ -195,12 +221,15 @@ def sweep(state: DEPCAMState, model: DEPCAM, x: Array, clamp: Array) -> tuple[DE
     count += tries
     values, now, size, tries = update_bases(values, model, now, state.step_size, judge)
     count += tries
+    values, now, visits = revive(state.num_sweeps, values, model, x, now, judge)
+    count += visits
     objective = now.objective
     if "latents" in values or "latents_loc" in values:
         values, objective = rescale(values, model, now, clamp)
     step_size = jnp.clip(jnp.where(tries == 1, 1.5 * size, size), 1e-6, LARGEST_STEP)
     active, occupied = values["scales"] != 0, jnp.sum(now.responsibilities, axis=0) > 0.5
-    return DEPCAMState(values, step_size), DEPCAMInfo(objective, count, jnp.sum(active), jnp.sum(occupied))
+    info = DEPCAMInfo(objective, count, jnp.sum(active), jnp.sum(occupied))
+    return DEPCAMState(values, step_size, state.num_sweeps + 1), info
 
 
 def init(
@@ -208,12 +237,16 @@ def init(
 ) -> DEPCAMState:
     """The state after clamped sweeps from labels, or at random values."""
     if strategy == "random":
-        return DEPCAMState(_random_values(key, model, x, integrated), jnp.array(1.0))
+        return _fresh_state(_random_values(key, model, x, integrated))
     means = jnp.nanmean(x, axis=0)
     centred = jnp.where(jnp.isnan(x), 0.0, x - means)
     centred /= 4.0 * jnp.sqrt(jnp.max(jnp.sum(centred**2, axis=-1)))  # k-means++ caps distances at one
     labels = LABELS[strategy](jax.random.fold_in(key, 1), centred, model.num_components)
     return _from_labels(key, labels, model, x, clamped_sweeps, integrated)
+
+
+def _fresh_state(values: dict[str, Array]) -> DEPCAMState:
+    return DEPCAMState(values, jnp.array(1.0), jnp.array(0))
 
 
 def _random_values(key: Array, model: DEPCAM, x: Array, integrated: bool) -> dict[str, Array]:
@@ -239,12 +272,13 @@ def _from_labels(
         seen = (~jnp.isnan(x)).astype(x.dtype)
         means = (taken.T @ jnp.nan_to_num(x) + jnp.nanmean(x)) / (taken.T @ seen + 1.0)
         values["offsets"] = model.local(values).family.natural(means)
+    values |= leading_values(jax.random.fold_in(key, 2), taken, values, model, x)
     clamp = jnp.where(taken > 0, 0.0, -jnp.inf)
 
     def held(state: DEPCAMState, _: None) -> tuple[DEPCAMState, None]:
         return sweep(state, model, x, clamp)[0], None
 
-    return jax.lax.scan(held, DEPCAMState(values, jnp.array(1.0)), None, clamped_sweeps)[0]
+    return jax.lax.scan(held, _fresh_state(values), None, clamped_sweeps)[0]
 
 
 def start(
@@ -267,7 +301,7 @@ def start(
         given["bases"] = orthonormal(given["carriers"])
     if all(name in given for name in values if name not in OF_BOUND):
         values = {name: jnp.asarray(given.get(name, values[name]), float) for name in values}
-        return DEPCAMState(values, jnp.array(1.0))
+        return _fresh_state(values)
     if not {"responsibilities", "assignments"} & given.keys():
         needed = ", ".join(name for name in values if name not in OF_BOUND)
         raise ValueError(f"init must hold responsibilities, assignments, or all of {needed}")
@@ -381,9 +415,10 @@ def log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
         total = jnp.sum(dist.Normal(0.0, 1.0 / jnp.sqrt(precision)).log_prob(scales))
         total += jnp.sum(dist.Gamma(model.ard_concentration, model.ard_rate).log_prob(precision))
     if model.offset:
-        total += jnp.sum(dist.Normal(0.0, jnp.sqrt(model.offset_variance)).log_prob(values["offsets"]))
+        offsets = dist.Normal(model.offset_mean, jnp.sqrt(model.offset_variance))
+        total += jnp.sum(offsets.log_prob(values["offsets"]))
     if "noise_variance" in values:
-        total += dist.InverseGamma(1.0, 1.0).log_prob(values["noise_variance"])
+        total += dist.InverseGamma(1.0, model.noise_rate).log_prob(values["noise_variance"])
     if model.num_components > 1:
         total += model.repulsion * log_determinant(model.similarity(values))
     if "stick_fractions" in values:
@@ -476,7 +511,8 @@ def update_weights(
 def update_offsets(values: dict[str, Array], model: DEPCAM, now: Evaluation, judge: Callable) -> tuple:
     """Move the offsets by gradient over curvature, halved until the objective does not fall."""
     rate = 1.0 / model.offset_variance
-    direction = (now.sums.offsets - rate * values["offsets"]) / (now.sums.offsets_curvature + rate)
+    away = values["offsets"] - model.offset_mean
+    direction = (now.sums.offsets - rate * away) / (now.sums.offsets_curvature + rate)
     return climb(
         lambda step: values | {"offsets": values["offsets"] + step * direction},
         values,
@@ -539,6 +575,201 @@ def update_bases(
     )
 
 
+def _rows_without(
+    values: Mapping[str, Array], model: DEPCAM, x: Array, columns: Array
+) -> tuple[LocalRows, dict[str, Array]]:
+    """Rows with some columns switched off, and the values at which they are.
+
+    Args:
+        values: of the sites and of q.
+        model: the model.
+        x: rows.
+        columns: the columns, shape (components, latents), boolean.
+    """
+    without = values | {"scales": jnp.where(columns, 0.0, values["scales"])}
+    if "latents" in values:
+        off = columns if values["latents"].ndim == 3 else jnp.any(columns, axis=0)
+        without["latents"] = jnp.where(off, 0.0, values["latents"])
+    if "latents_loc" in values:
+        without["latents_loc"] = jnp.where(columns, 0.0, values["latents_loc"])
+        kept = ~columns[:, :, None] & ~columns[:, None, :]
+        identity = columns[:, :, None] * jnp.eye(columns.shape[-1])
+        without["latents_covariance"] = kept * values["latents_covariance"] + identity
+    return rows_of(without, model, x), without
+
+
+def leading_values(
+    key: Array, taken: Array, values: Mapping[str, Array], model: DEPCAM, x: Array
+) -> dict[str, Array]:
+    """Bases along the leading directions of each component; scales and noise of Gaussian cells to match.
+
+    The directions are those in which a column raises the marginal likelihood most: the leading eigenvectors
+    of M in the module's docstring, for Gaussian cells of the component's covariance. With the noise at the
+    mean of the other eigenvalues, that is the M-step of Tipping and Bishop (1999). Signs, which the angular
+    kernel tells apart, are drawn.
+
+    Args:
+        key: of the signs.
+        taken: labels as zeros and ones, shape (rows, components).
+        values: of the sites; the offsets are read.
+        model: the model.
+        x: rows.
+
+    Returns:
+        ``bases``; of Gaussian cells ``scales``, and ``noise_variance`` where it is not given.
+    """
+    shape = values["scales"].shape
+    nothing = {"scales": jnp.zeros(shape), "latents": jnp.zeros((x.shape[0], *shape))}
+    rows = rows_given_latents(values | nothing, model, x)
+    second = jnp.einsum("nk,nkf,nkg->kfg", taken, rows.residual, rows.residual)
+    second -= jnp.einsum("nk,nkf->kf", taken, rows.curvature)[:, :, None] * jnp.eye(x.shape[1])
+    leading = jnp.linalg.eigh(second)[1][..., ::-1][..., : shape[1]]
+    new = {"bases": leading * jax.random.rademacher(key, (shape[0], 1, shape[1]), leading.dtype)}
+    if not model.integrates_latents:
+        return new
+    seen, variance = (~jnp.isnan(x)).astype(x.dtype), model.local(values).family.dispersion
+    away = rows.residual * variance
+    explained = jnp.einsum("nk,nki->ki", taken, jnp.einsum("nkf,kfi->nki", away, leading) ** 2)
+    counts = jnp.einsum("nk,nf,kfi->ki", taken, seen, leading**2)
+    if "noise_variance" in values:
+        total = jnp.einsum("nk,nkf->", taken, away**2)
+        rest = jnp.maximum(total - jnp.sum(explained), LEAST_REST * total)
+        variance = (rest + 2.0 * model.noise_rate) / (jnp.sum(seen) - jnp.sum(counts) + 4.0)
+        new["noise_variance"] = variance
+    spread = explained / jnp.maximum(counts, 1.0)
+    new["scales"] = jnp.sqrt(jnp.maximum(spread - variance, LEAST_SCALE**2 * variance))
+    return new
+
+
+def revive(
+    num_sweeps: Array, values: dict[str, Array], model: DEPCAM, x: Array, now: Evaluation, judge: Callable
+) -> tuple[dict[str, Array], Evaluation, Array]:
+    """Every few sweeps, turn a dead column of each component to its best direction, raised if that gains.
+
+    Args:
+        num_sweeps: done so far.
+        values: of the sites and of q.
+        model: the model.
+        x: rows.
+        now: the evaluation there.
+        judge: the evaluation of values.
+
+    Returns:
+        Values, evaluation, number of evaluations.
+    """
+    r = now.responsibilities
+    total = jnp.maximum(jnp.sum(r, axis=0), 1.0)[:, None]
+    heights = now.sums.offsets_curvature / total
+    strength = values["scales"] ** 2 * jnp.einsum("kfi,kf->ki", values["bases"] ** 2, heights)
+    if "latents" in values:
+        y = values["latents"] if values["latents"].ndim == 3 else values["latents"][:, None]
+        strength *= jnp.einsum("nk,nki->ki", r, y**2 * jnp.ones((1, r.shape[1], 1))) / total
+        if values["latents"].ndim == 2:  # dead where it is so in all components
+            strength = jnp.broadcast_to(jnp.max(strength, axis=0), strength.shape)
+    weak = strength < DEAD
+    column = weak & (jnp.arange(weak.shape[1]) == jnp.argmin(strength, axis=1)[:, None])
+
+    def attempt(state: tuple) -> tuple:
+        propose = _raised(values, model, x, r, column, weak)
+        new, after, _, count = climb(propose, values, now, jnp.array(1.0), judge)
+        return new, after, count + 1, jnp.array(False)
+
+    # a loop of at most one round, since side by side with other restarts both branches of a cond would run
+    due = (num_sweeps % REVIVAL_PERIOD == REVIVAL_PERIOD - 1) & jnp.any(column)
+    return jax.lax.while_loop(lambda state: state[3], attempt, (values, now, jnp.array(0), due))[:3]
+
+
+def _raised(
+    values: dict[str, Array], model: DEPCAM, x: Array, r: Array, column: Array, weak: Array
+) -> Callable:
+    """Values with a column of each component raised to a share of its best scale, where that gains.
+
+    Args:
+        values: of the sites and of q.
+        model: the model.
+        x: rows.
+        r: responsibilities.
+        column: at most one of each component, shape (components, latents), boolean.
+        weak: columns whose directions need not be kept, likewise.
+    """
+    rows, without = _rows_without(values, model, x, column)
+    second = jnp.einsum("nk,nkf,nkg->kfg", r, rows.residual, rows.residual)
+    if "latents" not in values:
+        second -= jnp.einsum("nk,nkf->kf", r, rows.curvature)[:, :, None] * jnp.eye(x.shape[1])
+    taken = values["bases"] * ~weak[:, None, :]
+    within = jnp.einsum("kfi,kgi->kfg", taken, taken)
+    free = jnp.eye(x.shape[1]) - within
+    below = 1.0 + jnp.sqrt(jnp.sum(second**2, axis=(1, 2), keepdims=True))
+    direction = jnp.linalg.eigh(free @ second @ free - below * within)[1][..., -1]
+
+    force = jnp.einsum("nkf,kf->nk", rows.residual, direction)
+    stiff = jnp.einsum("nkf,kf->nk", rows.curvature, direction**2)
+    if rows.covariance is not None:
+        loadings = model.local(without).loadings
+        across = jnp.einsum("nkf,kf,kfi->nki", rows.curvature, direction, loadings)
+        stiff -= jnp.einsum("nki,nkij,nkj->nk", across, rows.covariance, across)
+    stiff = jnp.maximum(stiff, 0.0)
+    tiny = jnp.finfo(x.dtype).tiny
+    unit = jnp.sqrt(jnp.sum(r, axis=0) / jnp.maximum(jnp.sum(r * stiff, axis=0), tiny))
+    grid = jnp.geomspace(*SCALE_GRID)[:, None] * unit
+
+    def gain(scale: Array) -> Array:
+        ratio = 1.0 + scale**2 * stiff
+        total = scale**2 * force**2 / ratio - (0.0 if "latents" in values else jnp.log(ratio))
+        if model.scale_prior == "laplace":
+            cost = model.sparsity * scale
+        else:
+            cost = (model.ard_concentration - 0.5) * jnp.log1p(0.5 * scale**2 / model.ard_rate)
+        return 0.5 * jnp.sum(r * total, axis=0) - cost
+
+    gains = jax.lax.map(gain, grid)
+    best = jnp.argmax(jnp.where(jnp.isnan(gains), -jnp.inf, gains), axis=0)[None]
+    moves = column & (jnp.take_along_axis(gains, best, axis=0)[0] > 0)[:, None]
+    moved = jnp.any(moves, axis=1)
+    whole = jnp.where(moved, jnp.take_along_axis(grid, best, axis=0)[0], 0.0)
+
+    # the QR keeps the first columns: strong ones, then the raised one, then the other dead ones
+    order = jnp.argsort(jnp.where(column, 1, jnp.where(weak, 2, 0)), axis=1)[:, None, :]
+    turned = jnp.where(column[:, None, :], direction[:, :, None], values["bases"])
+    turned = orthonormal(jnp.take_along_axis(turned, order, axis=2))
+    turned = jnp.take_along_axis(turned, jnp.argsort(order, axis=2), axis=2)
+    bases = jnp.where(moved[:, None, None], turned, values["bases"])
+
+    def propose(step: Array) -> dict[str, Array]:
+        scale = step * whole
+        new = values | {"bases": bases, "scales": jnp.where(moves, scale[:, None], values["scales"])}
+        if "scales_precision" in values:
+            precision = (model.ard_concentration - 0.5) / (model.ard_rate + 0.5 * scale**2)
+            new["scales_precision"] = jnp.where(moves, precision[:, None], values["scales_precision"])
+        if "latents" in values and values["latents"].ndim == 3:
+            y = scale * force / (1.0 + scale**2 * stiff)
+            new["latents"] = jnp.where(moves, y[..., None], values["latents"])
+        elif "latents" in values:
+            y = jnp.sum(r * scale * force, axis=1) / (1.0 + jnp.sum(r * scale**2 * stiff, axis=1))
+            new["latents"] = jnp.where(jnp.any(moves, axis=0), y[:, None], values["latents"])
+        if "latents_loc" in values:
+            new |= _settled_q(new, without, moved, model, x)
+        return new
+
+    return propose
+
+
+def _settled_q(
+    values: dict[str, Array], without: Mapping[str, Array], moved: Array, model: DEPCAM, x: Array
+) -> dict[str, Array]:
+    """Q of the latents of Poisson cells at new bases and scales, one step from where columns are off."""
+    begun = dict(values)
+    for name in ("latents_loc", "latents_covariance"):
+        mask = moved.reshape(1, -1, *(1,) * (values[name].ndim - 2))
+        begun[name] = jnp.where(mask, without[name], values[name])
+    rows = poisson_rows(begun, model, x)
+    sizes, _ = _longest_steps(
+        lambda size: poisson_rows(begun | natural_step(begun, model, rows, size), model, x).log_density,
+        rows.log_density,
+    )
+    return natural_step(begun, model, rows, sizes)
+
+
 ROW_HALVINGS = 8
 
 
@@ -566,7 +797,8 @@ def update_latents(
     seen = ~jnp.isnan(x)[:, None]
     squares = jnp.where(seen, (rows.residual * variance) ** 2 + spread, 0.0)
     total = jnp.sum(r[..., None] * squares)
-    return values | {"noise_variance": (total + 2.0) / (jnp.sum(seen) + 4.0)}, one
+    new = (total + 2.0 * model.noise_rate) / (jnp.sum(seen) + 4.0)
+    return values | {"noise_variance": new}, one
 
 
 def _moved_latents(

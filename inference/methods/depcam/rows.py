@@ -130,6 +130,8 @@ def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Loca
     local, seen = model.local(values), ~jnp.isnan(x)[:, None]
     w, b = local.loadings, local.offsets
     filled = jnp.where(seen, jnp.nan_to_num(x)[:, None], 0.0)
+    if model.integrates_latents:  # about the offsets: far from the origin squares would cancel
+        filled, b = jnp.where(seen, filled - b, 0.0), jnp.zeros_like(b)
     constant, slope, curvature = local.family.quadratic_bound(filled, values.get("curves"))
     curvature = jnp.where(seen, curvature, 0.0)
     away = jnp.where(seen, slope, 0.0) - curvature * b

@@ -1,0 +1,199 @@
+r"""Fits in standard units: the only way in, and the only way out.
+
+A model whose `zoo.model.Model.units` are not empty is fitted to :math:`\tilde x = (x - c) / s` as
+`zoo.model.Model.in_standard_units`, whatever the method; then variables return to the units of the data,
+:math:`v = s_v \tilde v + c_v`. Densities of cells lose :math:`\log s` for each observed cell, and densities
+of parameters (a log posterior, but not a bound or a likelihood) :math:`\log s_v` for each entry. What is
+asked of a finished fit goes to functions of the method the same way (`asked_in_data_units`); functions of the
+model are in the units of the data already.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.primitives import Messenger
+
+from inference.algorithm import FitRequest, Fitted, Method, Stochastic
+from zoo.model import Model
+
+__all__ = ["asked_in_data_units", "fitted_in_data_units", "request_in_standard_units"]
+
+
+def request_in_standard_units(request: FitRequest) -> FitRequest:
+    """The call of `fit` on data in standard units; itself where the model has no units.
+
+    Args:
+        request: the call.
+
+    Returns:
+        The call whose model, data and start are in standard units.
+    """
+    model = request.model
+    if not model.units:
+        return request
+    variables = request.variables
+    return replace(
+        request,
+        model=model.in_standard_units(),
+        data=_standard_parts(model, request.data),
+        variables=None if variables is None else _standard(model, variables),
+    )
+
+
+def fitted_in_data_units(request: FitRequest, fitted: Fitted) -> Fitted:
+    """A run in standard units with its outcome and objective in the units of the data.
+
+    Args:
+        request: the call, in the units of the data.
+        fitted: the run that `request_in_standard_units` led to.
+
+    Returns:
+        The run; itself where the model has no units.
+    """
+    model, outcome = request.model, fitted.outcome
+    if not model.units:
+        return fitted
+    weight = 1.0 if request.sample_weight is None else np.asarray(request.sample_weight)
+    change = -np.sum(weight * np.asarray(_log_scale_of_rows(model, request.data)))
+    if _has_parameter_density(request, outcome.is_point):
+        change -= sum(_log_scale(model, name, value) for name, value in outcome.posterior.items())
+    trace = fitted.run.trace | {"objective": fitted.run.trace["objective"] + change}
+    outcome = outcome._replace(
+        posterior=_in_data_units(model, outcome.posterior),
+        variational=_in_data_units(model, outcome.variational),
+        model=None if outcome.model is None else model,
+    )
+    data = None if fitted.data is None else request.data
+    return fitted._replace(run=fitted.run._replace(trace=trace), outcome=outcome, data=data)
+
+
+def _has_parameter_density(request: FitRequest, is_point: bool) -> bool:
+    """Whether the objective has the density of the parameters in it: a log posterior or a log joint."""
+    if request.model.prior == "improper" or isinstance(request.method, Stochastic):
+        return False
+    return is_point or hasattr(request.settings, "num_warmup")
+
+
+@cache
+def asked_in_data_units(method: Method) -> Method:
+    """A method whose functions of a finished fit take and return the units of the data.
+
+    Args:
+        method: of a model with units.
+
+    Returns:
+        The method; what is run by `fit` is as it was.
+    """
+    return replace(
+        method,
+        guide=method.guide and partial(_guide, method.guide),
+        transform=method.transform and partial(_asked, method.transform),
+        covariance=method.covariance and partial(_asked, method.covariance),
+        predict=method.predict and partial(_predicted, method.predict),
+        log_density=method.log_density and partial(_log_density, method.log_density),
+    )
+
+
+def _asked(
+    function: Callable, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any
+) -> Array:
+    """What has no unit."""
+    return function(
+        _standard(model, stored), model.in_standard_units(), *_standard_parts(model, data), **options
+    )
+
+
+def _predicted(
+    function: Callable, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any
+) -> tuple[Array, Array]:
+    """Mean and variance of cells, of the part that the method completes."""
+    mean, variance = _asked(function, stored, model, *data, **options)
+    what = options.get("what")
+    what = what if what in model.data_names else model.predicted_part(what)
+    if what is None:
+        return mean, variance
+    scale, shift = model.units[what]
+    whole = data[model.data_names.index(what)] if model.data_names.index(what) < len(data) else None
+    mean = mean * scale + shift
+    if whole is not None and whole.shape == mean.shape:
+        mean = jnp.where(jnp.isnan(whole), mean, whole)  # known cells stay exact
+    return mean, variance * scale**2
+
+
+def _log_density(function: Callable, stored: Mapping[str, Any], model: Model, *data: Array) -> Array:
+    return _asked(function, stored, model, *data) - _log_scale_of_rows(model, data)
+
+
+class _InDataUnits(Messenger):
+    """Sites in the units of the data outside, and in standard units inside."""
+
+    def __init__(self, program: Callable, units: Mapping[str, tuple[Any, Any]]) -> None:
+        self.units = units
+        super().__init__(program)
+
+    def process_message(self, message: dict[str, Any]) -> None:
+        """Replace the distribution of a site by that in the units of the data."""
+        if message["type"] == "sample" and message["name"] in self.units:
+            scale, shift = map(jnp.asarray, self.units[message["name"]])
+            own = message["fn"]
+            domain = dist.constraints.independent(dist.constraints.real, own.event_dim)
+            change = dist.transforms.AffineTransform(shift, scale, domain=domain)
+            message["fn"] = dist.TransformedDistribution(own, change)
+
+    def postprocess_message(self, message: dict[str, Any]) -> None:
+        """Hand the program the value in standard units, after all others have seen it."""
+        if message["type"] == "sample" and message["name"] in self.units:
+            scale, shift = self.units[message["name"]]
+            message["value"] = (message["value"] - shift) / scale
+
+
+def _guide(guide: Callable, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any) -> Any:
+    """Q as a program whose sites are in the units of the data; its parameters are in standard units."""
+    own = partial(guide, _standard(model, stored), model.in_standard_units())
+    return _InDataUnits(own, model.units)(*_standard_parts(model, data), **options)
+
+
+def _standard_parts(model: Model, data: tuple) -> tuple:
+    names = model.data_names
+    return tuple(_to_standard(model, name, part) for name, part in zip(names, data, strict=False))
+
+
+def _to_standard(model: Model, name: str, value: Any) -> Any:
+    if name not in model.units:
+        return value
+    scale, shift = model.units[name]
+    return (value - shift) / scale
+
+
+def _standard(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _to_standard(model, name, value) for name, value in values.items()}
+
+
+def _in_data_units(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
+    units = model.units
+    return {
+        name: value * np.asarray(units[name][0]) + np.asarray(units[name][1]) if name in units else value
+        for name, value in values.items()
+    }
+
+
+def _log_scale(model: Model, name: str, draws: Any) -> float:
+    """Sum of the log scales of a site's entries; its draws lead with chain and draw."""
+    if name not in model.units:
+        return 0.0
+    return float(np.sum(np.broadcast_to(np.log(model.units[name][0]), np.shape(draws)[2:])))
+
+
+def _log_scale_of_rows(model: Model, data: tuple) -> Array:
+    """Sum of the log scales of each row's observed cells, shape (num_observations,)."""
+    total = 0.0
+    for name, part in zip(model.data_names, data, strict=False):
+        if name in model.units and part is not None:
+            total += jnp.sum(jnp.where(jnp.isnan(part), 0.0, jnp.log(model.units[name][0])), axis=-1)
+    return total

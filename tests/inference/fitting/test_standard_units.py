@@ -1,0 +1,230 @@
+"""``standardize=True``: the fit of the hand-standardised table, in the units of the data, in every output."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from numpyro.infer.util import log_density as program_log_density
+
+import inference
+import zoo
+from inference import fit
+from inference.calibration import elbo_check
+from inference.precision import in_precision
+
+SCALES = np.array([1e-3, 1.0, 50.0, 1e3])
+
+
+@pytest.fixture(scope="module")
+def table():
+    """40 rows near a line in four columns of very different units, one cell missing."""
+    r = np.random.default_rng(1)
+    x = r.normal(size=(40, 1)) @ r.normal(size=(1, 4)) + 0.4 * r.normal(size=(40, 4)) + 3.0
+    x[3, 2] = np.nan
+    return x * SCALES
+
+
+def by_hand(x):
+    scale = np.nanstd(x, axis=0)
+    return x / scale, scale
+
+
+def same_up_to_units(model, x, method, tolerance=1e-9, **options):
+    """Both fits agree in every output after conversion by hand."""
+    z, s = by_hand(x)
+    tree = fit(model.replaced(standardize=True), x, method=method, **options)
+    plain = fit(model, z, method=method, **options)
+    lost = np.sum(~np.isnan(x) * np.log(s))
+    own = float(tree["trace"]["objective"][-1]), float(plain["trace"]["objective"][-1])
+    size = x.shape[1] * (model.num_latents + 1)  # of loadings and means, of log posteriors
+    counted = method == "nuts" or (method == "em" and model.prior == "proper")
+    lost_by_parameters = (model.num_latents + 1) * np.log(s).sum() if counted else 0.0
+    np.testing.assert_allclose(own[0] + lost + lost_by_parameters, own[1], atol=1e-6 * size)
+    powers = {"loadings": s, "loc": s, "noise_variance": 1.0, "latents": 1.0}
+    for name, scale in powers.items():
+        if name in tree["posterior"]:
+            scale = scale[:, None] if name == "loadings" else scale
+            np.testing.assert_allclose(tree["posterior"][name], plain["posterior"][name] * scale, rtol=1e-7)
+    new = x[:6].copy()
+    new[0, 0] = new[1, 1] = np.nan
+    for scores in ("latent", "orthonormal"):
+        values = inference.transform(tree, new, scores=scores)
+        np.testing.assert_allclose(
+            values, inference.transform(plain, new / s, scores=scores), atol=tolerance * 10
+        )
+    spread = inference.transform(tree, new, covariance=True)["covariance"]
+    np.testing.assert_allclose(
+        spread, inference.transform(plain, new / s, covariance=True)["covariance"], rtol=1e-6
+    )
+    filled, hand = inference.predict(tree, new), inference.predict(plain, new / s)
+    np.testing.assert_allclose(filled / s, hand, rtol=1e-7)
+    np.testing.assert_allclose(filled.standard_deviation / s, hand.standard_deviation, rtol=1e-6, atol=1e-12)
+    seen = np.isfinite(new)
+    np.testing.assert_array_equal(filled.to_numpy()[seen], new[seen])
+    densities = inference.log_density(tree, new) + (seen * np.log(s)).sum(1)
+    np.testing.assert_allclose(densities, inference.log_density(plain, new / s), rtol=1e-8)
+    return tree, plain
+
+
+@pytest.mark.parametrize(
+    ("method", "fields"),
+    [
+        ("em", {}),
+        ("vb", {"loading_prior": "ard"}),
+        pytest.param("em", {"loading_prior": "gaussian"}, marks=pytest.mark.slow),
+        pytest.param("vb", {"loading_prior": "gaussian", "noise": "diagonal"}, marks=pytest.mark.slow),
+        pytest.param("svi", {"loading_prior": "gaussian"}, marks=pytest.mark.slow),
+        pytest.param("nuts", {"loading_prior": "gaussian"}, marks=pytest.mark.slow),
+    ],
+)
+def test_ppca(table, method, fields, tmp_path):
+    model = zoo.PPCA(num_latents=1, **fields)
+    options = {"max_iterations": 60, "tolerance": 0.0} if method != "nuts" else {}
+    if method == "nuts":
+        options = {"num_warmup": 20, "num_samples": 10, "num_chains": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree, _ = same_up_to_units(
+            model, table, method, num_samples=options.pop("num_samples", 20), **options
+        )
+    inference.save(tree, tmp_path / "fit.nc")
+    back = inference.load(tmp_path / "fit.nc")
+    np.testing.assert_allclose(inference.log_density(back, table), inference.log_density(tree, table))
+    assert inference.model_of(back).standardize
+
+
+@pytest.fixture(scope="module")
+def outputs(table):
+    r = np.random.default_rng(2)
+    y = np.nanmean(table / SCALES, axis=1)[:, None] * [1.0, -2.0] + 0.3 * r.normal(size=(40, 2))
+    y[5, 1] = np.nan
+    return y * [1e-2, 1e2]
+
+
+@pytest.mark.parametrize(
+    ("method", "fields"),
+    [
+        ("vb", {}),
+        pytest.param("em", {"loading_prior": "flat"}, marks=pytest.mark.slow),
+        pytest.param("em", {"loading_prior": "flat", "center": "plugin"}, marks=pytest.mark.slow),
+        pytest.param("em", {"output_noise": "per_output"}, marks=pytest.mark.slow),
+        pytest.param("gibbs", {}, marks=pytest.mark.slow),
+        pytest.param("nuts", {}, marks=pytest.mark.slow),
+    ],
+)
+def test_sppca(table, outputs, method, fields):
+    """Inputs and real outputs are measured in their standard deviations; so is what is predicted."""
+    (x, s), (y, t) = by_hand(table), by_hand(outputs)
+    model = zoo.SPPCA(num_latents=1, **{"loading_prior": "gaussian"} | fields)
+    options = {"num_samples": 20} | (
+        {"num_warmup": 20, "num_chains": 2} if method in ("gibbs", "nuts") else {"max_iterations": 50}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = fit(model.replaced(standardize=True), table, outputs, method=method, **options)
+        plain = fit(model, x, y, method=method, **options)
+    scales = {"loadings_x": s[:, None], "loc_x": s, "loadings_y": t[:, None], "loc_y": t}
+    for name in tree["posterior"].data_vars:
+        np.testing.assert_allclose(
+            tree["posterior"][name], plain["posterior"][name] * scales.get(name, 1.0), rtol=1e-6, atol=1e-12
+        )
+    new = table[:6].copy()
+    new[0, 0] = np.nan
+    seen = np.isfinite(new)
+    for scores in ("latent", "orthonormal"):
+        own, hand = (inference.transform(a, b, scores=scores) for a, b in ((tree, new), (plain, new / s)))
+        np.testing.assert_allclose(own, hand, rtol=1e-6, atol=1e-9)
+    for what, data, scale in (("outputs", (), t), ("cells", (), s)):
+        own = inference.predict(tree, new, *data, what=what)
+        hand = inference.predict(plain, new / s, *data, what=what)
+        np.testing.assert_allclose(own / scale, hand, rtol=1e-6)
+        np.testing.assert_allclose(
+            own.standard_deviation / scale, hand.standard_deviation, rtol=1e-6, atol=1e-12
+        )
+    known = outputs[:6].copy()
+    known[2, 0] = np.nan
+    for a, b in (((new,), (new / s,)), ((new, known), (new / s, known / t))):
+        lost = (seen * np.log(s)).sum(1) + ((np.isfinite(known) * np.log(t)).sum(1) if len(a) > 1 else 0.0)
+        own, hand = inference.log_density(tree, *a) + lost, inference.log_density(plain, *b)
+        np.testing.assert_allclose(own, hand, rtol=1e-7)
+    if "log_likelihood" in tree.children:
+        lost = (np.isfinite(table) * np.log(s)).sum(1) + (np.isfinite(outputs) * np.log(t)).sum(1)
+        own, hand = (a["log_likelihood"]["log_likelihood"] for a in (tree, plain))
+        np.testing.assert_allclose(own + lost, hand, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_sppca_with_labels_scales_its_inputs_only(table):
+    x = np.nan_to_num(table, nan=100.0)
+    labels = np.where(x[:, 0] > np.median(x[:, 0]), "high", "low")
+    scale = x.std(0)
+    for fields, method in (({}, "em"), ({"output_likelihood": "probit"}, "ep")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            own = fit(zoo.SPPCA(num_latents=1, standardize=True, **fields), x, labels, method=method)
+            hand = fit(zoo.SPPCA(num_latents=1, **fields), x / scale, labels, method=method)
+        shares = [inference.predict(t, z, what="classes") for t, z in ((own, x[:5]), (hand, x[:5] / scale))]
+        np.testing.assert_allclose(*shares, rtol=1e-6)
+
+
+def unconstrained_density(model, values, *data):
+    return float(program_log_density(model, data, {}, values)[0])
+
+
+@pytest.mark.parametrize("prior", ["gaussian", "ard"])
+def test_the_program_is_that_of_standard_units(table, prior):
+    """Log densities of rows, latents and parameters; a planted scale of two must show."""
+    z, s = by_hand(table)
+    model = zoo.PPCA.from_data(table, num_latents=1, loading_prior=prior, standardize=True)
+    plain = zoo.PPCA.from_data(z, num_latents=1, loading_prior=prior)
+    np.testing.assert_allclose(model.loc_mean, plain.loc_mean * s)
+    r = np.random.default_rng(0)
+    values = {"loadings": r.normal(size=(4, 1)), "loc": r.normal(size=4), "noise_variance": np.array(0.7)}
+    values |= {"loading_precision": np.array([1.3])} if prior == "ard" else {}
+    scaled = values | {"loadings": values["loadings"] * s[:, None], "loc": values["loc"] * s}
+    lost = (np.isfinite(table) * np.log(s)).sum() + 2 * np.log(s).sum()
+    with in_precision():
+        for of, latents in ((lambda m: m, {}), (lambda m: m.explicit, {"latents": r.normal(size=(40, 1))})):
+            expected = unconstrained_density(of(plain), values | latents, jnp.asarray(z))
+            found = unconstrained_density(of(model), scaled | latents, jnp.asarray(table))
+            np.testing.assert_allclose(found + lost, expected, rtol=1e-10)
+        wrong = scaled | {"loadings": 2 * scaled["loadings"]}
+        assert abs(unconstrained_density(model, wrong, jnp.asarray(table)) + lost - expected) > 1.0
+
+
+@pytest.mark.slow
+def test_the_guide_continuations_and_reports_of_a_standardised_fit(table, tmp_path):
+    """q's program has the model's sites in the units of the data: its bound is the fit's last objective."""
+    x = np.nan_to_num(table, nan=150.0)
+    model = zoo.PPCA(num_latents=1, loading_prior="gaussian", standardize=True)
+    tree = fit(model, x, method="vb", max_iterations=200)
+    check = elbo_check(tree, x, num_samples=2000)
+    assert check.passed, check
+    again = fit(inference.model_of(tree), x, method="vb", init=tree, max_iterations=20, tolerance=0.0)
+    gained = float(again["trace"]["objective"][-1] - tree["trace"]["objective"][-1])
+    assert -1e-8 < gained < 1e-2
+    page = inference.report(tree, tmp_path / "page.html", x)
+    assert page is None or (tmp_path / "page.html").exists()
+    weighted = fit(model, x, method="vb", sample_weight=np.full(40, 2.0), max_iterations=50)
+    doubled = fit(inference.model_of(weighted), np.concatenate([x, x]), method="vb", max_iterations=50)
+    np.testing.assert_allclose(
+        weighted["trace"]["objective"][-1], doubled["trace"]["objective"][-1], atol=1e-6
+    )
+
+
+def test_standardize_is_refused_where_it_has_no_meaning(table):
+    x, y = np.nan_to_num(table), table[:, :1] * 0 + 1.0
+    with pytest.raises(ValueError, match="standardize=True goes with kernel=None"):
+        zoo.SPPCA(num_latents=1, kernel="linear", standardize=True)
+    with pytest.raises(ValueError, match="part of the noise model, which 'morp' does not have"):
+        fit(zoo.SPPCA(num_latents=1, standardize=True), x, x[:, :1], method="morp")
+    with pytest.raises(ValueError, match="takes dense x"):
+        fit(zoo.PPCA(num_latents=1, standardize=True), scipy.sparse.csr_matrix(x))
+    with pytest.raises(ValueError, match="column 0 of y is constant"):
+        fit(zoo.SPPCA(num_latents=1, standardize=True), x, np.nan_to_num(y, nan=1.0))
+    with pytest.raises(ValueError, match="column_scale must have one number for each of 4 columns"):
+        zoo.PPCA.from_data(x, num_latents=1, standardize=True, column_scale=[1.0, 2.0])
+    with pytest.raises(ValueError, match="column_scale must be positive"):
+        zoo.PPCA.from_data(x, num_latents=1, standardize=True, column_scale=[1.0, 2.0, 0.0, 1.0])
