@@ -165,8 +165,8 @@ def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> N
         can = "standardize" in type(model).static_names()
         remedy = "give standardize=True" if can else "divide the columns by their standard deviations"
         warnings.warn(
-            f"{' and '.join(found)}, and one noise variance, beside which small ones do not count: unless they "
-            f"are in the same unit, {remedy}",
+            f"{' and '.join(found)}, and one noise variance, beside which small ones do not count: unless "
+            f"they are in the same unit, {remedy}",
             stacklevel=4,
         )
     for name, part, is_unit in zip(model.data_names, arrays, model.unit_noise_parts, strict=False):
