@@ -3,7 +3,7 @@ r"""Exponential-family PCA, Bayesian (BEPCA), with the joint beta-prior.
 Generative process, in the letters of Mohamed, Heller and Ghahramani (2008) and Virtanen (2010)::
 
     v_d     ~ Normal(0, sigma_V^2 I_K),     d = 1..D
-    mu_d    ~ Normal(0, loc_variance)
+    mu_d    ~ Normal(loc_mean, loc_variance)
     u_n     ~ Normal(0, sigma_U^2 I_K),     n = 1..N
     theta_n = V u_n + mu
     x_nd    ~ the exponential family with natural parameter theta_nd
@@ -28,6 +28,13 @@ With `Categorical` cells of C classes loadings and mean have D (C - 1) rows, tho
 Symmetry: U R and V R with R orthogonal give the same density (rotation, signs among it), and of the two
 variances only the product matters for Theta: both sites are drawn with variance sigma_U sigma_V.
 
+Units. Gaussian cells of unknown variance under default priors are measured in one unit u, the root of the
+columns' mean variance, about ``loc_mean``, their means: the rows of V, mu - loc_mean and the deviation of the
+noise are u times those of the program above, and phi ~ InverseGamma(1, u^2). Then scores do not depend on the
+unit of the table. Priors that are given are in the units of the data as they are. Other cells have natural
+parameters without a unit, cells of known variance are in the unit of that, a mixed table has no common unit,
+and with beta > 0 the kernel's pseudo-data have theirs.
+
 The latents cannot be integrated out, so they are sites whether or not the program is ``explicit``.
 
 Departures from the source. beta = 1, which has no integral, is for point estimates only. The conjugate kernel
@@ -49,7 +56,14 @@ from jax import Array
 
 from zoo import checks, suitable_fields
 from zoo.exponential_family import Family, as_family, has_unit_noise, joint_prior
-from zoo.exponential_family.cells import cells_of, sample_view_parameters, starting_view_parameters
+from zoo.exponential_family.cells import (
+    cells_of,
+    has_units,
+    sample_view_parameters,
+    starting_view_parameters,
+    units_of,
+    units_of_view,
+)
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
 from zoo.model import Model, in_current_precision, static
@@ -58,6 +72,7 @@ __all__ = ["EPCA", "JointPriorModel"]
 
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
 START_SCALE = 0.3
+DEFAULT_PRIORS = {"loading_variance": 1.0, "loc_variance": 100.0}
 
 
 class JointPriorModel(Model):
@@ -84,14 +99,26 @@ class JointPriorModel(Model):
 
     def with_sizes_from(self, *data: Any) -> Self:
         """The model with its sizes and, where there are kernels, their means."""
-        if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
+        is_filled = self.unit is not None or not self._reads_units()
+        if self.num_features is not None and (self.conjugate is not None or (self.beta == 0 and is_filled)):
             return self
         return super().with_sizes_from(*data)
+
+    def _reads_units(self) -> bool:
+        """Whether cells of unknown noise have their units read off the data: with default priors only."""
+        default = all(np.all(getattr(self, name) == value) for name, value in DEFAULT_PRIORS.items())
+        return default and bool(self.beta == 0) and any(map(has_units, self.cell_families))
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
         for name in ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate"):
             checks.check_positive(name, getattr(self, name))
+        if self.unit is not None and not ((self.unit > 0) & (self.unit < np.inf)).all():
+            raise ValueError(f"unit must be positive; got {self.unit}")
+        if self.unit is not None and self.loc_mean is None:
+            object.__setattr__(self, "loc_mean", np.zeros(()))
+        if self.unit is None and self.loc_mean is not None:
+            raise ValueError("loc_mean goes with unit: cells of unknown noise are measured in unit about it")
         if self.beta.shape != ():
             raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
         self._check_kernels()
@@ -173,6 +200,9 @@ class EPCA(JointPriorModel):
         latent_variance: sigma_U^2 > 0.
         loading_variance: sigma_V^2 > 0.
         loc_variance: prior variance of the mean of natural parameters.
+        loc_mean: its prior mean, a number or shape (num_features,); given with `unit`.
+        unit: u > 0 in which cells of unknown noise are measured, and the variances above with them. None:
+            read off the data, with `loc_mean`, where those variances have their defaults; else there is none.
         conjugate: (lam, nu) of the kernel; None: lam = 0.1 and nu such that the kernel's mean is that of all
             cells (in mixed tables a pair for each column, of its family's cells). Not used with ``beta=0``.
         ard: whether each latent has a precision of its loadings, Gamma(ard_concentration, ard_rate), by which
@@ -194,6 +224,8 @@ class EPCA(JointPriorModel):
     latent_variance: Array = 1.0
     loading_variance: Array = 1.0
     loc_variance: Array = 100.0
+    loc_mean: Array | None = None
+    unit: Array | None = None
     conjugate: Array | None = None
     ard: bool = static(default=False)
     ard_concentration: Array = 1.0
@@ -228,14 +260,18 @@ class EPCA(JointPriorModel):
         prior = in_current_precision(self)
         size = self.family.num_params(self.num_features if x is None else x.shape[1])
         variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
-        scale = jnp.sqrt(variance)
+        unit = 1.0 if self.unit is None else prior.unit
+        scale = jnp.sqrt(variance) * unit
         if self.ard:
             precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
             scale = scale / jnp.sqrt(numpyro.sample("loading_precision", precisions.to_event(1)))
         shape = (size, self.num_latents)
         values = {"loadings": numpyro.sample("loadings", dist.Normal(0.0, scale).expand(shape).to_event(2))}
         num_features = self.num_features if x is None else x.shape[1]
-        values |= sample_view_parameters(prior.family, num_features, prior.loc_variance)
+        centre = 0.0 if self.loc_mean is None else prior.loc_mean
+        values |= sample_view_parameters(
+            prior.family, num_features, prior.loc_variance, loc_mean=centre, unit=unit
+        )
         with numpyro.plate("observations", num_rows):
             z = dist.Normal(0.0, jnp.sqrt(variance)).expand([self.num_latents]).to_event(1)
             values["latents"] = numpyro.sample("latents", z)
@@ -243,6 +279,15 @@ class EPCA(JointPriorModel):
             if self.has_kernel:
                 joint_prior.joint_prior_factor(prior.family, self._theta(values), prior.beta, prior.conjugate)
             return numpyro.sample("x", cells, obs=x)
+
+    @property
+    def units(self) -> Mapping[str, tuple[Any, Any]]:
+        """The unit and the prior mean of cells of unknown noise, once they are read off the data."""
+        return {} if self.unit is None else units_of_view(self.unit, self.loc_mean, "x")
+
+    def in_standard_units(self) -> Self:
+        """The model of (x - loc_mean) / unit."""
+        return self.replaced(unit=None, loc_mean=None) if self.units else self
 
     # Closed-form companions of the program
 
@@ -323,6 +368,9 @@ class EPCA(JointPriorModel):
         family = as_family(overrides.get("family", "bernoulli"))
         if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and family.has_kernel:
             read["conjugate"] = family.kernel_of(x, KERNEL_STRENGTH)
+        elif "unit" not in overrides and cls(**overrides)._reads_units():
+            read["loc_mean"], variance = units_of(x)
+            read["unit"] = np.sqrt(variance)
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
 
     def __post_init__(self) -> None:
@@ -332,7 +380,7 @@ class EPCA(JointPriorModel):
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Family, number of latents, and priors in the units of the data.
+        """Family and number of latents.
 
         Args:
             data: parts of the data, tables of two axes.
@@ -341,8 +389,7 @@ class EPCA(JointPriorModel):
             Field name to value.
         """
         checks.check_num_parts(cls.__name__, len(data), 1)
-        fields, widths = suitable_fields.family_fields(cls.__name__, data[0])
-        return fields | ({"loading_variance": widths[0], "loc_variance": widths[1]} if widths else {})
+        return suitable_fields.family_fields(cls.__name__, data[0])[0]
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

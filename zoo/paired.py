@@ -71,7 +71,14 @@ from jax import Array
 from zoo import checks, suitable_fields
 from zoo.epca import KERNEL_STRENGTH, START_SCALE, JointPriorModel
 from zoo.exponential_family import Family, as_family, has_unit_noise, joint_prior
-from zoo.exponential_family.cells import cells_of, sample_view_parameters, starting_view_parameters
+from zoo.exponential_family.cells import (
+    cells_of,
+    has_units,
+    sample_view_parameters,
+    starting_view_parameters,
+    units_of,
+    units_of_view,
+)
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
 from zoo.linear_gaussian.rows import DenseRows
@@ -98,6 +105,10 @@ class Paired(JointPriorModel):
         latent_variance: sigma_U^2 > 0.
         loading_variance: sigma_V^2 > 0.
         loc_variance: prior variance of the means of natural parameters.
+        loc_mean: their prior mean, shape (columns of all views,); given with `unit`.
+        unit: shape (views,), in which cells of unknown noise are measured, and the variances above and
+            ``covariance_scale`` with them, as in `zoo.EPCA`; 1 for other views. None: read off the data, with
+            `loc_mean`, where those have their defaults; else there is none.
         conjugate: (lam, nu) of the kernels: two numbers for all cells, or a row of two for each column of all
             views. None: lam = 0.1 and nu such that the kernel's mean is that of the view's cells. Not used
             with ``beta=0``.
@@ -126,6 +137,8 @@ class Paired(JointPriorModel):
     latent_variance: Array = 1.0
     loading_variance: Array = 1.0
     loc_variance: Array = 100.0
+    loc_mean: Array | None = None
+    unit: Array | None = None
     conjugate: Array | None = None
     ard: bool = static(default=False)
     ard_concentration: Array = 1.0
@@ -179,12 +192,16 @@ class Paired(JointPriorModel):
         """Loadings, means and noise of one view from their priors; ``scale`` is that of each latent."""
         prior, name, columns = in_current_precision(self), f"loadings_{v}", self.latents_of(v)
         num_params = self.families[v].num_params(size)
+        unit, centre = (1.0, 0.0) if self.unit is None else (prior.unit[v], self._centres(v)[1])
+        scale = scale * unit
         entries = dist.Normal(0.0, scale[jnp.asarray(columns, int)]).expand([num_params, len(columns)])
         values = {name: numpyro.sample(name, padded(entries.to_event(2), columns, self.num_latents))}
         is_full = self.specific == "full_covariance"
-        values |= sample_view_parameters(prior.families[v], size, prior.loc_variance, f"_{v}", not is_full)
+        values |= sample_view_parameters(
+            prior.families[v], size, prior.loc_variance, f"_{v}", not is_full, centre, unit
+        )
         if is_full:
-            rate = prior.covariance_scale * jnp.eye(num_params)
+            rate = prior.covariance_scale * unit**2 * jnp.eye(num_params)
             precision = dist.Wishart(num_params + prior.covariance_degrees, rate_matrix=rate)
             values[f"specific_precision_{v}"] = numpyro.sample(f"specific_precision_{v}", precision)
         return values
@@ -250,6 +267,30 @@ class Paired(JointPriorModel):
     def loading_sites(self) -> Mapping[str, str]:
         """Loadings of each view to the view's suffix."""
         return {f"loadings_{v}": f"_{v}" for v in range(len(self.families))}
+
+    def _centres(self, v: int) -> tuple[bool, Array | float]:
+        """Whether a view is measured in a unit of the data, and the prior mean of its means."""
+        if self.unit is None or not has_units(self.families[v]):
+            return False, 0.0
+        first = sum(self.num_features[:v])
+        return True, in_current_precision(self.loc_mean)[first : first + self.num_features[v]]
+
+    @property
+    def units(self) -> Mapping[str, tuple[Any, Any]]:
+        """The units and prior means of views of unknown noise, once they are read off the data."""
+        found = {}
+        for v in range(len(self.families)):
+            measured, centre = self._centres(v)
+            if measured:
+                found |= units_of_view(self.unit[v], centre, f"y_{v}", f"_{v}")
+        return found
+
+    def _reads_units(self) -> bool:
+        return super()._reads_units() and bool(self.covariance_scale == 1)
+
+    def in_standard_units(self) -> Self:
+        """The model of (y_v - loc_mean) / unit of the views that have one."""
+        return self.replaced(unit=None, loc_mean=None) if self.units else self
 
     def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Covariances of two views: of the first, of the first with the second, of the second.
@@ -437,11 +478,13 @@ class Paired(JointPriorModel):
                 for kind, array in zip(kinds, arrays, strict=True)
             ]
             read["conjugate"] = np.concatenate(pairs)
+        elif "unit" not in overrides and cls(**overrides)._reads_units():
+            read["loc_mean"], read["unit"] = _units_of_views(kinds, arrays)
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Families, one shared latent and one of each view's, and priors in the units of the data.
+        """Families, one shared latent and one of each view's.
 
         Args:
             data: parts of the data, tables of two axes.
@@ -452,14 +495,11 @@ class Paired(JointPriorModel):
         checks.check_num_parts(cls.__name__, len(data), 2)
         suitable_fields.check_not_sparse(cls.__name__, data[0])
         kinds = [suitable_fields.kind_of_cells(part) for part in data]
-        fields = {
+        return {
             "families": tuple(map(suitable_fields.family_of, kinds)),
             "num_shared": 1,
             "num_specific": tuple(int(part.shape[1] > 1) for part in data),
         }
-        if set(kinds) == {"gaussian"} and (widths := suitable_fields.natural_param_widths(np.hstack(data))):
-            fields |= {"loading_variance": widths[0], "loc_variance": widths[1]}
-        return fields
 
     def encoded(self, *views: Any) -> tuple[Self, tuple]:
         """Replace views that are None, or left out at the end, by tables of missing cells.
@@ -784,6 +824,16 @@ class Paired(JointPriorModel):
             return total
 
         return row_modes(log_joint, jnp.concatenate(views, axis=1), self.num_latents + extra)
+
+
+def _units_of_views(families: Sequence, views: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Prior means of all columns, and the unit of each view; 0 and 1 where a view has none of its own."""
+    centres, units = [], []
+    for family, view in zip(families, views, strict=True):
+        means, variance = units_of(view) if has_units(family) else (np.zeros(view.shape[1]), 1.0)
+        centres.append(means)
+        units.append(np.sqrt(variance))
+    return np.concatenate(centres), np.array(units)
 
 
 def _with_targets(families: Sequence, num_specific: int | Sequence[int]) -> tuple[int, ...]:

@@ -116,7 +116,7 @@ def _predicted(
     mean, variance = _asked(function, stored, model, *data, **options)
     what = options.get("what")
     what = what if what in model.data_names else model.predicted_part(what)
-    if what is None:
+    if what not in model.units:
         return mean, variance
     scale, shift = model.units[what]
     whole = data[model.data_names.index(what)] if model.data_names.index(what) < len(data) else None

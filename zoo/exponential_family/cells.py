@@ -22,9 +22,11 @@ from zoo.exponential_family.natural_params import LowRank, padded
 __all__ = [
     "FamilyCells",
     "cells_of",
+    "has_units",
     "sample_view_parameters",
     "starting_view_parameters",
     "units_of",
+    "units_of_view",
 ]
 
 
@@ -111,7 +113,6 @@ class FamilyCells(dist.Distribution):
 
 
 CUT_POINT_SCALE = 5.0  # standard deviation of cut points before they are put in order
-LEAST_NOISE = 1e-6  # of a start
 
 
 def _params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
@@ -121,7 +122,13 @@ def _params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
 
 
 def sample_view_parameters(
-    family: Family, num_features: int, loc_variance: Array, suffix: str = "", noise: bool = True
+    family: Family,
+    num_features: int,
+    loc_variance: Array,
+    suffix: str = "",
+    noise: bool = True,
+    loc_mean: Array | float = 0.0,
+    unit: Array | float = 1.0,
 ) -> dict[str, Array]:
     """The sites of a view, drawn from their priors.
 
@@ -131,6 +138,8 @@ def sample_view_parameters(
         loc_variance: prior variance of the mean.
         suffix: of the sites' names.
         noise: whether a Gaussian of unknown variance has a noise variance.
+        loc_mean: prior mean of the mean, one number or one for each column.
+        unit: in which cells of unknown variance are measured.
 
     Returns:
         Value of each site by name, in the shapes that the program gives them.
@@ -142,11 +151,12 @@ def sample_view_parameters(
         values["cut_points"] = numpyro.sample(f"cut_points{suffix}", ordered.to_event(1))
     places = _params_with_mean(family, num_features)
     if places:
-        mean = dist.Normal(0.0, jnp.sqrt(loc_variance)).expand([len(places)]).to_event(1)
+        mean = dist.Normal(loc_mean, jnp.sqrt(loc_variance) * unit).expand([len(places)]).to_event(1)
         own = padded(mean, places, family.num_params(num_features))
         values["loc"] = numpyro.sample(f"loc{suffix}", own)
     if noise and family.learns_noise:
-        values["noise_variance"] = numpyro.sample(f"noise_variance{suffix}", dist.InverseGamma(1.0, 1.0))
+        prior = dist.InverseGamma(1.0, jnp.asarray(unit, float) ** 2)
+        values["noise_variance"] = numpyro.sample(f"noise_variance{suffix}", prior)
     return {f"{name}{suffix}": value for name, value in values.items()}
 
 
@@ -171,7 +181,8 @@ def starting_view_parameters(
     if _params_with_mean(family, x.shape[1]):
         values["loc"] = family.natural_of_columns(x)
     if noise and family.learns_noise:
-        values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), LEAST_NOISE)
+        variance = jnp.mean(jnp.nanvar(x, axis=0))
+        values["noise_variance"] = jnp.where(variance > 0, variance, 1.0)
     return {f"{name}{suffix}": value for name, value in values.items()}
 
 
@@ -192,6 +203,35 @@ def units_of(x: np.ndarray) -> tuple[np.ndarray, float]:
     of_columns = ((filled - means * seen) ** 2).sum(axis=0) / counts
     variance = of_columns.sum() / max(seen.any(axis=0).sum(), 1)
     return means, float(variance or (filled**2).sum() / max(seen.sum(), 1) or 1.0)
+
+
+def has_units(family: Family) -> bool:
+    """Whether the cells are in the unit of the data: Gaussian ones of unknown variance, all columns alike.
+
+    Args:
+        family: of the cells.
+    """
+    return family.learns_noise and not family.is_mixed
+
+
+def units_of_view(unit: Array, loc_mean: Array, name: str, suffix: str = "") -> dict[str, tuple]:
+    """Scale and shift of a view's cells and variables, those of q among them, as in `zoo.model.Model.units`.
+
+    Args:
+        unit: u, shape ().
+        loc_mean: the shift of cells and means, shape (num_features,) or ().
+        name: of the cells.
+        suffix: of the view's variables.
+
+    Returns:
+        Name to scale and shift.
+    """
+    powers = {"loadings": 1, "loadings_mean": 1, "loadings_covariance": 2, "loadings_loc_covariance": 2}
+    powers |= {"loc_variance": 2, "noise_variance": 2, "noise_variance_rate": 2}
+    powers |= {"specific_precision": -2, "specific_precision_scale": -2}
+    found = {f"{key}{suffix}": (unit ** float(power), 0.0) for key, power in powers.items()}
+    shifted = (name, f"loc{suffix}", f"loc_mean{suffix}", f"natural_params{suffix}")
+    return found | dict.fromkeys(shifted, (unit, loc_mean))
 
 
 def cells_of(
