@@ -1,6 +1,6 @@
 """Checks of data and of single arguments, whose errors name the culprit, the expected and the given value."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ __all__ = [
     "check_num_parts",
     "check_number",
     "check_positive",
+    "check_positive_cells",
     "check_rows",
     "check_size",
     "check_some_cells",
@@ -244,3 +245,24 @@ def check_positive(name: str, value: Any) -> None:
     """
     if value is None or np.shape(value) != () or not 0 < value < np.inf:
         raise ValueError(f"{name} must be a positive number; got {value}")
+
+
+def check_positive_cells(name: str, value: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise ValueError unless ``value`` is one positive, finite number, or an array of them.
+
+    Args:
+        name: of the argument in the message.
+        value: given value.
+        shapes: the shapes that an array may have, by what its entries belong to: ``{"a feature": (4,)}``.
+
+    Raises:
+        ValueError: another shape, or a number that is not positive and finite.
+    """
+    allowed = {what: shape for what, shape in shapes.items() if shape}
+    if np.ndim(value) == 0 or np.shape(value) not in allowed.values():
+        if allowed and np.ndim(value):
+            told = " or ".join(f"one for {what}, shape {shape}" for what, shape in allowed.items())
+            raise ValueError(f"{name} must be a positive number, or {told}; got shape {np.shape(value)}")
+        check_positive(name, value)
+    elif not (np.isfinite(value) & (np.asarray(value) > 0)).all():
+        raise ValueError(f"{name} must be positive numbers; got {value}")

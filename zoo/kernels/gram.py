@@ -8,13 +8,14 @@ the origin of feature space to the mean of the fitted rows. With the column mean
     \hat K_{ij} = K_{ij} - m_i - m_j + \bar m, \qquad
     \hat k_j(x) = k(x, x_j) - \frac1N \sum_i k(x, x_i) - m_j + \bar m
 
-(Yu 2006, (4.3), (4.4)), so that m and its mean are all that has to be kept for new rows. In floating point both lose the digits that
-the uncentred values have before the centred ones begin: an eigenvalue below `CentredGram.rounding` is not
-known. Values of the linear kernel are centred by centring the rows instead, and those of a kernel of
-differences are computed from rows about the fitted rows' mean: neither loses a digit far from zero. New rows
-go the same way as the fitted ones (`centred_cross`). When rows are added
+(Yu 2006, (4.3), (4.4)), so that m and its mean are all that has to be kept for new rows. When rows are added
 the column means are updated from those of the old rows and the two new blocks alone (5.28)-(5.30); the text's
 ``rowmean_1(K)`` in the line after them is that of the old block :math:`K_{11}`.
+
+In floating point both lose the digits by which the uncentred values exceed the centred ones: an eigenvalue
+below `CentredGram.rounding` is not known. Values of the linear kernel are centred by centring the rows
+instead, and those of a kernel of differences are computed from rows about the fitted rows' mean: neither
+loses a digit far from zero. New rows go the same way as the fitted ones (`centred_cross`).
 
 **Rows in feature space** are seen through inner products alone. With
 :math:`\phi(x) = W z + N(0, \sigma^2 I_m)` and loadings in the span of the fitted rows,
@@ -179,9 +180,9 @@ def centred_gram(kernel: Kernel, x: Any, announce: bool = True) -> CentredGram:
             elif kernel.is_shift_invariant:
                 remedy = "use a smaller length_scale"
             warnings.warn(
-                f"the kernel values of {type(kernel).__name__} are so much larger than their differences (mean "
-                f"size of the diagonal {size / len(gram):.3g}, centred {trace / len(gram):.3g}) that rounding "
-                f"shows in the components: {remedy}",
+                f"the values of the kernel {type(kernel).__name__} are so much larger than their differences "
+                f"(mean size of the diagonal {size / len(gram):.3g}, centred {trace / len(gram):.3g}) that "
+                f"rounding shows in the components: {remedy}",
                 stacklevel=3,
             )
         return CentredGram(gram, centring.column_means, rounding)

@@ -154,9 +154,12 @@ def centred_gram(model: KernelPCA, x: np.ndarray) -> CentredGram:
     """The centred Gram matrix of the rows.
 
     Raises:
+        FloatingPointError: kernel values overflow.
         ValueError: the rows are all the same in feature space.
     """
     gram = gram_matrices.centred_gram(model.kernel, x, announce=False)
+    if not np.isfinite(gram.matrix).all():
+        raise FloatingPointError("the kernel values of the rows overflow: change the unit of x")
     if not np.trace(gram.matrix) > gram.rounding:
         raise ValueError("the rows of x are all the same in feature space: there is no variance to explain")
     return gram
