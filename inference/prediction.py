@@ -160,7 +160,10 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
 def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
     """Log posterior predictive density of each new row, in nats, local latents integrated out.
 
-    It is exact under q for VB, and the log of the mean density over draws for a sampler. The dims are
+    From VB it is the log of the density's expectation under q: of mixtures and documents in closed form, of
+    PPCA and SPPCA, whose loadings are random under q, by a rule without random numbers that is good to a few
+    thousandths of a nat (`inference.methods.linear_gaussian.vb`). From a sampler it is the log of the mean
+    density over draws. The dims are
     (observation,), or of text (document,) with the coordinate ``num_tokens``.
 
     Args:

@@ -201,7 +201,7 @@ CASES = {
         },
     ),
     "sppca": lambda: Case(
-        zoo.SPPCA(num_latents=1, loc_variance=1.0, **_BALANCED),
+        zoo.SPPCA(num_latents=1, loading_variance=1.0, loc_variance=1.0, **_BALANCED),
         (_X, _Y),
         ("nuts", {"num_warmup": 1000, "num_samples": 10_000}),
         {"nuts": NUTS, "hmc": HMC},
@@ -219,7 +219,9 @@ CASES = {
         },
     ),
     "sppca_probit": lambda: Case(
-        zoo.SPPCA(num_latents=1, loc_variance=1.0, output_likelihood="probit", **_BALANCED),
+        zoo.SPPCA(
+            num_latents=1, loading_variance=1.0, loc_variance=1.0, output_likelihood="probit", **_BALANCED
+        ),
         (_X, _LABELS),
         ("gibbs", LONG),
         {"gibbs": HMC, "nuts": NUTS, "hmc": HMC},

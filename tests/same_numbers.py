@@ -97,8 +97,8 @@ def _sppca(**fields):
     return lambda: zoo.SPPCA(num_latents=2, **fields)
 
 
-_sppca_proper = _sppca(loc_variance=4.0, **PROPER)
-_probit = _sppca(loc_variance=4.0, output_likelihood="probit", **PROPER)
+_sppca_proper = _sppca(loading_variance=1.0, loc_variance=4.0, **PROPER)
+_probit = _sppca(loading_variance=1.0, loc_variance=4.0, output_likelihood="probit", **PROPER)
 
 
 def _kernel_pca(**fields):

@@ -29,8 +29,10 @@ leaves W free; an ARD prior prefers orthogonal columns but not their order or si
 Departures from the sources. The mean is a parameter, where the lecture on variational PCA assumes centred
 data. Tipping and Bishop's model has no prior: ``"flat"`` is improper, its maximum is their estimate, and the
 program cannot be drawn from without data. Bishop (1999) integrates the mean out under a broad prior; here its
-prior is centred at the columns' means, with 100 times their mean variance. The priors of the lecture (its a
-and b are not stated) are 1e-3, in the squared units of the data.
+prior is centred at the columns' means, with 100 times their mean variance. Of the priors of the lecture (its
+a and b are not stated) the concentrations are 1e-3 and the rates 1e-3 times the mean variance of the columns
+(with ``"diagonal"`` the noise's times each column's own): whatever is not given is read off the data, so that
+a fit in metres and one in millimetres are the same.
 
 References: Tipping and Bishop (1999), "Probabilistic principal component analysis", JRSS B 61; Bishop (1999),
 "Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.
@@ -50,6 +52,7 @@ from zoo import checks
 from zoo.conjugate.cellwise import ObservedCells
 from zoo.linear_gaussian import rows
 from zoo.linear_gaussian.rows import LatentsGivenRows, LinearGaussianRows
+from zoo.linear_gaussian.units import InUnits, taken_over, units_of
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
@@ -59,6 +62,8 @@ __all__ = ["PPCA"]
 LOADING_PRIORS = ("flat", "gaussian", "ard")
 NOISES = ("isotropic", "diagonal")
 BROAD = 100.0  # variance of the mean's prior, in mean variances of the columns
+NARROW = 1e-3  # rate of the priors of noise and relevance, likewise
+PRIOR_FIELDS = ("column_scale", "loading_variance", "ard_rate", "loc_mean", "loc_variance", "noise_rate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +79,15 @@ class PPCA(Model):
         loading_variance: v_w of the Gaussian prior, squared units of the data; None: the mean variance of the
             columns.
         ard_concentration: a0 > 0 of the precisions' prior.
-        ard_rate: b0 > 0, squared units of the data.
+        ard_rate: b0 > 0, squared units of the data; None: 1e-3 times the mean variance of the columns.
         loc_mean: m, prior mean of the mean, shape (num_features,); None: the columns' means. Not used where
             flat.
         loc_variance: v_mu, its prior variance; None: 100 times the mean variance of the columns. Not used
             where flat.
         noise_concentration: a > 0 of the noise variance's prior. Not used where flat.
-        noise_rate: b > 0, squared units of the data. Not used where flat.
+        noise_rate: b > 0, squared units of the data, shape () or, with ``"diagonal"``, (num_features,); None:
+            1e-3 times the mean variance of the columns, or with ``"diagonal"`` the variance of each. Not used
+            where flat.
         standardize: whether each column is measured in its standard deviation s_d: for columns in different
             units. The rows of W and the noise's standard deviation are then s_d times those of this program,
             ``noise_variance`` and all variances and rates above are in units of s_d^2, and everything else
@@ -101,11 +108,11 @@ class PPCA(Model):
     noise: str = static(default="isotropic")
     loading_variance: Array | None = None
     ard_concentration: Array = 1e-3
-    ard_rate: Array = 1e-3
+    ard_rate: Array | None = None
     loc_mean: Array | None = None
     loc_variance: Array | None = None
     noise_concentration: Array = 1e-3
-    noise_rate: Array = 1e-3
+    noise_rate: Array | None = None
     standardize: bool = static(default=False)
     column_scale: Array | None = None
     num_features: int | None = static(default=None)
@@ -138,7 +145,7 @@ class PPCA(Model):
             ``x``, or the rows drawn, shape (num_observations, num_features).
         """
         num_rows, num_features = self._sizes(x, num_observations)
-        loadings, loc, noise_variance = self._sample_parameters(num_features)
+        loadings, loc, noise_variance = self._sample_parameters(num_features, x)
         noise_variance = self._in_units(noise_variance, 2)
         with numpyro.plate("observations", num_rows):
             if x is not None and not self.draw_locals:
@@ -147,26 +154,31 @@ class PPCA(Model):
             cells = dist.Normal(loc + z @ loadings.T, jnp.sqrt(noise_variance))
             return numpyro.sample("x", ObservedCells(cells), obs=x)
 
-    def _sample_parameters(self, num_features: int) -> tuple[Array, Array, Array]:
-        """Loadings, mean and noise variance from their prior."""
+    def _sample_parameters(self, num_features: int, x: Array | None) -> tuple[Array, Array, Array]:
+        """Loadings, mean and noise variance from their prior, coordinates in the units of the data."""
         prior, shape = in_current_precision(self), (num_features, self.num_latents)
         noise_shape = (num_features,) if self.noise == "diagonal" else ()
         if self.loading_prior == "flat":
-            loadings = numpyro.sample("loadings", dist.ImproperUniform(dist.constraints.real, (), shape))
-            loc = numpyro.sample("loc", dist.ImproperUniform(dist.constraints.real, (), shape[:1]))
-            flat = dist.ImproperUniform(dist.constraints.positive, (), noise_shape)
-            return loadings, loc, numpyro.sample("noise_variance", flat)
-        scale = jnp.sqrt(prior.loading_variance)
-        if self.loading_prior == "ard":
-            precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
-            scale = 1 / jnp.sqrt(numpyro.sample("loading_precision", precisions.to_event(1)))
-        scale = jnp.broadcast_to(scale, shape) * self._in_units(jnp.ones(()), 1, axes=1)
-        loadings = numpyro.sample("loadings", dist.Normal(0.0, scale).expand(shape).to_event(2))
-        spread = self._in_units(jnp.sqrt(prior.loc_variance), 1)
-        mean = dist.Normal(prior.loc_mean, spread).to_event(1)
-        loc = numpyro.sample("loc", mean)
-        noise = dist.InverseGamma(prior.noise_concentration, prior.noise_rate).expand(noise_shape)
-        return loadings, loc, numpyro.sample("noise_variance", noise.to_event(len(noise_shape)))
+            origin, unit = units_of(x)
+            loadings, loc = (
+                dist.ImproperUniform(dist.constraints.real, (), own) for own in (shape, shape[:1])
+            )
+            noise = dist.ImproperUniform(dist.constraints.positive, (), noise_shape)
+        else:
+            origin, unit = prior.loc_mean, jnp.sqrt(prior.loading_variance)
+            scale = unit
+            if self.loading_prior == "ard":
+                precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
+                precisions = InUnits(precisions.to_event(1), unit**-2)
+                scale = 1 / jnp.sqrt(numpyro.sample("loading_precision", precisions))
+            scale = jnp.broadcast_to(scale, shape) * self._in_units(jnp.ones(()), 1, axes=1)
+            loadings = dist.Normal(0.0, scale).to_event(2)
+            loc = dist.Normal(prior.loc_mean, self._in_units(jnp.sqrt(prior.loc_variance), 1)).to_event(1)
+            noise = dist.InverseGamma(prior.noise_concentration, prior.noise_rate).expand(noise_shape)
+            noise = noise.to_event(len(noise_shape))
+        loadings = numpyro.sample("loadings", InUnits(loadings, unit, jnp.zeros(())))
+        loc = numpyro.sample("loc", InUnits(loc, unit, origin))
+        return loadings, loc, numpyro.sample("noise_variance", InUnits(noise, unit**2))
 
     def _in_units(self, value: Array, power: int, axes: int = 0) -> Array:
         """A number, or one for each column, times a power of the column scale with further axes of one."""
@@ -268,16 +280,25 @@ class PPCA(Model):
             if isinstance(x, SparseMatrix):
                 raise ValueError("sparse x goes with loading_prior='flat', the default")
             checks.check_some_cells(x)
-            scale = float(np.nanvar(x, axis=0).mean())
+            variances = np.nanvar(x, axis=0)
+            scale = float(variances.mean())
             read |= {
                 "loading_variance": scale,
+                "ard_rate": NARROW * scale,
                 "loc_mean": np.nanmean(x, axis=0),
                 "loc_variance": BROAD * scale,
+                "noise_rate": NARROW * (variances if overrides.get("noise") == "diagonal" else scale),
             }
             if "column_scale" in read:
                 read["loc_mean"] = read["loc_mean"] * read["column_scale"]
         given = {name: value for name, value in overrides.items() if value is not None}
         return cls(**(read | given))
+
+    def continuing(self, former: Self) -> Self:
+        """The model with the prior that the former fit read off its rows, where it is not given."""
+        if self.loading_prior == "flat" or former.loading_prior != self.loading_prior:
+            return self
+        return self.replaced(**taken_over(self, former, PRIOR_FIELDS))
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
@@ -298,12 +319,15 @@ class PPCA(Model):
         for name, allowed in (("loading_prior", LOADING_PRIORS), ("noise", NOISES)):
             checks.check_choice(name, getattr(self, name), allowed)
         positive = ("loading_variance", "ard_concentration", "ard_rate", "loc_variance")
-        for name in (*positive, "noise_concentration", "noise_rate"):
+        for name in (*positive, "noise_concentration"):
             if getattr(self, name) is not None:
                 checks.check_positive(name, getattr(self, name))
         checks.check_flag("standardize", self.standardize)
         if self.column_scale is not None:
             checks.check_positive_columns("column_scale", self.column_scale, self.num_features)
+        if self.noise_rate is not None:
+            rates = (self.num_features or self.noise_rate.size,) if self.noise == "diagonal" else ()
+            checks.check_positive_cells("noise_rate", self.noise_rate, {"a feature": rates})
         size = None if self.loc_mean is None else self.num_features or max(self.loc_mean.size, 1)
         if self.loc_mean is not None and (
             self.loc_mean.shape != (size,) or not np.isfinite(self.loc_mean).all()
@@ -357,7 +381,8 @@ class PPCA(Model):
         if self.standardize:
             self.require("column_scale")
         if self.prior == "proper":
-            self.require("loading_variance", "loc_mean", "loc_variance")
+            ard = ("ard_rate",) if self.loading_prior == "ard" else ()
+            self.require("loading_variance", *ard, "loc_mean", "loc_variance", "noise_rate")
         if x is not None:
             return x.shape
         reason = (

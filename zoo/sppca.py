@@ -60,7 +60,7 @@ Yu (2006), chapter 7.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,16 @@ from jax import Array
 
 from zoo import checks
 from zoo.kernels import Kernel, as_kernel
-from zoo.kernels.gram import FeatureRows, centred, check_gram, feature_rows, given_latents, scored_dimension
+from zoo.kernels.gram import (
+    FeatureRows,
+    centred_cross,
+    centred_diagonal,
+    centred_matrix,
+    check_gram,
+    feature_rows,
+    given_latents,
+    scored_dimension,
+)
 from zoo.linear_gaussian import probit
 from zoo.linear_gaussian.class_labels import CODINGS, Label, are_labels, class_names, code_labels
 from zoo.linear_gaussian.probit import (
@@ -88,17 +97,41 @@ from zoo.linear_gaussian.rows import (
     log_density,
     reduced,
 )
+from zoo.linear_gaussian.units import InUnits, taken_over, units_of
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
 
-__all__ = ["SPPCA"]
+__all__ = ["SPPCA", "BlockPrior"]
 
 CENTERS = ("joint", "plugin")
 LOADING_PRIORS = ("flat", "gaussian")
 OUTPUT_LIKELIHOODS = ("gaussian", "probit")
 OUTPUT_NOISES = ("shared", "per_output")
+BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
+NARROW = 1e-3  # rate of the noise variances' prior, likewise
+PRIOR_FIELDS = (
+    "column_scale_x", "column_scale_y", "loading_variance", "loc_mean", "loc_variance", "noise_rate",
+)  # fmt: skip
 PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")
+
+
+class BlockPrior(NamedTuple):
+    """The proper prior of the inputs, or of the outputs.
+
+    Attributes:
+        loading_variance: of every loading, shape ().
+        loc_mean: of the means, shape () or (columns,).
+        loc_variance: of every mean, shape ().
+        noise_concentration: of the noise variance, shape ().
+        noise_rate: of the noise variance, shape (), or of each output, (num_outputs,) or (1,).
+    """
+
+    loading_variance: Array
+    loc_mean: Array
+    loc_variance: Array
+    noise_concentration: Array
+    noise_rate: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +149,18 @@ class SPPCA(Model):
         noise_floor: smallest noise variance of x and of y as a share of the mean variance of their columns,
             shape (2,); part of the model wherever the likelihood is maximised.
         loading_prior: ``"flat"`` (improper; maximum likelihood), or ``"gaussian"``: loadings
-            ~ Normal(0, loading_variance), means ~ Normal(0, loc_variance), noise variances
-            ~ InverseGamma(noise_concentration, noise_rate), all in the units of the data.
-        loading_variance: of every entry of both loadings; used with ``"gaussian"`` only, as the next three.
-        loc_variance: of every mean.
+            ~ Normal(0, loading_variance), means ~ Normal(loc_mean, loc_variance), noise variances
+            ~ InverseGamma(noise_concentration, noise_rate), all in the units of the data. What is None is
+            read off x and off y separately, so that a fit in metres and one in millimetres are the same;
+            utilities of probit outputs have no unit: theirs are as of outputs with mean 0 and variance 1.
+        loading_variance: of every entry of the loadings: one number, or that of x and that of y, shape (2,);
+            None: the mean variance of the columns. Used with ``"gaussian"`` only, as the next four.
+        loc_mean: prior mean of the means of [x, y], shape () or (M + L,). None: the columns' means, or 0
+            where loc_variance is given.
+        loc_variance: of every mean, shape () or (2,); None: 100 times the mean variance of the columns.
         noise_concentration: of the noise variances' prior.
-        noise_rate: of the noise variances' prior.
+        noise_rate: of the noise variances' prior, shape (), (2,) or, with ``"per_output"``, (1 + L,); None:
+            1e-3 times the mean variance of the columns, or the variance of each output.
         noise_variance_x: None: estimated. A number: given, which an infinite-dimensional kernel needs.
         standardize: whether each column of x, and of y where it holds real numbers, is measured in its
             standard deviation s_d: for columns in different units. The rows of the loadings, the spread of
@@ -152,10 +191,11 @@ class SPPCA(Model):
     center: str = static(default="joint")
     noise_floor: Array = (1e-6, 1e-3)
     loading_prior: str = static(default="flat")
-    loading_variance: Array = 1.0
-    loc_variance: Array = 100.0
+    loading_variance: Array | None = None
+    loc_mean: Array | None = None
+    loc_variance: Array | None = None
     noise_concentration: Array = 1e-3
-    noise_rate: Array = 1e-3
+    noise_rate: Array | None = None
     noise_variance_x: Array | None = None
     standardize: bool = static(default=False)
     column_scale_x: Array | None = None
@@ -209,7 +249,7 @@ class SPPCA(Model):
         num_rows = self._num_rows(x, y, num_observations)
         if self.kernel is not None:
             return self._score_features(x, y)
-        values = self._sample_block("x", self.num_features) | self._sample_block("y", self.num_outputs)
+        values = self._sample_block("x", self.num_features, x) | self._sample_block("y", self.num_outputs, y)
         if self.output_likelihood == "probit":
             return self._score_probit(values, num_rows, x, y)
         loadings, loc, noise = self.joint(values)
@@ -230,7 +270,7 @@ class SPPCA(Model):
         """The program in feature space: x is scored through its Gram matrix, then y given it."""
         if self.feature_dimension == 0:
             self._check_noise()
-        gram = centred(in_current_precision(self.kernel).matrix(x, x))
+        gram = centred_matrix(in_current_precision(self.kernel), x)
         values = {"coefficients": numpyro.sample("coefficients", _improper((x.shape[0], self.num_latents)))}
         values |= self._sample_noise("x") | self._sample_block("y", self.num_outputs)
         with numpyro.plate("observations", x.shape[0]):
@@ -263,31 +303,60 @@ class SPPCA(Model):
             x = _sample_cells("x", loc_x + z @ w_x.T, noise_x, x)
             return x, numpyro.sample("y", outputs, obs=y)
 
-    def _sample_block(self, block: str, size: int) -> dict[str, Array]:
+    def _sample_block(self, block: str, size: int, data: Array | None = None) -> dict[str, Array]:
         """Loadings, mean and noise variance of one block of columns from their prior."""
-        prior, shape = in_current_precision(self), (size, self.num_latents)
+        shape = (size, self.num_latents)
         if self.loading_prior == "flat":
+            origin, unit = units_of(None if block == "y" and self.output_likelihood == "probit" else data)
             loadings, loc = _improper(shape), _improper((size,))
         else:
-            unit = prior.column_scales[block] if self.standardize else jnp.ones(())
-            scale = jnp.sqrt(prior.loading_variance) * unit[..., None]
-            loadings = dist.Normal(0.0, jnp.broadcast_to(scale, shape)).to_event(2)
-            loc = dist.Normal(0.0, jnp.sqrt(prior.loc_variance) * unit).expand((size,)).to_event(1)
-        drawn = {"loadings": loadings, "loc": loc}
+            prior = self.prior_of(block)
+            origin, unit = prior.loc_mean, jnp.sqrt(prior.loading_variance)
+            columns = in_current_precision(self).column_scales[block] if self.standardize else jnp.ones(())
+            loadings = dist.Normal(0.0, jnp.broadcast_to(unit * columns[..., None], shape)).to_event(2)
+            loc = dist.Normal(origin, jnp.sqrt(prior.loc_variance) * columns).expand((size,)).to_event(1)
+        drawn = {"loadings": InUnits(loadings, unit, jnp.zeros(())), "loc": InUnits(loc, unit, origin)}
         drawn = {f"{name}_{block}": numpyro.sample(f"{name}_{block}", of) for name, of in drawn.items()}
         has_noise = block == "x" or self.output_likelihood == "gaussian"
-        return drawn | self._sample_noise(block) if has_noise else drawn
+        return drawn | self._sample_noise(block, unit**2) if has_noise else drawn
 
-    def _sample_noise(self, block: str) -> dict[str, Array]:
+    def _sample_noise(self, block: str, unit: Array | float = 1.0) -> dict[str, Array]:
         """The noise variance of a block of columns: given, or from its prior."""
-        name, prior = f"noise_variance_{block}", in_current_precision(self)
+        name = f"noise_variance_{block}"
         if block == "x" and self.noise_variance_x is not None:
-            return {name: numpyro.deterministic(name, prior.noise_variance_x)}
+            return {name: numpyro.deterministic(name, in_current_precision(self).noise_variance_x)}
         shape = (self.num_outputs,) if block == "y" and self.output_noise == "per_output" else ()
         if self.loading_prior == "flat":
-            return {name: numpyro.sample(name, _improper(shape, dist.constraints.positive))}
-        inverse_gamma = dist.InverseGamma(prior.noise_concentration, prior.noise_rate)
-        return {name: numpyro.sample(name, inverse_gamma.expand(shape).to_event(len(shape)))}
+            noise = _improper(shape, dist.constraints.positive)
+        else:
+            prior = self.prior_of(block)
+            noise = dist.InverseGamma(prior.noise_concentration, prior.noise_rate).expand(shape)
+            noise = noise.to_event(len(shape))
+        return {name: numpyro.sample(name, InUnits(noise, jnp.asarray(unit)))}
+
+    def prior_of(self, block: str) -> "BlockPrior":
+        """The proper prior of one block of columns.
+
+        Args:
+            block: ``"x"`` or ``"y"``.
+
+        Returns:
+            Its numbers, in the current precision.
+        """
+        names = ("loading_variance", "loc_mean", "loc_variance", "noise_rate")
+        self.require(*names)
+        own, is_x = in_current_precision(self), block == "x"
+        variance, mean, spread, rate = (jnp.asarray(getattr(own, name)) for name in names)
+        if rate.ndim:
+            per_output = not is_x and self.output_noise == "per_output"
+            rate = rate[1:] if per_output else rate[0 if is_x else 1]
+        return BlockPrior(
+            variance if variance.ndim == 0 else variance[0 if is_x else 1],
+            mean if mean.ndim == 0 else mean[: self.num_features] if is_x else mean[self.num_features :],
+            spread if spread.ndim == 0 else spread[0 if is_x else 1],
+            jnp.asarray(own.noise_concentration),
+            rate,
+        )
 
     def joint(self, values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
         """Loadings, mean and noise variance of the columns of [x, y].
@@ -356,7 +425,10 @@ class SPPCA(Model):
         """The plain model of the columns over their scales."""
         if not self.units:
             return self
-        return self.replaced(standardize=False, column_scale_x=None, column_scale_y=None)
+        mean = self.loc_mean
+        if mean is not None:
+            mean = mean / np.concatenate([self.column_scale_x, self.column_scale_y])
+        return self.replaced(standardize=False, column_scale_x=None, column_scale_y=None, loc_mean=mean)
 
     def predicted_part(self, what: str | None) -> str | None:
         """Inputs or outputs; probabilities of classes are no cells."""
@@ -387,14 +459,12 @@ class SPPCA(Model):
         kernel, b = in_current_precision(self.kernel), values["coefficients"]
         space = values["noise_variance_x"], self.feature_dimension
         if "gram_means" not in values:
-            gram = centred(kernel.matrix(x, x))
+            gram = centred_matrix(kernel, x)
             return feature_rows(gram, jnp.diag(gram), gram @ b, b, *space)
-        means = values["gram_means"]
-        raw = x if kernel.is_precomputed else kernel.matrix(x, values["fitted_x"])
-        each = jnp.mean(raw, axis=1)
-        cross = raw - each[:, None] - (means - jnp.mean(means))
-        itself = jnp.zeros(len(x)) if kernel.is_precomputed else kernel.diagonal(x)
-        return feature_rows(cross, itself - 2 * each + jnp.mean(means), values["gram_products"], b, *space)
+        fitted = values["fitted_x"], values["gram_means"]
+        cross = centred_cross(kernel, x, *fitted)
+        itself = jnp.zeros(len(x)) if kernel.is_precomputed else centred_diagonal(kernel, x, *fitted)
+        return feature_rows(cross, itself, values["gram_products"], b, *space)
 
     def outputs_given(self, values: Mapping[str, Array], rows: FeatureRows) -> ShiftedRows:
         """The outputs of rows given them in feature space.
@@ -488,7 +558,37 @@ class SPPCA(Model):
         if model.kernel is not None:
             overrides["kernel"] = model.kernel.filled(x)
             read["feature_dimension"] = scored_dimension(model.kernel.feature_dimension(x.shape[1]), len(x))
+        if model.loading_prior == "gaussian":
+            scales = [read.get("column_scale_x", 1.0), read.get("column_scale_y", 1.0)]
+            read |= model._prior_from(x / scales[0], y / scales[1])
+            if model.standardize:
+                read["loc_mean"] = read["loc_mean"] * np.concatenate(scales)
+            if model.loc_mean is not None:  # 0, beside a given variance
+                read["loc_mean"] = model.loc_mean
         return cls(**read | {name: value for name, value in overrides.items() if value is not None})
+
+    def _prior_from(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+        """The numbers of the proper prior that are read off the data."""
+        self.check_new(x, y)
+        self._check_observed(x, y)
+        variances, means = np.nanvar(x, axis=0), np.nanmean(x, axis=0)
+        of_y, y_means = np.ones(y.shape[1]), np.zeros(y.shape[1])
+        if self.output_likelihood == "gaussian":
+            of_y, y_means = np.nanvar(y, axis=0), np.nanmean(y, axis=0)
+        scales = np.array([variances.mean(), of_y.mean()])
+        rates = np.append(scales[:1], of_y if self.output_noise == "per_output" else scales[1:])
+        return {
+            "loading_variance": scales,
+            "loc_mean": np.concatenate([means, y_means]),
+            "loc_variance": BROAD * scales,
+            "noise_rate": NARROW * rates,
+        }
+
+    def continuing(self, former: Self) -> Self:
+        """The model with the prior that the former fit read off its rows, where it is not given."""
+        if self.loading_prior == "flat" or former.loading_prior != self.loading_prior:
+            return self
+        return self.replaced(**taken_over(self, former, PRIOR_FIELDS))
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
@@ -555,8 +655,14 @@ class SPPCA(Model):
         }
         for name, allowed in choices.items():
             checks.check_choice(name, getattr(self, name), allowed)
-        for name in ("loading_variance", "loc_variance", "noise_concentration", "noise_rate"):
-            checks.check_positive(name, getattr(self, name))
+        checks.check_positive("noise_concentration", self.noise_concentration)
+        outputs = {}
+        if self.output_noise == "per_output" and self.num_outputs is not None:
+            outputs = {"x and each output": (1 + self.num_outputs,)}
+        for name, shapes in (("loading_variance", {}), ("loc_variance", {}), ("noise_rate", outputs)):
+            if getattr(self, name) is not None:
+                checks.check_positive_cells(name, getattr(self, name), {"x and y": (2,)} | shapes)
+        self._check_loc_mean()
         floors = np.broadcast_to(self.noise_floor, (2,)) if self.noise_floor.shape in ((), (2,)) else None
         if floors is None or not ((floors >= 0) & (floors < 1)).all():
             raise ValueError(
@@ -592,6 +698,20 @@ class SPPCA(Model):
             raise ValueError(
                 f"probit utilities need a column for each of the {len(self.classes)} classes: "
                 f"label_coding='one_of_c'"
+            )
+
+    def _check_loc_mean(self) -> None:
+        """Raise ValueError for a wrong prior mean; beside a variance that is given it is 0."""
+        if self.loc_mean is None:
+            if self.loc_variance is not None:
+                object.__setattr__(self, "loc_mean", np.zeros(()))
+            return
+        sizes = self.num_features, self.num_outputs
+        wanted = None if None in sizes else ((), (sum(sizes),))
+        if not np.isfinite(self.loc_mean).all() or (wanted and self.loc_mean.shape not in wanted):
+            raise ValueError(
+                "loc_mean must be a finite number, or one for each column of x and then of y; "
+                f"got shape {self.loc_mean.shape}"
             )
 
     def check(self, x: np.ndarray, y: np.ndarray) -> None:
@@ -900,7 +1020,7 @@ class SPPCA(Model):
         rows, b = self.rows_in_feature_space(values, x), values["coefficients"]
         projected = values["gram_products"] if "gram_products" in values else None
         if projected is None:
-            projected = centred(in_current_precision(self.kernel).matrix(x, x)) @ b
+            projected = centred_matrix(in_current_precision(self.kernel), x) @ b
         inner = b.T @ projected
         lengths, turn = jnp.linalg.eigh((inner + inner.T) / 2)
         noise = values["noise_variance_x"]

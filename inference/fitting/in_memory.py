@@ -56,12 +56,34 @@ class DirectPlan:
 
         Returns:
             The run and its outcome.
+
+        Raises:
+            FloatingPointError: the objective or the estimate is not finite.
         """
         request = self.request
-        outcome, objective = request.method.solve(request.key, request.model, request.data, **request.options)
+        try:
+            with np.errstate(all="ignore"):  # what comes of it is judged below
+                outcome, objective = request.method.solve(
+                    request.key, request.model, request.data, **request.options
+                )
+        except np.linalg.LinAlgError as error:
+            raise FloatingPointError(_not_finite(request.name, str(error))) from error
+        if not np.isfinite(float(objective)):
+            raise FloatingPointError(_not_finite(request.name, f"its objective is {float(objective)}"))
+        for name, value in outcome.posterior.items():
+            if not np.isfinite(np.asarray(value)).all():
+                raise FloatingPointError(_not_finite(request.name, f"its estimate of {name} is not finite"))
         trace = {"objective": np.full((1, 1), float(objective))}
         run = AscentRun(None, trace, 0, True, "solved directly", 1, 0)
         return Fitted(run, outcome, request.data)
+
+
+def _not_finite(name: str, what: str) -> str:
+    """The message of a direct method that has no finite answer."""
+    return (
+        f"{name} has no finite answer: {what}. Squares of the data overflow, vanish or cannot be told apart: "
+        "change their unit (columns of mean 0 and standard deviation 1 are safe)"
+    )
 
 
 @dataclass(frozen=True)

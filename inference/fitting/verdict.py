@@ -40,11 +40,17 @@ def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.Data
     if isinstance(request.method, Sampler):
         if run.stop_reason != "completed":
             return False, f"the run ended early: {run.stop_reason}"
+        kept = np.asarray(run.trace["objective"])[:, settings.num_warmup :]
+        if bad := int(np.count_nonzero(~np.isfinite(kept))):
+            remedy = "check the scale of data and priors"
+            return False, f"the log joint is not finite at {bad} of {kept.size} kept sweeps; {remedy}"
         return judge(tree)
     is_noisy = isinstance(request.method, Stochastic)
     if run.stop_reason.startswith("the objective"):  # it fell or was not finite
         remedy = "try other starts (num_restarts) or check the scale of data and priors"
         return False, f"{run.stop_reason}; {'lower step_size' if is_noisy else remedy}"
+    if not np.isfinite(last := _last_objective(run, tree)):
+        return False, f"the objective ended at {last}; check the scale of data and priors"
     if is_noisy:
         return _has_levelled(run.trace["objective"][run.best_restart], settings.max_iterations)
     if run.stop_reason == "max_iterations" and settings.tolerance == 0:
@@ -54,6 +60,14 @@ def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.Data
         f"stopped by {run.stop_reason}; raise max_iterations or tolerance, or try other starts "
         f"(num_restarts)",
     )
+
+
+def _last_objective(run: AscentRun, tree: xr.DataTree) -> float:
+    """The last objective of the best restart, or the re-estimated bound of SVI."""
+    if "elbo" in tree.attrs:
+        return float(tree.attrs["elbo"])
+    recorded = np.asarray(run.trace["objective"][run.best_restart])[: run.num_iterations]
+    return float(recorded[-1]) if recorded.size else -np.inf
 
 
 def _has_levelled(objective: np.ndarray, max_iterations: int) -> tuple[bool, str]:

@@ -97,8 +97,11 @@ def test_gaussian_prior_is_proper_and_is_added():
     values, (x, y) = parameters(), rows()
     model = SPPCA.from_data(x, y, num_latents=K, loading_prior="gaussian", noise_rate=0.5)
     normal = scipy.stats.norm
-    prior = sum(normal(0, 1).logpdf(values[f"loadings_{b}"]).sum() for b in "xy")
-    prior += sum(normal(0, 10).logpdf(values[f"loc_{b}"]).sum() for b in "xy")
+    prior = 0.0
+    for b, part in (("x", x), ("y", y)):
+        spread = np.sqrt(np.nanvar(part, axis=0).mean())
+        prior += normal(0, spread).logpdf(values[f"loadings_{b}"]).sum()
+        prior += normal(np.nanmean(part, axis=0), 10 * spread).logpdf(values[f"loc_{b}"]).sum()
     prior += sum(scipy.stats.invgamma(1e-3, scale=0.5).logpdf(values[f"noise_variance_{b}"]) for b in "xy")
     total, _ = joint_density(model, values, x, y)
     np.testing.assert_allclose(total, dense(values, x, y).sum() + prior, rtol=1e-11)
@@ -321,6 +324,10 @@ def test_sizes_that_do_not_suit():
         ({"noise_floor": -1.0}, ValueError),
         ({"noise_variance_x": 0.0}, ValueError),
         ({"loading_variance": np.ones(3)}, ValueError),
+        ({"loading_variance": (1.0, -1.0)}, ValueError),
+        ({"noise_rate": np.ones((2, 2))}, ValueError),
+        ({"loc_mean": np.nan}, ValueError),
+        ({"loc_mean": np.ones(2), "num_features": 3, "num_outputs": 1}, ValueError),
         ({"kernel": "sigmoid"}, ValueError),
         ({"kernel": 3}, TypeError),
     ],

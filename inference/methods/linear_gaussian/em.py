@@ -88,6 +88,7 @@ __all__ = [
     "begin",
     "bordered",
     "check_given",
+    "column_precisions",
     "expected_precision",
     "given_start",
     "log_prior",
@@ -241,13 +242,14 @@ class LoadingPrior(NamedTuple):
     """A proper prior of loadings, mean and noise variances, for data that have not been rotated.
 
     Attributes:
-        loading_variance: of every entry of the loadings, shape (); None: ARD.
+        loading_variance: of the loadings of each column, shape () or (D,), the same for columns of one class;
+            None: ARD.
         ard_concentration: a0 of the precision of a column of loadings; used with ARD only.
         ard_rate: b0.
         loc: prior mean of the mean, about the centre of the data, shape (D,).
-        loc_variance: v, shape ().
+        loc_variance: v, shape () or (D,), likewise.
         noise_concentration: a of each noise variance.
-        noise_rate: b.
+        noise_rate: b, shape () or (num_groups,).
     """
 
     loading_variance: Array | None
@@ -259,10 +261,20 @@ class LoadingPrior(NamedTuple):
     noise_rate: Array
 
 
+def column_precisions(prior: LoadingPrior, num_columns: int) -> tuple[Array, Array]:
+    """The prior precisions of the loadings and of the mean of every column of the data, shapes (D,).
+
+    With ARD that of the loadings is to be multiplied by the precision of each latent.
+    """
+    shape = (num_columns,)
+    of_loadings = jnp.ones(()) if prior.loading_variance is None else 1 / prior.loading_variance
+    return jnp.broadcast_to(of_loadings, shape), jnp.broadcast_to(1 / prior.loc_variance, shape)
+
+
 def expected_precision(loadings: Array, prior: LoadingPrior) -> Array:
-    """The precision of each column of loadings, known or E[alpha_k | w_k], shape (num_latents,)."""
+    """The ARD precision E[alpha_k | w_k] of each latent's loadings, (num_latents,); ones without ARD."""
     if prior.loading_variance is not None:
-        return jnp.full(loadings.shape[1], 1.0) / prior.loading_variance
+        return jnp.ones(loadings.shape[1])
     concentration = prior.ard_concentration + loadings.shape[0] / 2
     return concentration / (prior.ard_rate + jnp.sum(loadings**2, axis=0) / 2)
 
@@ -286,7 +298,8 @@ def expansion(spread: Array, loadings: Array, rows: CompressedRows, prior: Loadi
         scaled = loadings * scale
         return scale[:, None] * jnp.linalg.eigh(scaled.T @ scaled)[1]
     root = jnp.linalg.cholesky(spread)
-    weighed = root.T @ (loadings.T @ loadings) @ root * (precision[0] / size)
+    precisions = column_precisions(prior, loadings.shape[0])[0]
+    weighed = root.T @ ((loadings.T * precisions) @ loadings) @ root / size
     strengths, turn = jnp.linalg.eigh(weighed)
     return root @ turn * jnp.sqrt(2 / (1 + jnp.sqrt(1 + 4 * jnp.maximum(strengths, 0.0))))
 
@@ -299,8 +312,8 @@ def log_prior(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior 
     size = loadings.shape[0]
     lengths = jnp.sum(loadings**2, axis=0)
     if prior.loading_variance is not None:
-        variance = prior.loading_variance
-        columns = -0.5 * (lengths / variance + size * jnp.log(2 * jnp.pi * variance))
+        precisions = column_precisions(prior, size)[0][:, None]
+        columns = -0.5 * jnp.sum(loadings**2 * precisions + jnp.log(2 * jnp.pi / precisions), axis=0)
     else:
         a, b = prior.ard_concentration, prior.ard_rate
         columns = gammaln(a + size / 2) - gammaln(a) + a * jnp.log(b) - size / 2 * jnp.log(2 * jnp.pi)
@@ -431,8 +444,11 @@ def m_step(
     own_noise = parameters.noise_variance[rows.group]  # used where there is a prior only
     precision, shift = jnp.zeros((1, num_latents + 1)), jnp.zeros_like(rows.sums)
     if prior is not None:
-        precision = jnp.append(expected_precision(parameters.loadings, prior), 1 / prior.loc_variance)[None]
-        shift = prior.loc / prior.loc_variance
+        of_loadings, of_loc = column_precisions(prior, parameters.loadings.shape[0])
+        of_latents = jnp.append(expected_precision(parameters.loadings, prior), 0.0)
+        precision = of_loadings[rows.class_member, None] * of_latents
+        precision = precision.at[:, num_latents].set(of_loc[rows.class_member])
+        shift = prior.loc * of_loc
     precision, shift = own_noise[rows.class_member, None] * precision, own_noise * shift
     if center == "joint":
         second = moments.second + jax.vmap(jnp.diag)(precision)
@@ -485,10 +501,9 @@ def standardised(
     if center == "joint":
         moved = mean
         if prior is not None:  # the mean of the latents that the prior of loc allows them
-            precision = (
-                rows.total_weight * jnp.eye(mean.shape[0]) + loadings.T @ loadings / prior.loc_variance
-            )
-            target = rows.total_weight * mean - loadings.T @ (loc - prior.loc) / prior.loc_variance
+            weighed = loadings.T * column_precisions(prior, loadings.shape[0])[1]
+            precision = rows.total_weight * jnp.eye(mean.shape[0]) + weighed @ loadings
+            target = rows.total_weight * mean - weighed @ (loc - prior.loc)
             moved = jnp.linalg.solve(precision, target)
         second = second - jnp.outer(mean, moved) - jnp.outer(moved, mean) + jnp.outer(moved, moved)
         loc = loc + loadings @ moved

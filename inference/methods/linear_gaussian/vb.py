@@ -26,22 +26,46 @@ and the entropies, a few K x K matrices. After each round m and L are set so tha
 
 The objective is the whole evidence lower bound in nats. Cost as for EM,
 `inference.methods.linear_gaussian.rows`.
+
+Densities of new rows
+---------------------
+Loadings, mean and noise are random under q, so that :math:`E_q\, p(x)` is no Gaussian and has no closed form.
+Given z the columns are independent and their loadings and mean integrate exactly,
+
+.. math::
+    E_q\, p(x) = \int N(z; 0, I) \prod_g E_{q(\tau_g)} \prod_{d \in g \cap o}
+        N(x_d;\; \langle\tilde w_d\rangle^T \tilde z,\; \tilde z^T S_d \tilde z + 1/\tau_g)\; dz .
+
+With :math:`A = f + \tfrac12 \sum r_d^2` for residuals r at z, the factor without :math:`S_d` is a Student
+density and :math:`S_d` multiplies it by an expectation under Gamma(e + n/2, A), for which Gauss-Laguerre
+nodes serve. What is left is the integral over the K latents of a row. It is the exact one of the Gaussian
+:math:`N(m_n, \Lambda_n^{-1})` times a mean ratio over fixed, quasi-random points about it, turned to the
+principal axes of the loadings: where q is sharp the ratio is constant, whatever the points. The result has no
+random part and does not change when q is turned.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import scipy.special
 from jax import Array
 from jax.scipy.linalg import cho_solve
-from jax.scipy.special import digamma, gammaln
+from jax.scipy.special import digamma, gammaln, logsumexp
 
 from inference.algorithm import Outcome
-from inference.methods.linear_gaussian.em import LoadingPrior, Parameters, bordered, sum_over_patterns
+from inference.methods.linear_gaussian.em import (
+    LoadingPrior,
+    Parameters,
+    bordered,
+    column_precisions,
+    sum_over_patterns,
+)
 from inference.methods.linear_gaussian.rows import CompressedRows, Pattern
 from inference.numerics.weighted_rows import map_rows, row_limit
 
@@ -50,6 +74,7 @@ __all__ = [
     "LinearGaussianVBInfo",
     "concluded",
     "latents_of",
+    "log_predictive",
     "num_relevant",
     "posterior_at",
     "sample_columns",
@@ -120,6 +145,93 @@ def latents_of(
         return jnp.einsum("nkj,nj->nk", spread, target), spread
 
     return map_rows(block, x)
+
+
+NUM_POINTS = 256  # of the integral over the latents of a row, half of them the others' mirror images
+NUM_NODES = 5  # of the integral over a noise precision
+WIDER = 1.5  # variance of the points, in that of the latents
+BLOCK_ROWS = 8
+
+
+def log_predictive(
+    x: Array,
+    loadings: Array,
+    loc: Array,
+    covariance: Array,
+    concentration: Array,
+    rate: Array,
+    group: np.ndarray,
+) -> Array:
+    """Log of the expectation of each row's density under q, over its observed cells.
+
+    Args:
+        x: rows, NaN for missing cells, shape (num_observations, num_features).
+        loadings: E[w], shape (num_features, num_latents).
+        loc: E[mu], shape (num_features,).
+        covariance: of [w, mu], by column, shape (num_features, num_latents + 1, num_latents + 1).
+        concentration: of the noise precision of each group, shape (num_groups,).
+        rate: of it.
+        group: noise group of each column, shape (num_features,).
+
+    Returns:
+        Shape (num_observations,), in nats.
+    """
+    k, num_groups = loadings.shape[1], concentration.shape[0]
+    precision = (concentration / rate)[group]
+    axes = jnp.linalg.eigh(loadings.T @ (precision[:, None] * loadings))[1]
+    turned = loadings @ axes
+    largest = jnp.take_along_axis(turned, jnp.argmax(jnp.abs(turned), axis=0)[None], axis=0)[0]
+    axes = axes * jnp.where(largest < 0, -1.0, 1.0)
+    points = jnp.asarray(_quasi_normal(NUM_POINTS, k))
+
+    def one(row: Array) -> Array:
+        seen = jnp.where(jnp.isnan(row), 0.0, 1.0)
+        own = latents_of(row[None], loadings, loc, covariance, precision)
+        centre, spread = own[0][0], own[1][0]
+        root = axes @ jnp.linalg.cholesky(axes.T @ spread @ axes)
+        z = centre + jnp.sqrt(WIDER) * points @ root.T
+        extended = jnp.concatenate([z, jnp.ones((NUM_POINTS, 1))], axis=1)
+        residual = seen * (jnp.nan_to_num(row - loc) - z @ loadings.T)
+        spreads = seen * jnp.einsum("pi,dij,pj->pd", extended, covariance, extended)
+        count = jax.ops.segment_sum(seen, group, num_groups)
+        shape = concentration + count / 2
+        total = rate + jax.ops.segment_sum((residual**2).T / 2, group, num_groups).T  # (points, groups)
+        student = concentration * jnp.log(rate) - gammaln(concentration) + gammaln(shape)
+        student = student - shape * jnp.log(total) - count / 2 * jnp.log(2 * jnp.pi)
+        nodes, log_weights = jax.vmap(_laguerre)(shape)  # (groups, nodes)
+        tau = (nodes / total[:, :, None])[:, group]  # (points, columns, nodes)
+        blurred = tau * spreads[:, :, None]
+        change = 0.5 * (tau * residual[:, :, None] ** 2 * blurred / (1 + blurred) - jnp.log1p(blurred))
+        change = jax.vmap(lambda cells: jax.ops.segment_sum(cells, group, num_groups))(change)
+        given = jnp.sum(student + logsumexp(change + log_weights, axis=2), axis=1)
+        joint = given - 0.5 * jnp.sum(z**2, axis=1)
+        proposal = -0.5 * jnp.sum(points**2, axis=1)
+        surrogate = WIDER * proposal  # of N(centre, spread) at the same points
+        log_det = jnp.sum(jnp.log(jnp.diag(jnp.linalg.cholesky(spread))))
+        return logsumexp(joint - proposal) - logsumexp(surrogate - proposal) + log_det
+
+    return jax.lax.map(one, x, batch_size=BLOCK_ROWS)
+
+
+def _laguerre(concentration: Array) -> tuple[Array, Array]:
+    """Nodes and log weights of Gauss's rule for Gamma(concentration, 1), shape (NUM_NODES,) each."""
+    step = jnp.arange(NUM_NODES, dtype=concentration.dtype)
+    beside = jnp.sqrt(step[1:] * (step[1:] + concentration - 1))
+    jacobi = jnp.diag(2 * step + concentration) + jnp.diag(beside, 1) + jnp.diag(beside, -1)
+    nodes, vectors = jnp.linalg.eigh(jacobi)
+    return nodes, 2 * jnp.log(jnp.maximum(jnp.abs(vectors[0]), 1e-300))
+
+
+@cache
+def _quasi_normal(count: int, size: int) -> np.ndarray:
+    """Points of a Kronecker sequence by the normal quantile function, and their mirror images."""
+    ratio = 2.0
+    for _ in range(60):  # the root of r^(size + 1) = r + 1
+        ratio = (1 + ratio) ** (1 / (size + 1))
+    steps = ratio ** -np.arange(1.0, size + 1)
+    uniform = (0.5 + np.arange(1, count // 2 + 1)[:, None] * steps) % 1.0
+    normal = scipy.special.ndtri(uniform)
+    return np.concatenate([normal, -normal])
 
 
 def _pattern_moments(
@@ -365,10 +477,9 @@ def step(
 
 
 def expected_precisions(state: LinearGaussianPosterior, prior: LoadingPrior) -> tuple[Array, Array]:
-    """The expectations E[alpha] and E[log alpha] of each column of loadings."""
+    """The expectations E[alpha] and E[log alpha] of each latent's loadings; one and zero without ARD."""
     if prior.loading_variance is not None:
-        known = jnp.full(state.ard_rate.shape, 1.0) / prior.loading_variance
-        return known, jnp.log(known)
+        return jnp.ones(state.ard_rate.shape), jnp.zeros(state.ard_rate.shape)
     mean = state.ard_concentration / state.ard_rate
     return mean, digamma(state.ard_concentration) - jnp.log(state.ard_rate)
 
@@ -391,10 +502,12 @@ def _update_loadings(
     prior: LoadingPrior,
 ) -> LinearGaussianPosterior:
     alpha, _ = expected_precisions(state, prior)
-    own = jnp.diag(jnp.append(alpha, 1 / prior.loc_variance))
-    factor = jnp.linalg.cholesky(own + precision[rows.class_member, None, None] * latents.second)
-    covariance = jax.vmap(lambda lower: cho_solve((lower, True), jnp.eye(own.shape[0])))(factor)
-    shift = prior.loc / prior.loc_variance
+    of_loadings, of_loc = column_precisions(prior, rows.sums.shape[0])
+    own = jnp.concatenate([of_loadings[:, None] * alpha, of_loc[:, None]], axis=1)[rows.class_member]
+    own = jax.vmap(jnp.diag)(own) + precision[rows.class_member, None, None] * latents.second
+    factor = jnp.linalg.cholesky(own)
+    covariance = jax.vmap(lambda lower: cho_solve((lower, True), jnp.eye(own.shape[1])))(factor)
+    shift = prior.loc * of_loc
     target = precision[:, None] * jnp.concatenate([latents.cross, rows.sums[:, None]], axis=1)
     target = target.at[:, -1].add(shift)
     mean = jnp.einsum("di,dij->dj", target, covariance[rows.column_class])
@@ -421,17 +534,17 @@ def _transformation(
 ) -> tuple[Array, Array]:
     """The transformation L, m of the latents, which are moved by m and multiplied by L^-1."""
     size, columns = rows.total_weight, rows.sums.shape[0]
-    gram = _gram(state, rows)
-    loadings, with_loc = gram[:-1, :-1], gram[:-1, -1] - prior.loc @ state.mean[:, :-1]
+    of_loadings, of_loc = column_precisions(prior, columns)
+    loadings, gram = _gram(state, rows, of_loadings)[:-1, :-1], _gram(state, rows, of_loc)
+    with_loc = gram[:-1, -1] - (of_loc * prior.loc) @ state.mean[:, :-1]
     first = latents.total_first / size
-    left = size * jnp.eye(first.shape[0]) + loadings / prior.loc_variance
-    m = jnp.linalg.solve(left, size * first - with_loc / prior.loc_variance)
+    m = jnp.linalg.solve(size * jnp.eye(first.shape[0]) + gram[:-1, :-1], size * first - with_loc)
     spread = latents.total_second / size - jnp.outer(first, m) - jnp.outer(m, first) + jnp.outer(m, m)
     root = jnp.linalg.cholesky(spread)
     strengths, turn = jnp.linalg.eigh(root.T @ loadings @ root)
     if prior.loading_variance is None:
         return root @ turn, m
-    pull = jnp.maximum(strengths, 1e-300) / prior.loading_variance  # pull z^2 + (N - D) z = N
+    pull = jnp.maximum(strengths, 1e-300)  # pull z^2 + (N - D) z = N
     free = size - columns
     return root @ turn * jnp.sqrt(2 * size / (free + jnp.sqrt(free**2 + 4 * pull * size))), m
 
@@ -469,12 +582,11 @@ def _transformed_latents(
 # Expectations and the bound
 
 
-def _gram(state: LinearGaussianPosterior, rows: CompressedRows) -> Array:
-    """The sum over columns of E[[w, mu] [w, mu]']."""
-    sizes = jnp.bincount(rows.column_class, length=rows.class_member.shape[0])
-    return state.mean.T @ state.mean + jnp.einsum(
-        "q,qij->ij", sizes.astype(state.mean.dtype), state.covariance
-    )
+def _gram(state: LinearGaussianPosterior, rows: CompressedRows, weights: Array | None = None) -> Array:
+    """The (weighted) sum over columns of E[[w, mu] [w, mu]']."""
+    weights = jnp.ones(rows.sums.shape, state.mean.dtype) if weights is None else weights
+    by_class = jax.ops.segment_sum(weights, rows.column_class, rows.class_member.shape[0])
+    return (state.mean.T * weights) @ state.mean + jnp.einsum("q,qij->ij", by_class, state.covariance)
 
 
 def _cells(rows: CompressedRows) -> Array:
@@ -497,10 +609,12 @@ def _global_terms(
     columns, size = rows.sums.shape[0], latents.total_first.shape[0]
     local = latents.half_log_det + (rows.total_weight * size - jnp.trace(latents.total_second)) / 2
     alpha, log_alpha = expected_precisions(state, prior)
-    gram = _gram(state, rows)
-    loadings = columns * jnp.sum(log_alpha - jnp.log(2 * jnp.pi)) - alpha @ jnp.diag(gram)[:-1]
-    away = gram[-1, -1] - 2 * prior.loc @ state.mean[:, -1] + prior.loc @ prior.loc
-    means = -columns * jnp.log(2 * jnp.pi * prior.loc_variance) - away / prior.loc_variance
+    of_loadings, of_loc = column_precisions(prior, columns)
+    loadings = columns * jnp.sum(log_alpha - jnp.log(2 * jnp.pi)) + size * jnp.sum(jnp.log(of_loadings))
+    loadings = loadings - alpha @ jnp.diag(_gram(state, rows, of_loadings))[:-1]
+    spread = state.covariance[rows.column_class, -1, -1]
+    away = (state.mean[:, -1] - prior.loc) ** 2 + spread
+    means = jnp.sum(jnp.log(of_loc / (2 * jnp.pi)) - of_loc * away)
     log_dets = jnp.linalg.slogdet(state.covariance)[1][rows.column_class]
     entropy = jnp.sum(log_dets) + columns * (size + 1) * (1 + jnp.log(2 * jnp.pi))
     total = local + (loadings + means + entropy) / 2

@@ -103,6 +103,8 @@ def _leading(centred: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, f
     wide = num_features > num_rows
     square = centred @ centred.T if wide else centred.T @ centred
     size, total = square.shape[0], np.trace(square) / num_rows
+    if not np.isfinite(square).all():
+        raise FloatingPointError("closed_form has no finite answer: the squares of the data overflow")
     values, vectors = scipy.linalg.eigh(
         square, subset_by_index=[size - count, size - 1], overwrite_a=True, check_finite=False
     )

@@ -34,7 +34,7 @@ from zoo.checks import check_choice
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
 
-__all__ = ["ALGORITHM", "METHOD", "guide", "init", "step"]
+__all__ = ["ALGORITHM", "METHOD", "guide", "init", "joint_covariance", "step"]
 
 ACCELERATIONS = ("px", "none")
 DIMS = {
@@ -145,7 +145,7 @@ def _stored(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -
     return stored
 
 
-def _joint_covariance(stored: Mapping[str, Array]) -> Array:
+def joint_covariance(stored: Mapping[str, Array]) -> Array:
     """Covariance of [w, mu] of each column, shape (num_features, num_latents + 1, num_latents + 1)."""
     parts = (stored[name] for name in ("loadings_covariance", "loadings_loc_covariance", "loc_variance"))
     return linear_gaussian_em.bordered(*parts)
@@ -157,7 +157,7 @@ def _from_stored(stored: Mapping[str, Array], model: PPCA, rows: CompressedRows)
     ones = jnp.ones(model.num_latents)
     return LinearGaussianPosterior(
         mean=jnp.concatenate([stored["loadings_mean"], about[:, None]], axis=1),
-        covariance=_joint_covariance(stored)[rows.class_member],
+        covariance=joint_covariance(stored)[rows.class_member],
         noise_concentration=jnp.broadcast_to(stored[OF_NOISE[0]], (rows.num_groups,)),
         noise_rate=jnp.broadcast_to(stored[OF_NOISE[1]], (rows.num_groups,)),
         ard_concentration=stored.get("loading_precision_concentration", ones),
@@ -167,7 +167,7 @@ def _from_stored(stored: Mapping[str, Array], model: PPCA, rows: CompressedRows)
 
 def latents(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, Array]:
     """Means and covariances of the latents of rows under q."""
-    loadings, loc, covariance = stored["loadings_mean"], stored["loc_mean"], _joint_covariance(stored)
+    loadings, loc, covariance = stored["loadings_mean"], stored["loc_mean"], joint_covariance(stored)
     precision = jnp.broadcast_to(stored[OF_NOISE[0]] / stored[OF_NOISE[1]], loc.shape)
     return linear_gaussian.latents_of(x, loadings, loc, covariance, precision)
 
@@ -237,7 +237,7 @@ def predict(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, 
     """
     missing = jnp.isnan(x)
     mean, spread = latents(stored, model, x)
-    loadings, covariance = stored["loadings_mean"], _joint_covariance(stored)
+    loadings, covariance = stored["loadings_mean"], joint_covariance(stored)
     filled = jnp.where(missing, stored["loc_mean"] + mean @ loadings.T, x)
     concentration, rate = (jnp.broadcast_to(stored[name], stored["loc_mean"].shape) for name in OF_NOISE)
     noise = jnp.where(concentration > 1, rate / (concentration - 1), jnp.inf)
@@ -251,6 +251,14 @@ def predict(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, 
     return filled, jnp.where(missing, variance, 0.0)
 
 
+def log_density(stored: Mapping[str, Array], model: PPCA, x: Array) -> Array:
+    """Log of the expectation of each row's density under q, see `inference.methods.linear_gaussian.vb`."""
+    group = groups_of(model, x.shape[1])
+    noise = (jnp.broadcast_to(stored[name], (int(group.max()) + 1,)) for name in OF_NOISE)
+    columns = stored["loadings_mean"], stored["loc_mean"], joint_covariance(stored)
+    return linear_gaussian.log_predictive(x, *columns, *noise, group)
+
+
 METHOD = Ascent(
     options={"acceleration": "px"},
     strategies=("pca", "random"),
@@ -262,6 +270,7 @@ METHOD = Ascent(
     transform=transform,
     covariance=lambda stored, model, x: latents(stored, model, x)[1],
     predict=predict,
+    log_density=log_density,
     prepare=prepare,
     check=check,
 )

@@ -379,11 +379,12 @@ def common_shift(
         loadings: shape (num_features, num_latents).
         loc: shape (num_features,).
         latent_precision: prior precision of the latents, about zero.
-        loc_precision: prior precision of the means, about zero.
+        loc_precision: prior precision of the means, about zero, shape () or (num_features,).
     """
     size = latents.shape[1]
-    precision = latents.shape[0] * latent_precision * jnp.eye(size) + loc_precision * loadings.T @ loadings
-    linear = loc_precision * loadings.T @ loc - latent_precision * jnp.sum(latents, axis=0)
+    weighed = loc_precision * loadings.T
+    precision = latents.shape[0] * latent_precision * jnp.eye(size) + weighed @ loadings
+    linear = weighed @ loc - latent_precision * jnp.sum(latents, axis=0)
     factor = jnp.linalg.cholesky(precision)
     standard = jax.random.normal(key, linear.shape, linear.dtype)
     delta = jax.scipy.linalg.cho_solve((factor, True), linear)

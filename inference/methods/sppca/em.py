@@ -172,21 +172,29 @@ def _given_noise(model: SPPCA, rows: CompressedRows | SparseRows) -> Array | Non
 
 def prior_of(model: SPPCA, rows: CompressedRows | SparseRows) -> LoadingPrior | None:
     """The proper prior of loadings, means and noise about the data's centre; None if it is flat."""
-    return prior_about(model, -rows.original_centre)
+    return prior_about(model, rows.original_centre)
 
 
-def prior_about(model: SPPCA, loc: Array) -> LoadingPrior | None:
-    """The prior of `prior_of` with prior mean ``loc``."""
+def prior_about(model: SPPCA, centre: Array | float) -> LoadingPrior | None:
+    """The prior of `prior_of` with its means about ``centre``, of every column of [x, y]."""
     if model.loading_prior == "flat":
         return None
+    sizes, priors = (model.num_features, model.num_outputs), [model.prior_of(block) for block in "xy"]
+
+    def of_columns(name: str) -> Array:
+        own = (jnp.broadcast_to(getattr(p, name), size) for p, size in zip(priors, sizes, strict=True))
+        return jnp.concatenate(list(own))
+
+    num_noises = model.num_outputs if model.output_noise == "per_output" else 1
+    rates = jnp.atleast_1d(priors[0].noise_rate), jnp.broadcast_to(priors[1].noise_rate, (num_noises,))
     return LoadingPrior(
-        loading_variance=jnp.asarray(model.loading_variance),
+        loading_variance=of_columns("loading_variance"),
         ard_concentration=jnp.ones(()),
         ard_rate=jnp.ones(()),
-        loc=loc,
-        loc_variance=jnp.asarray(model.loc_variance),
-        noise_concentration=jnp.asarray(model.noise_concentration),
-        noise_rate=jnp.asarray(model.noise_rate),
+        loc=of_columns("loc_mean") - centre,
+        loc_variance=of_columns("loc_variance"),
+        noise_concentration=priors[0].noise_concentration,
+        noise_rate=jnp.concatenate(rates),
     )
 
 

@@ -203,18 +203,20 @@ def _m_step(
     full = linear_gaussian.bordered(products, first, counts)
     right = jnp.concatenate([cross, sums[:, None]], axis=1)
     prior = _prior(model)
-    ridge = jnp.zeros(size + 1)
-    if prior is not None:
-        ridge = jnp.append(jnp.full(size, 1.0) / prior.loading_variance, 1 / prior.loc_variance)
     own_noise = jnp.concatenate([jnp.full(m, noise[0]), jnp.ones(y.shape[1])])
-    ridged = full + own_noise[:, None, None] * jnp.diag(ridge)
-    weights = jnp.linalg.solve(ridged, right[:, :, None])[:, :, 0]
+    ridged, shifted = full, right
+    if prior is not None:
+        of_loadings, of_loc = (own_noise * own for own in linear_gaussian.column_precisions(prior, len(old)))
+        ridge = jnp.concatenate([jnp.repeat(of_loadings[:, None], size, axis=1), of_loc[:, None]], axis=1)
+        ridged = full + jax.vmap(jnp.diag)(ridge)
+        shifted = right.at[:, size].add(of_loc * prior.loc)
+    weights = jnp.linalg.solve(ridged, shifted[:, :, None])[:, :, 0]
     fitted = jnp.einsum("di,dij,dj->d", weights, full, weights) - 2 * jnp.sum(weights * right, axis=1)
     squares = jnp.sum((jnp.sum(cells**2, axis=0) + fitted)[:m])
     new_noise = squares / jnp.sum(counts[:m])
     if prior is not None:
         concentration = prior.noise_concentration + jnp.sum(counts[:m]) / 2 + 1
-        new_noise = (prior.noise_rate + squares / 2) / concentration
+        new_noise = (prior.noise_rate[0] + squares / 2) / concentration
     floor = jnp.asarray(model.noise_floor)[0] * rows.group_variance[0]
     at_floor = ~(new_noise > floor)
     new_noise = jnp.where(at_floor, floor, new_noise)
@@ -284,7 +286,8 @@ def check(model: SPPCA, *, acceleration: Any) -> None:
 
 
 def _prior(model: SPPCA) -> LoadingPrior | None:
-    return prior_about(model, jnp.zeros(model.num_features + model.num_outputs))
+    prior = prior_about(model, 0.0)  # of the noises that of x alone: utilities have none
+    return None if prior is None else prior._replace(noise_rate=prior.noise_rate[:1])
 
 
 def conclude(key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:

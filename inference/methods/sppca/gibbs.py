@@ -111,7 +111,7 @@ def _targets(values: Values, model: SPPCA, y: Array) -> Array:
 
 def _regression(values: Values, block: str, cells: Array, noise: Array, model: SPPCA) -> Conditionals:
     """Conditionals of the loadings of each column, its mean integrated out, and of the mean."""
-    prior, z = in_current_precision(model), values["latents"]
+    prior, z = model.prior_of(block), values["latents"]
     size, num_latents = cells.shape[1], z.shape[1]
     observed = jnp.where(jnp.isnan(cells), 0.0, 1.0)
     known = jnp.nan_to_num(cells)
@@ -121,6 +121,7 @@ def _regression(values: Values, block: str, cells: Array, noise: Array, model: S
     first = observed.T @ z / noise  # sum of z over the rows of each column
     total = jnp.sum(observed, axis=0) / noise[:, 0] + 1 / prior.loc_variance
     cross, sums = known.T @ z / noise, jnp.sum(known, axis=0) / noise[:, 0]
+    sums = sums + prior.loc_mean / prior.loc_variance
     precision = second + jnp.eye(num_latents) / prior.loading_variance
     precision = precision - first[:, :, None] * first[:, None, :] / total[:, None, None]
     covariance = jnp.linalg.inv(precision)
@@ -134,7 +135,7 @@ def _regression(values: Values, block: str, cells: Array, noise: Array, model: S
 
 
 def _noise(values: Values, block: str, cells: Array, model: SPPCA, *, per_column: bool) -> Conditionals:
-    prior = in_current_precision(model)
+    prior = model.prior_of(block)
     away = cells - values[f"loc_{block}"] - values["latents"] @ values[f"loadings_{block}"].T
     squares, counts = jnp.nansum(away**2, axis=0), jnp.sum(~jnp.isnan(cells), axis=0)
     if not per_column:
@@ -148,28 +149,31 @@ def _noise(values: Values, block: str, cells: Array, model: SPPCA, *, per_column
 
 def shift_latents(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
     """Shift latents and means together: z + delta, mu - W delta."""
-    prior, z = in_current_precision(model), values["latents"]
-    w, loc = (jnp.concatenate([values[f"{name}_{b}"] for b in "xy"]) for name in ("loadings", "loc"))
-    delta = common_shift(key, z, w, loc, 1.0, 1 / prior.loc_variance)
+    z, w = values["latents"], jnp.concatenate([values[f"loadings_{b}"] for b in "xy"])
+    priors = {b: model.prior_of(b) for b in "xy"}
+    away = jnp.concatenate([values[f"loc_{b}"] - priors[b].loc_mean for b in "xy"])
+    precisions = [jnp.full(values[f"loc_{b}"].shape, 1.0) / priors[b].loc_variance for b in "xy"]
+    delta = common_shift(key, z, w, away, 1.0, jnp.concatenate(precisions))
     moved = {f"loc_{b}": values[f"loc_{b}"] - values[f"loadings_{b}"] @ delta for b in "xy"}
     return {**values, **moved, "latents": z + delta}
 
 
 def rescale_latents(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
     """Multiply each latent by g_k and divide its loadings by g_k."""
-    prior, z = in_current_precision(model), values["latents"]
-    w = jnp.concatenate([values["loadings_x"], values["loadings_y"]])
-    scale = rescaling(key, z, w, 1.0, 1 / prior.loading_variance)
+    z = values["latents"]
+    standard = [values[f"loadings_{b}"] / jnp.sqrt(model.prior_of(b).loading_variance) for b in "xy"]
+    scale = rescaling(key, z, jnp.concatenate(standard), 1.0, 1.0)
     moved = {f"loadings_{b}": values[f"loadings_{b}"] / scale for b in "xy"}
     return {**values, **moved, "latents": z * scale}
 
 
 def shift_utilities(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
     """Draw the common part of all classes' utilities, which no label identifies, from its prior."""
-    prior, (loc, w) = in_current_precision(model), (values["loc_y"], values["loadings_y"])
+    prior, (loc, w) = model.prior_of("y"), (values["loc_y"], values["loadings_y"])
     first, second = jax.random.split(key)
     count = w.shape[0]
     common_loc = jnp.sqrt(prior.loc_variance / count) * jax.random.normal(first, (), loc.dtype)
+    common_loc = jnp.mean(jnp.broadcast_to(prior.loc_mean, loc.shape)) + common_loc
     common_w = jnp.sqrt(prior.loading_variance / count) * jax.random.normal(second, w.shape[1:], w.dtype)
     change_loc, change_w = common_loc - jnp.mean(loc), common_w - jnp.mean(w, axis=0)
     change = (change_loc + values["latents"] @ change_w)[:, None]
@@ -202,7 +206,7 @@ def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
     first_key, key = jax.random.split(key)
     dtype, (num_rows, num_outputs) = jnp.result_type(float), y.shape
     size = model.num_latents
-    noise = jnp.maximum(jnp.nanvar(x) / 2, 1e-12).astype(dtype)
+    noise = _half_variance(x).astype(dtype)
     values = {
         "latents": jax.random.normal(first_key, (num_rows, size), dtype),
         "loadings_x": jnp.zeros((x.shape[1], size), dtype),
@@ -219,10 +223,15 @@ def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
         values["utilities"] = jnp.where(jnp.isnan(y), 0.0, 2 * y - 1).astype(dtype)
     else:
         shape = (num_outputs,) if model.output_noise == "per_output" else ()
-        values["noise_variance_y"] = jnp.full(shape, jnp.maximum(jnp.nanvar(y) / 2, 1e-12), dtype)
+        values["noise_variance_y"] = jnp.full(shape, _half_variance(y), dtype)
     blocks = tuple(block for block in plain_blocks_of(model) if block not in (latents, utilities))
     drawn = sweep(key, values | given, blocks, model, x, y)
     return SPPCAGibbsState({name: drawn[name] for name in values})
+
+
+def _half_variance(cells: Array) -> Array:
+    """Half the mean variance of the columns, whatever their unit and means."""
+    return jnp.maximum(jnp.nanmean(jnp.nanvar(cells, axis=0)) / 2, jnp.finfo(cells.dtype).tiny)
 
 
 def start(

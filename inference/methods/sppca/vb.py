@@ -243,6 +243,17 @@ def predict(
     return mean[:, own], variance[:, own]
 
 
+def log_density(stored: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
+    """Log of the expectation under q of p(x), or p(x, y), see `inference.methods.linear_gaussian.vb`."""
+    joined = _joined(stored)
+    noise = (
+        jnp.concatenate([jnp.atleast_1d(stored[f"noise_precision_{block}_{end}"]) for block in BLOCKS])
+        for end in ("concentration", "rate")
+    )
+    columns = joined["loadings_mean"], joined["loc_mean"], ppca.joint_covariance(joined)
+    return linear_gaussian.log_predictive(_rows(model, x, y), *columns, *noise, noise_groups(model))
+
+
 METHOD = Ascent(
     options={"acceleration": "px"},
     strategies=("pca", "random"),
@@ -253,6 +264,7 @@ METHOD = Ascent(
     transform=transform,
     covariance=lambda stored, model, x, y=None: latents(stored, model, x, y)[1],
     predict=predict,
+    log_density=log_density,
     prepare=prepare,
     check=check,
 )

@@ -23,6 +23,7 @@ def model_of_kind(kind):
         "num_latents": 2,
         "num_features": 4,
         "loading_prior": "gaussian",
+        "loading_variance": 1.0,
         "loc_variance": 2.0,
         "noise_concentration": 3.0,
         "noise_rate": 2.0,

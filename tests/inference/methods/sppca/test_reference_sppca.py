@@ -76,7 +76,7 @@ def test_nuts_agrees_with_em_on_what_a_rotation_cannot_change():
     sizes = {"num_rows": 80, "num_features": 5, "num_outputs": 1, "num_latents": 2, "labelled": 25}
     x, _, y = toy(0, **sizes)
     em = fit(SPPCA(num_latents=2), x, y, tolerance=1e-12)
-    prior = {"loading_prior": "gaussian", "loading_variance": 4.0}
+    prior = {"loading_prior": "gaussian", "loading_variance": 4.0, "loc_variance": 100.0}
     model = SPPCA(num_latents=2, noise_concentration=1.0, noise_rate=0.1, **prior)
     lengths = {"num_warmup": 500, "num_samples": 1000, "num_chains": 4}
     tree = fit(model, x, y, method="nuts", init=em, seed=1, **lengths)
