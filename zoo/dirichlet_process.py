@@ -558,8 +558,9 @@ def with_stick_decays(values: Mapping[str, Array]) -> dict[str, Array]:
         values: of the sites; ``stick_fractions`` is read where ``stick_decays`` is missing.
 
     Returns:
-        The values, with ``stick_decays``, ``-log(1 - V)``, where there are sticks. A fraction that rounds to
-        1 gives the decay of the largest number below 1, one of 0 the smallest positive number.
+        The values, with ``stick_decays``, ``-log(1 - V)`` in the shape of the fractions, where there are
+        sticks. A fraction that rounds to 1 gives the decay of the largest number below 1, one of 0 the
+        smallest positive number.
     """
     if "stick_decays" in values or "stick_fractions" not in values:
         return dict(values)

@@ -30,6 +30,7 @@ TINY = {"num_words": 3, "num_tokens": (4, 3, 2), "num_topics": 2, "word_smoothin
 LDA = zoo.LDA(**TINY, topic_prior=[0.5, 0.9])
 PCP = zoo.PCP(**TINY, num_clusters=2, concentration=1.3)
 STICKS = zoo.PCP(**TINY, num_clusters=3, weight_prior="stick_breaking")
+SHORT_STICKS = zoo.PCP(**TINY, num_clusters=3, weight_prior="stick_breaking", concentration=0.02)
 
 
 class Values(NamedTuple):
@@ -208,8 +209,19 @@ def test_a_collapsed_sweep_leaves_the_exact_posterior_invariant():
         (PCP, collapsed),
         (STICKS, partial(blocked, blocked_pcp)),
         (STICKS, collapsed),
+        (SHORT_STICKS, partial(blocked, blocked_pcp)),
+        (SHORT_STICKS, collapsed),
     ],
-    ids=["lda", "collapsed lda", "pcp", "collapsed pcp", "sticks", "collapsed sticks"],
+    ids=[
+        "lda",
+        "collapsed lda",
+        "pcp",
+        "collapsed pcp",
+        "sticks",
+        "collapsed sticks",
+        "short",
+        "collapsed short",
+    ],
 )
 def test_joint_distribution_is_left_invariant(model, make):
     verdict = verdict_on(model, make(model))

@@ -5,6 +5,7 @@
 in tests/reference/geweke_mixture.json, which the slow tests of this file rewrite. Planted bugs must fail.
 """
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -15,11 +16,14 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from recording import write_record
+from scipy import special, stats
 
 from inference.calibration import conditional_check, geweke, sbc
+from inference.methods.gibbs_sweep import sweep
 from inference.methods.mixture import gibbs
 from inference.numerics.programs import joint_draws
-from zoo.conjugate import GaussianWishart
+from inference.precision import in_precision
+from zoo.conjugate import BernoulliBeta, GaussianWishart
 from zoo.dirichlet_process import BetaDecay
 from zoo.mixture import Mixture
 
@@ -180,6 +184,157 @@ def test_a_short_invariance_test_sees_the_strongest_bug():
     assert verdict.statistic < 1e-10
 
 
+# --- priors that reach small concentrations, where 1 - V is below the rounding of numbers near one
+
+
+def with_rounded_sticks(model, least=None):
+    """The blocks, planted: log(1 - V) of a V that rounds to one less ``least`` (machine epsilon) at most."""
+
+    def wrong(values, model, x):
+        decays = values["stick_decays"]
+        eps = jnp.finfo(decays.dtype).eps if least is None else least
+        held = jnp.minimum(decays, -jnp.log(eps))
+        return gibbs.stick_concentration(values | {"stick_decays": held}, model, x)
+
+    blocks = gibbs.blocks_of(model)
+    assert gibbs.stick_concentration in blocks
+    return tuple(wrong if block is gibbs.stick_concentration else block for block in blocks)
+
+
+@jax.jit
+def concentrations(key, model, least):
+    """The concentration after 20 sweeps, in 2000 replicates that start from the joint law of all sites."""
+    first, second = jax.random.split(key)
+    sticks = model.weights.has_sticks
+    blocks = with_rounded_sticks(model, least) if sticks else gibbs.blocks_of(model)
+
+    def swept(key, joint):
+        x = joint["x"]
+        values = {name: value for name, value in joint.items() if name != "x"}
+
+        def one(values, key):
+            return sweep(key, values, blocks, model, x), None
+
+        return jax.lax.scan(one, values, jax.random.split(key, 20))[0]["concentration"]
+
+    start = joint_draws(jax.random.split(first, 2000), model.explicit, 8, 500)
+    return jax.vmap(swept)(jax.random.split(second, 2000), start)
+
+
+def p_of_concentrations(weight_prior, prior, dtype, least):
+    """Kolmogorov-Smirnov p-value against the prior, where rows say nothing: probabilities of a half."""
+    half = BernoulliBeta(concentration1=np.array([1e6]), concentration0=np.array([1e6]))
+    model = Mixture(half, 4, dist.Gamma(*prior), weight_prior)
+    with in_precision(dtype):
+        alpha = np.asarray(concentrations(jax.random.key(0), model, jnp.asarray(least)), float)
+    return stats.kstest(alpha, stats.gamma(prior[0], scale=1 / prior[1]).cdf).pvalue
+
+
+SMALL_PRIORS = [
+    pytest.param(prior, dtype, marks=() if prior == (0.5, 0.5) else pytest.mark.slow)
+    for prior in [(0.5, 0.5), (1.0, 1.0), (0.2, 0.1)]
+    for dtype in ("float64", "float32")
+]
+
+
+@pytest.mark.parametrize(("prior", "dtype"), SMALL_PRIORS)
+def test_rows_that_say_nothing_leave_the_concentration_at_its_prior(prior, dtype):
+    """Sticks; false alarm rate 1e-4. Planted: sticks held as 1 - V, rounded, as NumPyro's Beta draws are."""
+    assert p_of_concentrations("stick_breaking", prior, dtype, 0.0) > 1e-4
+    limit = 1e-6 if prior != (1.0, 1.0) or dtype == "float32" else 1e-4
+    assert p_of_concentrations("stick_breaking", prior, dtype, np.finfo(dtype).eps) < limit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("prior", "dtype"), SMALL_PRIORS)
+def test_rows_that_say_nothing_leave_it_there_under_dirichlet_weights(prior, dtype):
+    assert p_of_concentrations("dirichlet", prior, dtype, 0.0) > 1e-4
+
+
+FEW = np.array([[-0.1], [0.0], [0.1], [1.5]])
+
+
+def features_of(labels, log_alpha):
+    """Log concentration, number of clusters and which rows are together, of many draws."""
+    together = [labels[..., i] == labels[..., j] for i, j in itertools.combinations(range(len(FEW)), 2)]
+    number = 1 + (np.diff(np.sort(labels, axis=-1), axis=-1) != 0).sum(-1)
+    numbers = [number == k for k in (1, 2)]
+    parts = np.broadcast_arrays(log_alpha, *numbers, *together, *(log_alpha * n for n in numbers))
+    return np.stack(parts, axis=-1).astype(float)
+
+
+def enumerated(model):
+    """Posterior expectations of `features_of`: all labels, and the concentration on a grid of its log."""
+    size, prior = model.num_components, model.concentration
+    labels = np.array(list(itertools.product(range(size), repeat=len(FEW))))
+    counts = np.array([np.bincount(row, minlength=size) for row in labels])[:, None, :].astype(float)
+    grid = np.linspace(-80.0, 6.0, 6000)
+    alpha = np.exp(grid)[:, None]
+    if model.weights.has_sticks:
+        beyond = counts[..., ::-1].cumsum(-1)[..., ::-1] - counts
+        terms = special.betaln(1 + counts, alpha + beyond)[..., :-1] + np.log(alpha)
+        allocation = terms.sum(-1)
+    else:
+        share = alpha / size
+        allocation = (special.gammaln(share + counts) - special.gammaln(share)).sum(-1)
+        allocation += special.gammaln(alpha[:, 0]) - special.gammaln(alpha[:, 0] + len(FEW))
+    with in_precision():
+        rows = model.components.features(jnp.asarray(FEW))
+        sums = jnp.stack([jax.ops.segment_sum(rows, jnp.asarray(own), size) for own in labels])
+        evidence = np.asarray(model.components.log_evidence(sums)).sum(-1)
+    density = stats.gamma(float(prior.concentration), scale=1 / float(prior.rate)).logpdf(alpha[:, 0]) + grid
+    log = allocation + density + evidence[:, None]
+    probability = np.exp(log - special.logsumexp(log))
+    return np.einsum("cg,cgf->f", probability, features_of(labels[:, None], grid[None]))
+
+
+def deviates_from_enumeration(weight_prior, blocks_of, prior, dtype):
+    """Largest z over the functionals, of 64 independent chains of 1500 sweeps."""
+    components = GaussianWishart([0.0], 0.3, [[0.7]], 2.5)
+    model = Mixture(components, 3, dist.Gamma(*prior), weight_prior)
+    algorithm = gibbs.algorithm_of(blocks_of)
+
+    def chain(key, model, x):
+        start_key, key = jax.random.split(key)
+
+        def one(values, key):
+            values = sweep(key, values, blocks_of(model), model, x)
+            return values, (values["assignments"], jnp.log(values["concentration"]))
+
+        start = algorithm.init(start_key, model, x).values
+        return jax.lax.scan(one, start, jax.random.split(key, 1500))[1]
+
+    with in_precision(dtype):
+        keys, x = jax.random.split(jax.random.key(1), 64), jnp.asarray(FEW)
+        chains = jax.jit(jax.vmap(chain, (0, None, None)))(keys, model, x)
+        labels, log_alpha = (np.asarray(part)[:, 300:] for part in chains)
+    means = features_of(labels, log_alpha.astype(float)).mean(1)
+    error = means.std(0, ddof=1) / np.sqrt(len(means))
+    return np.abs((means.mean(0) - enumerated(model)) / error).max()
+
+
+ENUMERATED = [
+    ("stick_breaking", gibbs.blocks_of, (0.5, 1.0), "float64"),
+    ("stick_breaking", gibbs.blocks_of, (0.5, 1.0), "float32"),
+    ("stick_breaking", gibbs.blocks_of, (1.0, 1.0), "float64"),
+    ("stick_breaking", gibbs.plain_blocks_of, (0.5, 1.0), "float64"),
+    ("dirichlet", gibbs.blocks_of, (0.5, 1.0), "float64"),
+    ("dirichlet", gibbs.blocks_of, (0.5, 1.0), "float32"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("weight_prior", "blocks_of", "prior", "dtype"), ENUMERATED)
+def test_small_concentrations_against_the_enumeration_of_all_labels(weight_prior, blocks_of, prior, dtype):
+    """Eleven functionals at |z| < 5 with 63 degrees of freedom: false alarms below 1e-4 a case."""
+    assert deviates_from_enumeration(weight_prior, blocks_of, prior, dtype) < 5
+
+
+@pytest.mark.slow
+def test_rounded_sticks_are_not_the_enumeration():
+    assert deviates_from_enumeration("stick_breaking", with_rounded_sticks, (0.5, 1.0), "float64") > 8
+
+
 # --- the same at full size, recorded
 
 
@@ -235,6 +390,22 @@ def test_the_sampler_leaves_the_joint_invariant(weight_prior, prior, record):
             break
     record[f"{weight_prior}; {prior}"] = attempts
     assert verdict.passed, str(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", [(0.5, 0.5), (1.0, 1.0)])
+@pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
+def test_small_concentrations_leave_the_joint_invariant(weight_prior, prior):
+    model = mixture(weight_prior, concentration=dist.Gamma(*prior))
+    verdict = geweke(model, gibbs.ALGORITHM, NUM_OBSERVATIONS, key=jax.random.key(7), num_draws=2000)
+    assert verdict.passed, str(verdict)
+
+
+@pytest.mark.slow
+def test_rounded_sticks_do_not_leave_it_invariant():
+    model = mixture("stick_breaking", concentration=dist.Gamma(0.5, 0.5))
+    wrong = gibbs.algorithm_of(with_rounded_sticks)
+    assert not geweke(model, wrong, NUM_OBSERVATIONS, key=jax.random.key(7), num_draws=2000).passed
 
 
 @pytest.mark.slow
