@@ -230,7 +230,9 @@ def test_a_fit_pairs_weights_and_outputs_by_labels(request_of):
         np.testing.assert_array_equal(request.data[1][:, 0], y)
     labels = pd.Series(["u", "v"] * 6, TABLE.index)
     plain = request_of(zoo.SPPCA(num_latents=1), TABLE, labels.to_numpy()).data[1]
-    np.testing.assert_array_equal(request_of(zoo.SPPCA(num_latents=1), TABLE, labels.iloc[other]).data[1], plain)
+    np.testing.assert_array_equal(
+        request_of(zoo.SPPCA(num_latents=1), TABLE, labels.iloc[other]).data[1], plain
+    )
     views = request_of(zoo.Paired(("gaussian", "gaussian")), TABLE, TABLE[::-1], method="map").data
     np.testing.assert_array_equal(*views)
     weight = pd.Series(np.arange(12.0), TABLE.index)
