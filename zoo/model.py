@@ -102,6 +102,10 @@ class Assumptions:
         for name in self.leaf_names():
             object.__setattr__(self, name, as_hyperparameter(name, getattr(self, name)))
         self.validate()
+        for name in self.leaf_names():
+            leaves = jax.tree.leaves(getattr(self, name))
+            if any(isinstance(leaf, np.ndarray) and np.isnan(leaf).any() for leaf in leaves):
+                raise ValueError(f"{name} must not be NaN, nor hold one")
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
@@ -586,7 +590,7 @@ def _check_kind(field: dataclasses.Field, value: Any) -> None:
     if bool in kinds:
         check_flag(field.name, value)
     elif set(kinds) == {int, type(None)}:  # a size that is read off the data unless it is given
-        check_size(field.name, value)
+        check_size(field.name, value, 0)
     elif set(kinds) <= {str, type(None)} and not isinstance(value, str):
         raise ValueError(f"{field.name} must be a string; got {shown(value)}")
 
@@ -603,17 +607,13 @@ def as_hyperparameter(name: str, value: Any) -> Any:
 
     Raises:
         TypeError: something else, text and booleans among them, which NumPy would read as numbers.
-        ValueError: a number that is NaN.
     """
     if value is None or isinstance(value, Assumptions):
         return value
     if isinstance(value, tuple | list) and value and all(isinstance(part, Assumptions) for part in value):
         return tuple(value)
     if isinstance(value, Distribution):
-        prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
-        if any(np.isnan(leaf).any() for leaf in jax.tree.leaves(prior)):
-            raise ValueError(f"{name} has a prior with a parameter that is not a number (NaN)")
-        return prior
+        return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
     got = f"{type(value).__name__} {shown(value)}"
     refusal = f"{name} must be a number, an array or a NumPyro distribution; got {got}"
     if np.ma.is_masked(value):
@@ -621,9 +621,6 @@ def as_hyperparameter(name: str, value: Any) -> Any:
     try:
         if np.asarray(value).dtype.kind in "bUST":  # which NumPy reads as numbers: True as 1, "1" as 1
             raise TypeError(refusal)
-        array = np.asarray(value, np.float64)
+        return np.asarray(value, np.float64)
     except (TypeError, ValueError):
         raise TypeError(refusal) from None
-    if np.isnan(array).any():
-        raise ValueError(f"{name} must be a number; got {shown(value)}, which is not one (NaN)")
-    return array

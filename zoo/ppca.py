@@ -328,14 +328,14 @@ class PPCA(Model):
         if self.noise_rate is not None:
             rates = (self.num_features or self.noise_rate.size,) if self.noise == "diagonal" else ()
             checks.check_positive_cells("noise_rate", self.noise_rate, {"a feature": rates})
-        size = None if self.loc_mean is None else self.num_features or max(self.loc_mean.size, 1)
-        if self.loc_mean is not None and (
-            self.loc_mean.shape != (size,) or not np.isfinite(self.loc_mean).all()
-        ):
+        if self.loc_mean is None:
+            return
+        if self.loc_mean.shape != (self.num_features or max(self.loc_mean.size, 1),):
             raise ValueError(
-                f"loc_mean must have one finite number for each feature; got shape {self.loc_mean.shape}: "
-                f"{checks.shown(self.loc_mean)}"
+                f"loc_mean must have one number for each feature; got shape {self.loc_mean.shape}"
             )
+        if not np.isfinite(self.loc_mean).all():
+            raise ValueError(f"loc_mean must be finite; got {checks.shown(self.loc_mean)}")
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""

@@ -109,6 +109,10 @@ class SparseCounts(_Cells):
 
         Returns:
             Its cells that are not zero.
+
+        Raises:
+            TypeError: not numbers.
+            ValueError: not two-dimensional, or cells that are no counts or missing.
         """
         if hasattr(matrix, "tocoo"):
             coo = matrix.tocsr().tocoo()  # duplicates summed, rows in order

@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -44,6 +44,10 @@ CHAIN_METHODS = ("vectorized", "sequential", "parallel")
 SIZES = ("num_chains", "num_warmup", "num_samples", "thinning", "max_iterations", "num_restarts")
 SCALE_RATIO = 10.0  # of standard deviations of columns under one noise variance
 NOISE_RATIO = 4.0  # of variances: noise that is half or twice as large as it is taken to be
+MODEL_SIZES = (  # in which a fit and one that starts from it must agree
+    *("num_components", "num_latents", "num_topics", "num_clusters", "num_shared", "num_specific"),
+    *("num_features", "num_outputs", "num_words"),
+)
 SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
 
 
@@ -220,7 +224,7 @@ def _settings(method: Method, **settings: Any) -> AscentSettings | SamplerSettin
     if isinstance(method, Direct):
         return DirectSettings()
     kind = SamplerSettings if isinstance(method, Sampler) else AscentSettings
-    return kind(**{name: settings[name] for name in kind.__dataclass_fields__})
+    return kind(**{name: _plain(settings[name]) for name in kind.__dataclass_fields__})
 
 
 def _options(method: Method, name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
@@ -480,13 +484,12 @@ def _former_model(tree: xr.DataTree, model: Model) -> Model:
             f"init must be a fit of the same model; it is one of {model_name(former)}, and the model is "
             f"{model_name(model)}"
         )
-    for field in fields(model):
-        ours, theirs = (getattr(one, field.name, None) for one in (model, former))
-        is_size = field.name.startswith("num_") and field.name != "num_tokens"
-        if is_size and None not in (ours, theirs) and ours != theirs:
+    for name in MODEL_SIZES:
+        ours, theirs = getattr(model, name, None), getattr(former, name, None)
+        if None not in (ours, theirs) and ours != theirs:
             raise ValueError(
-                f"init must be a fit of the same size; it has {field.name}={theirs!r}, and the model has "
-                f"{field.name}={ours!r}"
+                f"init must be a fit of the same size; it has {name}={theirs!r}, and the model has "
+                f"{name}={ours!r}"
             )
     return former
 

@@ -87,7 +87,7 @@ def test_new_columns_are_matched_by_name_or_refused(vb_tree, two_clusters):
         inference.predict(vb_tree, two_clusters.rename(columns={"width": "breadth"}))
     with pytest.raises(ValueError, match="must have 2 columns"):
         inference.predict(vb_tree, np.zeros((3, 5)))
-    with pytest.raises(TypeError, match="this model takes x; got 2 parts"):
+    with pytest.raises(TypeError, match="takes 1 part of data, x; got 2"):
         inference.predict(vb_tree, two_clusters, two_clusters)
 
 

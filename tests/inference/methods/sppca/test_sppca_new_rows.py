@@ -146,5 +146,5 @@ def test_what_cannot_be_asked(tree):
         predict(tree, x[:, :11])
     with pytest.raises(ValueError, match="x has 6 and y has 5"):
         log_density(tree, x, y[:5])
-    with pytest.raises(TypeError, match="this model takes x, y; got 3 parts"):
+    with pytest.raises(TypeError, match="takes 2 parts of data, x and y; got 3"):
         log_density(tree, x, y, y)
