@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.infer.util import unconstrain_fn
+from numpyro.infer.util import log_density, unconstrain_fn
 
 from inference import fit, predict
 from inference.methods.nuts_hmc import program
@@ -175,3 +175,24 @@ def test_unconstrained_coordinates_have_no_unit(name):
             found.append(jax.tree.map(np.asarray, unconstrain_fn(program, (model, *data), {}, values)))
     for key, value in found[0].items():
         np.testing.assert_allclose(found[1][key], value, atol=1e-8, err_msg=key)
+
+
+@pytest.mark.parametrize(("method", "name"), [("em", "sppca"), ("ep", "probit")])
+def test_the_mode_under_priors_of_x_and_y_apart_has_no_gradient(method, name):
+    """Log joint of the program at the estimate: expansion, M-step and prior agree, with 10 and .1 in y."""
+    prior = {"loading_variance": (0.8, 0.1), "loc_variance": (2.0, 0.5), "noise_rate": (0.5, 0.1)}
+    fields = {name_: getattr(MODELS[name], name_) for name_ in ("loading_prior", "output_likelihood")}
+    model = SPPCA(num_latents=1, loc_mean=0.7, noise_concentration=2.0, **fields, **prior)
+    x = X / np.nanstd(X)
+    y = Y[:, :1] / np.nanstd(Y) if name == "sppca" else LABELS
+    tree = fit(model, x, y, method=method, max_iterations=4000, tolerance=1e-13)
+    sites = ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x", "noise_variance_y")
+    values = {key: tree["variational"][key].values for key in sites if key in tree["variational"]}
+    with in_precision():
+        model = model.with_sizes_from(x, y)
+        values, data = jax.tree.map(jnp.asarray, (values, (x, y)))
+        log_joint = jax.jit(lambda v: log_density(program, (model, *data), {}, v)[0])
+        slopes = jax.grad(log_joint)(values)
+        np.testing.assert_allclose(float(log_joint(values)), float(tree["trace"]["objective"][-1]), rtol=1e-9)
+    for key, slope in slopes.items():
+        np.testing.assert_allclose(slope, 0.0, atol=2e-3, err_msg=key)

@@ -23,8 +23,9 @@ def model_of_kind(kind):
         "num_latents": 2,
         "num_features": 4,
         "loading_prior": "gaussian",
-        "loading_variance": 1.0,
-        "loc_variance": 2.0,
+        "loading_variance": (1.0, 0.6),  # of x and of y
+        "loc_mean": 0.4,
+        "loc_variance": (2.0, 1.5),
         "noise_concentration": 3.0,
         "noise_rate": 2.0,
     }
