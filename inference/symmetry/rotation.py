@@ -99,7 +99,11 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
             f"turning takes one of {wanted} in the posterior; it has {sorted(posterior.data_vars)}"
         )
     views = [variable.values for variable in turning.values()]
-    scales = [_noise_scale(posterior, suffix, variable.values) for suffix, variable in turning.items()]
+    factors = model_of(tree).noise_factors
+    scales = [
+        _noise_scale(posterior, suffix, variable.values) * np.sqrt(factors.get(suffix, np.ones(1)))[:, None]
+        for suffix, variable in turning.items()
+    ]
     if kind_of(tree) != "sampling":
         views, scales = (  # one q has one orientation: that of its mean
             [part.mean((0, 1), keepdims=True) for part in parts] for parts in (views, scales)

@@ -12,6 +12,7 @@ import inference
 import zoo
 from inference import fit
 from inference.calibration import elbo_check
+from inference.convergence.identifiable import invariants
 from inference.precision import in_precision
 
 SCALES = np.array([1e-3, 1.0, 50.0, 1e3])
@@ -37,7 +38,7 @@ def same_up_to_units(model, x, method, tolerance=1e-9, **options):
     tree = fit(model.replaced(standardize=True), x, method=method, **options)
     plain = fit(model, z, method=method, **options)
     lost = np.sum(~np.isnan(x) * np.log(s))
-    own = float(tree["trace"]["objective"][-1]), float(plain["trace"]["objective"][-1])
+    own = [float(np.ravel(each["trace"]["objective"])[-1]) for each in (tree, plain)]
     size = x.shape[1] * (model.num_latents + 1)  # of loadings and means, of log posteriors
     counted = method == "nuts" or (method == "em" and model.prior == "proper")
     lost_by_parameters = (model.num_latents + 1) * np.log(s).sum() if counted else 0.0
@@ -58,6 +59,8 @@ def same_up_to_units(model, x, method, tolerance=1e-9, **options):
     np.testing.assert_allclose(
         spread, inference.transform(plain, new / s, covariance=True)["covariance"], rtol=1e-6
     )
+    own, hand = (invariants(each)["marginal_covariance"] for each in (tree, plain))
+    np.testing.assert_allclose(own / np.outer(s, s), hand, rtol=1e-6, atol=1e-9)
     filled, hand = inference.predict(tree, new), inference.predict(plain, new / s)
     np.testing.assert_allclose(filled / s, hand, rtol=1e-7)
     np.testing.assert_allclose(filled.standard_deviation / s, hand.standard_deviation, rtol=1e-6, atol=1e-12)

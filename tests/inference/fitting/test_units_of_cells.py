@@ -114,7 +114,7 @@ def test_paired_views_in_units_of_their_own(table, method, specific):
 
 
 def test_programs_and_units(table):
-    """The log density of all sites at values moved by hand; a planted fault shows; known noise has no unit."""
+    """The log density of all sites at values moved by hand; a planted fault; known noise has no unit."""
     x, (scale, shift) = np.nan_to_num(table), (50.0, 7.0)
     values = {
         "loadings": np.random.default_rng(0).normal(size=(5, 2)),
