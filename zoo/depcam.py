@@ -391,7 +391,7 @@ class DEPCAM(MixtureModel):
             Field name to value.
         """
         checks.check_num_parts(cls.__name__, len(data), 1)
-        return suitable_fields.family_fields(cls.__name__, data[0])[0]
+        return suitable_fields.family_fields(cls.__name__, data[0])
 
     def __post_init__(self) -> None:
         """Replace a family's name by the family, and defaults that no data decide by their values."""

@@ -389,7 +389,7 @@ class EPCA(JointPriorModel):
             Field name to value.
         """
         checks.check_num_parts(cls.__name__, len(data), 1)
-        return suitable_fields.family_fields(cls.__name__, data[0])[0]
+        return suitable_fields.family_fields(cls.__name__, data[0])
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

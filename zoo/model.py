@@ -320,6 +320,11 @@ class Model(Assumptions):
         return self
 
     @property
+    def noise_factors(self) -> Mapping[str, Any]:
+        """Suffix of a noise variance to its factor in each column, shape (columns,); left out: 1."""
+        return {}
+
+    @property
     def isotropic_parts(self) -> tuple[bool, ...]:
         """For each part of the data whether all its columns have one noise variance; empty: none has.
 

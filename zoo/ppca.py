@@ -206,6 +206,11 @@ class PPCA(Model):
         return self.replaced(standardize=False, column_scale=None, loc_mean=mean)
 
     @property
+    def noise_factors(self) -> Mapping[str, Any]:
+        """The squared scales of the columns, with ``standardize``."""
+        return {"": self.column_scale**2} if self.units else {}
+
+    @property
     def isotropic_parts(self) -> tuple[bool, ...]:
         """Whether the noise is isotropic, in units that are not those of the columns."""
         return (self.noise == "isotropic" and not self.standardize,)

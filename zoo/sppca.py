@@ -435,6 +435,11 @@ class SPPCA(Model):
         return {None: "y", "outputs": "y", "cells": "x", "classes": None}[what]
 
     @property
+    def noise_factors(self) -> Mapping[str, Any]:
+        """The squared scales of the columns of each block, with ``standardize``."""
+        return {f"_{block}": s**2 for block, s in self.column_scales.items()} if self.units else {}
+
+    @property
     def isotropic_parts(self) -> tuple[bool, ...]:
         """Whether the noise of inputs and of real outputs is isotropic, not in units of the columns."""
         return (

@@ -3,9 +3,10 @@
 Each model chooses them in `zoo.model.Model.suitable_fields`; this module has the parts that models share.
 
 Cells are judged by their values: zeros and ones get Bernoulli cells, whole numbers from 0 Poisson ones, other
-numbers Gaussian ones of unknown variance, with priors as wide as the data, in every model that has a choice;
-a sparse matrix holds documents. Then all models score the same thing, a density, a probability, or that of a
-document given its length, and their log densities compare; a model that scores something else is refused.
+numbers Gaussian ones of unknown variance, whose default priors are as wide as the data, in every model that
+has a choice; a sparse matrix holds documents. Then all models score the same thing, a density, a probability,
+or that of a document given its length, and their log densities compare; a model that scores something else is
+refused.
 """
 
 from collections.abc import Sequence
@@ -23,13 +24,11 @@ __all__ = [
     "family_fields",
     "family_of",
     "kind_of_cells",
-    "natural_param_widths",
     "suitable_fields",
     "suitable_num_latents",
 ]
 
 _SIZE = 2  # latents, where the data have columns enough
-_WIDE = 100.0  # prior variance of means, in mean squares of the cells
 
 
 def kind_of_cells(x: Any) -> str:
@@ -102,23 +101,21 @@ def density_fields(name: str, x: Any) -> dict[str, Any]:
     return {"num_latents": suitable_num_latents(x)}
 
 
-def family_fields(name: str, x: Any) -> tuple[dict[str, Any], tuple[float, float] | None]:
-    """Fields of a projection whose cells are of an exponential family, and the widths of Gaussian cells.
+def family_fields(name: str, x: Any) -> dict[str, Any]:
+    """Fields of a projection whose cells are of an exponential family.
 
     Args:
         name: of the model.
         x: a table of numbers.
 
     Returns:
-        ``family`` and ``num_latents``; `natural_param_widths` of Gaussian cells, else None.
+        ``family`` and ``num_latents``.
 
     Raises:
         ValueError: the table is sparse.
     """
     check_not_sparse(name, x)
-    kind = kind_of_cells(x)
-    widths = natural_param_widths(x) if kind == "gaussian" else None
-    return {"family": family_of(kind), "num_latents": suitable_num_latents(x)}, widths
+    return {"family": family_of(kind_of_cells(x)), "num_latents": suitable_num_latents(x)}
 
 
 def family_of(kind: str) -> Any:
@@ -131,23 +128,6 @@ def family_of(kind: str) -> Any:
         A family, or its name.
     """
     return Gaussian(noise_variance=None) if kind == "gaussian" else kind
-
-
-def natural_param_widths(x: Any) -> tuple[float, float] | None:
-    """Mean variance of the columns, and a wide prior variance of their means, in squared units of the data.
-
-    Args:
-        x: a table of numbers.
-
-    Returns:
-        None where the data have no variance; the model's check refuses them.
-    """
-    values = as_numbers(x)
-    values = values[:, ~np.isnan(values).all(axis=0)]
-    if not values.size:
-        return None
-    variance, size = float(np.nanmean(np.nanvar(values, axis=0))), float(np.nanmean(values**2))
-    return (variance, _WIDE * size) if variance > 0 and np.isfinite(size) else None
 
 
 def suitable_num_latents(x: Any) -> int:

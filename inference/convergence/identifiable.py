@@ -240,7 +240,7 @@ def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
 
 
 def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
-    found, views, posterior = {}, {}, draws_of(tree)
+    found, views, posterior, factors = {}, {}, draws_of(tree), model_of(tree).noise_factors
     for suffix, loadings in loadings_of(tree).items():
         feature, w = loadings.dims[2], loadings.values
         spectrum = np.linalg.svd(w, compute_uv=False)
@@ -251,7 +251,8 @@ def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
         covariance = w @ np.swapaxes(w, -1, -2)
         noise = posterior.get(f"noise_variance{suffix}")
         if noise is not None:
-            diagonal = np.broadcast_to(noise.values.reshape(*w.shape[:2], -1), w.shape[:3])
+            own = noise.values.reshape(*w.shape[:2], -1) * factors.get(suffix, 1.0)
+            diagonal = np.broadcast_to(own, w.shape[:3])
             covariance = covariance + diagonal[..., None] * np.eye(w.shape[2])
         both = {feature: names, f"{feature}_2": names}
         found[f"marginal_covariance{suffix}"] = _of_draws(covariance, **both)

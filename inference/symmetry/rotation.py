@@ -98,7 +98,11 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
         raise ValueError(
             f"turning takes one of {wanted} in the posterior; it has {sorted(posterior.data_vars)}"
         )
-    views = [variable.values for variable in turning.values()]
+    factors = model_of(tree).noise_factors  # columns in units of their own turn as in standard units
+    views = [
+        variable.values / np.sqrt(factors[suffix])[:, None] if suffix in factors else variable.values
+        for suffix, variable in turning.items()
+    ]
     scales = [_noise_scale(posterior, suffix, variable.values) for suffix, variable in turning.items()]
     if kind_of(tree) != "sampling":
         views, scales = (  # one q has one orientation: that of its mean

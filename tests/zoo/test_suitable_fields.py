@@ -49,13 +49,15 @@ def test_a_column_without_events_stays_in_the_comparison():
 @pytest.mark.parametrize("name", ["EPCA", "DEPCAM"])
 def test_priors_of_numbers_are_in_the_units_of_the_data(name):
     model = getattr(zoo, name)
-    here, there = (suitable_fields(model, (scale * NUMBERS,)) for scale in (1.0, 10.0))
-    assert here["family"].learns_noise and there["family"].learns_noise
-    powers = {"loading_variance": 2, "loc_variance": 2, "offset_variance": 2, "sparsity": -1}
-    widths = set(powers) & set(here)
-    assert len(widths) == 2
-    for width in widths:
-        assert there[width] == pytest.approx(here[width] * 10.0 ** powers[width])
+    tables = (scale * NUMBERS for scale in (1.0, 10.0))
+    here, there = (model.from_data(x, **suitable_fields(model, (x,))) for x in tables)
+    assert here.family.learns_noise and there.family.learns_noise
+    powers = {"unit": 1, "loc_mean": 1, "offset_mean": 1, "offset_variance": 2, "sparsity": -1}
+    powers |= {"noise_rate": 2} if name == "DEPCAM" else {}
+    found = [field for field in powers if hasattr(here, field)]
+    assert len(found) == {"EPCA": 2, "DEPCAM": 4}[name]
+    for field in found:
+        np.testing.assert_allclose(getattr(there, field), getattr(here, field) * 10.0 ** powers[field])
 
 
 def test_documents_go_to_models_of_documents():

@@ -67,6 +67,7 @@ def solver_seconds(x):
 
 
 @pytest.mark.needs_peer
+@pytest.mark.filterwarnings("ignore:the columns of x have very different scales")  # one unit: ink
 def test_eigenvalues_of_the_digits_after_few_sweeps():
     from sklearn.datasets import load_digits
 

@@ -109,6 +109,7 @@ def test_nuts_agrees_with_em_on_what_a_rotation_cannot_change():
 
 
 @pytest.mark.needs_peer
+@pytest.mark.filterwarnings("ignore:the columns of x have very different scales")  # one unit: ink
 def test_digits_with_five_labels_a_class_from_random_starts():
     """Sweeps to 1e-3 nats of the best, 10 latents: at most 60 with expansion."""
     from sklearn.datasets import load_digits
