@@ -11,6 +11,7 @@ import numpy as np
 
 from inference.inputs.text import read_documents
 from zoo.checks import as_matrix
+from zoo.documents.bags import warn_of_empty
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -24,6 +25,8 @@ def as_arrays(
 ) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
     """Each part of the data as a float64 matrix, and coords by dim; documents as sparse counts.
 
+    Documents without words are warned of.
+
     Args:
         data: the parts.
         dims: of the columns of each part.
@@ -35,7 +38,10 @@ def as_arrays(
     if not data:
         raise TypeError("there is no data: call fit(model, x, ...)")
     if dims == ("word",):
-        return read_documents(*data)
+        (counts,), coords = read_documents(*data)
+        lengths = np.bincount(counts.document, counts.count, counts.shape[0])
+        warn_of_empty(lengths, data[0], coords.get("document"), stacklevel=5)
+        return (counts,), coords
     arrays, coords = [], {}
     for part, dim in zip(data, dims, strict=False):
         if isinstance(part, SparseMatrix | SparseCounts):
