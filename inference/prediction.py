@@ -1,6 +1,7 @@
 """Scores, predictions and log densities of new rows from any fit, and its guide as a NumPyro program."""
 
 import json
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = [
     "prepared",
     "stored_variables",
     "transform",
+    "warn_of_impossible",
 ]
 
 
@@ -189,7 +191,34 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
     scores = _labelled(values, (model.score_dims[0],), Labels(coords)).rename("log_density")
     if not model.takes_documents:
         return scores
+    warn_of_impossible(tree, model, scores.to_numpy(), arrays[0])
     return scores.assign_coords(num_tokens=(scores.dims, np.asarray(totals_of(arrays[0]))))
+
+
+def warn_of_impossible(tree: xr.DataTree, model: Model, scores: np.ndarray, counts: Any) -> None:
+    """Warn of documents of density zero, and name them and the words that no topic of the fit gives.
+
+    Args:
+        tree: a fit of a model of documents.
+        model: its model.
+        scores: log densities of the documents, shape (num_documents,).
+        counts: the documents.
+    """
+    rows = np.flatnonzero(np.isneginf(scores))
+    if not rows.size:
+        return
+    document, word = np.asarray(counts.document), np.asarray(counts.word)
+    held = np.isin(document, rows) & (np.asarray(counts.count) > 0)
+    topics = group_of(tree, "posterior")[model.topic_site]
+    highest = topics.max([dim for dim in topics.dims if dim != "word"]).to_numpy()
+    never = np.unique(word[held & (highest[word] <= 0)])
+    names = [str(name) for name in _columns(tree, "word")[never[:5]]]
+    of_words = f" to {', '.join(names)}{', ...' if never.size > 5 else ''}" if names else " to their words"
+    warnings.warn(
+        f"{rows.size} of {scores.size} documents have density zero (rows {', '.join(map(str, rows[:5]))}"
+        f"{', ...' if rows.size > 5 else ''}): the fit gives probability zero{of_words}; fit with smoothing",
+        stacklevel=5,
+    )
 
 
 def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str, Any]]:

@@ -460,9 +460,10 @@ for claim, found in claims.items():
 # How to read it:
 #
 # - On the drawn corpus PCP is at home: its clusters are the true ones or parts of them, and it predicts held-out
-#   documents better than LDA by all three protocols. Against scikit-learn's LDA it wins by a few per cent only (at 20
-#   topics, full size, completion 53 and 54; our LDA 62): where there are more topics than the corpus was made of, our
-#   LDA ends in a worse optimum. Neither the number of steps nor fixing the priors at 1/K, as there, makes up for it.
+#   documents better than scikit-learn's LDA by a few per cent (at 20 topics, full size, completion 53 and 54). The
+#   figures of our own LDA (62) and the three ratios to it are stale: each of its documents was given eight passes a
+#   step, too few on short documents, and whoever tried more steps and other priors had not tried more passes. Passes
+#   now go on until documents have settled; run this notebook to see by how much PCP is ahead of such an LDA.
 # - On text it does not predict better at every number of topics. What it is behind by depends on its start more than
 #   on anything else: four newsgroups, 20 topics, 200 clusters, three splits, see "Documents" under the measurements
 #   in the README, and tests/reference/topic_bars.json. Real documents have shares of their own. What careless habits

@@ -132,7 +132,22 @@ class LDA(TopicModel):
             return BagsOfWords(values["doc_topic_probs"], values["topic_word_probs"]).log_prob(counts)
         prior, by_word = in_current_precision(self), values["topic_word_probs"].T
         key = jax.random.key(INTEGRATION_SEED)
-        return log_integrals(key, counts, by_word, prior._topic_prior()) + log_coefficients(counts)
+        found = log_integrals(key, counts, by_word, prior._topic_prior())
+        return found.value + log_coefficients(counts)
+
+    def sampling_errors(self, values: Mapping[str, Array], counts: SparseCounts) -> Array:
+        """Standard errors of the importance sampling by which `log_likelihood` scores new documents.
+
+        Args:
+            values: of the sites.
+            counts: the documents.
+
+        Returns:
+            Shape (num_documents,), in nats.
+        """
+        prior, by_word = in_current_precision(self), values["topic_word_probs"].T
+        key = jax.random.key(INTEGRATION_SEED)
+        return log_integrals(key, counts, by_word, prior._topic_prior()).standard_error
 
     def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
         """Expected topic shares of documents given the topics, by mean field.

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -105,6 +106,8 @@ class PLSI(TopicModel):
     def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
         """Log density of each document at its given or its most likely topic shares.
 
+        That of a new document with a word that no topic gives is minus infinity.
+
         Args:
             values: of the sites.
             counts: shape (num_documents, num_words), dense or sparse.
@@ -112,10 +115,11 @@ class PLSI(TopicModel):
         Returns:
             Shape (num_documents,), in nats.
         """
-        shares = values.get("doc_topic_probs")
-        if shares is None:
-            shares = likely_shares(counts, values["topic_word_probs"].T)
-        return BagsOfWords(shares, values["topic_word_probs"]).log_prob(counts)
+        shares, topics = values.get("doc_topic_probs"), values["topic_word_probs"]
+        if shares is not None:
+            return BagsOfWords(shares, topics).log_prob(counts)
+        scores = BagsOfWords(likely_shares(counts, topics.T), topics).log_prob(counts)
+        return jnp.where(self.impossible(values, counts), -jnp.inf, scores)
 
     def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
         """Most likely topic shares of documents given the topics (folding-in).

@@ -4,7 +4,8 @@ r"""Held-out scores of topic models, by three protocols that differ in meaning.
   thesis's 9.3.2). A bound, not a likelihood: how far it lies below differs between models, so it does not
   compare them.
 * ``"likelihood"``: PCP: the exact mixture at the expected parameters (plug-in). LDA: topics at their mean,
-  topic shares integrated out by importance sampling, on average too low. pLSI: the mixture over the fitted
+  topic shares integrated out by importance sampling, on average too low; ``sampling_error`` is the standard
+  error that this adds. pLSI: the mixture over the fitted
   documents' shares (Blei, Ng and Jordan 2003, section 7.1). Draws: the mean density over draws.
 * ``"completion"``: half of each document's tokens are given, the other half scored one by one under the word
   probabilities expected from them. Fair to models that infer a document's own shares and to those that
@@ -23,7 +24,13 @@ import xarray as xr
 from jax import Array
 
 from inference.precision import double_precision
-from inference.prediction import draws_without_rows, log_density, prepared, stored_variables
+from inference.prediction import (
+    draws_without_rows,
+    log_density,
+    prepared,
+    stored_variables,
+    warn_of_impossible,
+)
 from inference.results.groups import group_of
 from zoo.checks import check_choice, check_seed
 from zoo.documents.bags import ClusteredBags, log_coefficients
@@ -72,7 +79,10 @@ def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -
 
     Returns:
         Dataset of scalars ``mean`` (nats per token scored), ``standard_error`` (over documents),
-        ``perplexity`` (exp of minus the mean), ``num_tokens`` scored and ``num_rows``; attributes
+        ``perplexity`` (exp of minus the mean), ``num_tokens`` scored and ``num_rows``; of ``"likelihood"``
+        also ``sampling_error`` (nats per token, of the integrals over topic shares: 0 where there are none).
+        A word that no topic gives has density zero: the mean is minus infinity, and a warning names such
+        words and documents. Attributes
         ``protocol`` and ``is_bound``.
 
     Raises:
@@ -91,13 +101,18 @@ def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -
         given, scored = split_tokens(documents, seed)
         scores = _completions(tree, model, given, scored)
     scores = np.asarray(scores)
+    if protocol == "completion" or model.scored_over_fitted:
+        warn_of_impossible(tree, model, scores, scored)
     tokens = np.bincount(scored.document, scored.count, scored.shape[0])
     if not tokens.sum():
         raise ValueError("there are no tokens to score")
     mean = scores.sum() / tokens.sum()
-    residual = scores - mean * tokens
-    error = np.sqrt(residual.var(ddof=1) * residual.size) / tokens.sum() if residual.size > 1 else np.nan
+    error = np.nan
+    if scores.size > 1 and np.isfinite(mean):
+        error = np.sqrt((scores - mean * tokens).var(ddof=1) * scores.size) / tokens.sum()
     found = {"mean": float(mean), "standard_error": float(error), "perplexity": float(np.exp(-mean))}
+    if protocol == "likelihood":
+        found["sampling_error"] = _sampling_error(tree, model, documents) / float(tokens.sum())
     found |= {"num_tokens": int(tokens.sum()), "num_rows": int(tokens.size)}
     attrs = {"units": "nats per token", "protocol": protocol, "is_bound": int(protocol == "bound")}
     return xr.Dataset(found, attrs=attrs)
@@ -115,6 +130,16 @@ def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
 @jax.jit
 def _document_bounds(stored: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
     return model.document_bounds(stored, documents)
+
+
+def _sampling_error(tree: xr.DataTree, model: Model, documents: SparseCounts) -> float:
+    """Standard error, in nats, of the sum of the documents' log densities from integrating shares out."""
+    return float(np.sqrt(np.sum(np.asarray(_sampling_errors(_values(tree, model), model, documents)) ** 2)))
+
+
+@jax.jit
+def _sampling_errors(draws: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
+    return jnp.mean(jax.lax.map(lambda values: model.sampling_errors(values, documents), draws), axis=0)
 
 
 def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
@@ -135,14 +160,21 @@ def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Ar
 def _over_fitted_documents(shares: Array, topics: Array, documents: SparseCounts) -> Array:
     equal = jnp.full(shares.shape[0], -jnp.log(shares.shape[0]))
     mixture = ClusteredBags(equal, shares, topics, documents.shape[0])
-    return mixture.log_prob(documents) - log_coefficients(documents)
+    scores = mixture.log_prob(documents) - log_coefficients(documents)
+    never = (shares @ topics <= 0).astype(scores.dtype)  # by fitted document
+    impossible = jnp.all(documents.times(never.T) > 0, axis=-1)
+    return jnp.where(impossible, -jnp.inf, scores)
 
 
 def _completions(tree: xr.DataTree, model: Model, given: SparseCounts, scored: SparseCounts) -> Array:
-    draws = draws_without_rows(tree, MOST_DRAWS)
+    return _completed(_values(tree, model), model, given, scored)
+
+
+def _values(tree: xr.DataTree, model: Model) -> dict[str, Array]:
+    """Sites at their mean under q or at the estimate as one draw; of a sampler some of the draws."""
     if "variational" in tree.children and tree["posterior"].sizes["chain"] == 1:
-        draws = {name: value[None] for name, value in model.expected(stored_variables(tree, model)).items()}
-    return _completed(draws, model, given, scored)
+        return {name: value[None] for name, value in model.expected(stored_variables(tree, model)).items()}
+    return draws_without_rows(tree, MOST_DRAWS)
 
 
 @jax.jit
@@ -159,5 +191,5 @@ def _completed(draws: Mapping[str, Array], model: Model, given: SparseCounts, sc
 
     count = jax.tree.leaves(draws)[0].shape[0]
     total = jax.lax.scan(add, jnp.zeros(scored.num_nonzeros), draws)[0] / count
-    logs = scored.count * jnp.log(jnp.maximum(total, jnp.finfo(total.dtype).tiny))
+    logs = scored.count * jnp.log(total)  # minus infinity of a word that no topic gives
     return jnp.zeros(scored.shape[0], logs.dtype).at[scored.document].add(logs)

@@ -243,7 +243,7 @@ class CountStream:
         """Read the source once."""
         self.batch_size, self.is_chunked, self.coords = batch_size, is_chunked(source), {}
         _refuse_iterator(source)
-        self.source = source
+        self.source, given = source, source
         if not self.is_chunked:
             (self.source,), self.coords = read_documents(source)
         cells, lengths, self.log_coefficient, self.first = [], [], 0.0, None
@@ -262,6 +262,8 @@ class CountStream:
         self.num_rows, self.num_words = self.lengths.size, self.first.shape[1]
         if self.is_chunked:
             warn_of_empty(self.lengths)
+        else:
+            warn_of_empty(self.lengths, given, self.coords.get("document"))
         self.layout = Layout.of(np.concatenate(cells), num_topics)
         self._num_blocks = 0
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from inference.inputs.text import read_documents
 from zoo.checks import as_matrix, check_unique
+from zoo.documents.bags import warn_of_empty
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -19,6 +20,8 @@ __all__ = ["as_arrays", "check_parts", "column_dims", "matching_columns", "paire
 
 def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
     """Each part of the data as a float64 matrix, and coords by dim; documents as sparse counts.
+
+    Documents without words are warned of.
 
     Args:
         model: which says what the parts are.
@@ -29,7 +32,10 @@ def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[s
         ValueError: a part is not two-dimensional, or two columns of one name.
     """
     if model.takes_documents:
-        return read_documents(*data)
+        (counts,), coords = read_documents(*data)
+        lengths = np.bincount(counts.document, counts.count, counts.shape[0])
+        warn_of_empty(lengths, data[0], coords.get("document"), stacklevel=5)
+        return (counts,), coords
     arrays, coords = [], {}
     for part, dim, name in zip(data, column_dims(model), model.data_names, strict=False):
         if isinstance(part, SparseMatrix | SparseCounts) and model.takes_sparse:

@@ -106,7 +106,7 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
     The projection by which the thesis compares the models (9.3.3):
     :math:`\sum_n E[\phi_{dnk}] / N_d`, the probabilities that topic k gave the words of document d, averaged
     over them. Of PCP, whose documents have no shares but those of their clusters (`topic_shares`), it tells
-    the documents of a cluster apart.
+    the documents of a cluster apart. A document without words has its topic shares, as `topic_shares` has.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -120,12 +120,13 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
     """
     documents, names = _given_or_fitted(_checked(tree), counts)
     topics, matrix = topic_words(tree), documents.to_scipy()
-    by_word = topics.to_numpy().T
+    by_word, of_documents = topics.to_numpy().T, transform(tree, documents).values
     if model_of(tree).document_topic_site is None:
         tokens = _tokens_by_cluster(matrix, _cluster_probs(tree, matrix), _centres(tree), by_word)
     else:
-        tokens = _tokens_by_topic(documents, transform(tree, documents).values, by_word)
-    shares = tokens / np.maximum(tokens.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        tokens = _tokens_by_topic(documents, of_documents, by_word)
+    total = tokens.sum(axis=1, keepdims=True)
+    shares = np.where(total > 0, tokens / np.where(total > 0, total, 1.0), of_documents)
     return pd.DataFrame(shares, index=pd.Index(names, name="document"), columns=topics.index)
 
 

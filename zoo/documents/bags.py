@@ -10,6 +10,7 @@ nonzero cells only: no documents x words and no nonzeros x topics array is made.
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -69,7 +70,7 @@ def as_counts(counts: Any) -> SparseCounts:
 
 
 def check_word_counts(counts: SparseCounts, num_words: int | None) -> None:
-    """Raise ValueError unless documents suit a model's vocabulary; warn of those without words.
+    """Raise ValueError unless documents suit a model's vocabulary.
 
     Args:
         counts: the documents.
@@ -81,23 +82,39 @@ def check_word_counts(counts: SparseCounts, num_words: int | None) -> None:
         raise ValueError("a vocabulary of one word has no topics: counts must have at least 2 columns")
     if counts.shape[0] < 1:
         raise ValueError("there are no documents")
-    warn_of_empty(np.bincount(counts.document, counts.count, counts.shape[0]))
 
 
-def warn_of_empty(lengths: np.ndarray) -> None:
+def warn_of_empty(
+    lengths: np.ndarray, given: Any = None, names: Sequence[Any] | None = None, stacklevel: int = 4
+) -> None:
     """Warn of documents without words.
 
     Args:
         lengths: tokens of each document, shape (num_documents,).
+        given: the documents as the caller passed them, by which the advice on dropping them goes.
+        names: of the documents; None: their row numbers.
+        stacklevel: of the warning.
     """
     empty = np.flatnonzero(lengths == 0)
     if empty.size:
-        named = ", ".join(map(str, empty[:5])) + (", ..." if empty.size > 5 else "")
+        labels = empty if names is None else [names[row] for row in empty[:5]]
+        named = ", ".join(map(str, labels[:5])) + (", ..." if empty.size > 5 else "")
         warnings.warn(
             f"{empty.size} of {lengths.size} documents have no words (rows {named}): they keep the prior; "
-            "drop them with counts.without_empty()",
-            stacklevel=4,
+            f"{_how_to_drop_empty(given)}",
+            stacklevel=stacklevel,
         )
+
+
+def _how_to_drop_empty(given: Any) -> str:
+    """Advice on dropping documents without words, in terms of what the caller has."""
+    if isinstance(given, SparseCounts):
+        return "drop them with counts.without_empty()"
+    if hasattr(given, "tocsr"):
+        return "drop them with counts.tocsr()[np.flatnonzero(counts.sum(axis=1))]"
+    if hasattr(given, "columns") or isinstance(given, np.ndarray) and given.ndim == 2:
+        return "drop them with counts[counts.sum(axis=1) > 0]"
+    return "leave them out"
 
 
 def dense_counts(counts: Any) -> Array:

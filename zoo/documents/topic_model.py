@@ -92,6 +92,31 @@ class TopicModel(Model):
         """Raise ValueError if new documents do not suit the (fitted) model."""
         check_word_counts(as_counts(counts), self.num_words)
 
+    def sampling_errors(self, values: Mapping[str, Array], counts: SparseCounts) -> Array:
+        """Standard errors of the log densities of new documents where these are estimated by sampling.
+
+        Args:
+            values: of the sites.
+            counts: the documents.
+
+        Returns:
+            Shape (num_documents,), in nats; zero where they are computed exactly.
+        """
+        return jnp.zeros(counts.shape[0])
+
+    def impossible(self, values: Mapping[str, Array], counts: SparseCounts) -> Array:
+        """Whether documents hold a word that no topic gives: their density is zero.
+
+        Args:
+            values: of the sites; ``topic_word_probs`` is read.
+            counts: the documents.
+
+        Returns:
+            Shape (num_documents,), truth values.
+        """
+        never = jnp.max(values[self.topic_site], axis=0) <= 0
+        return counts.times(never[:, None].astype(float))[:, 0] > 0
+
     @property
     def share_sites(self) -> tuple[str, ...]:
         """Variables, besides the topics, that determine the topic shares of documents."""

@@ -6,6 +6,7 @@ is, and :math:`\psi(Sa) - \psi(a)` falls from infinity to log S, so bisection in
 an end of the bracket the objective still rises from any value inside it.
 """
 
+import warnings
 from collections.abc import Collection
 from typing import Any
 
@@ -27,6 +28,8 @@ __all__ = [
     "symmetric_log_normaliser",
     "symmetric_prior",
     "total_expected_log",
+    "warn_of_prior",
+    "warn_of_smoothing",
 ]
 
 LEAST, MOST = 1e-6, 1e4  # a learnt parameter stays between
@@ -129,3 +132,44 @@ def check_topic_options(model: TopicModel, inner_steps: Any, learn: Any, learnab
     check_names("learn", learn, learnable)
     if "topic_prior" in learn and np.ndim(model.topic_prior):
         raise ValueError("learn: topic_prior is learnt as one number; this model has one for each topic")
+
+
+def warn_of_prior(parameter: Array, concentration: Array, name: str, holders: str) -> None:
+    """Warn of a learnt prior of topic shares that outweighs the data: then all have nearly the same topics.
+
+    Args:
+        parameter: the prior's Dirichlet parameters, shape (num_topics,).
+        concentration: of the factors, prior included, shape (num_vectors, num_topics).
+        name: of the hyperparameter.
+        holders: of the shares, in the plural, such as ``"documents"``.
+    """
+    prior = float(jnp.sum(parameter))
+    tokens = float(jnp.mean(jnp.sum(concentration, axis=-1))) - prior
+    if prior > tokens:
+        warnings.warn(
+            f"the learnt {name}, {prior / parameter.size:.3g} for each topic, outweighs the {holders} "
+            f"({tokens:.3g} tokens in the mean), so that all have nearly the same topics. Learnt "
+            "from topics that are still alike it can run off: fit some steps with learn=() first and go "
+            "on from there (init=tree), or keep the prior; the higher bound decides",
+            stacklevel=5,
+        )
+
+
+def warn_of_smoothing(smoothing: Array, concentration: Array) -> None:
+    """Warn of a learnt smoothing of words that outweighs the words: then all topics are nearly flat.
+
+    Args:
+        smoothing: eps, for each word of each topic.
+        concentration: Dirichlet parameters of the topics, smoothing included, shape (num_topics, num_words).
+    """
+    num_topics, num_words = concentration.shape
+    prior = float(smoothing) * num_words
+    tokens = float(jnp.sum(concentration)) / num_topics - prior
+    if prior > tokens:
+        warnings.warn(
+            f"the learnt word_smoothing, {float(smoothing):.3g} for each word, outweighs the topics "
+            f"({tokens / num_words:.3g} tokens of a word in the mean), so that all words are nearly equally "
+            "probable in each: the bound finds no topics in these counts. Keep the smoothing (learn=()), "
+            "give fewer topics, or compare with one topic",
+            stacklevel=5,
+        )

@@ -10,8 +10,16 @@ The posterior is approximated by :math:`\prod_k q(\beta_k) \prod_d q(\theta_d) \
     \gamma_{dk} = \lambda_k + \textstyle\sum_w n_{dw} \phi_{dwk}, \qquad
     \mu_{kw} = \epsilon + \textstyle\sum_d n_{dw} \phi_{dwk}.
 
-A step makes ``inner_steps`` passes of the first two over every document, block by block
-(`inference.numerics.documents`), then the third. phi is never stored. Cost O(inner_steps x nonzeros x K).
+A step makes passes of the first two over every document, block by block (`inference.numerics.documents`),
+then the third. phi is never stored. Cost O(passes x nonzeros x K).
+
+**How many passes.** With :math:`\gamma` before and :math:`\gamma'` after the last pass of a step, the share
+of tokens that still move is :math:`c = \sum_{dk} |\gamma'_{dk} - \gamma_{dk}| / \sum_d N_d`. Where c is
+above ``inner_tolerance`` the next step makes a quarter more passes, at most ``inner_steps``; below half of
+it a tenth fewer. All documents make equally many, so that neither their order nor a document without words
+matters. The first step makes few: documents that settle on the nearly flat topics of the start settle on an
+accident. ``inner_tolerance=0`` makes ``inner_steps`` passes at every step. A fit whose documents still move
+at the limit warns.
 
 **Documents are restarted** at every step, from :math:`\gamma_d = \lambda + N_d/K`, by default: posteriors
 that are carried over from step to step stay where the first, poor topics put them, and the fit is worse by
@@ -59,6 +67,8 @@ from inference.methods.documents.dirichlet_factors import (
     symmetric_log_normaliser,
     symmetric_prior,
     total_expected_log,
+    warn_of_prior,
+    warn_of_smoothing,
 )
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
 from inference.numerics.weighted_rows import row_limit
@@ -73,6 +83,9 @@ __all__ = ["LEARNABLE", "METHOD", "affordable", "init", "step"]
 
 
 TOPIC_BYTES = 2e9  # draws of topics that would take more are not all made
+INNER_STEPS = 100  # the most passes over the documents in a step
+INNER_TOLERANCE = 3e-3  # share of the tokens that may still move in the last of them
+FIRST_PASSES = 20
 
 
 class LDAVBState(NamedTuple):
@@ -83,12 +96,16 @@ class LDAVBState(NamedTuple):
         doc_concentration: Dirichlet parameters of the topic shares, shape (num_documents, num_topics).
         topic_prior: lambda, shape (num_topics,).
         word_smoothing: eps.
+        passes: over the documents that the next step makes, a whole number.
+        moved: c, the share of the tokens that moved in the last pass.
     """
 
     word_concentration: Array
     doc_concentration: Array
     topic_prior: Array
     word_smoothing: Array
+    passes: Array | int = FIRST_PASSES
+    moved: Array | float = 0.0
 
 
 def affordable(num_samples: int, num_entries: int) -> int:
@@ -120,7 +137,10 @@ def conclude(
     """Independent draws from q as one chain, beside q's parameters; topic shares only where small."""
     num_samples = affordable(num_samples, state.word_concentration.size)
     if "topic_prior" in options.get("learn", ()):
-        _check_prior(state)
+        warn_of_prior(state.topic_prior, state.doc_concentration, "topic_prior", "documents")
+    if "word_smoothing" in options.get("learn", ()):
+        warn_of_smoothing(state.word_smoothing, state.word_concentration.T)
+    _check_settled(state, options["inner_steps"], options["inner_tolerance"])
     keys = jax.random.split(key, num_samples)
     keep_rows = keep_rows and row_limit(num_samples * state.doc_concentration.size * 8, "doc_topic_probs")
     draws = _draw(keys, state, keep_rows)
@@ -133,16 +153,13 @@ def conclude(
     return Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored, model=learnt)
 
 
-def _check_prior(state: LDAVBState) -> None:
-    """Warn of a learnt prior of the shares that outweighs the documents: then all have the same topics."""
-    prior = float(jnp.sum(state.topic_prior))
-    tokens = float(jnp.mean(jnp.sum(state.doc_concentration, axis=-1))) - prior
-    if prior > tokens:
+def _check_settled(state: LDAVBState, inner_steps: int, inner_tolerance: float) -> None:
+    """Warn of documents that still moved after the most passes that a step may make."""
+    if 0 < inner_tolerance < float(state.moved) and int(state.passes) >= inner_steps:
         warnings.warn(
-            f"the learnt topic_prior, {prior / state.topic_prior.size:.3g} for each topic, outweighs the "
-            f"documents ({tokens:.3g} tokens in the mean), so that all have nearly the same topics. Learnt "
-            "from topics that are still alike it can run off: fit some steps with learn=() first and go "
-            "on from there (init=tree), or keep the prior; the higher bound decides",
+            f"documents had not settled after inner_steps={inner_steps} passes: {float(state.moved):.2g} of "
+            f"their tokens moved in the last one, more than inner_tolerance={inner_tolerance:g}; raise "
+            "inner_steps",
             stacklevel=4,
         )
 
@@ -200,12 +217,11 @@ def log_density(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
     by_word = (words / jnp.sum(words, axis=-1, keepdims=True)).T
     prior = in_current_precision(model)._topic_prior()
     key = jax.random.key(INTEGRATION_SEED)
-    return log_integrals(key, counts, by_word, prior) + log_coefficients(counts)
+    return log_integrals(key, counts, by_word, prior).value + log_coefficients(counts)
 
 
 LEARNABLE = ("word_smoothing", "topic_prior")
 DOCUMENTS = ("restart", "continue")
-INNER_STEPS = 8
 
 
 class LDAVBInfo(NamedTuple):
@@ -230,18 +246,20 @@ class LocalSums(NamedTuple):
         by_word: expected tokens, shape (num_words, num_topics).
         score: the documents' part of the bound, in nats: with phi of the last pass and gamma after it
             E[log p(w, z, theta) - log q(z, theta)], in which the terms with E[log theta] under gamma cancel.
+        moved: c, the share of the tokens that moved in the last pass.
     """
 
     doc_concentration: Array
     by_word: Array
     score: Array
+    moved: Array
 
 
 def local_step(
     documents: DocumentBlocks,
     by_word: Array,
     topic_prior: Array,
-    inner_steps: int,
+    passes: Array | int,
     doc_concentration: Array | None = None,
 ) -> LocalSums:
     """Make passes over every document with the topics fixed.
@@ -250,7 +268,7 @@ def local_step(
         documents: in blocks.
         by_word: B, shape (num_words, num_topics).
         topic_prior: lambda, shape (num_topics,).
-        inner_steps: passes.
+        passes: how many, at least 1.
         doc_concentration: gamma to start from; None: restarted at lambda + N_d / K.
     """
     num_topics = by_word.shape[1]
@@ -263,29 +281,51 @@ def local_step(
         else:
             gamma = block.rows_of(doc_concentration, missing=1.0)
 
-        def once(gamma: Array, _: None) -> tuple[Array, None]:
+        def once(_: Any, gamma: Array) -> Array:
             shares = exp_digamma(gamma)  # phi is the same without the factor that makes them normalised
-            return topic_prior + shares * block_sums(block, shares, own)[1], None
+            return topic_prior + shares * block_sums(block, shares, own)[1]
 
-        gamma = jax.lax.scan(once, gamma, None, inner_steps - 1)[0]
-        log_shares = digamma(gamma)
+        before = jax.lax.fori_loop(1, passes, once, gamma)
+        log_shares = digamma(before)
         shares = jnp.exp(log_shares)
         ratio, sums, log_sums = block_sums(block, shares, own)
         tokens = shares * sums
         gamma = topic_prior + tokens
         held = block.owner < documents.shape[0]
+        moved = jnp.where(held, jnp.sum(jnp.abs(gamma - before), axis=-1), 0.0)
         normaliser = jnp.sum(gammaln(gamma), axis=-1) - gammaln(jnp.sum(gamma, axis=-1)) - prior_normaliser
         gap = normaliser - jnp.sum(tokens * log_shares, axis=-1)
         return LocalSums(
             total.doc_concentration.at[block.owner].set(gamma, mode="drop"),
             add_by_word(total.by_word, block, ratio, shares),
             total.score + log_sums + jnp.sum(jnp.where(held, gap, 0.0)),
+            total.moved + jnp.sum(moved),
         )
 
     prior_normaliser = jnp.sum(gammaln(topic_prior)) - gammaln(jnp.sum(topic_prior))
-    shapes = (documents.shape[0], num_topics), by_word.shape, ()
+    shapes = (documents.shape[0], num_topics), by_word.shape, (), ()
     sums = documents.fold(add, LocalSums(*(jnp.zeros(shape, by_word.dtype) for shape in shapes)))
-    return sums._replace(by_word=sums.by_word * by_word)
+    tokens = jnp.maximum(jnp.sum(documents.blocks.count), 1.0)
+    return sums._replace(by_word=sums.by_word * by_word, moved=sums.moved / tokens)
+
+
+def next_passes(passes: Array, moved: Array, inner_steps: int, inner_tolerance: float) -> Array:
+    """The passes of the next step: more where documents still move, fewer where they have long settled.
+
+    Args:
+        passes: of the last step.
+        moved: share of the tokens that moved in the last of them.
+        inner_steps: the most.
+        inner_tolerance: of ``moved``.
+    """
+    more, fewer = passes + jnp.maximum(passes // 4, 1), passes - jnp.maximum(passes // 10, 1)
+    wanted = jnp.where(moved > inner_tolerance, more, jnp.where(moved < inner_tolerance / 2, fewer, passes))
+    return jnp.clip(wanted, 1, inner_steps)
+
+
+def passes_of(state: LDAVBState, inner_steps: int, inner_tolerance: float) -> Array:
+    """The passes of a step from a state."""
+    return jnp.minimum(state.passes if inner_tolerance else inner_steps, inner_steps)
 
 
 def bound(state: LDAVBState, documents: DocumentBlocks) -> Array:
@@ -320,7 +360,8 @@ def _with_topics(word_concentration: Array, model: LDA, documents: DocumentBlock
     dtype = word_concentration.dtype
     prior = jnp.asarray(model._topic_prior(), dtype)
     equal = jnp.broadcast_to(prior, (documents.shape[0], model.num_topics))
-    return LDAVBState(word_concentration, equal, prior, jnp.asarray(model.word_smoothing, dtype))
+    smoothing, passes = jnp.asarray(model.word_smoothing, dtype), jnp.asarray(FIRST_PASSES)
+    return LDAVBState(word_concentration, equal, prior, smoothing, passes, jnp.zeros((), dtype))
 
 
 def start(
@@ -356,13 +397,15 @@ def step(
     documents: DocumentBlocks,
     *,
     inner_steps: int = INNER_STEPS,
+    inner_tolerance: float = INNER_TOLERANCE,
     restarted: bool = True,
     learn: tuple[str, ...] = ("word_smoothing",),
 ) -> tuple[LDAVBState, LDAVBInfo]:
     """Update documents, hyperparameters and topics, and evaluate the bound; the key is ignored."""
     before = expected_log(state.word_concentration, axis=0)
     given = None if restarted else state.doc_concentration
-    local = local_step(documents, jnp.exp(before), state.topic_prior, inner_steps, given)
+    passes = passes_of(state, inner_steps, inner_tolerance)
+    local = local_step(documents, jnp.exp(before), state.topic_prior, passes, given)
     prior, smoothing, score = state.topic_prior, state.word_smoothing, local.score
     num_words, num_topics = before.shape
     if "topic_prior" in learn:
@@ -379,16 +422,23 @@ def step(
     gap = log_normaliser(words, axis=0) - num_topics * symmetric_log_normaliser(smoothing, num_words)
     gap -= jnp.sum(local.by_word * before)  # E[log beta] under the new factors cancels
     objective = score + gap + documents.log_coefficient
-    new = LDAVBState(words, local.doc_concentration, prior, smoothing)
+    passes = next_passes(passes, local.moved, inner_steps, inner_tolerance)
+    new = LDAVBState(words, local.doc_concentration, prior, smoothing, passes, local.moved)
     return new, LDAVBInfo(objective, smoothing, jnp.mean(prior))
 
 
 @cache
 def build(
-    strategy: str, documents: str, inner_steps: int, learn: tuple[str, ...], **of_batches: Any
+    strategy: str,
+    documents: str,
+    inner_steps: int,
+    inner_tolerance: float,
+    learn: tuple[str, ...],
+    **of_batches: Any,
 ) -> Algorithm:
     """The algorithm with its options; those of batches are ignored."""
-    options = {"inner_steps": inner_steps, "restarted": documents == "restart", "learn": learn}
+    options = {"inner_steps": inner_steps, "inner_tolerance": inner_tolerance, "learn": learn}
+    options["restarted"] = documents == "restart"
     return Algorithm(init, partial(step, **options))
 
 
@@ -402,6 +452,7 @@ def check(
     *,
     documents: Any,
     inner_steps: Any,
+    inner_tolerance: Any,
     learn: Any,
     learning_offset: Any,
     learning_decay: Any,
@@ -412,6 +463,12 @@ def check(
     check_number("learning_decay", learning_decay)
     if not 0.5 < learning_decay <= 1:
         raise ValueError(f"learning_decay must lie in (0.5, 1], so that steps settle; got {learning_decay}")
+    check_number("inner_tolerance", inner_tolerance)
+    if not 0 <= inner_tolerance < 1:
+        raise ValueError(
+            "inner_tolerance is the share of the tokens that may still move in a step's last pass, at "
+            f"least 0 and below 1; got {inner_tolerance}"
+        )
     check_choice("documents", documents, DOCUMENTS)
     check_topic_options(model, inner_steps, learn, LEARNABLE)
 
@@ -425,14 +482,16 @@ class BatchGradient(NamedTuple):
     Attributes:
         gradient: noisy natural gradient with respect to the topics' parameters, (num_words, num_topics).
         score: the documents' part of the bound, in nats.
+        moved: c, the share of the batch's tokens that moved in the last pass.
     """
 
     gradient: Array
     score: Array
+    moved: Array
 
 
 def natural_gradient(
-    state: LDAVBState, documents: DocumentBlocks, share: Array, inner_steps: int
+    state: LDAVBState, documents: DocumentBlocks, share: Array, passes: Array | int
 ) -> BatchGradient:
     """Estimate the natural gradient with respect to the topics from a batch.
 
@@ -440,12 +499,12 @@ def natural_gradient(
         state: q.
         documents: the batch.
         share: |B| / D, of all documents.
-        inner_steps: passes over the documents.
+        passes: over the documents.
     """
     by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
-    local = local_step(documents, by_word, state.topic_prior, inner_steps)
+    local = local_step(documents, by_word, state.topic_prior, passes)
     best = state.word_smoothing + local.by_word / share
-    return BatchGradient(best - state.word_concentration, local.score)
+    return BatchGradient(best - state.word_concentration, local.score, local.moved)
 
 
 def step_of_batch(
@@ -456,6 +515,7 @@ def step_of_batch(
     time: Array,
     *,
     inner_steps: int,
+    inner_tolerance: float,
     learn: tuple[str, ...],
     learning_offset: float,
     learning_decay: float,
@@ -468,26 +528,31 @@ def step_of_batch(
         documents: the batch.
         share: |B| / D.
         time: t, from 1.
-        inner_steps: passes over the documents.
+        inner_steps: the most passes over the documents.
+        inner_tolerance: share of the tokens that may still move in the last of them.
         learn: hyperparameters to learn.
         learning_offset: tau.
         learning_decay: kappa.
     """
-    found = natural_gradient(state, documents, share, inner_steps)
+    passes = passes_of(state, inner_steps, inner_tolerance)
+    found = natural_gradient(state, documents, share, passes)
     size = jnp.minimum((learning_offset + time) ** -learning_decay, 1.0)
     words = state.word_concentration + size * found.gradient
     smoothing = state.word_smoothing
     if "word_smoothing" in learn:
         smoothing = symmetric_prior(total_expected_log(words, axis=0), *words.shape[::-1], smoothing)
-    return state._replace(word_concentration=words, word_smoothing=smoothing), found.score
+    passes = next_passes(passes, found.moved, inner_steps, inner_tolerance)
+    new = state._replace(word_concentration=words, word_smoothing=smoothing)
+    return new._replace(passes=passes, moved=found.moved), found.score
 
 
 def evaluate(
-    state: LDAVBState, model: LDA, documents: DocumentBlocks, *, inner_steps: int
+    state: LDAVBState, model: LDA, documents: DocumentBlocks, *, inner_steps: int, inner_tolerance: float
 ) -> tuple[Array, Array]:
     """Dirichlet parameters of documents and their part of the bound, with the topics fixed."""
     by_word = jnp.exp(expected_log(state.word_concentration, axis=0))
-    local = local_step(documents, by_word, state.topic_prior, inner_steps)
+    passes = passes_of(state, inner_steps, inner_tolerance)
+    local = local_step(documents, by_word, state.topic_prior, passes)
     return local.doc_concentration, local.score
 
 
@@ -511,6 +576,7 @@ def without_rows(state: LDAVBState) -> LDAVBState:
 def in_batches(
     documents: str,
     inner_steps: int,
+    inner_tolerance: float,
     learn: tuple[str, ...],
     learning_offset: float,
     learning_decay: float,
@@ -530,14 +596,16 @@ def in_batches(
             "documents='continue' needs all documents at once: with batch_size they are restarted"
         )
     options = {"learn": learn, "learning_offset": learning_offset, "learning_decay": learning_decay}
-    once = partial(step_of_batch, inner_steps=inner_steps, **options)
-    return NaturalGradient(once, partial(evaluate, inner_steps=inner_steps), total, with_rows, without_rows)
+    passes = {"inner_steps": inner_steps, "inner_tolerance": inner_tolerance}
+    once = partial(step_of_batch, **passes, **options)
+    return NaturalGradient(once, partial(evaluate, **passes), total, with_rows, without_rows)
 
 
 METHOD = Ascent(
     options={
         "documents": "restart",
         "inner_steps": INNER_STEPS,
+        "inner_tolerance": INNER_TOLERANCE,
         "learn": ("word_smoothing",),
         "learning_offset": 10.0,
         "learning_decay": 0.7,

@@ -5,6 +5,7 @@ family :math:`q(c_d = m) \propto \exp(E \log \pi_m + \sum_w n_{dw} \log \sum_k e
 \beta_{kw}})` and q(z | c); in the mean-field family q(c) is what the last step left and q(z) does not know c.
 """
 
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,7 +18,13 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.methods.documents.dirichlet_factors import dirichlet_kl, symmetric_prior, total_expected_log
+from inference.methods.documents.dirichlet_factors import (
+    dirichlet_kl,
+    symmetric_prior,
+    total_expected_log,
+    warn_of_prior,
+    warn_of_smoothing,
+)
 from inference.methods.lda.vb import affordable
 from inference.numerics.documents import DocumentBlocks
 from zoo.documents.bags import CellTopics, dense_counts
@@ -278,6 +285,7 @@ def conclude(
 ) -> Outcome:
     """Independent draws from q, as one chain, beside q's parameters; documents' clusters if ``keep_rows``."""
     point, documents = topics == "point", data[0]
+    _warn_of_learnt(state, options.get("learn", ()), documents.shape[0], point)
     current, state = with_learnt(state, model), with_all_clusters(state, model)
     r = state.responsibilities
     if r is None:
@@ -299,6 +307,21 @@ def conclude(
         variational=stored,
         model=model.replaced(**fields),
     )
+
+
+def _warn_of_learnt(state: PCPVBState, learn: tuple[str, ...], num_documents: int, point: bool) -> None:
+    """Warn of learnt hyperparameters that outweigh what they are learnt from."""
+    if "topic_prior" in learn:
+        warn_of_prior(state.topic_prior, state.clusters, "topic_prior", "clusters")
+    if "word_smoothing" in learn and not point:
+        warn_of_smoothing(state.word_smoothing, state.words)
+    if "concentration" in learn and float(state.concentration) > num_documents:
+        warnings.warn(
+            f"the learnt concentration, {float(state.concentration):.3g}, outweighs the {num_documents} "
+            "documents, so that all clusters are nearly equally probable: keep the concentration, or give "
+            "fewer clusters",
+            stacklevel=5,
+        )
 
 
 _cluster_scores = jax.jit(cluster_scores, static_argnums=3)
@@ -383,5 +406,10 @@ def transform(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
 
 
 def log_density(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
-    """Log density of new documents in nats, parameters at their mean under q: exact for these."""
-    return jax.nn.logsumexp(_log_joint(stored, model, counts), axis=-1)
+    """Log density of new documents in nats, parameters at their mean under q: exact for these.
+
+    With ``topics="point"`` a word may have probability zero, and documents with it density zero.
+    """
+    values = {"topic_word_probs": _centres(stored, model)[2]}
+    scores = jax.nn.logsumexp(_log_joint(stored, model, counts), axis=-1)
+    return jnp.where(model.impossible(values, counts), -jnp.inf, scores)

@@ -10,6 +10,7 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 from scipy import sparse as scipy_sparse
 from scipy import stats
+from scipy.special import gammaln
 from text_cases import COUNTS, WORDS, small_models, sparse
 
 import zoo
@@ -149,12 +150,90 @@ def test_integrals_over_topic_shares_match_quadrature():
     exact = np.log(np.mean(np.exp(TINY @ np.log(shares @ topics).T), axis=1))
     with in_precision():
         parts = sparse(TINY), jnp.asarray(topics.T), jnp.asarray(prior)
-        found = np.asarray(log_integrals(jax.random.key(1), *parts, num_draws=20_000))
+        found = np.asarray(log_integrals(jax.random.key(1), *parts, num_draws=20_000).value)
         gamma, likely = np.asarray(fold_in(*parts)), np.asarray(likely_shares(*parts[:2], steps=2000))
     np.testing.assert_allclose(found, exact, atol=0.03)
     assert (gamma.sum(1) == pytest.approx(1.5 + 3)) and gamma[0, 0] > gamma[0, 1]
     best = [shares[np.argmax(row @ np.log(shares @ topics).T)] for row in TINY]
     np.testing.assert_allclose(likely, best, atol=2e-3)
+
+
+def _enumerated(counts, topics, prior):
+    """Log probabilities of the tokens of documents: the sum over all topics of all tokens."""
+    found = []
+    for row in counts:
+        words, total = np.repeat(np.arange(len(row)), row.astype(int)), 0.0
+        for assigned in itertools.product(range(len(topics)), repeat=len(words)):
+            sizes = np.bincount(assigned, minlength=len(topics))
+            rising = gammaln(prior + sizes) - gammaln(prior)
+            log_prior = rising.sum() + gammaln(prior.sum()) - gammaln(prior.sum() + len(words))
+            total += np.exp(log_prior + np.log(topics[list(assigned), words]).sum())
+        found.append(np.log(total))
+    return np.array(found)
+
+
+def test_importance_sampling_is_unbiased_and_knows_its_error():
+    """300 runs of 100 draws for five documents of up to six tokens, against the sum over all their topics.
+
+    The prior, 0.2, is less than half of most fitted parameters, where weights against `fold_in` alone have
+    infinite variance. The mean of the runs differs from the truth by more than 4.5 standard errors in one of
+    30 000 cases for all five. Draws of fixed shares from prior and q vary less than the error says, which is
+    of draws from the mixture: the mean squared error in standard errors (its standard deviation is 0.08 of it
+    where errors are normal) is below 1.5. The planted fault, another prior, fails.
+    """
+    topics, prior = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.3, 0.4, 0.3]]), np.full(3, 0.2)
+    counts = np.array([[6.0, 0, 0], [2, 2, 2], [0, 1, 3], [1, 0, 0], [3, 0, 3]])
+    with in_precision():
+        parts = sparse(counts), jnp.asarray(topics.T), jnp.asarray(prior)
+        once = jax.jit(jax.vmap(lambda key: log_integrals(key, *parts, num_draws=100)))
+        found = jax.tree.map(np.asarray, once(jax.random.split(jax.random.key(0), 300)))
+
+    def passes(exact):
+        ratio = np.exp(found.value - exact)
+        away = np.abs(ratio.mean(0) - 1) / (ratio.std(0, ddof=1) / np.sqrt(300))
+        squared = np.mean(((found.value - exact) / found.standard_error) ** 2, axis=0)
+        return away.max() < 4.5 and squared.max() < 1.5
+
+    assert passes(_enumerated(counts, topics, prior))
+    assert not passes(_enumerated(counts, topics, 1.5 * prior))
+
+
+def test_documents_score_the_same_in_any_company():
+    """Other order, a document without words, a word that nobody uses: shares and densities to rounding."""
+    topics, prior = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), np.array([0.2, 0.3])
+    counts = np.random.default_rng(0).poisson(2.0, (6, 3))
+    order = np.array([3, 0, 5, 1, 4, 2])
+    wider = np.hstack([np.vstack([counts[order], np.zeros(3)]), np.zeros((7, 1))])
+    with in_precision():
+        scored = []
+        for table, weights in ((counts, topics.T), (wider, np.vstack([topics.T, [[1e-3, 1e-3]]]))):
+            parts = sparse(table), jnp.asarray(weights)
+            integrals = log_integrals(jax.random.key(0), *parts, jnp.asarray(prior))
+            scored.append((fold_in(*parts, jnp.asarray(prior)), likely_shares(*parts), integrals.value))
+    for here, there in zip(*scored, strict=True):
+        np.testing.assert_allclose(np.asarray(there)[:6], np.asarray(here)[order], rtol=1e-9)
+    assert float(scored[1][2][6]) == pytest.approx(0.0, abs=1e-9)  # no words: probability one, exactly
+
+
+def test_new_documents_have_settled():
+    """Topics that overlap: twice the passes change nothing to speak of; 50 and 100, as once, are too few.
+
+    Folding in by EM lies less than 1e-6 nats a token below the maximum, by the gradient.
+    """
+    rng = np.random.default_rng(1)
+    topics = 0.8 * rng.dirichlet(np.ones(30)) + 0.2 * rng.dirichlet(np.full(30, 0.3), 6)
+    counts = rng.multinomial(40, rng.dirichlet(np.full(6, 0.3), 12) @ topics)
+    with in_precision():
+        parts, prior = (sparse(counts), jnp.asarray(topics.T)), jnp.full(6, 1 / 6)
+        few, found, twice = (np.asarray(fold_in(*parts, prior, steps)) for steps in (50, 1000, 2000))
+        early, likely = (np.asarray(likely_shares(*parts, steps)) for steps in (100, 5000))
+    assert np.abs(twice - found).max() < 1e-9 < 0.05 < np.abs(found - few).max()
+
+    def gap(shares):
+        gradient = (counts / (shares @ topics)) @ topics.T / counts.sum(1, keepdims=True)
+        return gradient.max(1).max() - 1
+
+    assert gap(likely) < 2e-6 < 1e-4 < gap(early)
 
 
 def test_topics_in_single_precision_meet_double_counts():
@@ -202,8 +281,6 @@ def test_documents_that_do_not_suit_are_refused():
         model.check(sparse(COUNTS[:, :5]))
     with pytest.raises(ValueError, match="vocabulary of one word"):
         zoo.LDA(num_topics=2).check(sparse(COUNTS[:, :1] + 1))
-    with pytest.warns(UserWarning, match=r"1 of 2 documents have no words \(rows 1\)"):
-        model.check(sparse(np.vstack([COUNTS[0], np.zeros(6)])))
 
 
 @pytest.mark.parametrize(
