@@ -3,17 +3,38 @@
 JAX's global precision setting is never touched: it belongs to the user. A public function enters
 ``jax.enable_x64`` in the thread that computes, does its work, and hands NumPy arrays out, because a 64-bit
 JAX array used outside the context would silently lose half its bits.
+
+Rows far from the origin: a number in single precision has seven digits, and of a column at 1e6 with deviation
+1 the cast keeps one digit of the rows. So a model whose locations may be anywhere is fitted to rows about an
+origin in their middle (`moved`): the difference is taken in double precision, here and nowhere else, before
+anything is cast, and variables are moved back (`moved_back`). Densities are those of the rows as they were,
+since a shift has Jacobian one. In double precision rows are moved only where the moments of a component
+would be summed about a point that is far from all of them.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
-__all__ = ["double_precision", "in_precision", "to_numpy"]
+from inference.algorithm import FitRequest
+from zoo.checks import column_scales
+from zoo.model import Model
+
+__all__ = [
+    "double_precision",
+    "in_precision",
+    "moved",
+    "moved_back",
+    "stored_model",
+    "to_numpy",
+    "unmoved_data",
+]
 
 _DTYPES = {"float64": True, "float32": False}
 
@@ -48,3 +69,104 @@ def double_precision(function: Callable) -> Callable:
 def to_numpy(tree: Any) -> Any:
     """Every leaf of a pytree as a NumPy array on the host (call it before the precision context is left)."""
     return jax.tree.map(np.asarray, tree)
+
+
+# Rows far from the origin
+
+LOST_DIGITS = 1e-5  # a deviation below this share of the offset: two digits and less are left
+
+
+def moved(request: FitRequest) -> FitRequest:
+    """The call about the origin of its data; the call itself where nothing need be moved.
+
+    Args:
+        request: the call.
+
+    Returns:
+        The call with model, data, stream and given variables about the origin.
+
+    Warns:
+        UserWarning: single precision loses digits of columns that the model cannot move.
+    """
+    single = request.dtype == "float32"
+    origin = request.model.origin(*request.data, always=single)
+    if single and "auto_loc" in _names_of_guide(request):
+        origin = (None,) * len(request.data)
+    if single:
+        _warn_of_lost_digits(request, origin)
+    if all(at is None for at in origin):
+        return request
+    home = replace(request, model=request.model.recentred(origin))
+    away = tuple(None if at is None else -at for at in origin)
+    data = tuple(x if at is None else x - at for x, at in zip(request.data, origin, strict=True))
+    return replace(
+        home,
+        model=home.model.shifted(away),
+        data=data,
+        stream=None if request.stream is None else request.stream.about(origin[0]),
+        variables=request.variables and _added(request.variables, request.model, away),
+        origin=origin,
+        original=home,
+    )
+
+
+def moved_back(values: Mapping[str, Any], request: FitRequest) -> dict[str, Any]:
+    """Variables of a fit as those of the rows as they were, in double precision where they move.
+
+    Args:
+        values: variable name to array, of the moved call.
+        request: the call that was fitted.
+
+    Returns:
+        The same variables.
+    """
+    return dict(values) if request.origin is None else _added(values, request.model, request.origin)
+
+
+def stored_model(request: FitRequest, learnt: Model | None) -> Model:
+    """The model of the rows as they were.
+
+    Args:
+        request: the call that was fitted.
+        learnt: the model that the method ended with, or None.
+
+    Returns:
+        The model to be stored.
+    """
+    if request.origin is None:
+        return request.model if learnt is None else learnt
+    return request.original.model if learnt is None else learnt.shifted(request.origin)
+
+
+def unmoved_data(request: FitRequest, data: tuple) -> tuple:
+    """The data of a fit as they were passed.
+
+    Args:
+        request: the call that was fitted.
+        data: the rows that the fit held.
+
+    Returns:
+        The parts of the data.
+    """
+    if request.origin is None:
+        return data
+    original = request.original
+    return original.data if original.stream is None else (original.stream.whole(),)
+
+
+def _added(values: Mapping[str, Any], model: Model, by: tuple) -> dict[str, Any]:
+    sites, new = model.location_sites, dict(values)
+    for name, value in values.items():
+        part, columns = sites.get(name.removesuffix("_auto_loc"), (0, None))
+        if columns is not None and by[part] is not None:
+            new[name] = np.asarray(value, np.float64) + by[part][columns]
+    return new
+
+
+def _names_of_guide(request: FitRequest) -> tuple[str, ...]:
+    """``("auto_loc",)`` where q is one Gaussian of all sites in a row, which has no locations by name."""
+    return ("auto_loc",) if request.options.get("guide", "normal") != "normal" else ()
+
+
+def _warn_of_lost_digits(request: FitRequest, origin: tuple) -> None:
+    pass

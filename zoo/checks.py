@@ -21,6 +21,7 @@ __all__ = [
     "check_size",
     "check_some_cells",
     "check_whole",
+    "column_scales",
 ]
 
 
@@ -72,6 +73,22 @@ def _refuse_cells(x: np.ndarray, bad: np.ndarray, message: str) -> None:
         row, column = np.argwhere(bad)[0]
         count = f"({bad.sum()} such cells in all)"
         raise ValueError(f"{message}; row {row}, column {column} is {x[row, column]:g} {count}")
+
+
+def column_scales(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and standard deviations of the observed cells of each column; 0 where there is none.
+
+    Args:
+        x: shape (num_observations, num_features), NaN where a cell is missing.
+
+    Returns:
+        Two arrays of shape (num_features,).
+    """
+    seen = ~np.isnan(x)
+    count = np.maximum(seen.sum(axis=0), 1)
+    means = np.where(seen, x, 0.0).sum(axis=0) / count
+    away = np.where(seen, x - means, 0.0)
+    return means, np.sqrt((away**2).sum(axis=0) / count)
 
 
 def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:

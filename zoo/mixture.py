@@ -243,6 +243,29 @@ class Mixture(MixtureModel):
         return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
 
     @property
+    def location_sites(self) -> dict[str, tuple[int, np.ndarray]]:
+        """Locations of the components, of their posteriors and of their hyperpriors."""
+        posterior = self.components.posterior_dims
+        found = {
+            f"components_{name}" if name in posterior else name: (0, columns)
+            for name, columns in self.components.location_columns.items()
+        }
+        sites = self.components.hyperprior_sites()
+        return found | ({sites["loc"]: found["components_loc"]} if "loc" in sites else {})
+
+    def origin(self, x: Any, *, always: bool = False) -> tuple[np.ndarray | None]:
+        """The columns' means where the components have locations."""
+        return (None if isinstance(x, SparseCounts) else self.components.origin(x, always),)
+
+    def recentred(self, origin: tuple[np.ndarray | None]) -> Self:
+        """The components' moments are summed about the origin."""
+        return self if origin[0] is None else self.replaced(components=self.components.recentred(*origin))
+
+    def shifted(self, by: tuple[np.ndarray | None]) -> Self:
+        """The components' prior locations are moved."""
+        return self if by[0] is None else self.replaced(components=self.components.shifted(*by))
+
+    @property
     def gaussian_sites(self) -> tuple[str, ...]:
         """Weights, means and covariances of the components, where these are Gaussian; else empty."""
         sites = ("locs", "covariances")

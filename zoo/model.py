@@ -251,6 +251,51 @@ class Model(Assumptions):
         return self.dims
 
     @property
+    def location_sites(self) -> Mapping[str, tuple[int, Any]]:
+        """Variables that move with the data, to the part of the data and the columns of their last axis."""
+        return {}
+
+    def origin(self, *data: Any, always: bool = False) -> tuple[np.ndarray | None, ...]:
+        """Where the origin is put before the data are cast and their moments summed.
+
+        Single precision holds seven digits of a number: of rows far from the origin it keeps the offset and
+        loses the rows. A model whose location may be anywhere is fitted to the data less their origin
+        (`shifted`), the difference taken in double precision, and the variables of `location_sites` are
+        moved back.
+
+        Args:
+            *data: parts of the data, in the model's order.
+            always: whether it is in the middle of the data however near they are, as single precision needs
+                it; else only where double precision would lose digits.
+
+        Returns:
+            For each part the origin, shape (its columns,); None: the part stays where it is.
+        """
+        return (None,) * len(data)
+
+    def recentred(self, origin: tuple[np.ndarray | None, ...]) -> Self:
+        """The same model with moments summed about the origin.
+
+        Args:
+            origin: as the method `origin` returns it.
+
+        Returns:
+            The model.
+        """
+        return self
+
+    def shifted(self, by: tuple[np.ndarray | None, ...]) -> Self:
+        """The model of data to which ``by`` was added: its locations are moved by as much.
+
+        Args:
+            by: for each part a number for each column, or None.
+
+        Returns:
+            The model.
+        """
+        return self
+
+    @property
     def gaussian_sites(self) -> tuple[str, ...]:
         """Weights, means and covariances of the clusters, where these are Gaussian; else empty."""
         return ()

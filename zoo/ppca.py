@@ -282,6 +282,19 @@ class PPCA(Model):
         return "closed_form" if has_form else "em"
 
     @property
+    def location_sites(self) -> dict[str, tuple[int, slice]]:
+        """The mean of the rows, and its mean under q."""
+        return dict.fromkeys(("loc", "loc_mean"), (0, slice(None)))
+
+    def origin(self, x: Any, *, always: bool = False) -> tuple[np.ndarray | None]:
+        """The columns' means; sparse rows stay, and in double precision all do."""
+        return (checks.column_scales(x)[0] if always and not isinstance(x, SparseMatrix) else None,)
+
+    def shifted(self, by: tuple[np.ndarray | None]) -> Self:
+        """The prior mean of the mean is moved."""
+        return self if by[0] is None or self.loc_mean is None else self.replaced(loc_mean=self.loc_mean + by[0])
+
+    @property
     def prior(self) -> str:
         """``"improper"`` with ``loading_prior="flat"``, else ``"proper"``."""
         return "improper" if self.loading_prior == "flat" else "proper"

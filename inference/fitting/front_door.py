@@ -13,7 +13,7 @@ from inference.fitting.arguments import read_call
 from inference.fitting.in_batches import BatchPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.verdict import has_converged
-from inference.precision import in_precision
+from inference.precision import in_precision, moved
 from inference.results.build import build_tree
 from zoo.model import Model
 
@@ -97,7 +97,7 @@ def fit(
     """
     arguments = locals()  # all parameters by name
     begun = time.perf_counter()
-    request = read_call(**arguments)
+    request = moved(read_call(**arguments))
     with in_precision(dtype):
         run = plan(request)
         fitted = run.drive()

@@ -9,6 +9,7 @@ Equations in one unknown are solved by bisection of its logarithm; the equation 
 `ComponentPrior.learnt` of each family.
 """
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -20,6 +21,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma
 
+from zoo.checks import column_scales
 from zoo.model import Assumptions
 
 __all__ = [
@@ -41,6 +43,9 @@ __all__ = [
 
 
 PROBABILITY_FLOOR = 1e-6  # of estimated probabilities, and of rates relative to that of all rows
+
+
+FAR_CENTER = 1e3  # deviations of a column: beyond it sums of squares lose six digits or more
 
 
 class Estimate(NamedTuple):
@@ -75,6 +80,7 @@ class ComponentPrior(Assumptions):
         learnable: hyperparameters that `learnt` can move.
         takes_sparse: whether rows may be `zoo.SparseCounts`.
         is_grouped: whether groups of columns have different families.
+        location_fields: fields in the units and with the origin of the data.
     """
 
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -85,6 +91,7 @@ class ComponentPrior(Assumptions):
     learnable: ClassVar[tuple[str, ...]] = ()
     takes_sparse: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
+    location_fields: ClassVar[tuple[str, ...]] = ()
 
     # Defined by each family
 
@@ -209,6 +216,53 @@ class ComponentPrior(Assumptions):
             The parameters, and how many components the guard holds.
         """
         raise NotImplementedError
+
+    # Rows far from the origin
+
+    def origin(self, x: Any, always: bool = False) -> np.ndarray | None:
+        """The point to which rows are moved before they are cast, see `zoo.model.Model.origin`.
+
+        Args:
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+            always: whether it is the columns' means however near ``center`` is to them.
+
+        Returns:
+            Shape (num_features,); None where the family has no location, or needs no other center.
+        """
+        if not self.location_fields:
+            return None
+        means, deviations = column_scales(x)
+        least = np.maximum(deviations, np.finfo(np.float64).eps * np.abs(means))
+        is_far = np.abs(self.center - means) > FAR_CENTER * least
+        return means if always or is_far.any() else None
+
+    def recentred(self, origin: np.ndarray) -> Self:
+        """The same family with moments summed about ``origin``.
+
+        Args:
+            origin: shape (num_features,).
+
+        Returns:
+            The family.
+        """
+        return self.replaced(center=np.array(origin)) if self.location_fields else self
+
+    def shifted(self, by: np.ndarray) -> Self:
+        """The family of rows to which ``by`` was added.
+
+        Args:
+            by: shape (num_features,).
+
+        Returns:
+            The family with its locations moved.
+        """
+        return self.replaced(**{name: _added(getattr(self, name), by) for name in self.location_fields})
+
+    @property
+    def location_columns(self) -> dict[str, np.ndarray]:
+        """Parameters and fields of a posterior that move with the rows, to the columns of their last axis."""
+        names = {*self.parameter_dims, *self.posterior_dims} & {"locs", *self.location_fields}
+        return dict.fromkeys(sorted(names), np.arange(self.num_features))
 
     def num_free_parameters(self, num_components: int) -> int:
         """Numbers that `maximum_likelihood` estimates.
@@ -386,6 +440,15 @@ class ComponentPrior(Assumptions):
             True if the field holds a distribution.
         """
         return isinstance(getattr(self, name), dist.Distribution)
+
+
+def _added(location: Any, by: np.ndarray) -> Any:
+    """A location, or the prior of one, moved."""
+    if not isinstance(location, dist.Distribution):
+        return np.asarray(location, np.float64) + by
+    moved = copy.copy(location)
+    moved.loc = np.asarray(location.loc, np.float64) + by
+    return moved
 
 
 class ConjugatePredictive(dist.Distribution):

@@ -182,6 +182,39 @@ class Product(ComponentPrior):
                     f"columns {group} (group {number}, {type(family).__name__}): {error}"
                 ) from None
 
+    def origin(self, x: Any, always: bool = False) -> np.ndarray | None:
+        """Those of the groups, zero in columns of a family without location."""
+        pairs = [(f, list(group)) for f, group in zip(self.families, self.columns, strict=True)]
+        if all(family.origin(x[:, group], always) is None for family, group in pairs):
+            return None
+        whole = np.zeros(self.num_features)
+        for family, group in pairs:
+            own = family.origin(x[:, group], always=True)
+            whole[group] = 0.0 if own is None else own
+        return whole
+
+    def recentred(self, origin: np.ndarray) -> Self:
+        """Each group about its columns of ``origin``."""
+        return self._by_group(lambda family, group: family.recentred(origin[group]))
+
+    def shifted(self, by: np.ndarray) -> Self:
+        """Each group moved by its columns of ``by``."""
+        return self._by_group(lambda family, group: family.shifted(by[group]))
+
+    def _by_group(self, function: Callable) -> Self:
+        pairs = zip(self.families, self.columns, strict=True)
+        return self.replaced(families=tuple(function(family, list(group)) for family, group in pairs))
+
+    @property
+    def location_columns(self) -> dict[str, np.ndarray]:
+        """Those of the groups, with the columns in the whole table."""
+        found: dict[str, np.ndarray] = {}
+        for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
+            for name, own in family.location_columns.items():
+                form = FIELD if name in family.posterior_dims else "{name}_{number}"
+                found[form.format(name=name, number=number)] = np.asarray(group)[own]
+        return found
+
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The distributions of the groups, one after another."""
         return self._numbered(lambda number, family: family.conditionals(self._own(values, number)))
