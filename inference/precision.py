@@ -23,10 +23,12 @@ import jax
 import numpy as np
 
 from inference.algorithm import FitRequest
-from zoo.checks import column_scales
+from zoo.checks import check_counts, check_scale, column_scales
 from zoo.model import Model
 
 __all__ = [
+    "check_count_sizes",
+    "check_scales",
     "double_precision",
     "in_precision",
     "moved",
@@ -71,9 +73,51 @@ def to_numpy(tree: Any) -> Any:
     return jax.tree.map(np.asarray, tree)
 
 
+# What a precision can hold
+
+
+def check_scales(
+    model: Model, data: tuple, coords: Mapping[str, Any], dtype: str = "float64", *, is_whole: bool = True
+) -> None:
+    """Refuse columns whose squares overflow or underflow, before anything is read off the data.
+
+    Args:
+        model: its sizes need not be known.
+        data: the parts of the data as arrays; sparse ones hold counts, or reals by columns of zeros.
+        coords: names of columns by dim.
+        dtype: the precision of the fit.
+        is_whole: whether these are all rows of the fit.
+
+    Raises:
+        ValueError: such a column.
+    """
+    for name, x in zip(model.data_names, data, strict=False):
+        if isinstance(x, np.ndarray):
+            labels = coords.get(model.dims.get(name, ("",))[-1])
+            check_scale(x, dtype, name, labels, is_whole=is_whole)
+
+
+def check_count_sizes(model: Model, data: tuple, coords: Mapping[str, Any], dtype: str = "float64") -> None:
+    """Refuse counts whose log probabilities the precision cannot hold.
+
+    Args:
+        model: with its sizes.
+        data: the parts of the data, which suit the model.
+        coords: names of columns by dim.
+        dtype: the precision of the fit.
+
+    Raises:
+        ValueError: a column with such counts.
+    """
+    for name, sizes in zip(model.data_names, model.count_sizes(*data), strict=False):
+        if sizes is not None:
+            check_counts(sizes, dtype, name, coords.get(model.variable_dims[name][-1]))
+
+
 # Rows far from the origin
 
-LOST_DIGITS = 1e-5  # a deviation below this share of the offset: two digits and less are left
+LOST_SPREAD = 1e-5  # of the offset: of a smaller deviation two digits and less are left
+LOST_SHARE = 1e-3  # of the deviation: less is lost where the cast is exact, as for whole numbers
 
 
 def moved(request: FitRequest) -> FitRequest:
@@ -90,7 +134,7 @@ def moved(request: FitRequest) -> FitRequest:
     """
     single = request.dtype == "float32"
     origin = request.model.origin(*request.data, always=single)
-    if single and "auto_loc" in _names_of_guide(request):
+    if _has_one_block(request):
         origin = (None,) * len(request.data)
     if single:
         _warn_of_lost_digits(request, origin)
@@ -163,10 +207,32 @@ def _added(values: Mapping[str, Any], model: Model, by: tuple) -> dict[str, Any]
     return new
 
 
-def _names_of_guide(request: FitRequest) -> tuple[str, ...]:
-    """``("auto_loc",)`` where q is one Gaussian of all sites in a row, which has no locations by name."""
-    return ("auto_loc",) if request.options.get("guide", "normal") != "normal" else ()
+def _has_one_block(request: FitRequest) -> bool:
+    """Whether q is one Gaussian of all sites in a row, which has no locations by name."""
+    return request.options.get("guide", "normal") != "normal"
 
 
 def _warn_of_lost_digits(request: FitRequest, origin: tuple) -> None:
-    pass
+    lost = []
+    for number, (x, at) in enumerate(zip(request.data, origin, strict=True)):
+        if at is not None or not isinstance(x, np.ndarray):
+            continue
+        means, deviations = column_scales(x)
+        rounding = column_scales(np.abs(x.astype(np.float32) - x))[0]
+        near = (deviations < LOST_SPREAD * np.abs(means)) & (rounding > LOST_SHARE * deviations)
+        site = request.model.data_names[number]
+        labels = request.coords.get(request.model.variable_dims[site][-1])
+        for column in np.flatnonzero(near):
+            name = column if labels is None else repr(labels[column])
+            digits = max(np.log10(deviations[column] / rounding[column]), 0.0) if deviations[column] else 0.0
+            lost.append(
+                f"column {name} of {site} keeps {digits:.1f} digits of its spread (mean {means[column]:.3g}, "
+                f"standard deviation {deviations[column]:.3g})"
+            )
+    if lost:
+        more = f" ({len(lost)} such columns in all)" if len(lost) > 3 else ""
+        warnings.warn(
+            f"dtype='float32' loses digits far from the origin: {'; '.join(lost[:3])}{more}; subtract the "
+            f"columns' means first, or fit with dtype='float64'",
+            stacklevel=4,
+        )

@@ -14,7 +14,7 @@ from inference.algorithm import Ascent, Direct, Method
 from inference.inputs.tables import as_arrays, matching_columns
 from inference.inputs.text import matching_words
 from inference.methods import method_of
-from inference.precision import double_precision
+from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from inference.symmetry import align_rotation, relabel
@@ -204,7 +204,9 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     match = matching_words if model.takes_documents else matching_columns
     parts = tuple(match(part, _columns(tree, dim)) for part, dim in zip(given, dims, strict=True))
     arrays, coords = as_arrays(parts, tuple(dims))
+    check_scales(model, arrays, coords, is_whole=False)
     model.check_new(*arrays)
+    check_count_sizes(model, arrays, coords)
     return model, jax.tree.map(jnp.asarray, arrays), coords
 
 

@@ -250,6 +250,37 @@ class Model(Assumptions):
         """Variable name to its dims: ``dims`` and those of nested priors."""
         return self.dims
 
+    def count_sizes(self, *data: Any) -> tuple[np.ndarray | None, ...]:
+        """How large the counts are, whose log factorials the model takes.
+
+        Args:
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            For each part the largest count, or number of trials, of each column, 0 where cells are no counts;
+                None: the part has no counts.
+        """
+        families = self.cell_families or (None,) * len(data)
+        pairs = zip(families, data, strict=True)
+        return tuple(None if family is None else family.count_sizes(x) for family, x in pairs)
+
+    def check_precision(self, dtype: str, *data: Any) -> None:
+        """Raise ValueError if the precision cannot hold what the model makes of the data.
+
+        Args:
+            dtype: ``"float64"`` or ``"float32"``.
+            *data: parts of the data, in the model's order.
+        """
+
+    def check_resolved(self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str) -> None:
+        """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
+
+        Args:
+            values: draws (or the estimate) of the sites.
+            num_rows: rows of the data.
+            dtype: the precision of the fit.
+        """
+
     @property
     def location_sites(self) -> Mapping[str, tuple[int, Any]]:
         """Variables that move with the data, to the part of the data and the columns of their last axis."""

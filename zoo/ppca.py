@@ -216,6 +216,7 @@ class PPCA(Model):
             if isinstance(x, SparseMatrix):
                 raise ValueError("sparse x goes with loading_prior='flat', the default")
             checks.check_some_cells(x)
+            checks.check_scale(x)
             scale = float(np.nanvar(x, axis=0).mean())
             read |= {
                 "loading_variance": scale,

@@ -30,7 +30,7 @@ from inference.methods import method_of
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.devices import exchanged, resolved_num_devices
 from inference.numerics.weighted_rows import checked_weight
-from inference.precision import in_precision
+from inference.precision import check_count_sizes, check_scales, in_precision
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, group_of
 from zoo.checks import check_choice, check_size
@@ -94,11 +94,14 @@ def read_call(
             arrays, weight = (_rows_to_begin_with(stream),), stream.sample_weight
     else:
         arrays, coords = as_arrays(data, column_dims(model))
+    check_scales(model, arrays, coords, dtype)
     of_all_processes = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
     if isinstance(init, xr.DataTree) and init.attrs.get("model") == model_name(model):
         model = model.continuing(model_of(init))
     model = model.with_sizes_from(*of_all_processes)
     model.check(*arrays)
+    check_count_sizes(model, arrays, coords, dtype)
+    model.check_precision(dtype, *of_all_processes)
     if method == "auto" and stream is None:
         name, chosen = _suitable(model, of_all_processes, init)
     settings = _settings(chosen, num_restarts=call.num_restarts, **settings)

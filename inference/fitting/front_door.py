@@ -87,6 +87,8 @@ def fit(
     Raises:
         TypeError: an option that the method does not have, or data that are not numeric.
         ValueError: anything else that is wrong with the call; always before anything is compiled.
+        FloatingPointError: the objective, or the log joint of a chain, is not finite from the first step on;
+            or clusters lie so far from each other that sums over the rows lose their spread.
 
     Example:
         >>> import numpy as np, inference, zoo
@@ -101,6 +103,7 @@ def fit(
     with in_precision(dtype):
         run = plan(request)
         fitted = run.drive()
+        request.model.check_resolved(fitted.outcome.posterior, len(request.data[0]), dtype)
         tree = build_tree(request, fitted)
     converged, advice = has_converged(request, fitted.run, tree)
     tree.attrs |= {"converged": int(converged), "sampling_time": time.perf_counter() - begun}

@@ -21,7 +21,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma
 
-from zoo.checks import column_scales
+from zoo.checks import column_scales, largest_in_columns, unit_roundoff
 from zoo.model import Assumptions
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "ComponentPrior",
     "ConjugatePredictive",
     "Estimate",
+    "LOST_SHARE",
     "PROBABILITY_FLOOR",
     "at_least_one",
     "best_dirichlet",
@@ -45,6 +46,7 @@ __all__ = [
 PROBABILITY_FLOOR = 1e-6  # of estimated probabilities, and of rates relative to that of all rows
 
 
+LOST_SHARE = 5e-4  # of a variance: the most that rounding may make uncertain
 FAR_CENTER = 1e3  # deviations of a column: beyond it sums of squares lose six digits or more
 
 
@@ -81,6 +83,7 @@ class ComponentPrior(Assumptions):
         takes_sparse: whether rows may be `zoo.SparseCounts`.
         is_grouped: whether groups of columns have different families.
         location_fields: fields in the units and with the origin of the data.
+        has_counts: whether cells are counts, whose log factorials its density takes.
     """
 
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -92,6 +95,7 @@ class ComponentPrior(Assumptions):
     takes_sparse: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
     location_fields: ClassVar[tuple[str, ...]] = ()
+    has_counts: ClassVar[bool] = False
 
     # Defined by each family
 
@@ -217,7 +221,18 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    # Rows far from the origin
+    # What a precision can hold
+
+    def count_sizes(self, x: Any) -> np.ndarray | None:
+        """The largest count, or number of trials, of each column.
+
+        Args:
+            x: rows, shape (num_observations, num_features), or sparse counts.
+
+        Returns:
+            Shape (num_features,), 0 in columns without counts; None where the family has no counts.
+        """
+        return largest_in_columns(x) if self.has_counts else None
 
     def origin(self, x: Any, always: bool = False) -> np.ndarray | None:
         """The point to which rows are moved before they are cast, see `zoo.model.Model.origin`.
@@ -235,6 +250,36 @@ class ComponentPrior(Assumptions):
         least = np.maximum(deviations, np.finfo(np.float64).eps * np.abs(means))
         is_far = np.abs(self.center - means) > FAR_CENTER * least
         return means if always or is_far.any() else None
+
+    def check_offset(self, x: Any, dtype: str) -> None:
+        """Raise ValueError if the prior's location is so far from the rows that their spread is lost.
+
+        Args:
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+            dtype: the precision of the computation.
+        """
+
+    def lost_share(self, parameters: Mapping[str, np.ndarray], dtype: str) -> np.ndarray:
+        """The share of its variance that rounding makes uncertain, by component and column.
+
+        Squares are summed about ``center``: of a component whose mean lies m of its deviations from it, the
+        sums of squares are m^2 times the variance, and so is their rounding.
+
+        Args:
+            parameters: values of the sites, leading shape (..., num_components,).
+            dtype: the precision of the computation.
+
+        Returns:
+            Shape (..., num_components, num_features), or of zeros (1, 1) where there is no location.
+        """
+        if not self.location_fields or not {"locs", "precisions"} <= set(parameters):
+            return np.zeros((1, 1))
+        locs, precisions = parameters["locs"], np.asarray(parameters["precisions"], np.float64)
+        if precisions.ndim == locs.ndim + 1:
+            precisions = np.diagonal(precisions, axis1=-2, axis2=-1)
+        elif precisions.ndim < locs.ndim:
+            precisions = precisions[..., None]
+        return unit_roundoff(dtype) * (locs - self.center) ** 2 * precisions
 
     def recentred(self, origin: np.ndarray) -> Self:
         """The same family with moments summed about ``origin``.

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from scipy.special import softmax
 
-from zoo.checks import check_num_parts, check_size
+from zoo.checks import check_num_parts, check_size, largest_in_columns
 from zoo.documents.bags import as_counts, check_word_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts
@@ -85,6 +85,10 @@ class TopicModel(Model):
     def check_new(self, counts: SparseCounts) -> None:
         """Raise ValueError if new documents do not suit the (fitted) model."""
         check_word_counts(as_counts(counts), self.num_words)
+
+    def count_sizes(self, counts: SparseCounts) -> tuple[np.ndarray]:
+        """The largest count of each word."""
+        return (largest_in_columns(counts),)
 
     @property
     def share_sites(self) -> tuple[str, ...]:
