@@ -93,7 +93,7 @@ def check_scales(
     """
     for name, x in zip(model.data_names, data, strict=False):
         if isinstance(x, np.ndarray):
-            labels = coords.get(model.dims.get(name, ("",))[-1])
+            labels = coords.get(model.variable_dims[name][-1])
             check_scale(x, dtype, name, labels, is_whole=is_whole)
 
 

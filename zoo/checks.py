@@ -372,8 +372,8 @@ def check_scale(
     remedy = ", or fit with dtype='float64'" if wider else ""
     raise ValueError(
         f"column {_label(labels, column)} of {name} holds values of size {size[column]:.3g}, whose squares "
-        f"{kind} in {dtype} (which takes sizes from {smallest:g} to {largest:g}): rescale the column, such as "
-        f"by 1e{-np.floor(np.log10(size[column])):+.0f}{remedy}"
+        f"{kind} in {dtype} (which takes sizes from {smallest:g} to {largest:g}): rescale the column, such "
+        f"as by 1e{-np.floor(np.log10(size[column])):+.0f}{remedy}"
     )
 
 

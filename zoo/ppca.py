@@ -293,7 +293,9 @@ class PPCA(Model):
 
     def shifted(self, by: tuple[np.ndarray | None]) -> Self:
         """The prior mean of the mean is moved."""
-        return self if by[0] is None or self.loc_mean is None else self.replaced(loc_mean=self.loc_mean + by[0])
+        return (
+            self if by[0] is None or self.loc_mean is None else self.replaced(loc_mean=self.loc_mean + by[0])
+        )
 
     @property
     def prior(self) -> str:

@@ -557,7 +557,8 @@ class SPPCA(Model):
         """The columns' means under the flat prior; a proper one has its mean at zero, and nothing moves."""
         if not always or self.loading_prior != "flat":
             return None, None
-        moves_x = self.kernel is None and not isinstance(x, SparseMatrix)
+        has_differences = self.kernel is None or self.kernel.is_shift_invariant
+        moves_x = has_differences and not isinstance(x, SparseMatrix)
         moves_y = self.output_likelihood == "gaussian"
         return (
             checks.column_scales(x)[0] if moves_x else None,

@@ -143,8 +143,8 @@ def sample(
 def _impossible(log_joint: np.ndarray, warmup_left: int) -> np.ndarray:
     """Which sweeps (num_chains, sweeps) end where no chain can be.
 
-    Minus infinity is a state of probability zero: given variables may start there, and warm-up leads away, but
-    no draw may be there. Plus infinity and NaN come of overflow.
+    Minus infinity is a state of probability zero: given variables may start there, and warm-up leads away,
+    but no draw may be there. Plus infinity and NaN come of overflow.
     """
     in_warmup = np.arange(log_joint.shape[1]) < warmup_left
     return ~(np.isfinite(log_joint) | (np.isneginf(log_joint) & in_warmup))

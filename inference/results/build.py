@@ -92,8 +92,10 @@ def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
     options = asdict(request.settings) | dict(request.options)
     options["init"] = request.strategy if request.variables is None else "given"
     if "learnt_from" in of_outcome:
-        begun = json.loads(of_outcome.pop("learnt_from"))
-        options["learnt_from"] = {n: np.asarray(v).tolist() for n,v in moved_back(begun, request).items()}
+        begun = moved_back(json.loads(of_outcome.pop("learnt_from")), request)
+        options["learnt_from"] = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in begun.items()
+        }
     attrs = {
         "method": request.name,
         "options": json.dumps(options),

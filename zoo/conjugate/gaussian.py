@@ -176,8 +176,8 @@ class _FullGaussian(ComponentPrior):
         raise ValueError(
             f"the data and the prior location are far apart: column {column} of x has mean "
             f"{means[column]:.6g} and standard deviation {deviations[column]:.3g}, and loc is "
-            f"{loc[column]:.6g} there; beyond {limit:.2g} standard deviations {dtype} loses the covariance of "
-            f"the rows: give loc near the data ({type(self).__name__}.from_data does){remedy}"
+            f"{loc[column]:.6g} there; beyond {limit:.2g} standard deviations {dtype} loses the covariance "
+            f"of the rows: give loc near the data ({type(self).__name__}.from_data does){remedy}"
         )
 
     def features(self, x: Array) -> Array:
