@@ -332,6 +332,9 @@ class FitRequest:
         keep: names of variables to store whatever their size.
         show_progress: whether a bar is shown.
         checkpoint: a path, or None.
+        origin: what was taken from the columns of each part of the data (None: nothing), where the model and
+            the data are those of moved rows (`inference.precision.moved`); else None.
+        original: the call before it was moved, or None.
     """
 
     model: Any
@@ -354,6 +357,8 @@ class FitRequest:
     keep: tuple[str, ...]
     show_progress: bool
     checkpoint: Any
+    origin: tuple | None = None
+    original: Any = None
 
 
 class AscentRun(NamedTuple):

@@ -3,17 +3,40 @@
 JAX's global precision setting is never touched: it belongs to the user. A public function enters
 ``jax.enable_x64`` in the thread that computes, does its work, and hands NumPy arrays out, because a 64-bit
 JAX array used outside the context would silently lose half its bits.
+
+Rows far from the origin: a number in single precision has seven digits, and of a column at 1e6 with deviation
+1 the cast keeps one digit of the rows. So a model whose locations may be anywhere is fitted to rows about an
+origin in their middle (`moved`): the difference is taken in double precision, here and nowhere else, before
+anything is cast, and variables are moved back (`moved_back`). Densities are those of the rows as they were,
+since a shift has Jacobian one. In double precision rows are moved only where the moments of a component
+would be summed about a point that is far from all of them.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
-__all__ = ["double_precision", "in_precision", "to_numpy"]
+from inference.algorithm import FitRequest
+from zoo.checks import check_counts, check_scale, column_moments
+from zoo.model import Model
+
+__all__ = [
+    "check_count_sizes",
+    "check_scales",
+    "double_precision",
+    "in_precision",
+    "moved",
+    "moved_back",
+    "stored_model",
+    "to_numpy",
+    "unmoved_data",
+]
 
 _DTYPES = {"float64": True, "float32": False}
 
@@ -48,3 +71,168 @@ def double_precision(function: Callable) -> Callable:
 def to_numpy(tree: Any) -> Any:
     """Every leaf of a pytree as a NumPy array on the host (call it before the precision context is left)."""
     return jax.tree.map(np.asarray, tree)
+
+
+# What a precision can hold
+
+
+def check_scales(
+    model: Model, data: tuple, coords: Mapping[str, Any], dtype: str = "float64", *, is_whole: bool = True
+) -> None:
+    """Refuse columns whose squares overflow or underflow, before anything is read off the data.
+
+    Args:
+        model: its sizes need not be known.
+        data: the parts of the data as arrays; sparse ones hold counts, or reals by columns of zeros.
+        coords: names of columns by dim.
+        dtype: the precision of the fit.
+        is_whole: whether these are all rows of the fit.
+
+    Raises:
+        ValueError: such a column.
+    """
+    for name, x in zip(model.data_names, data, strict=False):
+        if isinstance(x, np.ndarray):
+            labels = coords.get(model.variable_dims[name][-1])
+            check_scale(x, dtype, name, labels, is_whole=is_whole)
+
+
+def check_count_sizes(model: Model, data: tuple, coords: Mapping[str, Any], dtype: str = "float64") -> None:
+    """Refuse counts whose log probabilities the precision cannot hold.
+
+    Args:
+        model: with its sizes.
+        data: the parts of the data, which suit the model.
+        coords: names of columns by dim.
+        dtype: the precision of the fit.
+
+    Raises:
+        ValueError: a column with such counts.
+    """
+    for name, sizes in zip(model.data_names, model.count_sizes(*data), strict=False):
+        if sizes is not None:
+            check_counts(sizes, dtype, name, coords.get(model.variable_dims[name][-1]))
+
+
+# Rows far from the origin
+
+LOST_SPREAD = 1e-5  # of the offset: of a smaller deviation two digits and less are left
+LOST_SHARE = 1e-3  # of the deviation: less is lost where the cast is exact, as for whole numbers
+
+
+def moved(request: FitRequest) -> FitRequest:
+    """The call about the origin of its data; the call itself where nothing need be moved.
+
+    Args:
+        request: the call.
+
+    Returns:
+        The call with model, data, stream and given variables about the origin.
+
+    Warns:
+        UserWarning: single precision loses digits of columns that the model cannot move.
+    """
+    single = request.dtype == "float32"
+    origin = request.model.origin(*request.data, always=single)
+    if _has_one_block(request):
+        origin = (None,) * len(request.data)
+    if single:
+        _warn_of_lost_digits(request, origin)
+    if all(at is None for at in origin):
+        return request
+    home = replace(request, model=request.model.recentred(origin))
+    away = tuple(None if at is None else -at for at in origin)
+    data = tuple(x if at is None else x - at for x, at in zip(request.data, origin, strict=True))
+    return replace(
+        home,
+        model=home.model.shifted(away),
+        data=data,
+        stream=None if request.stream is None else request.stream.about(origin[0]),
+        variables=request.variables and _added(request.variables, request.model, away),
+        origin=origin,
+        original=home,
+    )
+
+
+def moved_back(values: Mapping[str, Any], request: FitRequest) -> dict[str, Any]:
+    """Variables of a fit as those of the rows as they were, in double precision where they move.
+
+    Args:
+        values: variable name to array, of the moved call.
+        request: the call that was fitted.
+
+    Returns:
+        The same variables.
+    """
+    return dict(values) if request.origin is None else _added(values, request.model, request.origin)
+
+
+def stored_model(request: FitRequest, learnt: Model | None) -> Model:
+    """The model of the rows as they were.
+
+    Args:
+        request: the call that was fitted.
+        learnt: the model that the method ended with, or None.
+
+    Returns:
+        The model to be stored.
+    """
+    if request.origin is None:
+        return request.model if learnt is None else learnt
+    return request.original.model if learnt is None else learnt.shifted(request.origin)
+
+
+def unmoved_data(request: FitRequest, data: tuple) -> tuple:
+    """The data of a fit as they were passed.
+
+    Args:
+        request: the call that was fitted.
+        data: the rows that the fit held.
+
+    Returns:
+        The parts of the data.
+    """
+    if request.origin is None:
+        return data
+    original = request.original
+    return original.data if original.stream is None else (original.stream.whole(),)
+
+
+def _added(values: Mapping[str, Any], model: Model, by: tuple) -> dict[str, Any]:
+    sites, new = model.location_sites, dict(values)
+    for name, value in values.items():
+        part, columns = sites.get(name.removesuffix("_auto_loc"), (0, None))
+        if columns is not None and by[part] is not None:
+            new[name] = np.asarray(value, np.float64) + by[part][columns]
+    return new
+
+
+def _has_one_block(request: FitRequest) -> bool:
+    """Whether q is one Gaussian of all sites in a row, which has no locations by name."""
+    return request.options.get("guide", "normal") != "normal"
+
+
+def _warn_of_lost_digits(request: FitRequest, origin: tuple) -> None:
+    lost = []
+    for number, (x, at) in enumerate(zip(request.data, origin, strict=True)):
+        if at is not None or not isinstance(x, np.ndarray):
+            continue
+        means, deviations = column_moments(x)
+        rounding = column_moments(np.abs(x.astype(np.float32) - x))[0]
+        near = (deviations < LOST_SPREAD * np.abs(means)) & (rounding > LOST_SHARE * deviations)
+        site = request.model.data_names[number]
+        labels = request.coords.get(request.model.variable_dims[site][-1])
+        for column in np.flatnonzero(near):
+            name = column if labels is None else repr(labels[column])
+            digits = max(np.log10(deviations[column] / rounding[column]), 0.0) if deviations[column] else 0.0
+            lost.append(
+                f"column {name} of {site} keeps {digits:.1f} digits of its spread (mean {means[column]:.3g}, "
+                f"standard deviation {deviations[column]:.3g})"
+            )
+    if lost:
+        more = f" ({len(lost)} such columns in all)" if len(lost) > 3 else ""
+        warnings.warn(
+            f"dtype='float32' loses digits far from the origin: {'; '.join(lost[:3])}{more}; subtract the "
+            f"columns' means first, or fit with dtype='float64'",
+            stacklevel=4,
+        )

@@ -15,7 +15,7 @@ from inference.algorithm import Ascent, Direct, Method
 from inference.inputs.tables import as_arrays, check_parts, matching_columns, paired_rows
 from inference.inputs.text import matching_words
 from inference.methods import method_of
-from inference.precision import double_precision
+from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from inference.symmetry import align_rotation, relabel
@@ -238,7 +238,9 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     arrays, coords = as_arrays(model, parts)
     if not arrays[0].shape[0]:
         raise ValueError(f"{model.data_names[0]} has no rows: there is nothing to score or predict")
+    check_scales(model, arrays, coords, is_whole=False)
     model.check_new(*arrays)
+    check_count_sizes(model, arrays, coords)
     return model, jax.tree.map(jnp.asarray, arrays), coords
 
 

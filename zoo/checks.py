@@ -22,6 +22,7 @@ __all__ = [
     "check_choice",
     "check_columns",
     "check_concentration",
+    "check_counts",
     "check_finite",
     "check_flag",
     "check_infinite",
@@ -34,15 +35,19 @@ __all__ = [
     "check_positive_cells",
     "check_positive_columns",
     "check_rows",
+    "check_scale",
     "check_seed",
     "check_share",
     "check_size",
     "check_some_cells",
     "check_unique",
     "check_whole",
+    "column_moments",
     "column_scale",
+    "largest_in_columns",
     "shown",
     "table_numbers",
+    "unit_roundoff",
 ]
 
 LONGEST_SHOWN = 100  # characters of a value in a message
@@ -239,6 +244,22 @@ def _refuse_cells(x: np.ndarray, bad: np.ndarray, message: str) -> None:
         count = f"({bad.sum()} such cells in all)"
         remedy = ": fill missing cells or leave their rows out" if np.isnan(x[row, column]) else ""
         raise ValueError(f"{message}; row {row}, column {column} is {x[row, column]:g} {count}{remedy}")
+
+
+def column_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and standard deviations of the observed cells of each column; 0 where there is none.
+
+    Args:
+        x: shape (num_observations, num_features), NaN where a cell is missing.
+
+    Returns:
+        Two arrays of shape (num_features,).
+    """
+    seen = ~np.isnan(x)
+    count = np.maximum(seen.sum(axis=0), 1)
+    means = np.where(seen, x, 0.0).sum(axis=0) / count
+    away = np.where(seen, x - means, 0.0)
+    return means, np.sqrt((away**2).sum(axis=0) / count)
 
 
 def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
@@ -585,3 +606,117 @@ def check_positive_cells(name: str, value: Any, shapes: Mapping[str, tuple[int, 
         check_positive(name, value)
     elif not (np.isfinite(value) & (np.asarray(value) > 0)).all():
         raise ValueError(f"{name} must be positive numbers; got {value}")
+
+
+# What a precision can hold
+
+
+def largest_in_columns(x: Any) -> np.ndarray:
+    """The largest cell of each column, 0 where no cell is above it; ``x`` may be sparse.
+
+    Args:
+        x: shape (num_observations, num_features), NaN where a cell is missing; or `zoo.SparseCounts`.
+
+    Returns:
+        Shape (num_features,).
+    """
+    if hasattr(x, "word"):
+        largest = np.zeros(x.shape[1])
+        np.maximum.at(largest, x.word, x.count)
+        return largest
+    return np.fmax.reduce(x, axis=0, initial=0.0)
+
+
+ROUNDING = 0.01  # nats: the most that rounding may cost the log density of a cell of counts
+SCALES = {"float64": (1e-150, 1e150), "float32": (1e-16, 1e16)}  # sums of squares stay in range
+
+
+def unit_roundoff(dtype: str) -> float:
+    """The largest relative error of rounding a number.
+
+    Args:
+        dtype: ``"float64"`` or ``"float32"``.
+
+    Returns:
+        Half the distance of 1 from the next number.
+    """
+    return float(np.finfo(dtype).eps) / 2
+
+
+def _largest_count(dtype: str) -> float:
+    """The c at which the rounding of log c!, about c log c units in the last place, reaches `ROUNDING`."""
+    target, count = ROUNDING / unit_roundoff(dtype), 1e3
+    for _ in range(60):
+        count = target / np.log(count)
+    return float(count)
+
+
+LARGEST_COUNTS = {dtype: _largest_count(dtype) for dtype in SCALES}
+
+
+def check_counts(
+    sizes: np.ndarray, dtype: str = "float64", name: str = "x", labels: Collection[Any] | None = None
+) -> None:
+    """Raise ValueError naming the first column whose counts or trials are too large for the precision.
+
+    The log probability of a count c is a difference of terms of about c log c nats. Where their rounding
+    comes to a hundredth of a nat for each cell (c = 1.7e4 in single and 3.1e12 in double precision),
+    evidences and bounds mean little, and soon nothing.
+
+    Args:
+        sizes: largest count or number of trials of each column, 0 in columns of other cells.
+        dtype: the precision of the computation.
+        name: of the data in messages.
+        labels: names of the columns, or None.
+    """
+    largest = LARGEST_COUNTS[dtype]
+    column = int(np.argmax(sizes)) if len(sizes) else 0
+    if not len(sizes) or sizes[column] <= largest:
+        return
+    remedy = (
+        "fit with dtype='float64'"
+        if sizes[column] <= LARGEST_COUNTS["float64"]
+        else "divide the counts by a common factor, or model their logarithms as real numbers"
+    )
+    raise ValueError(
+        f"column {_label(labels, column)} of {name} has counts or trials up to {sizes[column]:.3g}; "
+        f"{dtype} holds the log probabilities of counts up to {largest:.2g}: {remedy}"
+    )
+
+
+def check_scale(
+    x: np.ndarray,
+    dtype: str = "float64",
+    name: str = "x",
+    labels: Collection[Any] | None = None,
+    *,
+    is_whole: bool = True,
+) -> None:
+    """Raise ValueError naming the first column whose squares leave the range of the precision.
+
+    Args:
+        x: shape (num_observations, num_features), NaN where a cell is missing.
+        dtype: the precision of the computation.
+        name: of the data in messages.
+        labels: names of the columns, or None.
+        is_whole: whether these are all rows; some of them may all be small.
+    """
+    smallest, largest = SCALES[dtype]
+    size = np.where(np.isfinite(x), np.abs(x), 0.0).max(axis=0, initial=0.0)
+    bad = np.flatnonzero((size > largest) | (is_whole & (size > 0) & (size < smallest)))
+    if not bad.size:
+        return
+    column = int(bad[0])
+    kind = "overflow" if size[column] > largest else "underflow"
+    other = SCALES["float64"]
+    wider = dtype == "float32" and other[0] <= size[column] <= other[1]
+    remedy = ", or fit with dtype='float64'" if wider else ""
+    raise ValueError(
+        f"column {_label(labels, column)} of {name} holds values of size {size[column]:.3g}, whose squares "
+        f"{kind} in {dtype} (which takes sizes from {smallest:g} to {largest:g}): rescale the column, such "
+        f"as by 1e{-np.floor(np.log10(size[column])):+.0f}{remedy}"
+    )
+
+
+def _label(labels: Collection[Any] | None, column: int) -> str:
+    return str(column) if labels is None else repr(list(labels)[column])

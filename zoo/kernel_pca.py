@@ -317,6 +317,10 @@ class KernelPCA(Model):
         shares = noise_variance / (values["signal_variances"] + noise_variance)
         return jnp.broadcast_to(jnp.diag(shares), (x.shape[0], shares.size, shares.size))
 
+    def origin(self, x: np.ndarray, *, always: bool = False) -> tuple[np.ndarray | None]:
+        """The columns' means where kernel values depend on differences of rows alone."""
+        return (checks.column_moments(x)[0] if always and self.kernel.is_shift_invariant else None,)
+
     def check_method(self, method: str) -> None:
         """Refuse samplers where the posterior is improper.
 

@@ -54,7 +54,7 @@ from jax import Array
 
 from zoo import checks
 from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, NormalGamma, PoissonGamma
-from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.component_prior import LOST_SHARE, ComponentPrior
 from zoo.conjugate.multinomial_dirichlet import SparseCountRows
 from zoo.dirichlet_process import WEIGHT_PRIORS, MixtureModel, WeightPrior, weight_prior
 from zoo.model import Assumptions, in_current_precision, static
@@ -62,6 +62,9 @@ from zoo.sparse import SparseCounts
 from zoo.suitable_fields import kind_of_cells
 
 __all__ = ["Mixture"]
+
+OWN_ROWS = 1.5  # a component with fewer has no spread of rows
+SPOILT_SHARE = 1e-2  # of a component's variance, uncertain by rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +255,55 @@ class Mixture(MixtureModel):
         sites = self.components.hyperprior_sites().items()
         hyper = {site: self.components.field_dims[name] for name, site in sites}
         return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
+
+    def count_sizes(self, x: Any) -> tuple[np.ndarray | None]:
+        """Those of the components."""
+        return (self.components.count_sizes(x),)
+
+    def check_precision(self, dtype: str, x: Any) -> None:
+        """Raise ValueError if the prior location is too far from the rows for the precision."""
+        self.components.check_offset(x, dtype)
+
+    def check_resolved(self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str) -> None:
+        """Raise FloatingPointError if components are too far apart for their size, warn before that."""
+        share = self.components.lost_share(values, dtype)
+        if self.weight_site in values:  # components without rows are drawn from the prior
+            share = share * (np.asarray(values[self.weight_site]) * num_rows > OWN_ROWS)[..., None]
+        *_, component, column = np.unravel_index(np.argmax(share), share.shape)
+        if not share.max() > LOST_SHARE:
+            return
+        deviations = np.sqrt(share.max() / checks.unit_roundoff(dtype))
+        message = (
+            f"component {component} lies {deviations:.2g} of its standard deviations from the middle of the "
+            f"data, along column {column}: {dtype} leaves {share.max():.1g} of its variance to rounding"
+        )
+        remedy = "fit the far groups apart" + (", or with dtype='float64'" if dtype == "float32" else "")
+        if share.max() > SPOILT_SHARE:
+            raise FloatingPointError(f"{message}; {remedy}")
+        warnings.warn(f"{message}; {remedy}", stacklevel=3)
+
+    @property
+    def location_sites(self) -> dict[str, tuple[int, np.ndarray]]:
+        """Locations of the components, of their posteriors and of their hyperpriors."""
+        posterior = self.components.posterior_dims
+        found = {
+            f"components_{name}" if name in posterior else name: (0, columns)
+            for name, columns in self.components.location_columns.items()
+        }
+        sites = self.components.hyperprior_sites()
+        return found | ({sites["loc"]: found["components_loc"]} if "loc" in sites else {})
+
+    def origin(self, x: Any, *, always: bool = False) -> tuple[np.ndarray | None]:
+        """The columns' means where the components have locations."""
+        return (None if isinstance(x, SparseCounts) else self.components.origin(x, always),)
+
+    def recentred(self, origin: tuple[np.ndarray | None]) -> Self:
+        """The components' moments are summed about the origin."""
+        return self if origin[0] is None else self.replaced(components=self.components.recentred(*origin))
+
+    def shifted(self, by: tuple[np.ndarray | None]) -> Self:
+        """The components' prior locations are moved."""
+        return self if by[0] is None else self.replaced(components=self.components.shifted(*by))
 
     @property
     def gaussian_sites(self) -> tuple[str, ...]:

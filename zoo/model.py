@@ -263,6 +263,82 @@ class Model(Assumptions):
         """Variable name to its dims: ``dims`` and those of nested priors."""
         return self.dims
 
+    def count_sizes(self, *data: Any) -> tuple[np.ndarray | None, ...]:
+        """How large the counts are, whose log factorials the model takes.
+
+        Args:
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            For each part the largest count, or number of trials, of each column, 0 where cells are no counts;
+                None: the part has no counts.
+        """
+        families = self.cell_families or (None,) * len(data)
+        pairs = zip(families, data, strict=True)
+        return tuple(None if family is None else family.count_sizes(x) for family, x in pairs)
+
+    def check_precision(self, dtype: str, *data: Any) -> None:
+        """Raise ValueError if the precision cannot hold what the model makes of the data.
+
+        Args:
+            dtype: ``"float64"`` or ``"float32"``.
+            *data: parts of the data, in the model's order.
+        """
+
+    def check_resolved(self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str) -> None:
+        """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
+
+        Args:
+            values: draws (or the estimate) of the sites.
+            num_rows: rows of the data.
+            dtype: the precision of the fit.
+        """
+
+    @property
+    def location_sites(self) -> Mapping[str, tuple[int, Any]]:
+        """Variables that move with the data, to the part of the data and the columns of their last axis."""
+        return {}
+
+    def origin(self, *data: Any, always: bool = False) -> tuple[np.ndarray | None, ...]:
+        """Where the origin is put before the data are cast and their moments summed.
+
+        Single precision holds seven digits of a number: of rows far from the origin it keeps the offset and
+        loses the rows. A model whose location may be anywhere is fitted to the data less their origin
+        (`shifted`), the difference taken in double precision, and the variables of `location_sites` are
+        moved back.
+
+        Args:
+            *data: parts of the data, in the model's order.
+            always: whether it is in the middle of the data however near they are, as single precision needs
+                it; else only where double precision would lose digits.
+
+        Returns:
+            For each part the origin, shape (its columns,); None: the part stays where it is.
+        """
+        return (None,) * len(data)
+
+    def recentred(self, origin: tuple[np.ndarray | None, ...]) -> Self:
+        """The same model with moments summed about the origin.
+
+        Args:
+            origin: as the method `origin` returns it.
+
+        Returns:
+            The model.
+        """
+        return self
+
+    def shifted(self, by: tuple[np.ndarray | None, ...]) -> Self:
+        """The model of data to which ``by`` was added: its locations are moved by as much.
+
+        Args:
+            by: for each part a number for each column, or None.
+
+        Returns:
+            The model.
+        """
+        return self
+
     @property
     def gaussian_sites(self) -> tuple[str, ...]:
         """Weights, means and covariances of the clusters, where these are Gaussian; else empty."""

@@ -285,6 +285,7 @@ class PPCA(Model):
             if isinstance(x, SparseMatrix):
                 raise ValueError("sparse x goes with loading_prior='flat', the default")
             checks.check_some_cells(x)
+            checks.check_scale(x)
             variances = np.nanvar(x, axis=0)
             scale = float(variances.mean())
             read |= {
@@ -370,6 +371,21 @@ class PPCA(Model):
             return "em"
         has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()
         return "closed_form" if has_form else "em"
+
+    @property
+    def location_sites(self) -> dict[str, tuple[int, slice]]:
+        """The mean of the rows, and its mean under q."""
+        return dict.fromkeys(("loc", "loc_mean"), (0, slice(None)))
+
+    def origin(self, x: Any, *, always: bool = False) -> tuple[np.ndarray | None]:
+        """The columns' means; sparse rows stay, and in double precision all do."""
+        return (checks.column_moments(x)[0] if always and not isinstance(x, SparseMatrix) else None,)
+
+    def shifted(self, by: tuple[np.ndarray | None]) -> Self:
+        """The prior mean of the mean is moved."""
+        return (
+            self if by[0] is None or self.loc_mean is None else self.replaced(loc_mean=self.loc_mean + by[0])
+        )
 
     @property
     def prior(self) -> str:

@@ -25,6 +25,7 @@ from zoo.checks import as_matrix, as_numbers, as_plain
 __all__ = ["SparseCounts", "SparseMatrix", "as_rows", "is_sparse"]
 
 
+WHOLE_NUMBERS = 2.0**53  # every whole number up to here is a double
 CACHED_TERMS = 2**18  # numbers that are made for the cells of a sum at once
 _MISSING = ": a count cannot be missing; 0 where a word does not occur, or leave the row out"
 SCANNED_CELLS = (256, 8192)  # fewest and most cells at once
@@ -99,6 +100,12 @@ class SparseCounts(_Cells):
                 f"{count[place]:g} ({bad.sum()} such cells in all)" + _MISSING * bool(np.isnan(count[place]))
             )
         self.document, self.word, self.count = document, word, count
+        if self.count.sum() > WHOLE_NUMBERS:
+            place = int(np.argmax(count))
+            raise ValueError(
+                f"counts must add up to at most 2**53, beyond which sums lose the unit; they add up to "
+                f"{count.sum():.3g}, and row {document[place]}, column {word[place]} is {count[place]:g}"
+            )
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Self:

@@ -769,6 +769,25 @@ class SPPCA(Model):
             row, column = np.argwhere(np.isnan(x))[0]
             raise ValueError(f"a kernel needs every cell of x; row {row}, column {column} is missing")
 
+    @property
+    def location_sites(self) -> dict[str, tuple[int, slice]]:
+        """The means of inputs and outputs."""
+        return {"loc_x": (0, slice(None)), "loc_y": (1, slice(None))}
+
+    def origin(
+        self, x: Any, y: np.ndarray, *, always: bool = False
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The columns' means under the flat prior; a proper one has its mean at zero, and nothing moves."""
+        if not always or self.loading_prior != "flat":
+            return None, None
+        has_differences = self.kernel is None or self.kernel.is_shift_invariant
+        moves_x = has_differences and not isinstance(x, SparseMatrix)
+        moves_y = self.output_likelihood == "gaussian"
+        return (
+            checks.column_scales(x)[0] if moves_x else None,
+            checks.column_scales(y)[0] if moves_y else None,
+        )
+
     def check_method(self, method: str) -> None:
         """Refuse a method that does not go with the kernel, the outputs or the prior.
 

@@ -110,10 +110,12 @@ def sample(
                 else:
                     longest = int(full.argmax())  # sweeps before the one that ran out of slots
                 continue
-            bad = np.isnan(infos["objective"])
+            bad = _impossible(infos["objective"], num_warmup - done)
             if bad.any():
                 chain, sweep = np.argwhere(bad)[0]
-                at = f"the log joint of chain {chain} was not a number at sweep {done + sweep}"
+                value = infos["objective"][chain, sweep]
+                was = "not a number" if np.isnan(value) else "infinite" if value > 0 else "minus infinity"
+                at = f"the log joint of chain {chain} was {was} at sweep {done + sweep}"
                 reason = f"{at}; these are the draws before it"
                 break
             before, after = _num_draws(done), _num_draws(done + limit)
@@ -136,6 +138,16 @@ def sample(
         reached = jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], _over_chains(position, model)(states))
         return ChainsRun(reached, trace, f"{reason} in warm-up", done)
     return ChainsRun(jax.tree.map(lambda leaf: leaf[:, :num_draws], kept), trace, reason, done)
+
+
+def _impossible(log_joint: np.ndarray, warmup_left: int) -> np.ndarray:
+    """Which sweeps (num_chains, sweeps) end where no chain can be.
+
+    Minus infinity is a state of probability zero: given variables may start there, and warm-up leads away,
+    but no draw may be there. Plus infinity and NaN come of overflow.
+    """
+    in_warmup = np.arange(log_joint.shape[1]) < warmup_left
+    return ~(np.isfinite(log_joint) | (np.isneginf(log_joint) & in_warmup))
 
 
 def _chunk(

@@ -177,7 +177,7 @@ def best_run(
     if not np.isfinite(objective).any():
         raise FloatingPointError(
             "the objective is not finite after the first step, at every restart: check the scale of data and "
-            "priors"
+            "priors, and how far they lie from each other"
         )
     best = int(objective.argmax())
     end = int(iteration[best])

@@ -31,7 +31,7 @@ from inference.methods import method_of
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.devices import exchanged, resolved_num_devices
 from inference.numerics.weighted_rows import checked_weight
-from inference.precision import in_precision
+from inference.precision import check_count_sizes, check_scales, in_precision
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from zoo.checks import as_plain, check_choice, check_flag, check_size, check_whole, shown
@@ -106,12 +106,15 @@ def read_call(
             arrays, weight = (_rows_to_begin_with(stream),), stream.sample_weight
     else:
         arrays, coords = as_arrays(model, data)
+    check_scales(model, arrays, coords, dtype)
     of_all_processes = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
     if isinstance(init, xr.DataTree):
         model = model.continuing(_former_model(init, model))
     model = model.with_sizes_from(*of_all_processes)
     model.check(*arrays)
     _check_keep(keep, model)
+    check_count_sizes(model, arrays, coords, dtype)
+    model.check_precision(dtype, *of_all_processes)
     if method == "auto" and stream is None:
         name, chosen = _suitable(model, of_all_processes, init)
     settings = _settings(chosen, num_restarts=call.num_restarts, **settings)

@@ -14,7 +14,7 @@ from inference.fitting.in_batches import BatchPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.verdict import has_converged
 from inference.methods.units import fitted_in_data_units, request_in_standard_units
-from inference.precision import in_precision
+from inference.precision import in_precision, moved
 from inference.results.build import build_tree
 from zoo.model import Model
 
@@ -95,6 +95,8 @@ def fit(
         TypeError: an argument of the wrong kind, an option that the method does not have, more or fewer parts
             of data than the model takes, or data that are not numeric.
         ValueError: anything else that is wrong with the call; always before anything is compiled.
+        FloatingPointError: the objective, or the log joint of a chain, is not finite from the first step on;
+            or clusters lie so far from each other that sums over the rows lose their spread.
 
     Example:
         >>> import numpy as np, inference, zoo
@@ -105,10 +107,11 @@ def fit(
     """
     arguments = locals()  # all parameters by name
     begun = time.perf_counter()
-    request = read_call(**arguments)
+    request = moved(read_call(**arguments))
     with in_precision(dtype):
         run = plan(request_in_standard_units(request))
         fitted = fitted_in_data_units(request, run.drive())
+        request.model.check_resolved(fitted.outcome.posterior, len(request.data[0]), dtype)
         tree = build_tree(request, fitted)
     converged, advice = has_converged(request, fitted.run, tree)
     tree.attrs |= {"converged": int(converged), "sampling_time": time.perf_counter() - begun}

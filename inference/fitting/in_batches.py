@@ -20,6 +20,7 @@ from inference.fitting.verdict import five_small_gains
 from inference.inputs.streams import Batch
 from inference.numerics.devices import deal_out, on_all_devices, on_one_device
 from inference.numerics.weighted_rows import Rows, row_limit
+from inference.precision import check_count_sizes, check_scales
 from zoo.model import Model, in_current_precision
 
 __all__ = ["BatchPlan", "warmed_up"]
@@ -133,9 +134,13 @@ class MemoisedPlan(BatchPlan):
 
     def _check(self, batch: Batch) -> None:
         """Raise ValueError if the rows of a batch do not suit the model."""
+        model = self.request.model
         rows = batch.rows if batch.count > 1 else np.repeat(batch.rows, 2, axis=0)  # a single row is refused
         try:
-            self.request.model.check(rows)
+            of_call = model, (rows,), self.request.coords, self.request.dtype
+            check_scales(*of_call, is_whole=False)
+            model.check(rows)
+            check_count_sizes(*of_call)
         except ValueError as error:
             last = batch.begin + batch.count - 1
             raise ValueError(

@@ -9,8 +9,9 @@ compiled step serves them. Documents in memory are put into a new random order f
 taken as they come and never held whole.
 """
 
+import copy
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -78,6 +79,7 @@ class RowStream:
         """Remember the source; of chunks only the first is read."""
         self.source, self.batch_size, self.sample_weight = source, batch_size, sample_weight
         self.columns = None
+        self.origin: np.ndarray | None = None
         self.is_chunked = is_chunked(source)
         self.num_rows = None if self.is_chunked else source.shape[0]
         _refuse_iterator(source)
@@ -89,6 +91,19 @@ class RowStream:
         if first is None:
             raise ValueError(f"x has no rows: its shape is {source.shape}")
         self.num_features = first.x.shape[1]
+
+    def about(self, origin: np.ndarray | None) -> Self:
+        """The same rows less ``origin``, the difference taken as they are read.
+
+        Args:
+            origin: shape (num_features,), or None.
+
+        Returns:
+            The stream.
+        """
+        new = copy.copy(self)
+        new.origin = origin
+        return new
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of one pass.
@@ -116,8 +131,8 @@ class RowStream:
         """
         if not self.is_chunked:
             if self.source.shape[0] <= num_rows:
-                return as_matrix(self.source)
-            return as_matrix(self.source[_evenly_spaced(self.source.shape[0], num_rows)])
+                return self._moved(as_matrix(self.source))
+            return self._moved(as_matrix(self.source[_evenly_spaced(self.source.shape[0], num_rows)]))
         found, count = [], 0
         for batch in self:
             found.append(batch.rows)
@@ -147,7 +162,7 @@ class RowStream:
             Shape (num_rows, num_features).
         """
         if not self.is_chunked:
-            return as_matrix(self.source)
+            return self._moved(as_matrix(self.source))
         return np.concatenate([batch.rows for batch in self])
 
     def identity(self) -> np.ndarray:
@@ -194,8 +209,11 @@ class RowStream:
             "chunk the same columns in the same order"
         )
 
+    def _moved(self, rows: np.ndarray) -> np.ndarray:
+        return rows if self.origin is None else rows - self.origin
+
     def _filled_up(self, rows: np.ndarray, begin: int) -> Batch:
-        count = rows.shape[0]
+        rows, count = self._moved(rows), rows.shape[0]
         padding = self.batch_size - count
         weight = np.ones(count) if self.sample_weight is None else self.sample_weight[begin : begin + count]
         if padding:

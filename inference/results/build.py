@@ -13,7 +13,7 @@ import xarray as xr
 from inference.algorithm import AscentRun, FitRequest, Fitted, Sampler, model_name
 from inference.numerics.programs import deterministics, log_prior, over_draws
 from inference.numerics.weighted_rows import map_rows, row_limit
-from inference.precision import to_numpy
+from inference.precision import moved_back, stored_model, to_numpy, unmoved_data
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
 from inference.results.groups import ROW_DIMS, observed_group
 from inference.results.model_fields import describe, field_dims
@@ -34,11 +34,12 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     """
     outcome, keep = fitted.outcome, request.keep
     model = request.model if outcome.model is None else outcome.model
+    stored = stored_model(request, outcome.model)
     holds_rows = fitted.data is not None
     data = fitted.data if holds_rows else request.data
     labels = Labels(request.coords)
     dims = dict(model.variable_dims) | dict(outcome.dims)
-    fields, arrays = describe(model)
+    fields, arrays = describe(stored)
     draws = dict(outcome.posterior)
     num_draws = np.prod(next(iter(draws.values())).shape[:2])
     if outcome.is_generative:
@@ -62,8 +63,8 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
         groups["log_likelihood"] = dataset(named, row_dims, labels, SAMPLE_DIMS, {"latents": latents})
     else:
         left_out.append("log_likelihood")
-    groups["posterior"] = dataset(draws, dims, labels, SAMPLE_DIMS)
-    variational, too_large = _by_size(dict(outcome.variational), dims, keep)
+    groups["posterior"] = dataset(moved_back(draws, request), dims, labels, SAMPLE_DIMS)
+    variational, too_large = _by_size(moved_back(outcome.variational, request), dims, keep)
     left_out += too_large
     if not holds_rows and model.responsibility_site in dims:
         left_out.append(model.responsibility_site)
@@ -73,10 +74,10 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     if stats:
         groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
     if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
-        groups["observed_data"] = observed_group(model, data, labels)
+        groups["observed_data"] = observed_group(model, unmoved_data(request, data), labels)
     else:
         left_out.append("observed_data")
-    groups["constant_data"] = dataset(arrays, field_dims(model), labels)
+    groups["constant_data"] = dataset(arrays, field_dims(stored), labels)
     if (weight := fitted.sample_weight) is not None:
         groups["constant_data"] = groups["constant_data"].assign(sample_weight=("observation", weight))
     tree = xr.DataTree.from_dict({name: groups[name] for name in _ORDER if name in groups})
@@ -91,7 +92,10 @@ def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
     options = asdict(request.settings) | dict(request.options)
     options["init"] = request.strategy if request.variables is None else "given"
     if "learnt_from" in of_outcome:
-        options["learnt_from"] = json.loads(of_outcome.pop("learnt_from"))
+        begun = moved_back(json.loads(of_outcome.pop("learnt_from")), request)
+        options["learnt_from"] = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in begun.items()
+        }
     attrs = {
         "method": request.name,
         "options": json.dumps(options),

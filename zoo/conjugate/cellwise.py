@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.checks import as_matrix, check_cells, check_columns, check_infinite
+from zoo.checks import as_matrix, check_cells, check_columns, check_infinite, check_scale
 from zoo.conjugate.component_prior import (
     PROBABILITY_FLOOR,
     ComponentPrior,
@@ -295,6 +295,7 @@ def column_means(x: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     x = as_matrix(x)
     check_infinite(x)
+    check_scale(x)
     counts = (~np.isnan(x)).sum(axis=0)
     if not counts.all():
         raise ValueError(f"column {int(np.argmin(counts))} of x has no observed cell; leave it out")
@@ -413,6 +414,7 @@ class BinomialBeta(BernoulliBeta):
     field_dims = BernoulliBeta.field_dims | {"total_count": ("feature",)}
     column_fields = ("concentration1", "concentration0", "total_count")
     has_base_measure = True
+    has_counts = True
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
@@ -435,6 +437,10 @@ class BinomialBeta(BernoulliBeta):
         whole = (x >= 0) & (x == np.round(x)) & (x <= self.total_count)
         check_cells(x, whole, "whole numbers from 0 to total_count (or NaN where a cell is missing)")
 
+    def count_sizes(self, x: np.ndarray) -> np.ndarray:
+        """The numbers of trials."""
+        return np.asarray(self.total_count)
+
     def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         return dist.Binomial(jnp.asarray(self.total_count).astype(int), probs=parameters["probs"])
 
@@ -456,6 +462,7 @@ class PoissonGamma(_GammaRates):
     """
 
     has_base_measure = True
+    has_counts = True
 
     @staticmethod
     def _rate_for(means: np.ndarray) -> np.ndarray:

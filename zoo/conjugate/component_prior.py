@@ -9,6 +9,7 @@ Equations in one unknown are solved by bisection of its logarithm; the equation 
 `ComponentPrior.learnt` of each family.
 """
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -20,6 +21,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma
 
+from zoo.checks import column_moments, largest_in_columns, unit_roundoff
 from zoo.model import Assumptions, as_hyperparameter
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "ComponentPrior",
     "ConjugatePredictive",
     "Estimate",
+    "LOST_SHARE",
     "PROBABILITY_FLOOR",
     "at_least_one",
     "best_dirichlet",
@@ -41,6 +44,10 @@ __all__ = [
 
 
 PROBABILITY_FLOOR = 1e-6  # of estimated probabilities, and of rates relative to that of all rows
+
+
+LOST_SHARE = 5e-4  # of a variance: the most that rounding may make uncertain
+FAR_CENTER = 1e3  # deviations of a column: beyond it sums of squares lose six digits or more
 
 
 class Estimate(NamedTuple):
@@ -76,6 +83,8 @@ class ComponentPrior(Assumptions):
         is_spherical: whether a component has one variance for all columns.
         takes_sparse: whether rows may be `zoo.SparseCounts`.
         is_grouped: whether groups of columns have different families.
+        location_fields: fields in the units and with the origin of the data.
+        has_counts: whether cells are counts, whose log factorials its density takes.
     """
 
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -87,6 +96,8 @@ class ComponentPrior(Assumptions):
     learnable: ClassVar[tuple[str, ...]] = ()
     takes_sparse: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
+    location_fields: ClassVar[tuple[str, ...]] = ()
+    has_counts: ClassVar[bool] = False
 
     # Defined by each family
 
@@ -211,6 +222,94 @@ class ComponentPrior(Assumptions):
             The parameters, and how many components the guard holds.
         """
         raise NotImplementedError
+
+    # What a precision can hold
+
+    def count_sizes(self, x: Any) -> np.ndarray | None:
+        """The largest count, or number of trials, of each column.
+
+        Args:
+            x: rows, shape (num_observations, num_features), or sparse counts.
+
+        Returns:
+            Shape (num_features,), 0 in columns without counts; None where the family has no counts.
+        """
+        return largest_in_columns(x) if self.has_counts else None
+
+    def origin(self, x: Any, always: bool = False) -> np.ndarray | None:
+        """The point to which rows are moved before they are cast, see `zoo.model.Model.origin`.
+
+        Args:
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+            always: whether it is the columns' means however near ``center`` is to them.
+
+        Returns:
+            Shape (num_features,); None where the family has no location, or needs no other center.
+        """
+        if not self.location_fields:
+            return None
+        means, deviations = column_moments(x)
+        least = np.maximum(deviations, np.finfo(np.float64).eps * np.abs(means))
+        is_far = np.abs(self.center - means) > FAR_CENTER * least
+        return means if always or is_far.any() else None
+
+    def check_offset(self, x: Any, dtype: str) -> None:
+        """Raise ValueError if the prior's location is so far from the rows that their spread is lost.
+
+        Args:
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+            dtype: the precision of the computation.
+        """
+
+    def lost_share(self, parameters: Mapping[str, np.ndarray], dtype: str) -> np.ndarray:
+        """The share of its variance that rounding makes uncertain, by component and column.
+
+        Squares are summed about ``center``: of a component whose mean lies m of its deviations from it, the
+        sums of squares are m^2 times the variance, and so is their rounding.
+
+        Args:
+            parameters: values of the sites, leading shape (..., num_components,).
+            dtype: the precision of the computation.
+
+        Returns:
+            Shape (..., num_components, num_features), or of zeros (1, 1) where there is no location.
+        """
+        if not self.location_fields or not {"locs", "precisions"} <= set(parameters):
+            return np.zeros((1, 1))
+        locs, precisions = parameters["locs"], np.asarray(parameters["precisions"], np.float64)
+        if precisions.ndim == locs.ndim + 1:
+            precisions = np.diagonal(precisions, axis1=-2, axis2=-1)
+        elif precisions.ndim < locs.ndim:
+            precisions = precisions[..., None]
+        return unit_roundoff(dtype) * (locs - self.center) ** 2 * precisions
+
+    def recentred(self, origin: np.ndarray) -> Self:
+        """The same family with moments summed about ``origin``.
+
+        Args:
+            origin: shape (num_features,).
+
+        Returns:
+            The family.
+        """
+        return self.replaced(center=np.array(origin)) if self.location_fields else self
+
+    def shifted(self, by: np.ndarray) -> Self:
+        """The family of rows to which ``by`` was added.
+
+        Args:
+            by: shape (num_features,).
+
+        Returns:
+            The family with its locations moved.
+        """
+        return self.replaced(**{name: _added(getattr(self, name), by) for name in self.location_fields})
+
+    @property
+    def location_columns(self) -> dict[str, np.ndarray]:
+        """Parameters and fields of a posterior that move with the rows, to the columns of their last axis."""
+        names = {*self.parameter_dims, *self.posterior_dims} & {"locs", *self.location_fields}
+        return dict.fromkeys(sorted(names), np.arange(self.num_features))
 
     def num_free_parameters(self, num_components: int) -> int:
         """Numbers that `maximum_likelihood` estimates.
@@ -388,6 +487,15 @@ class ComponentPrior(Assumptions):
             True if the field holds a distribution.
         """
         return isinstance(getattr(self, name), dist.Distribution)
+
+
+def _added(location: Any, by: np.ndarray) -> Any:
+    """A location, or the prior of one, moved."""
+    if not isinstance(location, dist.Distribution):
+        return np.asarray(location, np.float64) + by
+    moved = copy.copy(location)
+    moved.loc = np.asarray(location.loc, np.float64) + by
+    return moved
 
 
 class ConjugatePredictive(dist.Distribution):

@@ -26,9 +26,20 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import digamma, multigammaln
 
-from zoo.checks import as_matrix, check_columns, check_finite, check_not_constant, check_positive, check_rows
+from zoo.checks import (
+    as_matrix,
+    check_columns,
+    check_finite,
+    check_not_constant,
+    check_positive,
+    check_rows,
+    check_scale,
+    column_moments,
+    unit_roundoff,
+)
 from zoo.conjugate.component_prior import (
     BRACKETS,
+    LOST_SHARE,
     ComponentPrior,
     Estimate,
     at_least_one,
@@ -79,6 +90,8 @@ def _fields_by_component(*names: str) -> dict[str, tuple[str, ...]]:
 @dataclass(frozen=True, eq=False)
 class _FullGaussian(ComponentPrior):
     """Gaussian components with full matrices: their sufficient statistics, checks and matrix algebra."""
+
+    location_fields = ("loc", "center")
 
     def __post_init__(self) -> None:
         """Put the center at the prior location if it is not given."""
@@ -143,6 +156,30 @@ class _FullGaussian(ComponentPrior):
         """Raise ValueError if ``x`` (numeric, two-dimensional) cannot come from this family."""
         check_columns(x, self.num_features)
         check_finite(x)
+
+    def check_offset(self, x: np.ndarray, dtype: str) -> None:
+        """Raise ValueError if a prior of means and full covariances is too far from the rows.
+
+        Between a mean at m and a prior location at m_0 the scatter of a component grows by a multiple of
+        (m - m_0)(m - m_0)', beside which rounding loses the covariance of the rows.
+        """
+        if "scale_matrix" not in self.field_dims:
+            return
+        means, deviations = column_moments(x)
+        loc = np.asarray(self.loc.mean if self.is_random("loc") else self.loc)
+        least = np.where(deviations > 0, deviations, np.inf)
+        distance = np.abs(means - loc) / least
+        column, limit = int(np.argmax(distance)), float(np.sqrt(LOST_SHARE / unit_roundoff(dtype)))
+        if distance[column] <= limit:
+            return
+        single = dtype == "float32" and distance[column] <= np.sqrt(LOST_SHARE / unit_roundoff("float64"))
+        remedy = ", or fit with dtype='float64'" if single else ""
+        raise ValueError(
+            f"the data and the prior location are far apart: column {column} of x has mean "
+            f"{means[column]:.6g} and standard deviation {deviations[column]:.3g}, and loc is "
+            f"{loc[column]:.6g} there; beyond {limit:.2g} standard deviations {dtype} loses the covariance "
+            f"of the rows: give loc near the data ({type(self).__name__}.from_data does){remedy}"
+        )
 
     def features(self, x: Array) -> Array:
         """Sufficient statistics of rows: ``[1, y, upper triangle of y y']`` with ``y = x - center``."""
@@ -278,6 +315,7 @@ def _checked_columns(x: Any) -> np.ndarray:
     x = as_matrix(x)
     check_rows(x, 2, "a mixture of one row has nothing to cluster")
     check_finite(x)
+    check_scale(x)
     check_not_constant(x)
     return x
 
@@ -288,7 +326,8 @@ def _default_scale_matrix(x: np.ndarray, strength: np.ndarray) -> np.ndarray:
     check_rows(x, num_features + 1, f"the sample covariance of {num_features} columns; or give scale_matrix")
     covariance = np.cov(x, rowvar=False).reshape(num_features, num_features)
     variances = np.diag(covariance)
-    if np.linalg.eigvalsh(covariance / np.sqrt(np.outer(variances, variances)))[0] <= 1e-10:
+    deviations = np.sqrt(variances)  # a product of two variances would leave the range of doubles long before
+    if np.linalg.eigvalsh(covariance / deviations[:, None] / deviations)[0] <= 1e-10:
         warnings.warn(
             "the columns of x are collinear: the default prior adds a millionth of each variance to the "
             "sample covariance; leave out redundant columns or give scale_matrix",
@@ -580,6 +619,11 @@ class SharedGaussianWishart(GaussianWishart):
         base = -0.5 * d * LOG_2PI * jnp.sum(statistics[..., 0])
         means = 0.5 * d * jnp.sum(jnp.log(self.mean_precision) - jnp.log(posterior.mean_precision))
         return log_wishart_normaliser(posterior) - log_wishart_normaliser(self) + means + base
+
+    def lost_share(self, parameters: Mapping[str, np.ndarray], dtype: str) -> np.ndarray:
+        """The share of the common variance that rounding makes uncertain, by component and column."""
+        shared = np.asarray(parameters["shared_precision"])[..., None, :, :]
+        return super().lost_share({"locs": parameters["locs"], "precisions": shared}, dtype)
 
     def predictive(self) -> dist.Distribution:
         """The density of a new row with mean and covariance integrated out: a multivariate Student-t."""

@@ -142,6 +142,7 @@ class MultinomialDirichlet(ComponentPrior):
     hyperprior_kinds = {"concentration": (dist.Gamma,)}
     learnable = ("concentration",)
     takes_sparse = True
+    has_counts = True
 
     @property
     def num_features(self) -> int:

@@ -54,6 +54,7 @@ class NormalGamma(Cellwise):
     posterior_dims = dict.fromkeys(("loc", "mean_precision", "shape", "rate"), ("component", "feature"))
     parameter_dims = {"precisions": ("component", "feature"), "locs": ("component", "feature")}
     column_fields = ("loc", "mean_precision", "shape", "rate", "center")
+    location_fields = ("loc", "center")
     has_base_measure = True
     is_spherical: ClassVar[bool] = False
 

@@ -182,6 +182,66 @@ class Product(ComponentPrior):
                     f"columns {group} (group {number}, {type(family).__name__}): {error}"
                 ) from None
 
+    def count_sizes(self, x: Any) -> np.ndarray | None:
+        """Those of the groups, zero in columns of a family without counts."""
+        whole = np.zeros(self.num_features)
+        for family, group in zip(self.families, self.columns, strict=True):
+            own = family.count_sizes(x[:, list(group)])
+            whole[list(group)] = 0.0 if own is None else own
+        return whole
+
+    def origin(self, x: Any, always: bool = False) -> np.ndarray | None:
+        """Those of the groups, zero in columns of a family without location."""
+        pairs = [(f, list(group)) for f, group in zip(self.families, self.columns, strict=True)]
+        if all(family.origin(x[:, group], always) is None for family, group in pairs):
+            return None
+        whole = np.zeros(self.num_features)
+        for family, group in pairs:
+            own = family.origin(x[:, group], always=True)
+            whole[group] = 0.0 if own is None else own
+        return whole
+
+    def check_offset(self, x: np.ndarray, dtype: str) -> None:
+        """Raise ValueError if a group's prior location is too far from its columns."""
+        for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
+            try:
+                family.check_offset(x[:, list(group)], dtype)
+            except ValueError as error:
+                raise ValueError(
+                    f"columns {group} (group {number}, {type(family).__name__}): {error}"
+                ) from None
+
+    def lost_share(self, parameters: Mapping[str, np.ndarray], dtype: str) -> np.ndarray:
+        """Those of the groups, zero in columns of a family without location."""
+        parts = [f.lost_share(self._own(parameters, n), dtype) for n, f in enumerate(self.families)]
+        shape = np.broadcast_shapes(*(part.shape[:-1] for part in parts))
+        whole = np.zeros((*shape, self.num_features))
+        for part, group in zip(parts, self.columns, strict=True):
+            whole[..., list(group)] = part
+        return whole
+
+    def recentred(self, origin: np.ndarray) -> Self:
+        """Each group about its columns of ``origin``."""
+        return self._by_group(lambda family, group: family.recentred(origin[group]))
+
+    def shifted(self, by: np.ndarray) -> Self:
+        """Each group moved by its columns of ``by``."""
+        return self._by_group(lambda family, group: family.shifted(by[group]))
+
+    def _by_group(self, function: Callable) -> Self:
+        pairs = zip(self.families, self.columns, strict=True)
+        return self.replaced(families=tuple(function(family, list(group)) for family, group in pairs))
+
+    @property
+    def location_columns(self) -> dict[str, np.ndarray]:
+        """Those of the groups, with the columns in the whole table."""
+        found: dict[str, np.ndarray] = {}
+        for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
+            for name, own in family.location_columns.items():
+                form = FIELD if name in family.posterior_dims else "{name}_{number}"
+                found[form.format(name=name, number=number)] = np.asarray(group)[own]
+        return found
+
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The distributions of the groups, one after another."""
         return self._numbered(lambda number, family: family.conditionals(self._own(values, number)))

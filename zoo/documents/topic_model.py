@@ -8,7 +8,14 @@ import numpy as np
 from jax import Array
 from scipy.special import softmax
 
-from zoo.checks import check_concentration, check_lengths, check_num_parts, check_size, check_unique
+from zoo.checks import (
+    check_concentration,
+    check_lengths,
+    check_num_parts,
+    check_size,
+    check_unique,
+    largest_in_columns,
+)
 from zoo.documents.bags import as_counts, check_word_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts
@@ -116,6 +123,10 @@ class TopicModel(Model):
         """
         never = jnp.max(values[self.topic_site], axis=0) <= 0
         return counts.times(never[:, None].astype(float))[:, 0] > 0
+
+    def count_sizes(self, counts: SparseCounts) -> tuple[np.ndarray]:
+        """The largest count of each word."""
+        return (largest_in_columns(counts),)
 
     @property
     def share_sites(self) -> tuple[str, ...]:

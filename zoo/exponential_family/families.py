@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
-from zoo.checks import check_positive, check_whole
+from zoo.checks import check_positive, check_whole, largest_in_columns
 from zoo.exponential_family.family import CellTerms, Family, Number
 from zoo.model import static
 
@@ -234,6 +234,10 @@ class Binomial(_Logistic):
         """Binomial."""
         return dist.Binomial(self.total_count, logits=theta)
 
+    def count_sizes(self, x: np.ndarray) -> np.ndarray:
+        """The number of trials."""
+        return np.full(x.shape[1], float(self.total_count))
+
 
 @dataclass(frozen=True, eq=False)
 class Poisson(Family):
@@ -259,6 +263,10 @@ class Poisson(Family):
     def distribution(self, theta: Array) -> dist.Distribution:
         """Poisson."""
         return dist.Poisson(jnp.exp(theta))
+
+    def count_sizes(self, x: np.ndarray) -> np.ndarray:
+        """The largest count of each column."""
+        return largest_in_columns(x)
 
     def kernel_is_proper(self, lam: float, nu: float) -> bool:
         """Lam, nu > 0: the rate ~ Gamma(lam, nu)."""
@@ -384,6 +392,10 @@ class NegativeBinomial(Family):
     def distribution(self, theta: Array) -> dist.Distribution:
         """Negative binomial by its mean and r."""
         return dist.NegativeBinomial2(self.mean(theta), self.dispersion_count)
+
+    def count_sizes(self, x: np.ndarray) -> np.ndarray:
+        """The largest count of each column and r."""
+        return largest_in_columns(x) + float(self.dispersion_count)
 
     def kernel_is_proper(self, lam: float, nu: float) -> bool:
         """Lam > 0 and r nu > -1: the success probability ~ Beta(lam, r nu + 1)."""

@@ -448,6 +448,17 @@ class Family(Assumptions):
         """
         raise NotImplementedError(f"{type(self).__name__} defines no domain")
 
+    def count_sizes(self, x: np.ndarray) -> np.ndarray | None:
+        """The largest count, or number of trials, of each column.
+
+        Args:
+            x: cells, shape (num_observations, num_features), NaN where missing.
+
+        Returns:
+            Shape (num_features,), 0 in columns without counts; None where cells are no counts.
+        """
+        return None
+
     def check(self, x: np.ndarray, name: str = "x") -> None:
         """Raise ValueError if the family cannot have these data.
 
@@ -647,6 +658,14 @@ class ByColumn(Family):
         pairs = np.broadcast_to(conjugate, (len(self.columns), 2))
         seen = {(place, *pair): None for place, pair in zip(self.columns, pairs.tolist(), strict=True)}
         return [(self.families[place], lam, nu) for place, lam, nu in seen]
+
+    def count_sizes(self, x: np.ndarray) -> np.ndarray:
+        """Those of the columns' families."""
+        whole = np.zeros(len(self.columns))
+        for family, columns, _ in self.groups:
+            own = family.count_sizes(x[:, columns])
+            whole[columns] = 0.0 if own is None else own
+        return whole
 
     def check(self, x: np.ndarray, name: str = "x") -> None:
         """Raise ValueError naming the first cell outside its column's domain."""
