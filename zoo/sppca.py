@@ -771,22 +771,31 @@ class SPPCA(Model):
 
     @property
     def location_sites(self) -> dict[str, tuple[int, slice]]:
-        """The means of inputs and outputs."""
-        return {"loc_x": (0, slice(None)), "loc_y": (1, slice(None))}
+        """The means of inputs and outputs, and their means under q."""
+        sites = {"loc_x": 0, "loc_x_mean": 0, "loc_y": 1, "loc_y_mean": 1}
+        return {name: (part, slice(None)) for name, part in sites.items()}
 
     def origin(
         self, x: Any, y: np.ndarray, *, always: bool = False
     ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The columns' means under the flat prior; a proper one has its mean at zero, and nothing moves."""
-        if not always or self.loading_prior != "flat":
+        """The columns' means; in double precision nothing moves."""
+        if not always:
             return None, None
         has_differences = self.kernel is None or self.kernel.is_shift_invariant
         moves_x = has_differences and not isinstance(x, SparseMatrix)
         moves_y = self.output_likelihood == "gaussian"
         return (
-            checks.column_scales(x)[0] if moves_x else None,
-            checks.column_scales(y)[0] if moves_y else None,
+            checks.column_moments(x)[0] if moves_x else None,
+            checks.column_moments(y)[0] if moves_y else None,
         )
+
+    def shifted(self, by: tuple[np.ndarray | None, ...]) -> Self:
+        """The prior mean of the means is moved."""
+        if self.loc_mean is None:
+            return self
+        sizes = self.num_features, self.num_outputs
+        moves = [np.zeros(size) if at is None else at for at, size in zip(by, sizes, strict=True)]
+        return self.replaced(loc_mean=self.loc_mean + np.concatenate(moves))
 
     def check_method(self, method: str) -> None:
         """Refuse a method that does not go with the kernel, the outputs or the prior.
