@@ -61,7 +61,7 @@ def lda_bound(counts, topics, shares, prior, smoothing):
         for word in tokens_of(row):
             logits = log_shares[d] + log_topics[:, word]
             phi = special.softmax(logits)
-            total += float((phi * (logits - np.log(phi))).sum())
+            total += float((phi * (logits - np.log(np.maximum(phi, np.finfo(float).tiny)))).sum())
     return total
 
 

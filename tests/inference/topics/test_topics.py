@@ -8,7 +8,7 @@ from scipy import special
 from text_cases import WORDS, sparse
 
 import zoo
-from inference import extend, fit, load, save, topics
+from inference import extend, fit, load, log_density, save, topics
 from inference.diagnostics import heldout, invariants, summary
 from inference.diagnostics.text_heldout import split_tokens
 from inference.plots import plot_clusters, plot_document_clusters
@@ -379,3 +379,31 @@ def test_a_report_shows_the_topics(name, tmp_path):
     page = report(tree, tmp_path / "fit.html").read_text()
     assert "most probable words of each topic" in page and WORDS[0] in page
     assert len(summary(tree))
+
+
+def test_a_document_without_words_has_token_shares(trees):
+    """Those of its topics, as `topic_shares` has: rows sum to one, where they were zero."""
+    wider = pd.concat([FRAME, pd.DataFrame(0.0, columns=WORDS, index=["nothing"])])
+    for tree in trees.values():
+        with pytest.warns(UserWarning, match=r"rows nothing.*leave them out"):
+            found = topics.token_shares(tree, wider)
+        np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-9)
+        assert found.index[-1] == "nothing" and (found.loc["nothing"] > 0).all()
+
+
+def test_a_word_that_no_topic_gives_has_density_zero():
+    """pLSI without smoothing, a word that was never used: once -472.8 nats a token, without a warning."""
+    table = FRAME.assign(unused=0.0)
+    tree = fit(zoo.PLSI(num_topics=2), table, max_iterations=5, tolerance=0, **OPTIONS)
+    new = table.iloc[:3].copy()
+    new.loc[new.index[1], "unused"] = 4.0
+    named = r"1 of 3 documents have density zero \(rows 1\): the fit gives probability zero to unused"
+    with pytest.warns(UserWarning, match=named):
+        scores = log_density(tree, new).values
+    assert np.isneginf(scores[1]) and np.isfinite(scores[[0, 2]]).all()
+    for protocol in ("likelihood", "completion"):
+        with pytest.warns(UserWarning, match=named):
+            found = heldout(tree, new, protocol=protocol)
+        assert float(found["perplexity"]) == np.inf and np.isnan(found["standard_error"])
+        known = heldout(tree, new.iloc[[0, 2]], protocol=protocol)  # warnings fail
+        assert np.isfinite(known["perplexity"])

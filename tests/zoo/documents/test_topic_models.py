@@ -5,6 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from numpyro import handlers
 from numpyro.infer.util import log_density
@@ -14,6 +15,7 @@ from scipy.special import gammaln
 from text_cases import COUNTS, WORDS, small_models, sparse
 
 import zoo
+from inference.inputs.tables import as_arrays
 from inference.inputs.text import WordCounts, matching_words, read_documents, to_vocabulary
 from inference.precision import in_precision
 from zoo.documents.bags import as_counts, log_coefficients
@@ -335,3 +337,22 @@ def test_texts_are_counted_by_scikit_learn():
     assert counts.to_dense()[0, coords["word"].index("goal")] == 2
     counts, dropped = to_vocabulary(texts, WORDS)
     assert counts.to_dense()[0].tolist() == [0, 2, 1, 0, 0, 0] and dropped == 4
+
+
+def test_empty_documents_are_named_with_advice_that_fits():
+    """In terms of what the caller has: a DataFrame has no ``without_empty``."""
+    table = np.vstack([COUNTS[0], np.zeros(6)])
+    frame = pd.DataFrame(table, columns=WORDS, index=["full", "empty"])
+    cases = [
+        (table, r"rows 1\).*drop them with counts\[counts.sum\(axis=1\) > 0\]"),
+        (frame, r"rows empty\).*drop them with counts\[counts.sum\(axis=1\) > 0\]"),
+        (scipy_sparse.csr_matrix(table), r"rows 1\).*counts.tocsr\(\)\[np.flatnonzero"),
+        (sparse(table), r"rows 1\).*counts.without_empty\(\)"),
+        (table.tolist(), r"rows 1\).*leave them out"),
+    ]
+    for given, message in cases:
+        with pytest.warns(UserWarning, match=message):
+            as_arrays((given,), ("word",))
+    counts = scipy_sparse.csr_matrix(table)
+    assert counts.tocsr()[np.flatnonzero(counts.sum(axis=1))].shape == (1, 6)  # the advice works
+    assert frame[frame.sum(axis=1) > 0].shape == (1, 6)
