@@ -533,7 +533,7 @@ class DEPCAM(MixtureModel):
         return "cells"
 
     def predicted(self, values: Mapping[str, Array], x: Array, *, what: str = "cells") -> tuple[Array, Array]:
-        """Mean and variance of cells at the mode of the latents, averaged over the components.
+        """Mean and variance of cells, averaged over the components and each one's latents.
 
         Args:
             values: of the sites.
@@ -546,8 +546,7 @@ class DEPCAM(MixtureModel):
         values = self._without_latents(values)
         local, modes = self.local(values), self.modes(values, x)
         r = jax.nn.softmax(modes.log_integral + self.weights.log_weights(values), axis=-1)
-        theta = local.natural_params(modes.latents)
-        means, variances = local.family.mean(theta), local.family.variance(theta)
+        means, variances = local_pca.expected_cells(local, x, modes)
         mean = jnp.einsum("nk,nkf->nf", r, means)
         variance = jnp.einsum("nk,nkf->nf", r, variances + (means - mean[:, None]) ** 2)
         if what == "reconstruction":

@@ -36,7 +36,7 @@ sees the whole Theta, mean included.
 References: Virtanen (2010), chapters 3 and 5; Mohamed et al. (2008); Collins, Dasgupta and Schapire (2001).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -49,7 +49,13 @@ from jax import Array
 
 from zoo import checks, suitable_fields
 from zoo.exponential_family import Family, as_family, joint_prior
-from zoo.exponential_family.cells import cells_of, sample_view_parameters, starting_view_parameters
+from zoo.exponential_family.cells import (
+    FamilyCells,
+    cells_of,
+    sample_view_parameters,
+    starting_view_parameters,
+)
+from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, with_spread
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
 from zoo.model import Model, in_current_precision, static
@@ -63,8 +69,9 @@ START_SCALE = 0.3
 class JointPriorModel(Model):
     """A projection with Gaussian priors or the joint beta-prior (`zoo.exponential_family.joint_prior`).
 
-    Subclasses have the fields ``beta``, ``conjugate``, ``ard`` and the variances, ``_check_kernels``,
-    ``_log_cells`` (log density of rows given everything) and ``_modes`` (their latents integrated out).
+    Subclasses have the fields ``beta``, ``conjugate``, ``ard`` and the variances, ``_check_kernels``, and of
+    rows at given values ``_log_cells`` (log density), ``_log_prior`` (of local latents), ``_with_local``,
+    ``_num_local``, ``_table`` (cells of a view), ``_mean_theta``, ``_suffix`` and ``_view_weights``.
     """
 
     sums_out_locals = False
@@ -146,6 +153,89 @@ class JointPriorModel(Model):
         left, _, right = jnp.linalg.svd(loadings, full_matrices=False)
         return u @ loadings.T @ (left @ right)
 
+    def _modes(self, values: Mapping[str, Array], data: tuple[Array, ...]) -> RowMode:
+        """Mode of the local latents of rows, and Laplace's integral over them."""
+        rows = jnp.concatenate(data, axis=1)
+        return row_modes(self._log_joint(values, data), rows, self._num_local(values))
+
+    def _log_joint(
+        self,
+        values: Mapping[str, Array],
+        data: tuple[Array, ...],
+        spread: Mapping[str, Array] | None = None,
+    ) -> Callable:
+        """Log joint density of a row, all views side by side, and its local latents, in nats.
+
+        Where loadings have a ``spread`` the density of each observed cell is averaged over it.
+        """
+        ends = np.cumsum([table.shape[1] for table in data])[:-1].tolist()
+
+        def log_joint(local: Array, row: Array) -> Array:
+            at, parts = self._with_local(values, local[None]), jnp.split(row, ends)
+            if spread is None:
+                cells = self._log_cells(at, tuple(part[None] for part in parts))[0]
+            else:
+                cells = self._log_averaged_cells(at, parts, spread)
+            return cells + self._log_prior(values, local[None])[0]
+
+        return log_joint
+
+    def _log_averaged_cells(
+        self, at: Mapping[str, Array], row: Sequence[Array], spread: Mapping[str, Array]
+    ) -> Array:
+        total, weights = 0.0, jnp.broadcast_to(self._view_weights(), (len(row),))
+        for v, part in enumerate(row):
+            table, seen = self._table(v, at), ~jnp.isnan(part)
+            theta = self._mean_theta(v, at).whole()[0]
+            variance = _theta_variance(at["latents"], spread[self._suffix(v)])[0]
+            filled = jnp.where(seen, part, 1.0)
+            cells = table.family.log_marginal(theta, variance, filled, table.cut_points)
+            total += weights[v] * jnp.sum(jnp.where(seen, cells, 0.0))
+        return total
+
+    def _expected(
+        self,
+        values: Mapping[str, Array],
+        data: tuple[Array, ...],
+        v: int,
+        spread: Mapping[str, Array] | None = None,
+    ) -> tuple[Array, Array, Array | None]:
+        """Mean and variance of all cells of a view given the observed cells of all, and class probabilities.
+
+        Shapes (num_observations, num_features), twice, and (num_observations, num_features, num_classes) or
+        None.
+        """
+        rows, modes = jnp.concatenate(data, axis=1), self._modes(values, data)
+
+        def average(nodes: Nodes, row: Array) -> tuple[Array, Array, Array | None]:
+            at = self._with_local(values, nodes.latents)
+            table = self._table(v, at)
+            theta = table.theta.reshape(len(nodes.weights), -1)
+            variance = None if spread is None else _theta_variance(at["latents"], spread[self._suffix(v)])
+            wide, weights, normal = with_spread(theta, variance, nodes)
+            wide = table.family.shaped(wide)
+            mean, variance = table.family.expected_cells(wide, weights, normal, table.cut_points)
+            return mean, variance, table.family.expected_class_probs(wide, weights)
+
+        num_columns = sum(table.shape[1] for table in data) * (1 if spread is None else SPREAD_NODES)
+        return over_latents(self._log_joint(values, data, spread), average, rows, modes, num_columns)
+
+    def class_probs(self, values: Mapping[str, Array], *data: Array, what: str | None = None) -> Array | None:
+        """Probabilities of the classes of categorical cells given the observed cells; None: there are none.
+
+        Args:
+            values: of the sites.
+            *data: as in `log_likelihood`.
+            what: the view, of several.
+
+        Returns:
+            Shape (num_observations, num_features, num_classes); zero in columns of other families.
+        """
+        v = 0 if what is None else self.data_names.index(what)
+        if not self.cell_families[v].has_classes:
+            return None
+        return self._expected(values, data, v)[2]
+
     def scores_covariance(self, values: Mapping[str, Array], *data: Array) -> Array:
         """Laplace's covariance of the latents of each row.
 
@@ -158,6 +248,16 @@ class JointPriorModel(Model):
         """
         k = self.num_latents
         return self._modes(values, data).covariance[:, :k, :k]
+
+
+def _theta_variance(latents: Array, covariance: Array) -> Array:
+    """Variance of natural parameters given latents, where loadings and mean have a covariance.
+
+    ``latents`` of shape (number, num_latents) and one matrix for each natural parameter give (number,
+    num_params).
+    """
+    extended = jnp.concatenate([latents, jnp.ones_like(latents[:, :1])], axis=1)
+    return jnp.maximum(jnp.einsum("ni,pij,nj->np", extended, covariance, extended), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,27 +372,53 @@ class EPCA(JointPriorModel):
     def _log_cells(self, values: Mapping[str, Array], data: tuple[Array]) -> Array:
         return self.cells(values).log_prob(*data)
 
-    def predicted(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array]:
-        """Rows with missing cells at their mean at the mode of the latents, and their variance."""
-        cells = self.cells(values | {"latents": self._modes(values, (x,)).latents})
-        mean, variance = cells.mean_and_variance()
+    def _mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
+        return self._theta(values)
+
+    def _view_weights(self) -> float:
+        return 1.0
+
+    def predicted(
+        self, values: Mapping[str, Array], x: Array, *, spread: Mapping[str, Array] | None = None
+    ) -> tuple[Array, Array]:
+        """Rows with missing cells replaced by their expectation given the observed ones, and the variance.
+
+        Averaged over the posterior of the row's latents by `zoo.exponential_family.expectations`.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+            spread: covariance of each natural parameter's loadings and mean by the suffix of their names,
+                shape (num_params, num_latents + 1, num_latents + 1), where they have one besides.
+
+        Returns:
+            Two arrays of the shape of ``x``; the variance of an observed cell is zero.
+        """
+        mean, variance, _ = self._expected(values, (x,), 0, spread)
         missing = jnp.isnan(x)
         return jnp.where(missing, mean, x), jnp.where(missing, variance, 0.0)
 
-    def _modes(self, values: Mapping[str, Array], data: tuple[Array]) -> RowMode:
+    def _table(self, v: int, values: Mapping[str, Array]) -> FamilyCells:
+        return self.cells(values)
+
+    def _suffix(self, v: int) -> str:
+        return ""
+
+    def _with_local(self, values: Mapping[str, Array], local: Array) -> dict[str, Array]:
+        return dict(values) | {"latents": local}
+
+    def _log_prior(self, values: Mapping[str, Array], local: Array) -> Array:
+        """Log prior density of latents, up to a constant with kernels; shape (num_observations,)."""
         prior = in_current_precision(self)
         variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+        total = jnp.sum(dist.Normal(0.0, jnp.sqrt(variance)).log_prob(local), axis=-1)
+        if self.has_kernel:
+            theta = self._theta(self._with_local(values, local)).whole()
+            total += prior.beta * jnp.sum(joint_prior.log_kernel(self.family, theta, prior.conjugate), -1)
+        return total
 
-        def log_joint(u: Array, row: Array) -> Array:
-            cells = self.cells(values | {"latents": u[None]})
-            total = cells.log_prob(row[None])[0] + jnp.sum(dist.Normal(0.0, jnp.sqrt(variance)).log_prob(u))
-            if self.has_kernel:
-                total += prior.beta * jnp.sum(
-                    joint_prior.log_kernel(self.family, cells.theta, prior.conjugate)
-                )
-            return total
-
-        return row_modes(log_joint, *data, self.num_latents)
+    def _num_local(self, values: Mapping[str, Array]) -> int:
+        return self.num_latents
 
     def starting_point(self, key: Array, x: Array) -> dict[str, Array]:
         """Starting values of all sites: means at the columns' means, small latents and loadings.
