@@ -460,8 +460,11 @@ class DEPCAM(MixtureModel):
         if self.scale_prior == "ard":
             values["scales_precision"] = jnp.ones((sizes[0], sizes[2]))
         if self.offset:
-            shift = 0.1 * scale * jax.random.normal(keys[1], sizes[:2])
-            values["offsets"] = family.natural_of_columns(x) + shift
+            loc = family.natural_of_columns(x)
+            least = jnp.minimum(1.0, jnp.abs(loc)) if family.theta_is_negative else 1.0
+            shift = 0.1 * scale * least * jax.random.normal(keys[1], sizes[:2])
+            values["offsets"] = loc + shift
+            values["scales"] *= jnp.min(least)  # so that natural parameters stay negative where they must
         if family.learns_noise:
             values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), LEAST_NOISE)
         if not self.integrates_latents or self.draw_locals:

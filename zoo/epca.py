@@ -53,17 +53,19 @@ from zoo.exponential_family.cells import (
     FamilyCells,
     cells_of,
     sample_view_parameters,
+    starting_sizes,
     starting_view_parameters,
 )
 from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, with_spread
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
-from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
+from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
 from zoo.model import Model, in_current_precision, static
 
 __all__ = ["EPCA", "JointPriorModel"]
 
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
 START_SCALE = 0.3
+START_DEPTHS = (0.1, 1.0, 10.0)  # of natural parameters below zero, in sizes of their means
 
 
 class JointPriorModel(Model):
@@ -91,12 +93,24 @@ class JointPriorModel(Model):
 
     def with_sizes_from(self, *data: Any) -> Self:
         """The model with its sizes and, where there are kernels, their means."""
-        if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
+        has_unit = self.natural_unit is not None or not self._is_negative
+        if self.num_features is not None and (self.conjugate is not None or self.beta == 0) and has_unit:
             return self
         return super().with_sizes_from(*data)
 
+    @property
+    def _is_negative(self) -> bool:
+        """Whether some natural parameters must be negative."""
+        return any(family.theta_is_negative for family in self.cell_families)
+
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
+        unit = self.natural_unit
+        if unit is not None and (unit.ndim > 1 or not (np.isfinite(unit) & (unit > 0)).all()):
+            raise ValueError(
+                "natural_unit must be positive, one number or one for each natural parameter of a row; "
+                f"got {unit}"
+            )
         for name in ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate"):
             checks.check_positive(name, getattr(self, name))
         if self.beta.shape != ():
@@ -110,8 +124,13 @@ class JointPriorModel(Model):
             )
 
     def check_method(self, method: str) -> None:
-        """Refuse methods that integrate the posterior at beta = 1, where it has no integral."""
+        """Refuse methods that integrate the posterior at beta = 1, and guides that leave a domain."""
         joint_prior.refuse_improper(float(self.beta), method)
+        if method == "svi" and self._is_negative:
+            raise ValueError(
+                "svi has no bound for exponential, gamma and negative binomial cells: their natural "
+                "parameters are negative, and the normal guide puts some mass elsewhere; use map, nuts or hmc"
+            )
 
     def log_likelihood(self, values: Mapping[str, Array], *data: Array) -> Array:
         """Log density of each row over its observed cells, weighted as in the program.
@@ -156,7 +175,40 @@ class JointPriorModel(Model):
     def _modes(self, values: Mapping[str, Array], data: tuple[Array, ...]) -> RowMode:
         """Mode of the local latents of rows, and Laplace's integral over them."""
         rows = jnp.concatenate(data, axis=1)
-        return row_modes(self._log_joint(values, data), rows, self._num_local(values))
+        starts = self._starts(values, data) if self._is_negative else None
+        return row_modes(self._log_joint(values, data), rows, self._num_local(values), starts)
+
+    def _starts(self, values: Mapping[str, Array], data: tuple[Array, ...]) -> Callable:
+        """Latents at which a row's natural parameters are negative where they must be, if there are any.
+
+        Least squares towards minus some multiples of the sizes of their means. At latents of zero they are
+        the means, which some draws of a sampler have outside the domain.
+        """
+        at = self._with_local(values, jnp.zeros((1, self._num_local(values))))
+        tables = [self._mean_theta(v, at) for v in range(len(self.cell_families))]
+        loadings = jnp.concatenate([table.loadings for table in tables])
+        loc = jnp.concatenate([jnp.broadcast_to(t.loc, t.loadings.shape[:1]) for t in tables])
+        sizes = [table.shape[1] for table in data]
+        negative = np.concatenate(
+            [f.negative_params(d) for f, d in zip(self.cell_families, sizes, strict=True)]
+        )
+        column = np.concatenate(
+            [
+                sum(sizes[:v]) + np.asarray(f.param_columns(d))
+                for v, (f, d) in enumerate(zip(self.cell_families, sizes, strict=True))
+            ]
+        )
+
+        def starts(row: Array) -> Array:
+            bound = jnp.asarray(negative) & (~jnp.isnan(row)[column] | self.has_kernel)
+            scale = jnp.where(bound, 1.0 / jnp.maximum(jnp.abs(loc), 1e-300), 0.0)
+            own = loadings * scale[:, None]
+            gram = own.T @ own
+            gram += 1e-9 * (jnp.trace(gram) + 1e-300) * jnp.eye(gram.shape[0])
+            targets = -(jnp.asarray(START_DEPTHS)[:, None] + loc * scale) * bound
+            return jnp.linalg.solve(gram, own.T @ targets.T).T
+
+        return starts
 
     def _log_joint(
         self,
@@ -271,8 +323,14 @@ class EPCA(JointPriorModel):
         latent_variance: sigma_U^2 > 0.
         loading_variance: sigma_V^2 > 0.
         loc_variance: prior variance of the mean of natural parameters.
+        natural_unit: in which natural parameters, and so loadings and means, are measured: the priors above
+            are of loadings and means divided by it. One number, or one for each natural parameter of a row.
+            None: one; but with exponential, gamma or negative binomial columns read off the data, the size
+            that their natural parameters have at the column's mean, such as 1 / mean (in the inverse unit of
+            the data). A table in other units then has the same fit.
         conjugate: (lam, nu) of the kernel; None: lam = 0.1 and nu such that the kernel's mean is that of all
-            cells (in mixed tables a pair for each column, of its family's cells). Not used with ``beta=0``.
+            cells; of exponential and gamma cells, whose unit lam has, nu = 0.1 and lam so (in mixed tables a
+            pair for each column, of its family's cells). Not used with ``beta=0``.
         ard: whether each latent has a precision of its loadings, Gamma(ard_concentration, ard_rate), by which
             it can be switched off; with ``beta=0`` only.
         ard_concentration: of the precisions' prior.
@@ -296,6 +354,7 @@ class EPCA(JointPriorModel):
     ard: bool = static(default=False)
     ard_concentration: Array = 1.0
     ard_rate: Array = 1.0
+    natural_unit: Array | None = None
     num_features: int | None = static(default=None)
 
     dims = {
@@ -331,9 +390,13 @@ class EPCA(JointPriorModel):
             precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
             scale = scale / jnp.sqrt(numpyro.sample("loading_precision", precisions.to_event(1)))
         shape = (size, self.num_latents)
-        values = {"loadings": numpyro.sample("loadings", dist.Normal(0.0, scale).expand(shape).to_event(2))}
         num_features = self.num_features if x is None else x.shape[1]
-        values |= sample_view_parameters(prior.family, num_features, prior.loc_variance)
+        unit = None if prior.natural_unit is None else jnp.broadcast_to(prior.natural_unit, (size,))
+        entries = dist.Normal(0.0, scale).expand(shape).to_event(2)
+        if unit is not None:
+            entries = padded(entries, tuple(range(self.num_latents)), self.num_latents, unit[:, None])
+        values = {"loadings": numpyro.sample("loadings", entries)}
+        values |= sample_view_parameters(prior.family, num_features, prior.loc_variance, unit=unit)
         with numpyro.plate("observations", num_rows):
             z = dist.Normal(0.0, jnp.sqrt(variance)).expand([self.num_latents]).to_event(1)
             values["latents"] = numpyro.sample("latents", z)
@@ -429,10 +492,16 @@ class EPCA(JointPriorModel):
         first, second = jax.random.split(key)
         size = family.num_params(x.shape[1])
         scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
-        values = {
-            "loadings": scale * jax.random.normal(first, (size, self.num_latents)),
+        values = starting_view_parameters(family, x)
+        loadings = scale * jax.random.normal(first, (size, self.num_latents))
+        if self._is_negative:
+            unit = in_current_precision(self).natural_unit
+            unit = None if unit is None else jnp.broadcast_to(unit, (size,))
+            loadings *= starting_sizes(family, values["loc"], unit, x.shape[1])[:, None]
+        values |= {
+            "loadings": loadings,
             "latents": scale * jax.random.normal(second, (x.shape[0], self.num_latents)),
-        } | starting_view_parameters(family, x)
+        }
         if self.ard:
             values["loading_precision"] = jnp.ones(self.num_latents)
         return values
@@ -445,6 +514,9 @@ class EPCA(JointPriorModel):
         x = checks.as_matrix(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}
         family = as_family(overrides.get("family", "bernoulli"))
+        if family.theta_is_negative:
+            family.check(x)
+            read["natural_unit"] = family.natural_units(x)
         if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and family.has_kernel:
             read["conjugate"] = family.kernel_of(x, KERNEL_STRENGTH)
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))

@@ -71,7 +71,12 @@ from jax import Array
 from zoo import checks, suitable_fields
 from zoo.epca import KERNEL_STRENGTH, START_SCALE, JointPriorModel
 from zoo.exponential_family import Family, as_family, joint_prior
-from zoo.exponential_family.cells import cells_of, sample_view_parameters, starting_view_parameters
+from zoo.exponential_family.cells import (
+    cells_of,
+    sample_view_parameters,
+    starting_sizes,
+    starting_view_parameters,
+)
 from zoo.exponential_family.expectations import Nodes, over_latents
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, padded
@@ -98,6 +103,8 @@ class Paired(JointPriorModel):
         latent_variance: sigma_U^2 > 0.
         loading_variance: sigma_V^2 > 0.
         loc_variance: prior variance of the means of natural parameters.
+        natural_unit: as of `zoo.EPCA`: in which natural parameters, loadings and means are measured; one
+            number, or one for each natural parameter of all views.
         conjugate: (lam, nu) of the kernels: two numbers for all cells, or a row of two for each column of all
             views. None: lam = 0.1 and nu such that the kernel's mean is that of the view's cells. Not used
             with ``beta=0``.
@@ -132,6 +139,7 @@ class Paired(JointPriorModel):
     ard_rate: Array = 1.0
     covariance_scale: Array = 1.0
     covariance_degrees: Array = 2.0
+    natural_unit: Array | None = None
     num_features: tuple[int, ...] | None = static(default=None)
 
     dims = {
@@ -180,14 +188,26 @@ class Paired(JointPriorModel):
         prior, name, columns = in_current_precision(self), f"loadings_{v}", self.latents_of(v)
         num_params = self.families[v].num_params(size)
         entries = dist.Normal(0.0, scale[jnp.asarray(columns, int)]).expand([num_params, len(columns)])
-        values = {name: numpyro.sample(name, padded(entries.to_event(2), columns, self.num_latents))}
+        unit = self._unit_of(v, num_params)
+        of_rows = None if unit is None else unit[:, None]
+        values = {name: numpyro.sample(name, padded(entries.to_event(2), columns, self.num_latents, of_rows))}
         is_full = self.specific == "full_covariance"
-        values |= sample_view_parameters(prior.families[v], size, prior.loc_variance, f"_{v}", not is_full)
+        values |= sample_view_parameters(
+            prior.families[v], size, prior.loc_variance, f"_{v}", not is_full, unit
+        )
         if is_full:
             rate = prior.covariance_scale * jnp.eye(num_params)
             precision = dist.Wishart(num_params + prior.covariance_degrees, rate_matrix=rate)
             values[f"specific_precision_{v}"] = numpyro.sample(f"specific_precision_{v}", precision)
         return values
+
+    def _unit_of(self, v: int, num_params: int) -> Array | None:
+        """The unit of the natural parameters of a view, shape (num_params,); None: one."""
+        unit = in_current_precision(self.natural_unit)
+        if unit is None or unit.ndim == 0:
+            return None if unit is None else jnp.broadcast_to(unit, (num_params,))
+        first = sum(f.num_params(d) for f, d in zip(self.families[:v], self.num_features[:v], strict=True))
+        return unit[first : first + num_params]
 
     def _sample_cells(self, v: int, values: dict[str, Array], y: Array | None) -> Array:
         """The cells of one view, inside the plate of rows."""
@@ -418,6 +438,12 @@ class Paired(JointPriorModel):
             )
         read: dict[str, Any] = {"num_features": tuple(array.shape[1] for array in arrays)}
         kinds = [as_family(family) for family in families]
+        if any(kind.theta_is_negative for kind in kinds):
+            for v, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
+                checks.check_columns(array, None, f"y_{v}", "model")
+                kind.check(array, f"y_{v}")
+            units = [kind.natural_units(array) for kind, array in zip(kinds, arrays, strict=True)]
+            read["natural_unit"] = np.concatenate(units)
         if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and all(kind.has_kernel for kind in kinds):
             pairs = [
                 np.broadcast_to(kind.kernel_of(array, KERNEL_STRENGTH), (array.shape[1], 2))
@@ -662,6 +688,9 @@ class Paired(JointPriorModel):
             free = jnp.zeros(self.num_latents).at[jnp.asarray(self.latents_of(v))].set(1.0)
             values[f"loadings_{v}"] = scale * free * jax.random.normal(keys[v + 1], (size, self.num_latents))
             values |= starting_view_parameters(family, y, f"_{v}", not is_full)
+            if negative and f"loc_{v}" in values:
+                sizes = starting_sizes(family, values[f"loc_{v}"], self._unit_of(v, size), y.shape[1])
+                values[f"loadings_{v}"] *= sizes[:, None]
             if is_full:
                 values[f"specific_precision_{v}"] = jnp.eye(size) / model.covariance_scale
             if is_full and not self.has_dense_rows(v):

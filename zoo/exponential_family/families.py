@@ -353,6 +353,23 @@ class GammaWithShape(Family):
         """Minus a / mean."""
         return -self.shape / mean
 
+    def natural_of_columns(self, x: Array) -> Array:
+        """Theta of every column's mean; that of all cells where a column has only zeros.
+
+        Not smoothed: columns may have different units.
+        """
+        means = jnp.nanmean(x, axis=0)
+        theta = self.natural(jnp.where(means > 0, means, jnp.nanmean(x)))
+        return jnp.where(jnp.isfinite(theta), theta, -1.0)
+
+    def natural_units(self, x: np.ndarray) -> np.ndarray:
+        """A / mean of each column, or of all cells where a column has only zeros."""
+        return float(self.shape) / _positive_means(x)
+
+    def kernel_of(self, x: np.ndarray, strength: float) -> tuple[float, float]:
+        """Nu of size ``strength``, which has no unit, and lam with the mean of all cells."""
+        return strength * float(_positive_means(np.reshape(x, (-1, 1)))[0]), strength
+
     def log_base_measure(self, x: Array) -> Array:
         """(a - 1) log x - log Gamma(a)."""
         return jax.scipy.special.xlogy(self.shape - 1.0, x) - gammaln(self.shape)
@@ -376,12 +393,18 @@ class GammaWithShape(Family):
 
 @dataclass(frozen=True, eq=False)
 class Exponential(GammaWithShape):
-    """Positive numbers, exponential: the gamma of shape one."""
+    """Numbers of at least zero, exponential: the gamma of shape one, whose density at zero is the rate."""
+
+    domain = "numbers of at least 0"
 
     def validate(self) -> None:
         """Raise ValueError if a shape other than one was given."""
         if self.shape != 1:
             raise ValueError(f"an exponential has shape 1; for others use GammaWithShape(shape={self.shape})")
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Not negative: rounded durations hold zeros."""
+        return (x >= 0) & np.isfinite(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -426,6 +449,11 @@ class NegativeBinomial(Family):
         """Log of mean / (r + mean)."""
         return -jnp.log1p(self.dispersion_count / mean)
 
+    def natural_units(self, x: np.ndarray) -> np.ndarray:
+        """R / (r + mean) of each column, the derivative of theta in the log of the mean."""
+        count = float(self.dispersion_count)
+        return count / (count + _positive_means(x))
+
     def log_base_measure(self, x: Array) -> Array:
         """Log of Gamma(x + r) / (x! Gamma(r))."""
         r = self.dispersion_count
@@ -446,6 +474,14 @@ class NegativeBinomial(Family):
     def is_cell(self, x: np.ndarray) -> np.ndarray:
         """Whole and not negative."""
         return (x >= 0) & (x == np.floor(x)) & np.isfinite(x)
+
+
+def _positive_means(x: np.ndarray) -> np.ndarray:
+    """Mean of each column; of all cells where that is zero or there is none, or one."""
+    seen = ~np.isnan(x)
+    whole = np.sum(x, where=seen) / max(seen.sum(), 1)
+    means = np.sum(x, axis=0, where=seen) / np.maximum(seen.sum(axis=0), 1)
+    return np.where(means > 0, means, whole if whole > 0 else 1.0)
 
 
 def _bounded_moments(mean: Callable, theta: Array, weights: Array) -> tuple[Array, Array]:

@@ -234,6 +234,31 @@ class Family(Assumptions):
         theta = self.natural((total + jnp.sum(total) / jnp.sum(seen)) / (seen + 1))
         return jnp.where(jnp.isfinite(theta), theta, -1.0 if self.theta_is_negative else 0.0)
 
+    def natural_units(self, x: np.ndarray) -> np.ndarray:
+        """Sizes of natural parameters: the change by which a column's mean changes by a factor e, about.
+
+        One but for families whose natural parameters are negative, and have the inverse unit of the data or
+        lie close to zero where means are large.
+
+        Args:
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+        Returns:
+            Shape (num_params,), positive.
+        """
+        return np.ones(self.num_params(x.shape[1]))
+
+    def negative_params(self, num_features: int) -> np.ndarray:
+        """Which natural parameters of a row must be negative.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            Boolean, shape (num_params,).
+        """
+        return np.full(self.num_params(num_features), self.theta_is_negative)
+
     def log_base_measure(self, x: Array) -> Array:
         """Log h, elementwise.
 
@@ -722,6 +747,20 @@ class ByColumn(Family):
         for family, columns, params in self.groups:
             if not family.num_cut_points:
                 found = found.at[params].set(family.natural_of_columns(x[:, columns]))
+        return found
+
+    def natural_units(self, x: np.ndarray) -> np.ndarray:
+        """Of each column those of its family."""
+        found = np.ones(self.num_params(x.shape[1]))
+        for family, columns, params in self.groups:
+            found[params] = family.natural_units(x[:, columns])
+        return found
+
+    def negative_params(self, num_features: int) -> np.ndarray:
+        """Those of the columns whose family has negative ones."""
+        found = np.zeros(self.num_params(num_features), bool)
+        for family, _, params in self.groups:
+            found[params] = family.theta_is_negative
         return found
 
     def kernel_of(self, x: np.ndarray, strength: float) -> np.ndarray:

@@ -10,7 +10,8 @@ log density asks for; where rows count differently, the blocks are passed throug
 
 **Zeros at fixed places** (`padded`). Loadings of a view have zero columns where a latent belongs to another
 view. Such a site is the free columns, a Normal array, put into their places; NUTS, HMC and MAP move the free
-columns alone.
+columns alone. Where cells have a unit (exponential and gamma ones) they move them in the unit of their
+natural parameters, so that a path does not depend on the unit of the data.
 
 **Latents of new rows** where no closed form exists (`row_modes`): their mode, and Laplace's integral over
 them. For one row the log density of latents u, :math:`h(u) = \log N(u; 0, v I) + \sum_d k_d(\theta_d)` with
@@ -185,12 +186,12 @@ _row_sums_with.defvjp(_forward, _backward)
 
 
 class _ZeroElsewhere(constraints.Constraint):
-    """Real at some places of the last axis, zero at the others."""
+    """Real at some places of the last axis, zero at the others; measured in ``unit``."""
 
     base_constraint = constraints.real  # what a summary of such a value may assume
 
-    def __init__(self, places: tuple[int, ...], size: int, event_dim: int) -> None:
-        self.places, self.size, self.event_dim = places, size, event_dim
+    def __init__(self, places: tuple[int, ...], size: int, event_dim: int, unit: Array | float = 1.0) -> None:
+        self.places, self.size, self.event_dim, self.unit = places, size, event_dim, unit
 
     def __call__(self, x: Array) -> Array:
         free = jnp.zeros(self.size, bool).at[jnp.asarray(self.places, int)].set(True)
@@ -201,23 +202,28 @@ class _ZeroElsewhere(constraints.Constraint):
         return jnp.zeros_like(prototype)
 
     def tree_flatten(self) -> tuple:
-        return (), ((), {"places": self.places, "size": self.size, "event_dim": self.event_dim})
+        fixed = {"places": self.places, "size": self.size, "event_dim": self.event_dim}
+        return (self.unit,), (("unit",), fixed)
 
     def eq(self, other: object, static: bool = False) -> bool:
-        return isinstance(other, _ZeroElsewhere) and self.__dict__ == other.__dict__
+        return isinstance(other, _ZeroElsewhere) and _same(self, other, static)
 
 
 class PadZeros(Transform):
-    """The last axis spread over ``places`` of a longer one, zeros elsewhere.
+    """The last axis, times a unit, spread over ``places`` of a longer one, zeros elsewhere.
+
+    With a unit an algorithm that moves the free values moves them in that unit: neither its first step nor
+    its path depends on the units of the data.
 
     Args:
         places: where the values go, rising.
         size: of the last axis afterwards.
         event_dim: dims of an event.
+        unit: positive, broadcast against the free values.
     """
 
-    def __init__(self, places: tuple[int, ...], size: int, event_dim: int) -> None:
-        self.places, self.size, self.event_dim = places, size, event_dim
+    def __init__(self, places: tuple[int, ...], size: int, event_dim: int, unit: Array | float = 1.0) -> None:
+        self.places, self.size, self.event_dim, self.unit = places, size, event_dim, unit
 
     @property
     def domain(self) -> constraints.Constraint:
@@ -227,24 +233,26 @@ class PadZeros(Transform):
     @property
     def codomain(self) -> constraints.Constraint:
         """Real arrays, zero outside of the places."""
-        return _ZeroElsewhere(self.places, self.size, self.event_dim)
+        return _ZeroElsewhere(self.places, self.size, self.event_dim, self.unit)
 
     def __call__(self, x: Array) -> Array:
         """The padded array.
 
         Args:
-            x: free values, the last axis the free places.
+            x: free values in their unit, the last axis the free places.
 
         Returns:
             The same with zeros in the other places, the last axis of length ``size``: shape (..., size).
         """
-        return jnp.zeros((*jnp.shape(x)[:-1], self.size), x.dtype).at[..., list(self.places)].set(x)
+        padded = jnp.zeros((*jnp.shape(x)[:-1], self.size), x.dtype)
+        return padded.at[..., list(self.places)].set(x if _is_one(self.unit) else x * self.unit)
 
     def _inverse(self, y: Array) -> Array:
-        return y[..., list(self.places)]
+        free = y[..., list(self.places)]
+        return free if _is_one(self.unit) else free / self.unit
 
     def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: None = None) -> Array:
-        """Zero: the volume is that of the free places.
+        """The sum of the logarithms of the units, zero without one.
 
         Args:
             x: free values, the last axis the free places.
@@ -252,9 +260,13 @@ class PadZeros(Transform):
             intermediates: not read.
 
         Returns:
-            Zeros, shape of the batch.
+            Shape of the batch, in nats.
         """
-        return jnp.zeros(jnp.shape(x)[: jnp.ndim(x) - self.event_dim])
+        zeros = jnp.zeros(jnp.shape(x)[: jnp.ndim(x) - self.event_dim])
+        if _is_one(self.unit):
+            return zeros
+        event = jnp.shape(x)[jnp.ndim(x) - self.event_dim :]
+        return zeros + jnp.sum(jnp.broadcast_to(jnp.log(self.unit), event))
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape with the whole last axis.
@@ -279,40 +291,57 @@ class PadZeros(Transform):
         return (*shape[:-1], len(self.places))
 
     def tree_flatten(self) -> tuple:
-        """No leaves: every attribute is static."""
-        return (), ((), {"places": self.places, "size": self.size, "event_dim": self.event_dim})
+        """The unit is a leaf; every other attribute is static."""
+        fixed = {"places": self.places, "size": self.size, "event_dim": self.event_dim}
+        return (self.unit,), (("unit",), fixed)
 
     def eq(self, other: object, static: bool = False) -> bool:
         """Whether another transform is equal.
 
         Args:
             other: anything.
-            static: not read; NumPyro passes it.
+            static: whether equality must be known while a program is traced; NumPyro passes it.
 
         Returns:
-            True if places, size and event dims are equal.
+            True if places, size, event dims and units are equal.
         """
-        own = self.places, self.size, self.event_dim
-        return isinstance(other, PadZeros) and own == (other.places, other.size, other.event_dim)
+        return isinstance(other, PadZeros) and _same(self, other, static)
 
 
-biject_to.register(_ZeroElsewhere, lambda c: PadZeros(c.places, c.size, c.event_dim))
+def _is_one(unit: Array | float) -> bool:
+    return isinstance(unit, float) and unit == 1.0
 
 
-def padded(base: dist.Distribution, places: tuple[int, ...], size: int) -> dist.Distribution:
+def _same(one: Any, other: Any, static: bool) -> bool:
+    """Whether two have equal attributes; units that are arrays are compared unless it must be static."""
+    if (one.places, one.size, one.event_dim) != (other.places, other.size, other.event_dim):
+        return False
+    if one.unit is other.unit or (_is_one(one.unit) and _is_one(other.unit)):
+        return True
+    return False if static else jnp.array_equal(one.unit, other.unit)
+
+
+biject_to.register(_ZeroElsewhere, lambda c: PadZeros(c.places, c.size, c.event_dim, c.unit))
+
+
+def padded(
+    base: dist.Distribution, places: tuple[int, ...], size: int, unit: Array | None = None
+) -> dist.Distribution:
     """The base distribution, whose last event axis are the free places, padded with zeros to ``size``.
 
     Args:
         base: over the free places.
         places: of the free ones on the whole axis.
         size: of the whole axis.
+        unit: by which its values are multiplied, broadcast against them; None: by one.
 
     Returns:
         Distribution with ``size`` as the last event axis.
     """
-    if len(places) == size:
+    if unit is None and len(places) == size:
         return base
-    return dist.TransformedDistribution(base, PadZeros(places, size, base.event_dim))
+    transform = PadZeros(places, size, base.event_dim, 1.0 if unit is None else unit)
+    return dist.TransformedDistribution(base, transform)
 
 
 NEWTON_STEPS = 100
