@@ -213,7 +213,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
     match = matching_words if model.takes_documents else matching_columns
     parts = tuple(match(part, _columns(tree, dim)) for part, dim in zip(given, dims, strict=True))
-    arrays, coords = as_arrays(parts, tuple(dims))
+    arrays, coords = as_arrays(parts, tuple(dims), model.data_names)
     model.check_new(*arrays)
     return model, jax.tree.map(jnp.asarray, arrays), coords
 

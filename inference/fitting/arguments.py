@@ -93,7 +93,7 @@ def read_call(
         else:
             arrays, weight = (_rows_to_begin_with(stream),), stream.sample_weight
     else:
-        arrays, coords = as_arrays(data, column_dims(model))
+        arrays, coords = as_arrays(data, column_dims(model), model.data_names)
     of_all_processes = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
     if isinstance(init, xr.DataTree) and init.attrs.get("model") == model_name(model):
         model = model.continuing(model_of(init))

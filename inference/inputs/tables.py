@@ -20,13 +20,14 @@ VIEW_DIMS = ("feature", "output")
 
 
 def as_arrays(
-    data: tuple, dims: tuple[str, ...] = VIEW_DIMS
+    data: tuple, dims: tuple[str, ...] = VIEW_DIMS, names: tuple[str, ...] = ("x", "y")
 ) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
     """Each part of the data as a float64 matrix, and coords by dim; documents as sparse counts.
 
     Args:
         data: the parts.
         dims: of the columns of each part.
+        names: of the parts, for messages.
 
     Raises:
         TypeError: a column is not numeric, or there is no data.
@@ -37,11 +38,11 @@ def as_arrays(
     if dims == ("word",):
         return read_documents(*data)
     arrays, coords = [], {}
-    for part, dim in zip(data, dims, strict=False):
+    for part, dim, name in zip(data, dims, names, strict=False):
         if isinstance(part, SparseMatrix | SparseCounts):
             arrays.append(part)
             continue
-        arrays.append(SparseCounts.from_matrix(part) if hasattr(part, "tocoo") else as_matrix(part))
+        arrays.append(SparseCounts.from_matrix(part) if hasattr(part, "tocoo") else as_matrix(part, name))
         if hasattr(part, "columns"):
             coords[dim] = list(part.columns)
             coords.setdefault("observation", list(part.index))

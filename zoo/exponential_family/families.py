@@ -32,7 +32,7 @@ __all__ = [
     "most_probable",
 ]
 
-FAR_INSIDE = 4.0  # deviations from the end of the domain, from which on expectations are plain averages
+CLOSE = 5e-4  # weight within half a deviation of the domain's end, below which nodes are averaged as they are
 MOSTLY_INSIDE = 0.98  # weight inside the domain, from which on the nodes tell the spread of log m
 
 
@@ -487,18 +487,20 @@ def _positive_means(x: np.ndarray) -> np.ndarray:
 def _bounded_moments(mean: Callable, theta: Array, weights: Array) -> tuple[Array, Array]:
     r"""E[m] and E[m^2] of a mean with a pole at the upper end of the domain theta < 0.
 
-    Where the weighted nodes lie inside, their mean four of their deviations from the end or more, they are
-    averaged as they are. Nearer to it both expectations are infinite, for m is about -1 / theta there and the
-    density of theta does not vanish; a sum over nodes would depend on where the last one lies. Log m has all
-    moments, and m is taken to be log-normal with those: :math:`E[m] = e^{a + b / 2}`,
-    :math:`E[m^2] = e^{2a + 2b}`, a and b mean and variance of log m over theta < 0. They are those of the
-    nodes where 98 % of the weight is inside, else of the normal distribution with the nodes' mean and
-    variance, truncated at the end. Of a gamma with shape 4 instead of a normal the error is 1.6 %.
+    Where hardly any weighted node lies within half a deviation of the end or beyond (of a normal theta: where
+    its mean is 3.8 deviations away), the nodes are averaged as they are. Nearer to it both expectations are
+    infinite, for m is about -1 / theta there and the density of theta does not vanish; a sum over nodes would
+    depend on where the last one lies. Log m has all moments, and m is taken to be log-normal with those:
+    :math:`E[m] = e^{a + b / 2}`, :math:`E[m^2] = e^{2a + 2b}`, a and b mean and variance of log m over
+    theta < 0. They are those of the nodes where 98 % of the weight is inside, else of the normal distribution
+    with the nodes' mean and variance, truncated at the end. Of a rate that is gamma with shape 4 the error is
+    1.6 %.
     """
     loc = jnp.tensordot(weights, theta, 1)
     deviation = jnp.sqrt(jnp.tensordot(weights, (theta - loc) ** 2, 1))
     inside = theta < 0
     held = jnp.tensordot(weights, inside, 1)
+    close = jnp.tensordot(weights, theta > -0.5 * deviation, 1)
     means = mean(jnp.where(inside, theta, -1.0))
     own = jnp.where(inside, weights.reshape(-1, *[1] * (theta.ndim - 1)), 0.0)
     own = own / jnp.where(held > 0, held, 1.0)
@@ -521,7 +523,7 @@ def _bounded_moments(mean: Callable, theta: Array, weights: Array) -> tuple[Arra
 
     def chosen(k: int) -> Array:
         near = jnp.where(held > MOSTLY_INSIDE, by_nodes[k], by_normal[k])
-        return jnp.where((ratio >= FAR_INSIDE) | (deviation == 0), direct[k], near)
+        return jnp.where(close < CLOSE, direct[k], near)
 
     return chosen(0), chosen(1)
 

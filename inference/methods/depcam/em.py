@@ -536,7 +536,7 @@ def update_bases(
     )
 
 
-ROW_HALVINGS = 8
+ROW_HALVINGS = 40  # of a row far outside the others the first step is too long by e^theta / theta
 
 
 def update_latents(
