@@ -73,7 +73,7 @@ from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca
 from zoo.exponential_family.cells import FamilyCells, units_of
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
-from zoo.exponential_family.natural_params import RowMode
+from zoo.exponential_family.natural_params import RowMode, padded
 from zoo.model import in_current_precision, static
 
 __all__ = ["DEPCAM", "orthonormal"]
@@ -190,13 +190,15 @@ class DEPCAM(MixtureModel):
         log_weights = self.weights.sample(prior.concentration)
         carriers = numpyro.sample("carriers", dist.Normal(0.0, 1.0).expand(sizes).to_event(3))
         values = {"bases": numpyro.deterministic("bases", orthonormal(carriers))}
-        values["scales"] = self._sample_scales()
+        unit = self._unit(x)
+        values["scales"] = self._sample_scales(unit)
         norms = jnp.sum(values["scales"] ** 2, axis=-1)
         numpyro.deterministic("loading_norms", -jnp.sort(-norms))  # trace W_k W_k', largest first
         if self.offset:
-            offsets = dist.Normal(prior.offset_mean, jnp.sqrt(prior.offset_variance))
+            size = 1.0 if unit is None else unit
+            offsets = dist.Normal(prior.offset_mean / size, jnp.sqrt(prior.offset_variance) / size)
             offsets = offsets.expand(sizes[:2]).to_event(2)
-            values["offsets"] = numpyro.sample("offsets", offsets)
+            values["offsets"] = numpyro.sample("offsets", _measured_in(unit, offsets))
         if self.family.learns_noise:
             values["noise_variance"] = numpyro.sample(
                 "noise_variance", dist.InverseGamma(1.0, prior.noise_rate)
@@ -220,14 +222,26 @@ class DEPCAM(MixtureModel):
             of_label = jnp.take_along_axis(theta, assignments[..., None, None], axis=1)[:, 0]
             return numpyro.sample("x", FamilyCells(local.family, of_label), obs=x)
 
-    def _sample_scales(self) -> Array:
+    def _unit(self, x: Array | None) -> Array | None:
+        """The size of natural parameters that must be negative, in which MAP, NUTS and HMC move; None: one.
+
+        The priors are the same with any unit. It is that of the mean of all cells, and one without data.
+        """
+        if x is None or not self.family.theta_is_negative:
+            return None
+        return jnp.abs(in_current_precision(self).family.natural(jnp.nanmean(x)))
+
+    def _sample_scales(self, unit: Array | None) -> Array:
         """The scales from their prior, shape (num_components, num_latents)."""
         prior, shape = in_current_precision(self), (self.num_components, self.num_latents)
+        size = 1.0 if unit is None else unit
         if self.scale_prior == "laplace":
-            return numpyro.sample("scales", SparseScales(prior.sparsity, shape))
+            scales = SparseScales(prior.sparsity * size, shape)
+            return numpyro.sample("scales", _measured_in(unit, scales))
         precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand(shape).to_event(2)
         precision = numpyro.sample("scales_precision", precisions)
-        return numpyro.sample("scales", dist.Normal(0.0, 1.0 / jnp.sqrt(precision)).to_event(2))
+        scales = dist.Normal(0.0, 1.0 / (jnp.sqrt(precision) * size)).to_event(2)
+        return numpyro.sample("scales", _measured_in(unit, scales))
 
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         self.require("sparsity", "offset_mean", "offset_variance", "ard_rate", "noise_rate")
@@ -470,6 +484,11 @@ class DEPCAM(MixtureModel):
         Raises:
             ValueError: a sampler, and the posterior is improper.
         """
+        if method == "svi" and self.family.theta_is_negative:
+            raise ValueError(
+                f"svi has no bound for cells of {type(self.family).__name__}: their natural parameters are "
+                "negative, and the normal guide puts some mass elsewhere; use em, map, nuts or hmc"
+            )
         proper = self.integrates_latents or method == "vb"
         if self.scale_prior != "laplace" or not _is_zero(self.sparsity) or proper:
             return
@@ -525,8 +544,11 @@ class DEPCAM(MixtureModel):
         if self.scale_prior == "ard":
             values["scales_precision"] = jnp.ones((sizes[0], sizes[2])) / unit**2
         if self.offset:
-            shift = 0.1 * scale * unit * jax.random.normal(keys[1], sizes[:2])
-            values["offsets"] = family.natural_of_columns(x) + shift
+            loc = family.natural_of_columns(x)
+            least = jnp.minimum(1.0, jnp.abs(loc)) if family.theta_is_negative else 1.0
+            shift = 0.1 * scale * unit * least * jax.random.normal(keys[1], sizes[:2])
+            values["offsets"] = loc + shift
+            values["scales"] *= jnp.min(least)  # so that natural parameters stay negative where they must
         if family.learns_noise:
             values["noise_variance"] = unit**2
         if not self.integrates_latents or self.draw_locals:
@@ -598,7 +620,7 @@ class DEPCAM(MixtureModel):
         return "cells"
 
     def predicted(self, values: Mapping[str, Array], x: Array, *, what: str = "cells") -> tuple[Array, Array]:
-        """Mean and variance of cells at the mode of the latents, averaged over the components.
+        """Mean and variance of cells, averaged over the components and each one's latents.
 
         Args:
             values: of the sites.
@@ -611,8 +633,7 @@ class DEPCAM(MixtureModel):
         values = self._without_latents(values)
         local, modes = self.local(values), self.modes(values, x)
         r = jax.nn.softmax(modes.log_integral + self.weights.log_weights(values), axis=-1)
-        theta = local.natural_params(modes.latents)
-        means, variances = local.family.mean(theta), local.family.variance(theta)
+        means, variances = local_pca.expected_cells(local, x, modes)
         mean = jnp.einsum("nk,nkf->nf", r, means)
         variance = jnp.einsum("nk,nkf->nf", r, variances + (means - mean[:, None]) ** 2)
         if what == "reconstruction":
@@ -632,6 +653,14 @@ def orthonormal(carriers: Array) -> Array:
     """
     q, r = jnp.linalg.qr(carriers)
     return q * jnp.where(jnp.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)[..., None, :]
+
+
+def _measured_in(unit: Array | None, base: dist.Distribution) -> dist.Distribution:
+    """The distribution of values that are ``unit`` times those of another, and are moved in that unit."""
+    if unit is None:
+        return base
+    size = base.event_shape[-1]
+    return padded(base, tuple(range(size)), size, unit)
 
 
 def _is_zero(value: Any) -> bool:

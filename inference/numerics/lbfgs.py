@@ -9,8 +9,9 @@ pair. A step length t is looked for by bisection and doubling (Lewis and Overton
 
 which makes :math:`s^T y > 0`. Where no such length is found within the trials, or after a few doublings, the
 longest that satisfied the first condition is taken, and its pair is left out if :math:`s^T y` is not
-positive. A value that is not finite fails the first condition, so a step never leaves the domain and the
-value never rises by more than rounding.
+positive. Where not even the shortest trial lowers the value the pairs are forgotten, and the next direction
+is the gradient's. A value that is not finite fails the first condition, so a step never leaves the domain and
+the value never rises by more than rounding.
 
 Side by side under ``vmap`` every trial is one evaluation for all; there is no branch that would be computed
 on both sides.
@@ -94,8 +95,10 @@ def lbfgs_step(state: LBFGSState, loss: Callable[[Any], Array]) -> LBFGSState:
     product = step @ change
     useful = product > jnp.finfo(flat.dtype).eps * jnp.maximum(change @ change, 1e-30)
 
+    stuck = found.length == 0  # forget the pairs: the next step is along the gradient, not the same again
+
     def pushed(old: Array, new: Array) -> Array:
-        return jnp.where(useful, jnp.concatenate([old[1:], new[None]]), old)
+        return jnp.where(stuck, 0.0, jnp.where(useful, jnp.concatenate([old[1:], new[None]]), old))
 
     return LBFGSState(
         unravel(flat + step),

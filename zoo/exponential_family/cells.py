@@ -24,6 +24,7 @@ __all__ = [
     "cells_of",
     "has_units",
     "sample_view_parameters",
+    "starting_sizes",
     "starting_view_parameters",
     "units_of",
     "units_of_view",
@@ -129,6 +130,7 @@ def sample_view_parameters(
     noise: bool = True,
     loc_mean: Array | float = 0.0,
     unit: Array | float = 1.0,
+    natural_unit: Array | None = None,
 ) -> dict[str, Array]:
     """The sites of a view, drawn from their priors.
 
@@ -140,6 +142,7 @@ def sample_view_parameters(
         noise: whether a Gaussian of unknown variance has a noise variance.
         loc_mean: prior mean of the mean, one number or one for each column.
         unit: in which cells of unknown variance are measured.
+        natural_unit: in which the natural parameters of a row are measured, shape (num_params,); None: one.
 
     Returns:
         Value of each site by name, in the shapes that the program gives them.
@@ -152,7 +155,8 @@ def sample_view_parameters(
     places = _params_with_mean(family, num_features)
     if places:
         mean = dist.Normal(loc_mean, jnp.sqrt(loc_variance) * unit).expand([len(places)]).to_event(1)
-        own = padded(mean, places, family.num_params(num_features))
+        of_places = None if natural_unit is None else natural_unit[np.asarray(places)]
+        own = padded(mean, places, family.num_params(num_features), of_places)
         values["loc"] = numpyro.sample(f"loc{suffix}", own)
     if noise and family.learns_noise:
         prior = dist.InverseGamma(1.0, jnp.asarray(unit, float) ** 2)
@@ -232,6 +236,22 @@ def units_of_view(unit: Array, loc_mean: Array, name: str, suffix: str = "") -> 
     found = {f"{key}{suffix}": (unit ** float(power), 0.0) for key, power in powers.items()}
     shifted = (name, f"loc{suffix}", f"loc_mean{suffix}", f"natural_params{suffix}")
     return found | dict.fromkeys(shifted, (unit, loc_mean))
+
+
+def starting_sizes(family: Family, loc: Array, unit: Array | None, num_features: int) -> Array:
+    """The size of natural parameters of a row at the start: their unit, or less where they must be negative.
+
+    Args:
+        family: of the cells.
+        loc: their means, shape (num_params,).
+        unit: ``natural_unit`` of `sample_view_parameters`.
+        num_features: cells of a row.
+
+    Returns:
+        Shape (num_params,); a change much smaller than it leaves theta negative where it must be.
+    """
+    sizes = jnp.ones_like(loc) if unit is None else unit
+    return jnp.where(family.negative_params(num_features), jnp.minimum(sizes, jnp.abs(loc)), sizes)
 
 
 def cells_of(

@@ -231,7 +231,9 @@ def best_scaling(count: Array, squares: Array, cost: Array, power: int) -> Array
         value = cost * c**power + count * c**2 - squares
         return c - value / (power * cost * c ** (power - 1) + 2.0 * count * c)
 
-    return jax.lax.fori_loop(0, NEWTON_STEPS, newton, jnp.sqrt(squares / count))
+    # neither term alone may pass the sum, so this start is less than twice the root
+    most = jnp.where(cost > 0, (squares / jnp.where(cost > 0, cost, 1.0)) ** (1 / power), jnp.inf)
+    return jax.lax.fori_loop(0, NEWTON_STEPS, newton, jnp.minimum(jnp.sqrt(squares / count), most))
 
 
 def scaled_bound(values: Mapping[str, Array], c: Array) -> tuple[Array, dict[str, Array]]:
