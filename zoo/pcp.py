@@ -209,7 +209,7 @@ class PCP(TopicModel):
         values = super().expected(stored)
         if "stick_fractions_concentration1" in stored:
             a, b = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
-            values["stick_fractions"], values["stick_decays"] = a / (a + b), jnp.log1p(a / b)
+            values["stick_fractions"] = a / (a + b)
         return values
 
     def document_bounds(self, stored: Mapping[str, Array], counts: SparseCounts) -> Array:

@@ -24,7 +24,7 @@ from inference.numerics.atomic_files import replacing
 __all__ = ["Checkpoint", "fingerprint"]
 
 SECONDS_BETWEEN_SAVES = 5.0
-FORMAT = 2  # 1 held the progress of restarts among the leaves of the state, and no number of a format
+FORMAT = 3  # 2 held stick fractions in the place of their decays; 1 the progress of restarts, and no number
 
 
 def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:
