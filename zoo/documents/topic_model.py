@@ -87,7 +87,14 @@ class TopicModel(Model):
         check_word_counts(as_counts(counts), self.num_words)
 
     def count_sizes(self, counts: SparseCounts) -> tuple[np.ndarray]:
-        """The largest count of each word."""
+        """The largest count of each word.
+
+        Args:
+            counts: the documents.
+
+        Returns:
+            Shape (num_words,).
+        """
         return (largest_in_columns(counts),)
 
     @property
