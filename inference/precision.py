@@ -23,7 +23,7 @@ import jax
 import numpy as np
 
 from inference.algorithm import FitRequest
-from zoo.checks import check_counts, check_scale, column_moments
+from zoo.checks import check_counts, check_scale, column_moments, column_scales
 from zoo.model import Model
 
 __all__ = [
@@ -120,11 +120,11 @@ LOST_SPREAD = 1e-5  # of the offset: of a smaller deviation two digits and less 
 LOST_SHARE = 1e-3  # of the deviation: less is lost where the cast is exact, as for whole numbers
 
 
-def moved(request: FitRequest) -> FitRequest:
+def moved(request: Any) -> Any:
     """The call about the origin of its data; the call itself where nothing need be moved.
 
     Args:
-        request: the call.
+        request: the call, an `inference.algorithm.FitRequest`.
 
     Returns:
         The call with model, data, stream and given variables about the origin.
@@ -154,7 +154,7 @@ def moved(request: FitRequest) -> FitRequest:
     )
 
 
-def moved_back(values: Mapping[str, Any], request: FitRequest) -> dict[str, Any]:
+def moved_back(values: Mapping[str, Any], request: Any) -> dict[str, Any]:
     """Variables of a fit as those of the rows as they were, in double precision where they move.
 
     Args:
@@ -167,7 +167,7 @@ def moved_back(values: Mapping[str, Any], request: FitRequest) -> dict[str, Any]
     return dict(values) if request.origin is None else _added(values, request.model, request.origin)
 
 
-def stored_model(request: FitRequest, learnt: Model | None) -> Model:
+def stored_model(request: Any, learnt: Model | None) -> Model:
     """The model of the rows as they were.
 
     Args:
@@ -182,7 +182,7 @@ def stored_model(request: FitRequest, learnt: Model | None) -> Model:
     return request.original.model if learnt is None else learnt.shifted(request.origin)
 
 
-def unmoved_data(request: FitRequest, data: tuple) -> tuple:
+def unmoved_data(request: Any, data: tuple) -> tuple:
     """The data of a fit as they were passed.
 
     Args:
@@ -207,12 +207,12 @@ def _added(values: Mapping[str, Any], model: Model, by: tuple) -> dict[str, Any]
     return new
 
 
-def _has_one_block(request: FitRequest) -> bool:
+def _has_one_block(request: Any) -> bool:
     """Whether q is one Gaussian of all sites in a row, which has no locations by name."""
     return request.options.get("guide", "normal") != "normal"
 
 
-def _warn_of_lost_digits(request: FitRequest, origin: tuple) -> None:
+def _warn_of_lost_digits(request: Any, origin: tuple) -> None:
     lost = []
     for number, (x, at) in enumerate(zip(request.data, origin, strict=True)):
         if at is not None or not isinstance(x, np.ndarray):

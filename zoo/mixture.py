@@ -257,7 +257,14 @@ class Mixture(MixtureModel):
         return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
 
     def count_sizes(self, x: Any) -> tuple[np.ndarray | None]:
-        """Those of the components."""
+        """The largest counts, or numbers of trials, that the components take.
+
+        Args:
+            x: rows, shape (num_observations, num_features), or sparse counts.
+
+        Returns:
+            Shape (num_features,), or None where the components have no counts.
+        """
         return (self.components.count_sizes(x),)
 
     def check_precision(self, dtype: str, x: Any) -> None:

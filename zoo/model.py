@@ -270,8 +270,8 @@ class Model(Assumptions):
             *data: parts of the data, in the model's order.
 
         Returns:
-            For each part the largest count, or number of trials, of each column, 0 where cells are no counts;
-                None: the part has no counts.
+            For each part the largest count, or number of trials, of each column, shape (its columns,), 0
+                where cells are no counts; None: the part has no counts.
         """
         families = self.cell_families or (None,) * len(data)
         pairs = zip(families, data, strict=True)

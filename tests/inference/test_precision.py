@@ -57,7 +57,7 @@ MOVED = {  # name to (model and data of shifted tables, settings)
     "ppca closed_form": (lambda x, y: (zoo.PPCA(num_latents=1), (x,)), {"method": "closed_form"}),
     "sppca closed_form": (lambda x, y: (zoo.SPPCA(num_latents=1), (x, y)), {"method": "closed_form"}),
     "kernelpca closed_form": (
-        lambda x, y: (zoo.KernelPCA(num_latents=1, kernel="rbf"), (x,)),
+        lambda x, y: (zoo.KernelPCA(num_latents=1, kernel="rbf", noise_variance=0.1), (x,)),
         {"method": "closed_form"},
     ),
 }

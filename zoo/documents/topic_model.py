@@ -125,7 +125,14 @@ class TopicModel(Model):
         return counts.times(never[:, None].astype(float))[:, 0] > 0
 
     def count_sizes(self, counts: SparseCounts) -> tuple[np.ndarray]:
-        """The largest count of each word."""
+        """The largest count of each word.
+
+        Args:
+            counts: the documents.
+
+        Returns:
+            Shape (num_words,).
+        """
         return (largest_in_columns(counts),)
 
     @property
