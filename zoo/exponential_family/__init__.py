@@ -80,6 +80,9 @@ def has_unit_noise(family: Family) -> bool:
 
     Args:
         family: of the cells.
+
+    Returns:
+        True for these cells only.
     """
     return isinstance(family, Gaussian) and not family.learns_noise and bool(family.noise_variance == 1)
 

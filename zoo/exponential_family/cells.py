@@ -214,6 +214,9 @@ def has_units(family: Family) -> bool:
 
     Args:
         family: of the cells.
+
+    Returns:
+        True for these cells only.
     """
     return family.learns_noise and not family.is_mixed
 
