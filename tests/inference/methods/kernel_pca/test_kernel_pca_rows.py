@@ -205,7 +205,7 @@ BAD_STARTS = {
         lambda tree: fit(
             zoo.KernelPCA(num_latents=4, kernel=RBF(1.5), noise_variance=0.1), X, method="em", init=tree
         ),
-        "former fit has 2 latents and this model has 4",
+        "it has num_latents=2, and the model has num_latents=4",
     ),
     "no new rows": (
         lambda tree: fit(inference.model_of(tree), X, method="em", init=tree, memory="online"),
@@ -216,7 +216,7 @@ BAD_STARTS = {
         "solves directly .*leave init out",
     ),
     "dict": (
-        lambda tree: fit(inference.model_of(tree), X, method="em", init={"latents": X}),
+        lambda tree: fit(inference.model_of(tree), X, method="em", init={"latents": X[:, :2]}),
         "init must hold coefficients, signal_variances, noise_variance; missing: coefficients",
     ),
 }
