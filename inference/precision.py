@@ -22,8 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from inference.algorithm import FitRequest
-from zoo.checks import check_counts, check_scale, column_moments, column_scales
+from zoo.checks import check_counts, check_scale, column_moments
 from zoo.model import Model
 
 __all__ = [
