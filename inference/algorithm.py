@@ -163,6 +163,8 @@ class Method:
             estimate serve.
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
+        follows_units: whether its random steps follow the units of the data, so that the same seed gives the
+            same draws in other units; those of NUTS, HMC and SVI begin with a fixed size.
     """
 
     options: Mapping[str, Any] = MappingProxyType({})
@@ -173,6 +175,7 @@ class Method:
     covariance: Callable | None = None
     predict: Callable | None = None
     log_density: Callable | None = None
+    follows_units: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

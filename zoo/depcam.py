@@ -149,6 +149,11 @@ class DEPCAM(MixtureModel):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels", "sign")
+    relations = {
+        "shifted": "no: prior and noise variances are given in the units of natural parameters",
+        "rescaled": "no: prior and noise variances are given in the units of natural parameters",
+        "other_units": "no: prior and noise variances are given in the units of natural parameters",
+    }
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
     subspace_sites = ("bases", "scales")
 
@@ -233,6 +238,11 @@ class DEPCAM(MixtureModel):
     def cell_families(self) -> tuple[Family]:
         """The family of the cells."""
         return (self.family,)
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Those of the cells of each part."""
+        return tuple(family.units for family in self.cell_families)
 
     @property
     def integrates_latents(self) -> bool:

@@ -102,6 +102,9 @@ class KernelPCA(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation",)
+    relations = {
+        "rescaled": "same, scores in the new unit where the kernel has one",
+    }
     methods = ("closed_form", "em", "nuts", "hmc", "svi")
     scores_rows = False
     needs_fitted_rows = True
@@ -209,6 +212,16 @@ class KernelPCA(Model):
         """Replace a kernel's name by the kernel, then store and validate the fields."""
         object.__setattr__(self, "kernel", as_kernel(self.kernel))
         super().__post_init__()
+
+    @property
+    def units(self) -> tuple[str]:
+        """Any unit and any origin, if the kernel has its length from the data."""
+        return ("location_scale",)
+
+    @property
+    def takes_missing(self) -> bool:
+        """No: a kernel is of whole rows."""
+        return False
 
     def validate(self) -> None:
         """Raise ValueError if a field is outside its domain."""

@@ -86,6 +86,10 @@ class LDA(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
+    relations = {
+        "empty_document": "same, and its shares are the prior's",
+        "unused_word": "no: the prior gives every word of the vocabulary a share",
+    }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     sums_out_locals = False
     local_sites = ("doc_topic_probs",)

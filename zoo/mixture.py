@@ -106,6 +106,10 @@ class Mixture(MixtureModel):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels",)
+    relations = {
+        "columns_rescaled": "same, predictions in the new units",
+        "row_masked": "same as a row of NaN",
+    }
     predicted_dims = ("observation",)
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
@@ -241,6 +245,27 @@ class Mixture(MixtureModel):
         sites = self.components.hyperprior_sites().items()
         hyper = {site: self.components.field_dims[name] for name, site in sites}
         return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Those of the component family's cells."""
+        return ("none" if self.components is None else self.components.units,)
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether cells may be missing: where the components have independent cells."""
+        return self.components is not None and self.components.takes_missing
+
+    @property
+    def takes_sparse_counts(self) -> bool:
+        """Whether rows may be `zoo.SparseCounts`."""
+        return self.components is not None and self.components.takes_sparse
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name == "columns_rescaled" and self.components is not None and self.components.is_isotropic:
+            return "no: one variance for all columns"
+        return super().relation_of(name, method)
 
     @property
     def gaussian_sites(self) -> tuple[str, ...]:

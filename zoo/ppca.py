@@ -112,6 +112,10 @@ class PPCA(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation",)
+    relations = {
+        "columns_rescaled": "same, predictions in the new units",
+    }
+    field_dims = {"loc_mean": ("feature",)}
     score_dims = ("observation", "latent")
     predicted_dims = ("observation", "feature")
     latent_site = "latents"
@@ -280,6 +284,21 @@ class PPCA(Model):
             return "em"
         has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()
         return "closed_form" if has_form else "em"
+
+    @property
+    def units(self) -> tuple[str]:
+        """Any unit and any origin."""
+        return ("location_scale",)
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method == "closed_form":
+            return "no: method 'closed_form' needs every cell"
+        if name == "columns_rescaled" and self.noise == "isotropic":
+            return "no: one noise variance for all columns"
+        if name == "columns_rescaled" and self.loading_prior != "flat":
+            return "no: one prior variance for the loadings of all columns"
+        return super().relation_of(name, method)
 
     @property
     def prior(self) -> str:

@@ -150,6 +150,7 @@ def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> N
 METHOD = Stochastic(
     options={"guide": "normal", "step_size": 0.01, "num_particles": 1},
     strategies=("uniform",),
+    follows_units=False,
     build=build,
     start=start,
     conclude=conclude,

@@ -74,6 +74,9 @@ class ComponentPrior(Assumptions):
             by component.
         learnable: hyperparameters that `learnt` can move.
         takes_sparse: whether rows may be `zoo.SparseCounts`.
+        takes_missing: whether cells may be NaN.
+        units: of the cells, as in `zoo.model.Model.units`.
+        is_isotropic: whether columns share a variance, so that they must have one unit.
         is_grouped: whether groups of columns have different families.
     """
 
@@ -84,6 +87,9 @@ class ComponentPrior(Assumptions):
     couples_components: ClassVar[bool] = False
     learnable: ClassVar[tuple[str, ...]] = ()
     takes_sparse: ClassVar[bool] = False
+    takes_missing: ClassVar[bool] = False
+    units: ClassVar[str] = "none"
+    is_isotropic: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
 
     # Defined by each family

@@ -79,6 +79,8 @@ def _fields_by_component(*names: str) -> dict[str, tuple[str, ...]]:
 class _FullGaussian(ComponentPrior):
     """Gaussian components with full matrices: their sufficient statistics, checks and matrix algebra."""
 
+    units = "location_scale"
+
     def __post_init__(self) -> None:
         """Put the center at the prior location if it is not given."""
         if self.center is None:
