@@ -23,7 +23,7 @@ LABELS = np.array(["ash", "birch", "cedar"])[np.argsort(np.argsort(Y[:, 0])) * 3
 POSITIVE = np.exp(X / 4)
 
 PATH = {"max_iterations": 4, "tolerance": 0.0, "num_samples": 4}
-TOP = {"max_iterations": 3000, "tolerance": 1e-13, "num_samples": 4}
+TOP = {"max_iterations": 2000, "tolerance": 0.0, "num_samples": 4}
 CHAINS = {"num_chains": 2, "num_warmup": 4, "num_samples": 4}
 #: The path of a few steps is compared; two of these relations are of where it ends.
 AT_THE_TOP = ("batches", "fitted_rows")

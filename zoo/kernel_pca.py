@@ -102,9 +102,6 @@ class KernelPCA(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation",)
-    relations = {
-        "rescaled": "same, scores in the new unit where the kernel has one",
-    }
     methods = ("closed_form", "em", "nuts", "hmc", "svi")
     scores_rows = False
     needs_fitted_rows = True
@@ -217,6 +214,17 @@ class KernelPCA(Model):
     def units(self) -> tuple[str]:
         """Any unit and any origin, if the kernel has its length from the data."""
         return ("location_scale",)
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if self.kernel.is_precomputed and name in ("rows_permuted", "columns_permuted", "fitted_rows"):
+            return "no: the data are kernel values of the rows with themselves"
+        if name in ("shifted", "other_units") and not self.kernel.ignores_origin:
+            return "no: the kernel has an origin"
+        is_given = self.noise_variance is not None or self.latent_variance is not None
+        if name in ("rescaled", "other_units") and self.kernel.has_unit and is_given:
+            return "no: a variance is given in the unit of the kernel"
+        return super().relation_of(name, method)
 
     @property
     def takes_missing(self) -> bool:

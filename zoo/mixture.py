@@ -263,6 +263,8 @@ class Mixture(MixtureModel):
 
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name == "fitted_rows" and method == "vb":
+            return "same in any order; stored are others: those of q, where new rows have predictive ones"
         if name == "columns_rescaled" and self.components is not None and self.components.is_isotropic:
             return "no: one variance for all columns"
         return super().relation_of(name, method)

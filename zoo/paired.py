@@ -244,6 +244,24 @@ class Paired(JointPriorModel):
         """Those of the cells of each part."""
         return tuple(family.units for family in self.cell_families)
 
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method == "closed_form":
+            return "no: method 'closed_form' needs every cell"
+        if method == "closed_form" and name in ("shifted", "rescaled", "columns_rescaled", "other_units"):
+            return self._maximum_in_units(name)
+        return super().relation_of(name, method)
+
+    def _maximum_in_units(self, name: str) -> str:
+        """What happens to the maximum of the likelihood, which no prior holds in its unit."""
+        if name == "shifted" or self.specific == "full_covariance":
+            return "same, predictions in the new units"
+        if name == "columns_rescaled":
+            return super().relation_of(name, "closed_form")
+        if not all(family.learns_noise for family in self.families):
+            return "no: a noise variance is given in the units of the data"
+        return "same, predictions in the new unit"
+
     def views_reversed(self) -> tuple[Self, np.ndarray]:
         """The same model of the views in reverse order.
 

@@ -380,6 +380,8 @@ class SPPCA(Model):
             return "no: the outputs are numbers"
         if name == "classes_reordered" and self.label_coding == "reduced":
             return "no: the last class has no column"
+        if method == "morp" and name in ("rescaled", "other_units"):
+            return "same, scores in the new unit"
         if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method in _COMPLETE_ROWS:
             return f"no: method {method!r} needs every cell of x"
         return super().relation_of(name, method)

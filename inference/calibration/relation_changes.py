@@ -48,7 +48,7 @@ class Change(NamedTuple):
             which is not compared.
         scale: for each part of the data the factor of each column, shape (num_columns,).
         shift: for each part of the data what is then added to each column, shape (num_columns,).
-        renamed: variable of the second fit to its name in the first.
+        reverses_views: whether the views are numbered from the other end, as are their variables and dims.
     """
 
     before: Side
@@ -56,7 +56,7 @@ class Change(NamedTuple):
     order: Mapping[str, np.ndarray] = NOTHING
     scale: tuple[np.ndarray, ...] = ()
     shift: tuple[np.ndarray, ...] = ()
-    renamed: Mapping[str, str] = NOTHING
+    reverses_views: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,15 +136,8 @@ def _columns_renamed(model: Model, data: tuple, rng: np.random.Generator) -> Cha
 
 def _views_exchanged(model: Model, data: tuple, rng: np.random.Generator) -> Change:
     other, latents = model.views_reversed()
-    names = model.data_names
-    renamed, order = {}, {"latent": latents}
-    for first, second in zip(names, reversed(names), strict=True):
-        here, there = (
-            _columns_of(model, names.index(name)).removeprefix("feature") for name in (first, second)
-        )
-        renamed |= {f"{v[:-2]}{there}": v.replace("_*", here) for v in model.dims if v.endswith("_*")}
     after = Side(tuple(reversed(data)), model=other)
-    return Change(Side(data, model=model), after, order=order, renamed=renamed)
+    return Change(Side(data, model=model), after, order={"latent": latents}, reverses_views=True)
 
 
 def _classes_reordered(model: Model, data: tuple, rng: np.random.Generator) -> Change:

@@ -15,6 +15,7 @@ fall on other elements, many short chains are compared in distribution: chains a
 a chain after any number of steps is the same on both sides, so the test is exact whether or not they mix.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -26,7 +27,7 @@ from scipy.optimize import linear_sum_assignment
 from inference.algorithm import Direct, Method, Sampler, Stochastic
 from inference.calibration.relation_changes import RELATIONS, Change, Relation, Side
 from inference.calibration.verdicts import RelationVerdict, two_sample
-from inference.convergence.identifiable import invariants
+from inference.convergence.identifiable import invariants, kind_of
 from inference.fitting.front_door import fit
 from inference.inputs.tables import as_arrays, column_dims
 from inference.methods import method_of
@@ -39,6 +40,9 @@ __all__ = ["relation_check"]
 
 TOLERANCE = 1e-6  # of the spread
 SINGLE = float(np.finfo(np.float32).eps)
+#: What a model's phrase may say of the kind of sameness.
+_UP_TO_CONSTANT, _SCORES_IN_UNITS = "objective up to a constant", "scores in the new unit"
+_NOT_STORED = "stored are others"
 DETERMINISTIC_STARTS = ("pca", "hierarchical", "eigenvalues")
 NUM_CHAINS = 32  # and runs of SVI: of so many a side, the smallest p-value of a rank test is below 1e-9
 LABEL_DIMS = ("component", "topic", "cluster")
@@ -74,7 +78,8 @@ def relation_check(
         false_alarm_rate: probability that correct code fails, at most, where draws are compared in
             distribution; shared by all p-values (Bonferroni).
         threshold: the largest error that passes, relative to the spread of each quantity; None: 1e-6, and in
-            single precision 4 N T eps for N rows and T iterations, what sums over N rows lose in each.
+            single precision 4 T c eps for T iterations and columns whose correlation matrix has the
+            condition number c, by which a step can amplify the rounding of its input.
         **options: passed to both fits.
 
     Returns:
@@ -110,17 +115,32 @@ def relation_check(
     if relation.stored:
         tree = _fitted(make, change.before, options, seed)
         found = dict(_as_new(tree, change.before.data))
-        return _by_number(dict(_stored(tree)), found, threshold or TOLERANCE, known, change)
+        return _by_number(dict(_stored(tree, data, said)), found, threshold or TOLERANCE, known, change)
     if isinstance(chosen, Sampler | Stochastic) and not (relation.keeps_draws and _in_step(chosen, relation)):
         return _in_law(make, chosen, change, relation, options, seed, false_alarm_rate)
     before_options, after_options = _starts(make, chosen, change, relation, options, seed)
     before = _fitted(make, change.before, options | before_options, seed)
     after = _fitted(make, change.after, options | after_options, seed)
     if threshold is None:
-        num_rows, steps = len(change.after.data[0]), max(int(before.attrs["num_iterations"]), 1)
-        threshold = 4 * num_rows * steps * SINGLE if relation.single_precision else TOLERANCE
-    expected = dict(_expected(before, change, said))
-    return _by_number(expected, dict(_found(after, change, said)), threshold, known, change)
+        steps = max(int(before.attrs["num_iterations"]), 1)
+        threshold = 4 * steps * _condition(data) * SINGLE if relation.single_precision else TOLERANCE
+    expected, found = dict(_expected(before, change, said)), dict(_found(after, change, said))
+    if not relation.keeps_draws and _is_density_of_draws(before, chosen):
+        del expected["log_density"]  # other random numbers
+    return _by_number(expected, found, threshold, known, change)
+
+
+def _condition(data: tuple) -> float:
+    """The condition number of the correlation matrix of all columns, at most 1e4."""
+    tables = [
+        np.asarray(part, float)
+        for part in data
+        if np.ndim(part) == 2 and np.asarray(part).dtype.kind in "fiub"
+    ]
+    x = np.concatenate(tables, axis=1)
+    x = np.nan_to_num(x - np.nanmean(x, axis=0))
+    values = np.linalg.eigvalsh(np.atleast_2d(np.corrcoef(x[:, x.std(axis=0) > 0], rowvar=False)))
+    return float(values[-1] / max(values[0], 1e-4 * values[-1]))
 
 
 def outcome_of(model: Model, method: str, relation: Relation) -> str:
@@ -202,8 +222,7 @@ def _starts(
     else:
         short = _fitted(make, change.before, dict(options) | {"max_iterations": 1, "num_restarts": 1}, seed)
         start = {str(name): variable for name, variable in short["variational"].data_vars.items()}
-    back = {old: new for new, old in change.renamed.items()}
-    moved = {back.get(name, name): _renumbered(value, change.order) for name, value in start.items()}
+    moved = {_after_exchange(name, change): _renumbered(value, change.order) for name, value in start.items()}
     return tuple({"init": {name: value.values for name, value in side.items()}} for side in (start, moved))
 
 
@@ -231,6 +250,21 @@ def _renumbered(value: xr.DataArray, order: Mapping[str, np.ndarray]) -> xr.Data
 # Number by number
 
 
+def _is_generative(tree: xr.DataTree) -> bool:
+    """Whether a fit is of the whole model: MORP and kernel CCA are projections, which have scores alone."""
+    return bool(tree.attrs.get("generative", 1))
+
+
+def _is_density_of_draws(tree: xr.DataTree, method: Method) -> bool:
+    """Whether densities are averaged over several draws."""
+    return _has_density(tree) and method.log_density is None and kind_of(tree) != "point"
+
+
+def _has_density(tree: xr.DataTree) -> bool:
+    """Whether a fit has densities of new rows."""
+    return _is_generative(tree) and model_of(tree).scores_rows
+
+
 def _objective(tree: xr.DataTree) -> float:
     """The objective that was reached, nats."""
     values = tree["trace"]["objective"].values
@@ -244,7 +278,7 @@ def _objective(tree: xr.DataTree) -> float:
 def _found(tree: xr.DataTree, change: Change, said: str, *, first: bool = False) -> Iterator[tuple[str, Any]]:
     """The quantities of a fit that are compared, by name."""
     model, data = model_of(tree), (change.before if first else change.after).data
-    if model.scores_rows:
+    if _has_density(tree):
         values = tree["trace"]["objective"].values.reshape(-1, tree["trace"].sizes["iteration"])
         yield (
             "objective",
@@ -252,7 +286,7 @@ def _found(tree: xr.DataTree, change: Change, said: str, *, first: bool = False)
         )
         yield "log_density", log_density(tree, *data)
     yield "scores", transform(tree, *data)
-    if model.predicts_cells and not change.renamed:
+    if model.predicts_cells and _is_generative(tree) and not change.reverses_views:
         predicted = predict(tree, *data[: model.num_needed])
         yield "predicted", predicted.drop_vars("standard_deviation")
         yield "standard_deviation", predicted["standard_deviation"]
@@ -265,7 +299,6 @@ def _expected(tree: xr.DataTree, change: Change, said: str) -> Iterator[tuple[st
     """What the quantities of the second fit must be, from the first."""
     model = model_of(tree)
     log_jacobian = _log_jacobian(change)
-    back = {old: new for new, old in change.renamed.items()}
     for name, value in _found(tree, change, said, first=True):
         group, _, variable = name.rpartition("/")
         if change.scale and group and variable not in UNIT_FREE:
@@ -281,25 +314,17 @@ def _expected(tree: xr.DataTree, change: Change, said: str) -> Iterator[tuple[st
             value = value * change.scale[number]
             value = value + change.shift[number] if name == "predicted" else value
         if group:
-            name = f"{group}/{back.get(variable, variable)}"
-            value = value.rename({dim: back_dim for dim, back_dim in _exchanged(value, change).items()})
+            name = f"{group}/{_after_exchange(variable, change)}"
+            value = value.rename({dim: _after_exchange(str(dim), change) for dim in value.dims})
         yield name, _renumbered(value, change.order)
 
 
-_UP_TO_CONSTANT, _SCORES_IN_UNITS = "objective up to a constant", "scores in the new unit"
-
-
-def _exchanged(value: xr.DataArray, change: Change) -> dict[str, str]:
-    """New names of the dims of a variable whose view has another number afterwards."""
-    if not change.renamed:
-        return {}
+def _after_exchange(name: str, change: Change) -> str:
+    """The name after the change of a variable or dim that ends in the number of a view."""
+    if not change.reverses_views or name.startswith("latent"):
+        return name
     last = len(change.after.data) - 1
-    found = {}
-    for dim in map(str, value.dims):
-        parts = dim.split("_")
-        if len(parts) > 1 and parts[0] in ("feature",) and parts[1].isdigit():
-            found[dim] = "_".join(["feature", str(last - int(parts[1])), *parts[2:]])
-    return found
+    return re.sub(r"(?<=_)\d+(?=$|_2$)", lambda number: str(last - int(number[0])), name, count=1)
 
 
 def _log_jacobian(change: Change) -> np.ndarray:
@@ -309,7 +334,7 @@ def _log_jacobian(change: Change) -> np.ndarray:
     total = 0.0
     for part, scale in zip(change.before.data, change.scale, strict=True):
         if np.any(scale != 1.0):
-            total = total + ~np.isnan(np.asarray(part, float)) @ np.log(scale)
+            total = total + ~np.isnan(np.asarray(part, float)) @ np.log(np.abs(scale))
     return np.asarray(total)
 
 
@@ -388,7 +413,7 @@ def _error(expected: np.ndarray, found: np.ndarray, change: Change | None) -> fl
     if same.all():
         return 0.0
     if change is not None:
-        spread = len(change.before.data[0])
+        spread = np.shape(change.before.data[0])[0]
     else:
         known = expected[np.isfinite(expected)]
         spread = (
@@ -403,16 +428,15 @@ def _error(expected: np.ndarray, found: np.ndarray, change: Change | None) -> fl
 # Fitted rows as new rows
 
 
-def _stored(tree: xr.DataTree) -> Iterator[tuple[str, xr.DataArray]]:
-    """Scores and log densities of the fitted rows, as the fit holds them."""
+def _stored(tree: xr.DataTree, data: tuple, said: str) -> Iterator[tuple[str, xr.DataArray]]:
+    """Scores and log densities of the fitted rows as the fit holds them, and in the order of the fit."""
     model = model_of(tree)
+    for name, value in _asked(tree, data):
+        yield f"{name} in another order", value
     group = tree["variational"] if "variational" in tree.children else tree["posterior"]
-    for site in (model.responsibility_site, model.latent_site):
-        if site in group and group[site].dims == model.score_dims:
+    for site in (model.responsibility_site, model.latent_site, model.document_topic_site):
+        if site in group and group[site].dims == model.score_dims and _NOT_STORED not in said:
             yield "scores", group[site]
-    if model.document_topic_site and f"{model.document_topic_site}" in group:
-        if group[model.document_topic_site].dims == model.score_dims:
-            yield "scores", group[model.document_topic_site]
     if "log_likelihood" in tree.children and method_of(model, tree.attrs["method"]).log_density is None:
         rows = tree["log_likelihood"]["log_likelihood"]
         if rows.attrs.get("latents", tree["log_likelihood"].attrs.get("latents")) == "integrated out":
@@ -424,12 +448,17 @@ def _stored(tree: xr.DataTree) -> Iterator[tuple[str, xr.DataArray]]:
 
 def _as_new(tree: xr.DataTree, data: tuple) -> Iterator[tuple[str, xr.DataArray]]:
     """The same of the same rows as new ones, in reverse order and turned back."""
-    model = model_of(tree)
-    backwards = tuple(np.asarray(part)[::-1] for part in data)
-    for name, ask in (("scores", transform), ("log_density", log_density)):
-        if name == "scores" or model.scores_rows:
-            value = ask(tree, *backwards)
-            yield name, value.isel({value.dims[0]: slice(None, None, -1)})
+    for name, value in _asked(tree, tuple(np.asarray(part)[::-1] for part in data)):
+        turned = value.isel({value.dims[0]: slice(None, None, -1)})
+        yield name, turned
+        yield f"{name} in another order", turned
+
+
+def _asked(tree: xr.DataTree, data: tuple) -> Iterator[tuple[str, xr.DataArray]]:
+    """Scores and log densities of new rows."""
+    yield "scores", transform(tree, *data)
+    if _has_density(tree):
+        yield "log_density", log_density(tree, *data)
 
 
 # In distribution

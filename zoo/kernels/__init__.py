@@ -41,10 +41,14 @@ class Kernel(Assumptions):
     Class attributes:
         is_shift_invariant: whether values depend on the difference of two rows alone.
         is_precomputed: whether the data are kernel values instead of rows.
+        has_unit: whether values change with the unit of the columns (lengths read off the data apart).
+        ignores_origin: whether centred values are the same from any origin.
     """
 
     is_shift_invariant: ClassVar[bool] = False
     is_precomputed: ClassVar[bool] = False
+    has_unit: ClassVar[bool] = True
+    ignores_origin: ClassVar[bool] = True
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """Kernel values of rows with rows, k(x_i, y_j).
@@ -130,6 +134,7 @@ class RBF(Kernel):
     """
 
     is_shift_invariant = True
+    has_unit = False
 
     length_scale: Array | None = None
 
@@ -185,6 +190,8 @@ class Polynomial(Kernel):
         scale: positive factor of the inner product.
     """
 
+    ignores_origin = False
+
     degree: int = static(default=3)
     offset: Array = 1.0
     scale: Array = 1.0
@@ -223,6 +230,7 @@ class Precomputed(Kernel):
     values with the fitted ones, shape (new rows, num_observations).
     """
 
+    ignores_origin = False
     is_precomputed = True
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
