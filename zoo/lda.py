@@ -87,6 +87,7 @@ class LDA(TopicModel):
     }
     symmetries = ("labels",)
     relations = {
+        "batches": "no: steps on batches are noisy, and end near the optimum of the whole",
         "empty_document": "same, and its shares are the prior's",
         "unused_word": "no: the prior gives every word of the vocabulary a share",
     }

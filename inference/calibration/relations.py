@@ -34,9 +34,10 @@ from inference.methods import method_of
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
 from zoo.checks import check_choice
+from zoo.documents.topic_model import dirichlet_of
 from zoo.model import Assumptions, Model
 
-__all__ = ["relation_check"]
+__all__ = ["outcome_of", "relation_check", "sized"]
 
 TOLERANCE = 1e-6  # of the spread
 SINGLE = float(np.finfo(np.float32).eps)
@@ -103,7 +104,7 @@ def relation_check(
         check_choice("relation", relation, tuple(RELATIONS))
         relation = RELATIONS[relation]
     make = model if not isinstance(model, Model) else lambda *parts: model
-    known = _sized(make, data)
+    known = sized(make, data)
     chosen = method_of(known, method)
     said = outcome_of(known, method, relation)
     if said.startswith("no: "):
@@ -127,6 +128,8 @@ def relation_check(
     expected, found = dict(_expected(before, change, said)), dict(_found(after, change, said))
     if not relation.keeps_draws and _is_density_of_draws(before, chosen):
         del expected["log_density"]  # other random numbers
+    if isinstance(chosen, Sampler) and relation.in_units:
+        expected.pop("objective", None)  # a density of parameters, which have units too
     return _by_number(expected, found, threshold, known, change)
 
 
@@ -167,7 +170,7 @@ def outcome_of(model: Model, method: str, relation: Relation) -> str:
     return said
 
 
-def _sized(make: Callable[..., Model], data: tuple) -> Model:
+def sized(make: Callable[..., Model], data: tuple) -> Model:
     """The model with its sizes, as `inference.fit` would read them."""
     model, parts = make(*data).encoded(*data)
     arrays, _ = as_arrays(parts, column_dims(model))
@@ -213,7 +216,7 @@ def _starts(
     """Starts of both fits: given variables renumbered, or those of a short fit where draws move."""
     given = options.get("init")
     if isinstance(given, Mapping):
-        dims = _sized(make, change.before.data).variable_dims
+        dims = sized(make, change.before.data).variable_dims
         start = {name: xr.DataArray(value, dims=dims[name]) for name, value in given.items()}
     elif isinstance(method, Direct) or relation.keeps_draws:
         return {}, {}
@@ -393,7 +396,11 @@ def _by_number(
 def _labels(model: Model, expected: Mapping, found: Mapping) -> dict[str, np.ndarray]:
     """The order of labels after the change, by scores."""
     dim = model.score_dims[-1]
-    if "labels" not in model.symmetries or dim not in LABEL_DIMS:
+    if (
+        "labels" not in model.symmetries
+        or dim not in LABEL_DIMS
+        or not ("scores" in expected and "scores" in found)
+    ):
         return {}
     before, after = expected["scores"].values, found["scores"].values
     if before.shape != after.shape or not (np.isfinite(before).all() and np.isfinite(after).all()):
@@ -437,6 +444,8 @@ def _stored(tree: xr.DataTree, data: tuple, said: str) -> Iterator[tuple[str, xr
     for site in (model.responsibility_site, model.latent_site, model.document_topic_site):
         if site in group and group[site].dims == model.score_dims and _NOT_STORED not in said:
             yield "scores", group[site]
+    if model.takes_documents and (site := dirichlet_of(model.document_topic_site or "")) in group:
+        yield "scores", group[site] / group[site].sum(model.score_dims[-1])
     if "log_likelihood" in tree.children and method_of(model, tree.attrs["method"]).log_density is None:
         rows = tree["log_likelihood"]["log_likelihood"]
         if rows.attrs.get("latents", tree["log_likelihood"].attrs.get("latents")) == "integrated out":
