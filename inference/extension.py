@@ -21,20 +21,23 @@ from numpyro.handlers import substitute, trace
 from inference.algorithm import SamplerSettings
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint
-from inference.fitting.arguments import read_init
+from inference.fitting.arguments import key_of, read_init
 from inference.fitting.in_memory import progress_line
 from inference.methods.nuts_hmc import METHODS, position
 from inference.numerics.programs import draw_locals, latent_names, log_prior, over_draws, redraw_data
 from inference.precision import double_precision, to_numpy
-from inference.results.files import SAMPLE_DIMS, Labels, dataset, model_of
+from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
 from inference.results.groups import ROW_DIMS, group_of, restored_data
+from zoo.checks import check_whole
 from zoo.model import Model, in_current_precision
 
 __all__ = ["extend", "prior_by_mcmc", "replicate", "simulate"]
 
 
 @double_precision
-def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 1000) -> xr.DataTree:
+def extend(
+    tree: xr.DataTree, *groups: str, seed: int | jax.Array = 0, num_samples: int = 1000
+) -> xr.DataTree:
     """Add groups to a fit; the given tree is not changed.
 
     Args:
@@ -44,19 +47,23 @@ def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 10
             ``"posterior_predictive"`` (a replicated data set per posterior draw, new labels and all, but at
             the drawn latents where the program does not sum them out), ``"log_likelihood"``,
             ``"log_prior"`` and ``"assignments"`` (labels per draw, where they were left out for their size).
-        seed: of the draws.
+        seed: of the draws, a whole number in [0, 2**32) or a JAX key.
         num_samples: prior draws.
 
     Returns:
         A tree with the groups of the old one and the new ones.
 
     Raises:
-        ValueError: an unknown group, a prior that cannot be drawn from, or a fit that lacks the groups that
-            it needs.
+        TypeError: ``tree`` is no tree.
+        ValueError: an unknown group, a seed or a number of draws that is none, a prior that cannot be drawn
+            from, or a fit that lacks the groups that it needs.
     """
+    check_tree(tree)
+    check_whole("num_samples", num_samples)
+    key = key_of(seed)
     if not groups:
         raise ValueError(f"name at least one group: {', '.join(_GROUPS)}")
-    unknown = [group for group in groups if group not in _GROUPS]
+    unknown = [group for group in groups if not isinstance(group, str) or group not in _GROUPS]
     if unknown:
         raise ValueError(f"extend does not know {unknown[0]!r}; it makes {', '.join(_GROUPS)}")
     model = model_of(tree)
@@ -64,7 +71,7 @@ def extend(tree: xr.DataTree, *groups: str, seed: int = 0, num_samples: int = 10
     new = tree.copy()
     for group, make in _GROUPS.items():
         if group in groups:
-            values, attrs = make(new, model, jax.random.key(seed), num_samples)
+            values, attrs = make(new, model, key, num_samples)
             made = dataset(values, dims, _labels(new), SAMPLE_DIMS, attrs)
             if make is _assignments:  # they join the other draws
                 group, made = "posterior", group_of(new, "posterior").merge(made, compat="override")

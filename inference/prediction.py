@@ -11,14 +11,14 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import Ascent, Direct, Method
-from inference.inputs.tables import as_arrays, matching_columns
+from inference.inputs.tables import as_arrays, check_parts, matching_columns, paired_rows
 from inference.inputs.text import matching_words
 from inference.methods import method_of
 from inference.precision import double_precision
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from inference.symmetry import align_rotation, relabel
-from zoo.checks import check_choice
+from zoo.checks import check_choice, check_flag
 from zoo.documents.bags import totals_of
 from zoo.model import Model
 
@@ -65,6 +65,7 @@ def transform(
         ('observation', 'latent')
     """
     check_choice("scores", scores, _SCORES)
+    check_flag("covariance", covariance)
     if covariance and scores != "latent":
         raise ValueError(f"covariance=True goes with scores='latent'; got scores={scores!r}")
     model, arrays, coords = prepared(tree, new_data)
@@ -192,18 +193,19 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     """The fitted model, new data as it takes them, and their coords.
 
     Raises:
-        TypeError: too few or too many parts of data.
+        TypeError: too few or too many parts of data, or a ``tree`` that is none.
+        ValueError: no rows, or rows that do not suit the model.
     """
     model = model_of(tree)
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
-    most = len(model.data_names)
-    if not (model.num_needed or most) <= len(given) <= most:
-        raise TypeError(f"this model takes {', '.join(model.data_names)}; got {len(given)} parts of data")
-    model, given = model.encoded(*given)
+    check_parts(model, given, least=model.num_needed)
+    model, given = model.encoded(*paired_rows(given, model.data_names))
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
     match = matching_words if model.takes_documents else matching_columns
     parts = tuple(match(part, _columns(tree, dim)) for part, dim in zip(given, dims, strict=True))
-    arrays, coords = as_arrays(parts, tuple(dims))
+    arrays, coords = as_arrays(model, parts)
+    if not arrays[0].shape[0]:
+        raise ValueError(f"{model.data_names[0]} has no rows: there is nothing to score or predict")
     model.check_new(*arrays)
     return model, jax.tree.map(jnp.asarray, arrays), coords
 

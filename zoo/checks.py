@@ -1,34 +1,99 @@
-"""Checks of data and of single arguments, whose errors name the culprit, the expected and the given value."""
+"""Checks of data and of single arguments, whose errors name the culprit, the expected and the given value.
 
-from collections.abc import Collection
+Every reader of numbers goes through `as_plain`: a masked cell of NumPy (``numpy.ma``), None, ``pandas.NA``
+and NaN are all the missing cell NaN, which a model takes or refuses. ``numpy.asarray`` alone would take what
+lies under a mask for data.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 __all__ = [
+    "as_column",
     "as_matrix",
+    "as_numbers",
+    "as_plain",
     "check_cells",
     "check_choice",
     "check_columns",
     "check_finite",
     "check_flag",
     "check_infinite",
+    "check_lengths",
+    "check_names",
     "check_not_constant",
     "check_num_parts",
     "check_number",
     "check_positive",
     "check_rows",
+    "check_seed",
+    "check_share",
     "check_size",
     "check_some_cells",
+    "check_unique",
     "check_whole",
+    "shown",
+    "table_numbers",
 ]
 
+LONGEST_SHOWN = 100  # characters of a value in a message
+NUMBERS = "biuf"  # NumPy's kinds of types that are read as real numbers
 
-def as_matrix(x: Any, name: str = "x") -> np.ndarray:
-    """The data as a float64 array.
+
+def as_plain(x: Any, name: str = "x") -> np.ndarray:
+    """The numbers as an ordinary array, masked or missing ones as NaN; nothing is copied without need.
 
     Args:
-        x: an array, a table of pandas or nested lists.
+        x: an array, masked or not, a table or Series of pandas, or nested lists, of any shape.
+        name: of the data in messages.
+
+    Returns:
+        An array of booleans, whole or real numbers, of the shape of ``x``.
+
+    Raises:
+        TypeError: something that is not a real number.
+        ValueError: nested lists of different lengths.
+    """
+    if isinstance(x, list | tuple):
+        x = _without_masks(x)
+        try:
+            x = np.asarray(x)
+        except ValueError:
+            raise ValueError(f"{name} must be a table, but its rows have different lengths") from None
+    masked = np.ma.getmaskarray(x) if isinstance(x, np.ma.MaskedArray) else None
+    array = np.asarray(x)
+    if array.dtype.kind == "O":
+        array = _numbers_of(array, lambda place, value: _not_numeric(name, place, value), masked)
+    if array.dtype.kind not in NUMBERS:
+        raise TypeError(f"{name} must be numeric; got an array of type {array.dtype}")
+    if masked is None or not masked.any():
+        return array
+    return np.where(masked, np.nan, array.astype(np.float64))
+
+
+def as_numbers(x: Any, name: str = "x") -> np.ndarray:
+    """The numbers as a float64 array, masked or missing ones as NaN.
+
+    Args:
+        x: as in `as_plain`.
+        name: of the data in messages.
+
+    Returns:
+        The shape of ``x``.
+    """
+    return as_plain(x, name).astype(np.float64, copy=False)
+
+
+def table_numbers(table: Any, name: str = "x") -> np.ndarray:
+    """The cells of a table of pandas as float64, missing ones as NaN.
+
+    Args:
+        table: a DataFrame, nullable types included.
         name: of the data in messages.
 
     Returns:
@@ -36,25 +101,122 @@ def as_matrix(x: Any, name: str = "x") -> np.ndarray:
 
     Raises:
         TypeError: a column holds text or other things that are not numbers.
-        ValueError: not two-dimensional, or without columns.
     """
-    columns = getattr(x, "columns", None)
-    if columns is not None:
-        for column, kind in zip(columns, x.dtypes, strict=True):
-            if getattr(kind, "kind", "O") not in "biuf":
-                raise TypeError(f"column {column!r} of {name} is not numeric: its type is {kind}")
-        array = x.to_numpy(dtype=np.float64)
+    kinds = [getattr(kind, "kind", "O") for kind in table.dtypes]
+    for place, (column, kind) in enumerate(zip(table.columns, table.dtypes, strict=True)):
+        if kinds[place] in NUMBERS:
+            continue
+        message = f"column {column!r} of {name} is not numeric: its type is {kind}"
+        if kind is not np.dtype(object):
+            raise TypeError(message)
+        _numbers_of(table.iloc[:, place].to_numpy(), lambda *_, message=message: message)
+    if all(isinstance(kind, np.dtype) for kind in table.dtypes) and "O" not in kinds:
+        return table.to_numpy(dtype=np.float64)
+    columns = [as_numbers(table.iloc[:, place].to_numpy(), name) for place in range(len(kinds))]
+    return np.stack(columns, axis=1)
+
+
+def _without_masks(x: Any) -> Any:
+    """Nested lists whose masked arrays and masked cells are replaced: NumPy would drop their masks."""
+    if isinstance(x, list | tuple):
+        return [_without_masks(part) for part in x]
+    if x is np.ma.masked:
+        return np.nan
+    return as_plain(x) if isinstance(x, np.ma.MaskedArray) else x
+
+
+def _not_numeric(name: str, place: tuple[int, ...], value: Any) -> str:
+    where = ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column", "layer"), place, strict=False))
+    return f"{name} must be numeric; {where or 'it'} is {value!r}"
+
+
+def _numbers_of(array: np.ndarray, message: Callable, masked: np.ndarray | None = None) -> np.ndarray:
+    """Objects as float64, missing ones as NaN; TypeError with ``message(place, value)`` for another kind."""
+    missing = pd.isna(array) | np.frompyfunc(lambda value: value is np.ma.masked, 1, 1)(array).astype(bool)
+    if masked is not None:
+        missing |= masked
+    good = np.frompyfunc(lambda value: isinstance(value, Real | Decimal | np.bool_), 1, 1)(array)
+    bad = np.argwhere(~(good.astype(bool) | missing))
+    if len(bad):
+        place = tuple(int(i) for i in bad[0])
+        raise TypeError(message(place, array[place]))
+    numbers = np.full(array.shape, np.nan)
+    numbers[~missing] = array[~missing].astype(np.float64)
+    return numbers
+
+
+def check_unique(names: Iterable[Any], of: str, kind: str = "columns", remedy: str = "") -> None:
+    """Raise ValueError if two columns have one name, as strings: a fit could not tell them apart.
+
+    Args:
+        names: of the columns.
+        of: the data, in messages.
+        kind: of what is named, in the plural.
+        remedy: how to rename them; left out, that of a DataFrame.
+    """
+    found: dict[str, int] = {}
+    for name in map(str, names):
+        found[name] = found.get(name, 0) + 1
+    several = [name for name, count in found.items() if count > 1]
+    if several:
+        more = f" (and {len(several) - 1} more such names)" if len(several) > 1 else ""
+        raise ValueError(
+            f"{of} has {found[several[0]]} {kind} of the name {several[0]!r}{more}: names must differ; "
+            + (remedy or f"rename them: {of}.columns = [...]")
+        )
+
+
+def as_matrix(x: Any, name: str = "x") -> np.ndarray:
+    """The data as a float64 array.
+
+    Args:
+        x: an array, masked or not, a table of pandas or nested lists; masked cells, None, ``pandas.NA`` and
+            NaN are missing cells.
+        name: of the data in messages.
+
+    Returns:
+        Shape (num_observations, num_features), NaN where a cell is missing.
+
+    Raises:
+        TypeError: a sparse matrix, or a column holds text or other things that are not numbers.
+        ValueError: not two-dimensional, without columns, or with two columns of one name.
+    """
+    if hasattr(x, "tocoo") or hasattr(x, "to_scipy"):
+        raise TypeError(f"{name} must be dense: this model takes no sparse matrix; give {name}.toarray()")
+    if hasattr(x, "columns"):
+        check_unique(x.columns, name)
+        array = table_numbers(x, name)
     else:
-        array = np.asarray(x)
-        if array.dtype.kind not in "biuf":
-            raise TypeError(f"{name} must be numeric; got an array of type {array.dtype}")
-        array = array.astype(np.float64, copy=False)
+        array = as_numbers(x, name)
     if array.ndim != 2:
-        hint = "; for one feature use x[:, None]" if array.ndim == 1 else ""
+        hint = ""
+        if hasattr(x, "to_frame"):
+            hint = f"; a Series is one column: {name}.to_frame()"
+        elif array.ndim == 1:
+            hint = f"; for one feature use {name}[:, None], for one row {name}[None]"
         raise ValueError(f"{name} must have shape (num_observations, num_features); got {array.shape}{hint}")
     if array.shape[1] == 0:
         raise ValueError(f"{name} has no columns")
     return array
+
+
+def as_column(y: Any, name: str = "y") -> Any:
+    """Numbers of one dimension as one column, anything else as it is.
+
+    Args:
+        y: an array, a Series, a list, or a table.
+        name: of the data in messages.
+
+    Returns:
+        A table of one column with the name and the index of a Series that has a name, or an array of shape
+        (num_observations, 1).
+    """
+    if hasattr(y, "columns") or hasattr(y, "tocoo"):
+        return y
+    if hasattr(y, "to_frame") and getattr(y, "name", None) is not None:
+        return y.to_frame()
+    array = as_plain(y, name)
+    return array[:, None] if array.ndim == 1 else array
 
 
 def check_finite(x: np.ndarray, name: str = "x") -> None:
@@ -71,7 +233,8 @@ def _refuse_cells(x: np.ndarray, bad: np.ndarray, message: str) -> None:
     if bad.any():
         row, column = np.argwhere(bad)[0]
         count = f"({bad.sum()} such cells in all)"
-        raise ValueError(f"{message}; row {row}, column {column} is {x[row, column]:g} {count}")
+        remedy = ": fill missing cells or leave their rows out" if np.isnan(x[row, column]) else ""
+        raise ValueError(f"{message}; row {row}, column {column} is {x[row, column]:g} {count}{remedy}")
 
 
 def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
@@ -160,6 +323,23 @@ def check_some_cells(x: np.ndarray, name: str = "x") -> None:
             )
 
 
+def shown(value: Any) -> str:
+    """A value as messages show it: on one line, arrays of more than a few numbers by their shape.
+
+    Args:
+        value: anything.
+
+    Returns:
+        Text without line breaks.
+    """
+    shape = getattr(value, "shape", ())
+    shape = shape if isinstance(shape, tuple) else ()
+    if len(shape) > 1 or (shape and shape[0] > 8):
+        return f"{type(value).__name__} of shape {shape}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
     """Raise ValueError unless ``value`` is one of the names in ``choices``.
 
@@ -169,7 +349,7 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
         choices: allowed names.
     """
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {shown(value)}")
 
 
 def check_flag(name: str, value: Any) -> None:
@@ -180,7 +360,7 @@ def check_flag(name: str, value: Any) -> None:
         value: given value.
     """
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False; got {value!r}")
+        raise TypeError(f"{name} must be True or False; got {shown(value)}")
 
 
 def check_num_parts(name: str, given: int, needed: int) -> None:
@@ -207,9 +387,26 @@ def check_size(name: str, value: Any, least: int = 1) -> None:
         least: smallest allowed value.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be a whole number; got {value!r}")
+        raise TypeError(f"{name} must be a whole number; got {shown(value)}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}; got {value}")
+
+
+def check_lengths(name: str, value: Any) -> None:
+    """Raise ValueError unless ``value`` is a whole number of at least 0, or a vector of such.
+
+    Args:
+        name: of the argument in the message.
+        value: given value.
+    """
+    lengths = np.asarray(value) if not np.ma.is_masked(value) else np.array(np.nan)
+    found = shown(value)
+    if lengths.dtype.kind in "iuf" and lengths.ndim < 2:
+        bad = ~((lengths >= 0) & (lengths < np.inf) & (lengths == np.floor(lengths)))
+        if not bad.any():
+            return
+        found = shown(np.atleast_1d(lengths)[np.atleast_1d(bad)][0].item())
+    raise ValueError(f"{name} must be whole numbers of at least 0; got {found}")
 
 
 def check_whole(name: str, value: Any, least: int = 1) -> None:
@@ -221,18 +418,18 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
         least: smallest allowed value.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {shown(value)}")
 
 
 def check_number(name: str, value: Any) -> None:
-    """Raise TypeError unless ``value`` is a Python number.
+    """Raise TypeError unless ``value`` is a real number, not a boolean.
 
     Args:
         name: of the argument in the message.
         value: given value.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number; got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} must be a number; got {shown(value)}")
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -242,5 +439,49 @@ def check_positive(name: str, value: Any) -> None:
         name: of the argument in the message.
         value: given value.
     """
-    if value is None or np.shape(value) != () or not 0 < value < np.inf:
-        raise ValueError(f"{name} must be a positive number; got {value}")
+    is_number = np.shape(value) == () and np.asarray(value).dtype.kind in "iuf"
+    if not is_number or not 0 < value < np.inf:
+        raise ValueError(
+            f"{name} must be a positive number; got {value if np.shape(value) == () else shown(value)}"
+        )
+
+
+def check_share(name: str, value: Any, of: str, *, closed: bool = False) -> None:
+    """Raise TypeError or ValueError unless ``value`` is a number above 0 and below 1.
+
+    Args:
+        name: of the argument in the message.
+        value: given value.
+        of: meaning of the number, for the message.
+        closed: whether 0 is allowed too.
+    """
+    check_number(name, value)
+    if not (0 <= value if closed else 0 < value) or not value < 1:
+        bounds = "in [0, 1)" if closed else "between 0 and 1"
+        raise ValueError(f"{name} must be {of}, {bounds}; got {value}")
+
+
+def check_names(name: str, value: Any, allowed: Collection[str]) -> None:
+    """Raise TypeError unless ``value`` is a tuple of names, ValueError if one of them is not allowed.
+
+    Args:
+        name: of the argument in the message.
+        value: given value; a string is refused, whose letters would be taken for names.
+        allowed: names that it may hold.
+    """
+    if not isinstance(value, tuple) or not all(isinstance(part, str) for part in value):
+        raise TypeError(f"{name} must be a tuple of some of {', '.join(allowed)}; got {shown(value)}")
+    for part in value:
+        if part not in allowed:
+            raise ValueError(f"{name} must be a tuple of some of {', '.join(allowed)}; got {part!r}")
+
+
+def check_seed(name: str, value: Any) -> None:
+    """Raise ValueError unless ``value`` is a whole number in [0, 2**32).
+
+    Args:
+        name: of the argument in the message.
+        value: given value.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
+        raise ValueError(f"{name} must be a whole number in [0, 2**32); got {shown(value)}")

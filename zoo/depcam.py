@@ -356,6 +356,7 @@ class DEPCAM(MixtureModel):
     def __post_init__(self) -> None:
         """Replace a family's name by the family and the default concentration by that of a flat prior."""
         object.__setattr__(self, "family", as_family(self.family))
+        checks.check_size("num_components", self.num_components)
         if self.concentration is None:
             object.__setattr__(self, "concentration", self.num_components)
         super().__post_init__()

@@ -57,7 +57,7 @@ from zoo import checks
 from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.gram import Centring, announce_cost, centring_of, check_gram
 from zoo.model import Model, in_current_precision, static
-from zoo.sparse import SparseCounts
+from zoo.sparse import is_sparse
 
 __all__ = ["KernelPCA", "gram_score"]
 
@@ -192,13 +192,19 @@ class KernelPCA(Model):
         Raises:
             TypeError: sparse rows.
         """
-        if isinstance(x, SparseCounts):
-            raise TypeError(
-                "KernelPCA takes dense rows; of sparse ones give the Gram matrix, (x @ x.T).toarray(), with "
-                'kernel="precomputed"'
-            )
+        _refuse_sparse(x)
         kernel = self.kernel.filled(checks.as_matrix(x))
         return self if kernel is self.kernel else self.replaced(kernel=kernel)
+
+    def encoded(self, *data: Any) -> tuple[Self, tuple]:
+        """The model and its rows.
+
+        Raises:
+            TypeError: sparse rows.
+        """
+        for part in data:
+            _refuse_sparse(part)
+        return self, data
 
     def continuing(self, former: Self) -> Self:
         """The model with the former fit's kernel, if only its length scale was not given."""
@@ -338,6 +344,15 @@ class KernelPCA(Model):
                 f"{method} needs a prior of the latents: with a flat one the posterior of N rows has no "
                 "finite mass; give latent_variance (about the largest eigenvalue of the Gram matrix over N)"
             )
+
+
+def _refuse_sparse(x: Any) -> None:
+    """Raise TypeError for sparse rows."""
+    if is_sparse(x):
+        raise TypeError(
+            "KernelPCA takes dense rows; of sparse ones give the Gram matrix, (x @ x.T).toarray(), with "
+            'kernel="precomputed"'
+        )
 
 
 def gram_score(latents: Array, noise_variance: Array, gram: Array, freedom: Array, dimension: Array) -> Array:

@@ -111,6 +111,7 @@ class Mixture(MixtureModel):
         "row_masked": "same as a row of NaN",
     }
     predicted_dims = ("observation",)
+    takes_sparse = True
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
@@ -172,10 +173,10 @@ class Mixture(MixtureModel):
         if hasattr(x, "tocsr"):
             return {"components": MultinomialDirichlet.from_data(x)}
         kind = kind_of_cells(x)
-        if kind == "gaussian" and not np.isnan(np.asarray(x, np.float64)).any():
+        if kind == "gaussian" and not np.isnan(checks.as_numbers(x)).any():
             return {}
         if kind == "poisson":  # a column without events: as if half a one had been seen
-            means = np.nanmean(np.asarray(x, np.float64), axis=0)
+            means = np.nanmean(checks.as_numbers(x), axis=0)
             return {"components": PoissonGamma.from_data(x, rate=1.0 / np.maximum(means, 0.5 / len(x)))}
         family = {"bernoulli": BernoulliBeta, "gaussian": NormalGamma}[kind]
         return {"components": family.from_data(x)}

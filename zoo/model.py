@@ -15,6 +15,7 @@ missing.
 import copy
 import dataclasses
 import sys
+import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -24,9 +25,9 @@ import numpy as np
 import numpyro
 from numpyro.distributions import Distribution
 
-from zoo.checks import check_choice, check_num_parts
+from zoo.checks import check_choice, check_flag, check_num_parts, check_size, shown
 
-__all__ = ["Assumptions", "Model", "attach_submodules", "in_current_precision", "static"]
+__all__ = ["Assumptions", "Model", "as_hyperparameter", "attach_submodules", "in_current_precision", "static"]
 
 _SHIFTS = ("shifted", "other_units")
 _MISSING = ("masked_array", "frame_nan", "frame_na", "row_masked")
@@ -95,8 +96,14 @@ class Assumptions:
 
     def __post_init__(self) -> None:
         """Store hyperparameters as float64 NumPy arrays and validate them."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.init:
+                _check_kind(field, value)
+            if field.metadata.get("static") and isinstance(value, np.integer):  # which a file cannot hold
+                object.__setattr__(self, field.name, int(value))
         for name in self.leaf_names():
-            object.__setattr__(self, name, _as_leaf(name, getattr(self, name)))
+            object.__setattr__(self, name, as_hyperparameter(name, getattr(self, name)))
         self.validate()
 
     def validate(self) -> None:
@@ -185,6 +192,7 @@ class Model(Assumptions):
         needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
         local_sites: latents of single rows that the program draws and a fit may leave out for their size.
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
+        takes_sparse: whether its rows may be a sparse matrix.
 
     Literals that name the variables of a role, for summaries, plots and reports; None or empty: no such role.
         cluster_site: label of each row's cluster.
@@ -240,6 +248,7 @@ class Model(Assumptions):
     kept_locals: ClassVar[tuple[str, ...]] = ()
     local_sites: ClassVar[tuple[str, ...]] = ()
     takes_documents: ClassVar[bool] = False
+    takes_sparse: ClassVar[bool] = False
 
     cluster_site: ClassVar[str | None] = None
     weight_site: ClassVar[str | None] = None
@@ -600,16 +609,61 @@ class Model(Assumptions):
         """
 
 
-def _as_leaf(name: str, value: Any) -> Any:
-    """Convert a hyperparameter for storage: numbers, and those in distributions, to float64."""
+def _check_kind(field: dataclasses.Field, value: Any) -> None:
+    """Raise TypeError for None in a field that may not be None, and for what is no flag, size or name.
+
+    A field may be None if that is its default or its type says so.
+    """
+    kinds = typing.get_args(field.type) or (field.type,)
+    if value is None:
+        if field.default is not None and type(None) not in kinds:
+            missing = field.default is dataclasses.MISSING
+            remedy = "it must be given" if missing else f"leave it out for the default, {field.default!r}"
+            raise TypeError(f"{field.name} must not be None: {remedy}")
+        return
+    if not field.metadata.get("static"):
+        return
+    if bool in kinds:
+        check_flag(field.name, value)
+    elif set(kinds) == {int, type(None)}:  # a size that is read off the data unless it is given
+        check_size(field.name, value)
+    elif set(kinds) <= {str, type(None)} and not isinstance(value, str):
+        raise ValueError(f"{field.name} must be a string; got {shown(value)}")
+
+
+def as_hyperparameter(name: str, value: Any) -> Any:
+    """Convert a hyperparameter for storage: numbers, and those in distributions, to float64.
+
+    Args:
+        name: of the field, in messages.
+        value: a number, an array of any shape, a distribution, `Assumptions`, or None.
+
+    Returns:
+        The same in the form in which a model holds it.
+
+    Raises:
+        TypeError: something else, text and booleans among them, which NumPy would read as numbers.
+        ValueError: a number that is NaN.
+    """
     if value is None or isinstance(value, Assumptions):
         return value
     if isinstance(value, tuple | list) and value and all(isinstance(part, Assumptions) for part in value):
         return tuple(value)
     if isinstance(value, Distribution):
-        return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
+        prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
+        if any(np.isnan(leaf).any() for leaf in jax.tree.leaves(prior)):
+            raise ValueError(f"{name} has a prior with a parameter that is not a number (NaN)")
+        return prior
+    got = f"{type(value).__name__} {shown(value)}"
+    refusal = f"{name} must be a number, an array or a NumPyro distribution; got {got}"
+    if np.ma.is_masked(value):
+        raise TypeError(f"{refusal}, which has masked entries")
     try:
-        return np.asarray(value, np.float64)
+        if np.asarray(value).dtype.kind in "bUST":  # which NumPy reads as numbers: True as 1, "1" as 1
+            raise TypeError(refusal)
+        array = np.asarray(value, np.float64)
     except (TypeError, ValueError):
-        got = f"{type(value).__name__} {value!r}"
-        raise TypeError(f"{name} must be a number, an array or a NumPyro distribution; got {got}") from None
+        raise TypeError(refusal) from None
+    if np.isnan(array).any():
+        raise ValueError(f"{name} must be a number; got {shown(value)}, which is not one (NaN)")
+    return array

@@ -509,7 +509,7 @@ class Paired(JointPriorModel):
         Raises:
             ValueError: a view that must be there is missing as a whole.
         """
-        known = [len(view) for view in views if view is not None]
+        known = [_num_rows(view, f"y_{v}") for v, view in enumerate(views) if view is not None]
         if self.num_features is None or not known:
             missing = [f"y_{v}" for v, view in enumerate(views) if view is None]
             if missing:
@@ -525,7 +525,10 @@ class Paired(JointPriorModel):
         """Replace names of families by families and lists by tuples, then store and validate the fields."""
         if isinstance(self.families, str | Family) or not isinstance(self.families, Sequence):
             raise TypeError(f"families must be a tuple with one for each view; got {self.families!r}")
-        object.__setattr__(self, "families", tuple(map(as_family, self.families)))
+        try:
+            object.__setattr__(self, "families", tuple(map(as_family, self.families)))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"families, one for each view: {error}") from None
         if self.num_specific is None:
             object.__setattr__(self, "num_specific", (0,) * len(self.families))
         for name in ("num_specific", "num_features"):
@@ -823,6 +826,13 @@ def _with_targets(families: Sequence, num_specific: int | Sequence[int]) -> tupl
     """The numbers ``num_specific`` of all views, zero for the targets."""
     given = (num_specific,) if isinstance(num_specific, int | np.integer) else tuple(num_specific)
     return given if len(given) == len(families) else (0, *given)
+
+
+def _num_rows(view: Any, name: str) -> int:
+    """Rows of a view as it was passed; what is no table is refused by name."""
+    if getattr(view, "shape", ()):
+        return view.shape[0]
+    return len(view) if hasattr(view, "__len__") else checks.as_matrix(view, name).shape[0]
 
 
 def _check_sizes(name: str, sizes: Any, num_views: int, least: int) -> None:

@@ -120,6 +120,7 @@ class PPCA(Model):
     predicted_dims = ("observation", "feature")
     latent_site = "latents"
     loading_sites = {"loadings": ""}
+    takes_sparse = True
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
@@ -251,9 +252,13 @@ class PPCA(Model):
         for name in (*positive, "noise_concentration", "noise_rate"):
             if getattr(self, name) is not None:
                 checks.check_positive(name, getattr(self, name))
-        if self.loc_mean is not None and self.loc_mean.shape != (self.num_features or self.loc_mean.size,):
+        size = None if self.loc_mean is None else self.num_features or max(self.loc_mean.size, 1)
+        if self.loc_mean is not None and (
+            self.loc_mean.shape != (size,) or not np.isfinite(self.loc_mean).all()
+        ):
             raise ValueError(
-                f"loc_mean must have one number for each feature; got shape {self.loc_mean.shape}"
+                f"loc_mean must have one finite number for each feature; got shape {self.loc_mean.shape}: "
+                f"{checks.shown(self.loc_mean)}"
             )
 
     def check(self, x: np.ndarray) -> None:

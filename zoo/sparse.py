@@ -20,12 +20,13 @@ from jax import Array
 from jax.scipy.special import gammaln
 from scipy.sparse import csr_array, csr_matrix
 
-from zoo.checks import as_matrix
+from zoo.checks import as_matrix, as_numbers, as_plain
 
 __all__ = ["SparseCounts", "SparseMatrix", "as_rows", "is_sparse"]
 
 
 CACHED_TERMS = 2**18  # numbers that are made for the cells of a sum at once
+_MISSING = ": a count cannot be missing; 0 where a word does not occur, or leave the row out"
 SCANNED_CELLS = (256, 8192)  # fewest and most cells at once
 
 
@@ -74,8 +75,11 @@ class SparseCounts(_Cells):
     _arrays = ("document", "word", "count")
 
     def __init__(self, document: Any, word: Any, count: Any, shape: tuple[int, int]) -> None:
+        for name, index in (("document", document), ("word", word)):
+            if np.ma.is_masked(index):
+                raise ValueError(f"{name} has masked entries: leave these cells out")
         document, word = np.asarray(document, np.int32), np.asarray(word, np.int32)
-        count = np.asarray(count, np.float64)
+        count = as_numbers(count, "count")
         self.shape = (int(shape[0]), int(shape[1]))
         if not document.shape == word.shape == count.shape or document.ndim != 1:
             raise ValueError(
@@ -92,7 +96,7 @@ class SparseCounts(_Cells):
             place = int(np.argmax(bad))
             raise ValueError(
                 f"counts must be whole numbers of at least 0; row {document[place]}, column {word[place]} is "
-                f"{count[place]:g} ({bad.sum()} such cells in all)"
+                f"{count[place]:g} ({bad.sum()} such cells in all)" + _MISSING * bool(np.isnan(count[place]))
             )
         self.document, self.word, self.count = document, word, count
 
@@ -109,7 +113,9 @@ class SparseCounts(_Cells):
         if hasattr(matrix, "tocoo"):
             coo = matrix.tocsr().tocoo()  # duplicates summed, rows in order
             return cls(coo.row, coo.col, coo.data, coo.shape)
-        dense = np.asarray(matrix)
+        dense = as_plain(matrix, "counts")
+        if dense.ndim != 2:
+            raise ValueError(f"counts must have shape (num_documents, num_words); got {dense.shape}")
         document, word = np.nonzero(dense)
         return cls(document, word, dense[document, word], dense.shape)
 

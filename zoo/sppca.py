@@ -177,6 +177,7 @@ class SPPCA(Model):
     relations = {
         "classes_reordered": "same, outputs in the new order",
     }
+    takes_sparse = True
     methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
     predicted_dims = ("observation", "output")
     num_needed = 1
@@ -451,6 +452,8 @@ class SPPCA(Model):
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model with its classes, and the data with labels as 0/1 columns and sparse x as `SparseMatrix`.
 
+        Real outputs of one dimension are one output, which has the name of a Series.
+
         Raises:
             TypeError: sparse outputs.
         """
@@ -460,8 +463,10 @@ class SPPCA(Model):
             raise TypeError(
                 "y must be dense: missing outputs are NaN, and cells that are not stored are zeros"
             )
-        if len(data) < 2 or not are_labels(data[1]):
+        if len(data) < 2 or data[1] is None:
             return self, data
+        if not are_labels(data[1]):
+            return self, (data[0], checks.as_column(data[1], "y"), *data[2:])
         classes = class_names(data[1]) if self.classes is None else self.classes
         y = code_labels(data[1], classes, self.label_coding)
         return self.replaced(classes=classes), (data[0], y, *data[2:])
@@ -508,6 +513,10 @@ class SPPCA(Model):
         if self.noise_variance_x is not None:
             checks.check_positive("noise_variance_x", self.noise_variance_x)
         if self.classes is not None:
+            if np.ndim(self.classes) != 1 or len(self.classes) < 2 or isinstance(self.classes, dict):
+                raise ValueError(
+                    f"classes must be a tuple of two class labels or more; got {checks.shown(self.classes)}"
+                )
             object.__setattr__(self, "classes", tuple(self.classes))
         if self.kernel is not None and self.loading_prior != "flat":
             raise ValueError(

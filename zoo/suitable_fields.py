@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.checks import as_numbers
 from zoo.exponential_family import Gaussian
 from zoo.model import Model
 
@@ -42,7 +43,7 @@ def kind_of_cells(x: Any) -> str:
     """
     if hasattr(x, "tocsr"):
         return "poisson"
-    values = np.asarray(x, np.float64)
+    values = as_numbers(x)
     values = values[~np.isnan(values)]
     if np.isin(values, (0.0, 1.0)).all():
         return "bernoulli"
@@ -141,7 +142,7 @@ def natural_param_widths(x: Any) -> tuple[float, float] | None:
     Returns:
         None where the data have no variance; the model's check refuses them.
     """
-    values = np.asarray(x, np.float64)
+    values = as_numbers(x)
     values = values[:, ~np.isnan(values).all(axis=0)]
     if not values.size:
         return None

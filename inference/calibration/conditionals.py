@@ -24,6 +24,7 @@ from inference.numerics.programs import (
     log_densities,
 )
 from inference.precision import double_precision
+from zoo.checks import check_seed
 
 __all__ = ["conditional_check"]
 
@@ -71,6 +72,7 @@ def conditional_check(
     check_arguments(data)
     if num_draws < 2:
         raise ValueError(f"num_draws must be at least 2, to compare them; got {num_draws}")
+    check_seed("seed", seed)
     program = explicit_form(model)
     latents = latent_sites(program, *data)
     check_latents({name: np.shape(value) for name, value in values.items()}, latents, "values")

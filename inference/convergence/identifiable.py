@@ -34,7 +34,7 @@ import numpy as np
 import xarray as xr
 
 from inference.convergence.partitions import cluster_sizes
-from inference.results.files import SAMPLE_DIMS, model_of
+from inference.results.files import SAMPLE_DIMS, check_tree, model_of
 from inference.results.groups import group_of, labels_of, loadings_of
 
 __all__ = [
@@ -89,8 +89,7 @@ def draws_of(tree: xr.DataTree) -> xr.Dataset:
         TypeError: ``tree`` is not a DataTree.
         ValueError: it has no draws.
     """
-    if not isinstance(tree, xr.DataTree):
-        raise TypeError(f"expected the xarray.DataTree that inference.fit returns; got {type(tree).__name__}")
+    check_tree(tree)
     posterior = group_of(tree, "posterior")
     missing = {"chain", "draw"} - set(posterior.dims)
     if missing:

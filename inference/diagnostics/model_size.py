@@ -43,7 +43,7 @@ from inference.methods.depcam.em import log_prior
 from inference.precision import double_precision
 from inference.prediction import log_density
 from inference.results.files import model_of
-from zoo.checks import as_matrix
+from zoo.checks import as_matrix, as_plain, check_seed
 from zoo.depcam import DEPCAM
 from zoo.model import Model
 from zoo.ppca import PPCA
@@ -84,7 +84,8 @@ def cross_validate(
         raise TypeError("models must be a dict of name to model of the zoo")
     if not models:
         raise ValueError("models is empty: give at least one")
-    rows = x if hasattr(x, "iloc") else np.asarray(x)
+    check_seed("seed", seed)
+    rows = x if hasattr(x, "iloc") else as_plain(x)
     num_rows = len(rows)
     if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= num_rows // 2:
         raise ValueError(

@@ -25,7 +25,7 @@ from jax import Array
 from inference.precision import double_precision
 from inference.prediction import draws_without_rows, log_density, prepared, stored_variables
 from inference.results.groups import group_of
-from zoo.checks import check_choice
+from zoo.checks import check_choice, check_seed
 from zoo.documents.bags import ClusteredBags, log_coefficients
 from zoo.documents.topic_model import dirichlet_of
 from zoo.model import Model
@@ -79,6 +79,7 @@ def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -
         ValueError: an unknown protocol, or a bound of a fit that has none.
     """
     check_choice("protocol", protocol, PROTOCOLS)
+    check_seed("seed", seed)
     model, (documents,), _ = prepared(tree, (counts,))
     documents = jax.tree.map(np.asarray, documents)
     scored = documents

@@ -3,8 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -25,15 +25,15 @@ from inference.algorithm import (
     model_name,
 )
 from inference.inputs.streams import CountStream, RowStream, is_chunked
-from inference.inputs.tables import as_arrays, column_dims
+from inference.inputs.tables import as_arrays, check_parts, column_dims, paired_rows
 from inference.methods import method_of
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.devices import exchanged, resolved_num_devices
 from inference.numerics.weighted_rows import checked_weight
 from inference.precision import in_precision
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, group_of
-from zoo.checks import check_choice, check_size
+from inference.results.groups import ROW_DIMS, flat_draws, group_of
+from zoo.checks import as_plain, check_choice, check_flag, check_size, check_whole, shown
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -69,8 +69,13 @@ def read_call(
     """
     if not isinstance(model, Model):
         raise TypeError(f"model must be a model of the zoo, such as zoo.Mixture; got {type(model).__name__}")
-    name = model.methods[0] if method == "auto" else method
+    _check_arguments(seed, dtype, keep, progress, checkpoint, settings | {"num_restarts": num_restarts})
+    name = model.methods[0] if isinstance(method, str) and method == "auto" else method
     chosen = method_of(model, name)
+    check_parts(model, data)
+    data = paired_rows(data, model.data_names)
+    if sample_weight is not None:
+        sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]
     model, data = model.encoded(*data)
     call = _Call(
         chosen,
@@ -93,12 +98,13 @@ def read_call(
         else:
             arrays, weight = (_rows_to_begin_with(stream),), stream.sample_weight
     else:
-        arrays, coords = as_arrays(data, column_dims(model))
+        arrays, coords = as_arrays(model, data)
     of_all_processes = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
-    if isinstance(init, xr.DataTree) and init.attrs.get("model") == model_name(model):
-        model = model.continuing(model_of(init))
+    if isinstance(init, xr.DataTree):
+        model = model.continuing(_former_model(init, model))
     model = model.with_sizes_from(*of_all_processes)
     model.check(*arrays)
+    _check_keep(keep, model)
     if method == "auto" and stream is None:
         name, chosen = _suitable(model, of_all_processes, init)
     settings = _settings(chosen, num_restarts=call.num_restarts, **settings)
@@ -109,6 +115,7 @@ def read_call(
     _refuse(call._replace(method=chosen, name=name, model=model, data=arrays, num_devices=num_devices))
     if sample_weight is not None and stream is None:
         weight = checked_weight(sample_weight, arrays[0].shape[0])
+    _check_start(init, model, arrays)
     strategy, variables = read_init(init, chosen, settings)
     if checkpoint is not None:
         check_writable(checkpoint)
@@ -148,16 +155,7 @@ def _suitable(model: Model, data: tuple, init: Any) -> tuple[str, Method]:
 
 
 def _settings(method: Method, **settings: Any) -> AscentSettings | SamplerSettings | DirectSettings:
-    """The settings that matter to this kind of method; all of them are checked."""
-    for name in SIZES:
-        value, at_least = settings[name], 0 if name == "num_warmup" else 1
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
-            raise ValueError(f"{name} must be a whole number of at least {at_least}; got {value!r}")
-    if not (isinstance(settings["tolerance"], int | float) and settings["tolerance"] >= 0):
-        raise ValueError(
-            f"tolerance must be a number of at least 0 (nats per row); got {settings['tolerance']!r}"
-        )
-    check_choice("chain_method", settings["chain_method"], CHAIN_METHODS)
+    """The settings that matter to this kind of method."""
     if isinstance(method, Direct):
         return DirectSettings()
     kind = SamplerSettings if isinstance(method, Sampler) else AscentSettings
@@ -170,9 +168,63 @@ def _options(method: Method, name: str, options: Mapping[str, Any]) -> tuple[dic
     if unknown:
         has = ", ".join(method.options) or "no options"
         raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}")
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    given = {key: _plain(value) for key, value in options.items()}
     read = dict(method.options) | given  # lists: as the options of a stored fit have them
     return read, resolved_num_devices(read.pop("num_devices")) if "num_devices" in read else 1
+
+
+def _plain(value: Any) -> Any:
+    """The value of an option as a stored fit has it: lists as tuples, numbers of NumPy as those of Python."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _check_arguments(
+    seed: Any, dtype: Any, keep: Any, progress: Any, checkpoint: Any, settings: Mapping[str, Any]
+) -> None:
+    """Raise TypeError or ValueError for an argument that is wrong whatever the model, method and data are."""
+    for name in SIZES:
+        if name != "num_restarts" or settings[name] is not None:
+            check_whole(name, settings[name], 0 if name == "num_warmup" else 1)
+    tolerance = settings["tolerance"]
+    kinds = int | float | np.integer | np.floating
+    if isinstance(tolerance, bool) or not isinstance(tolerance, kinds) or not 0 <= tolerance < np.inf:
+        raise ValueError(f"tolerance must be a number of at least 0 (nats per row); got {shown(tolerance)}")
+    check_choice("chain_method", settings["chain_method"], CHAIN_METHODS)
+    _check_seed(seed)
+    if not isinstance(dtype, str):
+        raise ValueError(f"dtype must be 'float64' or 'float32'; got {shown(dtype)}")
+    with in_precision(dtype):
+        pass  # which names those it knows
+    if isinstance(keep, str) or not isinstance(keep, Collection) or isinstance(keep, Mapping):
+        raise TypeError(f"keep must be a tuple of names, such as ('assignments',); got {shown(keep)}")
+    if progress is not None:
+        check_flag("progress", progress)
+    if checkpoint is not None and not (isinstance(checkpoint, str | os.PathLike) and os.fspath(checkpoint)):
+        raise TypeError(f"checkpoint must be the path of a file; got {shown(checkpoint)}")
+
+
+def _check_keep(keep: Collection[str], model: Model) -> None:
+    """Raise ValueError for a name in ``keep`` that no variable of the model or group of a fit has."""
+    site, dims = model.latent_site, {}
+    for name, own in model.variable_dims.items():
+        if name not in model.data_names:
+            dims[name] = own
+    named = [name for name, own in dims.items() if ROW_DIMS & set(own[:1])]
+    named += [] if site is None else [f"{site}_covariance", f"{site}_loc"]
+    named += ["log_likelihood", "observed_data"]
+    for name in keep:
+        if isinstance(name, str) and (name in named or name in dims or _fits_star(name, dims)):
+            continue
+        raise ValueError(
+            f"keep must hold names of variables; {name!r} is none of this model's. What grows with the rows, "
+            f"and is left out where it is large: {', '.join(named)}"
+        )
+
+
+def _fits_star(name: str, dims: Mapping[str, Any]) -> bool:
+    return any(known.endswith("*") and name.startswith(known[:-1]) for known in dims)
 
 
 def _is_interactive() -> bool:
@@ -187,13 +239,21 @@ def key_of(seed: Any) -> jax.Array:
     Raises:
         ValueError: neither a whole number in [0, 2**32) nor a key.
     """
-    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
-        return seed
-    if isinstance(seed, jax.Array) and seed.dtype == jnp.uint32 and seed.shape == (2,):
-        return jax.random.wrap_key_data(seed)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be a whole number in [0, 2**32) or a JAX key; got {seed!r}")
-    return jax.random.key(int(seed))
+    _check_seed(seed)
+    if not isinstance(seed, jax.Array):
+        return jax.random.key(int(seed))
+    return seed if jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(seed)
+
+
+def _check_seed(seed: Any) -> None:
+    """Raise ValueError unless a seed is a whole number in [0, 2**32) or one JAX key."""
+    if isinstance(seed, jax.Array):
+        is_key = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
+        if seed.shape == (() if is_key else (2,)) and (is_key or seed.dtype == jnp.uint32):
+            return
+    elif isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**32:
+        return
+    raise ValueError(f"seed must be a whole number in [0, 2**32) or one JAX key; got {shown(seed)}")
 
 
 # Rows that pass in batches
@@ -225,12 +285,16 @@ def _open_stream(
     if isinstance(source, SparseCounts) or hasattr(source, "tocoo"):
         raise TypeError("batch_size takes dense rows; sparse counts are fitted whole, without batch_size")
     coords: dict[str, Any] = {}
-    if not is_chunked(source) and not (hasattr(source, "shape") and not hasattr(source, "columns")):
-        (source,), coords = as_arrays(data)  # a table or nested lists
+    is_plain = hasattr(source, "shape") and not hasattr(source, "columns")
+    if not is_chunked(source) and (not is_plain or isinstance(source, np.ma.MaskedArray)):
+        (source,), coords = as_arrays(call.model, data)  # a table, nested lists, or a masked array
     if sample_weight is not None and is_chunked(source):
         raise ValueError("sample_weight goes with an array, whose length is known; these data come in chunks")
     weight = None if sample_weight is None else checked_weight(sample_weight, source.shape[0])
-    return RowStream(source, int(batch_size), weight), coords
+    stream = RowStream(source, int(batch_size), weight)
+    if stream.columns is not None:
+        coords = {column_dims(call.model)[0]: list(stream.columns)}
+    return stream, coords
 
 
 def _rows_to_begin_with(stream: RowStream) -> np.ndarray:
@@ -333,7 +397,7 @@ def read_init(
             return method.strategies[0], _draws_to_start_from(init, num_starts)
         values = _best_of(init)
     elif isinstance(init, Mapping):
-        values = {name: np.asarray(value) for name, value in init.items()}
+        values = {name: as_plain(value, f"init[{name!r}]") for name, value in init.items()}
     else:
         raise TypeError(
             f"init must be a strategy name, a former tree or a dict of variables; got {type(init).__name__}"
@@ -341,6 +405,65 @@ def read_init(
     return method.strategies[0], {
         name: np.broadcast_to(value, (num_starts, *value.shape)) for name, value in values.items()
     }
+
+
+def _former_model(tree: xr.DataTree, model: Model) -> Model:
+    """The model of a former fit to start from.
+
+    Raises:
+        ValueError: the tree is no fit, or of another model, or of one of another size.
+    """
+    former = model_of(tree)
+    if model_name(former) != model_name(model):
+        raise ValueError(
+            f"init must be a fit of the same model; it is one of {model_name(former)}, and the model is "
+            f"{model_name(model)}"
+        )
+    for field in fields(model):
+        ours, theirs = (getattr(one, field.name, None) for one in (model, former))
+        is_size = field.name.startswith("num_") and field.name != "num_tokens"
+        if is_size and None not in (ours, theirs) and ours != theirs:
+            raise ValueError(
+                f"init must be a fit of the same size; it has {field.name}={theirs!r}, and the model has "
+                f"{field.name}={ours!r}"
+            )
+    return former
+
+
+def _check_start(init: Any, model: Model, data: tuple) -> None:
+    """Raise ValueError or TypeError for a former fit of other columns, or for variables of another shape."""
+    dims = column_dims(model)
+    if isinstance(init, xr.DataTree):
+        for dim, part in zip(dims, data, strict=True):
+            held = next((group.sizes[dim] for group in init.children.values() if dim in group.sizes), None)
+            if held is not None and dim != "observation" and not model.needs_fitted_rows:
+                if held != part.shape[1]:
+                    raise ValueError(
+                        f"init must be a fit of as many columns; it has {held} of the dim {dim!r}, and the "
+                        f"data have {part.shape[1]}"
+                    )
+        return
+    if not isinstance(init, Mapping):
+        return
+    row_dim = model.variable_dims[model.data_names[0]][0]
+    sizes = dict(zip(dims, (part.shape[1] for part in data), strict=True)) | {row_dim: data[0].shape[0]}
+    for name, value in init.items():
+        if not isinstance(name, str):
+            raise TypeError(f"init must have names of variables as keys; got {shown(name)}")
+        if np.ma.is_masked(value):
+            raise ValueError(f"init[{name!r}] has masked entries: a start has no missing values")
+        shape = as_plain(value, f"init[{name!r}]").shape
+        own = model.variable_dims.get(name, ())
+        wanted = tuple(sizes.get(dim, getattr(model, f"num_{dim}s", None)) for dim in own)
+        if own and len(shape) == len(own):
+            good = all(
+                size == need or not isinstance(need, int) for size, need in zip(shape, wanted, strict=True)
+            )
+            if not good:
+                needed = ", ".join(str(size) if isinstance(size, int) else "any" for size in wanted)
+                raise ValueError(
+                    f"init[{name!r}]: {name} must have shape ({needed}{',' * (len(own) == 1)}); got {shape}"
+                )
 
 
 def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:

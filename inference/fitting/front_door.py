@@ -47,7 +47,12 @@ def fit(
     Args:
         model: a model of the zoo; fields that are None are read off the data.
         *data: the arguments of the model's program: arrays of shape (num_observations, num_features), or
-            DataFrames, whose labels become coords.
+            DataFrames, whose labels become coords. None, NaN, ``pandas.NA`` and the masked cells of
+            ``numpy.ma`` are missing cells, which the model takes or refuses. Rows of several parts that are
+            tables or Series of pandas are paired by their index: a part with the labels of the first in
+            another order is put in that order, and one with other labels is refused. An array has no labels:
+            beside a table it is paired by position, and a later part of pandas beside a first part that is
+            an array must have the index 0, 1, ... (else pass ``.to_numpy()``).
         method: one of ``model.methods``; ``"auto"`` is the first that suits model and data
             and, where ``init`` is given, starts anywhere at all.
         seed: a whole number in [0, 2**32) or a JAX key. Same seed, machine, versions, ``chain_method`` and
@@ -64,7 +69,8 @@ def fit(
         init: where to start: a former tree, a dict of variables (``{"responsibilities": r}``), or the name
             of a strategy.
         sample_weight: weight per row, at least 0, shape (num_observations,): a row of weight w counts as w
-            copies in the objective and the fit (``vb`` and ``em``). Data-dependent default priors and the
+            copies in the objective and the fit (``vb`` and ``em``). A Series is paired with the rows by its
+            index, as parts of the data are. Data-dependent default priors and the
             group ``log_likelihood`` are those of the rows themselves.
         batch_size: rows per batch (``vb`` of mixtures): the rows pass in batches, a memory-mapped file or
             chunks (an object with ``__iter__``, or a callable that makes a fresh iterator) are never held
@@ -85,7 +91,8 @@ def fit(
         The tree; its groups and names are those of the README.
 
     Raises:
-        TypeError: an option that the method does not have, or data that are not numeric.
+        TypeError: an argument of the wrong kind, an option that the method does not have, more or fewer parts
+            of data than the model takes, or data that are not numeric.
         ValueError: anything else that is wrong with the call; always before anything is compiled.
 
     Example:

@@ -16,7 +16,7 @@ import numpy as np
 
 from inference.inputs.text import read_documents
 from inference.numerics.documents import DocumentBlocks, Layout, cut, log_coefficient
-from zoo.checks import as_matrix
+from zoo.checks import as_matrix, shown
 from zoo.documents.bags import warn_of_empty
 from zoo.sparse import SparseCounts
 
@@ -66,6 +66,9 @@ class RowStream:
         batch_size: rows per batch.
         sample_weight: weight per row, shape (num_observations,); for sources of known length only.
 
+    Attributes:
+        columns: names of the columns of chunks that are tables, else None.
+
     Raises:
         TypeError: an iterator that can be read only once.
         ValueError: no rows, or rows that are not two-dimensional.
@@ -74,6 +77,7 @@ class RowStream:
     def __init__(self, source: Any, batch_size: int, sample_weight: np.ndarray | None = None) -> None:
         """Remember the source; of chunks only the first is read."""
         self.source, self.batch_size, self.sample_weight = source, batch_size, sample_weight
+        self.columns = None
         self.is_chunked = is_chunked(source)
         self.num_rows = None if self.is_chunked else source.shape[0]
         _refuse_iterator(source)
@@ -163,6 +167,7 @@ class RowStream:
         held, count, width = [], 0, None
         for number, chunk in enumerate(self.source() if callable(self.source) else self.source):
             rows = as_matrix(chunk, f"chunk {number}")
+            self._check_names(getattr(chunk, "columns", None), number)
             width = rows.shape[1] if width is None else width
             if rows.shape[1] != width:
                 raise ValueError(f"chunk {number} has {rows.shape[1]} columns; those before it have {width}")
@@ -175,6 +180,19 @@ class RowStream:
                 held, count = [joined[whole:]], count - whole
         if count:
             yield np.concatenate(held)
+
+    def _check_names(self, columns: Any, number: int) -> None:
+        """Raise ValueError if the columns of a chunk have other names, or another order, than the first's."""
+        names = None if columns is None else tuple(columns)
+        if number == 0 and self.columns is None:
+            self.columns = names
+        if names == self.columns or names is None:
+            return
+        held = "no names" if self.columns is None else shown(self.columns)
+        raise ValueError(
+            f"chunk {number} has the columns {shown(names)} and the first chunk has {held}: give every "
+            "chunk the same columns in the same order"
+        )
 
     def _filled_up(self, rows: np.ndarray, begin: int) -> Batch:
         count = rows.shape[0]
@@ -237,6 +255,10 @@ class CountStream:
         if self.first is None or not sum(map(len, lengths)):
             raise ValueError("there are no documents")
         self.lengths = np.concatenate(lengths)
+        if not self.lengths.any():
+            raise ValueError(
+                "counts holds no word at all: every document is empty, and there is nothing to fit"
+            )
         self.num_rows, self.num_words = self.lengths.size, self.first.shape[1]
         if self.is_chunked:
             warn_of_empty(self.lengths)

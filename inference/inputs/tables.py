@@ -1,8 +1,8 @@
 """Arrays from the data that are passed to `fit`, and the names of their rows and columns.
 
-Accepted: NumPy arrays, nested lists, pandas DataFrames (index and columns become coords), scipy sparse
-matrices where the model takes counts (or real numbers, `zoo.sparse`), and None for a part that is
-missing.
+Accepted: NumPy arrays, masked ones too, nested lists, pandas DataFrames (index and columns become coords),
+scipy sparse matrices where the model takes counts (or real numbers, `zoo.sparse`), and None for a part that
+is missing. Several parts of pandas are paired by their index (`paired_rows`).
 """
 
 from typing import Any
@@ -10,38 +10,34 @@ from typing import Any
 import numpy as np
 
 from inference.inputs.text import read_documents
-from zoo.checks import as_matrix
+from zoo.checks import as_matrix, check_unique
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
-__all__ = ["as_arrays", "column_dims", "matching_columns"]
-
-VIEW_DIMS = ("feature", "output")
+__all__ = ["as_arrays", "check_parts", "column_dims", "matching_columns", "paired_rows"]
 
 
-def as_arrays(
-    data: tuple, dims: tuple[str, ...] = VIEW_DIMS
-) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
+def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
     """Each part of the data as a float64 matrix, and coords by dim; documents as sparse counts.
 
     Args:
-        data: the parts.
-        dims: of the columns of each part.
+        model: which says what the parts are.
+        data: the parts, as many as the model has or the first of them.
 
     Raises:
-        TypeError: a column is not numeric, or there is no data.
-        ValueError: a part is not two-dimensional.
+        TypeError: a column is not numeric, or sparse rows that the model does not take.
+        ValueError: a part is not two-dimensional, or two columns of one name.
     """
-    if not data:
-        raise TypeError("there is no data: call fit(model, x, ...)")
-    if dims == ("word",):
+    if model.takes_documents:
         return read_documents(*data)
     arrays, coords = [], {}
-    for part, dim in zip(data, dims, strict=False):
-        if isinstance(part, SparseMatrix | SparseCounts):
+    for part, dim, name in zip(data, column_dims(model), model.data_names, strict=False):
+        if isinstance(part, SparseMatrix | SparseCounts) and model.takes_sparse:
             arrays.append(part)
-            continue
-        arrays.append(SparseCounts.from_matrix(part) if hasattr(part, "tocoo") else as_matrix(part))
+        elif hasattr(part, "tocoo") and model.takes_sparse:
+            arrays.append(SparseCounts.from_matrix(part))
+        else:
+            arrays.append(as_matrix(part, name))
         if hasattr(part, "columns"):
             coords[dim] = list(part.columns)
             coords.setdefault("observation", list(part.index))
@@ -53,6 +49,114 @@ def column_dims(model: Model) -> tuple[str, ...]:
     return tuple(model.variable_dims[name][-1] for name in model.data_names)
 
 
+def check_parts(model: Model, data: tuple, least: int | None = None) -> None:
+    """Raise TypeError unless the data are as many parts as the model takes.
+
+    Args:
+        model: the model.
+        data: the parts.
+        least: number of parts that must be there; None: all.
+    """
+    if not data:
+        raise TypeError("there is no data: call fit(model, x, ...)")
+    names, given = model.data_names, len(data)
+    if (least or len(names)) <= given <= len(names):
+        return
+    parts = f"{len(names)} part{'s' * (len(names) > 1)} of data, {' and '.join(names)}"
+    if given < len(names):
+        missing = " and ".join(names[given:])
+        hint = f"{missing} {'is' if len(names) - given == 1 else 'are'} missing"
+    else:
+        hint = _hint_of(model, data)
+    raise TypeError(f"{type(model).__name__} takes {parts}; got {given}: {hint}")
+
+
+def _hint_of(model: Model, data: tuple) -> str:
+    """What a part beyond those that the model takes may have been meant for."""
+    extra = data[len(model.data_names)]
+    shape = _shape_of(extra)
+    if shape is None or shape[1:] not in ((), (1,)) or shape[:1] != (_shape_of(data[0]) or ())[:1]:
+        return "leave the others out"
+    outputs = "" if len(model.data_names) > 1 else " Class labels and outputs go with zoo.SPPCA"
+    return f"the last has one value a row; did you mean sample_weight=...?{outputs}"
+
+
+def _shape_of(part: Any) -> tuple[int, ...] | None:
+    """Shape of a part of the data; None of chunks, which have none."""
+    if isinstance(part, list | tuple):
+        return (len(part), *(_shape_of(part[0]) or ())) if part else (0,)
+    return tuple(part.shape) if hasattr(part, "shape") else None
+
+
+# Rows of several parts
+
+
+def paired_rows(data: tuple, names: tuple[str, ...]) -> tuple:
+    """The parts of the data with their rows in the order of the first part's.
+
+    Tables and Series of pandas are paired by their index: the same labels in another order are put in the
+    first part's order. An array beside them has no labels, and is paired by position.
+
+    Args:
+        data: the parts, None where one is missing.
+        names: of the parts, in messages.
+
+    Returns:
+        The parts.
+
+    Raises:
+        ValueError: a part of pandas with other labels than the first, with labels that occur twice and are
+            not in the same order, or with labels other than 0, 1, ... beside an array as first part.
+    """
+    given = [place for place, part in enumerate(data) if part is not None]
+    if len(given) < 2 or not any(map(_has_index, data)):
+        return data
+    first, paired = given[0], list(data)
+    for place in given[1:]:
+        if _has_index(part := data[place]):
+            paired[place] = _in_order(part, names[place], data[first], names[first])
+    return tuple(paired)
+
+
+def _has_index(part: Any) -> bool:
+    return hasattr(part, "iloc") and hasattr(part, "index")
+
+
+def _in_order(part: Any, name: str, first: Any, first_name: str) -> Any:
+    """A part of pandas in the order of the first part's rows."""
+    by_position = f"to pair rows by position, pass {name}.to_numpy()"
+    if not _has_index(first):
+        strange = [(row, label) for row, label in enumerate(map(str, part.index)) if label != str(row)]
+        if not strange:
+            return part
+        row, label = strange[0]
+        raise ValueError(
+            f"{name} has an index and {first_name} has none, so that its order is not known (row {row} of "
+            f"{name} is labelled {label!r}): {by_position}"
+        )
+    labels, wanted = part.index, first.index
+    if labels.equals(wanted):
+        return part
+    for index, of in ((labels, name), (wanted, first_name)):
+        if index.has_duplicates:
+            raise ValueError(
+                f"the index of {of} has the label {index[index.duplicated()][0]!r} twice, so that the rows "
+                f"of {first_name} and {name} cannot be paired by their labels: {by_position}"
+            )
+    lacking, strange = wanted[~wanted.isin(labels)], labels[~labels.isin(wanted)]
+    if len(lacking):
+        raise ValueError(
+            f"the rows of {name} are labelled otherwise than those of {first_name}: {first_name} has a row "
+            f"{lacking[0]!r}, which {name} lacks ({len(lacking)} such rows in all); {by_position}"
+        )
+    if len(strange):
+        raise ValueError(
+            f"{name} has a row {strange[0]!r}, which {first_name} lacks ({len(strange)} such rows in all); "
+            f"pass {name}.loc[{first_name}.index]"
+        )
+    return part.loc[wanted]
+
+
 def matching_columns(x: Any, features: np.ndarray) -> Any:
     """New rows with their columns in the order of the fit; a DataFrame is matched by name.
 
@@ -61,7 +165,7 @@ def matching_columns(x: Any, features: np.ndarray) -> Any:
         features: names of the fitted columns.
 
     Raises:
-        ValueError: another number of columns, or a fitted column is missing.
+        ValueError: another number of columns, a fitted column is missing, or there are two of its name.
     """
     if not hasattr(x, "columns"):
         return x
@@ -71,4 +175,6 @@ def matching_columns(x: Any, features: np.ndarray) -> Any:
         raise ValueError(
             f"new data lack the columns {', '.join(missing)} of the fit; they have {', '.join(named)}"
         )
+    wanted = set(map(str, features))
+    check_unique([column for column in x.columns if str(column) in wanted], "new data")
     return x[[named[str(name)] for name in features]]

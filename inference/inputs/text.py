@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zoo.checks import check_choice
+from zoo.checks import check_choice, check_unique
 from zoo.documents.bags import as_counts
 from zoo.sparse import SparseCounts
 
@@ -48,13 +48,15 @@ def read_documents(*data: Any) -> tuple[tuple[SparseCounts], dict[str, Any]]:
 
     Raises:
         TypeError: data in several parts, or not numbers.
-        ValueError: cells that are no counts, or a dense array too large to be meant.
+        ValueError: cells that are no counts, two words of one name, or a dense array too large to be meant.
     """
     if len(data) != 1:
         raise TypeError(f"a topic model takes counts alone; got {len(data)} parts of data")
     named = _named(data[0])
     if named is None:
         return (as_counts(data[0]),), {}
+    remedy = "" if hasattr(data[0], "columns") else "add the columns of equal words up"
+    check_unique(named.words, "counts", "words", remedy)
     coords: dict[str, Any] = {"word": list(named.words)}
     if named.documents is not None:
         coords["document"] = list(named.documents)
@@ -64,7 +66,8 @@ def read_documents(*data: Any) -> tuple[tuple[SparseCounts], dict[str, Any]]:
 def matching_words(counts: Any, words: np.ndarray) -> Any:
     """New documents with the columns of a fit; those without names must have as many (checked later).
 
-    A warning counts the tokens that are dropped because the fit has not seen their words.
+    Columns of one name are added up. A warning counts the tokens that are dropped because the fit has not
+    seen their words.
     """
     named = _named(counts)
     if named is None:

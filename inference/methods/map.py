@@ -23,6 +23,7 @@ from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.nuts_hmc import given_sites, program
 from inference.numerics.lbfgs import LBFGSState, lbfgs_init, lbfgs_step
 from inference.numerics.programs import latent_names
+from zoo.checks import check_whole
 
 __all__ = ["METHOD"]
 
@@ -113,10 +114,16 @@ def _constrain(unconstrained: dict[str, Array], model: Any, data: tuple) -> dict
     return constrain_fn(program, (model, *data), {}, unconstrained)
 
 
+def check(model: Any, *, memory_size: Any) -> None:
+    """Raise ValueError unless ``memory_size``, the steps that L-BFGS remembers, is a whole number above 0."""
+    check_whole("memory_size", memory_size)
+
+
 METHOD = Ascent(
     options={"memory_size": 10},
     strategies=("random",),
     build=build,
     start=start,
     conclude=conclude,
+    check=check,
 )

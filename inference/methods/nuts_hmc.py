@@ -22,9 +22,9 @@ from numpyro.infer import HMC, NUTS
 from numpyro.infer.hmc import HMCState
 from numpyro.infer.util import constrain_fn, unconstrain_fn
 
-from inference.algorithm import Algorithm, Outcome, Sampler, accept
+from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.numerics.programs import draw_locals, latent_names
-from zoo.checks import check_flag
+from zoo.checks import check_flag, check_positive, check_share, check_whole
 
 __all__ = ["METHODS", "given_sites", "position", "program"]
 
@@ -141,10 +141,35 @@ def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Ar
     return jax.vmap(jax.vmap(lambda z: constrain_fn(program, (model, *data), {}, z)))(draws)
 
 
-def _check_hmc(model: Any, **options: Any) -> None:
-    """Raise TypeError or ValueError for options of HMC that do not go together."""
+def _check(model: Any, *, target_accept_prob: Any, dense_mass: Any) -> None:
+    """Raise TypeError or ValueError for an option of both samplers that is outside its domain."""
+    check_share("target_accept_prob", target_accept_prob, "a probability of acceptance")
+    check_flag("dense_mass", dense_mass)
+
+
+def _check_nuts(model: Any, *, max_tree_depth: Any, **shared: Any) -> None:
+    """Raise TypeError or ValueError for an option of NUTS that is outside its domain."""
+    _check(model, **shared)
+    depths = max_tree_depth if isinstance(max_tree_depth, tuple) else (max_tree_depth,)
+    if len(depths) not in (1, 2):
+        raise ValueError(
+            f"max_tree_depth must be one whole number, or two for warm-up and draws; got {max_tree_depth!r}"
+        )
+    for depth in depths:
+        check_whole("max_tree_depth", depth)
+
+
+def _check_hmc(model: Any, *, num_steps: Any, trajectory_length: Any, **options: Any) -> None:
+    """Raise TypeError or ValueError for options of HMC outside their domain, or that do not go together."""
+    _check(model, **{name: value for name, value in options.items() if name != "random_step"})
+    if num_steps is None and trajectory_length is None:
+        raise ValueError("num_steps or trajectory_length must be given: both are None")
+    if num_steps is not None:
+        check_whole("num_steps", num_steps)
+    if trajectory_length is not None:
+        check_positive("trajectory_length", trajectory_length)
     check_flag("random_step", options["random_step"])
-    if options["random_step"] and options["trajectory_length"] is not None:
+    if options["random_step"] and trajectory_length is not None:
         raise ValueError("random_step=True draws the step size, so trajectory_length must be None")
 
 
@@ -163,6 +188,6 @@ def _method(kind: str, check: Callable, **own: Any) -> Sampler:
 
 
 METHODS = {
-    "nuts": _method("nuts", accept, max_tree_depth=10),
+    "nuts": _method("nuts", _check_nuts, max_tree_depth=10),
     "hmc": _method("hmc", _check_hmc, num_steps=16, trajectory_length=None, random_step=False),
 }

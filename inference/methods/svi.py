@@ -27,7 +27,7 @@ from numpyro.optim import ClippedAdam
 from inference.algorithm import Algorithm, Outcome, Stochastic
 from inference.methods.nuts_hmc import given_sites, program
 from inference.numerics.programs import draw_locals, latent_names, sample_locals
-from zoo.checks import check_choice
+from zoo.checks import check_choice, check_positive, check_whole
 from zoo.model import in_current_precision
 
 __all__ = ["METHOD"]
@@ -94,10 +94,8 @@ def build(strategy: str, **options: Any) -> Algorithm:
 
 def _checked(guide: str, step_size: float, num_particles: int) -> tuple[str, float, int]:
     check_choice("guide", guide, GUIDES)
-    if not step_size > 0 or num_particles < 1:
-        raise ValueError(
-            f"step_size must be positive and num_particles at least 1; got {step_size} and {num_particles}"
-        )
+    check_positive("step_size", step_size)
+    check_whole("num_particles", num_particles)
     return guide, float(step_size), int(num_particles)
 
 
@@ -147,6 +145,11 @@ def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> N
     sample_locals(model, values, *data)
 
 
+def check(model: Any, **options: Any) -> None:
+    """Raise TypeError or ValueError for an option that is outside its domain."""
+    _checked(**options)
+
+
 METHOD = Stochastic(
     options={"guide": "normal", "step_size": 0.01, "num_particles": 1},
     strategies=("uniform",),
@@ -155,4 +158,5 @@ METHOD = Stochastic(
     start=start,
     conclude=conclude,
     guide=guide,
+    check=check,
 )

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from zoo.checks import as_numbers
 from zoo.sparse import SparseCounts
 
 __all__ = [
@@ -79,16 +80,16 @@ def checked_weight(sample_weight: Any, num_rows: int) -> np.ndarray:
         ValueError: another number of weights than rows, a weight that is negative or not finite, or no weight
             above zero.
     """
-    try:
-        weight = np.asarray(sample_weight, np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"sample_weight must be numbers; got {type(sample_weight).__name__}") from None
+    if isinstance(sample_weight, str):
+        raise TypeError("sample_weight must be numbers; got str")
+    weight = as_numbers(sample_weight, "sample_weight")
     if weight.shape != (num_rows,):
         raise ValueError(f"sample_weight must have shape ({num_rows},), one for each row; got {weight.shape}")
     bad = ~(np.isfinite(weight) & (weight >= 0))
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(f"sample_weight must be at least 0 and finite; row {row} has {weight[row]}")
+        missing = " (missing or masked: 0 leaves a row out)" if np.isnan(weight[row]) else ""
+        raise ValueError(f"sample_weight must be at least 0 and finite; row {row} has {weight[row]}{missing}")
     if not weight.any():
         raise ValueError("sample_weight is zero for every row: nothing is left to fit")
     return weight

@@ -28,7 +28,7 @@ from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 from inference.symmetry import relabel
 from inference.topics.tables import cluster_shares, normalised_mutual_information
-from zoo.checks import check_size
+from zoo.checks import check_seed, check_size
 from zoo.dirichlet_process import polya_urn
 
 __all__ = [
@@ -327,6 +327,7 @@ def plot_dirichlet_process(
     """
     if not concentrations:
         raise ValueError("concentrations is empty: give at least one")
+    check_seed("seed", seed)
     base = dist.Normal(0.0, 1.0) if base is None else base
     figure = Figure(figsize=(8.0, 2.3 * len(concentrations) + 0.6), layout="constrained")
     panels = figure.subplots(len(concentrations), 1, sharex=True, squeeze=False)[:, 0]

@@ -16,7 +16,7 @@ from inference.numerics.atomic_files import check_writable, replacing
 from inference.results.model_fields import check_known, restore
 from zoo.model import Model
 
-__all__ = ["Labels", "dataset", "load", "model_of", "save", "versions"]
+__all__ = ["Labels", "check_tree", "dataset", "load", "model_of", "save", "versions"]
 
 PACKAGE = "probabilistic-model-zoo"
 SAMPLE_DIMS = ("chain", "draw")
@@ -108,8 +108,10 @@ def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
         path: where; the ending ``.nc`` is customary.
 
     Raises:
+        TypeError: ``tree`` is no tree.
         ValueError: nothing can be written there.
     """
+    check_tree(tree)
     check_writable(path)
     encoding = {
         f"/{group.relative_to(tree)}": {
@@ -181,6 +183,19 @@ def _check_version(path: Path, written: str) -> None:
             )
 
 
+def check_tree(tree: Any) -> None:
+    """Raise TypeError unless ``tree`` is a DataTree.
+
+    Args:
+        tree: what a function was given for a fit.
+    """
+    if not isinstance(tree, xr.DataTree):
+        raise TypeError(
+            "tree must be a fit, the DataTree that inference.fit or inference.load gives; got "
+            f"{type(tree).__name__}"
+        )
+
+
 def model_of(tree: xr.DataTree) -> Model:
     """The model of a fit, its sizes and data-dependent defaults filled in.
 
@@ -191,6 +206,7 @@ def model_of(tree: xr.DataTree) -> Model:
         The model; nothing of it is imported by a name in the file.
 
     Raises:
+        TypeError: ``tree`` is no tree.
         ValueError: the tree is not a fit of this library.
 
     Example:
@@ -200,6 +216,7 @@ def model_of(tree: xr.DataTree) -> Model:
         >>> inference.model_of(tree).num_features
         3
     """
+    check_tree(tree)
     if "model" not in tree.attrs or "model_fields" not in tree.attrs:
         raise ValueError(
             "this tree is not a fit of this library: its root attributes do not describe a model"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from inference.results.files import Labels, dataset, model_of
+from inference.results.files import Labels, check_tree, dataset, model_of
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -44,6 +44,7 @@ def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
     Raises:
         ValueError: the fit lacks the group.
     """
+    check_tree(tree)
     if name not in tree.children:
         remedy = _REMEDIES.get(name, "take the whole tree that inference.fit or inference.load gave")
         held = ", ".join(sorted(tree.children)) or "no groups at all"

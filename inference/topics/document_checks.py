@@ -38,7 +38,7 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, thinned
 from inference.symmetry.topics import align_topics
 from inference.topics.tables import documents_of, top_words
-from zoo.checks import check_size
+from zoo.checks import check_seed, check_share, check_size
 
 __all__ = ["DocumentCheck", "check_documents", "with_dense_counts"]
 
@@ -107,6 +107,8 @@ def check_documents(
     """
     check_size("num_draws", num_draws, 2)
     check_size("num_documents", num_documents, 2)
+    check_share("probability", probability, "the content of an interval")
+    check_seed("seed", seed)
     whole = documents_of(tree)
     chosen = _evenly_spaced(whole, num_documents)
     counts = whole[chosen].astype(np.int64)

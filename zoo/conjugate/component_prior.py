@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma
 
-from zoo.model import Assumptions
+from zoo.model import Assumptions, as_hyperparameter
 
 __all__ = [
     "BRACKETS",
@@ -469,18 +469,18 @@ def broadcast_fields(fields: dict[str, Any], names: tuple[str, ...], num_feature
         The same fields, those of ``names`` with shape (num_features,).
     """
 
-    def spread(value: Any) -> Any:
+    def spread(name: str, value: Any) -> Any:
         if isinstance(value, dist.Gamma):
             return dist.Gamma(
                 np.broadcast_to(np.asarray(value.concentration, np.float64), num_features),
                 np.broadcast_to(np.asarray(value.rate, np.float64), num_features),
             )
-        if isinstance(value, dist.Distribution):
+        value = as_hyperparameter(name, value)
+        if value is None or isinstance(value, dist.Distribution):
             return value
-        value = np.asarray(value, np.float64)
         return np.broadcast_to(value, num_features).copy() if value.ndim == 0 else value
 
-    return {name: spread(value) if name in names else value for name, value in fields.items()}
+    return {name: spread(name, value) if name in names else value for name, value in fields.items()}
 
 
 BRACKETS = {  # degrees_of_freedom: above num_features - 1; scale_matrix: eigenvalues relative to the start

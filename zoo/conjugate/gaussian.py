@@ -36,6 +36,7 @@ from zoo.conjugate.component_prior import (
     root,
     within_scale,
 )
+from zoo.model import as_hyperparameter
 
 __all__ = [
     "GaussianKnownCovariance",
@@ -85,7 +86,7 @@ class _FullGaussian(ComponentPrior):
         """Put the center at the prior location if it is not given."""
         if self.center is None:
             place = self.loc.mean if self.is_random("loc") else self.loc
-            object.__setattr__(self, "center", np.asarray(place, np.float64))
+            object.__setattr__(self, "center", as_hyperparameter("loc", place))
         super().__post_init__()
 
     @property

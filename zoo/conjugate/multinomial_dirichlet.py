@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln, logsumexp
 
-from zoo.checks import as_matrix, check_cells, check_columns, check_finite
+from zoo.checks import as_matrix, check_cells, check_columns, check_finite, check_lengths
 from zoo.conjugate.component_prior import (
     PROBABILITY_FLOOR,
     ComponentPrior,
@@ -173,9 +173,8 @@ class MultinomialDirichlet(ComponentPrior):
             raise ValueError(f"concentration must have shape (num_features,); got {np.shape(value)}")
         if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
             raise ValueError(f"concentration must be positive; got {value}")
-        totals = () if self.num_tokens is None else np.atleast_1d(self.num_tokens)
-        if any(int(total) != total or total < 0 for total in totals):
-            raise ValueError(f"num_tokens must be whole numbers of at least 0; got {self.num_tokens}")
+        if self.num_tokens is not None:
+            check_lengths("num_tokens", self.num_tokens)
 
     def check(self, x: np.ndarray | SparseCounts) -> None:
         """Raise ValueError if ``x`` cannot come from this family."""

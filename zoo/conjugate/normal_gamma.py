@@ -19,6 +19,7 @@ from jax.scipy.special import digamma, gammaln
 from zoo.checks import check_not_constant, check_positive, check_rows
 from zoo.conjugate.cellwise import Cellwise, column_means
 from zoo.conjugate.component_prior import Estimate, at_least_one, broadcast_fields
+from zoo.model import as_hyperparameter
 
 __all__ = ["NormalGamma", "SphericalNormalGamma"]
 
@@ -60,7 +61,7 @@ class NormalGamma(Cellwise):
     def __post_init__(self) -> None:
         """Put the center at the prior location if it is not given."""
         if self.center is None:
-            object.__setattr__(self, "center", np.asarray(self.loc, np.float64))
+            object.__setattr__(self, "center", as_hyperparameter("loc", self.loc))
         super().__post_init__()
 
     @property

@@ -19,6 +19,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln, logsumexp
 
+from zoo.checks import as_plain, table_numbers
 from zoo.sparse import SparseCounts
 
 __all__ = [
@@ -56,9 +57,7 @@ def as_counts(counts: Any) -> SparseCounts:
         return counts
     if hasattr(counts, "tocoo"):
         return SparseCounts.from_matrix(counts)
-    table = counts.to_numpy() if hasattr(counts, "columns") else np.asarray(counts)
-    if table.dtype.kind not in "biuf":
-        raise TypeError(f"counts must be whole numbers; got an array of type {table.dtype}")
+    table = table_numbers(counts, "counts") if hasattr(counts, "columns") else as_plain(counts, "counts")
     if table.ndim != 2:
         raise ValueError(f"counts must have shape (num_documents, num_words); got {table.shape}")
     if table.size > MOST_DENSE_CELLS:

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from scipy.special import softmax
 
-from zoo.checks import check_num_parts, check_size
+from zoo.checks import check_lengths, check_num_parts, check_size, check_unique
 from zoo.documents.bags import as_counts, check_word_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts
@@ -56,6 +56,8 @@ class TopicModel(Model):
     @classmethod
     def from_data(cls, counts: Any, **overrides: Any) -> Self:
         """The model with the vocabulary's size and the documents' lengths read off; ``overrides``: fields."""
+        if hasattr(counts, "columns"):
+            check_unique(counts.columns, "counts", "words")
         counts = as_counts(counts)
         lengths = np.bincount(counts.document, counts.count, counts.shape[0])
         read = {"num_words": counts.shape[1], "num_tokens": tuple(int(length) for length in lengths)}
@@ -79,8 +81,12 @@ class TopicModel(Model):
         return {}
 
     def check(self, counts: SparseCounts) -> None:
-        """Raise ValueError if the documents do not suit the model."""
+        """Raise ValueError if the documents do not suit the model, or all of them are empty."""
         self.check_new(counts)
+        if not as_counts(counts).count.any():
+            raise ValueError(
+                "counts holds no word at all: every document is empty, and there is nothing to fit"
+            )
 
     def check_new(self, counts: SparseCounts) -> None:
         """Raise ValueError if new documents do not suit the (fitted) model."""
@@ -185,9 +191,8 @@ class TopicModel(Model):
         check_size("num_topics", self.num_topics)
         if self.num_words is not None:
             check_size("num_words", self.num_words, 2)
-        for length in () if self.num_tokens is None else np.atleast_1d(self.num_tokens):
-            if int(length) != length or length < 0:
-                raise ValueError(f"num_tokens must be whole numbers of at least 0; got {length}")
+        if self.num_tokens is not None:
+            check_lengths("num_tokens", self.num_tokens)
 
     def _check_topic_prior(self) -> None:
         """Raise ValueError unless the Dirichlet parameters are positive, one or one for each topic."""

@@ -339,7 +339,7 @@ class Exponential(GammaWithShape):
 
     def validate(self) -> None:
         """Raise ValueError if a shape other than one was given."""
-        if self.shape != 1:
+        if np.shape(self.shape) != () or self.shape != 1:
             raise ValueError(f"an exponential has shape 1; for others use GammaWithShape(shape={self.shape})")
 
 

@@ -156,11 +156,15 @@ def gram_matrix(kernel: Kernel, x: Any, announce: bool = True) -> np.ndarray:
         Symmetric matrix of shape (num_observations, num_observations); a new array.
 
     Raises:
-        ValueError: the machine's memory cannot hold it.
+        ValueError: the machine's memory cannot hold it, or masked cells.
 
     Warns:
         UserWarning: it takes more than 256 MiB; the message says how much.
     """
+    if np.ma.is_masked(x):
+        raise ValueError(
+            "x has masked cells, and a kernel needs every cell: fill them or leave their rows out"
+        )
     num_rows = x.shape[0]
     if announce:
         announce_cost(num_rows)

@@ -7,11 +7,13 @@ likelihood is bounded. The 0/1 coding itself changes nothing: any other two numb
 loadings and noise.
 
 Labels are: a pandas categorical, string, object or boolean column (Series or one-column DataFrame), a pandas
-or NumPy *vector* of whole numbers, or a vector or list of strings. A missing label is None, NaN or pandas.NA.
+or NumPy *vector* of whole numbers, or a vector or list of strings. A missing label is None, NaN, pandas.NA or
+a masked entry (``numpy.ma``).
 A matrix of numbers, even with one column of whole numbers, is real outputs.
 """
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -38,8 +40,27 @@ def are_labels(y: Any) -> bool:
     if isinstance(y, pd.Series | pd.Categorical | pd.Index):
         return _kind(pd.Series(y)) in "OUbCiu"
     if isinstance(y, Sequence) and not isinstance(y, str):
-        return bool(len(y)) and all(label is None or isinstance(label, str | int) for label in y)
-    return isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OUbiu"
+        strings = any(isinstance(label, str) for label in y)
+        kinds = str | int | np.integer | np.bool_
+        return bool(len(y)) and all(
+            label is None
+            or label is pd.NA
+            or label is np.ma.masked
+            or isinstance(label, kinds)
+            or (strings and isinstance(label, float) and np.isnan(label))
+            for label in y
+        )
+    if not isinstance(y, np.ndarray) or y.ndim != 1:
+        return False
+    return y.dtype.kind in "UTbiu" or (y.dtype.kind == "O" and not _are_real(np.asarray(y)))
+
+
+def _are_real(objects: np.ndarray) -> bool:
+    """Whether objects are numbers of which some are no whole ones, missing ones aside."""
+    given = [value for value in objects if value is not np.ma.masked and not pd.isna(value)]
+    return all(isinstance(value, Real) for value in given) and not all(
+        isinstance(value, int | np.integer | np.bool_) for value in given
+    )
 
 
 def class_names(y: Any) -> tuple[Label, ...]:
@@ -106,6 +127,10 @@ def _series(y: Any) -> pd.Series:
         return y.iloc[:, 0]
     if isinstance(y, pd.Series):
         return y
+    if isinstance(y, np.ma.MaskedArray):  # whose whole numbers pandas would turn into real ones
+        y = np.where(np.ma.getmaskarray(y), None, np.asarray(y).astype(object))
+    if isinstance(y, Sequence):
+        y = [None if label is np.ma.masked else label for label in y]
     return pd.Series(y, dtype=object if isinstance(y, Sequence) else None)  # [0, 1, None] stays whole numbers
 
 
@@ -113,6 +138,8 @@ def _kind(column: pd.Series) -> str:
     """NumPy's letter for the type of a column; C for a categorical, O for strings."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return "C"
+    if column.dtype == object and _are_real(column.to_numpy()):
+        return "f"
     return "O" if isinstance(column.dtype, pd.StringDtype) else getattr(column.dtype, "kind", "O")
 
 

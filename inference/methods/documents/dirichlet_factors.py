@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from zoo.checks import check_whole
+from zoo.checks import check_names, check_whole
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 
@@ -126,7 +126,6 @@ def symmetric_prior(total_log: Array, num_vectors: int, size: int, current: Arra
 def check_topic_options(model: TopicModel, inner_steps: Any, learn: Any, learnable: Collection[str]) -> None:
     """Raise ValueError if the options that the topic models' VB methods share do not suit."""
     check_whole("inner_steps", inner_steps)
-    if not isinstance(learn, tuple) or not set(learn) <= set(learnable):
-        raise ValueError(f"learn must be a tuple of some of {', '.join(learnable)}; got {learn!r}")
+    check_names("learn", learn, learnable)
     if "topic_prior" in learn and np.ndim(model.topic_prior):
         raise ValueError("learn: topic_prior is learnt as one number; this model has one for each topic")

@@ -408,15 +408,16 @@ def algorithm_of(blocks_of: Callable = blocks_of, init_labels: str = "random") -
 ALGORITHM = algorithm_of()
 
 
+def check(model: Mixture, *, label_moves: Any) -> None:
+    """Raise TypeError unless ``label_moves`` is a boolean."""
+    check_flag("label_moves", label_moves)
+
+
 def build(strategy: str, num_warmup: int, label_moves: bool) -> Algorithm:
     """The sampler with a start strategy, with or without label moves.
 
     It does not adapt, so the length of the warm-up does not matter to it.
-
-    Raises:
-        TypeError: ``label_moves`` is not a boolean.
     """
-    check_flag("label_moves", label_moves)
     return algorithm_of(blocks_of if label_moves else plain_blocks_of, strategy)
 
 
@@ -433,6 +434,7 @@ METHOD = Sampler(
     start=start,
     conclude=conclude_draws,
     position={True: position, False: partial(position, keep_rows=False)}.get,
+    check=check,
 )
 
 

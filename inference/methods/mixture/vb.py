@@ -87,7 +87,7 @@ from inference.methods.mixture.vb_posterior import (
     transform,
 )
 from inference.numerics.weighted_rows import RowShards, sum_over_rows
-from zoo.checks import check_flag
+from zoo.checks import check_flag, check_names
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
@@ -302,8 +302,7 @@ def _order_of_sums(sort_sticks: bool, state: MixtureVBState, sums: RowSums, mode
 def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any, num_devices: int) -> None:
     """Raise TypeError or ValueError if an option does not suit the model."""
     check_flag("sort_sticks", sort_sticks)
-    if not isinstance(moves, tuple) or not set(moves) <= set(MOVES):
-        raise ValueError(f"moves must be a tuple of some of {', '.join(MOVES)}; got {moves!r}")
+    check_names("moves", moves, MOVES)
     if moves and model.num_components < 2:
         raise ValueError("moves need a mixture of at least two components")
     check_learn(model, learn)

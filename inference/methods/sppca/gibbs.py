@@ -259,13 +259,13 @@ def algorithm_of(blocks_of: Callable = blocks_of) -> Algorithm:
 ALGORITHM = algorithm_of()
 
 
-def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
-    """Build the sampler with or without moves; it does not adapt.
-
-    Raises:
-        TypeError: ``moves`` is not a boolean.
-    """
+def check(model: SPPCA, *, moves: Any) -> None:
+    """Raise TypeError unless ``moves`` is a boolean."""
     check_flag("moves", moves)
+
+
+def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
+    """Build the sampler with or without moves; it does not adapt."""
     return algorithm_of(blocks_of if moves else plain_blocks_of)
 
 
@@ -286,6 +286,7 @@ METHOD = Sampler(
     start=start,
     conclude=conclude_draws,
     position={True: position, False: position_without_rows}.get,
+    check=check,
 )
 
 

@@ -107,10 +107,10 @@ def check(
     balance: Any,
 ) -> None:
     """Raise ValueError or TypeError if an option is outside its domain, or does not go with the model."""
-    try:
-        weights = np.atleast_1d(np.asarray(weight, np.float64))
-    except (TypeError, ValueError):
-        raise TypeError(f"weight must be a number, or one for each output set; got {weight!r}") from None
+    for part in weight if isinstance(weight, tuple) and weight else (weight,):
+        if isinstance(part, bool) or not isinstance(part, int | float):
+            raise TypeError(f"weight must be a number, or one for each output set; got {weight!r}")
+    weights = np.atleast_1d(np.asarray(weight, np.float64))
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() <= 1):
         raise ValueError(f"weight must lie in [0, 1], also in sum over output sets; got {weight!r}")
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < np.inf:
@@ -120,10 +120,11 @@ def check(
         raise ValueError("form='primal' has weights of columns; with a kernel use form='dual'")
     if form == "simplified" and ridge:
         raise ValueError("form='simplified' has no ridge: use form='dual'")
-    names = (output_kernel,) if isinstance(output_kernel, str) else tuple(output_kernel)
-    for name in names:
+    for name in output_kernel if isinstance(output_kernel, tuple) and output_kernel else (output_kernel,):
         check_choice("output_kernel", name, OUTPUT_KERNELS)
     check_flag("balance", balance)
+    if output_sets is not None:
+        _sets(output_sets, model.num_outputs)
 
 
 def _sets(output_sets: Any, num_outputs: int) -> tuple[tuple[int, ...], ...]:
@@ -134,9 +135,17 @@ def _sets(output_sets: Any, num_outputs: int) -> tuple[tuple[int, ...], ...]:
     """
     if output_sets is None:
         return (tuple(range(num_outputs)),)
-    sets = tuple(tuple(own) for own in output_sets)
+    nested = isinstance(output_sets, tuple) and all(isinstance(own, tuple) for own in output_sets)
+    sets = output_sets if nested else ()
     columns = [column for own in sets for column in own]
-    if not all(sets) or len(set(columns)) < len(columns) or not set(columns) <= set(range(num_outputs)):
+    whole = all(isinstance(column, int) and not isinstance(column, bool) for column in columns)
+    if (
+        not sets
+        or not all(sets)
+        or not whole
+        or len(set(columns)) < len(columns)
+        or not set(columns) <= set(range(num_outputs))
+    ):
         raise ValueError(
             f"output_sets must be tuples of columns 0 to {num_outputs - 1}, each in one set; "
             f"got {output_sets!r}"

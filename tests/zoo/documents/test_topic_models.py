@@ -188,7 +188,7 @@ def test_rows_of_sparse_counts():
         (np.where(COUNTS > 2, np.nan, COUNTS), ValueError, "is nan"),
         (COUNTS[0], ValueError, r"shape \(num_documents, num_words\); got \(6,\)"),
         (np.broadcast_to(1.0, (60_000, 40_000)), ValueError, "60000 documents x 40000 words takes 19.2 GB"),
-        (np.array([["a", "b"]]), TypeError, "whole numbers"),
+        (np.array([["a", "b"]]), TypeError, "counts must be numeric"),
     ],
 )
 def test_what_is_no_counts_is_refused(counts, error, message):
