@@ -55,7 +55,7 @@ from jax import Array
 
 from zoo import checks
 from zoo.kernels import Kernel, as_kernel
-from zoo.kernels.gram import Centring, announce_cost, centring_of, check_gram
+from zoo.kernels.gram import announce_cost, centred_cross, centred_matrix, check_gram
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse import is_sparse
 
@@ -126,8 +126,7 @@ class KernelPCA(Model):
                 "its prior is improper and there is nothing to draw without x"
             )
         prior = in_current_precision(self)
-        uncentred = prior.kernel.matrix(x, x)
-        gram = centring_of(uncentred).gram(uncentred)
+        gram = centred_matrix(prior.kernel, x)
         noise_variance = prior.noise_variance
         if noise_variance is None:
             positive = dist.ImproperUniform(dist.constraints.positive, (), ())
@@ -320,8 +319,9 @@ class KernelPCA(Model):
             raise ValueError(
                 f"x must have the {values['fitted_x'].shape[1]} columns that were fitted; got {x.shape[1]}"
             )
-        crossed = in_current_precision(self.kernel).matrix(x, values["fitted_x"])
-        coordinates = Centring(values["gram_means"]).cross(crossed) @ values["coefficients"]
+        kernel = in_current_precision(self.kernel)
+        crossed = centred_cross(kernel, x, values["fitted_x"], values["gram_means"])
+        coordinates = crossed @ values["coefficients"]
         if kind == "orthonormal":
             return coordinates
         variances = values["signal_variances"]

@@ -71,7 +71,16 @@ from jax import Array
 
 from zoo import checks
 from zoo.kernels import Kernel, as_kernel
-from zoo.kernels.gram import FeatureRows, centred, check_gram, feature_rows, given_latents, scored_dimension
+from zoo.kernels.gram import (
+    FeatureRows,
+    centred_cross,
+    centred_diagonal,
+    centred_matrix,
+    check_gram,
+    feature_rows,
+    given_latents,
+    scored_dimension,
+)
 from zoo.linear_gaussian import probit
 from zoo.linear_gaussian.class_labels import CODINGS, Label, are_labels, class_names, code_labels
 from zoo.linear_gaussian.probit import (
@@ -223,7 +232,7 @@ class SPPCA(Model):
         """The program in feature space: x is scored through its Gram matrix, then y given it."""
         if self.feature_dimension == 0:
             self._check_noise()
-        gram = centred(in_current_precision(self.kernel).matrix(x, x))
+        gram = centred_matrix(in_current_precision(self.kernel), x)
         values = {"coefficients": numpyro.sample("coefficients", _improper((x.shape[0], self.num_latents)))}
         values |= self._sample_noise("x") | self._sample_block("y", self.num_outputs)
         with numpyro.plate("observations", x.shape[0]):
@@ -320,14 +329,12 @@ class SPPCA(Model):
         kernel, b = in_current_precision(self.kernel), values["coefficients"]
         space = values["noise_variance_x"], self.feature_dimension
         if "gram_means" not in values:
-            gram = centred(kernel.matrix(x, x))
+            gram = centred_matrix(kernel, x)
             return feature_rows(gram, jnp.diag(gram), gram @ b, b, *space)
-        means = values["gram_means"]
-        raw = x if kernel.is_precomputed else kernel.matrix(x, values["fitted_x"])
-        each = jnp.mean(raw, axis=1)
-        cross = raw - each[:, None] - (means - jnp.mean(means))
-        itself = jnp.zeros(len(x)) if kernel.is_precomputed else kernel.diagonal(x)
-        return feature_rows(cross, itself - 2 * each + jnp.mean(means), values["gram_products"], b, *space)
+        fitted = values["fitted_x"], values["gram_means"]
+        cross = centred_cross(kernel, x, *fitted)
+        itself = jnp.zeros(len(x)) if kernel.is_precomputed else centred_diagonal(kernel, x, *fitted)
+        return feature_rows(cross, itself, values["gram_products"], b, *space)
 
     def outputs_given(self, values: Mapping[str, Array], rows: FeatureRows) -> ShiftedRows:
         """The outputs of rows given them in feature space.
@@ -826,7 +833,7 @@ class SPPCA(Model):
         rows, b = self.rows_in_feature_space(values, x), values["coefficients"]
         projected = values["gram_products"] if "gram_products" in values else None
         if projected is None:
-            projected = centred(in_current_precision(self.kernel).matrix(x, x)) @ b
+            projected = centred_matrix(in_current_precision(self.kernel), x) @ b
         inner = b.T @ projected
         lengths, turn = jnp.linalg.eigh((inner + inner.T) / 2)
         noise = values["noise_variance_x"]

@@ -130,3 +130,10 @@ def test_bad_models_get_one_clear_message(case):
     fields, message = BAD_MODELS[case]
     with pytest.raises(ValueError, match=message):
         zoo.KernelPCA(**fields)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_an_offset_of_the_rows_does_not_change_the_score(kernel):
+    model = zoo.KernelPCA(num_latents=2, kernel=RBF(1.5) if kernel == "rbf" else kernel, noise_variance=0.3)
+    near = score(model, LATENTS, (X + 1e6) - 1e6)
+    np.testing.assert_allclose(score(model, LATENTS, X + 1e6), near, rtol=1e-9)

@@ -73,6 +73,14 @@ class Kernel(Assumptions):
         """
         raise NotImplementedError
 
+    @property
+    def linear_scale(self) -> Array | float | None:
+        """The factor c of a kernel that is c x'y once it is centred; None: it is not of this kind.
+
+        Such a kernel is centred by centring the rows, which loses no digits however far they are from zero.
+        """
+        return None
+
     def feature_dimension(self, num_features: int) -> float | None:
         """Number of dimensions of the centred feature space.
 
@@ -118,6 +126,11 @@ class Linear(Kernel):
     def diagonal(self, x: Any) -> Array | np.ndarray:
         """Squared lengths, shape (num_observations,)."""
         return _squares(x)
+
+    @property
+    def linear_scale(self) -> float:
+        """One."""
+        return 1.0
 
     def feature_dimension(self, num_features: int) -> float:
         """As many as there are columns."""
@@ -212,6 +225,11 @@ class Polynomial(Kernel):
         """Values at equal rows, shape (num_observations,)."""
         xp = _library(x)
         return (_value(self.scale, xp) * _squares(x) + _value(self.offset, xp)) ** self.degree
+
+    @property
+    def linear_scale(self) -> Array | float | None:
+        """``scale`` where the degree is 1: the offset is lost in centring."""
+        return self.scale if self.degree == 1 else None
 
     def feature_dimension(self, num_features: int) -> float:
         """The number of monomials, the constant one left out."""

@@ -8,7 +8,11 @@ the origin of feature space to the mean of the fitted rows. With the column mean
     \hat K_{ij} = K_{ij} - m_i - m_j + \bar m, \qquad
     \hat k_j(x) = k(x, x_j) - \frac1N \sum_i k(x, x_i) - m_j + \bar m
 
-(Yu 2006, (4.3), (4.4)), so that m and its mean are all that has to be kept for new rows. When rows are added
+(Yu 2006, (4.3), (4.4)), so that m and its mean are all that has to be kept for new rows. In floating point both lose the digits that
+the uncentred values have before the centred ones begin: an eigenvalue below `CentredGram.rounding` is not
+known. Values of the linear kernel are centred by centring the rows instead, and those of a kernel of
+differences are computed from rows about the fitted rows' mean: neither loses a digit far from zero. New rows
+go the same way as the fitted ones (`centred_cross`). When rows are added
 the column means are updated from those of the old rows and the two new blocks alone (5.28)-(5.30); the text's
 ``rowmean_1(K)`` in the line after them is that of the old block :math:`K_{11}`.
 
@@ -43,10 +47,15 @@ from jax.scipy.linalg import cho_solve
 from zoo.kernels import Kernel
 
 __all__ = [
+    "CentredGram",
     "Centring",
     "FeatureRows",
     "announce_cost",
     "centred",
+    "centred_cross",
+    "centred_diagonal",
+    "centred_gram",
+    "centred_matrix",
     "centring_of",
     "check_gram",
     "cross_gram",
@@ -60,6 +69,8 @@ __all__ = [
 
 LARGE_BYTES = 2**28  # a matrix from this size on is announced
 BLOCK_BYTES = 2**22  # of a block of rows: what stays in the processor's cache
+ROUNDING = 10 * np.finfo(np.float64).eps  # of a sum of products, relative to the sum of their sizes
+LOST_SHARE = 1e-7  # of the centred trace: rounding beyond it is warned of
 RELATIVE_TOLERANCE = 1e-8  # of asymmetry to the largest entry, of a negative eigenvalue to the trace
 
 
@@ -121,6 +132,129 @@ def centring_of(gram: Any) -> Centring:
         Its column means.
     """
     return Centring(gram.mean(axis=0))
+
+
+class CentredGram(NamedTuple):
+    """The centred Gram matrix of fitted rows.
+
+    Attributes:
+        matrix: shape (num_observations, num_observations).
+        column_means: mean kernel value of each row with all, not centred, shape (num_observations,).
+        rounding: the eigenvalue below which there is only rounding error, from the size of the values before
+            they were centred.
+        factor: of a linear kernel the centred (and scaled) rows, whose singular values are known to twice the
+            digits; None of others.
+    """
+
+    matrix: np.ndarray
+    column_means: np.ndarray
+    rounding: float
+    factor: np.ndarray | None = None
+
+
+def centred_gram(kernel: Kernel, x: Any, announce: bool = True) -> CentredGram:
+    """The centred Gram matrix of rows, on the host in float64, as accurate far from zero as near it.
+
+    Args:
+        kernel: its parameters filled.
+        x: rows, shape (num_observations, num_features); for `Precomputed` the (uncentred) Gram matrix.
+        announce: as for `gram_matrix`.
+
+    Returns:
+        The matrix, the means that centred it, and what rounding leaves of its eigenvalues.
+
+    Warns:
+        UserWarning: the values are so much larger than their differences that rounding shows.
+    """
+    if kernel.linear_scale is None or hasattr(x, "toarray"):
+        gram = gram_matrix(kernel, x, announce)
+        size = float(np.abs(gram.diagonal()).sum())
+        centring = centring_of(gram)
+        centring.gram_in_place(gram)
+        rounding, trace = ROUNDING * size, float(np.trace(gram))
+        if rounding > LOST_SHARE * trace > 0:
+            remedy = "subtract the columns' means from x"
+            if kernel.is_precomputed:
+                remedy = "make the Gram matrix of rows about their mean"
+            elif kernel.is_shift_invariant:
+                remedy = "use a smaller length_scale"
+            warnings.warn(
+                f"the kernel values of {type(kernel).__name__} are so much larger than their differences (mean "
+                f"size of the diagonal {size / len(gram):.3g}, centred {trace / len(gram):.3g}) that rounding "
+                f"shows in the components: {remedy}",
+                stacklevel=3,
+            )
+        return CentredGram(gram, centring.column_means, rounding)
+    rows = np.asarray(x, np.float64)
+    mean = rows.mean(axis=0)
+    about = rows - mean
+    about = about - about.mean(axis=0)  # what the mean's own rounding left
+    gram = gram_matrix(kernel, about, announce)
+    centring = centring_of(gram)  # of rows that have mean zero up to rounding, and the offset of a polynomial
+    centring.gram_in_place(gram)
+    means = np.asarray(kernel.matrix(rows, mean[None]))[:, 0]
+    rounding = float(kernel.linear_scale) * ROUNDING * np.finfo(np.float64).eps * float(np.sum(rows**2))
+    return CentredGram(gram, means, rounding, np.sqrt(float(kernel.linear_scale)) * about)
+
+
+def centred_matrix(kernel: Kernel, x: Array) -> Array:
+    """The centred Gram matrix of rows, in compiled code.
+
+    Args:
+        kernel: its parameters filled, in the current precision.
+        x: rows, shape (num_observations, num_features); for `Precomputed` the (uncentred) Gram matrix.
+
+    Returns:
+        Shape (num_observations, num_observations).
+    """
+    return centred(kernel.matrix(*_about_mean(kernel, x, x)))
+
+
+def centred_cross(kernel: Kernel, new_x: Array, x: Array, column_means: Array) -> Array:
+    """Centred kernel values of new rows with fitted ones, in compiled code (4.4).
+
+    Args:
+        kernel: its parameters filled, in the current precision.
+        new_x: new rows, shape (new rows, num_features); for `Precomputed` their values with the fitted rows.
+        x: fitted rows, shape (num_observations, num_features).
+        column_means: of `CentredGram`.
+
+    Returns:
+        Shape (new rows, num_observations).
+    """
+    new_rows, rows = _about_mean(kernel, new_x, x)
+    if kernel.linear_scale is not None:
+        return kernel.linear_scale * new_rows @ rows.T
+    return Centring(column_means).cross(kernel.matrix(new_rows, rows))
+
+
+def centred_diagonal(kernel: Kernel, new_x: Array, x: Array, column_means: Array) -> Array:
+    """Centred kernel values of new rows with themselves, in compiled code.
+
+    Args:
+        kernel: its parameters filled, in the current precision; not a precomputed one, which does not say.
+        new_x: new rows, shape (new rows, num_features).
+        x: fitted rows, shape (num_observations, num_features).
+        column_means: of `CentredGram`.
+
+    Returns:
+        Shape (new rows,).
+    """
+    new_rows, rows = _about_mean(kernel, new_x, x)
+    if kernel.linear_scale is not None:
+        return kernel.linear_scale * jnp.sum(new_rows**2, axis=1)
+    each = jnp.mean(kernel.matrix(new_rows, rows), axis=1)
+    return kernel.diagonal(new_rows) - 2 * each + jnp.mean(column_means)
+
+
+def _about_mean(kernel: Kernel, new_x: Array, x: Array) -> tuple[Array, Array]:
+    """New and fitted rows about the fitted rows' mean, where the centred values do not change with it."""
+    if kernel.linear_scale is None and not kernel.is_shift_invariant:
+        return new_x, x
+    mean = jnp.mean(x, axis=0)
+    new_x, x = new_x - mean, x - mean
+    rest = jnp.mean(x, axis=0)  # what the mean's own rounding left
+    return new_x - rest, x - rest
 
 
 def extended_centring(old: Centring, cross: Any, new: Any) -> Centring:

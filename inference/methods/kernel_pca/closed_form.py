@@ -35,7 +35,8 @@ from jax import Array
 from inference.algorithm import Direct, Outcome
 from zoo.checks import check_choice
 from zoo.kernel_pca import KernelPCA
-from zoo.kernels.gram import centring_of, gram_matrix
+from zoo.kernels import gram as gram_matrices
+from zoo.kernels.gram import CentredGram
 
 __all__ = [
     "METHOD",
@@ -83,11 +84,18 @@ def solve(key: Any, model: KernelPCA, data: tuple, *, solver: str = "auto") -> t
         solver: see `leading_eigenpairs`.
     """
     (x,) = data
-    gram, gram_means = centred_gram(model, x)
+    gram = centred_gram(model, x)
     freedom, dimension = float(model.freedom(x.shape[0])), model.score_dimension(*x.shape)
-    values, vectors = leading_eigenpairs(gram, model.num_latents, solver)
+    values, vectors = leading_eigenpairs(gram.matrix, model.num_latents, solver)
     components = components_from(
-        model, freedom, dimension, values, vectors, gram_means, float(np.trace(gram))
+        model,
+        freedom,
+        dimension,
+        values,
+        vectors,
+        gram.column_means,
+        float(np.trace(gram.matrix)),
+        rounding=gram.rounding,
     )
     return to_outcome(components, model, "closed_form"), score_at(components, model, freedom, dimension)
 
@@ -142,19 +150,16 @@ def signal_variances(
     return np.maximum(2.0 * eigenvalues / (freedom + root) - noise_variance, 0.0)
 
 
-def centred_gram(model: KernelPCA, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The centred Gram matrix of the rows, and the column means that centred it.
+def centred_gram(model: KernelPCA, x: np.ndarray) -> CentredGram:
+    """The centred Gram matrix of the rows.
 
     Raises:
         ValueError: the rows are all the same in feature space.
     """
-    gram = gram_matrix(model.kernel, x, announce=False)
-    size = float(np.abs(gram.diagonal()).sum())
-    centring = centring_of(gram)
-    centring.gram_in_place(gram)
-    if not np.trace(gram) > 10 * np.finfo(float).eps * size:
+    gram = gram_matrices.centred_gram(model.kernel, x, announce=False)
+    if not np.trace(gram.matrix) > gram.rounding:
         raise ValueError("the rows of x are all the same in feature space: there is no variance to explain")
-    return gram, centring.column_means
+    return gram
 
 
 def components_from(
@@ -166,6 +171,7 @@ def components_from(
     gram_means: np.ndarray,
     trace: float,
     products: np.ndarray | None = None,
+    rounding: float = 0.0,
 ) -> Components:
     """Components from eigenpairs of the centred Gram matrix, with fixed signs.
 
@@ -179,11 +185,12 @@ def components_from(
         trace: of the centred Gram matrix.
         products: K times the vectors, shape (num_observations, num_latents). None: they are eigenvectors to
             all digits.
+        rounding: the eigenvalue below which there is only rounding error.
 
     Raises:
         ValueError: the components explain the Gram matrix whole.
     """
-    smallest = 10 * vectors.shape[0] * np.finfo(float).eps * values.max()
+    smallest = max(10 * vectors.shape[0] * np.finfo(float).eps * values.max(), rounding)
     lengths = np.sqrt(np.where(values > smallest, values, 0.0))
     inverse = np.where(lengths > 0, 1.0 / np.where(lengths > 0, lengths, 1.0), 0.0)
     signs = signs_of(vectors)

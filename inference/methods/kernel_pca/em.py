@@ -92,6 +92,7 @@ class KernelRows(NamedTuple):
         trace: of the whole centred Gram matrix.
         freedom: m.
         dimension: how many dimensions the score's determinant is over.
+        rounding: the eigenvalue below which there is only rounding error.
         basis: None, or the coefficients of the basis over all rows, shape (num_observations, rank).
         former: None, or the former directions in the basis, shape (rank, num_latents).
     """
@@ -101,6 +102,7 @@ class KernelRows(NamedTuple):
     trace: Array
     freedom: Array
     dimension: Array
+    rounding: Array | float = 0.0
     basis: Array | None = None
     former: Array | None = None
 
@@ -213,9 +215,10 @@ def prepare(model: KernelPCA, data: tuple, init: Any, *, memory: str, **options:
     }
     if memory == "online" and former is not None:
         return (_online(model.kernel, x, former, **shared),)
-    gram, gram_means = centred_gram(model, x)
-    trace = np.trace(gram)
-    return (KernelRows(jnp.asarray(gram), gram_means, trace, **shared),)  # the host's copy is let go of
+    gram = centred_gram(model, x)
+    shared |= {"trace": np.trace(gram.matrix), "rounding": np.asarray(gram.rounding)}
+    # the host's copy is let go of
+    return (KernelRows(jnp.asarray(gram.matrix), gram.column_means, **shared),)
 
 
 def _online(kernel: Kernel, x: np.ndarray, former: xr.Dataset, **shared: Any) -> KernelRows:
@@ -225,6 +228,11 @@ def _online(kernel: Kernel, x: np.ndarray, former: xr.Dataset, **shared: Any) ->
     num_old = old_coefficients.shape[0]
     if num_old == x.shape[0]:
         raise ValueError("memory='online' adds rows to a former fit; x has no more rows than it had")
+    stored_means = None
+    if kernel.linear_scale is not None:  # a row's mean value is its value with the mean row, here zero
+        stored_means = kernel.matrix(x, x.mean(axis=0)[None])[:, 0]
+        x = x - x[:num_old].mean(axis=0)
+        old_centring = Centring(kernel.matrix(x[:num_old], np.zeros((1, x.shape[1])))[:, 0])
     cross, new = _blocks(kernel, x, num_old)
     centring = extended_centring(old_centring, cross, new)
     means = centring.column_means
@@ -241,7 +249,7 @@ def _online(kernel: Kernel, x: np.ndarray, former: xr.Dataset, **shared: Any) ->
     diagonal = x.diagonal() if kernel.is_precomputed else kernel.diagonal(x)
     return KernelRows(
         coordinates=np.concatenate([to_old, to_new], axis=1) @ basis,
-        gram_means=means,
+        gram_means=means if stored_means is None else stored_means,
         trace=np.asarray(np.sum(diagonal) - means.sum()),
         basis=np.concatenate([old_coefficients @ basis[:num_latents], basis[num_latents:]]),
         former=(vectors[:, kept] * np.sqrt(values[kept]))[:num_latents].T,
@@ -469,6 +477,7 @@ def conclude(
         np.asarray(rows.gram_means, np.float64),
         float(rows.trace),
         products,
+        float(rows.rounding),
     )
     if rows.basis is not None:
         directions = rows.coefficients(rows.directions(jnp.asarray(components.coefficients)))

@@ -38,7 +38,7 @@ from jax.scipy.linalg import cho_solve
 from inference.algorithm import Outcome
 from inference.methods.linear_gaussian.em import LinearGaussianInfo
 from inference.methods.sppca.closed_form import warn_of_floors
-from zoo.kernels.gram import centring_of, feature_rows, gram_matrix
+from zoo.kernels.gram import centred_gram, feature_rows
 from zoo.sppca import SPPCA
 
 __all__ = ["FeatureData", "KernelSPPCAState", "conclude", "init", "prepare", "start", "step"]
@@ -98,15 +98,13 @@ class KernelSPPCAState(NamedTuple):
 def prepare(model: SPPCA, data: tuple) -> tuple[FeatureData]:
     """The centred Gram matrix and the outputs, on the host."""
     x, y = data
-    gram = gram_matrix(model.kernel, x)
-    centring = centring_of(gram)
-    centring.gram_in_place(gram)
+    gram = centred_gram(model.kernel, x)
     observed = ~np.isnan(y)
     cells = observed.sum(axis=0)
     centre = np.where(observed, y, 0.0).sum(axis=0) / cells
     rows = np.where(observed, y - centre, 0.0)
     variance = (rows**2).sum(axis=0) / cells
-    return (FeatureData(gram, centring.column_means, rows, observed.astype(float), centre, variance),)
+    return (FeatureData(gram.matrix, gram.column_means, rows, observed.astype(float), centre, variance),)
 
 
 def init(key: Array, model: SPPCA, data: FeatureData, *, strategy: str = "pca") -> KernelSPPCAState:

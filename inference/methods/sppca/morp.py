@@ -81,18 +81,18 @@ def solve(
     if len(kernels) != len(sets):
         raise ValueError(f"output_kernel must be one name for each of the {len(sets)} output sets")
     outputs = tuple(
-        projections.centred_gram(kernel, y[:, list(own)])[0]
+        projections.centred_gram(kernel, y[:, list(own)]).matrix
         for own, kernel in zip(sets, kernels, strict=True)
     )
     own = projections.centred_gram(model.kernel or "linear", x)
-    blend = projections.blended_gram(own[0], outputs, weights, balance)
+    blend = projections.blended_gram(own.matrix, outputs, weights, balance)
     if form == "primal":
         found = projections.morp_primal(x - x.mean(axis=0), blend, model.num_latents, ridge)
         return projections.stored(found, model, x), float(found.eigenvalues.sum())
     if form == "dual":
-        found = projections.morp_dual(own[0], blend, model.num_latents, ridge)
+        found = projections.morp_dual(own.matrix, blend, model.num_latents, ridge, own.rounding, own.factor)
     else:
-        found = projections.morp_simplified(own[0], blend, model.num_latents)
+        found = projections.morp_simplified(own.matrix, blend, model.num_latents, own.rounding, own.factor)
     return projections.stored(found, model, x, own), float(found.eigenvalues.sum())
 
 
@@ -182,14 +182,15 @@ def solve_kernel_cca(
     x, y = data
     check_complete("kernel_cca", REMEDY, x=x, y=y)
     own = projections.centred_gram(model.kernel or "linear", x)
-    outputs = projections.centred_gram(output_kernel, y)[0]
-    rank = int(np.linalg.matrix_rank(outputs, hermitian=True))
+    outputs = projections.centred_gram(output_kernel, y)
+    rank = projections.rank_of(outputs)
     if model.num_latents > rank:
         raise ValueError(
             f"kernel_cca has as many directions as the outputs have rank, {rank}; num_latents is "
             f"{model.num_latents}"
         )
-    found = projections.kernel_cca(own[0], outputs, model.num_latents, ridge)
+    rounding = own.rounding, outputs.rounding
+    found = projections.kernel_cca(own.matrix, outputs.matrix, model.num_latents, ridge, rounding)
     return projections.stored(found, model, x, own), float(found.eigenvalues.sum())
 
 

@@ -34,13 +34,13 @@ the program is evaluated at it, and `inference.log_density` and `inference.predi
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from inference.algorithm import Outcome
 from zoo.kernels import Kernel, Linear, as_kernel
-from zoo.kernels.gram import centring_of, gram_matrix
+from zoo.kernels.gram import CentredGram, centred_cross
+from zoo.kernels.gram import centred_gram as gram_about_mean
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
@@ -53,6 +53,7 @@ __all__ = [
     "morp_simplified",
     "not_generative",
     "printed_morp",
+    "rank_of",
     "stored",
     "transform",
 ]
@@ -76,10 +77,12 @@ class DualProjection(NamedTuple):
     Attributes:
         coefficients: shape (num_observations, num_latents).
         eigenvalues: of the problem, descending, shape (num_latents,).
+        weights: of a linear kernel the weights of the columns, X' times the coefficients; None of others.
     """
 
     coefficients: np.ndarray
     eigenvalues: np.ndarray
+    weights: np.ndarray | None = None
 
 
 def blended_gram(
@@ -108,19 +111,48 @@ def morp_primal(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.nd
     return PrimalProjection(np.sqrt(values) * (vt.T @ (scale[:, None] * vectors)), values)
 
 
-def morp_dual(gram_x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> DualProjection:
-    """Solve problem (6.5) with ``w = X' alpha``, for a centred Gram matrix."""
-    u, squares = _spectrum(gram_x)
+def morp_dual(
+    gram_x: np.ndarray,
+    blend: np.ndarray,
+    num_latents: int,
+    ridge: np.ndarray,
+    rounding: float = 0.0,
+    factor: np.ndarray | None = None,
+) -> DualProjection:
+    """Solve problem (6.5) with ``w = X' alpha``, for a centred Gram matrix.
+
+    Args:
+        gram_x: the Gram matrix.
+        blend: of `blended_gram`.
+        num_latents: K.
+        ridge: gamma.
+        rounding: the eigenvalue below which the Gram matrix is rounding.
+        factor: X, of a linear kernel: its singular values have the digits that eigenvalues lose.
+    """
+    u, squares, directions = _factored(gram_x, rounding, factor)
     whitened, scale = _constrained(u, squares, ridge)
     values, vectors = _leading(whitened.T @ blend @ whitened, num_latents)
     inverse = np.where(squares > 0, scale / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)
-    return DualProjection(np.sqrt(values) * (u @ (inverse[:, None] * vectors)), values)
+    weights = None if factor is None else np.sqrt(values) * (directions.T @ (scale[:, None] * vectors))
+    return DualProjection(np.sqrt(values) * (u @ (inverse[:, None] * vectors)), values, weights)
 
 
-def morp_simplified(gram_x: np.ndarray, blend: np.ndarray, num_latents: int) -> DualProjection:
+def morp_simplified(
+    gram_x: np.ndarray,
+    blend: np.ndarray,
+    num_latents: int,
+    rounding: float = 0.0,
+    factor: np.ndarray | None = None,
+) -> DualProjection:
     """Run Algorithm 6.3 with the pseudo-inverse of the Gram matrix, which centring makes singular."""
     values, z = _leading(blend, num_latents)
-    return DualProjection(np.sqrt(values) * (_inverse(gram_x) @ z), values)
+    u, squares, directions = _factored(gram_x, rounding, factor)
+    inverse = np.where(squares > 0, 1.0 / np.where(squares > 0, squares, 1.0), 0.0)[:, None]
+    turned = u.T @ z
+    weights = None
+    if factor is not None:
+        weights = np.sqrt(values) * (directions.T @ (np.sqrt(squares)[:, None] * inverse * turned))
+    return DualProjection(np.sqrt(values) * (u @ (inverse * turned)), values, weights)
 
 
 def printed_morp(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> PrimalProjection:
@@ -132,9 +164,15 @@ def printed_morp(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.n
     return PrimalProjection(root @ vectors, values)
 
 
-def kernel_cca(gram_x: np.ndarray, gram_y: np.ndarray, num_latents: int, ridge: np.ndarray) -> DualProjection:
+def kernel_cca(
+    gram_x: np.ndarray,
+    gram_y: np.ndarray,
+    num_latents: int,
+    ridge: np.ndarray,
+    rounding: tuple[float, float] = (0.0, 0.0),
+) -> DualProjection:
     """Solve regularised kernel CCA, whose eigenvalues are the regularised canonical correlations."""
-    root_x, root_y = _inverse(gram_x, ridge), _inverse(gram_y, ridge)
+    root_x, root_y = _inverse(gram_x, ridge, rounding[0]), _inverse(gram_y, ridge, rounding[1])
     u, s, _ = np.linalg.svd(root_x @ gram_x @ gram_y @ root_y)
     return DualProjection(_signed(root_x @ u[:, :num_latents]), s[:num_latents])
 
@@ -147,10 +185,26 @@ def _constrained(u: np.ndarray, squares: np.ndarray, ridge: np.ndarray) -> tuple
     return u * (np.sqrt(np.where(kept, squares, 0.0)) * scale), scale
 
 
-def _spectrum(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _spectrum(gram: np.ndarray, rounding: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvectors and eigenvalues of a Gram matrix, with rounding errors set to zero."""
     squares, u = np.linalg.eigh(gram)
-    return u, np.where(squares > _smallest(squares), squares, 0.0)
+    return u, np.where(squares > max(_smallest(squares), rounding), squares, 0.0)
+
+
+def _factored(
+    gram: np.ndarray, rounding: float, factor: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Left vectors, eigenvalues of the Gram matrix, and of a factor X, ``G = X X'``, the right vectors."""
+    if factor is None:
+        return *_spectrum(gram, rounding), None
+    u, lengths, directions = np.linalg.svd(factor, full_matrices=False)
+    squares = lengths**2
+    return u, np.where(squares > max(_smallest(squares), rounding), squares, 0.0), directions
+
+
+def rank_of(gram: CentredGram) -> int:
+    """The number of eigenvalues of a centred Gram matrix above what rounding leaves."""
+    return int(np.sum(_spectrum(gram.matrix, gram.rounding)[1] > 0))
 
 
 def _smallest(squares: np.ndarray) -> np.ndarray:
@@ -158,9 +212,9 @@ def _smallest(squares: np.ndarray) -> np.ndarray:
     return np.max(squares) * squares.shape[0] * np.finfo(squares.dtype).eps * 10
 
 
-def _inverse(gram: np.ndarray, ridge: np.ndarray | float = 0.0) -> np.ndarray:
+def _inverse(gram: np.ndarray, ridge: np.ndarray | float = 0.0, rounding: float = 0.0) -> np.ndarray:
     """The inverse of G + kappa I on the range of G, kappa relative to its mean positive eigenvalue."""
-    u, squares = _spectrum(gram)
+    u, squares = _spectrum(gram, rounding)
     kappa = ridge * np.sum(squares) / np.maximum(np.sum(squares > 0), 1)
     return (u * np.where(squares > 0, 1.0 / np.where(squares > 0, squares + kappa, 1.0), 0.0)) @ u.T
 
@@ -178,18 +232,16 @@ def _signed(vectors: np.ndarray) -> np.ndarray:
     return vectors * np.where(sign == 0, 1.0, sign)
 
 
-def centred_gram(kernel: Kernel | str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The centred Gram matrix of rows, and the column means that centred it."""
-    gram = gram_matrix(as_kernel(kernel).filled(rows), rows)
-    centring = centring_of(gram)
-    return centring.gram_in_place(gram), centring.column_means
+def centred_gram(kernel: Kernel | str, rows: np.ndarray) -> CentredGram:
+    """The centred Gram matrix of rows, for a kernel or its name."""
+    return gram_about_mean(as_kernel(kernel).filled(rows), rows)
 
 
 def stored(
     projection: PrimalProjection | DualProjection,
     model: SPPCA,
     x: np.ndarray,
-    gram: tuple[np.ndarray, np.ndarray] | None = None,
+    gram: CentredGram | None = None,
 ) -> Outcome:
     """Conclude with the projection and the scores of the fitted rows.
 
@@ -197,7 +249,7 @@ def stored(
         projection: the solution.
         model: the model; a dual projection of a primal model is stored with the linear kernel.
         x: the fitted rows.
-        gram: dual: the centred Gram matrix and its column means.
+        gram: dual: the centred Gram matrix.
     """
     posterior = {"eigenvalues": np.asarray(projection.eigenvalues)}
     if isinstance(projection, PrimalProjection):
@@ -206,8 +258,12 @@ def stored(
         more = {"latents": (x - loc) @ posterior["projection"]}
     else:
         posterior["coefficients"] = np.asarray(projection.coefficients)
-        more = {"latents": gram[0] @ posterior["coefficients"], "gram_means": gram[1]}
+        more = {"latents": gram.matrix @ posterior["coefficients"], "gram_means": gram.column_means}
         kernel = (Linear() if model.kernel is None else model.kernel).filled(x)
+        if projection.weights is not None:
+            weights = np.sqrt(float(kernel.linear_scale)) * projection.weights
+            more |= {"latents": gram.factor @ projection.weights}
+            more |= {"projection": weights, "loc_x": x.mean(axis=0)}
         model = model.replaced(kernel=kernel)
     lead = {name: value[None, None] for name, value in posterior.items()}
     dims = {"eigenvalues": ("rank",), "projection": ("feature", "latent")}
@@ -234,10 +290,8 @@ def transform(
         raise ValueError("this projection has one kind of scores; leave scores out")
     if "projection" in values:
         return (x - values["loc_x"]) @ values["projection"]
-    means, kernel = values["gram_means"], in_current_precision(model.kernel)
-    raw = x if kernel.is_precomputed else kernel.matrix(x, values["fitted_x"])
-    cross = raw - jnp.mean(raw, axis=1, keepdims=True) - (means - jnp.mean(means))
-    return cross @ values["coefficients"]
+    kernel = in_current_precision(model.kernel)
+    return centred_cross(kernel, x, values["fitted_x"], values["gram_means"]) @ values["coefficients"]
 
 
 def not_generative(values: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any) -> Array:

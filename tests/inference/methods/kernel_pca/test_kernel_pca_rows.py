@@ -232,3 +232,41 @@ def test_a_former_fit_that_does_not_suit_is_refused(case, former):
     call, message = BAD_STARTS[case]
     with pytest.raises(ValueError, match=message):
         call(former)
+
+
+@pytest.mark.parametrize(("kernel", "offset"), [("rbf", 1e6), ("linear", 1e8), (Polynomial(1), 1e6)])
+def test_fitted_rows_as_new_rows_far_from_zero(kernel, offset):
+    """New rows are shifted as the fitted ones are: what counts is the spread, not the offset."""
+    model, far = zoo.KernelPCA(num_latents=2, kernel=kernel, noise_variance=0.01), X + offset
+    near, tree = fit(model, far - offset), fit(model, far)
+    stored, size = (
+        tree["variational"]["gram_products"],
+        float(np.abs(near["variational"]["gram_products"]).max()),
+    )
+    again = inference.transform(tree, far, scores="orthonormal")
+    np.testing.assert_allclose(again, stored, atol=1e-12 * size)
+    np.testing.assert_allclose(stored, near["variational"]["gram_products"], atol=1e-15 * offset * size)
+    em = fit(model, far, method="em", max_iterations=500)
+    np.testing.assert_allclose(
+        em["variational"]["eigenvalues"], tree["variational"]["eigenvalues"], rtol=1e-6
+    )
+
+
+def test_a_linear_kernel_goes_on_online_far_from_zero():
+    model, settings = zoo.KernelPCA(num_latents=2, kernel="linear"), {"max_iterations": 200, "method": "em"}
+    first, last = fit(model, X[:20], **settings), fit(model, X[:20] + 1e6, **settings)
+    near = fit(model, X, init=first, memory="online", **settings)
+    far = fit(model, X + 1e6, init=last, memory="online", **settings)
+    for name in ("eigenvalues", "gram_products"):
+        want = near["variational"][name].values
+        np.testing.assert_allclose(
+            np.abs(far["variational"][name]), np.abs(want), atol=1e-8 * np.abs(want).max()
+        )
+
+
+def test_values_far_beyond_their_differences_are_warned_of():
+    with pytest.warns(UserWarning, match="rounding shows in the components: subtract the columns' means"):
+        fit(zoo.KernelPCA(num_latents=2, kernel="polynomial", noise_variance=1.0), X + 1e6)
+    gram = gram_matrix(Linear(), X + 1e6)
+    with pytest.warns(UserWarning, match="make the Gram matrix of rows about their mean"):
+        fit(zoo.KernelPCA(num_latents=2, kernel="precomputed", noise_variance=0.01), gram)

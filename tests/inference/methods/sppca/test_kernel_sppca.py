@@ -118,3 +118,18 @@ def test_what_feature_space_does_not_have(pair):
     np.testing.assert_allclose(rows.sum(), best(pair[1]), rtol=1e-9)
     with pytest.raises(ValueError, match="nuts has no posterior to explore with a kernel"):
         fit(DUAL, x, y, method="nuts")
+
+
+@pytest.mark.parametrize(("kernel", "offset"), [("linear", 1e6), (RBF(3.0), 1e5)])
+def test_an_offset_of_the_data_moves_no_prediction(kernel, offset):
+    """New rows are shifted as the fitted ones are, and the stored latents are those of the rows again."""
+    x, _, y = toy(0, num_rows=40)
+    model = SPPCA(num_latents=2, kernel=kernel, noise_variance_x=0.25)
+    near, far = fit(model, x, y, max_iterations=30), fit(model, x + offset, y + offset, max_iterations=30)
+    new = toy(7)[0][:6]
+    atol = 1e-13 * offset
+    np.testing.assert_allclose(predict(far, new + offset) - offset, predict(near, new), atol=atol)
+    np.testing.assert_allclose(log_density(far, new + offset), log_density(near, new), atol=atol)
+    np.testing.assert_allclose(
+        transform(far, x + offset, y + offset), far["variational"]["latents"], atol=atol
+    )

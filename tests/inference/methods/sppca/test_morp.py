@@ -15,7 +15,8 @@ from inference.methods.sppca.projections import (
     printed_morp,
 )
 from zoo import SPPCA
-from zoo.kernels import RBF
+from zoo.kernels import RBF, Linear, Precomputed
+from zoo.kernels.gram import centred_gram, centring_of, gram_matrix
 
 MODEL = SPPCA(num_latents=3)
 
@@ -180,3 +181,52 @@ def test_data_that_projections_cannot_take():
         fit(MODEL, x, y[:, :1], method="kernel_cca")
     with pytest.raises(ValueError, match="ridge must be a positive number"):
         fit(MODEL, x, y, method="kernel_cca", ridge=0.0)
+
+
+FAR = (100.0, 1000.0, 1e6)
+
+
+@pytest.mark.parametrize("method", ["primal", "dual", "simplified", "kernel_cca"])
+def test_an_offset_of_the_data_moves_no_score(method):
+    """Far from zero the Gram matrix of raw rows has rounding errors of the size of small eigenvalues."""
+    x, y, _ = toy(0, num_rows=40, num_features=5, num_outputs=2, num_latents=2)
+    options = {"method": "kernel_cca"} if method == "kernel_cca" else {"method": "morp", "form": method}
+    model = SPPCA(num_latents=2)
+    want = transform(fit(model, x, y, **options), x[:4]).values
+    for offset in FAR:
+        tree = fit(model, x + offset, y - 10 * offset, **options)
+        tolerance = 1e-14 * offset * np.abs(want).max()
+        np.testing.assert_allclose(transform(tree, x[:4] + offset), want, atol=tolerance)
+        np.testing.assert_allclose(tree["variational"]["latents"][:4], want, atol=tolerance)
+
+
+@pytest.mark.parametrize(("form", "spread"), [("dual", 1.0), ("dual", 1e3), ("simplified", 1.0)])
+def test_dual_forms_give_the_scores_of_the_primal_one_on_raw_tables(form, spread):
+    """A table with a year column, and columns of units 1e-3 to 1e3, with as many columns as rows allow."""
+    rng = np.random.default_rng(3)
+    size = 5 if form == "dual" else 39  # simplified: the same problem where the rank is N - 1
+    x = rng.normal(size=(40, size)) * np.geomspace(1 / spread, spread, size)
+    x[:, 0] += 2005.0
+    y = x[:, 1:2] / x[:, 1].std() + 0.1 * rng.normal(size=(40, 1)) + 1e4
+    model = SPPCA(num_latents=1)
+    primal = fit(model, x, y, method="morp", form="primal")
+    other = fit(model, x, y, method="morp", form=form)
+    want = transform(primal, x).values
+    np.testing.assert_allclose(transform(other, x), want, atol=1e-7 * np.abs(want).max())
+
+
+def test_without_the_cut_at_rounding_errors_the_dual_form_is_wrong_far_from_zero():
+    """The fault that was: double centring of raw products and a cut relative to the centred spectrum."""
+    x, y, _ = toy(0, num_rows=40, num_features=5, num_outputs=2, num_latents=2)
+    want = x - x.mean(axis=0)
+    want = want @ morp_primal(want, blend_of(want, y - y.mean(axis=0), 0.5), 2, 0.0).weights
+    raw = gram_matrix(Linear(), x + 1000)
+    raw = centring_of(raw).gram(raw)
+    blend = blend_of(x - x.mean(axis=0), y - y.mean(axis=0), 0.5)
+
+    def error(rounding):
+        scores = raw @ morp_dual(raw, blend, 2, 0.0, rounding).coefficients
+        return np.abs(scores - want).max() / np.abs(want).max()
+
+    assert error(0.0) > 0.1
+    assert error(centred_gram(Precomputed(), gram_matrix(Linear(), x + 1000)).rounding) < 1e-6
