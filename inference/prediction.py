@@ -1,6 +1,7 @@
 """Scores, predictions and log densities of new rows from any fit, and its guide as a NumPyro program."""
 
 import json
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -78,6 +79,7 @@ def transform(
         values = _mean_over_draws(_scores, draws, model, arrays, (("kind", scores),))
     dim = model.score_dims[-1]
     labels = Labels({**coords, dim: _columns(tree, dim)})
+    _warn_of_lost_rows(values, coords, model.score_dims[0])
     means = _labelled(values, model.score_dims, labels)
     if not covariance:
         return means
@@ -149,6 +151,13 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
         reference = _apply(_predicted, first, model, arrays, chosen)[0]  # so that known cells stay exact
         mean = reference + _mean_over_draws(_away, draws, model, (reference, *arrays), chosen)
         variance = _mean_over_draws(_variance_about, draws, model, (mean, *arrays), chosen)
+        probs = _class_probs(draws, model, arrays, chosen)
+        if probs is not None:  # of classes, the probabilities are averaged and not their numbers
+            top = jnp.max(probs, axis=-1)
+            is_class = (top > 0) & jnp.isnan(arrays[_place(model, what)])
+            mean = jnp.where(is_class, jnp.argmax(probs, axis=-1), mean)
+            variance = jnp.where(is_class, top * (1.0 - top), variance)
+    _warn_of_lost_rows(mean, coords, predicted_dims[0])
     dim = predicted_dims[-1]
     columns = list(model.classes) if dim == "class" else _columns(tree, dim)
     predicted = _labelled(mean, predicted_dims, Labels({**coords, dim: columns}))
@@ -183,6 +192,7 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
         values = _apply(method.log_density, stored_variables(tree, model), model, arrays)
     else:
         values = _log_mean_density(draws_without_rows(tree), model, arrays)
+    _warn_of_lost_rows(values, coords, model.score_dims[0])
     scores = _labelled(values, (model.score_dims[0],), Labels(coords)).rename("log_density")
     if not model.takes_documents:
         return scores
@@ -246,6 +256,41 @@ def draws_without_rows(tree: xr.DataTree, most: int | None = None) -> dict[str, 
 def _labelled(values: jax.Array, dims: tuple[str, ...], labels: Labels) -> xr.DataArray:
     coords = {dim: labels.of(dim, size) for dim, size in zip(dims, values.shape, strict=True)}
     return xr.DataArray(np.asarray(values), dims=dims, coords=coords)
+
+
+def _warn_of_lost_rows(values: jax.Array, coords: dict[str, Any], dim: str) -> None:
+    """Warn of rows without an answer: the mode of their latents was not found, or they are outside a domain.
+
+    The values of such rows are NaN; the rows are named by their labels.
+    """
+    lost = np.flatnonzero(np.isnan(np.asarray(values)).reshape(len(values), -1).any(axis=1))
+    if not lost.size:
+        return
+    labels = coords.get(dim, np.arange(len(values)))
+    named = ", ".join(str(labels[row]) for row in lost[:10]) + (", ..." if lost.size > 10 else "")
+    warnings.warn(
+        f"{lost.size} of {len(values)} rows have NaN as their answer, because the mode of their latents was "
+        f"not found: rows {named}; look for cells that are far outside the fitted ones",
+        stacklevel=4,
+    )
+
+
+def _place(model: Model, what: str | None) -> int:
+    return 0 if what is None else model.data_names.index(what)
+
+
+def _class_probs(draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple) -> jax.Array | None:
+    """Class probabilities of cells averaged over draws; None where no cells are classes."""
+    if not any(getattr(family, "has_classes", False) for family in model.cell_families):
+        return None
+    first = jax.tree.map(lambda leaf: leaf[0], draws)
+    if jax.eval_shape(lambda values: _probs(values, model, *data, **dict(options)), first) is None:
+        return None
+    return _mean_over_draws(_probs, draws, model, data, options)
+
+
+def _probs(values: dict[str, jax.Array], model: Model, *data: jax.Array, **options: str) -> jax.Array | None:
+    return model.class_probs(values, *data, **options)
 
 
 def _has_estimate(method: Method) -> bool:

@@ -471,8 +471,11 @@ class DEPCAM(MixtureModel):
         if self.scale_prior == "ard":
             values["scales_precision"] = jnp.ones((sizes[0], sizes[2]))
         if self.offset:
-            shift = 0.1 * scale * jax.random.normal(keys[1], sizes[:2])
-            values["offsets"] = family.natural_of_columns(x) + shift
+            loc = family.natural_of_columns(x)
+            least = jnp.minimum(1.0, jnp.abs(loc)) if family.theta_is_negative else 1.0
+            shift = 0.1 * scale * least * jax.random.normal(keys[1], sizes[:2])
+            values["offsets"] = loc + shift
+            values["scales"] *= jnp.min(least)  # so that natural parameters stay negative where they must
         if family.learns_noise:
             values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), LEAST_NOISE)
         if not self.integrates_latents or self.draw_locals:
@@ -544,7 +547,7 @@ class DEPCAM(MixtureModel):
         return "cells"
 
     def predicted(self, values: Mapping[str, Array], x: Array, *, what: str = "cells") -> tuple[Array, Array]:
-        """Mean and variance of cells at the mode of the latents, averaged over the components.
+        """Mean and variance of cells, averaged over the components and each one's latents.
 
         Args:
             values: of the sites.
@@ -557,8 +560,7 @@ class DEPCAM(MixtureModel):
         values = self._without_latents(values)
         local, modes = self.local(values), self.modes(values, x)
         r = jax.nn.softmax(modes.log_integral + self.weights.log_weights(values), axis=-1)
-        theta = local.natural_params(modes.latents)
-        means, variances = local.family.mean(theta), local.family.variance(theta)
+        means, variances = local_pca.expected_cells(local, x, modes)
         mean = jnp.einsum("nk,nkf->nf", r, means)
         variance = jnp.einsum("nk,nkf->nf", r, variances + (means - mean[:, None]) ** 2)
         if what == "reconstruction":

@@ -36,7 +36,7 @@ sees the whole Theta, mean included.
 References: Virtanen (2010), chapters 3 and 5; Mohamed et al. (2008); Collins, Dasgupta and Schapire (2001).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -49,22 +49,31 @@ from jax import Array
 
 from zoo import checks, suitable_fields
 from zoo.exponential_family import Family, as_family, joint_prior
-from zoo.exponential_family.cells import cells_of, sample_view_parameters, starting_view_parameters
+from zoo.exponential_family.cells import (
+    FamilyCells,
+    cells_of,
+    sample_view_parameters,
+    starting_sizes,
+    starting_view_parameters,
+)
+from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, with_spread
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
-from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
+from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
 from zoo.model import Model, in_current_precision, static
 
 __all__ = ["EPCA", "JointPriorModel"]
 
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
 START_SCALE = 0.3
+START_DEPTHS = (0.1, 1.0, 10.0)  # of natural parameters below zero, in sizes of their means
 
 
 class JointPriorModel(Model):
     """A projection with Gaussian priors or the joint beta-prior (`zoo.exponential_family.joint_prior`).
 
-    Subclasses have the fields ``beta``, ``conjugate``, ``ard`` and the variances, ``_check_kernels``,
-    ``_log_cells`` (log density of rows given everything) and ``_modes`` (their latents integrated out).
+    Subclasses have the fields ``beta``, ``conjugate``, ``ard`` and the variances, ``_check_kernels``, and of
+    rows at given values ``_log_cells`` (log density), ``_log_prior`` (of local latents), ``_with_local``,
+    ``_num_local``, ``_table`` (cells of a view), ``_mean_theta``, ``_suffix`` and ``_view_weights``.
     """
 
     sums_out_locals = False
@@ -84,12 +93,24 @@ class JointPriorModel(Model):
 
     def with_sizes_from(self, *data: Any) -> Self:
         """The model with its sizes and, where there are kernels, their means."""
-        if self.num_features is not None and (self.conjugate is not None or self.beta == 0):
+        has_unit = self.natural_unit is not None or not self._is_negative
+        if self.num_features is not None and (self.conjugate is not None or self.beta == 0) and has_unit:
             return self
         return super().with_sizes_from(*data)
 
+    @property
+    def _is_negative(self) -> bool:
+        """Whether some natural parameters must be negative."""
+        return any(family.theta_is_negative for family in self.cell_families)
+
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
+        unit = self.natural_unit
+        if unit is not None and (unit.ndim > 1 or not (np.isfinite(unit) & (unit > 0)).all()):
+            raise ValueError(
+                "natural_unit must be positive, one number or one for each natural parameter of a row; "
+                f"got {unit}"
+            )
         for name in ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate"):
             checks.check_positive(name, getattr(self, name))
         if self.beta.shape != ():
@@ -103,8 +124,13 @@ class JointPriorModel(Model):
             )
 
     def check_method(self, method: str) -> None:
-        """Refuse methods that integrate the posterior at beta = 1, where it has no integral."""
+        """Refuse methods that integrate the posterior at beta = 1, and guides that leave a domain."""
         joint_prior.refuse_improper(float(self.beta), method)
+        if method == "svi" and self._is_negative:
+            raise ValueError(
+                "svi has no bound for exponential, gamma and negative binomial cells: their natural "
+                "parameters are negative, and the normal guide puts some mass elsewhere; use map, nuts or hmc"
+            )
 
     def log_likelihood(self, values: Mapping[str, Array], *data: Array) -> Array:
         """Log density of each row over its observed cells, weighted as in the program.
@@ -146,6 +172,122 @@ class JointPriorModel(Model):
         left, _, right = jnp.linalg.svd(loadings, full_matrices=False)
         return u @ loadings.T @ (left @ right)
 
+    def _modes(self, values: Mapping[str, Array], data: tuple[Array, ...]) -> RowMode:
+        """Mode of the local latents of rows, and Laplace's integral over them."""
+        rows = jnp.concatenate(data, axis=1)
+        starts = self._starts(values, data) if self._is_negative else None
+        return row_modes(self._log_joint(values, data), rows, self._num_local(values), starts)
+
+    def _starts(self, values: Mapping[str, Array], data: tuple[Array, ...]) -> Callable:
+        """Latents at which a row's natural parameters are negative where they must be, if there are any.
+
+        Least squares towards minus some multiples of the sizes of their means. At latents of zero they are
+        the means, which some draws of a sampler have outside the domain.
+        """
+        at = self._with_local(values, jnp.zeros((1, self._num_local(values))))
+        tables = [self._mean_theta(v, at) for v in range(len(self.cell_families))]
+        loadings = jnp.concatenate([table.loadings for table in tables])
+        loc = jnp.concatenate([jnp.broadcast_to(t.loc, t.loadings.shape[:1]) for t in tables])
+        sizes = [table.shape[1] for table in data]
+        negative = np.concatenate(
+            [f.negative_params(d) for f, d in zip(self.cell_families, sizes, strict=True)]
+        )
+        column = np.concatenate(
+            [
+                sum(sizes[:v]) + np.asarray(f.param_columns(d))
+                for v, (f, d) in enumerate(zip(self.cell_families, sizes, strict=True))
+            ]
+        )
+
+        def starts(row: Array) -> Array:
+            bound = jnp.asarray(negative) & (~jnp.isnan(row)[column] | self.has_kernel)
+            scale = jnp.where(bound, 1.0 / jnp.maximum(jnp.abs(loc), 1e-300), 0.0)
+            own = loadings * scale[:, None]
+            gram = own.T @ own
+            gram += 1e-9 * (jnp.trace(gram) + 1e-300) * jnp.eye(gram.shape[0])
+            targets = -(jnp.asarray(START_DEPTHS)[:, None] + loc * scale) * bound
+            return jnp.linalg.solve(gram, own.T @ targets.T).T
+
+        return starts
+
+    def _log_joint(
+        self,
+        values: Mapping[str, Array],
+        data: tuple[Array, ...],
+        spread: Mapping[str, Array] | None = None,
+    ) -> Callable:
+        """Log joint density of a row, all views side by side, and its local latents, in nats.
+
+        Where loadings have a ``spread`` the density of each observed cell is averaged over it.
+        """
+        ends = np.cumsum([table.shape[1] for table in data])[:-1].tolist()
+
+        def log_joint(local: Array, row: Array) -> Array:
+            at, parts = self._with_local(values, local[None]), jnp.split(row, ends)
+            if spread is None:
+                cells = self._log_cells(at, tuple(part[None] for part in parts))[0]
+            else:
+                cells = self._log_averaged_cells(at, parts, spread)
+            return cells + self._log_prior(values, local[None])[0]
+
+        return log_joint
+
+    def _log_averaged_cells(
+        self, at: Mapping[str, Array], row: Sequence[Array], spread: Mapping[str, Array]
+    ) -> Array:
+        total, weights = 0.0, jnp.broadcast_to(self._view_weights(), (len(row),))
+        for v, part in enumerate(row):
+            table, seen = self._table(v, at), ~jnp.isnan(part)
+            theta = self._mean_theta(v, at).whole()[0]
+            variance = _theta_variance(at["latents"], spread[self._suffix(v)])[0]
+            filled = jnp.where(seen, part, 1.0)
+            cells = table.family.log_marginal(theta, variance, filled, table.cut_points)
+            total += weights[v] * jnp.sum(jnp.where(seen, cells, 0.0))
+        return total
+
+    def _expected(
+        self,
+        values: Mapping[str, Array],
+        data: tuple[Array, ...],
+        v: int,
+        spread: Mapping[str, Array] | None = None,
+    ) -> tuple[Array, Array, Array | None]:
+        """Mean and variance of all cells of a view given the observed cells of all, and class probabilities.
+
+        Shapes (num_observations, num_features), twice, and (num_observations, num_features, num_classes) or
+        None.
+        """
+        rows, modes = jnp.concatenate(data, axis=1), self._modes(values, data)
+
+        def average(nodes: Nodes, row: Array) -> tuple[Array, Array, Array | None]:
+            at = self._with_local(values, nodes.latents)
+            table = self._table(v, at)
+            theta = table.theta.reshape(len(nodes.weights), -1)
+            variance = None if spread is None else _theta_variance(at["latents"], spread[self._suffix(v)])
+            wide, weights, normal = with_spread(theta, variance, nodes)
+            wide = table.family.shaped(wide)
+            mean, variance = table.family.expected_cells(wide, weights, normal, table.cut_points)
+            return mean, variance, table.family.expected_class_probs(wide, weights)
+
+        num_columns = sum(table.shape[1] for table in data) * (1 if spread is None else SPREAD_NODES)
+        return over_latents(self._log_joint(values, data, spread), average, rows, modes, num_columns)
+
+    def class_probs(self, values: Mapping[str, Array], *data: Array, what: str | None = None) -> Array | None:
+        """Probabilities of the classes of categorical cells given the observed cells; None: there are none.
+
+        Args:
+            values: of the sites.
+            *data: as in `log_likelihood`.
+            what: the view, of several.
+
+        Returns:
+            Shape (num_observations, num_features, num_classes); zero in columns of other families.
+        """
+        v = 0 if what is None else self.data_names.index(what)
+        if not self.cell_families[v].has_classes:
+            return None
+        return self._expected(values, data, v)[2]
+
     def scores_covariance(self, values: Mapping[str, Array], *data: Array) -> Array:
         """Laplace's covariance of the latents of each row.
 
@@ -160,6 +302,16 @@ class JointPriorModel(Model):
         return self._modes(values, data).covariance[:, :k, :k]
 
 
+def _theta_variance(latents: Array, covariance: Array) -> Array:
+    """Variance of natural parameters given latents, where loadings and mean have a covariance.
+
+    ``latents`` of shape (number, num_latents) and one matrix for each natural parameter give (number,
+    num_params).
+    """
+    extended = jnp.concatenate([latents, jnp.ones_like(latents[:, :1])], axis=1)
+    return jnp.maximum(jnp.einsum("ni,pij,nj->np", extended, covariance, extended), 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class EPCA(JointPriorModel):
     """Exponential-family PCA with Gaussian priors (``beta=0``) or the joint beta-prior.
@@ -171,8 +323,14 @@ class EPCA(JointPriorModel):
         latent_variance: sigma_U^2 > 0.
         loading_variance: sigma_V^2 > 0.
         loc_variance: prior variance of the mean of natural parameters.
+        natural_unit: in which natural parameters, and so loadings and means, are measured: the priors above
+            are of loadings and means divided by it. One number, or one for each natural parameter of a row.
+            None: one; but with exponential, gamma or negative binomial columns read off the data, the size
+            that their natural parameters have at the column's mean, such as 1 / mean (in the inverse unit of
+            the data). A table in other units then has the same fit.
         conjugate: (lam, nu) of the kernel; None: lam = 0.1 and nu such that the kernel's mean is that of all
-            cells (in mixed tables a pair for each column, of its family's cells). Not used with ``beta=0``.
+            cells; of exponential and gamma cells, whose unit lam has, nu = 0.1 and lam so (in mixed tables a
+            pair for each column, of its family's cells). Not used with ``beta=0``.
         ard: whether each latent has a precision of its loadings, Gamma(ard_concentration, ard_rate), by which
             it can be switched off; with ``beta=0`` only.
         ard_concentration: of the precisions' prior.
@@ -196,6 +354,7 @@ class EPCA(JointPriorModel):
     ard: bool = static(default=False)
     ard_concentration: Array = 1.0
     ard_rate: Array = 1.0
+    natural_unit: Array | None = None
     num_features: int | None = static(default=None)
 
     dims = {
@@ -236,9 +395,13 @@ class EPCA(JointPriorModel):
             precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
             scale = scale / jnp.sqrt(numpyro.sample("loading_precision", precisions.to_event(1)))
         shape = (size, self.num_latents)
-        values = {"loadings": numpyro.sample("loadings", dist.Normal(0.0, scale).expand(shape).to_event(2))}
         num_features = self.num_features if x is None else x.shape[1]
-        values |= sample_view_parameters(prior.family, num_features, prior.loc_variance)
+        unit = None if prior.natural_unit is None else jnp.broadcast_to(prior.natural_unit, (size,))
+        entries = dist.Normal(0.0, scale).expand(shape).to_event(2)
+        if unit is not None:
+            entries = padded(entries, tuple(range(self.num_latents)), self.num_latents, unit[:, None])
+        values = {"loadings": numpyro.sample("loadings", entries)}
+        values |= sample_view_parameters(prior.family, num_features, prior.loc_variance, unit=unit)
         with numpyro.plate("observations", num_rows):
             z = dist.Normal(0.0, jnp.sqrt(variance)).expand([self.num_latents]).to_event(1)
             values["latents"] = numpyro.sample("latents", z)
@@ -277,27 +440,53 @@ class EPCA(JointPriorModel):
     def _log_cells(self, values: Mapping[str, Array], data: tuple[Array]) -> Array:
         return self.cells(values).log_prob(*data)
 
-    def predicted(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array]:
-        """Rows with missing cells at their mean at the mode of the latents, and their variance."""
-        cells = self.cells(values | {"latents": self._modes(values, (x,)).latents})
-        mean, variance = cells.mean_and_variance()
+    def _mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
+        return self._theta(values)
+
+    def _view_weights(self) -> float:
+        return 1.0
+
+    def predicted(
+        self, values: Mapping[str, Array], x: Array, *, spread: Mapping[str, Array] | None = None
+    ) -> tuple[Array, Array]:
+        """Rows with missing cells replaced by their expectation given the observed ones, and the variance.
+
+        Averaged over the posterior of the row's latents by `zoo.exponential_family.expectations`.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+            spread: covariance of each natural parameter's loadings and mean by the suffix of their names,
+                shape (num_params, num_latents + 1, num_latents + 1), where they have one besides.
+
+        Returns:
+            Two arrays of the shape of ``x``; the variance of an observed cell is zero.
+        """
+        mean, variance, _ = self._expected(values, (x,), 0, spread)
         missing = jnp.isnan(x)
         return jnp.where(missing, mean, x), jnp.where(missing, variance, 0.0)
 
-    def _modes(self, values: Mapping[str, Array], data: tuple[Array]) -> RowMode:
+    def _table(self, v: int, values: Mapping[str, Array]) -> FamilyCells:
+        return self.cells(values)
+
+    def _suffix(self, v: int) -> str:
+        return ""
+
+    def _with_local(self, values: Mapping[str, Array], local: Array) -> dict[str, Array]:
+        return dict(values) | {"latents": local}
+
+    def _log_prior(self, values: Mapping[str, Array], local: Array) -> Array:
+        """Log prior density of latents, up to a constant with kernels; shape (num_observations,)."""
         prior = in_current_precision(self)
         variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+        total = jnp.sum(dist.Normal(0.0, jnp.sqrt(variance)).log_prob(local), axis=-1)
+        if self.has_kernel:
+            theta = self._theta(self._with_local(values, local)).whole()
+            total += prior.beta * jnp.sum(joint_prior.log_kernel(self.family, theta, prior.conjugate), -1)
+        return total
 
-        def log_joint(u: Array, row: Array) -> Array:
-            cells = self.cells(values | {"latents": u[None]})
-            total = cells.log_prob(row[None])[0] + jnp.sum(dist.Normal(0.0, jnp.sqrt(variance)).log_prob(u))
-            if self.has_kernel:
-                total += prior.beta * jnp.sum(
-                    joint_prior.log_kernel(self.family, cells.theta, prior.conjugate)
-                )
-            return total
-
-        return row_modes(log_joint, *data, self.num_latents)
+    def _num_local(self, values: Mapping[str, Array]) -> int:
+        return self.num_latents
 
     def starting_point(self, key: Array, x: Array) -> dict[str, Array]:
         """Starting values of all sites: means at the columns' means, small latents and loadings.
@@ -308,10 +497,16 @@ class EPCA(JointPriorModel):
         first, second = jax.random.split(key)
         size = family.num_params(x.shape[1])
         scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
-        values = {
-            "loadings": scale * jax.random.normal(first, (size, self.num_latents)),
+        values = starting_view_parameters(family, x)
+        loadings = scale * jax.random.normal(first, (size, self.num_latents))
+        if self._is_negative:
+            unit = in_current_precision(self).natural_unit
+            unit = None if unit is None else jnp.broadcast_to(unit, (size,))
+            loadings *= starting_sizes(family, values["loc"], unit, x.shape[1])[:, None]
+        values |= {
+            "loadings": loadings,
             "latents": scale * jax.random.normal(second, (x.shape[0], self.num_latents)),
-        } | starting_view_parameters(family, x)
+        }
         if self.ard:
             values["loading_precision"] = jnp.ones(self.num_latents)
         return values
@@ -324,6 +519,9 @@ class EPCA(JointPriorModel):
         x = checks.as_matrix(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}
         family = as_family(overrides.get("family", "bernoulli"))
+        if family.theta_is_negative:
+            family.check(x)
+            read["natural_unit"] = family.natural_units(x)
         if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and family.has_kernel:
             read["conjugate"] = family.kernel_of(x, KERNEL_STRENGTH)
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))

@@ -71,9 +71,15 @@ from jax import Array
 from zoo import checks, suitable_fields
 from zoo.epca import KERNEL_STRENGTH, START_SCALE, JointPriorModel
 from zoo.exponential_family import Family, as_family, joint_prior
-from zoo.exponential_family.cells import cells_of, sample_view_parameters, starting_view_parameters
+from zoo.exponential_family.cells import (
+    cells_of,
+    sample_view_parameters,
+    starting_sizes,
+    starting_view_parameters,
+)
+from zoo.exponential_family.expectations import Nodes, over_latents
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
-from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
+from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.model import in_current_precision, static
 
@@ -97,6 +103,8 @@ class Paired(JointPriorModel):
         latent_variance: sigma_U^2 > 0.
         loading_variance: sigma_V^2 > 0.
         loc_variance: prior variance of the means of natural parameters.
+        natural_unit: as of `zoo.EPCA`: in which natural parameters, loadings and means are measured; one
+            number, or one for each natural parameter of all views.
         conjugate: (lam, nu) of the kernels: two numbers for all cells, or a row of two for each column of all
             views. None: lam = 0.1 and nu such that the kernel's mean is that of the view's cells. Not used
             with ``beta=0``.
@@ -131,6 +139,7 @@ class Paired(JointPriorModel):
     ard_rate: Array = 1.0
     covariance_scale: Array = 1.0
     covariance_degrees: Array = 2.0
+    natural_unit: Array | None = None
     num_features: tuple[int, ...] | None = static(default=None)
 
     dims = {
@@ -186,14 +195,26 @@ class Paired(JointPriorModel):
         prior, name, columns = in_current_precision(self), f"loadings_{v}", self.latents_of(v)
         num_params = self.families[v].num_params(size)
         entries = dist.Normal(0.0, scale[jnp.asarray(columns, int)]).expand([num_params, len(columns)])
-        values = {name: numpyro.sample(name, padded(entries.to_event(2), columns, self.num_latents))}
+        unit = self._unit_of(v, num_params)
+        of_rows = None if unit is None else unit[:, None]
+        values = {name: numpyro.sample(name, padded(entries.to_event(2), columns, self.num_latents, of_rows))}
         is_full = self.specific == "full_covariance"
-        values |= sample_view_parameters(prior.families[v], size, prior.loc_variance, f"_{v}", not is_full)
+        values |= sample_view_parameters(
+            prior.families[v], size, prior.loc_variance, f"_{v}", not is_full, unit
+        )
         if is_full:
             rate = prior.covariance_scale * jnp.eye(num_params)
             precision = dist.Wishart(num_params + prior.covariance_degrees, rate_matrix=rate)
             values[f"specific_precision_{v}"] = numpyro.sample(f"specific_precision_{v}", precision)
         return values
+
+    def _unit_of(self, v: int, num_params: int) -> Array | None:
+        """The unit of the natural parameters of a view, shape (num_params,); None: one."""
+        unit = in_current_precision(self.natural_unit)
+        if unit is None or unit.ndim == 0:
+            return None if unit is None else jnp.broadcast_to(unit, (num_params,))
+        first = sum(f.num_params(d) for f, d in zip(self.families[:v], self.num_features[:v], strict=True))
+        return unit[first : first + num_params]
 
     def _sample_cells(self, v: int, values: dict[str, Array], y: Array | None) -> Array:
         """The cells of one view, inside the plate of rows."""
@@ -467,6 +488,12 @@ class Paired(JointPriorModel):
             )
         read: dict[str, Any] = {"num_features": tuple(array.shape[1] for array in arrays)}
         kinds = [as_family(family) for family in families]
+        if any(kind.theta_is_negative for kind in kinds):
+            for v, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
+                checks.check_columns(array, None, f"y_{v}", "model")
+                kind.check(array, f"y_{v}")
+            units = [kind.natural_units(array) for kind, array in zip(kinds, arrays, strict=True)]
+            read["natural_unit"] = np.concatenate(units)
         if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and all(kind.has_kernel for kind in kinds):
             pairs = [
                 np.broadcast_to(kind.kernel_of(array, KERNEL_STRENGTH), (array.shape[1], 2))
@@ -714,6 +741,9 @@ class Paired(JointPriorModel):
             free = jnp.zeros(self.num_latents).at[jnp.asarray(self.latents_of(v))].set(1.0)
             values[f"loadings_{v}"] = scale * free * jax.random.normal(keys[v + 1], (size, self.num_latents))
             values |= starting_view_parameters(family, y, f"_{v}", not is_full)
+            if negative and f"loc_{v}" in values:
+                sizes = starting_sizes(family, values[f"loc_{v}"], self._unit_of(v, size), y.shape[1])
+                values[f"loadings_{v}"] *= sizes[:, None]
             if is_full:
                 values[f"specific_precision_{v}"] = jnp.eye(size) / model.covariance_scale
             if is_full and not self.has_dense_rows(v):
@@ -735,24 +765,70 @@ class Paired(JointPriorModel):
         drawn = values.get(f"natural_params_{v}")
         return self.mean_theta(v, values).whole() if drawn is None else drawn
 
-    def predicted(self, values: Mapping[str, Array], *views: Array, what: str = "y_0") -> tuple[Array, Array]:
-        """One view with missing cells replaced by their mean at the mode of the latents, and their variance.
+    def predicted(
+        self,
+        values: Mapping[str, Array],
+        *views: Array,
+        what: str = "y_0",
+        spread: Mapping[str, Array] | None = None,
+    ) -> tuple[Array, Array]:
+        """One view with missing cells at their expectation given all observed ones, and the variance.
+
+        Averaged over the posterior of the row's latents by `zoo.exponential_family.expectations`.
 
         Args:
             values: of the sites.
             *views: as in `log_likelihood`.
             what: the view.
+            spread: covariance of each natural parameter's loadings and mean by the view's suffix, shape
+                (num_params, num_latents + 1, num_latents + 1), where they have one besides.
 
         Returns:
             Two arrays of the view's shape; the variance of an observed cell is zero.
         """
         v = self.data_names.index(what)
-        at_mode = self._with_local(values, self._modes(values, views).latents)
         if self.has_dense_rows(v):
-            return self.rows_of(v, at_mode).completed(views[v])
-        mean, variance = self.rows_of(v, at_mode).mean_and_variance()
+            return self._completed(values, views, v, spread)
+        mean, variance, _ = self._expected(values, views, v, spread)
         missing = jnp.isnan(views[v])
         return jnp.where(missing, mean, views[v]), jnp.where(missing, variance, 0.0)
+
+    def _completed(
+        self,
+        values: Mapping[str, Array],
+        views: tuple[Array, ...],
+        v: int,
+        loadings_spread: Mapping[str, Array] | None,
+    ) -> tuple[Array, Array]:
+        """`predicted` of rows with a full covariance: the missing cells are linear in the latents."""
+        rows, modes = jnp.concatenate(views, axis=1), self._modes(values, views)
+
+        def moments(nodes: Nodes, row: Array) -> tuple[Array, Array]:
+            u = nodes.latents[:, : self.num_latents]
+            mean = nodes.weights @ u
+            return mean, ((u - mean) * nodes.weights[:, None]).T @ (u - mean)
+
+        log_joint = self._log_joint(values, views)
+        mean, covariance = over_latents(log_joint, moments, rows, modes, rows.shape[1])
+
+        def at(u: Array, row: Array) -> tuple[Array, Array]:
+            own = dict(values) | {"latents": u[None]}
+            filled, variance = self.rows_of(v, own).completed(row[None])
+            return filled[0], variance[0]
+
+        def one(given: tuple) -> tuple[Array, Array]:
+            u, spread, row = given
+            filled, variance = at(u, row)
+            slope = jax.jacobian(lambda u: at(u, row)[0])(u)
+            variance += jnp.einsum("di,ij,dj->d", slope, spread, slope)
+            if loadings_spread is not None:
+                extended = jnp.append(u, 1.0)
+                second = jnp.outer(extended, extended).at[:-1, :-1].add(spread)
+                own = jnp.einsum("dij,ij->d", loadings_spread[f"_{v}"], second)
+                variance += jnp.where(jnp.isnan(row), own, 0.0)
+            return filled, variance
+
+        return jax.lax.map(one, (mean, covariance, views[v]), batch_size=min(256, len(rows)))
 
     def completions(self) -> dict[str, tuple[str, ...]]:
         """The quantities that `inference.predict` returns: each view.
@@ -803,23 +879,33 @@ class Paired(JointPriorModel):
         full = self.specific == "full_covariance"
         return [v for v in range(len(self.families)) if full and not self.has_dense_rows(v)]
 
-    def _modes(self, values: Mapping[str, Array], views: tuple[Array, ...]) -> RowMode:
+    def _num_local(self, values: Mapping[str, Array]) -> int:
+        noisy = (values[f"loadings_{v}"].shape[0] for v in self._noisy_views())
+        return self.num_latents + sum(noisy)
+
+    def _log_prior(self, values: Mapping[str, Array], local: Array) -> Array:
+        """Log prior density of local latents, up to a constant with kernels; shape (num_observations,)."""
         prior = in_current_precision(self)
         variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
-        ends = np.cumsum([view.shape[1] for view in views])[:-1].tolist()
-        extra = sum(values[f"loadings_{v}"].shape[0] for v in self._noisy_views())
+        extra = local.shape[-1] - self.num_latents
         scales = jnp.concatenate([jnp.full(self.num_latents, jnp.sqrt(variance)), jnp.ones(extra)])
+        total = jnp.sum(dist.Normal(0.0, scales).log_prob(local), axis=-1)
+        for v, family in enumerate(prior.families if self.has_kernel else ()):
+            theta = self.mean_theta(v, self._with_local(values, local)).whole()
+            total += prior.beta * jnp.sum(joint_prior.log_kernel(family, theta, self.kernel_of(v)), -1)
+        return total
 
-        def log_joint(local: Array, row: Array) -> Array:
-            at = self._with_local(values, local[None])
-            total = self._log_cells(at, tuple(jnp.split(row[None], ends, axis=1)))[0]
-            total += jnp.sum(dist.Normal(0.0, scales).log_prob(local))
-            for v, family in enumerate(prior.families if self.has_kernel else ()):
-                kernel = joint_prior.log_kernel(family, self.mean_theta(v, at).whole(), self.kernel_of(v))
-                total += prior.beta * jnp.sum(kernel)
-            return total
+    def _table(self, v: int, values: Mapping[str, Array]) -> dist.Distribution:
+        return self.rows_of(v, values)
 
-        return row_modes(log_joint, jnp.concatenate(views, axis=1), self.num_latents + extra)
+    def _mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
+        return self.mean_theta(v, values)
+
+    def _suffix(self, v: int) -> str:
+        return f"_{v}"
+
+    def _view_weights(self) -> Array:
+        return in_current_precision(self.view_weights)
 
 
 def _with_targets(families: Sequence, num_specific: int | Sequence[int]) -> tuple[int, ...]:

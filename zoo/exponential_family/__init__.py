@@ -11,7 +11,7 @@ family                x                       g(theta)                theta     
 `Bernoulli`           0, 1                    log(1 + e^theta)        real         0 < lam < nu
 `Binomial`            0..n                    n log(1 + e^theta)      real         0 < lam < n nu
 `Poisson`             0, 1, 2, ...            e^theta                 real         lam, nu > 0
-`Exponential`         positive                -log(-theta)            negative     lam > 0, nu > -1
+`Exponential`         at least 0              -log(-theta)            negative     lam > 0, nu > -1
 `GammaWithShape`      positive, shape a       -a log(-theta)          negative     lam > 0, a nu > -1
 `NegativeBinomial`    0, 1, 2, ..., size r    -r log(1 - e^theta)     negative     lam > 0, r nu > -1
 ====================  ======================  ======================  ===========  =======================

@@ -11,6 +11,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -22,6 +23,7 @@ __all__ = [
     "FamilyCells",
     "cells_of",
     "sample_view_parameters",
+    "starting_sizes",
     "starting_view_parameters",
 ]
 
@@ -119,7 +121,12 @@ def _params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
 
 
 def sample_view_parameters(
-    family: Family, num_features: int, loc_variance: Array, suffix: str = "", noise: bool = True
+    family: Family,
+    num_features: int,
+    loc_variance: Array,
+    suffix: str = "",
+    noise: bool = True,
+    unit: Array | None = None,
 ) -> dict[str, Array]:
     """The sites of a view, drawn from their priors.
 
@@ -129,6 +136,7 @@ def sample_view_parameters(
         loc_variance: prior variance of the mean.
         suffix: of the sites' names.
         noise: whether a Gaussian of unknown variance has a noise variance.
+        unit: in which the natural parameters of a row are measured, shape (num_params,); None: one.
 
     Returns:
         Value of each site by name, in the shapes that the program gives them.
@@ -141,7 +149,9 @@ def sample_view_parameters(
     places = _params_with_mean(family, num_features)
     if places:
         mean = dist.Normal(0.0, jnp.sqrt(loc_variance)).expand([len(places)]).to_event(1)
-        own = padded(mean, places, family.num_params(num_features))
+        own = padded(
+            mean, places, family.num_params(num_features), None if unit is None else unit[np.asarray(places)]
+        )
         values["loc"] = numpyro.sample(f"loc{suffix}", own)
     if noise and family.learns_noise:
         values["noise_variance"] = numpyro.sample(f"noise_variance{suffix}", dist.InverseGamma(1.0, 1.0))
@@ -171,6 +181,22 @@ def starting_view_parameters(
     if noise and family.learns_noise:
         values["noise_variance"] = jnp.maximum(jnp.mean(jnp.nanvar(x, axis=0)), LEAST_NOISE)
     return {f"{name}{suffix}": value for name, value in values.items()}
+
+
+def starting_sizes(family: Family, loc: Array, unit: Array | None, num_features: int) -> Array:
+    """The size of natural parameters of a row at the start: their unit, or less where they must be negative.
+
+    Args:
+        family: of the cells.
+        loc: their means, shape (num_params,).
+        unit: as for `sample_view_parameters`.
+        num_features: cells of a row.
+
+    Returns:
+        Shape (num_params,); a change much smaller than it leaves theta negative where it must be.
+    """
+    sizes = jnp.ones_like(loc) if unit is None else unit
+    return jnp.where(family.negative_params(num_features), jnp.minimum(sizes, jnp.abs(loc)), sizes)
 
 
 def cells_of(

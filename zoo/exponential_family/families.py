@@ -4,8 +4,9 @@ Those with one natural parameter a cell come first, then classes and ordered lev
 kernel.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,11 @@ __all__ = [
     "NegativeBinomial",
     "Ordinal",
     "Poisson",
+    "most_probable",
 ]
+
+FAR_INSIDE = 4.0  # deviations from the end of the domain, from which on expectations are plain averages
+MOSTLY_INSIDE = 0.98  # weight inside the domain, from which on the nodes tell the spread of log m
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +104,10 @@ class Gaussian(Family):
     def quadratic_bound(self, x: Array, curves: Array | None) -> tuple[Array, Array, Array]:
         """The log density itself."""
         return self.log_base_measure(x), x / self.dispersion, 1.0 / self.dispersion
+
+    def log_marginal(self, theta: Array, variance: Array, x: Array, cut_points: Array | None) -> Array:
+        """Normal, its variance the sum of both."""
+        return dist.Normal(theta, jnp.sqrt(self.dispersion + variance)).log_prob(x)
 
     def expected_base_measure(self, x: Array, inverse_noise: Number, log_noise: Number) -> Array:
         """Normal, with the expectations where the variance is not given."""
@@ -253,6 +262,33 @@ class Poisson(Family):
         """The logarithm."""
         return jnp.log(mean)
 
+    def expected_cells(
+        self, theta: Array, weights: Array, normal_weights: Array | None, cut_points: Array | None
+    ) -> tuple[Array, Array]:
+        """E[e^theta], and its sum with Var[e^theta].
+
+        E[e^theta] depends on the upper tail, where nodes are few: they correct the log-normal expectation by
+        a ratio, in which the tail counts above and below. Where theta is normal it is exact.
+        """
+        top = jnp.max(theta, axis=0)
+        if normal_weights is None:
+            first = jnp.tensordot(weights, jnp.exp(theta - top), 1)
+            away = jnp.exp(theta - top) / first - 1.0
+            mean = jnp.exp(top) * first
+            return mean, mean + mean**2 * jnp.tensordot(weights, away**2, 1)
+        loc = jnp.tensordot(normal_weights, theta, 1)
+        spread = jnp.tensordot(normal_weights, (theta - loc) ** 2, 1)
+
+        def log_ratio(power: float) -> Array:
+            lifted = jnp.exp(power * (theta - top))
+            return jnp.log(jnp.tensordot(weights, lifted, 1)) - jnp.log(
+                jnp.tensordot(normal_weights, lifted, 1)
+            )
+
+        once, twice = log_ratio(1.0), log_ratio(2.0)
+        mean = jnp.exp(loc + 0.5 * spread + once)
+        return mean, mean + mean**2 * jnp.maximum(jnp.expm1(spread + twice - 2.0 * once), 0.0)
+
     def log_base_measure(self, x: Array) -> Array:
         """Minus log x!."""
         return -gammaln(x + 1.0)
@@ -308,9 +344,33 @@ class GammaWithShape(Family):
         """A / theta^2."""
         return self.shape / theta**2
 
+    def expected_cells(
+        self, theta: Array, weights: Array, normal_weights: Array | None, cut_points: Array | None
+    ) -> tuple[Array, Array]:
+        """E[m] and E[m^2] / a + Var[m] over theta < 0, by `_bounded_moments`."""
+        first, second = _bounded_moments(self.mean, theta, weights)
+        return first, second / self.shape + jnp.maximum(second - first**2, 0.0)
+
     def natural(self, mean: Array) -> Array:
         """Minus a / mean."""
         return -self.shape / mean
+
+    def natural_of_columns(self, x: Array) -> Array:
+        """Theta of every column's mean; that of all cells where a column has only zeros.
+
+        Not smoothed: columns may have different units.
+        """
+        means = jnp.nanmean(x, axis=0)
+        theta = self.natural(jnp.where(means > 0, means, jnp.nanmean(x)))
+        return jnp.where(jnp.isfinite(theta), theta, -1.0)
+
+    def natural_units(self, x: np.ndarray) -> np.ndarray:
+        """A / mean of each column, or of all cells where a column has only zeros."""
+        return float(self.shape) / _positive_means(x)
+
+    def kernel_of(self, x: np.ndarray, strength: float) -> tuple[float, float]:
+        """Nu of size ``strength``, which has no unit, and lam with the mean of all cells."""
+        return strength * float(_positive_means(np.reshape(x, (-1, 1)))[0]), strength
 
     def log_base_measure(self, x: Array) -> Array:
         """(a - 1) log x - log Gamma(a)."""
@@ -335,12 +395,18 @@ class GammaWithShape(Family):
 
 @dataclass(frozen=True, eq=False)
 class Exponential(GammaWithShape):
-    """Positive numbers, exponential: the gamma of shape one."""
+    """Numbers of at least zero, exponential: the gamma of shape one, whose density at zero is the rate."""
+
+    domain = "numbers of at least 0"
 
     def validate(self) -> None:
         """Raise ValueError if a shape other than one was given."""
         if np.shape(self.shape) != () or self.shape != 1:
             raise ValueError(f"an exponential has shape 1; for others use GammaWithShape(shape={self.shape})")
+
+    def is_cell(self, x: np.ndarray) -> np.ndarray:
+        """Not negative: rounded durations hold zeros."""
+        return (x >= 0) & np.isfinite(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,9 +440,21 @@ class NegativeBinomial(Family):
         """R p / (1 - p)^2."""
         return -self.dispersion_count / (jnp.expm1(-theta) * jnp.expm1(theta))
 
+    def expected_cells(
+        self, theta: Array, weights: Array, normal_weights: Array | None, cut_points: Array | None
+    ) -> tuple[Array, Array]:
+        """E[m] and E[m] + E[m^2] / r + Var[m] over theta < 0, by `_bounded_moments`."""
+        first, second = _bounded_moments(self.mean, theta, weights)
+        return first, first + second / self.dispersion_count + jnp.maximum(second - first**2, 0.0)
+
     def natural(self, mean: Array) -> Array:
         """Log of mean / (r + mean)."""
         return -jnp.log1p(self.dispersion_count / mean)
+
+    def natural_units(self, x: np.ndarray) -> np.ndarray:
+        """R / (r + mean) of each column, the derivative of theta in the log of the mean."""
+        count = float(self.dispersion_count)
+        return count / (count + _positive_means(x))
 
     def log_base_measure(self, x: Array) -> Array:
         """Log of Gamma(x + r) / (x! Gamma(r))."""
@@ -400,9 +478,73 @@ class NegativeBinomial(Family):
         return (x >= 0) & (x == np.floor(x)) & np.isfinite(x)
 
 
+def _positive_means(x: np.ndarray) -> np.ndarray:
+    """Mean of each column; of all cells where that is zero or there is none, or one."""
+    seen = ~np.isnan(x)
+    whole = np.sum(x, where=seen) / max(seen.sum(), 1)
+    means = np.sum(x, axis=0, where=seen) / np.maximum(seen.sum(axis=0), 1)
+    return np.where(means > 0, means, whole if whole > 0 else 1.0)
+
+
+def _bounded_moments(mean: Callable, theta: Array, weights: Array) -> tuple[Array, Array]:
+    r"""E[m] and E[m^2] of a mean with a pole at the upper end of the domain theta < 0.
+
+    Where the weighted nodes lie inside, their mean four of their deviations from the end or more, they are
+    averaged as they are. Nearer to it both expectations are infinite, for m is about -1 / theta there and the
+    density of theta does not vanish; a sum over nodes would depend on where the last one lies. Log m has all
+    moments, and m is taken to be log-normal with those: :math:`E[m] = e^{a + b / 2}`,
+    :math:`E[m^2] = e^{2a + 2b}`, a and b mean and variance of log m over theta < 0. They are those of the
+    nodes where 98 % of the weight is inside, else of the normal distribution with the nodes' mean and
+    variance, truncated at the end. Of a gamma with shape 4 instead of a normal the error is 1.6 %.
+    """
+    loc = jnp.tensordot(weights, theta, 1)
+    deviation = jnp.sqrt(jnp.tensordot(weights, (theta - loc) ** 2, 1))
+    inside = theta < 0
+    held = jnp.tensordot(weights, inside, 1)
+    means = mean(jnp.where(inside, theta, -1.0))
+    own = jnp.where(inside, weights.reshape(-1, *[1] * (theta.ndim - 1)), 0.0)
+    own = own / jnp.where(held > 0, held, 1.0)
+    direct = jnp.sum(own * means, axis=0), jnp.sum(own * means**2, axis=0)
+
+    # the truncated normal: -theta = deviation e^y, the trapezoid rule in y
+    scale = jnp.where(deviation > 0, deviation, 1.0)
+    ratio = -loc / scale  # of the mean to the deviation; at most about 2 where this is used
+    y = jnp.linspace(-18.0, 3.0, 256).reshape(-1, *[1] * (theta.ndim - 1))
+    shrunk = y - jnp.log1p(jnp.maximum(-ratio, 0.0))  # far outside the rest is exponential
+    log_weights = shrunk - 0.5 * (jnp.exp(shrunk) - ratio) ** 2
+    truncated = jax.nn.softmax(log_weights, axis=0), jnp.log(mean(-scale * jnp.exp(shrunk)))
+
+    def log_normal(shares: Array, log_means: Array) -> tuple[Array, Array]:
+        a = jnp.sum(shares * log_means, axis=0)
+        b = jnp.sum(shares * (log_means - a) ** 2, axis=0)
+        return jnp.exp(a + 0.5 * b), jnp.exp(2.0 * (a + b))
+
+    by_nodes, by_normal = log_normal(own, jnp.log(means)), log_normal(*truncated)
+
+    def chosen(k: int) -> Array:
+        near = jnp.where(held > MOSTLY_INSIDE, by_nodes[k], by_normal[k])
+        return jnp.where((ratio >= FAR_INSIDE) | (deviation == 0), direct[k], near)
+
+    return chosen(0), chosen(1)
+
+
 def _small_odds(theta: Array) -> Array:
     """E^-|theta|, at zero with the derivative from above, so that functions of it are smooth there."""
     return jnp.exp(jnp.where(theta >= 0, -theta, theta))
+
+
+def most_probable(probs: Array, dtype: Any) -> tuple[Array, Array]:
+    """The most probable class of each cell, and p (1 - p) of it.
+
+    Args:
+        probs: of the classes, the last axis.
+        dtype: of the classes' numbers.
+
+    Returns:
+        Two arrays, each of the shape of the cells.
+    """
+    top = jnp.max(probs, axis=-1)
+    return jnp.argmax(probs, axis=-1).astype(dtype), top * (1.0 - top)
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,6 +566,11 @@ class Categorical(Family):
     def domain(self) -> str:
         """The allowed values, for messages."""
         return f"classes numbered from 0 to {self.num_classes - 1}"
+
+    @property
+    def has_classes(self) -> bool:
+        """True."""
+        return True
 
     @property
     def params_per_cell(self) -> int:
@@ -453,8 +600,17 @@ class Categorical(Family):
     def mean_and_variance(self, theta: Array, cut_points: Array | None) -> tuple[Array, Array]:
         """The most probable class, and p (1 - p) of it."""
         probs = jnp.exp(self.log_probs(theta))
-        top = jnp.max(probs, axis=-1)
-        return jnp.argmax(probs, axis=-1).astype(theta.dtype), top * (1.0 - top)
+        return most_probable(probs, theta.dtype)
+
+    def expected_cells(
+        self, theta: Array, weights: Array, normal_weights: Array | None, cut_points: Array | None
+    ) -> tuple[Array, Array]:
+        """The most probable class by the averaged probabilities, and p (1 - p) of it."""
+        return most_probable(self.expected_class_probs(theta, weights), theta.dtype)
+
+    def expected_class_probs(self, theta: Array, weights: Array) -> Array:
+        """The averaged probabilities of the classes."""
+        return jnp.tensordot(weights, jnp.exp(self.log_probs(theta)), 1)
 
     def distribution(self, theta: Array) -> dist.Distribution:
         """Categorical."""

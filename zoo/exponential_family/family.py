@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.checks import as_matrix, check_cells
+from zoo.exponential_family.expectations import expected_log_density
 from zoo.model import Assumptions, static
 
 __all__ = ["ByColumn", "Family"]
@@ -64,6 +65,11 @@ class Family(Assumptions):
             Each family with the numbers of its columns, shape (columns of the family,).
         """
         return [(self, np.arange(num_features))]
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether some cells are classes, whose numbers are names."""
+        return False
 
     def noise_columns(self, num_features: int) -> np.ndarray:
         """Columns whose noise variance is not given.
@@ -230,6 +236,31 @@ class Family(Assumptions):
         theta = self.natural((total + jnp.sum(total) / jnp.sum(seen)) / (seen + 1))
         return jnp.where(jnp.isfinite(theta), theta, -1.0 if self.theta_is_negative else 0.0)
 
+    def natural_units(self, x: np.ndarray) -> np.ndarray:
+        """Sizes of natural parameters: the change by which a column's mean changes by a factor e, about.
+
+        One but for families whose natural parameters are negative, and have the inverse unit of the data or
+        lie close to zero where means are large.
+
+        Args:
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+        Returns:
+            Shape (num_params,), positive.
+        """
+        return np.ones(self.num_params(x.shape[1]))
+
+    def negative_params(self, num_features: int) -> np.ndarray:
+        """Which natural parameters of a row must be negative.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            Boolean, shape (num_params,).
+        """
+        return np.full(self.num_params(num_features), self.theta_is_negative)
+
     def log_base_measure(self, x: Array) -> Array:
         """Log h, elementwise.
 
@@ -277,6 +308,54 @@ class Family(Assumptions):
             Two arrays, each of the shape of the cells.
         """
         return self.mean(theta), self.variance(theta)
+
+    def expected_cells(
+        self, theta: Array, weights: Array, normal_weights: Array | None, cut_points: Array | None
+    ) -> tuple[Array, Array]:
+        """Mean and variance of cells whose natural parameters have a distribution.
+
+        The mean is E[m], the variance E[s] + Var[m] over theta, m and s those of `mean_and_variance`.
+
+        Args:
+            theta: nodes of the distribution, shape (num_nodes, ...), the rest as in `log_partition`.
+            weights: of the nodes, shape (num_nodes,), with sum one.
+            normal_weights: those under which the nodes are normally distributed; None: there are none.
+            cut_points: as in `log_density_at`.
+
+        Returns:
+            Two arrays, each of the shape of the cells.
+        """
+        means, variances = self.mean_and_variance(theta, cut_points)
+        mean = jnp.tensordot(weights, means, 1)
+        return mean, jnp.tensordot(weights, variances + (means - mean) ** 2, 1)
+
+    def expected_class_probs(self, theta: Array, weights: Array) -> Array | None:
+        """Probabilities of the classes of cells, averaged as in `expected_cells`; None: there are no classes.
+
+        Args:
+            theta: nodes, as there.
+            weights: of the nodes.
+
+        Returns:
+            Shape (num_features, num_classes), zero for columns and classes that there are not.
+        """
+        return None
+
+    def log_marginal(self, theta: Array, variance: Array, x: Array, cut_points: Array | None) -> Array:
+        """Log density of cells whose natural parameters are normal.
+
+        Args:
+            theta: their means, flat, shape (num_params,).
+            variance: their variances, likewise; those of a cell are independent.
+            x: cells, shape (num_features,).
+            cut_points: as in `log_density_at`.
+
+        Returns:
+            Shape (num_features,), in nats.
+        """
+        return expected_log_density(
+            lambda nodes: self.log_density_at(self.shaped(nodes), x, cut_points), theta, variance
+        )
 
     def sample(self, key: Array, theta: Array, cut_points: Array | None, shape: tuple[int, ...]) -> Array:
         """Draws of cells, as floating-point numbers.
@@ -538,6 +617,11 @@ class ByColumn(Family):
         return all(family.has_kernel for family in self.families)
 
     @property
+    def has_classes(self) -> bool:
+        """Whether some columns are `Categorical`."""
+        return any(family.has_classes for family in self.families)
+
+    @property
     def learns_noise(self) -> bool:
         """Whether there is a Gaussian of unknown variance."""
         return any(family.learns_noise for family in self.families)
@@ -605,6 +689,36 @@ class ByColumn(Family):
         pairs = [family.mean_and_variance(own, cut_points) for family, _, own in self._parts(theta)]
         return tuple(self.by_column(list(part)) for part in zip(*pairs, strict=True))
 
+    def expected_cells(
+        self, theta: Array, weights: Array, normal_weights: Array | None, cut_points: Array | None
+    ) -> tuple[Array, Array]:
+        """Mean and variance of each cell under the family of its column."""
+        pairs = [
+            f.expected_cells(own, weights, normal_weights, cut_points) for f, _, own in self._parts(theta)
+        ]
+        return tuple(self.by_column(list(part)) for part in zip(*pairs, strict=True))
+
+    def expected_class_probs(self, theta: Array, weights: Array) -> Array | None:
+        """Probabilities of the classes of the categorical columns, zero in the others."""
+        found = [(columns, f.expected_class_probs(own, weights)) for f, columns, own in self._parts(theta)]
+        sizes = [probs.shape[1] for _, probs in found if probs is not None]
+        if not sizes:
+            return None
+        whole = jnp.zeros((len(self.columns), max(sizes)))
+        for columns, probs in found:
+            if probs is not None:
+                whole = whole.at[columns, : probs.shape[1]].set(probs)
+        return whole
+
+    def log_marginal(self, theta: Array, variance: Array, x: Array, cut_points: Array | None) -> Array:
+        """Log density of each cell under the family of its column."""
+        return self.by_column(
+            [
+                f.log_marginal(theta[params], variance[params], x[columns], cut_points)
+                for f, columns, params in self.groups
+            ]
+        )
+
     def sample(self, key: Array, theta: Array, cut_points: Array | None, shape: tuple[int, ...]) -> Array:
         """Draws of each cell from the family of its column."""
         parts = self._parts(theta)
@@ -635,6 +749,20 @@ class ByColumn(Family):
         for family, columns, params in self.groups:
             if not family.num_cut_points:
                 found = found.at[params].set(family.natural_of_columns(x[:, columns]))
+        return found
+
+    def natural_units(self, x: np.ndarray) -> np.ndarray:
+        """Of each column those of its family."""
+        found = np.ones(self.num_params(x.shape[1]))
+        for family, columns, params in self.groups:
+            found[params] = family.natural_units(x[:, columns])
+        return found
+
+    def negative_params(self, num_features: int) -> np.ndarray:
+        """Those of the columns whose family has negative ones."""
+        found = np.zeros(self.num_params(num_features), bool)
+        for family, _, params in self.groups:
+            found[params] = family.theta_is_negative
         return found
 
     def kernel_of(self, x: np.ndarray, strength: float) -> np.ndarray:

@@ -11,7 +11,7 @@ and y given x is :math:`N(A^{-1}h, A^{-1})` (Tipping and Bishop 1999). For other
 directions would win, since a maximum over y grows with each.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -21,10 +21,19 @@ from jax import Array
 from numpyro.distributions.util import validate_sample
 
 from zoo.exponential_family.cells import FamilyCells
+from zoo.exponential_family.expectations import Nodes, over_latents
 from zoo.exponential_family.family import Family
 from zoo.exponential_family.natural_params import RowMode, row_modes
 
-__all__ = ["ComponentRows", "LocalPCA", "SparseScales", "gaussian_latents", "laplace_latents", "log_cells"]
+__all__ = [
+    "ComponentRows",
+    "LocalPCA",
+    "SparseScales",
+    "expected_cells",
+    "gaussian_latents",
+    "laplace_latents",
+    "log_cells",
+]
 
 
 class LocalPCA(NamedTuple):
@@ -106,15 +115,62 @@ def laplace_latents(local: LocalPCA, x: Array) -> RowMode:
     """
 
     def of_component(loadings: Array, offsets: Array) -> RowMode:
-        def log_joint(y: Array, row: Array) -> Array:
-            theta = loadings @ y + offsets
-            prior = jnp.sum(dist.Normal(0.0, 1.0).log_prob(y))
-            return log_cells(local.family, theta[None, None], row[None])[0, 0] + prior
-
-        return row_modes(log_joint, x, loadings.shape[-1])
+        log_joint = _log_joint(local.family, loadings, offsets)
+        modes = row_modes(log_joint, x, loadings.shape[-1])
+        start = jnp.zeros(loadings.shape[-1])
+        outside = ~jnp.isfinite(jax.vmap(log_joint, (None, 0))(start, x))  # of the component's domain
+        return RowMode(
+            jnp.where(outside[:, None], 0.0, modes.latents),
+            jnp.where(outside[:, None, None], jnp.eye(start.size), modes.covariance),
+            jnp.where(outside, -jnp.inf, modes.log_integral),
+        )
 
     modes = jax.lax.map(lambda pair: of_component(*pair), (local.loadings, local.offsets))
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), modes)
+
+
+def _log_joint(family: Family, loadings: Array, offsets: Array) -> Callable:
+    """Log joint density of a row and its latents under a component, in nats."""
+
+    def log_joint(y: Array, row: Array) -> Array:
+        theta = loadings @ y + offsets
+        prior = jnp.sum(dist.Normal(0.0, 1.0).log_prob(y))
+        return log_cells(family, theta[None, None], row[None])[0, 0] + prior
+
+    return log_joint
+
+
+def expected_cells(local: LocalPCA, x: Array, modes: RowMode) -> tuple[Array, Array]:
+    """Mean and variance of every cell under each component given the row's observed cells.
+
+    Averaged over the posterior of the latents by `zoo.exponential_family.expectations`; exact for Gaussian
+    cells.
+
+    Args:
+        local: the components.
+        x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+        modes: of the rows under each component.
+
+    Returns:
+        Two arrays of shape (num_observations, num_components, num_features).
+    """
+    if local.family.log_partition_form == "quadratic":
+        spread = jnp.einsum("kfi,nkij,kfj->nkf", local.loadings, modes.covariance, local.loadings)
+        theta = local.natural_params(modes.latents)
+        return theta, spread + local.family.variance(theta)
+
+    def of_component(given: tuple) -> tuple[Array, Array]:
+        loadings, offsets, mode = given
+
+        def average(nodes: Nodes, row: Array) -> tuple[Array, Array]:
+            theta = nodes.latents @ loadings.T + offsets
+            return local.family.expected_cells(theta, nodes.weights, nodes.normal_weights, None)
+
+        return over_latents(_log_joint(local.family, loadings, offsets), average, x, mode, x.shape[1])
+
+    by_component = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), modes)
+    moments = jax.lax.map(of_component, (local.loadings, local.offsets, by_component))
+    return tuple(jnp.moveaxis(part, 0, 1) for part in moments)
 
 
 class ComponentRows(dist.Distribution):

@@ -10,12 +10,13 @@ log density asks for; where rows count differently, the blocks are passed throug
 
 **Zeros at fixed places** (`padded`). Loadings of a view have zero columns where a latent belongs to another
 view. Such a site is the free columns, a Normal array, put into their places; NUTS, HMC and MAP move the free
-columns alone.
+columns alone. Where cells have a unit (exponential and gamma ones) they move them in the unit of their
+natural parameters, so that a path does not depend on the unit of the data.
 
 **Latents of new rows** where no closed form exists (`row_modes`): their mode, and Laplace's integral over
 them. For one row the log density of latents u, :math:`h(u) = \log N(u; 0, v I) + \sum_d k_d(\theta_d)` with
 :math:`\theta = V u + \mu`, is concave for every canonical family (and for its conjugate kernel), so Newton's
-method with step halving finds the mode. Laplace's approximation of the integral is
+method, its steps halved until they rise, finds the mode. Laplace's approximation of the integral is
 
 .. math:: \log \int e^{h(u)} du \approx h(\hat u) + \tfrac K2 \log 2\pi - \tfrac12 \log|-\nabla^2 h(\hat u)|,
 
@@ -24,7 +25,7 @@ exact where h is quadratic (Gaussian cells).
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,7 @@ from jax import Array
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform, biject_to
 
-__all__ = ["LowRank", "PadZeros", "RowMode", "padded", "row_modes"]
+__all__ = ["LowRank", "PadZeros", "RowMode", "map_rows", "padded", "row_modes"]
 
 
 BLOCK_CELLS = 2**17  # 1 MiB in float64
@@ -185,12 +186,12 @@ _row_sums_with.defvjp(_forward, _backward)
 
 
 class _ZeroElsewhere(constraints.Constraint):
-    """Real at some places of the last axis, zero at the others."""
+    """Real at some places of the last axis, zero at the others; measured in ``unit``."""
 
     base_constraint = constraints.real  # what a summary of such a value may assume
 
-    def __init__(self, places: tuple[int, ...], size: int, event_dim: int) -> None:
-        self.places, self.size, self.event_dim = places, size, event_dim
+    def __init__(self, places: tuple[int, ...], size: int, event_dim: int, unit: Array | float = 1.0) -> None:
+        self.places, self.size, self.event_dim, self.unit = places, size, event_dim, unit
 
     def __call__(self, x: Array) -> Array:
         free = jnp.zeros(self.size, bool).at[jnp.asarray(self.places, int)].set(True)
@@ -201,23 +202,28 @@ class _ZeroElsewhere(constraints.Constraint):
         return jnp.zeros_like(prototype)
 
     def tree_flatten(self) -> tuple:
-        return (), ((), {"places": self.places, "size": self.size, "event_dim": self.event_dim})
+        fixed = {"places": self.places, "size": self.size, "event_dim": self.event_dim}
+        return (self.unit,), (("unit",), fixed)
 
     def eq(self, other: object, static: bool = False) -> bool:
-        return isinstance(other, _ZeroElsewhere) and self.__dict__ == other.__dict__
+        return isinstance(other, _ZeroElsewhere) and _same(self, other, static)
 
 
 class PadZeros(Transform):
-    """The last axis spread over ``places`` of a longer one, zeros elsewhere.
+    """The last axis, times a unit, spread over ``places`` of a longer one, zeros elsewhere.
+
+    With a unit an algorithm that moves the free values moves them in that unit: neither its first step nor
+    its path depends on the units of the data.
 
     Args:
         places: where the values go, rising.
         size: of the last axis afterwards.
         event_dim: dims of an event.
+        unit: positive, broadcast against the free values.
     """
 
-    def __init__(self, places: tuple[int, ...], size: int, event_dim: int) -> None:
-        self.places, self.size, self.event_dim = places, size, event_dim
+    def __init__(self, places: tuple[int, ...], size: int, event_dim: int, unit: Array | float = 1.0) -> None:
+        self.places, self.size, self.event_dim, self.unit = places, size, event_dim, unit
 
     @property
     def domain(self) -> constraints.Constraint:
@@ -227,24 +233,26 @@ class PadZeros(Transform):
     @property
     def codomain(self) -> constraints.Constraint:
         """Real arrays, zero outside of the places."""
-        return _ZeroElsewhere(self.places, self.size, self.event_dim)
+        return _ZeroElsewhere(self.places, self.size, self.event_dim, self.unit)
 
     def __call__(self, x: Array) -> Array:
         """The padded array.
 
         Args:
-            x: free values, the last axis the free places.
+            x: free values in their unit, the last axis the free places.
 
         Returns:
             The same with zeros in the other places, the last axis of length ``size``: shape (..., size).
         """
-        return jnp.zeros((*jnp.shape(x)[:-1], self.size), x.dtype).at[..., list(self.places)].set(x)
+        padded = jnp.zeros((*jnp.shape(x)[:-1], self.size), x.dtype)
+        return padded.at[..., list(self.places)].set(x if _is_one(self.unit) else x * self.unit)
 
     def _inverse(self, y: Array) -> Array:
-        return y[..., list(self.places)]
+        free = y[..., list(self.places)]
+        return free if _is_one(self.unit) else free / self.unit
 
     def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: None = None) -> Array:
-        """Zero: the volume is that of the free places.
+        """The sum of the logarithms of the units, zero without one.
 
         Args:
             x: free values, the last axis the free places.
@@ -252,9 +260,13 @@ class PadZeros(Transform):
             intermediates: not read.
 
         Returns:
-            Zeros, shape of the batch.
+            Shape of the batch, in nats.
         """
-        return jnp.zeros(jnp.shape(x)[: jnp.ndim(x) - self.event_dim])
+        zeros = jnp.zeros(jnp.shape(x)[: jnp.ndim(x) - self.event_dim])
+        if _is_one(self.unit):
+            return zeros
+        event = jnp.shape(x)[jnp.ndim(x) - self.event_dim :]
+        return zeros + jnp.sum(jnp.broadcast_to(jnp.log(self.unit), event))
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape with the whole last axis.
@@ -279,53 +291,73 @@ class PadZeros(Transform):
         return (*shape[:-1], len(self.places))
 
     def tree_flatten(self) -> tuple:
-        """No leaves: every attribute is static."""
-        return (), ((), {"places": self.places, "size": self.size, "event_dim": self.event_dim})
+        """The unit is a leaf; every other attribute is static."""
+        fixed = {"places": self.places, "size": self.size, "event_dim": self.event_dim}
+        return (self.unit,), (("unit",), fixed)
 
     def eq(self, other: object, static: bool = False) -> bool:
         """Whether another transform is equal.
 
         Args:
             other: anything.
-            static: not read; NumPyro passes it.
+            static: whether equality must be known while a program is traced; NumPyro passes it.
 
         Returns:
-            True if places, size and event dims are equal.
+            True if places, size, event dims and units are equal.
         """
-        own = self.places, self.size, self.event_dim
-        return isinstance(other, PadZeros) and own == (other.places, other.size, other.event_dim)
+        return isinstance(other, PadZeros) and _same(self, other, static)
 
 
-biject_to.register(_ZeroElsewhere, lambda c: PadZeros(c.places, c.size, c.event_dim))
+def _is_one(unit: Array | float) -> bool:
+    return isinstance(unit, float) and unit == 1.0
 
 
-def padded(base: dist.Distribution, places: tuple[int, ...], size: int) -> dist.Distribution:
+def _same(one: Any, other: Any, static: bool) -> bool:
+    """Whether two have equal attributes; units that are arrays are compared unless it must be static."""
+    if (one.places, one.size, one.event_dim) != (other.places, other.size, other.event_dim):
+        return False
+    if one.unit is other.unit or (_is_one(one.unit) and _is_one(other.unit)):
+        return True
+    return False if static else jnp.array_equal(one.unit, other.unit)
+
+
+biject_to.register(_ZeroElsewhere, lambda c: PadZeros(c.places, c.size, c.event_dim, c.unit))
+
+
+def padded(
+    base: dist.Distribution, places: tuple[int, ...], size: int, unit: Array | None = None
+) -> dist.Distribution:
     """The base distribution, whose last event axis are the free places, padded with zeros to ``size``.
 
     Args:
         base: over the free places.
         places: of the free ones on the whole axis.
         size: of the whole axis.
+        unit: by which its values are multiplied, broadcast against them; None: by one.
 
     Returns:
         Distribution with ``size`` as the last event axis.
     """
-    if len(places) == size:
+    if unit is None and len(places) == size:
         return base
-    return dist.TransformedDistribution(base, PadZeros(places, size, base.event_dim))
+    transform = PadZeros(places, size, base.event_dim, 1.0 if unit is None else unit)
+    return dist.TransformedDistribution(base, transform)
 
 
-NEWTON_STEPS = 30
-HALVINGS = 10  # step sizes 1, 1/2, ..., of which the best is taken
+NEWTON_STEPS = 100
+HALVINGS = 100  # of one step, from Newton's full one
+ASCENT = 1e-4  # share of the rise that the gradient promises, which a step must bring
+NEAR = 1e-3  # Newton decrement below which the mode is found: a thousandth of a posterior deviation
 
 
 class RowMode(NamedTuple):
     """Laplace's approximation of the latents of each row.
 
     Attributes:
-        latents: the mode, shape (num_observations, num_latents).
+        latents: the mode, shape (num_observations, num_latents); NaN where it was not found.
         covariance: inverse of minus the Hessian there, shape (num_observations, num_latents, num_latents).
-        log_integral: Laplace's approximation, in nats, shape (num_observations,).
+        log_integral: Laplace's approximation, in nats, shape (num_observations,); NaN where the mode was not
+            found.
     """
 
     latents: Array
@@ -333,35 +365,102 @@ class RowMode(NamedTuple):
     log_integral: Array
 
 
-def row_modes(log_joint: Callable, rows: Array, num_latents: int) -> RowMode:
-    """Mode and Laplace integral over the latents of every row.
+class _Climb(NamedTuple):
+    """A row's climb: latents, height, precision and decrement where they were last taken, steps, its end."""
+
+    u: Array
+    height: Array
+    precision: Array
+    decrement: Array
+    count: Array
+    done: Array
+
+
+def row_modes(log_joint: Callable, rows: Array, num_latents: int, starts: Callable | None = None) -> RowMode:
+    r"""Mode and Laplace integral over the latents of every row.
+
+    Newton's step is halved until the log joint rises by a share of what the gradient promises; it may be
+    halved a hundred times, since of counts far above the fitted ones the first step is too long by the factor
+    :math:`e^\theta / \theta`. The climb ends where the Newton decrement :math:`\sqrt{g^T A^{-1} g}`, the
+    distance to the mode in posterior deviations, is down to rounding. A row whose climb ends elsewhere, or
+    whose log joint is finite at none of its starts, has NaN instead of a guess.
 
     Args:
-        log_joint: ``log_joint(latents, row)``, in nats, concave in the latents where it is finite, and finite
-            at latents of zero.
+        log_joint: ``log_joint(latents, row)``, in nats, concave in the latents where it is finite.
         rows: shape (num_observations, ...).
         num_latents: K.
+        starts: ``starts(row)``, points to start from besides zero, shape (number, num_latents); the highest
+            is taken. None: zero alone.
 
     Returns:
         Leading shape (num_observations,).
     """
-    sizes = 0.5 ** jnp.arange(HALVINGS)
 
     def one(row: Array) -> RowMode:
-        gradient, hessian = jax.grad(log_joint), jax.hessian(log_joint)
+        def improve(climb: _Climb) -> _Climb:
+            u = climb.u
+            height, gradient = jax.value_and_grad(log_joint)(u, row)
+            precision = -jax.hessian(log_joint)(u, row)
+            direction = jnp.linalg.solve(precision, gradient)
+            decrement = gradient @ direction
+            rounding = 8 * jnp.finfo(u.dtype).eps * (1.0 + jnp.abs(height))
+            near = (decrement < NEAR**2 + rounding) & ~(decrement < 0.25 * climb.decrement)
+            arrived = (decrement == 0) | near | ~jnp.isfinite(decrement)
 
-        def improve(u: Array, _: None) -> tuple[Array, None]:
-            direction = -jnp.linalg.solve(hessian(u, row), gradient(u, row))
-            trials = u + sizes[:, None] * direction
-            heights = jax.vmap(log_joint, (0, None))(trials, row)
-            heights = jnp.where(jnp.isnan(heights), -jnp.inf, heights)
-            best = jnp.argmax(heights)
-            return jnp.where(heights[best] >= log_joint(u, row), trials[best], u), None
+            def halve(carry: tuple) -> tuple:
+                size, count, _ = carry
+                size = 0.5 * size
+                wanted = height + ASCENT * size * decrement - rounding
+                return size, count + 1, log_joint(u + size * direction, row) >= wanted  # False of NaN
 
-        u = jax.lax.scan(improve, jnp.zeros(num_latents), None, NEWTON_STEPS)[0]
-        precision = -hessian(u, row)
-        height = log_joint(u, row) + 0.5 * num_latents * jnp.log(2 * jnp.pi)
-        log_integral = height - 0.5 * jnp.linalg.slogdet(precision)[1]
-        return RowMode(u, jnp.linalg.inv(precision), log_integral)
+            begin = 2.0 * jnp.ones_like(height), jnp.zeros((), int), arrived
+            size, _, rose = jax.lax.while_loop(lambda c: ~c[2] & (c[1] < HALVINGS), halve, begin)
+            u = jnp.where(arrived | ~rose, u, u + size * direction)
+            return _Climb(u, height, precision, decrement, climb.count + 1, arrived | ~rose)
 
-    return jax.lax.map(one, rows, batch_size=min(256, rows.shape[0]))
+        u = jnp.zeros(num_latents)
+        if starts is not None:
+            given = jnp.concatenate([u[None], starts(row)])
+            heights = jax.vmap(log_joint, (0, None))(given, row)
+            u = given[jnp.argmax(jnp.where(jnp.isnan(heights), -jnp.inf, heights))]
+        infinite = jnp.full((), jnp.inf, u.dtype)
+        begin = _Climb(u, -infinite, jnp.eye(num_latents), infinite, jnp.zeros((), int), jnp.asarray(False))
+        end = jax.lax.while_loop(lambda c: ~c.done & (c.count < NEWTON_STEPS), improve, begin)
+        rounding = 100 * jnp.finfo(u.dtype).eps * (1.0 + jnp.abs(end.height))
+        found = end.done & (jnp.abs(end.decrement) <= NEAR**2 + rounding) & jnp.isfinite(end.height)
+        height = end.height + 0.5 * num_latents * jnp.log(2 * jnp.pi)
+        log_integral = height - 0.5 * jnp.linalg.slogdet(end.precision)[1]
+        return RowMode(
+            jnp.where(found, end.u, jnp.nan),
+            jnp.linalg.inv(end.precision),
+            jnp.where(found, log_integral, jnp.nan),
+        )
+
+    return map_rows(one, rows, 256)
+
+
+def map_rows(function: Callable, rows: Any, size: int) -> Any:
+    """A function of one row, of all rows, so many at a time.
+
+    The last block is filled up with copies of the first row, so that the function is compiled once.
+
+    Args:
+        function: of a pytree with the row's arrays.
+        rows: pytree of arrays, leading shape (num_observations,).
+        size: rows of a block.
+
+    Returns:
+        What the function returns, with leading shape (num_observations,).
+    """
+    num_rows = jax.tree.leaves(rows)[0].shape[0]
+    size = max(1, min(size, num_rows))
+    count = -(-num_rows // size)
+    if count <= 1:
+        return jax.vmap(function)(rows)
+
+    def blocks(leaf: Array) -> Array:
+        extra = jnp.broadcast_to(leaf[:1], (count * size - num_rows, *leaf.shape[1:]))
+        return jnp.concatenate([leaf, extra]).reshape(count, size, *leaf.shape[1:])
+
+    found = jax.lax.map(jax.vmap(function), jax.tree.map(blocks, rows))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_rows], found)

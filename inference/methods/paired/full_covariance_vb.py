@@ -69,6 +69,7 @@ __all__ = [
     "guide",
     "init",
     "point",
+    "predict",
     "start",
     "step",
     "update",
@@ -395,3 +396,18 @@ def point(stored: Mapping[str, Array], model: Paired) -> dict[str, Array]:
         own = Wishart(stored[f"specific_precision_scale_{v}"], stored[f"specific_precision_degrees_{v}"])
         values[f"specific_precision_{v}"] = own.mean
     return values
+
+
+def predict(stored: Mapping[str, Array], model: Paired, *data: Array, **options: Any) -> tuple[Array, Array]:
+    """Missing cells at their expectation at the means of q, and their variance with the loadings' spread.
+
+    The spread is that of the predicted view's loadings; it is exact under q for rows whose view is missing as
+    a whole.
+    """
+    spread = {
+        f"_{v}": jnp.einsum(
+            "dj,jab->dab", stored[f"axes_{v}"] ** 2, bordered(*(stored[f"{name}_{v}"] for name in OF_COLUMNS))
+        )
+        for v in range(len(model.families))
+    }
+    return model.predicted(point(stored, model), *data, spread=spread, **options)

@@ -70,7 +70,7 @@ def _covariance(stored: dict[str, Array], model: Paired, *data: Array) -> Array:
 
 
 def _predict(stored: dict[str, Array], model: Paired, *data: Array, **options: Any) -> tuple[Array, Array]:
-    return model.predicted(_own(model).point(stored, model), *data, **options)
+    return _own(model).predict(stored, model, *data, **options)
 
 
 METHOD = replace(

@@ -52,6 +52,7 @@ __all__ = [
     "guide",
     "init",
     "point",
+    "predict",
     "relevance_of",
     "sample_latents",
     "sample_relevance",
@@ -331,6 +332,15 @@ def point(stored: Mapping[str, Array], model: EPCA | Paired) -> dict[str, Array]
     return point
 
 
+def predict(
+    stored: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
+) -> tuple[Array, Array]:
+    """Missing cells at their expectation under q of loadings, means and new latents, and their variance."""
+    suffixes = (view.suffix for view in views_of(model))
+    spread = {suffix: bordered(*(stored[f"{name}{suffix}"] for name in OF_COLUMNS)) for suffix in suffixes}
+    return model.predicted(point(stored, model), *data, spread=spread, **options)
+
+
 METHOD = Ascent(
     options={},
     strategies=("random",),
@@ -340,6 +350,6 @@ METHOD = Ascent(
     guide=guide,
     transform=lambda stored, model, *data, **options: model.scores(point(stored, model), *data, **options),
     covariance=lambda stored, model, *data: model.scores_covariance(point(stored, model), *data),
-    predict=lambda stored, model, *data, **options: model.predicted(point(stored, model), *data, **options),
+    predict=predict,
     check=check,
 )
