@@ -29,7 +29,7 @@ from inference.calibration.relation_changes import RELATIONS, Change, Relation, 
 from inference.calibration.verdicts import RelationVerdict, two_sample
 from inference.convergence.identifiable import invariants, kind_of
 from inference.fitting.front_door import fit
-from inference.inputs.tables import as_arrays, column_dims
+from inference.inputs.tables import as_arrays
 from inference.methods import method_of
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
@@ -173,7 +173,7 @@ def outcome_of(model: Model, method: str, relation: Relation) -> str:
 def sized(make: Callable[..., Model], data: tuple) -> Model:
     """The model with its sizes, as `inference.fit` would read them."""
     model, parts = make(*data).encoded(*data)
-    arrays, _ = as_arrays(parts, column_dims(model))
+    arrays, _ = as_arrays(model, parts)
     return model.with_sizes_from(*arrays)
 
 
