@@ -93,6 +93,7 @@ class LDA(TopicModel):
     }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     sums_out_locals = False
+    estimates_density = True
     local_sites = ("doc_topic_probs",)
     document_topic_site = "doc_topic_probs"
 

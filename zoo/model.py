@@ -185,6 +185,7 @@ class Model(Assumptions):
         score_dims: dims of the result of `inference.transform`.
         predicted_dims: dims of the result of `inference.predict`.
         sums_out_locals: whether the density of a row has its latents integrated out.
+        estimates_density: whether `inference.log_density` estimates by draws that depend on a row's place.
         num_needed: how many parts of data new rows must bring; None: all.
         kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
             `log_likelihood` has them integrated out.
@@ -242,6 +243,7 @@ class Model(Assumptions):
     predicted_dims: ClassVar[tuple[str, ...]] = ("observation", "feature")
     sums_out_locals: ClassVar[bool] = True
     num_needed: ClassVar[int | None] = None
+    estimates_density: ClassVar[bool] = False
     needs_fitted_rows: ClassVar[bool] = False
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
