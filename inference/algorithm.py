@@ -184,6 +184,7 @@ class Iterative(Method):
 
     Attributes:
         strategies: the strings that ``init`` may be; the first is the default.
+        seedless: strategies that do not depend on the seed.
         build: ``build(init=strategy, **options) -> Algorithm``, cached, so that equal options give the same
             functions; a sampler's is given ``num_warmup`` too.
         start: ``start(key, variables, model, *data, **options) -> state``, a state from given variables
@@ -196,6 +197,7 @@ class Iterative(Method):
     """
 
     strategies: tuple[str, ...]
+    seedless: AbstractSet[str] = frozenset({"pca", "hierarchical", "eigenvalues"})
     build: Callable
     start: Callable
     prepare: Callable = as_passed

@@ -44,16 +44,11 @@ SINGLE = float(np.finfo(np.float32).eps)
 #: What a model's phrase may say of the kind of sameness.
 _UP_TO_CONSTANT, _SCORES_IN_UNITS = "objective up to a constant", "scores in the new unit"
 _NOT_STORED = "stored are others"
-DETERMINISTIC_STARTS = ("pca", "hierarchical", "eigenvalues")
 NUM_CHAINS = 32  # and runs of SVI: of so many a side, the smallest p-value of a rank test is below 1e-9
 LABEL_DIMS = ("component", "topic", "cluster")
-UNIT_FREE = {"responsibilities", "assignments", "num_occupied", "weights", "expected_weights"}
-#: Invariants of a chain that do not name elements of the data, and so survive any renumbering.
-NAMELESS = (
-    "mean_log_likelihood", "num_occupied", "same_cluster", "sorted_weights", "concentration",
-    "singular_values", "theta_singular_values", "noise_variance",
-)  # fmt: skip
-NAMELESS_AND_UNIT_FREE = ("mean_log_likelihood", "num_occupied", "same_cluster", "sorted_weights")
+#: Dims of invariants that name no elements of the data, and so survive any renumbering.
+NAMELESS_DIMS = {"chain", "draw", "rank"}
+UNIT_FREE_INVARIANTS = ("mean_log_likelihood", "same_cluster", "sorted_weights")
 
 
 def relation_check(
@@ -222,7 +217,7 @@ def _starts(
         start = {name: xr.DataArray(value, dims=dims[name]) for name, value in given.items()}
     elif isinstance(method, Direct) or relation.keeps_draws:
         return {}, {}
-    elif (given or method.strategies[0]) in DETERMINISTIC_STARTS:
+    elif (given or method.strategies[0]) in method.seedless:
         return {}, {}
     else:
         short = _fitted(make, change.before, dict(options) | {"max_iterations": 1, "num_restarts": 1}, seed)
@@ -305,9 +300,10 @@ def _expected(tree: xr.DataTree, change: Change, said: str) -> Iterator[tuple[st
     """What the quantities of the second fit must be, from the first."""
     model = model_of(tree)
     log_jacobian = _log_jacobian(change)
+    unit_free = (model.cluster_site, model.weight_site, model.responsibility_site, model.occupied_site)
     for name, value in _found(tree, change, said, first=True):
         group, _, variable = name.rpartition("/")
-        if change.scale and group and variable not in UNIT_FREE:
+        if change.scale and group and variable not in unit_free:
             continue
         if change.scale and name == "objective" and _UP_TO_CONSTANT not in said:
             value = value - np.sum(log_jacobian)
@@ -327,7 +323,7 @@ def _expected(tree: xr.DataTree, change: Change, said: str) -> Iterator[tuple[st
 
 def _after_exchange(name: str, change: Change) -> str:
     """The name after the change of a variable or dim that ends in the number of a view."""
-    if not change.reverses_views or name.startswith("latent"):
+    if not change.reverses_views or name == "latent_2":
         return name
     last = len(change.after.data) - 1
     return re.sub(r"(?<=_)\d+(?=$|_2$)", lambda number: str(last - int(number[0])), name, count=1)
@@ -492,10 +488,9 @@ def _in_law(
     false_alarm_rate: float,
 ) -> RelationVerdict:
     """The verdict by rank tests on one number a chain, or a run of SVI, of each invariant."""
-    names = NAMELESS_AND_UNIT_FREE if relation.in_units else NAMELESS
     moved = float(np.mean(_log_jacobian(change))) if change.scale else 0.0
-    before = _numbers(make, method, change.before, options, seed, names)
-    after = _numbers(make, method, change.after, options, seed + NUM_CHAINS, names)
+    before = _numbers(make, method, change.before, options, seed, relation)
+    after = _numbers(make, method, change.after, options, seed + NUM_CHAINS, relation)
     p_values = {}
     for name in before:
         expected = before[name] - moved if name == "mean_log_likelihood" else before[name]
@@ -524,7 +519,7 @@ def _column(values: np.ndarray, rank: int) -> np.ndarray:
 
 
 def _numbers(
-    make: Callable, method: Method, side: Side, options: Mapping[str, Any], seed: int, names: tuple[str, ...]
+    make: Callable, method: Method, side: Side, options: Mapping[str, Any], seed: int, relation: Relation
 ) -> dict[str, np.ndarray]:
     """Means over the draws of each chain, or run, of its invariants: name to shape (chains, entries)."""
     if isinstance(method, Sampler):
@@ -534,7 +529,7 @@ def _numbers(
     found: dict[str, list] = {}
     for tree in trees:
         for name, variable in invariants(tree).data_vars.items():
-            if name in names:
+            if name in UNIT_FREE_INVARIANTS if relation.in_units else set(variable.dims) <= NAMELESS_DIMS:
                 means = variable.transpose("chain", "draw", ...).values.astype(float).mean(1)
                 found.setdefault(str(name), []).extend(means.reshape(len(means), -1))
     return {name: np.stack(_padded(rows)) for name, rows in found.items()}
