@@ -163,6 +163,8 @@ class Method:
             estimate serve.
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
+        follows_units: whether its random steps follow the units of the data, so that the same seed gives the
+            same draws in other units; those of NUTS, HMC and SVI begin with a fixed size.
     """
 
     options: Mapping[str, Any] = MappingProxyType({})
@@ -173,6 +175,7 @@ class Method:
     covariance: Callable | None = None
     predict: Callable | None = None
     log_density: Callable | None = None
+    follows_units: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -181,6 +184,7 @@ class Iterative(Method):
 
     Attributes:
         strategies: the strings that ``init`` may be; the first is the default.
+        seedless: strategies that do not depend on the seed.
         build: ``build(init=strategy, **options) -> Algorithm``, cached, so that equal options give the same
             functions; a sampler's is given ``num_warmup`` too.
         start: ``start(key, variables, model, *data, **options) -> state``, a state from given variables
@@ -193,6 +197,7 @@ class Iterative(Method):
     """
 
     strategies: tuple[str, ...]
+    seedless: AbstractSet[str] = frozenset({"pca", "hierarchical", "eigenvalues"})
     build: Callable
     start: Callable
     prepare: Callable = as_passed

@@ -170,6 +170,11 @@ class DEPCAM(MixtureModel):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels", "sign")
+    relations = {
+        "shifted": "no: prior and noise variances are given in the units of natural parameters",
+        "rescaled": "no: prior and noise variances are given in the units of natural parameters",
+        "other_units": "no: prior and noise variances are given in the units of natural parameters",
+    }
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
     subspace_sites = ("bases", "scales")
 
@@ -272,6 +277,11 @@ class DEPCAM(MixtureModel):
     def cell_families(self) -> tuple[Family]:
         """The family of the cells."""
         return (self.family,)
+
+    @property
+    def cell_units(self) -> tuple[str, ...]:
+        """Those of the cells of each part."""
+        return tuple(family.cell_units for family in self.cell_families)
 
     @property
     def integrates_latents(self) -> bool:

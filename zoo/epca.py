@@ -399,6 +399,11 @@ class EPCA(JointPriorModel):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation", "sign")
+    relations = {
+        "shifted": "no: prior and noise variances are given in the units of natural parameters",
+        "rescaled": "no: prior and noise variances are given in the units of natural parameters",
+        "other_units": "no: prior and noise variances are given in the units of natural parameters",
+    }
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi")
     loading_sites = {"loadings": ""}
 
@@ -639,6 +644,11 @@ class EPCA(JointPriorModel):
     def cell_families(self) -> tuple[Family]:
         """The family of the cells."""
         return (self.family,)
+
+    @property
+    def cell_units(self) -> tuple[str, ...]:
+        """Those of the cells of each part."""
+        return tuple(family.cell_units for family in self.cell_families)
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:

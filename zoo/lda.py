@@ -86,8 +86,14 @@ class LDA(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
+    relations = {
+        "batches": "no: steps on batches are noisy, and end near the optimum of the whole",
+        "empty_document": "same, and its shares are the prior's",
+        "unused_word": "no: the prior gives every word of the vocabulary a share",
+    }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     sums_out_locals = False
+    estimates_density = True
     local_sites = ("doc_topic_probs",)
     document_topic_site = "doc_topic_probs"
 

@@ -112,6 +112,10 @@ class Mixture(MixtureModel):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels",)
+    relations = {
+        "columns_rescaled": "same, predictions in the new units",
+        "row_masked": "same as a row of NaN",
+    }
     predicted_dims = ("observation",)
     takes_sparse = True
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
@@ -311,6 +315,29 @@ class Mixture(MixtureModel):
     def shifted(self, by: tuple[np.ndarray | None]) -> Self:
         """The components' prior locations are moved."""
         return self if by[0] is None else self.replaced(components=self.components.shifted(*by))
+
+    @property
+    def cell_units(self) -> tuple[str, ...]:
+        """Those of the component family's cells."""
+        return ("none" if self.components is None else self.components.cell_units,)
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether cells may be missing: where the components have independent cells."""
+        return self.components is not None and self.components.takes_missing
+
+    @property
+    def takes_sparse_counts(self) -> bool:
+        """Whether rows may be `zoo.SparseCounts`."""
+        return self.components is not None and self.components.takes_sparse
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name == "fitted_rows" and method == "vb":
+            return "same in any order; stored are others: those of q, where new rows have predictive ones"
+        if name == "columns_rescaled" and self.components is not None and self.components.is_isotropic:
+            return "no: one variance for all columns"
+        return super().relation_of(name, method)
 
     @property
     def gaussian_sites(self) -> tuple[str, ...]:

@@ -25,9 +25,12 @@ import numpy as np
 import numpyro
 from numpyro.distributions import Distribution
 
-from zoo.checks import check_flag, check_num_parts, check_size, shown
+from zoo.checks import check_choice, check_flag, check_num_parts, check_size, shown
 
 __all__ = ["Assumptions", "Model", "as_hyperparameter", "attach_submodules", "in_current_precision", "static"]
+
+_SHIFTS = ("shifted", "other_units")
+_MISSING = ("masked_array", "frame_nan", "frame_na", "row_masked")
 
 
 def in_current_precision(tree: Any) -> Any:
@@ -177,14 +180,20 @@ class Model(Assumptions):
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
             with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
+        relations: what happens to a fit when the data change as `inference.calibration.relation_check` says:
+            a short phrase that begins with ``"same"`` (objective, scores, predictions and draws follow from
+            those before), or ``"no: "`` and the reason. A model lists those in which it differs from
+            `Model.relations`; `relation_of` has what depends on its form.
         methods: the ways to fit it; the first is what ``method="auto"`` means.
         scores_rows: whether it has a log density of each row (`log_likelihood`).
         score_dims: dims of the result of `inference.transform`.
         predicted_dims: dims of the result of `inference.predict`.
         sums_out_locals: whether the density of a row has its latents integrated out.
+        estimates_density: whether `inference.log_density` estimates by draws that depend on a row's place.
         num_needed: how many parts of data new rows must bring; None: all.
         kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
             `log_likelihood` has them integrated out.
+        field_dims: fields that are arrays by the columns of the data, to their dims.
         needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
         local_sites: latents of single rows that the program draws and a fit may leave out for their size.
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
@@ -207,13 +216,40 @@ class Model(Assumptions):
     data_names: ClassVar[tuple[str, ...]] = ("x",)
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
+    relations: ClassVar[Mapping[str, str]] = {
+        "rows_permuted": "same, rows in the new order",
+        "columns_permuted": "same, columns in the new order",
+        "columns_renamed": "same",
+        "views_exchanged": "no: the views play different parts, or there is but one",
+        "classes_reordered": "no: the data hold no class labels",
+        "shifted": "same, predictions shifted",
+        "rescaled": "same, predictions in the new unit, log densities less the log of the factor a cell",
+        "columns_rescaled": "no: columns share parameters that have a unit",
+        "other_units": "same, as rescaled and shifted",
+        "row_doubled": "same as a row of weight 2",
+        "masked_array": "same as NaN",
+        "frame_nan": "same as NaN in an array",
+        "frame_na": "same as NaN in an array",
+        "row_masked": "no: a row without any cell is refused",
+        "empty_document": "no: rows are not documents",
+        "unused_word": "no: columns are not words",
+        "sparse": "same as dense",
+        "frame": "same as an array",
+        "nested_list": "same as an array",
+        "float32": "same, to single precision",
+        "batches": "same once converged",
+        "devices": "same as on one device",
+        "fitted_rows": "same as stored",
+    }
     methods: ClassVar[tuple[str, ...]] = ()
     scores_rows: ClassVar[bool] = True
     score_dims: ClassVar[tuple[str, ...]] = ("observation", "latent")
     predicted_dims: ClassVar[tuple[str, ...]] = ("observation", "feature")
     sums_out_locals: ClassVar[bool] = True
     num_needed: ClassVar[int | None] = None
+    estimates_density: ClassVar[bool] = False
     needs_fitted_rows: ClassVar[bool] = False
+    field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     kept_locals: ClassVar[tuple[str, ...]] = ()
     local_sites: ClassVar[tuple[str, ...]] = ()
@@ -412,6 +448,56 @@ class Model(Assumptions):
     def unit_noise_parts(self) -> tuple[bool, ...]:
         """For each part of the data whether its noise is known to have variance 1; empty: none has."""
         return ()
+
+    @property
+    def cell_units(self) -> tuple[str, ...]:
+        """For each part of the data ``"none"`` (counts, classes), ``"scale"`` or ``"location_scale"``.
+
+        A cell with a scale may be in any unit; one with a location may be counted from any origin.
+        """
+        return ("none",) * len(self.data_names)
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether cells of the (first part of the) data may be missing."""
+        return not self.takes_documents
+
+    @property
+    def takes_sparse_counts(self) -> bool:
+        """Whether rows may be `zoo.SparseCounts`."""
+        return self.takes_documents
+
+    @property
+    def predicts_cells(self) -> bool:
+        """Whether `predicted` is defined."""
+        return type(self).predicted is not Model.predicted
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data: as `relations` says, for this form of the model.
+
+        Args:
+            name: of the relation.
+            method: of the fit.
+
+        Returns:
+            A short phrase; one that begins with ``"no: "`` gives the reason why the relation does not hold.
+
+        Raises:
+            ValueError: no such relation.
+        """
+        check_choice("relation", name, tuple(Model.relations))
+        said = (dict(Model.relations) | dict(self.relations))[name]
+        if said.startswith("no: "):
+            return said
+        if name in ("rescaled", "columns_rescaled", *_SHIFTS) and not any(
+            u != "none" for u in self.cell_units
+        ):
+            return "no: the cells have no unit"
+        if name in _SHIFTS and "location_scale" not in self.cell_units:
+            return "no: the cells have an origin"
+        if name in _MISSING and not self.takes_missing:
+            return "no: no cell may be missing"
+        return said
 
     def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Covariances of two views that share ``num_shared`` latents, for their canonical correlations.

@@ -58,7 +58,7 @@ Jordan (2005), probabilistic CCA; Klami and Kaski (2007), Bayesian CCA.
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import jax
@@ -164,6 +164,13 @@ class Paired(JointPriorModel):
         "y_*": ("observation", "feature_*"),
     }
     symmetries = ("rotation", "sign")
+    relations = {
+        "views_exchanged": "same, views in the new order",
+        "row_masked": "same as a row of NaN in that view",
+        "shifted": "no: prior and noise variances are given in the units of natural parameters",
+        "rescaled": "no: prior and noise variances are given in the units of natural parameters",
+        "other_units": "no: prior and noise variances are given in the units of natural parameters",
+    }
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi", "closed_form")
     num_needed = 1
 
@@ -284,6 +291,49 @@ class Paired(JointPriorModel):
     def cell_families(self) -> tuple[Family, ...]:
         """The family of the cells of each view."""
         return self.families
+
+    @property
+    def cell_units(self) -> tuple[str, ...]:
+        """Those of the cells of each part."""
+        return tuple(family.cell_units for family in self.cell_families)
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method == "closed_form":
+            return "no: method 'closed_form' needs every cell"
+        if method == "closed_form" and name in ("shifted", "rescaled", "columns_rescaled", "other_units"):
+            return self._maximum_in_units(name)
+        return super().relation_of(name, method)
+
+    def _maximum_in_units(self, name: str) -> str:
+        """What happens to the maximum of the likelihood, which no prior holds in its unit."""
+        if name == "shifted" or self.specific == "full_covariance":
+            return "same, predictions in the new units"
+        if name == "columns_rescaled":
+            return super().relation_of(name, "closed_form")
+        if not all(family.learns_noise for family in self.families):
+            return "no: a noise variance is given in the units of the data"
+        return "same, predictions in the new unit"
+
+    def views_reversed(self) -> tuple[Self, np.ndarray]:
+        """The same model of the views in reverse order.
+
+        Returns:
+            The model, and the place in this one of each of its latents, shape (num_latents,).
+        """
+        last = len(self.families) - 1
+        fields = {name: tuple(reversed(getattr(self, name))) for name in ("families", "num_specific")}
+        if self.num_features is not None:
+            fields["num_features"] = tuple(reversed(self.num_features))
+        for name, ends in (("view_weights", None), ("conjugate", self.num_features)):
+            value = getattr(self, name)
+            if value is not None and value.ndim == 1 and ends is None:
+                fields[name] = value[::-1]
+            elif value is not None and value.ndim == 2:
+                fields[name] = np.concatenate(np.split(value, np.cumsum(ends)[:-1])[::-1])
+        places = [self.latents_of(v)[self.num_shared :] for v in range(last, -1, -1)]
+        order = np.concatenate([np.arange(self.num_shared), *places]).astype(int)
+        return replace(self, **fields), order
 
     @property
     def loading_sites(self) -> Mapping[str, str]:

@@ -102,6 +102,10 @@ class PCP(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
+    relations = {
+        "empty_document": "no: an empty document joins a cluster, and q of its label is one more factor",
+        "unused_word": "no: the prior gives every word of the vocabulary a share",
+    }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     cluster_site = "doc_clusters"
     weight_site = "cluster_weights"

@@ -65,6 +65,10 @@ class PLSI(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
+    relations = {
+        "empty_document": "same",
+        "unused_word": "same, with probability 0",
+    }
     methods = ("em", "nuts", "hmc", "svi")
     sums_out_locals = False
     local_sites = ("doc_topic_probs",)

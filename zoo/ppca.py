@@ -127,6 +127,10 @@ class PPCA(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation",)
+    relations = {
+        "columns_rescaled": "same, predictions in the new units",
+    }
+    field_dims = {"loc_mean": ("feature",)}
     score_dims = ("observation", "latent")
     predicted_dims = ("observation", "feature")
     latent_site = "latents"
@@ -386,6 +390,21 @@ class PPCA(Model):
         return (
             self if by[0] is None or self.loc_mean is None else self.replaced(loc_mean=self.loc_mean + by[0])
         )
+
+    @property
+    def cell_units(self) -> tuple[str]:
+        """Any unit and any origin."""
+        return ("location_scale",)
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method == "closed_form":
+            return "no: method 'closed_form' needs every cell"
+        if name == "columns_rescaled" and self.noise == "isotropic":
+            return "no: one noise variance for all columns"
+        if name == "columns_rescaled" and self.loading_prior != "flat":
+            return "no: one prior variance for the loadings of all columns"
+        return super().relation_of(name, method)
 
     @property
     def prior(self) -> str:

@@ -114,6 +114,7 @@ PRIOR_FIELDS = (
     "column_scale_x", "column_scale_y", "loading_variance", "loc_mean", "loc_variance", "noise_rate",
 )  # fmt: skip
 PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")
+_COMPLETE_ROWS = ("closed_form", "morp", "kernel_cca")  # methods that need every cell of x
 
 
 class BlockPrior(NamedTuple):
@@ -224,6 +225,9 @@ class SPPCA(Model):
         "y": ("observation", "output"),
     }
     symmetries = ("rotation",)
+    relations = {
+        "classes_reordered": "same, outputs in the new order",
+    }
     takes_sparse = True
     methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
     predicted_dims = ("observation", "output")
@@ -507,6 +511,29 @@ class SPPCA(Model):
     def sums_out_latents(self) -> bool:
         """Whether the program sums the latents out of probit outputs, which takes one decision a row."""
         return probit.num_decisions(self.num_outputs, self.is_classes) == 1
+
+    @property
+    def cell_units(self) -> tuple[str, str]:
+        """Any unit and any origin; outputs that are classes, or 0 and 1, have none."""
+        are_numbers = self.classes is None and self.output_likelihood == "gaussian"
+        return "location_scale", "location_scale" if are_numbers else "none"
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether cells of x may be missing: where it has no kernel."""
+        return self.kernel is None
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name == "classes_reordered" and self.classes is None:
+            return "no: the outputs are numbers"
+        if name == "classes_reordered" and self.label_coding == "reduced":
+            return "no: the last class has no column"
+        if method == "morp" and name in ("rescaled", "other_units"):
+            return "same, scores in the new unit"
+        if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method in _COMPLETE_ROWS:
+            return f"no: method {method!r} needs every cell of x"
+        return super().relation_of(name, method)
 
     @property
     def prior(self) -> str:

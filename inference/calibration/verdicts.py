@@ -15,6 +15,7 @@ __all__ = [
     "ConditionalVerdict",
     "ELBOVerdict",
     "GewekeVerdict",
+    "RelationVerdict",
     "SBCVerdict",
     "Verdict",
     "rank_uniformity",
@@ -151,6 +152,28 @@ class SBCVerdict(_PValues):
     ranks: Mapping[str, np.ndarray] = dataclasses.field(repr=False)
     num_ranked: int
     num_unconverged: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RelationVerdict(Verdict):
+    """Outcome of `relation_check`: ``statistic`` is the largest error, or the smallest p-value (Bonferroni).
+
+    Attributes:
+        errors: quantity to its largest error, relative to the spread (of the objective: nats a row); empty
+            where draws were compared in distribution.
+        p_values: ``"invariant, test"`` to p-value where they were; else empty.
+    """
+
+    errors: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    p_values: Mapping[str, float] = dataclasses.field(default_factory=dict, repr=False)
+
+    def _story(self) -> str:
+        values = self.errors or self.p_values
+        worst = sorted(values.items(), key=lambda item: item[1], reverse=bool(self.errors))[:3]
+        listed = ", ".join(f"{name} {value:.2g}" for name, value in worst)
+        if self.errors:
+            return f"largest errors of {len(values)}: {listed}; at most {self.threshold:.2g} allowed"
+        return f"smallest p-values of {len(values)}: {listed}; each must be at least {self.threshold:.2g}"
 
 
 def two_sample(before: np.ndarray, after: np.ndarray) -> dict[str, float]:

@@ -179,6 +179,7 @@ def _method(kind: str, check: Callable, **own: Any) -> Sampler:
     return Sampler(
         options=shared | own,
         strategies=("uniform",),
+        follows_units=False,
         build=partial(_build, kind),
         start=partial(start, kind=kind),
         conclude=conclude,

@@ -153,6 +153,7 @@ def check(model: Any, **options: Any) -> None:
 METHOD = Stochastic(
     options={"guide": "normal", "step_size": 0.01, "num_particles": 1},
     strategies=("uniform",),
+    follows_units=False,
     build=build,
     start=start,
     conclude=conclude,

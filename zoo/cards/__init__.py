@@ -1,8 +1,9 @@
 """A model's card, read from its source file and from the TOML file with notes on methods and papers.
 
-``dims``, ``symmetries`` and ``methods`` are literals in the body of a model's class, and the statements of
-its program are Python source; both are read with `ast`, and the notes (``zoo/cards/<model>.toml``) with
-`tomllib`, so that ``zoo list`` and ``zoo show`` need neither JAX nor NumPy. `zoo.cards.page` prints a card.
+``dims``, ``symmetries``, ``relations`` and ``methods`` are literals in the body of a model's class, and the
+statements of its program are Python source; both are read with `ast`, and the notes
+(``zoo/cards/<model>.toml``) with `tomllib`, so that ``zoo list`` and ``zoo show`` need neither JAX nor NumPy.
+`zoo.cards.page` prints a card.
 """
 
 import ast
@@ -16,7 +17,7 @@ from zoo.cards.program import module_file, parsed, program_of, registered_file
 
 __all__ = ["Card", "Claim", "Correction", "MethodNote", "Notes", "Usage", "read_card", "read_notes"]
 
-_LITERALS = ("dims", "symmetries", "methods")
+_LITERALS = ("dims", "symmetries", "relations", "methods")
 _FOLDER = Path(__file__).parent
 
 
@@ -33,6 +34,7 @@ class Card(NamedTuple):
         fields: name of each constructor argument to its declaration as written, ``"type = default"``.
         dims: variable to the names of its dims.
         symmetries: transformations that leave the posterior unchanged.
+        relations: change of the data to what happens to a fit, or why the relation does not hold.
         methods: the ways to fit it; the first is what ``auto`` means.
         path: of the file that defines the model.
         class_name: of the model.
@@ -47,6 +49,7 @@ class Card(NamedTuple):
     fields: Mapping[str, str]
     dims: Mapping[str, tuple[str, ...]]
     symmetries: tuple[str, ...]
+    relations: Mapping[str, str]
     methods: tuple[str, ...]
     path: Path
     class_name: str
@@ -147,7 +150,9 @@ def read_card(name: str) -> Card:
     module = parsed(path)
     nodes = module.body if shipped else ast.walk(module)  # a registered class may be defined in a function
     body = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == entry["class"])
-    literals = _literals(body)
+    base = next(n for n in parsed(module_file("zoo.model")).body if getattr(n, "name", "") == "Model")
+    general = _literals(base)["relations"]
+    literals = {"relations": {}} | _literals(body)
     if shipped is None:  # in memory, where its literals may come from a base class
         literals = {literal: getattr(model_class(name), literal) for literal in _LITERALS}
     return Card(
@@ -160,6 +165,7 @@ def read_card(name: str) -> Card:
         fields=_fields(body),
         dims=literals["dims"],
         symmetries=tuple(literals["symmetries"]),
+        relations=general | literals["relations"],
         methods=tuple(literals["methods"]),
         path=path,
         class_name=entry["class"],

@@ -92,6 +92,7 @@ class Cellwise(ComponentPrior):
 
     column_fields = ()
     has_base_measure = False
+    takes_missing = True
 
     def __post_init__(self) -> None:
         """Repeat a field given as one number for all columns."""
@@ -503,6 +504,8 @@ class ExponentialGamma(_GammaRates):
         shape: :math:`a_j > 0`, shape (num_features,), the number of cells that the prior is worth.
         rate: :math:`b_j > 0`, shape (num_features,), their sum, in the units of the column.
     """
+
+    cell_units = "scale"
 
     def _check_domain(self, x: np.ndarray) -> None:
         check_cells(x, x >= 0, "numbers of at least 0 (or NaN where a cell is missing)")

@@ -82,6 +82,9 @@ class ComponentPrior(Assumptions):
         learnable: hyperparameters that `learnt` can move.
         is_spherical: whether a component has one variance for all columns.
         takes_sparse: whether rows may be `zoo.SparseCounts`.
+        takes_missing: whether cells may be NaN.
+        cell_units: as in `zoo.model.Model.cell_units`.
+        is_isotropic: whether columns share a variance, so that they must have one unit.
         is_grouped: whether groups of columns have different families.
         location_fields: fields in the units and with the origin of the data.
         has_counts: whether cells are counts, whose log factorials its density takes.
@@ -95,6 +98,9 @@ class ComponentPrior(Assumptions):
     is_spherical: ClassVar[bool] = False
     learnable: ClassVar[tuple[str, ...]] = ()
     takes_sparse: ClassVar[bool] = False
+    takes_missing: ClassVar[bool] = False
+    cell_units: ClassVar[str] = "none"
+    is_isotropic: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
     location_fields: ClassVar[tuple[str, ...]] = ()
     has_counts: ClassVar[bool] = False

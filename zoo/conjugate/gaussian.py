@@ -92,6 +92,7 @@ class _FullGaussian(ComponentPrior):
     """Gaussian components with full matrices: their sufficient statistics, checks and matrix algebra."""
 
     location_fields = ("loc", "center")
+    cell_units = "location_scale"
 
     def __post_init__(self) -> None:
         """Put the center at the prior location if it is not given."""

@@ -57,6 +57,7 @@ class NormalGamma(Cellwise):
     location_fields = ("loc", "center")
     has_base_measure = True
     is_spherical: ClassVar[bool] = False
+    cell_units = "location_scale"
 
     def __post_init__(self) -> None:
         """Put the center at the prior location if it is not given."""
@@ -220,6 +221,7 @@ class SphericalNormalGamma(NormalGamma):
     parameter_dims = {"precisions": ("component",), "locs": ("component", "feature")}
     column_fields = ("loc", "mean_precision", "center")
     is_spherical = True
+    is_isotropic = True
 
     def validate(self) -> None:
         """Raise ValueError if a field has the wrong shape or is outside its domain."""

@@ -46,6 +46,7 @@ class Gaussian(Family):
 
     noise_variance: Array | None = 1.0
     domain = "finite numbers"
+    cell_units = "location_scale"
     log_partition_form = "quadratic"
 
     def validate(self) -> None:
@@ -332,6 +333,7 @@ class GammaWithShape(Family):
     shape: Array = 1.0
     domain = "positive numbers"
     theta_is_negative = True
+    cell_units = "scale"
 
     def validate(self) -> None:
         """Raise ValueError if the shape is not positive."""

@@ -26,6 +26,7 @@ class Family(Assumptions):
     Class attributes:
         domain: values that a cell may have, in words, for messages.
         theta_is_negative: whether natural parameters are negative instead of real.
+        cell_units: as in `zoo.model.Model.cell_units`.
         has_kernel: whether there is a conjugate kernel, which the joint prior needs.
         is_mixed: whether columns have different families.
         log_partition_form: ``"quadratic"``, ``"logistic"`` (n log(1 + e^theta)) or ``"exponential"``, for
@@ -34,6 +35,7 @@ class Family(Assumptions):
 
     domain: ClassVar[str] = ""
     theta_is_negative: ClassVar[bool] = False
+    cell_units: ClassVar[str] = "none"
     has_kernel: ClassVar[bool] = True
     is_mixed: ClassVar[bool] = False
     log_partition_form: ClassVar[str] = "other"

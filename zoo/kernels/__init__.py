@@ -42,11 +42,15 @@ class Kernel(Assumptions):
         is_shift_invariant: whether values depend on the difference of two rows alone.
         is_precomputed: whether the data are kernel values instead of rows.
         weighs_columns_alike: whether a column's weight in values follows from its units alone.
+        has_unit: whether values change with the unit of the columns (lengths read off the data apart).
+        ignores_origin: whether centred values are the same from any origin.
     """
 
     weighs_columns_alike: ClassVar[bool] = False
     is_shift_invariant: ClassVar[bool] = False
     is_precomputed: ClassVar[bool] = False
+    has_unit: ClassVar[bool] = True
+    ignores_origin: ClassVar[bool] = True
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """Kernel values of rows with rows, k(x_i, y_j).
@@ -148,6 +152,7 @@ class RBF(Kernel):
 
     weighs_columns_alike = True
     is_shift_invariant = True
+    has_unit = False
 
     length_scale: Array | None = None
 
@@ -203,6 +208,8 @@ class Polynomial(Kernel):
         scale: positive factor of the inner product.
     """
 
+    ignores_origin = False
+
     degree: int = static(default=3)
     offset: Array = 1.0
     scale: Array = 1.0
@@ -246,6 +253,7 @@ class Precomputed(Kernel):
     values with the fitted ones, shape (new rows, num_observations).
     """
 
+    ignores_origin = False
     is_precomputed = True
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:

@@ -1,0 +1,98 @@
+"""Every relation for every model by every method at tiny size, and the record of the outcome.
+
+Run ``python -m tests.benchmarks.relations`` to check all cases of tests/relation_cases.py, or those that are
+named; each model and method in a process of its own, so that compiled programs do not pile up. ``--record``
+writes tests/reference/relations.json: for each relation that holds the largest error relative to the spread
+and its threshold, or the smallest p-value and its threshold; for each that does not, the reason. Two devices
+are made of the CPU.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+
+from tests.recording import REFERENCE, circumstances
+
+COMMAND = "python -m tests.benchmarks.relations"
+RECORD = REFERENCE / "relations.json"
+
+
+def outcomes(case, method):
+    """Relation to what came of it: ``"error"``, ``"p"`` and ``"threshold"``, or ``"no"`` and the reason."""
+    import jax
+    import numpyro
+
+    numpyro.set_host_device_count(2)
+    from inference.calibration import RELATIONS, relation_check, relations
+    from tests.relation_cases import CASES, options_of
+
+    make, data, _ = CASES[case]
+    model, found = relations.sized(make, data), {}
+    for name, relation in RELATIONS.items():
+        said = relations.outcome_of(model, method, relation)
+        if said.startswith("no: "):
+            found[name] = {"no": said.removeprefix("no: ")}
+            continue
+        try:
+            verdict = relation_check(make, method, data, name, seed=3, **options_of(method, name))
+        except Exception as error:  # a call that fails is an outcome, and the others are still checked
+            found[name] = {"passed": False, "raised": f"{type(error).__name__}: {str(error)[:200]}"}
+        else:
+            worst = verdict.errors or verdict.p_values
+            pick = max if verdict.errors else min
+            found[name] = {
+                "passed": verdict.passed,
+                "error" if verdict.errors else "p": float(f"{verdict.statistic:.2g}"),
+                "threshold": float(f"{verdict.threshold:.2g}"),
+                "of": pick(worst, key=worst.get),
+            }
+        jax.clear_caches() if relation.single_precision else None
+    return found
+
+
+def main(argv=None):
+    """Check, and record if asked.
+
+    Returns:
+        The number of relations that failed, at most 1.
+    """
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
+    parser.add_argument("cases", nargs="*", help="cases, or case/method (default: all)")
+    parser.add_argument("--record", action="store_true", help="write the record anew")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    if arguments.one:
+        print("\n" + json.dumps(outcomes(*arguments.one)))
+        return 0
+    from tests.relation_cases import CASES
+
+    chosen = [(case, method) for case in CASES for method in CASES[case].methods]
+    if arguments.cases:
+        chosen = [pair for pair in chosen if {pair[0], "/".join(pair)} & set(arguments.cases)]
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
+    kept, failed = record.get("outcomes", {}), 0
+    for case, method in chosen:
+        began = time.monotonic()
+        call = [sys.executable, "-W", "ignore", "-m", "tests.benchmarks.relations", "--one", case, method]
+        run = subprocess.run(call, capture_output=True, text=True, check=False)
+        if run.returncode:
+            raise RuntimeError(f"{case} by {method}: {run.stderr[-2000:]}")
+        found = json.loads(run.stdout.splitlines()[-1])
+        kept[f"{case}/{method}"] = found
+        wrong = {name: outcome for name, outcome in found.items() if not outcome.get("passed", True)}
+        failed += len(wrong)
+        held = sum(outcome.get("passed", False) for outcome in found.values())
+        print(f"{case} by {method}: {held} hold, {time.monotonic() - began:.0f} s", flush=True)
+        for name, outcome in wrong.items():
+            print(f"    {name} FAILED: {outcome}", flush=True)
+        if arguments.record:
+            content = circumstances(f"{COMMAND} --record") | {"outcomes": kept}
+            RECORD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    print(f"{failed} failed")
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,377 @@
+"""Relations that must hold: every model by two methods, what does not hold and why, and a fault for each.
+
+Every relation for every model by every method is the slow group, run and recorded by
+``python -m tests.benchmarks.relations``.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+from relation_cases import CASES, COUNTS, X, options_of
+
+import inference
+import zoo
+from inference.calibration import RELATIONS, Change, Relation, Side, relation_check, relations
+from zoo.model import Model
+
+#: Relations that change no shape, so that all fits of a method share their programs.
+ORDER = ("rows_permuted", "columns_permuted", "columns_renamed", "frame", "nested_list")
+UNITS = ("shifted", "rescaled", "columns_rescaled", "other_units")
+MARKS = ("masked_array", "frame_nan", "frame_na", "row_masked")
+WORDS = ("sparse", "empty_document", "unused_word")
+DRAWN = ("columns_renamed", "frame", "nested_list", "other_units")
+
+#: What fits the default run's two minutes: the methods that solve or climb, whose programs all orders, units
+#: and formats share. Programs of another shape, and second methods that take long to compile, are slow.
+DEFAULT = {
+    "mixture": {"vb": (*ORDER, *UNITS, "row_doubled", "fitted_rows")},
+    "mixture of bits": {"em": (*ORDER, *MARKS)},
+    "ppca": {
+        "closed_form": (*ORDER, *UNITS, "float32", "fitted_rows"),
+        "em": (*ORDER, *UNITS, *MARKS, "sparse"),
+    },
+    "kernelpca": {
+        "closed_form": (*ORDER, *UNITS, *MARKS, "float32", "fitted_rows"),
+        "em": (*ORDER, *UNITS),
+    },
+    "sppca": {
+        "closed_form": (*ORDER, *UNITS, "fitted_rows"),
+        "em": (*ORDER, *UNITS, *MARKS),
+        "morp": (*ORDER, *UNITS, "float32", "fitted_rows"),
+        "kernel_cca": (*ORDER, *UNITS, "float32", "fitted_rows"),
+    },
+    "sppca of classes": {"em": ("classes_reordered",)},
+    "epca": {"map": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
+    "paired of numbers": {
+        "closed_form": (*ORDER, *UNITS, *MARKS, "views_exchanged", "float32", "fitted_rows")
+    },
+    "depcam": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
+    "lda": {"vb": (*ORDER, *UNITS, "sparse", "unused_word")},
+    "plsi": {"em": (*ORDER, *UNITS, *WORDS)},
+    "pcp": {"vb": (*ORDER, *UNITS, *WORDS, "fitted_rows")},
+}
+SLOW = {
+    "mixture": {"gibbs": (*ORDER, *UNITS, "fitted_rows"), "vb": ("float32", "batches"), "em": ORDER},
+    "factor analysis": {"em": ("columns_rescaled",)},
+    "paired": {"map": (*ORDER, "views_exchanged", *MARKS)},
+    "epca": {"gibbs": ("columns_renamed", "frame", "nested_list")},
+    "depcam": {"map": ("columns_renamed", "frame")},
+    "lda": {
+        "vb": ("empty_document", "fitted_rows", "float32"),
+        "gibbs": ("columns_renamed", "frame", "sparse"),
+    },
+    "plsi": {"hmc": ("columns_renamed", "frame"), "em": ("fitted_rows",)},
+    "pcp": {"gibbs": ("columns_renamed", "frame", "sparse")},
+    "ppca with priors": {"vb": (*ORDER, *UNITS)},
+    "sppca with priors": {"vb": (*ORDER, *UNITS)},
+}
+CALLS = [
+    pytest.param(case, method, relation, marks=marks, id=f"{case}-{method}-{relation}")
+    for table, marks in ((DEFAULT, ()), (SLOW, pytest.mark.slow))
+    for case, methods in table.items()
+    for method, names in methods.items()
+    for relation in names
+]
+
+
+def form(case):
+    """The model of a case with its sizes."""
+    make, data, _ = CASES[case]
+    return relations.sized(make, data)
+
+
+def said_of(case, method, relation):
+    """What the table says."""
+    return relations.outcome_of(form(case), method, RELATIONS[relation])
+
+
+@pytest.mark.parametrize(("case", "method", "relation"), CALLS)
+def test_a_relation_holds(case, method, relation):
+    """Deterministic, but for the draws of samplers, which are matched: no false alarms."""
+    make, data, _ = CASES[case]
+    if said_of(case, method, relation).startswith("no: "):
+        with pytest.raises(ValueError, match=f"{relation} does not hold here: "):
+            relation_check(make, method, data, relation)
+        return
+    verdict = relation_check(make, method, data, relation, seed=3, **options_of(method, relation))
+    assert verdict, str(verdict)
+
+
+# The table
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_model_says_what_happens_under_every_relation(case):
+    model = form(case)
+    assert set(model.relations) <= set(Model.relations) == set(RELATIONS)
+    for method in model.methods:
+        for relation in RELATIONS.values():
+            said = relations.outcome_of(model, method, relation)
+            assert said.startswith(("same", "no: ")) and len(said) < 120, (relation.name, said)
+            assert not said.startswith("no: ") or len(said.split()) >= 4, "a reason"
+
+
+def test_the_card_of_a_model_shows_its_relations():
+    from zoo.cards import read_card
+    from zoo.cards.page import card_as_text
+
+    card = read_card("ppca")
+    assert card.relations["columns_rescaled"] == zoo.PPCA.relations["columns_rescaled"]
+    assert card.relations["rows_permuted"] == Model.relations["rows_permuted"]
+    assert "columns_rescaled" in card_as_text(card)
+
+
+@pytest.mark.parametrize(
+    ("case", "relation"), [("ppca", "columns_rescaled"), ("epca of numbers", "rescaled")]
+)
+def test_a_relation_that_the_table_denies_does_not_hold(case, relation, monkeypatch):
+    make, data, methods = CASES[case]
+    assert said_of(case, methods[0], relation).startswith("no: ")
+    monkeypatch.setattr(relations, "outcome_of", lambda *arguments: "same")
+    options = options_of(methods[0], relation)
+    assert not relation_check(make, methods[0], data, relation, seed=3, **options)
+
+
+# A relation of one's own
+
+
+def _negated(model, data, rng):
+    scale = tuple(-np.ones(part.shape[1]) for part in data)
+    return Change(
+        Side(data), Side(tuple(-part for part in data)), scale=scale, shift=tuple(0 * s for s in scale)
+    )
+
+
+@pytest.mark.slow
+def test_a_relation_of_ones_own_fails_where_a_prior_is_not_negated():
+    negated = Relation("negated", _negated)
+    model = zoo.PPCA.from_data(X, num_latents=2, loading_prior="gaussian")  # its mean's prior is not negated
+    assert not relation_check(model, "vb", (X,), negated, **options_of("vb", "rescaled"))
+
+
+def test_a_relation_of_ones_own():
+    negated = Relation("negated", _negated)
+    assert relation_check(zoo.PPCA(num_latents=2), "closed_form", (X,), negated)
+
+
+@pytest.mark.slow
+def test_a_fixed_model_is_put_into_the_order_of_the_columns():
+    model = zoo.PPCA.from_data(X, num_latents=2, loading_prior="gaussian")
+    assert relation_check(model, "vb", (X,), "columns_permuted", seed=3, **options_of("vb", "rescaled"))
+
+
+def test_bad_calls_are_refused():
+    model = zoo.PPCA(num_latents=2)
+    with pytest.raises(TypeError, match="data must be a tuple"):
+        relation_check(model, "em", X, "rows_permuted")
+    with pytest.raises(ValueError, match="relation must be one of"):
+        relation_check(model, "em", (X,), "rows permuted")
+    with pytest.raises(ValueError, match="columns_rescaled does not hold here: one noise variance"):
+        relation_check(model, "em", (X,), "columns_rescaled")
+
+
+# A fault for each relation: `fit` as somebody might have written it
+
+
+def faulty(spoil):
+    """`fit` with its model, data or options spoilt."""
+
+    def fit(model, *data, **options):
+        model, data, options = spoil(model, data, options)
+        return inference.fit(model, *data, **options)
+
+    return fit
+
+
+def by_position(model, data, options):
+    """The first two rows are not looked at."""
+    return model, tuple(np.concatenate([part[2:4], part[2:]]) for part in data), options
+
+
+def by_first_column(model, data, options):
+    """The first column counts double."""
+    return model, (data[0] * np.r_[2.0, np.ones(data[0].shape[1] - 1)], *data[1:]), options
+
+
+def by_name(model, data, options):
+    """Columns are sorted by name, and called as they were."""
+    return model, tuple(x.sort_index(axis=1).set_axis(x.columns, axis=1) for x in data), options
+
+
+def first_view_weighs_more(model, data, options):
+    """The first view's cells are used as if it were scaled."""
+    return model, (data[0] * 1.5, *data[1:]), options
+
+
+def classes_as_numbers(model, data, options):
+    """The last class is merged with the one before it."""
+    classes = np.unique(data[1])
+    return model, (data[0], np.where(data[1] == classes[-1], classes[-2], data[1])), options
+
+
+def cast_before_centring(model, data, options):
+    """Rows are cast to single precision far from the origin."""
+    return model, tuple(np.asarray(part, np.float32).astype(float) for part in data), options
+
+
+def fixed_floor(model, data, options):
+    """A floor in absolute units, as of variances: cells are rounded to whole steps of 1e-3."""
+    return model, tuple(np.round(part, 3) for part in data), options
+
+
+def no_weights(model, data, options):
+    """Weights are dropped."""
+    return model, data, {name: value for name, value in options.items() if name != "sample_weight"}
+
+
+def no_masks(model, data, options):
+    """Masks are dropped."""
+    return model, tuple(getattr(part, "data", part) if np.ma.isMA(part) else part for part in data), options
+
+
+def zeros_for_missing(model, data, options):
+    """A missing cell of a table is a zero."""
+    filled = (part.astype(float).fillna(0.0) if hasattr(part, "fillna") else part for part in data)
+    return model, tuple(filled), options
+
+
+def one_token_each(model, data, options):
+    """Every document has a token more of the last word, if it has none at all."""
+    counts = np.array(data[0])
+    counts[counts.sum(1) == 0, -1] = 1
+    return model, (counts,), options
+
+
+def a_word_more(model, data, options):
+    """Every word of the vocabulary is seen once more in the first document."""
+    counts = np.array(data[0])
+    counts[0] += 1
+    return model, (counts,), options
+
+
+def stored_cells_are_ones(model, data, options):
+    """Of a sparse table only the pattern is read."""
+    return model, tuple(part.sign() if hasattr(part, "sign") else part for part in data), options
+
+
+def index_is_a_column(model, data, options):
+    """The index of a frame is read as its first column."""
+    first = data[0]
+    if isinstance(first, pd.DataFrame):
+        first = first.assign(**{first.columns[0]: np.arange(len(first), dtype=float)})
+    return model, (first, *data[1:]), options
+
+
+def lists_hold_whole_numbers(model, data, options):
+    """Cells of lists are cut to whole numbers."""
+    return model, tuple(np.asarray(x).round().tolist() if isinstance(x, list) else x for x in data), options
+
+
+def half_precision(model, data, options):
+    """Half precision where single was asked for."""
+    if options.get("dtype") == "float32":
+        data = tuple(np.asarray(part, np.float16).astype(float) for part in data)
+    return model, data, options
+
+
+def last_batch_dropped(model, data, options):
+    """The last batch is not passed over."""
+    size = options.get("batch_size")
+    return model, data if size is None else (np.concatenate([data[0][:size]] * 2),), options
+
+
+def second_device_dropped(model, data, options):
+    """The rows of the second device are those of the first."""
+    if options.pop("num_devices", 1) > 1:
+        half = len(data[0]) // 2
+        data = tuple(np.concatenate([part[:half], part[:half]]) for part in data)
+    return model, data, options
+
+
+FAULTS = {
+    "rows_permuted": ("ppca", "closed_form", by_position),
+    "columns_permuted": ("ppca", "closed_form", by_first_column),
+    "columns_renamed": ("ppca", "closed_form", by_name),
+    "views_exchanged": ("paired of numbers", "closed_form", first_view_weighs_more),
+    "classes_reordered": ("sppca of classes", "em", classes_as_numbers),
+    "shifted": ("ppca", "closed_form", fixed_floor),
+    "rescaled": ("ppca", "closed_form", fixed_floor),
+    "columns_rescaled": ("mixture", "vb", fixed_floor),
+    "other_units": ("ppca", "closed_form", cast_before_centring),
+    "row_doubled": ("mixture", "vb", no_weights),
+    "masked_array": ("ppca", "em", no_masks),
+    "frame_nan": ("ppca", "em", zeros_for_missing),
+    "frame_na": ("ppca", "em", zeros_for_missing),
+    "row_masked": ("mixture of bits", "em", no_masks),
+    "empty_document": ("plsi", "em", one_token_each),
+    "unused_word": ("plsi", "em", a_word_more),
+    "sparse": ("plsi", "em", stored_cells_are_ones),
+    "frame": ("ppca", "closed_form", index_is_a_column),
+    "nested_list": ("ppca", "closed_form", lists_hold_whole_numbers),
+    "float32": ("ppca", "closed_form", half_precision),
+    "batches": ("mixture", "vb", last_batch_dropped),
+    "devices": ("mixture", "vb", second_device_dropped),
+    "fitted_rows": ("ppca", "closed_form", None),
+}
+#: Faults whose proof is with the slow group, for the programs that only they need.
+COSTLY = ("batches", "devices")
+
+
+def planted(relation, monkeypatch):
+    """The verdict on a relation under its fault."""
+    case, method, spoil = FAULTS[relation]
+    make, data, _ = CASES[case]
+    if spoil is None:  # new rows go another way: their scores are those of centred rows
+        monkeypatch.setattr(relations, "transform", lambda tree, x: inference.transform(tree, x - x[0]))
+    else:
+        monkeypatch.setattr(relations, "fit", faulty(spoil))
+    return relation_check(make, method, data, relation, seed=3, **options_of(method, relation))
+
+
+@pytest.mark.parametrize("relation", [name for name in RELATIONS if name not in COSTLY])
+def test_a_planted_fault_breaks_its_relation(relation, monkeypatch):
+    verdict = planted(relation, monkeypatch)
+    assert not verdict and verdict.statistic > 10 * verdict.threshold, str(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("relation", COSTLY)
+def test_a_planted_fault_of_batches_and_devices(relation, monkeypatch):
+    verdict = planted(relation, monkeypatch)
+    assert not verdict and verdict.statistic > 10 * verdict.threshold, str(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("relation", ["shifted", "rescaled", "other_units"])
+def test_a_prior_that_is_not_read_off_the_data_breaks_the_relations_of_units(relation):
+    """The prior of X, whatever the unit: what a default in absolute numbers does."""
+    model = zoo.PPCA.from_data(X, num_latents=2, loading_prior="gaussian")
+    verdict = relation_check(model, "vb", (X,), relation, seed=3, **options_of("vb", relation))
+    assert not verdict and verdict.statistic > 0.01, str(verdict)
+
+
+# In distribution
+
+GIBBS = {"num_chains": 32, "num_warmup": 20, "num_samples": 5}
+
+
+@pytest.mark.slow
+def test_a_sampler_keeps_a_relation_in_distribution():
+    """False alarm rate 1e-3."""
+    make, data, _ = CASES["lda"]
+    verdict = relation_check(make, "collapsed_gibbs", data, "rows_permuted", seed=3, **GIBBS)
+    assert verdict, str(verdict)
+    assert verdict.p_values and verdict.false_alarm_rate == 1e-3
+
+
+@pytest.mark.slow
+def test_a_sampler_that_drops_documents_fails_in_distribution(monkeypatch):
+    make, data, _ = CASES["lda"]
+    heavy = (np.concatenate([COUNTS[:10] * 3, COUNTS[10:]]),)
+
+    def spoil(model, data, options):  # documents at the end are read as if they were the first
+        return model, (np.concatenate([data[0][:10], data[0][:10]]),), options
+
+    monkeypatch.setattr(relations, "fit", faulty(spoil))
+    verdict = relation_check(make, "collapsed_gibbs", heavy, "rows_permuted", seed=3, **GIBBS)
+    assert not verdict, str(verdict)

@@ -1,0 +1,155 @@
+"""Every model by every method at tiny size, for the relations that must hold.
+
+A case is a function of the data that makes the model, so that priors are read off whatever the relation makes
+of the data. Tables share their shapes, so that relations share compiled programs.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+import zoo
+from inference.calibration import RELATIONS
+from zoo.conjugate import BernoulliBeta, ExponentialGamma, MultinomialDirichlet, NormalGamma, PoissonGamma
+from zoo.exponential_family import Gaussian
+
+_rng = np.random.default_rng(20)
+X = _rng.normal(size=(20, 2)) @ _rng.normal(size=(2, 4)) + 0.4 * _rng.normal(size=(20, 4)) + [3.0, 0, -2, 1]
+Y = np.column_stack([X[:, 0] - X[:, 1], X[:, 2]]) + 0.3 * _rng.normal(size=(20, 2))
+BITS = (X > np.median(X, axis=0)).astype(float)
+COUNTS = _rng.poisson(_rng.gamma(0.6, 2.0, size=(20, 6)))
+COUNTS[:, 0] += 1
+LABELS = np.array(["ash", "birch", "cedar"])[np.argsort(np.argsort(Y[:, 0])) * 3 // 20]
+POSITIVE = np.exp(X / 4)
+
+PATH = {"max_iterations": 4, "tolerance": 0.0, "num_samples": 4}
+TOP = {"max_iterations": 2000, "tolerance": 0.0, "num_samples": 4}
+CHAINS = {"num_chains": 2, "num_warmup": 4, "num_samples": 4}
+#: The path of a few steps is compared; two of these relations are of where it ends.
+AT_THE_TOP = ("batches", "fitted_rows")
+
+
+class Case(NamedTuple):
+    """A form of a model, and data for it."""
+
+    make: object
+    data: tuple
+    methods: tuple[str, ...]
+
+
+def _components(family):
+    return lambda x: zoo.Mixture(components=family.from_data(x), num_components=3, concentration=1.0)
+
+
+def _flat_ppca(**fields):
+    return lambda x: zoo.PPCA(num_latents=2, **fields)
+
+
+_PROPER = {"loading_prior": "gaussian"}
+_SAMPLERS = ("nuts", "hmc", "svi")
+
+CASES = {
+    "mixture": Case(
+        lambda x: zoo.Mixture(num_components=3, concentration=1.0),
+        (X,),
+        ("vb", "gibbs", "collapsed_gibbs", "em", *_SAMPLERS),
+    ),
+    "mixture of cells": Case(_components(NormalGamma), (X,), ("vb", "gibbs", "collapsed_gibbs", "em")),
+    "mixture of bits": Case(_components(BernoulliBeta), (BITS,), ("vb", "gibbs", "collapsed_gibbs", "em")),
+    "mixture of waits": Case(_components(ExponentialGamma), (POSITIVE,), ("vb", "gibbs", "em")),
+    "mixture of counts": Case(_components(PoissonGamma), (COUNTS,), ("vb", "gibbs")),
+    "mixture of documents": Case(_components(MultinomialDirichlet), (COUNTS,), ("vb", "gibbs", "em")),
+    "ppca": Case(_flat_ppca(), (X,), ("closed_form", "em")),
+    "factor analysis": Case(_flat_ppca(noise="diagonal"), (X,), ("em",)),
+    "ppca with priors": Case(_flat_ppca(**_PROPER), (X,), ("vb", *_SAMPLERS)),
+    "ppca with ard": Case(_flat_ppca(loading_prior="ard"), (X,), ("vb", "nuts")),
+    "kernelpca": Case(lambda x: zoo.KernelPCA(num_latents=2), (X,), ("closed_form", "em")),
+    "kernelpca of rbf": Case(
+        lambda x: zoo.KernelPCA(num_latents=2, kernel="rbf", noise_variance=0.05),
+        (X,),
+        ("closed_form", "em"),
+    ),
+    "kernelpca with priors": Case(
+        lambda x: zoo.KernelPCA(num_latents=2, kernel="rbf", noise_variance=0.05, latent_variance=0.5),
+        (X,),
+        _SAMPLERS,
+    ),
+    "sppca": Case(lambda x, y: zoo.SPPCA(num_latents=2), (X, Y), ("em", "closed_form", "morp", "kernel_cca")),
+    "sppca of rbf": Case(
+        lambda x, y: zoo.SPPCA(num_latents=2, kernel="rbf", noise_variance_x=0.2), (X, Y), ("em",)
+    ),
+    "sppca with priors": Case(lambda x, y: zoo.SPPCA(num_latents=2, **_PROPER), (X, Y), ("vb", *_SAMPLERS)),
+    "sppca of classes": Case(lambda x, y: zoo.SPPCA(num_latents=2), (X, LABELS), ("em",)),
+    "sppca of probit classes": Case(
+        lambda x, y: zoo.SPPCA(num_latents=2, output_likelihood="probit", **_PROPER),
+        (X, LABELS),
+        ("gibbs", "ep"),
+    ),
+    "epca": Case(
+        lambda x: zoo.EPCA(family="bernoulli", num_latents=2, loc_variance=1.0, beta=0.5),
+        (BITS,),
+        ("map", "gibbs", "vb", *_SAMPLERS),
+    ),
+    "epca of numbers": Case(
+        lambda x: zoo.EPCA(family="gaussian", num_latents=2), (X,), ("map", "gibbs", "vb")
+    ),
+    "epca of counts": Case(lambda x: zoo.EPCA(family="poisson", num_latents=2), (COUNTS,), ("map", "vb")),
+    "paired": Case(
+        lambda a, b: zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 0), loc_variance=1.0, beta=0.5),
+        (BITS[:, :2], BITS[:, 2:]),
+        ("map", "gibbs", "vb", *_SAMPLERS),
+    ),
+    "paired of numbers": Case(
+        lambda a, b: zoo.Paired.ecca(("gaussian", "gaussian"), 1, (0, 0)),
+        (X[:, :2], X[:, 2:]),
+        ("closed_form", "vb"),
+    ),
+    "paired with full covariances": Case(
+        lambda a, b: zoo.Paired(
+            families=(Gaussian(noise_variance=None),) * 2,
+            num_shared=1,
+            num_specific=(0, 0),
+            specific="full_covariance",
+        ),
+        (X[:, :2], X[:, 2:]),
+        ("vb", "gibbs"),
+    ),
+    "depcam": Case(
+        lambda x: zoo.DEPCAM(num_components=2, num_latents=1, offset_variance=1.0, concentration=2.0),
+        (BITS,),
+        ("em", "vb", "map", *_SAMPLERS),
+    ),
+    "depcam of numbers": Case(
+        lambda x: zoo.DEPCAM(family=Gaussian(noise_variance=None), num_components=2, num_latents=1),
+        (X,),
+        ("em", "vb"),
+    ),
+    "lda": Case(
+        lambda counts: zoo.LDA(num_topics=2), (COUNTS,), ("vb", "collapsed_gibbs", "gibbs", *_SAMPLERS)
+    ),
+    "plsi": Case(lambda counts: zoo.PLSI(num_topics=2), (COUNTS,), ("em", *_SAMPLERS)),
+    "pcp": Case(
+        lambda counts: zoo.PCP(num_topics=2, num_clusters=3),
+        (COUNTS,),
+        ("vb", "collapsed_gibbs", "gibbs", *_SAMPLERS),
+    ),
+}
+
+
+def options_of(method, relation):
+    """The options of `fit` for a method and a relation, by name."""
+    if method in ("gibbs", "collapsed_gibbs", "nuts", "hmc"):
+        if RELATIONS[relation].keeps_draws and (
+            method in ("gibbs", "collapsed_gibbs") or not RELATIONS[relation].in_units
+        ):
+            return CHAINS
+        return (
+            {"num_chains": 32, "num_warmup": 20, "num_samples": 5}
+            if method.endswith("gibbs")
+            else {"num_chains": 32, "num_warmup": 200, "num_samples": 20}
+        )
+    if method in ("closed_form", "morp", "kernel_cca"):
+        return {}
+    if method == "svi":
+        return PATH
+    return TOP if relation in AT_THE_TOP else PATH
