@@ -21,6 +21,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 from zoo.checks import check_counts, check_scale, column_moments
 from zoo.model import Model
@@ -133,6 +134,8 @@ def moved(request: Any) -> Any:
     """
     single = request.dtype == "float32"
     origin = request.model.origin(*request.data, always=single)
+    if jax.process_count() > 1:
+        origin = _common(origin, single)
     if _has_one_block(request):
         origin = (None,) * len(request.data)
     if single:
@@ -204,6 +207,18 @@ def _added(values: Mapping[str, Any], model: Model, by: tuple) -> dict[str, Any]
         if columns is not None and by[part] is not None:
             new[name] = np.asarray(value, np.float64) + by[part][columns]
     return new
+
+
+def _common(origin: tuple, single: bool) -> tuple:
+    """The origin of the first of several processes, each of which sees some of the rows; any point serves.
+
+    In double precision rows stay: whether they are far is not decided by some of them.
+    """
+    if not single:
+        return (None,) * len(origin)
+    with in_precision("float64"):
+        share = multihost_utils.broadcast_one_to_all
+        return tuple(None if at is None else np.asarray(share(np.asarray(at))) for at in origin)
 
 
 def _has_one_block(request: Any) -> bool:
