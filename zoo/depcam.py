@@ -492,7 +492,7 @@ class DEPCAM(MixtureModel):
         """Refuse samplers of an improper posterior; warn of point estimates without an optimum.
 
         Raises:
-            ValueError: a sampler, and the posterior is improper.
+            ValueError: a sampler, and the posterior is improper; svi, and natural parameters are negative.
         """
         if method == "svi" and self.family.theta_is_negative:
             raise ValueError(

@@ -148,7 +148,14 @@ class JointPriorModel(Model):
             )
 
     def check_method(self, method: str) -> None:
-        """Refuse methods that integrate the posterior at beta = 1, and guides that leave a domain."""
+        """Refuse methods that integrate the posterior at beta = 1, and guides that leave a domain.
+
+        Args:
+            method: its name.
+
+        Raises:
+            ValueError: ``"svi"``, and some natural parameters must be negative.
+        """
         joint_prior.refuse_improper(float(self.beta), method)
         if method == "svi" and self._is_negative:
             raise ValueError(

@@ -50,6 +50,7 @@ def test_joint_density_is_the_one_on_paper(family, beta):
     x = cells(family)
     model = model_of(family, x, beta=beta, latent_variance=0.5, loading_variance=2.0)
     scale = ((0.5 * 2.0) ** 0.5 / (1 - beta)) ** 0.5
+    unit = np.ones(FEATURES) if model.natural_unit is None else model.natural_unit
     for seed in range(2):
         values = start(model, x, seed)
         theta = values["latents"] @ values["loadings"].T + values["loc"]
@@ -57,8 +58,8 @@ def test_joint_density_is_the_one_on_paper(family, beta):
             g = np.asarray(model.family.log_partition(jnp.asarray(theta)))
             base = np.asarray(model.family.log_base_measure(jnp.asarray(np.nan_to_num(x, nan=1.0))))
         expected = stats.norm.logpdf(values["latents"], 0, scale).sum()
-        expected += stats.norm.logpdf(values["loadings"], 0, scale).sum()
-        expected += stats.norm.logpdf(values["loc"], 0, 10.0).sum()
+        expected += stats.norm.logpdf(values["loadings"], 0, scale * unit[:, None]).sum()
+        expected += stats.norm.logpdf(values["loc"], 0, 10.0 * unit).sum()
         expected += np.nansum(base + x * theta - g)
         if beta:
             lam, nu = model.conjugate
