@@ -217,12 +217,12 @@ def test_a_learnt_smoothing_that_outweighs_the_topics_is_warned_of():
 
 
 def test_documents_that_have_not_settled_are_warned_of():
-    """Two passes are too few and say so; two that were asked for as they are do not."""
-    call = {"max_iterations": 60, "tolerance": 0, "num_samples": 1, "progress": False, "learn": ()}
-    with pytest.warns(UserWarning, match="had not settled after inner_steps=2 passes"):
-        fit(zoo.LDA(num_topics=3), COUNTS, inner_steps=2, **call)
-    for options in ({"inner_steps": 2, "inner_tolerance": 0.0}, {}):
-        fit(zoo.LDA(num_topics=3), COUNTS, **options, **call)  # warnings fail
+    """A state at the most passes whose documents still move; not fewer, nor passes asked for."""
+    state = random_state(model_for())._replace(passes=jnp.asarray(9), moved=jnp.asarray(0.1))
+    with pytest.warns(UserWarning, match="had not settled after inner_steps=9 passes: 0.1 of their tokens"):
+        vb._check_settled(state, 9, 3e-3)
+    for inner_steps, inner_tolerance in ((10, 3e-3), (9, 0.2), (9, 0.0)):
+        vb._check_settled(state, inner_steps, inner_tolerance)  # warnings fail
 
 
 def test_passes_go_on_until_documents_have_settled():
