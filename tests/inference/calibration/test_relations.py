@@ -203,10 +203,10 @@ def first_view_weighs_more(model, data, options):
     return model, (data[0] * 1.5, *data[1:]), options
 
 
-def classes_as_numbers(model, data, options):
-    """The last class is merged with the one before it."""
-    classes = np.unique(data[1])
-    return model, (data[0], np.where(data[1] == classes[-1], classes[-2], data[1])), options
+def first_class_differs(model, data, options):
+    """The class that is first in the alphabet is treated in a way of its own."""
+    x, labels = data
+    return model, (x + 0.5 * (labels == np.unique(labels)[0])[:, None], labels), options
 
 
 def cast_before_centring(model, data, options):
@@ -227,6 +227,11 @@ def no_weights(model, data, options):
 def no_masks(model, data, options):
     """Masks are dropped."""
     return model, tuple(getattr(part, "data", part) if np.ma.isMA(part) else part for part in data), options
+
+
+def zeros_for_masked(model, data, options):
+    """A masked cell is a zero."""
+    return model, tuple(part.filled(0.0) if np.ma.isMA(part) else part for part in data), options
 
 
 def zeros_for_missing(model, data, options):
@@ -293,7 +298,7 @@ FAULTS = {
     "columns_permuted": ("ppca", "closed_form", by_first_column),
     "columns_renamed": ("ppca", "closed_form", by_name),
     "views_exchanged": ("paired of numbers", "closed_form", first_view_weighs_more),
-    "classes_reordered": ("sppca of classes", "em", classes_as_numbers),
+    "classes_reordered": ("sppca of classes", "em", first_class_differs),
     "shifted": ("ppca", "closed_form", fixed_floor),
     "rescaled": ("ppca", "closed_form", fixed_floor),
     "columns_rescaled": ("mixture", "vb", fixed_floor),
@@ -302,7 +307,7 @@ FAULTS = {
     "masked_array": ("ppca", "em", no_masks),
     "frame_nan": ("ppca", "em", zeros_for_missing),
     "frame_na": ("ppca", "em", zeros_for_missing),
-    "row_masked": ("mixture of bits", "em", no_masks),
+    "row_masked": ("mixture of bits", "em", zeros_for_masked),
     "empty_document": ("plsi", "em", one_token_each),
     "unused_word": ("plsi", "em", a_word_more),
     "sparse": ("plsi", "em", stored_cells_are_ones),
