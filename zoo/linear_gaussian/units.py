@@ -37,7 +37,14 @@ class RealInUnits(constraints.Constraint):
         self.loc, self.scale = loc, scale
 
     def __call__(self, x: Array) -> Array:
-        """Whether values are numbers, shape as of ``x``."""
+        """Whether values are numbers.
+
+        Args:
+            x: values.
+
+        Returns:
+            The shape of ``x``.
+        """
         return x == x
 
     def feasible_like(self, prototype: Array) -> Array:
@@ -85,7 +92,14 @@ class PositiveInUnits(constraints.Constraint):
         self.scale = scale
 
     def __call__(self, x: Array) -> Array:
-        """Whether values are positive, shape as of ``x``."""
+        """Whether values are positive.
+
+        Args:
+            x: values.
+
+        Returns:
+            The shape of ``x``.
+        """
         return x > 0
 
     def feasible_like(self, prototype: Array) -> Array:
