@@ -37,15 +37,33 @@ class RealInUnits(constraints.Constraint):
         self.loc, self.scale = loc, scale
 
     def __call__(self, x: Array) -> Array:
-        """Whether values are numbers, shape as of ``x``."""
+        """Whether values are numbers.
+
+        Args:
+            x: values.
+
+        Returns:
+            The shape of ``x``.
+        """
         return x == x
 
     def feasible_like(self, prototype: Array) -> Array:
-        """The origin, in the shape of ``prototype``."""
+        """The origin as a value of this support.
+
+        Args:
+            prototype: an array, of which the shape counts.
+
+        Returns:
+            The shape of ``prototype``.
+        """
         return jnp.broadcast_to(self.loc, jnp.shape(prototype))
 
     def tree_flatten(self) -> tuple:
-        """The origin and the unit are leaves."""
+        """The origin and the unit are leaves.
+
+        Returns:
+            The leaves, and their names beside nothing static.
+        """
         return (self.loc, self.scale), (("loc", "scale"), {})
 
     def eq(self, other: object, static: bool = False) -> bool:
@@ -74,15 +92,33 @@ class PositiveInUnits(constraints.Constraint):
         self.scale = scale
 
     def __call__(self, x: Array) -> Array:
-        """Whether values are positive, shape as of ``x``."""
+        """Whether values are positive.
+
+        Args:
+            x: values.
+
+        Returns:
+            The shape of ``x``.
+        """
         return x > 0
 
     def feasible_like(self, prototype: Array) -> Array:
-        """The unit, in the shape of ``prototype``."""
+        """The unit as a value of this support.
+
+        Args:
+            prototype: an array, of which the shape counts.
+
+        Returns:
+            The shape of ``prototype``.
+        """
         return jnp.broadcast_to(self.scale, jnp.shape(prototype))
 
     def tree_flatten(self) -> tuple:
-        """The unit is the leaf."""
+        """The unit is the leaf.
+
+        Returns:
+            The leaf, and its name beside nothing static.
+        """
         return (self.scale,), (("scale",), {})
 
     def eq(self, other: object, static: bool = False) -> bool:
