@@ -246,9 +246,11 @@ class Direct(Method):
 
     Attributes:
         solve: ``solve(key, model, data, **options) -> (Outcome, objective)``, NumPy arrays in and out.
+        is_double: whether it computes in double precision whatever ``dtype`` is.
     """
 
     solve: Callable
+    is_double: bool = False
 
 
 def conclude_draws(key: Any, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:

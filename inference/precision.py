@@ -132,7 +132,7 @@ def moved(request: Any) -> Any:
     Warns:
         UserWarning: single precision loses digits of columns that the model cannot move.
     """
-    single = request.dtype == "float32"
+    single = request.dtype == "float32" and not getattr(request.method, "is_double", False)
     origin = request.model.origin(*request.data, always=single)
     if jax.process_count() > 1:
         origin = _common(origin, single)

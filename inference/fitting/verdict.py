@@ -49,14 +49,15 @@ def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.Data
     if run.stop_reason.startswith("the objective"):  # it fell or was not finite
         remedy = "try other starts (num_restarts) or check the scale of data and priors"
         return False, f"{run.stop_reason}; {'lower step_size' if is_noisy else remedy}"
-    if not np.isfinite(last := _last_objective(run, tree)):
+    last = _last_objective(run, tree)
+    if not np.isfinite(last) and run.stop_reason != "interrupted":
         return False, f"the objective ended at {last}; check the scale of data and priors"
     if is_noisy:
         return _has_levelled(run.trace["objective"][run.best_restart], settings.max_iterations)
     if run.stop_reason == "max_iterations" and settings.tolerance == 0:
         return False, ""  # as requested
     return (
-        run.converged,
+        run.converged and bool(np.isfinite(last)),
         f"stopped by {run.stop_reason}; raise max_iterations or tolerance, or try other starts "
         f"(num_restarts)",
     )

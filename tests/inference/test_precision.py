@@ -22,6 +22,7 @@ from zoo.conjugate import (
     PoissonGamma,
     Product,
 )
+from zoo.exponential_family import Gaussian
 from zoo.sparse import SparseCounts
 
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24}  # the largest relative error of a rounding
@@ -145,7 +146,7 @@ def test_variables_and_new_rows_of_a_moved_fit_are_those_of_the_rows():
 
 def test_a_table_of_whole_numbers_is_cast_exactly_and_nothing_warns():
     whole = np.random.default_rng(1).integers(0, 9, size=(12, 3)) + 1e6
-    model = zoo.EPCA(family="gaussian", num_latents=1, loc_variance=1e14)
+    model = zoo.EPCA(family=Gaussian(noise_variance=4.0), num_latents=1, loc_variance=1e14)
     fit(model, whole, method="map", max_iterations=2, dtype="float32")  # warnings are errors
     with pytest.warns(UserWarning, match="keeps .* digits of its spread"):
         fit(model, whole + X[:12], method="map", max_iterations=2, dtype="float32")

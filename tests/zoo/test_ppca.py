@@ -70,9 +70,9 @@ def test_priors_are_those_of_the_docstring():
         x, num_latents=2, loading_prior="ard", noise="diagonal", noise_concentration=2.0, noise_rate=3.0
     )
     alpha = np.array([0.5, 2.0])
-    expected = stats.gamma(1e-3, scale=1e3).logpdf(alpha).sum()
-    expected += stats.norm(0, 1 / np.sqrt(alpha)).logpdf(values["loadings"]).sum()
     scale = np.nanvar(x, axis=0).mean()
+    expected = stats.gamma(1e-3, scale=1e3 / scale).logpdf(alpha).sum()
+    expected += stats.norm(0, 1 / np.sqrt(alpha)).logpdf(values["loadings"]).sum()
     expected += stats.norm(np.nanmean(x, axis=0), np.sqrt(100 * scale)).logpdf(values["loc"]).sum()
     expected += stats.invgamma(2.0, scale=3.0).logpdf(values["noise_variance"]).sum()
     whole = program_log_density(model, (x,), {}, values | {"loading_precision": jnp.asarray(alpha)})[0]

@@ -163,6 +163,7 @@ MORP = Direct(
         "balance": True,
     },
     solve=solve,
+    is_double=True,
     check=check,
     transform=projections.transform,
     covariance=projections.not_generative,

@@ -137,7 +137,7 @@ def accepts(field, value):
     if value is True:
         return "bool" in kind
     if isinstance(value, int | float) and value == -1:
-        return field.name in ("loc", "center")
+        return field.name in ("loc", "center", "loc_mean", "offset_mean")
     return False
 
 

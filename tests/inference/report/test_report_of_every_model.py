@@ -116,6 +116,7 @@ def test_estimates_are_replicated_at_the_estimate(name):
     assert any("Data drawn from the fit" in block.text for block in _of(section, Judgement))
 
 
+@pytest.mark.filterwarnings("ignore:the columns of x have very different scales")
 def test_an_outlier_is_not_reproduced_by_an_estimate():
     rows = ROWS.copy()
     rows[0, 1] = 60.0

@@ -163,7 +163,7 @@ def test_probabilities_of_classes_and_levels_add_up():
     [
         ("bernoulli", 0.5, "0 or 1; row 1, column 0 is 0.5"),
         ("poisson", -1.0, "whole numbers of at least 0; row 1, column 0 is -1"),
-        ("exponential", 0.0, "positive numbers; row 1, column 0 is 0"),
+        ("exponential", -1.0, "numbers of at least 0; row 1, column 0 is -1"),
         ("gaussian", np.inf, "finite numbers; row 1, column 0 is inf"),
         ("ordinal", 6.0, "levels from 1 to 5; row 1, column 0 is 6"),
         ("categorical", 2.0, "classes numbered from 0 to 1; row 1, column 0 is 2"),

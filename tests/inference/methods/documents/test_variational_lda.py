@@ -188,7 +188,7 @@ def test_draws_that_are_too_large_are_fewer(monkeypatch):
         ({"inner_tolerance": -0.1}, "inner_tolerance is the share of the tokens"),
         ({"learn": ("beta",)}, "learn must be a tuple of some of word_smoothing, topic_prior"),
         ({"init": {"latents": np.ones(2)}}, "init must hold 'topic_word_concentration'"),
-        ({"init": {"topic_word_probs": np.ones((2, 6))}}, r"topics must have shape \(3, 6\)"),
+        ({"init": {"topic_word_probs": np.ones((2, 6))}}, r"must have shape \(3, 6\)"),
     ],
 )
 def test_options_that_do_not_suit_are_refused(options, message):

@@ -200,6 +200,7 @@ def test_an_offset_of_the_data_moves_no_score(method):
         np.testing.assert_allclose(tree["variational"]["latents"][:4], want, atol=tolerance)
 
 
+@pytest.mark.filterwarnings("ignore:the columns of x have very different scales")
 @pytest.mark.parametrize(("form", "spread"), [("dual", 1.0), ("dual", 1e3), ("simplified", 1.0)])
 def test_dual_forms_give_the_scores_of_the_primal_one_on_raw_tables(form, spread):
     """A table with a year column, and columns of units 1e-3 to 1e3, with as many columns as rows allow."""
