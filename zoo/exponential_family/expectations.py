@@ -24,7 +24,7 @@ node is then replaced by eight along it.
 Accuracy, as the tests hold it on drawn data against quadrature over the exact posterior: with one latent,
 relative errors of expectations below 2e-3 and of deviations below 5e-3 for every family. With more latents
 one case of three was compared, to 4e-5. All this is at given parameters: expectations of counts rest on the
-tail of the latents, and MAP's loadings are too long for latents of the prior's width, so that its expectations
+tail of the latents, and MAP's loadings are too long for latents as wide as the prior, so its expectations
 of counts in new rows may be far too large where variational Bayes or a sampler has them right.
 
 References: Naylor and Smith (1982), "Applications of a method for the efficient computation of posterior
