@@ -122,6 +122,7 @@ def test_statistics_of_a_corpus_counted_by_hand():
     assert dispersion == pytest.approx(np.average(variances / means, weights=means))
 
 
+@pytest.mark.filterwarnings("ignore:the learnt word_smoothing")
 def test_replications_are_those_of_the_program():
     """PCP, whose clusters are drawn anew: mean counts of words and spread over documents, by the program.
 

@@ -114,7 +114,7 @@ def test_folding_in_keeps_fitted_documents_and_smoothing_keeps_new_words_possibl
     [
         ({"inverse_temperature": 0.0}, r"inverse_temperature must lie in \(0, 1\]"),
         ({"smoothing": -1.0}, "smoothing must be a number of tokens of at least 0"),
-        ({"init": {"topic_word_probs": np.ones((2, 6))}}, r"'topic_word_probs' of shape \(3, 6\)"),
+        ({"init": {"topic_word_probs": np.ones((2, 6))}}, r"topic_word_probs must have shape \(3, 6\)"),
     ],
 )
 def test_options_that_do_not_suit_are_refused(options, message):

@@ -88,13 +88,15 @@ def test_what_is_missing_is_predicted(views, ecca):
     assert accuracy > np.nanmean(np.where(second.isna(), np.nan, (second.mean() > 0.5) == second))
     assert transform(ecca, None, second).shape == (40, 4)
     nothing = first.iloc[:1] * np.nan
-    assert float(log_density(ecca, nothing, second.iloc[[7]])[0]) == pytest.approx(0, abs=1e-6)
+    assert float(log_density(ecca, nothing, second.iloc[[7]].to_numpy())[0]) == pytest.approx(0, abs=1e-6)
     with pytest.raises(ValueError, match="say which view to predict: what= one of y_0, y_1"):
         predict(ecca, first.fillna(0.0), second.fillna(0.0))
     with pytest.raises(ValueError, match="this fit predicts y_0, y_1; got 'y_2'"):
         predict(ecca, first, what="y_2")
-    with pytest.raises(ValueError, match="the views must have the same rows"):
+    with pytest.raises(ValueError, match="the rows of y_1 are labelled otherwise than those of y_0"):
         predict(ecca, first, second.iloc[:3], what="y_0")
+    with pytest.raises(ValueError, match="the views must have the same rows"):
+        predict(ecca, first.to_numpy(), second.iloc[:3].to_numpy(), what="y_0")
     with pytest.raises(ValueError, match="new data lack the columns a"):
         predict(ecca, first.drop(columns="a"))
 
