@@ -231,6 +231,8 @@ def _warn_of_lost_digits(request: Any, origin: tuple) -> None:
     for number, (x, at) in enumerate(zip(request.data, origin, strict=True)):
         if at is not None or not isinstance(x, np.ndarray):
             continue
+        if np.any(request.model.units.get(request.model.data_names[number], (1.0, 0.0))[1]):
+            continue  # standard units are about an origin of their own
         means, deviations = column_moments(x)
         rounding = column_moments(np.abs(x.astype(np.float32) - x))[0]
         near = (deviations < LOST_SPREAD * np.abs(means)) & (rounding > LOST_SHARE * deviations)

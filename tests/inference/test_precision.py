@@ -152,6 +152,13 @@ def test_a_table_of_whole_numbers_is_cast_exactly_and_nothing_warns():
         fit(model, whole + X[:12], method="map", max_iterations=2, dtype="float32")
 
 
+def test_gaussian_cells_of_unknown_noise_have_an_origin_of_their_own():
+    """They are fitted in standard units, taken in double precision: nothing is lost, and nothing warns."""
+    model = zoo.EPCA(family=Gaussian(noise_variance=None), num_latents=1)
+    at_home, away = (fit(model, X + s, method="vb", dtype="float32", **ASCENT) for s in (0, 2.0**23))
+    assert abs(_objective(away) - _objective(at_home)) < _rounding(_objective(at_home))
+
+
 # Large counts
 
 
