@@ -93,6 +93,9 @@ CASES = {
     "epca of numbers": Case(
         lambda x: zoo.EPCA(family="gaussian", num_latents=2), (X,), ("map", "gibbs", "vb")
     ),
+    "epca of unknown noise": Case(
+        lambda x: zoo.EPCA(family=Gaussian(noise_variance=None), num_latents=2), (X,), ("vb", "map")
+    ),
     "epca of counts": Case(lambda x: zoo.EPCA(family="poisson", num_latents=2), (COUNTS,), ("map", "vb")),
     "paired": Case(
         lambda a, b: zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 0), loc_variance=1.0, beta=0.5),

@@ -171,9 +171,9 @@ class DEPCAM(MixtureModel):
     }
     symmetries = ("labels", "sign")
     relations = {
-        "shifted": "no: prior and noise variances are given in the units of natural parameters",
-        "rescaled": "no: prior and noise variances are given in the units of natural parameters",
-        "other_units": "no: prior and noise variances are given in the units of natural parameters",
+        "shifted": "no: variances are in units of natural parameters, but for unknown noise under default priors",
+        "rescaled": "no: variances are in units of natural parameters, but for unknown noise under default priors",
+        "other_units": "no: variances are in units of natural parameters, but for unknown noise under default priors",
     }
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
     subspace_sites = ("bases", "scales")

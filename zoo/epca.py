@@ -116,6 +116,14 @@ class JointPriorModel(Model):
         default = all(np.all(getattr(self, name) == value) for name, value in DEFAULT_PRIORS.items())
         return default and bool(self.beta == 0) and any(map(has_units, self.cell_families))
 
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        in_units = self.unit is not None and all(map(has_units, self.cell_families))
+        if name not in ("shifted", "rescaled", "other_units") or not in_units:
+            return super().relation_of(name, method)
+        said = "same, predictions in the new unit"
+        return said if method in ("vb", "svi") else f"{said}, objective up to a constant"
+
     @property
     def _is_negative(self) -> bool:
         """Whether some natural parameters must be negative."""
@@ -407,9 +415,9 @@ class EPCA(JointPriorModel):
     }
     symmetries = ("rotation", "sign")
     relations = {
-        "shifted": "no: prior and noise variances are given in the units of natural parameters",
-        "rescaled": "no: prior and noise variances are given in the units of natural parameters",
-        "other_units": "no: prior and noise variances are given in the units of natural parameters",
+        "shifted": "no: variances are in units of natural parameters, but for unknown noise under default priors",
+        "rescaled": "no: variances are in units of natural parameters, but for unknown noise under default priors",
+        "other_units": "no: variances are in units of natural parameters, but for unknown noise under default priors",
     }
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi")
     loading_sites = {"loadings": ""}

@@ -167,9 +167,9 @@ class Paired(JointPriorModel):
     relations = {
         "views_exchanged": "same, views in the new order",
         "row_masked": "same as a row of NaN in that view",
-        "shifted": "no: prior and noise variances are given in the units of natural parameters",
-        "rescaled": "no: prior and noise variances are given in the units of natural parameters",
-        "other_units": "no: prior and noise variances are given in the units of natural parameters",
+        "shifted": "no: variances are in units of natural parameters, but for unknown noise under default priors",
+        "rescaled": "no: variances are in units of natural parameters, but for unknown noise under default priors",
+        "other_units": "no: variances are in units of natural parameters, but for unknown noise under default priors",
     }
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi", "closed_form")
     num_needed = 1

@@ -42,6 +42,7 @@ DEFAULT = {
     },
     "sppca of classes": {"em": ("classes_reordered",)},
     "epca": {"map": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
+    "epca of unknown noise": {"vb": ("rescaled", "shifted", "other_units")},
     "paired of numbers": {
         "closed_form": (*ORDER, *UNITS, *MARKS, "views_exchanged", "float32", "fitted_rows")
     },
