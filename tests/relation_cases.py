@@ -122,7 +122,7 @@ CASES = {
         (BITS,),
         ("em", "vb", "map", *_SAMPLERS),
     ),
-    "depcam of numbers": Case(
+    "depcam of unknown noise": Case(
         lambda x: zoo.DEPCAM(family=Gaussian(noise_variance=None), num_components=2, num_latents=1),
         (X,),
         ("em", "vb"),

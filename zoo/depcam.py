@@ -171,12 +171,18 @@ class DEPCAM(MixtureModel):
     }
     symmetries = ("labels", "sign")
     relations = {
-        "shifted": "no: variances are in units of natural parameters, but for unknown noise under default priors",
-        "rescaled": "no: variances are in units of natural parameters, but for unknown noise under default priors",
-        "other_units": "no: variances are in units of natural parameters, but for unknown noise under default priors",
+        "shifted": "no: priors have a unit, but those of unknown noise by default",
+        "rescaled": "no: priors have a unit, but those of unknown noise by default",
+        "other_units": "no: priors have a unit, but those of unknown noise by default",
     }
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
     subspace_sites = ("bases", "scales")
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name in ("shifted", "rescaled", "other_units") and self.family.learns_noise:
+            return "same where priors are read off the data, objective up to a constant"
+        return super().relation_of(name, method)
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.

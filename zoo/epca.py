@@ -415,9 +415,9 @@ class EPCA(JointPriorModel):
     }
     symmetries = ("rotation", "sign")
     relations = {
-        "shifted": "no: variances are in units of natural parameters, but for unknown noise under default priors",
-        "rescaled": "no: variances are in units of natural parameters, but for unknown noise under default priors",
-        "other_units": "no: variances are in units of natural parameters, but for unknown noise under default priors",
+        "shifted": "no: priors have a unit, but those of unknown noise by default",
+        "rescaled": "no: priors have a unit, but those of unknown noise by default",
+        "other_units": "no: priors have a unit, but those of unknown noise by default",
     }
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi")
     loading_sites = {"loadings": ""}

@@ -412,6 +412,11 @@ class Model(Assumptions):
         """
         return {}
 
+    @property
+    def part_weights(self) -> Mapping[str, Any]:
+        """Parts of the data to the weight of their log densities in the program, where it is not one."""
+        return {}
+
     def predicted_part(self, what: str | None) -> str | None:
         """The part of the data that holds the cells which `predicted` returns.
 

@@ -167,9 +167,9 @@ class Paired(JointPriorModel):
     relations = {
         "views_exchanged": "same, views in the new order",
         "row_masked": "same as a row of NaN in that view",
-        "shifted": "no: variances are in units of natural parameters, but for unknown noise under default priors",
-        "rescaled": "no: variances are in units of natural parameters, but for unknown noise under default priors",
-        "other_units": "no: variances are in units of natural parameters, but for unknown noise under default priors",
+        "shifted": "no: priors have a unit, but those of unknown noise by default",
+        "rescaled": "no: priors have a unit, but those of unknown noise by default",
+        "other_units": "no: priors have a unit, but those of unknown noise by default",
     }
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi", "closed_form")
     num_needed = 1
@@ -356,6 +356,12 @@ class Paired(JointPriorModel):
             if measured:
                 found |= units_of_view(self.unit[v], centre, f"y_{v}", f"_{v}")
         return found
+
+    @property
+    def part_weights(self) -> Mapping[str, Any]:
+        """The weights of the views."""
+        weights = jnp.broadcast_to(in_current_precision(self.view_weights), (len(self.families),))
+        return {f"y_{v}": weights[v] for v in range(len(self.families))}
 
     def _reads_units(self) -> bool:
         return super()._reads_units() and bool(self.covariance_scale == 1)

@@ -431,7 +431,7 @@ class SPPCA(Model):
             return self
         mean = self.loc_mean
         if mean is not None:
-            mean = mean / np.concatenate([self.column_scale_x, self.column_scale_y])
+            mean = mean / jnp.concatenate([self.column_scale_x, self.column_scale_y])
         return self.replaced(standardize=False, column_scale_x=None, column_scale_y=None, loc_mean=mean)
 
     def predicted_part(self, what: str | None) -> str | None:

@@ -2,10 +2,11 @@ r"""Fits in standard units: the only way in, and the only way out.
 
 A model whose `zoo.model.Model.units` are not empty is fitted to :math:`\tilde x = (x - c) / s` as
 `zoo.model.Model.in_standard_units`, whatever the method; then variables return to the units of the data,
-:math:`v = s_v \tilde v + c_v`. Densities of cells lose :math:`\log s` for each observed cell, and densities
-of parameters (a log posterior, but not a bound or a likelihood) :math:`\log s_v` for each entry. What is
-asked of a finished fit goes to functions of the method the same way (`asked_in_data_units`); functions of the
-model are in the units of the data already.
+:math:`v = s_v \tilde v + c_v`. Densities of cells lose :math:`\log s` for each observed cell, times the
+weight of its part; densities of parameters (a log posterior, but not a bound or a likelihood) lose
+:math:`\log s_v` for each entry that varies freely: neither for fixed zeros, nor for the second half of a
+symmetric matrix. What is asked of a finished fit goes to functions of the method the same way
+(`asked_in_data_units`); functions of the model are in the units of the data already.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,9 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+from numpyro import handlers
+from numpyro.distributions.transforms import AffineTransform
 from numpyro.primitives import Messenger
 
-from inference.algorithm import FitRequest, Fitted, Method, Stochastic
+from inference.algorithm import Direct, FitRequest, Fitted, Method, Stochastic
+from zoo.exponential_family.natural_params import ZeroElsewhere
 from zoo.model import Model
 
 __all__ = ["asked_in_data_units", "fitted_in_data_units", "request_in_standard_units"]
@@ -62,7 +66,7 @@ def fitted_in_data_units(request: FitRequest, fitted: Fitted) -> Fitted:
     weight = 1.0 if request.sample_weight is None else np.asarray(request.sample_weight)
     change = -np.sum(weight * np.asarray(_log_scale_of_rows(model, request.data)))
     if _has_parameter_density(request, outcome.is_point):
-        change -= sum(_log_scale(model, name, value) for name, value in outcome.posterior.items())
+        change -= _log_scale_of_parameters(model, request.data, outcome.posterior)
     trace = fitted.run.trace | {"objective": fitted.run.trace["objective"] + change}
     outcome = outcome._replace(
         posterior=_in_data_units(model, outcome.posterior),
@@ -75,8 +79,8 @@ def fitted_in_data_units(request: FitRequest, fitted: Fitted) -> Fitted:
 
 def _has_parameter_density(request: FitRequest, is_point: bool) -> bool:
     """Whether the objective has the density of the parameters in it: a log posterior or a log joint."""
-    if request.model.prior == "improper" or isinstance(request.method, Stochastic):
-        return False
+    if request.model.prior == "improper" or isinstance(request.method, Stochastic | Direct):
+        return False  # what is computed at once, where there are units, is a maximum of the likelihood
     return is_point or hasattr(request.settings, "num_warmup")
 
 
@@ -130,6 +134,39 @@ def _log_density(function: Callable, stored: Mapping[str, Any], model: Model, *d
     return _asked(function, stored, model, *data) - _log_scale_of_rows(model, data)
 
 
+def _free_log_scales(support: Any, scale: Any, shape: tuple[int, ...]) -> Any:
+    """Log scales of the entries of a value, zero where an entry follows from others or is fixed."""
+    each = jnp.broadcast_to(jnp.log(scale), shape)
+    while hasattr(support, "base_constraint") and not isinstance(support, ZeroElsewhere):
+        support = support.base_constraint
+    if isinstance(support, ZeroElsewhere):
+        return each[..., jnp.array(support.places, int)]
+    return jnp.tril(each) if isinstance(support, type(dist.constraints.positive_definite)) else each
+
+
+class _ChangeOfUnit(AffineTransform):
+    """Values times a positive scale, plus a shift: of a support, onto itself."""
+
+    @property
+    def codomain(self) -> dist.constraints.Constraint:
+        """That of the values in standard units."""
+        return self.domain
+
+    def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: Any = None) -> Array:
+        """Sum of the log scales of what varies freely in a value of the support.
+
+        Args:
+            x: values in standard units.
+            y: values in the units of the data.
+            intermediates: not read; NumPyro passes it.
+
+        Returns:
+            The shape of ``x`` without the dims of a value.
+        """
+        each = _free_log_scales(self.domain, self.scale, jnp.shape(x))
+        return jnp.sum(each, axis=tuple(range(-self.domain.event_dim, 0)))
+
+
 class _InDataUnits(Messenger):
     """Sites in the units of the data outside, and in standard units inside."""
 
@@ -142,9 +179,7 @@ class _InDataUnits(Messenger):
         if message["type"] == "sample" and message["name"] in self.units:
             scale, shift = map(jnp.asarray, self.units[message["name"]])
             own = message["fn"]
-            domain = dist.constraints.independent(dist.constraints.real, own.event_dim)
-            change = dist.transforms.AffineTransform(shift, scale, domain=domain)
-            message["fn"] = dist.TransformedDistribution(own, change)
+            message["fn"] = dist.TransformedDistribution(own, _ChangeOfUnit(shift, scale, own.support))
 
     def postprocess_message(self, message: dict[str, Any]) -> None:
         """Hand the program the value in standard units, after all others have seen it."""
@@ -183,17 +218,24 @@ def _in_data_units(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _log_scale(model: Model, name: str, draws: Any) -> float:
-    """Sum of the log scales of a site's entries; its draws lead with chain and draw."""
-    if name not in model.units:
-        return 0.0
-    return float(np.sum(np.broadcast_to(np.log(model.units[name][0]), np.shape(draws)[2:])))
+def _log_scale_of_parameters(model: Model, data: tuple, posterior: Mapping[str, Any]) -> Array:
+    """Sum of the log scales of what varies freely in the sites of the program that a fit has values of."""
+    trace = handlers.trace(handlers.seed(model, 0)).get_trace(*data)
+    units = {name: model.units[name][0] for name in posterior if name in model.units}
+    sites = (
+        (units[name], site) for name, site in trace.items() if name in units and site["type"] == "sample"
+    )
+    return sum(
+        jnp.sum(_free_log_scales(site["fn"].support, scale, jnp.shape(site["value"])))
+        for scale, site in sites
+    )
 
 
 def _log_scale_of_rows(model: Model, data: tuple) -> Array:
-    """Sum of the log scales of each row's observed cells, shape (num_observations,)."""
+    """Weighted sum of the log scales of each row's observed cells, shape (num_observations,)."""
     total = 0.0
     for name, part in zip(model.data_names, data, strict=False):
         if name in model.units and part is not None:
-            total += jnp.sum(jnp.where(jnp.isnan(part), 0.0, jnp.log(model.units[name][0])), axis=-1)
+            weight = model.part_weights.get(name, 1.0)
+            total += weight * jnp.sum(jnp.where(jnp.isnan(part), 0.0, jnp.log(model.units[name][0])), axis=-1)
     return total

@@ -85,6 +85,11 @@ class Gaussian(Family):
         """The mean itself."""
         return mean
 
+    def natural_of_columns(self, x: Array) -> Array:
+        """The mean of every column, or zero without cells; not smoothed: columns may have different units."""
+        means = jnp.nanmean(x, axis=0)
+        return jnp.where(jnp.isnan(means), 0.0, means)
+
     def log_base_measure(self, x: Array) -> Array:
         """Log N(x; 0, phi)."""
         return -0.5 * (jnp.log(2 * jnp.pi * self.dispersion) + x**2 / self.dispersion)

@@ -34,7 +34,7 @@ from jax import Array
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform, biject_to
 
-__all__ = ["LowRank", "PadZeros", "RowMode", "map_rows", "padded", "row_modes"]
+__all__ = ["LowRank", "PadZeros", "RowMode", "ZeroElsewhere", "map_rows", "padded", "row_modes"]
 
 
 BLOCK_CELLS = 2**17  # 1 MiB in float64
@@ -185,8 +185,15 @@ def _backward(slope: Callable, function: Callable, kept: tuple, weights: Array) 
 _row_sums_with.defvjp(_forward, _backward)
 
 
-class _ZeroElsewhere(constraints.Constraint):
-    """Real at some places of the last axis, zero at the others; measured in ``unit``."""
+class ZeroElsewhere(constraints.Constraint):
+    """Real at some places of the last axis, zero at the others; measured in ``unit``.
+
+    Args:
+        places: of the real ones.
+        size: of the last axis.
+        event_dim: axes of one value.
+        unit: in which they are moved.
+    """
 
     base_constraint = constraints.real  # what a summary of such a value may assume
 
@@ -194,19 +201,45 @@ class _ZeroElsewhere(constraints.Constraint):
         self.places, self.size, self.event_dim, self.unit = places, size, event_dim, unit
 
     def __call__(self, x: Array) -> Array:
+        """Whether values are numbers at the places and zeros elsewhere.
+
+        Args:
+            x: values.
+
+        Returns:
+            The shape of ``x`` without the axes of a value.
+        """
         free = jnp.zeros(self.size, bool).at[jnp.asarray(self.places, int)].set(True)
         good = jnp.where(free, x == x, x == 0)
         return jnp.all(good, axis=tuple(range(-self.event_dim, 0)))
 
     def feasible_like(self, prototype: Array) -> Array:
+        """Zeros.
+
+        Args:
+            prototype: an array, of which the shape counts.
+
+        Returns:
+            The shape of ``prototype``.
+        """
         return jnp.zeros_like(prototype)
 
     def tree_flatten(self) -> tuple:
+        """The unit is a leaf; every other attribute is static."""
         fixed = {"places": self.places, "size": self.size, "event_dim": self.event_dim}
         return (self.unit,), (("unit",), fixed)
 
     def eq(self, other: object, static: bool = False) -> bool:
-        return isinstance(other, _ZeroElsewhere) and _same(self, other, static)
+        """Whether another constraint is equal, as `PadZeros.eq`.
+
+        Args:
+            other: anything.
+            static: whether equality must be known while a program is traced; NumPyro passes it.
+
+        Returns:
+            True if places, size, event dims and units are equal.
+        """
+        return isinstance(other, ZeroElsewhere) and _same(self, other, static)
 
 
 class PadZeros(Transform):
@@ -233,7 +266,7 @@ class PadZeros(Transform):
     @property
     def codomain(self) -> constraints.Constraint:
         """Real arrays, zero outside of the places."""
-        return _ZeroElsewhere(self.places, self.size, self.event_dim, self.unit)
+        return ZeroElsewhere(self.places, self.size, self.event_dim, self.unit)
 
     def __call__(self, x: Array) -> Array:
         """The padded array.
@@ -321,7 +354,7 @@ def _same(one: Any, other: Any, static: bool) -> bool:
     return False if static else jnp.array_equal(one.unit, other.unit)
 
 
-biject_to.register(_ZeroElsewhere, lambda c: PadZeros(c.places, c.size, c.event_dim, c.unit))
+biject_to.register(ZeroElsewhere, lambda c: PadZeros(c.places, c.size, c.event_dim, c.unit))
 
 
 def padded(

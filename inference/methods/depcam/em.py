@@ -270,7 +270,8 @@ def _from_labels(
     taken = jax.nn.one_hot(labels, model.num_components)
     if model.offset:
         seen = (~jnp.isnan(x)).astype(x.dtype)
-        means = (taken.T @ jnp.nan_to_num(x) + jnp.nanmean(x)) / (taken.T @ seen + 1.0)
+        of_columns = model.family.mean(model.family.natural_of_columns(x))  # columns may have different units
+        means = (taken.T @ jnp.nan_to_num(x) + of_columns) / (taken.T @ seen + 1.0)
         values["offsets"] = model.local(values).family.natural(means)
     values |= leading_values(jax.random.fold_in(key, 2), taken, values, model, x)
     clamp = jnp.where(taken > 0, 0.0, -jnp.inf)

@@ -47,6 +47,7 @@ DEFAULT = {
         "closed_form": (*ORDER, *UNITS, *MARKS, "views_exchanged", "float32", "fitted_rows")
     },
     "depcam": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
+    "depcam of unknown noise": {"em": ("rescaled", "shifted", "other_units")},
     "lda": {"vb": (*ORDER, *UNITS, "sparse", "unused_word")},
     "plsi": {"em": (*ORDER, *UNITS, *WORDS)},
     "pcp": {"vb": (*ORDER, *UNITS, *WORDS, "fitted_rows")},
@@ -57,6 +58,7 @@ SLOW = {
     "paired": {"map": (*ORDER, "views_exchanged", *MARKS)},
     "epca": {"gibbs": ("columns_renamed", "frame", "nested_list")},
     "depcam": {"map": ("columns_renamed", "frame")},
+    "depcam of unknown noise": {"vb": (*ORDER, *UNITS, *MARKS)},
     "lda": {
         "vb": ("empty_document", "fitted_rows", "float32"),
         "gibbs": ("columns_renamed", "frame", "sparse"),

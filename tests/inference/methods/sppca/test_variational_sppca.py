@@ -64,7 +64,7 @@ def test_what_vb_is_not_for():
     ):
         with pytest.raises(ValueError, match=message):
             fit(SPPCA(num_latents=2, **fields), np.nan_to_num(x), y, method="vb")
-    with pytest.raises(ValueError, match="SPPCA takes inputs x and outputs y"):
+    with pytest.raises(TypeError, match="SPPCA takes 2 parts of data, x and y; got 1: y is missing"):
         fit(SPPCA(num_latents=2), x)
 
 
