@@ -36,6 +36,8 @@ __all__ = [
     "Sampler",
     "SamplerSettings",
     "Stochastic",
+    "as_one_chain",
+    "as_one_draw",
     "conclude_draws",
     "last_of",
     "model_name",
@@ -163,6 +165,7 @@ class Method:
             estimate serve.
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
+        passes_per_step: about how often a step passes over the data.
         follows_units: whether its random steps follow the units of the data, so that the same seed gives the
             same draws in other units; those of NUTS, HMC and SVI begin with a fixed size.
     """
@@ -175,6 +178,7 @@ class Method:
     covariance: Callable | None = None
     predict: Callable | None = None
     log_density: Callable | None = None
+    passes_per_step: int = 1
     follows_units: bool = True
 
 
@@ -258,6 +262,30 @@ def conclude_draws(key: Any, draws: dict[str, Any], model: Any, data: tuple, kee
     return Outcome(posterior=draws)
 
 
+def as_one_chain(draws: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Independent draws as those of one chain, on the host.
+
+    Args:
+        draws: name to draws, a leading axis over them.
+
+    Returns:
+        Arrays with leading dims (chain, draw).
+    """
+    return {name: np.asarray(value)[None] for name, value in draws.items()}
+
+
+def as_one_draw(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """A point as the only draw of one chain, on the host.
+
+    Args:
+        values: name to value.
+
+    Returns:
+        Arrays with leading dims (chain, draw).
+    """
+    return {name: np.asarray(value)[None, None] for name, value in values.items()}
+
+
 def model_name(model: Any) -> str:
     """The key of the model in ``zoo.MODELS``."""
     return type(model).__name__.lower()
@@ -282,6 +310,16 @@ class AscentSettings:
     tolerance: float
     num_restarts: int
 
+    @property
+    def num_steps(self) -> int:
+        """About how many steps are made; an ascent seldom needs more than two hundred."""
+        return self.num_restarts * min(self.max_iterations, 200)
+
+    @property
+    def num_draws(self) -> int:
+        """Draws that a fit ends with."""
+        return self.num_samples
+
 
 @dataclass(frozen=True)
 class SamplerSettings:
@@ -301,6 +339,16 @@ class SamplerSettings:
     thinning: int
     chain_method: str
 
+    @property
+    def num_steps(self) -> int:
+        """Sweeps of all chains."""
+        return self.num_chains * (self.num_warmup + self.num_samples * self.thinning)
+
+    @property
+    def num_draws(self) -> int:
+        """Draws that a fit ends with."""
+        return self.num_chains * self.num_samples
+
 
 @dataclass(frozen=True)
 class DirectSettings:
@@ -311,6 +359,7 @@ class DirectSettings:
     """
 
     num_restarts: int = 1
+    num_steps = num_draws = 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -366,6 +415,15 @@ class FitRequest:
     checkpoint: Any
     origin: tuple | None = None
     original: Any = None
+
+    @property
+    def work(self) -> tuple[float, float]:
+        """About how many cells a run passes over, by sizes and numbers of steps alone: for each draw; in all."""
+        if self.stream is not None:
+            return np.inf, np.inf
+        cells = sum(part.nbytes for part in self.data) / 8
+        settings = self.settings
+        return cells * settings.num_draws, cells * settings.num_steps * self.method.passes_per_step
 
 
 class AscentRun(NamedTuple):

@@ -24,6 +24,7 @@ from inference.driver.checkpoint import Checkpoint
 from inference.fitting.arguments import key_of, read_init
 from inference.fitting.in_memory import progress_line
 from inference.methods.nuts_hmc import METHODS, position
+from inference.numerics.compiled import compiled
 from inference.numerics.programs import draw_locals, latent_names, log_prior, over_draws, redraw_data
 from inference.precision import double_precision, to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
@@ -200,7 +201,7 @@ CHAINS, WARMUP = 4, 1000
 LARGEST_RHAT = 1.05  # a thousand draws and less: their R-hat is noisy
 
 
-@partial(jax.jit, static_argnums=3)
+@partial(compiled, static_argnums=3)
 def simulate(keys: Array, given: Mapping[str, Array], model: Model, num_rows: int) -> dict[str, Array]:
     """Forward runs of the program, one per key, with given values substituted."""
 
@@ -213,7 +214,7 @@ def simulate(keys: Array, given: Mapping[str, Array], model: Model, num_rows: in
     return jax.lax.map(one, (keys, given))
 
 
-@jax.jit
+@compiled
 def replicate(keys: Array, given: Mapping[str, Array], model: Model, data: tuple) -> dict[str, Array]:
     """Data drawn from the program at given values of its latent sites, one set per key."""
 

@@ -15,6 +15,7 @@ from inference.algorithm import Ascent, Direct, Method
 from inference.inputs.tables import as_arrays, check_parts, matching_columns, paired_rows
 from inference.inputs.text import matching_words
 from inference.methods import method_of
+from inference.numerics.compiled import compiled
 from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
@@ -342,7 +343,7 @@ def _aligned(tree: xr.DataTree, model: Model) -> xr.DataTree:
 _SCORES = ("latent", "orthonormal")
 
 
-@partial(jax.jit, static_argnums=(0, 4))
+@partial(compiled, static_argnums=(0, 4))
 def _apply(
     function: Callable, variables: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> Any:
@@ -386,7 +387,7 @@ def _variance_about(
     return variance + (predicted - mean) ** 2
 
 
-@partial(jax.jit, static_argnums=(0, 4))
+@partial(compiled, static_argnums=(0, 4))
 def _mean_over_draws(
     function: Callable, draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> jax.Array:
@@ -403,7 +404,7 @@ def _mean_over_draws(
     return jax.lax.scan(add, jnp.zeros(total.shape, total.dtype), draws)[0]
 
 
-@jax.jit
+@compiled
 def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) -> jax.Array:
     """Log of the mean density of each row over draws."""
     count = jax.tree.leaves(draws)[0].shape[0]

@@ -223,7 +223,9 @@ class Paired(JointPriorModel):
         )
         if is_full:
             rate = prior.covariance_scale * unit**2 * jnp.eye(num_params)
-            precision = dist.Wishart(num_params + prior.covariance_degrees, rate_matrix=rate)
+            precision = dist.Wishart(
+                num_params + prior.covariance_degrees, rate_matrix=rate, validate_args=False
+            )
             values[f"specific_precision_{v}"] = numpyro.sample(f"specific_precision_{v}", precision)
         return values
 
@@ -240,7 +242,7 @@ class Paired(JointPriorModel):
         prior, theta = in_current_precision(self), self.mean_theta(v, values)
         if self.specific == "full_covariance" and not self.has_dense_rows(v):
             factor = jnp.linalg.cholesky(self.specific_covariance(v, values))
-            noisy = dist.MultivariateNormal(theta.whole(), scale_tril=factor)
+            noisy = dist.MultivariateNormal(theta.whole(), scale_tril=factor, validate_args=False)
             values[f"natural_params_{v}"] = numpyro.sample(f"natural_params_{v}", noisy)
         rows = self.rows_of(v, values)
         if self.has_kernel:

@@ -934,7 +934,7 @@ class SPPCA(Model):
         if self.output_likelihood == "probit":
             return {"latents": self.probit_rows(values).latents(x, y)} if self.sums_out_latents else {}
         mean, covariance = self._latents(values, x, y)
-        return {"latents": dist.MultivariateNormal(mean, covariance)}
+        return {"latents": dist.MultivariateNormal(mean, covariance, validate_args=False)}
 
     def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The latents of the rows.

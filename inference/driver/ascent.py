@@ -33,6 +33,7 @@ from inference.driver.progress import (
     stored,
     tolerated_fall,
 )
+from inference.numerics.compiled import compiled
 from inference.numerics.devices import agreed, any_process
 
 __all__ = ["ascend"]
@@ -109,7 +110,7 @@ def ascend(
     bounds = max_iterations, small_gain, slack, CONVERGED if improve is None else SETTLED
     run_chunk = partial(_ascend_chunk_on_host if on_host else _ascend_chunk, (step, rule))
     chunk = ChunkLength()
-    with Interrupt() as interrupt, open_bar(max_iterations, int(progress.iteration.max())) as bar:
+    with Interrupt() as interrupt, open_bar(max_iterations, int(np.asarray(progress.iteration).max())) as bar:
         while _steps_left(restarts, max_iterations) and not any_process(interrupt.requested):
             before = np.asarray(restarts.progress.iteration)
             limit = min(agreed(chunk.length), _steps_left(restarts, max_iterations))
@@ -127,7 +128,7 @@ def ascend(
                 restarts = restarts if smaller is None else restarts._replace(state=smaller)
             bar.update(int(after.max() - before.max()))
             bar.set_postfix_str(
-                f"objective {float(jnp.nanmax(restarts.progress.objective)):.6g}", refresh=False
+                f"objective {float(np.nanmax(np.asarray(restarts.progress.objective))):.6g}", refresh=False
             )
             if checkpoint.is_due():
                 checkpoint.save(restarts.state, stored(restarts.progress, history))
@@ -155,7 +156,7 @@ def _improve_settled(
     return restarts
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, static_argnums=0)
 def _improve_restart(
     improve: Callable, restarts: _Restarts, keys: Array, number: Array, model: Any, data: tuple
 ) -> _Restarts:
@@ -175,7 +176,7 @@ def _improve_restart(
     return jax.tree.map(lambda all_, one: all_.at[number].set(one), restarts, _where(better, go, stay))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, repeats=True, static_argnums=0)
 def _ascend_chunk(
     functions: tuple, restarts: _Restarts, keys: Array, bounds: tuple, model: Any, data: tuple
 ) -> tuple[_Restarts, Any]:

@@ -20,6 +20,7 @@ from inference.algorithm import ChainsRun
 from inference.driver.checkpoint import Checkpoint
 from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, numbered_keys, resume, start_each
 from inference.driver.progress import beginning_with
+from inference.numerics.compiled import compiled
 
 __all__ = ["sample"]
 
@@ -201,11 +202,11 @@ def _one_by_one(function: Callable) -> Callable:
     return partial(jax.lax.map, function)
 
 
-_vectorized = jax.jit(partial(_chunk, jax.vmap), static_argnums=0)
-_sequential = jax.jit(partial(_chunk, _one_by_one), static_argnums=0)
+_vectorized = compiled(partial(_chunk, jax.vmap), repeats=True, static_argnums=0)
+_sequential = compiled(partial(_chunk, _one_by_one), repeats=True, static_argnums=0)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, repeats=True, static_argnums=0)
 def _parallel(functions: tuple, states: Any, keys: Array, *rest: Any) -> Any:
     """Chains dealt out to the devices, vectorised on each; no device waits for another inside a chunk."""
     mesh = Mesh(np.array(jax.devices()), ("chain",))

@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 
 from inference.driver.checkpoint import Checkpoint
+from inference.numerics.compiled import compiled
 
 __all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "numbered_keys", "resume", "start_each"]
 
@@ -61,6 +62,7 @@ class Interrupt:
             signal.signal(signal.SIGINT, self._previous)
 
 
+@partial(compiled, static_argnums=1)
 def numbered_keys(key: Array, count: int) -> Array:
     """The keys of all restarts or chains, ``fold_in(key, number)``."""
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
@@ -82,7 +84,7 @@ def resume(
     return init(*args) if traced else fresh, None
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, static_argnums=0)
 def start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
     """The states of all restarts or chains, started in turn: a start may need as much memory as a step."""
     return jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))

@@ -33,6 +33,7 @@ from inference.driver.progress import (
     stored,
     tolerated_fall,
 )
+from inference.numerics.compiled import compiled
 
 __all__ = ["ascend_in_batches"]
 
@@ -156,7 +157,7 @@ def _start(
     return _Restarts(state, nothing, nothing, state)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, static_argnums=0)
 def _visit(
     memoised: Memoised, restarts: _Restarts, before: Any, running: Array, moves: Array, model: Any, rows: Any
 ) -> tuple[_Restarts, Any]:
@@ -182,7 +183,7 @@ def _end_of_pass(
     return restarts, info, [_reordered(memoised, sums, order) for sums in memo]
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, static_argnums=0)
 def _settle(
     memoised: Memoised, restarts: _Restarts, running: Array, model: Any
 ) -> tuple[_Restarts, Any, Array | None]:
@@ -199,14 +200,14 @@ def _settle(
     return jax.vmap(one)(restarts, running)
 
 
-@jax.jit
+@compiled
 def _end_at_good_state(restarts: _Restarts, failed: Array) -> _Restarts:
     """A restart that failed goes back to the end of its last good pass."""
     state = jax.vmap(_where)(failed, restarts.settled, restarts.state)
     return restarts._replace(state=state, settled=state)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, static_argnums=0)
 def _reordered(memoised: Memoised, sums: Any, order: Array) -> Any:
     return jax.vmap(memoised.reorder)(sums, order)
 

@@ -6,12 +6,13 @@ each step (`advanced`).
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, dtypes
 
 from inference.algorithm import AscentRun
 
@@ -56,8 +57,9 @@ class Progress(NamedTuple):
 
 def new_progress(num_restarts: int) -> Progress:
     """Progress before the first step, in arrays of strong types: every chunk is compiled as the first."""
-    zeros = jnp.zeros(num_restarts, int)
-    return Progress(jnp.full(num_restarts, -jnp.inf, float), zeros, zeros, zeros, zeros)
+    zeros = np.zeros(num_restarts, dtypes.canonicalize_dtype(int))
+    unknown = np.full(num_restarts, -np.inf, dtypes.canonicalize_dtype(float))
+    return Progress(unknown, zeros, zeros, zeros, zeros)
 
 
 def smallest_gain(num_rows: float, tolerance: float) -> float:
@@ -146,7 +148,7 @@ def restored(
     if arrays is None:
         return progress, history, {}
     saved = beginning_with("progress_", arrays)
-    progress = Progress(*(jnp.asarray(saved[n], fresh.dtype) for n, fresh in progress._asdict().items()))
+    progress = Progress(*(np.asarray(saved[n], fresh.dtype) for n, fresh in progress._asdict().items()))
     trace = beginning_with("trace_", arrays)
     if trace:
         history.add(np.zeros(num_restarts, int), progress.iteration, trace)
@@ -188,6 +190,14 @@ def best_run(
         NOT_FINITE: f"the objective was not finite at {unit} {end}; this is the state before it",
         FELL: f"the objective fell at {unit} {end}; this is the state before it",
     }[int(status[best])]
-    state = jax.tree.map(lambda leaf: leaf[best], states)
+    state = jax.tree.map(partial(_own, best), states)
     converged = bool(status[best] == CONVERGED)
     return AscentRun(state, trace, best, converged, reason, end, int(improvements[best]))
+
+
+def _own(number: int, leaf: Any) -> Any:
+    """The part of one restart: on the host, without a program of its own, where the host can hold it."""
+    on_host = isinstance(leaf, np.ndarray) or (
+        leaf.is_fully_addressable and not jnp.issubdtype(leaf.dtype, dtypes.extended)
+    )
+    return np.asarray(leaf)[number] if on_host else leaf[number]

@@ -33,6 +33,7 @@ from inference.driver.progress import (
     stored,
     tolerated_fall,
 )
+from inference.numerics.compiled import compiled
 from zoo.model import in_current_precision
 
 __all__ = ["ascend_stochastically"]
@@ -154,13 +155,13 @@ def _order(key: Array, number: int, num_rows: int) -> np.ndarray:
     return np.random.default_rng(words.tolist()).permutation(num_rows)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(compiled, static_argnums=(0, 1))
 def _start(
     stochastic: NaturalGradient, start: Callable, key: Array, variables: Any, model: Any, documents: Any
 ) -> Any:
     return stochastic.without_rows(start(key, variables, model, documents))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, static_argnums=0)
 def _compiled(function: Callable, *arguments: Any) -> Any:
     return function(*arguments)

@@ -29,6 +29,7 @@ from inference.inputs.streams import CountStream, RowStream, is_chunked
 from inference.inputs.tables import as_arrays, check_parts, column_dims, paired_rows
 from inference.methods import method_of
 from inference.numerics.atomic_files import check_writable
+from inference.numerics.compiled import compiled
 from inference.numerics.devices import exchanged, resolved_num_devices
 from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_scales, in_precision
@@ -309,8 +310,11 @@ def key_of(seed: Any) -> jax.Array:
     """
     _check_seed(seed)
     if not isinstance(seed, jax.Array):
-        return jax.random.key(int(seed))
+        return _key(np.uint32(seed))
     return seed if jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(seed)
+
+
+_key = compiled(jax.random.key)  # one program
 
 
 def _check_seed(seed: Any) -> None:

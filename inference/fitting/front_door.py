@@ -14,6 +14,7 @@ from inference.fitting.in_batches import BatchPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.verdict import has_converged
 from inference.methods.units import fitted_in_data_units, request_in_standard_units
+from inference.numerics.compiled import for_work
 from inference.precision import in_precision, moved
 from inference.results.build import build_tree
 from zoo.model import Model
@@ -108,7 +109,7 @@ def fit(
     arguments = locals()  # all parameters by name
     begun = time.perf_counter()
     request = moved(read_call(**arguments))
-    with in_precision(dtype):
+    with in_precision(dtype), for_work(*request.work):
         run = plan(request_in_standard_units(request))
         fitted = fitted_in_data_units(request, run.drive())
         request.model.check_resolved(fitted.outcome.posterior, len(request.data[0]), dtype)

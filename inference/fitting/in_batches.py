@@ -15,7 +15,7 @@ from inference.driver.checkpoint import Checkpoint
 from inference.driver.host import numbered_keys
 from inference.driver.memoised import ascend_in_batches
 from inference.driver.stochastic import ascend_stochastically
-from inference.fitting.in_memory import loop_arguments, progress_line, start_of, with_arrays
+from inference.fitting.in_memory import loop_arguments, progress_line, start_of, two_keys, with_arrays
 from inference.fitting.verdict import five_small_gains
 from inference.inputs.streams import Batch
 from inference.numerics.devices import deal_out, on_all_devices, on_one_device
@@ -83,7 +83,7 @@ class MemoisedPlan(BatchPlan):
                 in chunks.
         """
         request, stream, settings = self.request, self.request.stream, self.request.settings
-        run_key, conclude_key = jax.random.split(request.key)
+        run_key, conclude_key = two_keys(request.key)
         num_devices, is_given = request.num_devices, request.variables is not None
         begin = self._rows_to_start_from()
         run = ascend_in_batches(
@@ -164,7 +164,7 @@ class NaturalGradientPlan(BatchPlan):
             The run and its outcome.
         """
         request, stream, settings = self.request, self.request.stream, self.request.settings
-        run_key, conclude_key = jax.random.split(request.key)
+        run_key, conclude_key = two_keys(request.key)
         in_memory, loop = not stream.is_chunked, loop_arguments(request)
         num_bytes = stream.num_rows * 8 * self.model.num_topics
         holds_rows = in_memory and row_limit(num_bytes, "doc_topic_concentration", request.keep)

@@ -24,6 +24,7 @@ from inference.driver.ascent import ascend
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint, fingerprint
 from inference.fitting.verdict import five_small_gains
+from inference.numerics.compiled import compiled
 from inference.numerics.devices import deal_out, exchanged, on_all_devices, on_one_device, over_processes
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted, weight_of
 from inference.precision import to_numpy
@@ -37,6 +38,7 @@ __all__ = [
     "loop_arguments",
     "progress_line",
     "start_of",
+    "two_keys",
     "with_arrays",
 ]
 
@@ -127,7 +129,7 @@ class SamplerPlan(_WholePlan):
             The run and its outcome.
         """
         request, method, settings = self.request, self.request.method, self.request.settings
-        run_key, conclude_key = jax.random.split(request.key)
+        run_key, conclude_key = two_keys(request.key)
         num_draws = settings.num_chains * settings.num_samples
         keep_rows = row_limit(num_draws * self.data[0].shape[0], "assignments", request.keep)
         run = sample(
@@ -141,8 +143,7 @@ class SamplerPlan(_WholePlan):
             **loop_arguments(request),
             **asdict(settings),
         )
-        draws = jax.tree.map(jnp.asarray, run.draws)
-        return self._fitted(run, method.conclude(conclude_key, draws, self.model, self.data, keep_rows))
+        return self._fitted(run, method.conclude(conclude_key, run.draws, self.model, self.data, keep_rows))
 
 
 class AscentPlan(_WholePlan):
@@ -155,7 +156,7 @@ class AscentPlan(_WholePlan):
             The run and its outcome.
         """
         request, method, settings = self.request, self.request.method, self.request.settings
-        run_key, conclude_key = jax.random.split(request.key)
+        run_key, conclude_key = two_keys(request.key)
         num_rows, num_samples = self.data[0].shape[0], settings.num_samples
         keep_rows = row_limit(num_samples * num_rows, "assignments", request.keep)
         if isinstance(self.data[0], Rows):
@@ -198,6 +199,13 @@ class AscentPlan(_WholePlan):
             of_all = exchanged(rows), exchanged(weight[:, None])[:, 0]
             begun_with = (Rows(*map(jnp.asarray, of_all)),)
         return {"data": (deal_out(rows, weight, num_devices),), "start_data": begun_with, "place": place}
+
+
+@compiled
+def two_keys(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The key of a run and that of its conclusion, in one program."""
+    first, second = jax.random.split(key)
+    return first, second
 
 
 def with_arrays(outcome: Outcome, run: Any, model: Model, holds_rows: bool) -> Outcome:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
+from inference.numerics.gamma_draws import draw
+
 __all__ = ["Move", "conditionals_among", "sweep"]
 
 
@@ -50,7 +52,7 @@ def sweep(
         place = 0  # a block may offer its later sites once earlier ones are drawn
         while place < len(conditionals := block(values, model, *data)):
             site, conditional = list(conditionals.items())[place]
-            values = values | {site: conditional.sample(jax.random.fold_in(block_key, place))}
+            values = values | {site: draw(jax.random.fold_in(block_key, place), conditional)}
             place += 1
     return values
 

@@ -19,8 +19,9 @@ import numpyro
 from jax import Array
 from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.nuts_hmc import given_sites, program
+from inference.numerics.compiled import compiled
 from inference.numerics.lbfgs import LBFGSState, lbfgs_init, lbfgs_step
 from inference.numerics.programs import latent_names
 from zoo.checks import check_whole
@@ -90,28 +91,27 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """The point as one draw of one chain, with the most probable labels where the program sums them out."""
-    values = _constrain(state.point, model, data)
-    shares = _shares(values, model, data)
-    labels = {} if shares is None else model.derived({"assignments": jnp.argmax(shares, axis=-1)})
+    values, shares, labels = _concluded(state.point, model, data)
     if not keep_rows:
         labels.pop("assignments", None)
     return Outcome(
-        posterior=jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], values | labels),
+        posterior=as_one_draw(values | labels),
         variational=values | ({} if shares is None else {"responsibilities": shares}),
         is_point=True,
     )
 
 
-@jax.jit
-def _shares(values: dict[str, Array], model: Any, data: tuple) -> Array | None:
-    """Probabilities of the summed-out labels at the point, shape (rows, components), or None."""
-    labels = model.local_conditionals(values, *data).get("assignments")
-    return None if labels is None else jax.nn.softmax(labels.logits, axis=-1)
-
-
-@jax.jit
-def _constrain(unconstrained: dict[str, Array], model: Any, data: tuple) -> dict[str, Array]:
-    return constrain_fn(program, (model, *data), {}, unconstrained)
+@compiled
+def _concluded(
+    unconstrained: dict[str, Array], model: Any, data: tuple
+) -> tuple[dict[str, Array], Array | None, dict[str, Array]]:
+    """The point in the support, probabilities of the summed-out labels (or None), the most probable ones."""
+    values = constrain_fn(program, (model, *data), {}, unconstrained)
+    conditional = model.local_conditionals(values, *data).get("assignments")
+    if conditional is None:
+        return values, None, {}
+    shares = jax.nn.softmax(conditional.logits, axis=-1)
+    return values, shares, model.derived({"assignments": jnp.argmax(shares, axis=-1)})
 
 
 def check(model: Any, *, memory_size: Any) -> None:

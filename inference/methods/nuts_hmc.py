@@ -23,6 +23,7 @@ from numpyro.infer.hmc import HMCState
 from numpyro.infer.util import constrain_fn, unconstrain_fn
 
 from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.numerics.compiled import compiled
 from inference.numerics.programs import draw_locals, latent_names
 from zoo.checks import check_flag, check_positive, check_share, check_whole
 from zoo.dirichlet_process import with_stick_decays
@@ -137,7 +138,7 @@ def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_ro
     )
 
 
-@jax.jit
+@compiled
 def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Array]:
     return jax.vmap(jax.vmap(lambda z: constrain_fn(program, (model, *data), {}, z)))(draws)
 
@@ -180,6 +181,7 @@ def _method(kind: str, check: Callable, **own: Any) -> Sampler:
         options=shared | own,
         strategies=("uniform",),
         follows_units=False,
+        passes_per_step=50,
         build=partial(_build, kind),
         start=partial(start, kind=kind),
         conclude=conclude,

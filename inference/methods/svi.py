@@ -26,6 +26,7 @@ from numpyro.optim import ClippedAdam
 
 from inference.algorithm import Algorithm, Outcome, Stochastic
 from inference.methods.nuts_hmc import given_sites, program
+from inference.numerics.compiled import compiled
 from inference.numerics.programs import draw_locals, latent_names, sample_locals
 from zoo.checks import check_choice, check_positive, check_whole
 from zoo.model import in_current_precision
@@ -115,7 +116,7 @@ def conclude(
     return Outcome(posterior=draws | local, variational=params, attrs=attrs)
 
 
-@partial(jax.jit, static_argnums=(0, 5))
+@partial(compiled, static_argnums=(0, 5))
 def _conclude(
     options: tuple, key: Array, state: SVIState, model: Any, data: tuple, num_samples: int
 ) -> tuple:

@@ -7,26 +7,97 @@ and :math:`v = (1 + c x)^3`, d v is Gamma(a) once :math:`v > 0` and
     \log u < x^2/2 + d - d v + d \log v.
 
 For a < 1 a draw of Gamma(a + 1) is multiplied by :math:`u^{1/a}`. All numbers are proposed at once; those
-that are refused, 5 in 100 at most, are collected and proposed again until none is left. `jax.random.gamma`
-proposes number after number on a CPU, which takes 12 times as long (``tests.benchmarks.numerics``).
+that are refused, 5 in 100 at most, are proposed again until none is left: of many numbers the refused ones
+are collected first, of few all are. `jax.random.gamma` proposes number after number on a CPU, which takes 12
+times as long (``tests.benchmarks.numerics``), and its program takes three times as long to compile.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
+from numpyro import handlers
+from numpyro.primitives import Messenger
 
-__all__ = ["draw", "draw_dirichlet", "draw_log_gamma"]
+from zoo.dirichlet_process import BetaDecay
+
+__all__ = ["draw", "draw_dirichlet", "draw_log_gamma", "draw_sites"]
 
 BLOCK_NUMBERS = 2**16  # drawn at once, so that the temporary arrays stay small
+FEW = 2**12  # numbers that are all proposed again where one is refused
 REFUSED = 16  # at most one in twenty is refused: room for one in sixteen suffices in all but freak cases
 
 
 def draw(key: Array, distribution: dist.Distribution) -> Array:
-    """One draw of a distribution; a Dirichlet is drawn by `draw_dirichlet`."""
-    if isinstance(distribution, dist.Dirichlet):
-        return draw_dirichlet(key, distribution.concentration)
+    """One draw of a distribution; what is made of gamma variables is drawn by `draw_log_gamma`.
+
+    Args:
+        key: a JAX key.
+        distribution: any.
+
+    Returns:
+        The shape of the distribution.
+    """
+    base, shape = distribution, distribution.shape()
+    while isinstance(base, dist.Independent | dist.ExpandedDistribution):
+        base = base.base_dist
+    if isinstance(base, dist.Dirichlet):
+        return draw_dirichlet(key, jnp.broadcast_to(base.concentration, shape))
+    if isinstance(base, dist.Wishart):
+        return _draw_wishart(key, base, shape)
+    if isinstance(base, dist.Gamma | dist.InverseGamma):
+        logs = draw_log_gamma(key, jnp.broadcast_to(base.concentration, shape)) - jnp.log(base.rate)
+        return jnp.exp(logs if isinstance(base, dist.Gamma) else -logs)
+    if isinstance(base, dist.Beta | BetaDecay):
+        parameters = base.concentration1, base.concentration0
+        both = draw_log_gamma(key, jnp.stack([jnp.broadcast_to(own, shape) for own in parameters]))
+        if isinstance(base, BetaDecay):
+            return jnp.maximum(jax.nn.softplus(both[0] - both[1]), jnp.finfo(both.dtype).tiny)
+        return jax.nn.sigmoid(both[0] - both[1])
     return distribution.sample(key)
+
+
+class _Drawn(Messenger):
+    """Values of a program's sites by `draw`, each from a key of its own."""
+
+    def __init__(self, program: Callable, key: Array) -> None:
+        self.key, self.count = key, 0
+        super().__init__(program)
+
+    def process_message(self, message: dict[str, Any]) -> None:
+        """Draw a site that has no value yet."""
+        if message["type"] == "sample" and not message["is_observed"] and message["value"] is None:
+            message["value"] = draw(jax.random.fold_in(self.key, self.count), message["fn"])
+            self.count += 1
+
+
+def draw_sites(key: Array, program: Callable, *args: Any) -> dict[str, Array]:
+    """One draw of every site of a NumPyro program.
+
+    Args:
+        key: a JAX key.
+        program: its sites have distributions of which `draw` takes one draw.
+        *args: of the program.
+
+    Returns:
+        Value of each site by name.
+    """
+    trace = handlers.trace(_Drawn(program, key)).get_trace(*args)
+    return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+
+
+def _draw_wishart(key: Array, distribution: dist.Wishart, shape: tuple[int, ...]) -> Array:
+    """Bartlett's decomposition: the root of a chi-squared variable on the diagonal, normal ones below it."""
+    root, size = distribution.base_dist, shape[-1]
+    diagonal_key, below_key = jax.random.split(key)
+    halves = 0.5 * (jnp.asarray(root.concentration)[..., None] - jnp.arange(size))
+    logs = draw_log_gamma(diagonal_key, jnp.broadcast_to(halves, shape[:-1]))
+    below = jnp.tril(jax.random.normal(below_key, shape, logs.dtype), -1)
+    factor = root.scale_tril @ (below + jnp.sqrt(2.0) * jnp.exp(0.5 * logs)[..., None] * jnp.eye(size))
+    return factor @ jnp.swapaxes(factor, -1, -2)
 
 
 def draw_dirichlet(key: Array, concentration: Array) -> Array:
@@ -53,6 +124,8 @@ def draw_log_gamma(key: Array, concentration: Array) -> Array:
 
 def _block(key: Array, shape: Array) -> Array:
     """Draws for a vector of parameters."""
+    if shape.size <= FEW:
+        return _few(key, shape)
     keys = jax.random.split(key, 3)
     small = shape < 1
     d = jnp.where(small, shape + 1, shape) - 1 / 3
@@ -62,14 +135,41 @@ def _block(key: Array, shape: Array) -> Array:
     return jnp.log(d) + log_v + boost
 
 
+def _few(key: Array, shape: Array) -> Array:
+    """Draws for a short vector of parameters, by a program that is quickly compiled: one call for bits."""
+    small = shape < 1
+    d = jnp.where(small, shape + 1, shape) - 1 / 3
+    tiny = jnp.finfo(d.dtype).tiny
+
+    def again(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        log_v, boost, left, count = carry
+        own_key = jax.random.fold_in(key, count)
+        logs = -jnp.log(jax.random.uniform(own_key, (4, *d.shape), d.dtype, minval=tiny))  # exponential
+        angle = 2 * jnp.pi * jnp.exp(-logs[0])
+        x = jnp.sqrt(2 * logs[1]) * jnp.cos(angle)  # Box and Muller
+        new, refused = _proposed(x, -logs[2], d)
+        log_v, boost = jnp.where(left, new, log_v), jnp.where(left, logs[3], boost)
+        return log_v, boost, left & refused, count + 1
+
+    zero = jnp.zeros_like(d)
+    carry = zero, zero, jnp.ones(d.shape, bool), jnp.zeros((), jnp.uint32)
+    log_v, boost, _, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[2]), again, carry)
+    return jnp.log(d) + log_v - jnp.where(small, boost / shape, 0)
+
+
 def _proposals(key: Array, d: Array) -> tuple[Array, Array]:
-    """Log v of one proposal each, and whether it is refused; NaN is accepted, so that loops end."""
+    """Log v of one proposal each, and whether it is refused."""
     normal_key, uniform_key = jax.random.split(key)
     x = jax.random.normal(normal_key, d.shape, d.dtype)
+    level = -jax.random.exponential(uniform_key, d.shape, d.dtype)
+    return _proposed(x, level, d)
+
+
+def _proposed(x: Array, level: Array, d: Array) -> tuple[Array, Array]:
+    """Log v of normal numbers x, and whether it is refused at the logs of uniform ones; NaN is accepted."""
     root = 1 + x / jnp.sqrt(9 * d)
     v = root * root * root
     log_v = jnp.log(jnp.where(v > 0, v, 1))
-    level = -jax.random.exponential(uniform_key, d.shape, d.dtype)
     refused = (v <= 0) | (level >= 0.5 * x * x + d * (1 - v + log_v))
     return jnp.where(jnp.isnan(v), v, log_v), refused
 

@@ -37,6 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.special import log_ndtr, ndtri
+from scipy import special
 
 __all__ = [
     "draw_fraction",
@@ -51,7 +52,8 @@ __all__ = [
 
 MEETING = 0.64  # where the two series of J* change over
 LEVY_ARGUMENT = -1 / MEETING**0.5
-LOG_LEVY = float(np.log(4) + log_ndtr(LEVY_ARGUMENT))  # of the proposal's mass below the meeting point, z = 0
+# of the proposal's mass below the meeting point, z = 0
+LOG_LEVY = float(np.log(4) + special.log_ndtr(LEVY_ARGUMENT))
 LARGE_TILT = float(np.log(2) - LOG_LEVY)  # of z, from where the inverse Gaussian proposal is the smaller one
 NUM_TERMS = 5
 REMAINDER_SHAPE, REMAINDER_RATE = 1.5, 6.0  # mean b / 4 and variance b / 24 at c = 0

@@ -21,6 +21,8 @@ from numpyro.distributions import CategoricalLogits, CategoricalProbs, constrain
 from numpyro.infer import init_to_uniform
 from numpyro.infer.util import compute_log_probs
 
+from inference.numerics.compiled import compiled
+
 __all__ = [
     "Site",
     "call_compiled",
@@ -190,7 +192,7 @@ def call_compiled(function: Callable, *arguments: Any) -> Any:
     return _call(function, structure, tuple(traced), fixed, arrays)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(compiled, static_argnums=(0, 1, 2, 3))
 def _call(function: Callable, structure: Any, traced: tuple, fixed: tuple, arrays: list) -> Any:
     remaining = iter(arrays)
     leaves = [next(remaining) if dynamic else leaf for dynamic, leaf in zip(traced, fixed, strict=True)]
@@ -273,7 +275,7 @@ def _base(distribution: dist.Distribution) -> dist.Distribution:
     return distribution
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, static_argnums=0)
 def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:
     """``function(model, values, *data)`` of every draw.
 
@@ -324,7 +326,7 @@ def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[s
         return {site: numpyro.sample(site, d, infer=summed_out[site]) for site, d in conditionals}
 
 
-@partial(jax.jit, static_argnames="keep_rows")
+@partial(compiled, static_argnames="keep_rows")
 def draw_locals(
     key: Array, draws: dict[str, Array], model: Any, data: tuple, keep_rows: bool
 ) -> dict[str, Array]:

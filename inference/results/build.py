@@ -1,9 +1,9 @@
 """The DataTree of a finished run: its groups and root attributes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -42,26 +42,30 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     fields, arrays = describe(stored)
     draws = dict(outcome.posterior)
     num_draws = np.prod(next(iter(draws.values())).shape[:2])
-    if outcome.is_generative:
-        draws |= to_numpy(over_draws(deterministics, draws, model, data))
+    absent = [name for name in model.local_sites if name not in draws] if outcome.is_generative else []
+    rows_fit = holds_rows and row_limit(num_draws * data[0].shape[0] * 8, "log_likelihood", keep)
+    wanted = ["deterministics"] if outcome.is_generative else []
+    if not outcome.is_point:  # a point has no posterior to weigh the rows by
+        if not model.scores_rows:
+            wanted += ["log_prior"]  # with the program's factors
+        elif rows_fit and not absent:
+            wanted += ["log_prior", "log_likelihood"]
+    found = to_numpy(over_draws(_asked(*wanted), draws, model, data)) if wanted else {}
+    draws |= found.get("deterministics", {})
     stats = dict(outcome.sample_stats)
     site = model.cluster_site
     groups, left_out = {}, [site] if site is not None and site not in draws else []
-    rows_fit = holds_rows and row_limit(num_draws * data[0].shape[0] * 8, "log_likelihood", keep)
-    absent = [name for name in model.local_sites if name not in draws] if outcome.is_generative else []
     left_out += absent
-    if outcome.is_point:
-        pass  # it has no posterior to weigh the rows by
-    elif not model.scores_rows:
-        stats["lp"] = np.asarray(over_draws(log_prior, draws, model, data))  # with the program's factors
-    elif rows_fit and not absent:
-        rows = np.asarray(over_draws(_log_likelihood, draws, model, data))
-        stats["lp"] = rows.sum(axis=-1) + np.asarray(over_draws(log_prior, draws, model, data))
+    if "log_likelihood" in found:
+        rows = found["log_likelihood"]
+        stats["lp"] = rows.sum(axis=-1) + found["log_prior"]
         latents = "integrated out" if model.sums_out_locals else "drawn"
         row_dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
         named = {"log_likelihood": rows}
         groups["log_likelihood"] = dataset(named, row_dims, labels, SAMPLE_DIMS, {"latents": latents})
-    else:
+    elif "log_prior" in found:
+        stats["lp"] = found["log_prior"]
+    elif not outcome.is_point:
         left_out.append("log_likelihood")
     groups["posterior"] = dataset(moved_back(draws, request), dims, labels, SAMPLE_DIMS)
     variational, too_large = _by_size(moved_back(outcome.variational, request), dims, keep)
@@ -131,6 +135,26 @@ def _by_size(
         if ROW_DIMS & set(dims.get(name, ())[:1]) and not row_limit(np.asarray(value).nbytes, name, keep)
     ]
     return {name: value for name, value in variables.items() if name not in too_large}, too_large
+
+
+@cache
+def _asked(*names: str) -> Callable:
+    """What a tree holds of each draw, in one program: a function of model, values and data."""
+    functions = {
+        "deterministics": deterministics,
+        "log_prior": log_prior,
+        "log_likelihood": _log_likelihood,
+    }
+
+    def of_draw(model: Model, values: Mapping[str, Any], *data: Any) -> dict[str, Any]:
+        found = {}
+        for name in names:
+            found[name] = functions[name](model, values, *data)
+            if name == "deterministics":
+                values = {**values, **found[name]}
+        return found
+
+    return of_draw
 
 
 def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:

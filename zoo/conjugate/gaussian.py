@@ -190,7 +190,9 @@ class _FullGaussian(ComponentPrior):
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
-        return dist.MultivariateNormal(parameters["locs"], precision_matrix=parameters["precisions"])
+        return dist.MultivariateNormal(
+            parameters["locs"], precision_matrix=parameters["precisions"], validate_args=False
+        )
 
     def coefficients(self, parameters: Mapping[str, Array]) -> Array:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
@@ -252,6 +254,11 @@ class _FullGaussian(ComponentPrior):
 # Matrices
 
 
+def _wishart(degrees_of_freedom: Array, scale_matrix: Array) -> dist.Distribution:
+    """The Wishart distribution; a prior's fields are checked by `ComponentPrior`, not in every program."""
+    return dist.Wishart(degrees_of_freedom, scale_matrix=scale_matrix, validate_args=False)
+
+
 def _normal_locs(loc: Array, mean_precision: Array, precision: Array) -> dist.Distribution:
     """Normal(loc, (mean_precision * precision)^-1).
 
@@ -264,7 +271,9 @@ def _normal_locs(loc: Array, mean_precision: Array, precision: Array) -> dist.Di
         Distribution with event shape (num_features,).
     """
     strength = jnp.asarray(mean_precision)[..., None, None]
-    return dist.MultivariateNormal(jnp.asarray(loc), precision_matrix=strength * precision)
+    return dist.MultivariateNormal(
+        jnp.asarray(loc), precision_matrix=strength * precision, validate_args=False
+    )
 
 
 def symmetric_inverse(matrix: Array) -> Array:
@@ -418,7 +427,7 @@ class GaussianWishart(_FullGaussian):
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The precisions, then the means given ``values["precisions"]``."""
-        drawn = {"precisions": dist.Wishart(self.degrees_of_freedom, scale_matrix=self.scale_matrix)}
+        drawn = {"precisions": _wishart(self.degrees_of_freedom, self.scale_matrix)}
         if "precisions" in values:
             drawn["locs"] = _normal_locs(self.loc, self.mean_precision, values["precisions"])
         return drawn
@@ -427,7 +436,7 @@ class GaussianWishart(_FullGaussian):
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
         components = self.likelihood(parameters)  # factorised once per component, not once per row
         return dist.MultivariateNormal(
-            components.loc[assignments], scale_tril=components.scale_tril[assignments]
+            components.loc[assignments], scale_tril=components.scale_tril[assignments], validate_args=False
         )
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
@@ -584,7 +593,9 @@ class SharedGaussianWishart(GaussianWishart):
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
-        return dist.MultivariateNormal(parameters["locs"], precision_matrix=parameters["shared_precision"])
+        return dist.MultivariateNormal(
+            parameters["locs"], precision_matrix=parameters["shared_precision"], validate_args=False
+        )
 
     def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
@@ -647,7 +658,7 @@ class SharedGaussianWishart(GaussianWishart):
         return num_components * self.num_features + self.num_features * (self.num_features + 1) // 2
 
     def _precision(self) -> dist.Distribution:
-        return dist.Wishart(self.degrees_of_freedom, scale_matrix=self.scale_matrix)
+        return _wishart(self.degrees_of_freedom, self.scale_matrix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -703,7 +714,9 @@ class GaussianKnownCovariance(_FullGaussian):
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
-        return dist.MultivariateNormal(parameters["locs"], covariance_matrix=jnp.asarray(self.covariance))
+        return dist.MultivariateNormal(
+            parameters["locs"], covariance_matrix=jnp.asarray(self.covariance), validate_args=False
+        )
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """The covariance, once per component, as the other Gaussian families have it."""
@@ -739,7 +752,7 @@ class GaussianKnownCovariance(_FullGaussian):
         """The density of a new row with the mean integrated out: a normal."""
         spread = 1 + 1 / jnp.asarray(self.mean_precision)
         tril = jnp.sqrt(spread)[..., None, None] * jnp.linalg.cholesky(jnp.asarray(self.covariance))
-        return dist.MultivariateNormal(jnp.asarray(self.loc), scale_tril=tril)
+        return dist.MultivariateNormal(jnp.asarray(self.loc), scale_tril=tril, validate_args=False)
 
     def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
         """The means."""
@@ -802,7 +815,7 @@ class GaussianKnownMean(_FullGaussian):
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The precisions."""
-        return {"precisions": dist.Wishart(self.degrees_of_freedom, scale_matrix=self.scale_matrix)}
+        return {"precisions": _wishart(self.degrees_of_freedom, self.scale_matrix)}
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""

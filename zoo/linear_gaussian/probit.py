@@ -133,7 +133,7 @@ class _ProbitOutputsGivenRows(_ZeroOrOne):
 
     def _utilities(self, key: Array, sample_shape: tuple[int, ...]) -> Array:
         spread = self.covariance + jnp.eye(self.predictor.shape[-1])
-        return dist.MultivariateNormal(self.predictor, spread).sample(key, sample_shape)
+        return dist.MultivariateNormal(self.predictor, spread, validate_args=False).sample(key, sample_shape)
 
 
 class DecidedOutputs(dist.Distribution):
@@ -197,7 +197,9 @@ class _LatentsGivenDecisions(dist.Distribution):
 
     def log_prob(self, value: Array) -> Array:
         """Log density in nats, shape (num_observations,)."""
-        prior = dist.MultivariateNormal(self.loc_given_x, self.covariance_given_x).log_prob(value)
+        prior = dist.MultivariateNormal(
+            self.loc_given_x, self.covariance_given_x, validate_args=False
+        ).log_prob(value)
         own = ProbitOutputs(self.loc + value @ self.loadings.T, self.exclusive).log_prob(self.y)
         predictor, spread = self._utilities()
         return prior + own - _ProbitOutputsGivenRows(predictor, self.exclusive, spread).log_prob(self.y)

@@ -193,7 +193,7 @@ class LatentsGivenRows(dist.Distribution):
 
     def log_prob(self, value: Array) -> Array:
         """Log density in nats, shape (num_observations,)."""
-        return dist.MultivariateNormal(self.mean, self.covariance_matrix).log_prob(value)
+        return dist.MultivariateNormal(self.mean, self.covariance_matrix, validate_args=False).log_prob(value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws, shape (*sample_shape, num_observations, num_latents)."""

@@ -74,10 +74,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.depcam.rows import (
     LocalRows,
     Sums,
@@ -93,6 +94,7 @@ from inference.methods.depcam.rows import (
     tight_curves,
 )
 from inference.methods.mixture.starts import hierarchical_labels, kmeans_labels, principal_labels
+from inference.numerics.compiled import compiled
 from zoo.checks import check_size
 from zoo.depcam import DEPCAM, orthonormal
 from zoo.dirichlet_process import log_stick_weights, with_stick_decays
@@ -354,20 +356,22 @@ def conclude(
     (x,) = data
     sites = ("bases", *PARAMETERS, "latents")
     values = {name: state.values[name] for name in sites if name in state.values}
-    r = _evaluate(state.values, model, x).responsibilities
-    posterior = program_values(values) | model.derived({"assignments": jnp.argmax(r, axis=-1)})
+    r, labels = _labels(state.values, model, x)
+    posterior = program_values(values) | labels
     if "latents" in values:
         posterior["latents"] = values["latents"]
     if not keep_rows:
         posterior.pop("assignments")
-    stored = values | {"responsibilities": r, "num_occupied": jnp.sum(jnp.sum(r, axis=0) > 0.5)}
-    lead = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], posterior)
+    stored = values | {"responsibilities": r, "num_occupied": np.sum(np.asarray(r).sum(axis=0) > 0.5)}
+    lead = as_one_draw(posterior)
     return Outcome(posterior=lead, variational=stored, is_point=True)
 
 
-@jax.jit
-def _evaluate(values: dict[str, Array], model: DEPCAM, x: Array) -> Any:
-    return evaluate(values, model, x, jnp.zeros((1, 1)))
+@compiled
+def _labels(values: dict[str, Array], model: DEPCAM, x: Array) -> tuple[Array, dict[str, Array]]:
+    """Responsibilities, and the most probable labels with what follows from them."""
+    r = evaluate(values, model, x, jnp.zeros((1, 1))).responsibilities
+    return r, model.derived({"assignments": jnp.argmax(r, axis=-1)})
 
 
 def log_density(stored: Mapping[str, Array], model: DEPCAM, x: Array) -> Array:

@@ -20,19 +20,22 @@ them; the xi are the root of E[theta^2]. None lowers the objective. A sweep cost
 holds xi, N x K x D numbers.
 """
 
+import math
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome, as_one_chain
 from inference.methods.depcam import em
 from inference.methods.depcam.em import evaluate, rows_of
+from inference.numerics.compiled import compiled
 from zoo.depcam import DEPCAM
 from zoo.model import in_current_precision
 
@@ -75,18 +78,18 @@ def conclude(
         "responsibilities": r,
         "latents_loc": loc,
         "latents_covariance": covariance,
-        "num_occupied": jnp.sum(jnp.sum(r, axis=0) > 0.5),
+        "num_occupied": np.sum(np.asarray(r).sum(axis=0) > 0.5),
     }
     shape = model.latents_shape(x.shape[0])
-    keeps = keep_rows and num_samples * loc.itemsize * jnp.prod(jnp.array(shape)) <= LARGEST_DRAWS
-    draws = _draw(jax.random.split(key, num_samples), r, loc, covariance, model) if keeps else {}
+    keeps = keep_rows and num_samples * loc.dtype.itemsize * math.prod(shape) <= LARGEST_DRAWS
+    draws = _draw(key, num_samples, r, loc, covariance, model) if keeps else {}
     if model.integrates_latents:
         draws.pop("latents", None)  # no site of its program
     points = em.program_values(values)
-    posterior = {n: jnp.broadcast_to(v, (num_samples, *v.shape)) for n, v in points.items()} | draws
+    posterior = {n: np.broadcast_to(v, (num_samples, *v.shape)) for n, v in points.items()} | draws
     own = ("observation", "component", "latent")
     return Outcome(
-        posterior=jax.tree.map(lambda leaf: leaf[None], posterior),
+        posterior=as_one_chain(posterior),
         variational=stored,
         dims={"latents_loc": own, "latents_covariance": (*own, "latent_2")},
         is_point=not keeps,
@@ -94,21 +97,23 @@ def conclude(
     )
 
 
-@jax.jit
+@compiled
 def _rows(values: dict[str, Array], model: DEPCAM, x: Array) -> tuple[Array, Array, Array]:
     rows = rows_of(values, model, x)
     return evaluate(values, model, x, jnp.zeros((1, 1))).responsibilities, rows.mean, rows.covariance
 
 
-@jax.jit
-def _draw(keys: Array, r: Array, loc: Array, covariance: Array, model: DEPCAM) -> dict[str, Array]:
+@partial(compiled, static_argnums=1)
+def _draw(
+    key: Array, num_samples: int, r: Array, loc: Array, covariance: Array, model: DEPCAM
+) -> dict[str, Array]:
     def one(key: Array) -> dict[str, Array]:
         first, second = jax.random.split(key)
         assignments = jax.random.categorical(first, jnp.log(r))
         latents = _latents_given(assignments, loc, covariance, model).sample(second)
         return model.derived({"assignments": assignments}) | {"latents": latents}
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(one, jax.random.split(key, num_samples))
 
 
 def _latents_given(assignments: Array, loc: Array, covariance: Array, model: DEPCAM) -> dist.Distribution:
@@ -117,9 +122,13 @@ def _latents_given(assignments: Array, loc: Array, covariance: Array, model: DEP
     if model.latents == "shared":
         index = assignments[:, None, None]
         own = jnp.take_along_axis(covariance, index[..., None], axis=1)[:, 0]
-        return dist.MultivariateNormal(jnp.take_along_axis(loc, index, axis=1)[:, 0], own)
+        return dist.MultivariateNormal(
+            jnp.take_along_axis(loc, index, axis=1)[:, 0], own, validate_args=False
+        )
     spread = jnp.where(taken[..., None, None], covariance, jnp.eye(loc.shape[-1]))
-    return dist.MultivariateNormal(jnp.where(taken[..., None], loc, 0.0), spread).to_event(1)
+    return dist.MultivariateNormal(
+        jnp.where(taken[..., None], loc, 0.0), spread, validate_args=False
+    ).to_event(1)
 
 
 def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) -> None:

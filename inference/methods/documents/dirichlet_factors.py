@@ -164,7 +164,7 @@ def warn_of_smoothing(smoothing: Array, concentration: Array) -> None:
     """
     num_topics, num_words = concentration.shape
     prior = float(smoothing) * num_words
-    tokens = float(jnp.sum(concentration)) / num_topics - prior
+    tokens = float(np.asarray(concentration).sum()) / num_topics - prior
     if prior > tokens:
         warnings.warn(
             f"the learnt word_smoothing, {float(smoothing):.3g} for each word, outweighs the topics "

@@ -32,7 +32,7 @@ import scipy.linalg
 import scipy.sparse.linalg
 from jax import Array
 
-from inference.algorithm import Direct, Outcome
+from inference.algorithm import Direct, Outcome, as_one_draw
 from zoo.checks import check_choice
 from zoo.kernel_pca import KernelPCA
 from zoo.kernels import gram as gram_matrices
@@ -248,7 +248,7 @@ def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
         "components_pruned": pruned,
         "explained_share": float(components.eigenvalues.sum() / components.trace),
     }
-    lead = {name: value[None, None] for name, value in posterior.items()}
+    lead = as_one_draw(posterior)
     return Outcome(posterior=lead, variational=variational, attrs=attrs, is_point=True)
 
 

@@ -29,6 +29,7 @@ from inference.methods.documents.tokens import (
     topic_sampler,
 )
 from inference.methods.lda.gibbs import TopicGibbsInfo, posteriors
+from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import draw
 from inference.numerics.programs import map_draws
 from zoo.lda import LDA
@@ -160,7 +161,7 @@ def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_
     return Outcome(posterior=_parameters(key, counts, model), sample_stats={"lp": draws["lp"]})
 
 
-@jax.jit
+@compiled
 def _parameters(key: Array, counts: dict[str, Array], model: LDA) -> dict[str, Array]:
 
     def one(args: tuple) -> dict[str, Array]:

@@ -59,7 +59,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, NaturalGradient, Outcome
+from inference.algorithm import Algorithm, Ascent, NaturalGradient, Outcome, as_one_chain
 from inference.methods.documents.dirichlet_factors import (
     check_topic_options,
     dirichlet_kl,
@@ -71,7 +71,9 @@ from inference.methods.documents.dirichlet_factors import (
     warn_of_prior,
     warn_of_smoothing,
 )
+from inference.numerics.compiled import compiled
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
+from inference.numerics.gamma_draws import draw_dirichlet
 from inference.numerics.weighted_rows import row_limit
 from zoo.checks import check_choice, check_number, check_positive
 from zoo.documents.bags import CellTopics, dense_counts, log_coefficients
@@ -142,16 +144,15 @@ def conclude(
     if "word_smoothing" in options.get("learn", ()):
         warn_of_smoothing(state.word_smoothing, state.word_concentration.T)
     _check_settled(state, options["inner_steps"], options["inner_tolerance"])
-    keys = jax.random.split(key, num_samples)
     keep_rows = keep_rows and row_limit(num_samples * state.doc_concentration.size * 8, "doc_topic_probs")
-    draws = _draw(keys, state, keep_rows)
+    draws = _draw(key, num_samples, state, keep_rows)
     stored = {"topic_word_concentration": state.word_concentration.T}
     if state.doc_concentration.shape[0]:  # documents in chunks keep nothing
         stored["doc_topic_concentration"] = state.doc_concentration
     prior = state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0]
     learnt = model.replaced(word_smoothing=np.asarray(state.word_smoothing), topic_prior=np.asarray(prior))
     learnt = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), learnt)
-    return Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored, model=learnt)
+    return Outcome(posterior=as_one_chain(draws), variational=stored, model=learnt)
 
 
 def _check_settled(state: LDAVBState, inner_steps: int, inner_tolerance: float) -> None:
@@ -165,16 +166,16 @@ def _check_settled(state: LDAVBState, inner_steps: int, inner_tolerance: float) 
         )
 
 
-@partial(jax.jit, static_argnames="keep_rows")
-def _draw(keys: Array, state: LDAVBState, keep_rows: bool) -> dict[str, Array]:
+@partial(compiled, static_argnames=("num_samples", "keep_rows"))
+def _draw(key: Array, num_samples: int, state: LDAVBState, keep_rows: bool) -> dict[str, Array]:
     def one(key: Array) -> dict[str, Array]:
         topic_key, share_key = jax.random.split(key)
-        values = {"topic_word_probs": jax.random.dirichlet(topic_key, state.word_concentration.T)}
+        values = {"topic_word_probs": draw_dirichlet(topic_key, state.word_concentration.T)}
         if keep_rows:
-            values["doc_topic_probs"] = jax.random.dirichlet(share_key, state.doc_concentration)
+            values["doc_topic_probs"] = draw_dirichlet(share_key, state.doc_concentration)
         return values
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(one, jax.random.split(key, num_samples))
 
 
 def guide(stored: Mapping[str, Array], model: LDA, counts: Any) -> None:

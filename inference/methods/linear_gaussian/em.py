@@ -76,6 +76,7 @@ from jax.scipy.linalg import cho_solve
 from jax.scipy.special import gammaln
 
 from inference.methods.linear_gaussian.rows import CompressedRows, Pattern, SparseRows
+from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, sum_over_rows
 
 __all__ = [
@@ -510,7 +511,7 @@ def standardised(
     return Parameters(loadings @ expansion(second, loadings, rows, prior), loc, noise)
 
 
-@jax.jit
+@compiled
 def _extrapolated(
     start: Parameters, first: Parameters, second: Parameters, lowest: Array, fixed_noise: Array | None
 ) -> Parameters:

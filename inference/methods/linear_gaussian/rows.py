@@ -212,10 +212,11 @@ def expanded(loadings: Array, loc: Array, rows: CompressedRows) -> tuple[Array, 
     Returns:
         Loadings (num_features, num_latents) and the mean itself, (num_features,).
     """
-    mean, first = jnp.asarray(rows.original_centre), 0
-    full = jnp.zeros((mean.shape[0], loadings.shape[1]))
+    mean, first = rows.original_centre, 0
     if all(basis is None for basis in rows.bases):
-        return loadings, mean + loc
+        return loadings, np.asarray(mean) + np.asarray(loc)
+    mean = jnp.asarray(mean)
+    full = jnp.zeros((mean.shape[0], loadings.shape[1]))
     for basis, own in zip(rows.bases, rows.columns, strict=True):
         size = own.shape[0] if basis is None else basis.shape[1]
         block = slice(first, first + size)

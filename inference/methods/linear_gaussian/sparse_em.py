@@ -43,6 +43,7 @@ from inference.methods.linear_gaussian.em import (
     Parameters,
 )
 from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
+from inference.numerics.compiled import compiled
 
 __all__ = ["begin_with", "first_parameters", "sparse_latents", "sparse_moments", "sparse_start", "sweep"]
 
@@ -119,7 +120,7 @@ def _blocks(size: int) -> Iterator[slice]:
         yield slice(first, min(first + BLOCK_ROWS, size))
 
 
-@partial(jax.jit, static_argnames=("center", "expand"))
+@partial(compiled, static_argnames=("center", "expand"))
 def _swept(
     parameters: Parameters,
     moments: Moments,

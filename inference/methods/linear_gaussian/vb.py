@@ -58,7 +58,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import digamma, gammaln, logsumexp
 
-from inference.algorithm import Outcome
+from inference.algorithm import Outcome, as_one_chain
 from inference.methods.linear_gaussian.em import (
     LoadingPrior,
     Parameters,
@@ -67,6 +67,8 @@ from inference.methods.linear_gaussian.em import (
     sum_over_patterns,
 )
 from inference.methods.linear_gaussian.rows import CompressedRows, Pattern
+from inference.numerics.compiled import compiled
+from inference.numerics.gamma_draws import draw_sites
 from inference.numerics.weighted_rows import map_rows, row_limit
 
 __all__ = [
@@ -310,7 +312,9 @@ def sample_columns(
     loc = numpyro.sample(f"loc{suffix}", dist.Normal(loc_mean, jnp.sqrt(loc_variance)).to_event(1))
     slope = cross / loc_variance[:, None]
     given = dist.MultivariateNormal(
-        mean + slope * (loc - loc_mean)[:, None], covariance - slope[:, :, None] * cross[:, None, :]
+        mean + slope * (loc - loc_mean)[:, None],
+        covariance - slope[:, :, None] * cross[:, None, :],
+        validate_args=False,
     )
     numpyro.sample(f"loadings{suffix}", given.to_event(1))
     noise = dist.InverseGamma(concentration, rate)
@@ -321,7 +325,7 @@ def sample_latents(num_rows: int, num_latents: int, moments: tuple[Array, Array]
     """Sample the latents from q with these means and covariances, or from the prior if there are none."""
     own = dist.Normal(0.0, 1.0).expand([num_latents]).to_event(1)
     if moments is not None:
-        own = dist.MultivariateNormal(*moments)
+        own = dist.MultivariateNormal(*moments, validate_args=False)
     with numpyro.plate("observations", num_rows):
         numpyro.sample("latents", own)
 
@@ -352,7 +356,7 @@ def concluded(
         keep_rows: whether the latents are drawn too.
     """
     means, covariances = latents
-    draws = _draws_of(jax.random.split(key, num_samples), sample_globals, stored, model, latents, keep_rows)
+    draws = _draws_of(key, num_samples, sample_globals, stored, model, latents, keep_rows)
     if row_limit(8 * means.size, "latents", ()):
         stored["latents"] = means
     if shared:
@@ -360,33 +364,32 @@ def concluded(
         dims = dict(dims) | {"latents_covariance": ("latent", "latent_2")}
     elif row_limit(8 * covariances.size, "latents_covariance", ()):
         stored["latents_covariance"] = covariances
-    posterior = {name: value[None] for name, value in draws.items()}
+    posterior = as_one_chain(draws)
     return Outcome(posterior=posterior, variational=stored, dims=dims)
 
 
-@partial(jax.jit, static_argnames=("sample_globals", "keep_rows"))
+@partial(compiled, static_argnames=("num_samples", "sample_globals", "keep_rows"))
 def _draws_of(
-    keys: Array,
+    key: Array,
+    num_samples: int,
     sample_globals: Callable,
     stored: dict[str, Array],
     model: Any,
     latents: tuple[Array, Array],
     keep_rows: bool,
 ) -> dict[str, Array]:
-    """Draw from q for each key: the sites of ``sample_globals``, and the latents if ``keep_rows``."""
+    """Draws from q: the sites of ``sample_globals``, and the latents if ``keep_rows``."""
     means, factors = latents[0], jnp.linalg.cholesky(latents[1])
 
     def one(key: Array) -> dict[str, Array]:
         own, rest = jax.random.split(key)
-        program = numpyro.handlers.seed(partial(sample_globals, stored, model), own)
-        sites = numpyro.handlers.trace(program).get_trace()
-        values = {name: site["value"] for name, site in sites.items()}
+        values = draw_sites(own, sample_globals, stored, model)
         if keep_rows:
             noise = jax.random.normal(rest, means.shape)
             values["latents"] = means + jnp.einsum("nij,nj->ni", factors, noise)
         return values
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(one, jax.random.split(key, num_samples))
 
 
 class LinearGaussianPosterior(NamedTuple):

@@ -59,6 +59,8 @@ from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.methods.mixture.gibbs import concentration_and_weights
 from inference.methods.mixture.starts import given_labels
 from inference.methods.mixture.urn_statistics import statistics_for
+from inference.numerics.compiled import compiled
+from inference.numerics.gamma_draws import draw
 from inference.numerics.programs import map_draws
 from zoo.checks import check_whole
 from zoo.dirichlet_process import BetaDecay
@@ -167,7 +169,7 @@ def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixtur
         return state.concentration
     if not model.weights.has_sticks:
         values = {"assignments": state.labels, "concentration": state.concentration}
-        return concentration_and_weights(values, model, x)["concentration"].sample(key)
+        return draw(key, concentration_and_weights(values, model, x)["concentration"])
     beta_key, which_key, gamma_key = jax.random.split(key, 3)
     num_rows, number = x.shape[0], jnp.sum(state.counts > 0)
     a, b = model.concentration.concentration, model.concentration.rate
@@ -324,7 +326,7 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
     return Outcome(posterior=posterior, model=jax.tree.map(np.asarray, model))
 
 
-@jax.jit
+@compiled
 def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
     """For each draw: components by size (the process), then weights and parameters given the labels."""
 
@@ -344,15 +346,15 @@ def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> 
                 counts, alpha
             )  # Beta(1 + n, ...); an occupied atom's is Beta(n, ...)
             taken = jnp.where(counts > 0, counts, 1.0)[: given.concentration1.shape[0]]
-            completed["stick_decays"] = BetaDecay(taken, given.concentration0).sample(weight_key)
+            completed["stick_decays"] = draw(weight_key, BetaDecay(taken, given.concentration0))
         else:
-            completed["weights"] = model.weights.posterior(counts, alpha).sample(weight_key)
+            completed["weights"] = draw(weight_key, model.weights.posterior(counts, alpha))
         posterior = model.components.posterior(model.components.statistics(x, labels, model.num_components))
         parameters: dict[str, Array] = {}
         while len(sites := posterior.conditionals(parameters)) > len(parameters):
             key, site_key = jax.random.split(key)
             site = list(sites)[len(parameters)]
-            parameters[site] = sites[site].sample(site_key)
+            parameters[site] = draw(site_key, sites[site])
         return completed | parameters | model.derived(completed)
 
     return map_draws(one, key, draws)

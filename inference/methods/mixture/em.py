@@ -34,9 +34,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.mixture.starts import STARTS, statistics_given
+from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import map_rows, sum_over_rows
+from inference.precision import to_numpy
 from zoo.checks import check_number
 from zoo.mixture import Mixture
 
@@ -198,13 +200,10 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """The estimate as one draw of one chain, beside its responsibilities, BIC and AIC."""
-    values = {"weights": jnp.exp(state.log_weights)} | state.parameters
-    r = _responsibilities(values, model, *data)
-    log_likelihood, _, _ = _e_step(state.log_weights, state.parameters, model, *data)
+    stored, labels, log_likelihood = to_numpy(_concluded(state, model, *data))
     number = model.components.num_free_parameters(model.num_components) + model.num_components - 1
-    num_rows = float(jnp.sum(state.statistics[:, 0]))
-    occupied = jnp.sum(state.statistics[:, 0] > OCCUPIED)
-    posterior = values | model.derived({"assignments": jnp.argmax(r, axis=-1)})
+    num_rows = float(np.asarray(state.statistics)[:, 0].sum())
+    posterior = {"weights": stored["weights"]} | state.parameters | labels
     if not keep_rows:
         posterior.pop("assignments")
     held = int(state.at_floor)
@@ -222,13 +221,20 @@ def conclude(
         "aic": float(-2 * log_likelihood + 2 * number),
         "components_at_floor": held,
     }
+    return Outcome(posterior=as_one_draw(posterior), variational=stored, attrs=attrs, is_point=True)
+
+
+@compiled
+def _concluded(
+    state: MixtureEMState, model: Mixture, x: Array
+) -> tuple[dict[str, Array], dict[str, Array], Array]:
+    """What is stored of the estimate, the most probable labels, and the log likelihood in nats."""
+    values = {"weights": jnp.exp(state.log_weights)} | state.parameters
+    r = responsibilities(values, model, x)
+    labels = model.derived({"assignments": jnp.argmax(r, axis=-1)})
+    occupied = jnp.sum(state.statistics[:, 0] > OCCUPIED)
     stored = values | {"responsibilities": r, "num_occupied": occupied}
-    lead = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], posterior)
-    return Outcome(posterior=lead, variational=stored, attrs=attrs, is_point=True)
-
-
-_responsibilities = jax.jit(responsibilities)
-_e_step = jax.jit(e_step)
+    return stored, labels, e_step(state.log_weights, state.parameters, model, x)[0]
 
 
 def log_density(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:

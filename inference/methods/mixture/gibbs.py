@@ -465,7 +465,7 @@ def location(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str,
     precision = prior.precision_matrix + jnp.sum(precisions, axis=0)
     pull = prior.precision_matrix @ prior.loc + jnp.einsum("kij,kj->i", precisions, values["locs"])
     mean, site = jnp.linalg.solve(precision, pull), _sites(model.components)["loc"]
-    return {site: dist.MultivariateNormal(mean, precision_matrix=precision)}
+    return {site: dist.MultivariateNormal(mean, precision_matrix=precision, validate_args=False)}
 
 
 def mean_precision(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
@@ -486,7 +486,11 @@ def inverse_scale_matrix(
     drawn = _has_rows(values, model) if "precisions" in values else jnp.ones(1, precisions.dtype)
     degrees = prior.concentration + jnp.sum(drawn) * model.components.degrees_of_freedom
     rate_matrix = prior.rate_matrix + jnp.einsum("k,kij->ij", drawn, precisions)
-    return {_sites(model.components)["scale_matrix"]: dist.Wishart(degrees, rate_matrix=rate_matrix)}
+    return {
+        _sites(model.components)["scale_matrix"]: dist.Wishart(
+            degrees, rate_matrix=rate_matrix, validate_args=False
+        )
+    }
 
 
 def _precisions(values: Mapping[str, Array]) -> Array:

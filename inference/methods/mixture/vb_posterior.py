@@ -15,7 +15,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Outcome
+from inference.algorithm import Outcome, as_one_chain
 from inference.methods.mixture.starts import STARTS, statistics_given
 from inference.methods.mixture.vb_hyperparameters import (
     LEARNING_AFTER,
@@ -31,6 +31,8 @@ from inference.methods.mixture.vb_hyperparameters import (
     stored_concentration,
     with_learnt,
 )
+from inference.numerics.compiled import compiled
+from inference.numerics.gamma_draws import draw_sites
 from inference.numerics.weighted_rows import map_rows, weight_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.mixture import Mixture
@@ -181,9 +183,8 @@ def conclude(
     """
     current = with_learnt(state, model)
     stored = _variables(state, current, *data)
-    keys = jax.random.split(key, num_samples)
-    draws = _draw(state, stored.get("responsibilities"), keys, current, keep_rows and bool(data))
-    outcome = Outcome(posterior=jax.tree.map(lambda leaf: leaf[None], draws), variational=stored)
+    draws = _draw(state, stored.get("responsibilities"), key, num_samples, current, keep_rows and bool(data))
+    outcome = Outcome(posterior=as_one_chain(draws), variational=stored)
     if not learn:
         return outcome
     if state.learning_in > 0:
@@ -203,9 +204,9 @@ def conclude(
     return outcome._replace(model=learnt_model(state, model), attrs=attrs)
 
 
-@partial(jax.jit, static_argnames="keep_rows")
+@partial(compiled, static_argnames=("num_samples", "keep_rows"))
 def _draw(
-    state: MixtureVBState, r: Array | None, keys: Array, model: Mixture, keep_rows: bool
+    state: MixtureVBState, r: Array | None, key: Array, num_samples: int, model: Mixture, keep_rows: bool
 ) -> dict[str, Array]:
     """Draws of every site of the guide; labels by inverting each row's cumulative responsibilities."""
     upto = jnp.triu(jnp.ones((model.num_components, model.num_components)))[:, :-1]
@@ -218,21 +219,16 @@ def _draw(
 
     def one(key: Array) -> dict[str, Array]:
         globals_key, labels_key = jax.random.split(key)
-        values = _sample_sites(partial(sample_globals, state, model), globals_key)
+        values = draw_sites(globals_key, sample_globals, state, model)
         if not keep_rows:
             return values
         labels = labels_of(jax.random.uniform(labels_key, (r.shape[0],)))
         return values | model.derived({"assignments": labels})
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(one, jax.random.split(key, num_samples))
 
 
-def _sample_sites(program: Callable, key: Array) -> dict[str, Array]:
-    sites = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace()
-    return {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
-
-
-_variables = jax.jit(variables)
+_variables = compiled(variables)
 
 
 # New rows

@@ -37,7 +37,7 @@ import numpy as np
 import scipy.linalg
 from jax import Array
 
-from inference.algorithm import Direct, Outcome
+from inference.algorithm import Direct, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete
 from zoo.exponential_family import Gaussian
 from zoo.exponential_family.joint_prior import balanced_variance
@@ -132,7 +132,7 @@ def solve(key: Array, model: Paired, data: tuple) -> tuple[Outcome, float]:
     latents = centred @ np.linalg.solve(covariance, whole)
     values["latents"] = latents * np.sqrt(variance)
     values |= {f"loadings_{v}": own / np.sqrt(variance) for v, own in enumerate(loadings)}
-    posterior = {name: np.asarray(value)[None, None] for name, value in values.items()}
+    posterior = as_one_draw(values)
     return Outcome(posterior=posterior, variational=values, is_point=True), objective
 
 

@@ -369,14 +369,18 @@ def guide(
         own = {name: given[f"{name}_{v}"] for name in OF_VIEWS}
         rate = symmetric_inverse(own["specific_precision_scale"])
         degrees = own["specific_precision_degrees"]
-        numpyro.sample(f"specific_precision_{v}", dist.Wishart(degrees, rate_matrix=rate))
+        numpyro.sample(
+            f"specific_precision_{v}", dist.Wishart(degrees, rate_matrix=rate, validate_args=False)
+        )
         axes, variance, cross = own["axes"], own["loc_variance"], own["loadings_loc_covariance"]
         loc_mean = axes.T @ own["loc_mean"]
         loc = numpyro.sample(f"loc_{v}", Turned(dist.Normal(loc_mean, jnp.sqrt(variance)), axes))
         slope = cross / variance[:, None]
         mean = axes.T @ own["loadings_mean"] + slope * (axes.T @ loc - loc_mean)[:, None]
         covariance = own["loadings_covariance"] - slope[:, :, None] * cross[:, None, :]
-        numpyro.sample(f"loadings_{v}", Turned(dist.MultivariateNormal(mean, covariance), axes))
+        numpyro.sample(
+            f"loadings_{v}", Turned(dist.MultivariateNormal(mean, covariance, validate_args=False), axes)
+        )
     sample_latents(given, model, data, num_observations)
 
 

@@ -174,7 +174,7 @@ def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> Cond
         away = _theta(values, model, data, v) - model.mean_theta(v, values).whole()
         rate = prior.covariance_scale * jnp.eye(away.shape[1]) + away.T @ away
         degrees = away.shape[1] + prior.covariance_degrees + away.shape[0]
-        conditionals[f"specific_precision_{v}"] = dist.Wishart(degrees, rate_matrix=rate)
+        conditionals[f"specific_precision_{v}"] = dist.Wishart(degrees, rate_matrix=rate, validate_args=False)
     return conditionals
 
 

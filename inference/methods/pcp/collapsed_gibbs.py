@@ -32,6 +32,7 @@ from inference.methods.documents.tokens import (
 from inference.methods.lda.collapsed_gibbs import scan_tokens
 from inference.methods.lda.gibbs import TopicGibbsInfo
 from inference.methods.pcp.gibbs import posteriors
+from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import draw
 from inference.numerics.programs import map_draws
 from zoo.gamma_functions import gammaln
@@ -186,7 +187,7 @@ def conclude(key: Array, draws: dict[str, Array], model: PCP, data: tuple, keep_
     return Outcome(posterior=values)
 
 
-@jax.jit
+@compiled
 def _parameters(key: Array, draws: dict[str, Array], model: PCP, tokens: Tokens) -> dict[str, Array]:
 
     def one(args: tuple) -> dict[str, Array]:

@@ -17,7 +17,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Outcome
+from inference.algorithm import Outcome, as_one_chain
 from inference.methods.documents.dirichlet_factors import (
     dirichlet_kl,
     symmetric_prior,
@@ -26,7 +26,9 @@ from inference.methods.documents.dirichlet_factors import (
     warn_of_smoothing,
 )
 from inference.methods.lda.vb import affordable
+from inference.numerics.compiled import compiled
 from inference.numerics.documents import DocumentBlocks
+from inference.numerics.gamma_draws import draw, draw_dirichlet
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.gamma_functions import digamma, expected_log, gammaln
 from zoo.model import in_current_precision
@@ -289,21 +291,21 @@ def conclude(
     current, state = with_learnt(state, model), with_all_clusters(state, model)
     r = state.responsibilities
     if r is None:
-        r = jax.nn.softmax(_cluster_scores(state, current, documents, point), axis=-1)
+        r = _shares_of(state, current, documents, point)
     stored = {
         "cluster_topic_concentration": state.clusters,
         "responsibilities": r,
-        "num_occupied": jnp.sum(jnp.sum(r, axis=0) > OCCUPIED),
+        "num_occupied": np.sum(np.asarray(r).sum(axis=0) > OCCUPIED),
         "topic_word_probs" if point else "topic_word_concentration": state.words,
     } | model.weights.variables(state.weights)
     num_samples = affordable(num_samples, state.words.size + state.clusters.size)
-    draws = _draw(jax.random.split(key, num_samples), state, r, current, keep_rows, point)
+    draws = _draw(key, num_samples, state, r, current, keep_rows, point)
     prior = state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0]
     fields = {name: getattr(model, name) for name in model.leaf_names()} | {"topic_prior": prior}
     fields |= {"concentration": state.concentration, "word_smoothing": state.word_smoothing}
     fields = {name: np.asarray(value, np.float64) for name, value in fields.items()}
     return Outcome(
-        posterior=jax.tree.map(lambda leaf: leaf[None], draws),
+        posterior=as_one_chain(draws),
         variational=stored,
         model=model.replaced(**fields),
     )
@@ -324,27 +326,30 @@ def _warn_of_learnt(state: PCPVBState, learn: tuple[str, ...], num_documents: in
         )
 
 
-_cluster_scores = jax.jit(cluster_scores, static_argnums=3)
+@partial(compiled, static_argnums=3)
+def _shares_of(state: PCPVBState, model: PCP, documents: Any, point: bool) -> Array:
+    """Shares of each document in the clusters, shape (num_documents, num_clusters)."""
+    return jax.nn.softmax(cluster_scores(state, model, documents, point), axis=-1)
 
 
-@partial(jax.jit, static_argnames=("keep_rows", "point"))
+@partial(compiled, static_argnames=("num_samples", "keep_rows", "point"))
 def _draw(
-    keys: Array, state: PCPVBState, r: Array, model: PCP, keep_rows: bool, point: bool
+    key: Array, num_samples: int, state: PCPVBState, r: Array, model: PCP, keep_rows: bool, point: bool
 ) -> dict[str, Array]:
     site = model.weights.site
 
     def one(key: Array) -> dict[str, Array]:
         keys = jax.random.split(key, 4)
         values = {
-            site: state.weights.sample(keys[0]),
-            "cluster_topic_probs": jax.random.dirichlet(keys[1], state.clusters),
-            "topic_word_probs": state.words if point else jax.random.dirichlet(keys[2], state.words),
+            site: draw(keys[0], state.weights),
+            "cluster_topic_probs": draw_dirichlet(keys[1], state.clusters),
+            "topic_word_probs": state.words if point else draw_dirichlet(keys[2], state.words),
         }
         if not keep_rows:
             return values
         return values | model.derived({"doc_clusters": jax.random.categorical(keys[3], jnp.log(r))})
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(one, jax.random.split(key, num_samples))
 
 
 def guide(stored: Mapping[str, Array], model: PCP, counts: Any) -> None:

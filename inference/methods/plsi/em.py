@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.documents.tokens import given_topics
 from inference.numerics.documents import DocumentBlocks, cut, topic_pass
 from zoo.checks import check_number
@@ -142,7 +142,7 @@ def conclude(
         tokens = jnp.sum(topic_pass(data[0], *state).by_word, axis=0)[:, None]
         topics = (tokens * topics + smoothing) / (tokens + smoothing * topics.shape[1])
     values = {"topic_word_probs": topics, "doc_topic_probs": state.shares}
-    lead = {name: value[None, None] for name, value in values.items()}
+    lead = as_one_draw(values)
     return Outcome(posterior=lead, variational=values, is_point=True)
 
 

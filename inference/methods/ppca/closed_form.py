@@ -26,15 +26,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jax import Array
 
-from inference.algorithm import Direct, Outcome
+from inference.algorithm import Direct, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete
-from inference.numerics.weighted_rows import Rows, row_limit, unweighted, weight_of
+from inference.numerics.compiled import compiled
+from inference.numerics.weighted_rows import Rows, row_limit, unweighted
 from zoo.checks import check_number
 from zoo.linear_gaussian import latents_covariance, latents_mean, log_density, shared_latents_covariance
 from zoo.ppca import PPCA
@@ -192,10 +192,11 @@ def point_outcome(
     Warns:
         UserWarning: the floor holds a noise variance.
     """
-    rows, weight = unweighted(x), weight_of(x)
+    rows = unweighted(x)
+    weight = np.asarray(x.weight) if isinstance(x, Rows) else np.ones(rows.shape[0])
     values, turn = _turned(dict(values))
     if known is None:
-        log_likelihood = float(weight @ _at(log_density, values, rows))
+        log_likelihood = float(weight @ np.asarray(_at(log_density, values, rows)))
     else:
         log_likelihood = known[0]
     if held.size:
@@ -217,7 +218,7 @@ def point_outcome(
         dims["latents_covariance"] = ("latent", "latent_2")
     elif row_limit(8 * num_rows * k**2, "latents_covariance", ()):
         stored["latents_covariance"] = _covariances(rows, values["loadings"], values["noise_variance"])
-    number, size = num_free_parameters(model, rows.shape[1]), float(jnp.sum(weight))
+    number, size = num_free_parameters(model, rows.shape[1]), float(weight.sum())
     attrs = {
         "num_parameters": number,
         "log_likelihood": log_likelihood,
@@ -225,17 +226,17 @@ def point_outcome(
         "aic": float(-2 * log_likelihood + 2 * number),
         "noise_at_floor": int(held.size),
     }
-    lead = {name: jnp.asarray(value)[None, None] for name, value in values.items()}
+    lead = as_one_draw(values)
     return Outcome(posterior=lead, variational=stored, attrs=attrs, dims=dims, is_point=True)
 
 
-_turned = jax.jit(turned)
+_turned = compiled(turned)
 
 
-_shared, _covariances = jax.jit(shared_latents_covariance), jax.jit(latents_covariance)
+_shared, _covariances = compiled(shared_latents_covariance), compiled(latents_covariance)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, static_argnums=0)
 def _at(function: Callable, values: dict[str, Array], x: Array) -> Array:
     """Evaluate a function of rows, loadings, mean and noise variance at the estimate."""
     return function(x, values["loadings"], values["loc"], values["noise_variance"])

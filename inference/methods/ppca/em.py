@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -30,6 +29,7 @@ from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussia
 from inference.methods.linear_gaussian.em import LinearGaussianInfo, LinearGaussianState, LoadingPrior
 from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
 from inference.methods.ppca.closed_form import check_noise_floor, point_outcome, turned
+from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, unweighted
 from zoo.checks import check_choice
 from zoo.ppca import PPCA
@@ -154,7 +154,7 @@ def conclude(
     return point_outcome(values, model, data[0], held=held, noise_floor=noise_floor, known=known)
 
 
-_turned = jax.jit(turned)
+_turned = compiled(turned)
 
 METHOD = Ascent(
     options={"acceleration": "px", "noise_floor": 1e-6},

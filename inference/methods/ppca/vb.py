@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -29,6 +28,7 @@ from inference.methods.linear_gaussian import vb as linear_gaussian
 from inference.methods.linear_gaussian.rows import CompressedRows, compress
 from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.methods.ppca.em import compressed_rows, groups_of, prior_of
+from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, unweighted
 from zoo.checks import check_choice
 from zoo.model import in_current_precision
@@ -124,7 +124,7 @@ def check(model: PPCA, *, acceleration: Any) -> None:
 # The posterior in a fit
 
 
-@jax.jit
+@compiled
 def _stored(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -> dict[str, Array]:
     """The parameters of q in their stored form, the mean in the units of the data."""
     covariance = state.covariance[rows.column_class]
@@ -216,7 +216,7 @@ def conclude(
     return linear_gaussian.concluded(key, _sample_globals, model, stored, moments, dims, bool(shared), *sizes)
 
 
-_latents = jax.jit(latents)
+_latents = compiled(latents)
 
 
 # New rows

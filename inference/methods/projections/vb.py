@@ -23,7 +23,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome, as_one_chain
 from inference.methods.linear_gaussian.em import bordered
 from inference.methods.projections.vb_factors import (
     ProjectionPosterior,
@@ -34,6 +34,8 @@ from inference.methods.projections.vb_factors import (
     update,
 )
 from inference.methods.projections.views import View, given_values, prior_variance, views_of
+from inference.numerics.compiled import compiled
+from inference.numerics.gamma_draws import draw_sites
 from inference.numerics.weighted_rows import row_limit
 from zoo.epca import EPCA
 from zoo.exponential_family.natural_params import padded
@@ -258,7 +260,7 @@ def sample_latents(
     elif "latents_mean" not in given or len(given["latents_mean"]) != len(data[0]):
         raise ValueError("the latents of these rows are not in the fit: the guide takes the fitted rows")
     else:
-        own = dist.MultivariateNormal(given["latents_mean"], given["latents_covariance"])
+        own = dist.MultivariateNormal(given["latents_mean"], given["latents_covariance"], validate_args=False)
     with numpyro.plate("observations", own.batch_shape[0]):
         numpyro.sample("latents", own)
 
@@ -276,7 +278,7 @@ def _sample_view(own: Mapping[str, Array], view: View, num_latents: int) -> None
     mean = own["loadings_mean"][:, places] + (cross / variance[:, None]) * away[:, None]
     covariance = own["loadings_covariance"][:, places][:, :, places]
     covariance = covariance - cross[:, :, None] * cross[:, None, :] / variance[:, None, None]
-    loadings = dist.MultivariateNormal(mean, covariance).to_event(1)
+    loadings = dist.MultivariateNormal(mean, covariance, validate_args=False).to_event(1)
     numpyro.sample(f"loadings{view.suffix}", padded(loadings, view.places, num_latents))
 
 
@@ -297,23 +299,23 @@ def concluded(
     keep_rows: bool,
 ) -> Outcome:
     """Conclude with independent draws of the guide, as one chain, and its parameters."""
-    draws = _draw(guide, jax.random.split(key, num_samples), stored, model)
+    draws = _draw(guide, key, num_samples, stored, model)
     if not row_limit(8 * stored["latents_covariance"].size, "latents_covariance", ()):
         stored = {name: value for name, value in stored.items() if not name.startswith("latents_")}
-    posterior = {name: value[None] for name, value in draws.items()}
+    posterior = as_one_chain(draws)
     return Outcome(posterior=posterior, variational=stored, dims=dims)
 
 
-@partial(jax.jit, static_argnums=0)
-def _draw(guide: Callable, keys: Array, stored: dict[str, Array], model: EPCA | Paired) -> dict[str, Array]:
+@partial(compiled, static_argnums=(0, 2))
+def _draw(
+    guide: Callable, key: Array, num_samples: int, stored: dict[str, Array], model: EPCA | Paired
+) -> dict[str, Array]:
     rows = jnp.zeros((len(stored["latents_mean"]), 1))
 
     def one(key: Array) -> dict[str, Array]:
-        program = numpyro.handlers.seed(partial(guide, stored, model), key)
-        sites = numpyro.handlers.trace(program).get_trace(rows).items()
-        return {name: site["value"] for name, site in sites if site["type"] == "sample"}
+        return draw_sites(key, guide, stored, model, rows)
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(one, jax.random.split(key, num_samples))
 
 
 # New rows, at the means of q

@@ -49,13 +49,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete
+from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import row_limit
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
@@ -88,7 +88,7 @@ def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array],
     return dict(values) | {name: values[name] @ turn for name in ("loadings_x", "loadings_y")}, turn
 
 
-_turned = jax.jit(turned)
+_turned = compiled(turned)
 
 
 def by_site(loadings: Array, loc: Array, model: SPPCA) -> dict[str, Array]:
@@ -130,7 +130,7 @@ def concluded(
         sparse = isinstance(x, SparseMatrix)
         variance_x = float((x.column_moments()[1] if sparse else np.nanvar(np.asarray(x), axis=0)).mean())
     warn_of_floors(values, model, np.asarray(y), variance_x)
-    lead = {name: np.asarray(value)[None, None] for name, value in values.items()}
+    lead = as_one_draw(values)
     return Outcome(posterior=lead, variational=values | latents, attrs=attrs or {}, is_point=True)
 
 
@@ -186,7 +186,7 @@ def log_density(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | 
     return model.log_likelihood(values, x, y)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled, static_argnums=0)
 def _with_latents(
     wanted: tuple[bool, bool], values: dict[str, Array], model: SPPCA, x: Array, y: Array
 ) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -376,7 +376,7 @@ def conclude(
     return concluded(_estimate(state, model), model, data)
 
 
-@jax.jit
+@compiled
 def _estimate(state: SPPCAState, model: SPPCA) -> dict[str, Array]:
     """The parameters of a state, named by site."""
     loadings, _ = _fitted(state, model)

@@ -129,7 +129,7 @@ def _regression(values: Values, block: str, cells: Array, noise: Array, model: S
     covariance = (covariance + jnp.swapaxes(covariance, 1, 2)) / 2
     loc = (sums - jnp.sum(first * values[f"loadings_{block}"], axis=1)) / total
     return {
-        f"loadings_{block}": dist.MultivariateNormal(mean, covariance).to_event(1),
+        f"loadings_{block}": dist.MultivariateNormal(mean, covariance, validate_args=False).to_event(1),
         f"loc_{block}": dist.Normal(loc, 1 / jnp.sqrt(total)).to_event(1),
     }
 

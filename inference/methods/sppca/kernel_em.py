@@ -35,7 +35,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import cho_solve
 
-from inference.algorithm import Outcome
+from inference.algorithm import Outcome, as_one_draw
 from inference.methods.linear_gaussian.em import LinearGaussianInfo
 from inference.methods.sppca.closed_form import warn_of_floors
 from zoo.kernels.gram import centred_gram, feature_rows
@@ -277,7 +277,7 @@ def conclude(
             turn,
         ),
     }
-    lead = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], values)
+    lead = as_one_draw(values)
     kept = {"gram_means": rows.gram_means, "gram_products": rows.gram @ values["coefficients"]}
     stored = values | latents | kept
     return Outcome(posterior=lead, variational=stored, is_point=True)

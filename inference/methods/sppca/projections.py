@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Outcome
+from inference.algorithm import Outcome, as_one_draw
 from zoo.kernels import Kernel, Linear, as_kernel
 from zoo.kernels.gram import CentredGram, centred_cross
 from zoo.kernels.gram import centred_gram as gram_about_mean
@@ -265,7 +265,7 @@ def stored(
             more |= {"latents": gram.factor @ projection.weights}
             more |= {"projection": weights, "loc_x": x.mean(axis=0)}
         model = model.replaced(kernel=kernel)
-    lead = {name: value[None, None] for name, value in posterior.items()}
+    lead = as_one_draw(posterior)
     dims = {"eigenvalues": ("rank",), "projection": ("feature", "latent")}
     return Outcome(
         posterior=lead,

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpyro
 from jax import Array
@@ -30,6 +29,7 @@ from inference.methods.linear_gaussian.rows import CompressedRows, compress
 from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.methods.ppca import vb as ppca
 from inference.methods.sppca.em import given_parameters, joint_matrix, noise_groups, prior_of
+from inference.numerics.compiled import compiled
 from zoo.checks import check_choice
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
@@ -212,7 +212,7 @@ def conclude(
     return linear_gaussian.concluded(key, _sample_globals, model, stored, moments, dims, False, *sizes)
 
 
-@jax.jit
+@compiled
 def _concluded(
     state: LinearGaussianPosterior, model: SPPCA, x: Array, y: Array, rows: CompressedRows
 ) -> tuple[dict[str, Array], tuple[Array, Array]]:

@@ -1,0 +1,76 @@
+"""How much a program is optimised when it is compiled: little where it has little to do.
+
+XLA's optimisation takes up to three times as long as the rest of a compilation, and a call of `fit` on a
+small table spends its time there. So a program that `compiled` makes is optimised for the work of the call,
+which `for_work` tells: what runs through the data once less than what is repeated. Work is counted from sizes
+and numbers of steps, never timed: the same call always runs the same program.
+
+On 272 rows with 20 components a sweep of Gibbs takes 2.4 times as long at level 0 as at level 1 and its
+program half the time to compile; level 1 runs as fast as XLA's default there and takes two thirds of its time.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+
+__all__ = ["compiled", "for_work"]
+
+LEVELS = ((2**20, 0), (2**28, 1))  # up to so many cells passed over, XLA's level; above them its default
+MOST_ONCE = 2**23  # cells passed over, each a few times, by a program that runs once: level 0 up to there
+_work: ContextVar[tuple[float, float]] = ContextVar("work", default=(math.inf, math.inf))
+
+
+@contextmanager
+def for_work(once: float, repeated: float) -> Iterator[None]:
+    """A context in which programs are compiled for an amount of work.
+
+    Args:
+        once: cells that a program passes over which runs once.
+        repeated: cells that all steps of a loop pass over.
+    """
+    token = _work.set((once, repeated))
+    try:
+        yield
+    finally:
+        _work.reset(token)
+
+
+def compiled(function: Callable, *, repeats: bool = False, **static: Any) -> Callable:
+    """``jax.jit`` whose programs are optimised for the work that `for_work` tells.
+
+    Args:
+        function: to be compiled.
+        repeats: whether it repeats a step.
+        **static: ``static_argnums`` and ``static_argnames`` of `jax.jit`.
+
+    Returns:
+        The compiled function.
+    """
+    default = jax.jit(function, **static)
+    by_level = {
+        level: jax.jit(function, compiler_options={"xla_backend_optimization_level": level}, **static)
+        for _, level in LEVELS
+    }
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        chosen = by_level.get(_level(repeats), default)
+        if chosen is not default:
+            inside = (isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs)))
+            chosen = default if any(inside) else chosen  # options belong to the outermost program
+        return chosen(*args, **kwargs)
+
+    return call
+
+
+def _level(repeats: bool) -> int | None:
+    """XLA's level of optimisation, or None for its default."""
+    once, repeated = _work.get()
+    if not repeats:
+        return 0 if once <= MOST_ONCE else None
+    return next((level for most, level in LEVELS if repeated <= most), None)
