@@ -418,7 +418,7 @@ class FitRequest:
 
     @property
     def work(self) -> tuple[float, float]:
-        """About how many cells a run passes over, by sizes and numbers of steps alone: for each draw; in all."""
+        """Cells passed over once for each draw, and by all steps: by sizes and numbers of steps alone."""
         if self.stream is not None:
             return np.inf, np.inf
         cells = sum(part.nbytes for part in self.data) / 8

@@ -23,6 +23,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from inference.program_cache import compile_cache_by_environment
 from zoo.checks import check_counts, check_scale, column_moments
 from zoo.model import Model
 
@@ -50,6 +51,7 @@ def in_precision(dtype: str = "float64") -> Iterator[None]:
     """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype must be 'float64' or 'float32'; got {dtype!r}")
+    compile_cache_by_environment()
     with jax.enable_x64(_DTYPES[dtype]):
         yield
 

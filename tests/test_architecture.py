@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 #: A module imports from its own room or from rooms in earlier strings.
 LAYERS = (
     "zoo",
+    "program_cache",
     "algorithm precision",
     "numerics",
     "inputs results",

@@ -5,8 +5,8 @@ small table spends its time there. So a program that `compiled` makes is optimis
 which `for_work` tells: what runs through the data once less than what is repeated. Work is counted from sizes
 and numbers of steps, never timed: the same call always runs the same program.
 
-On 272 rows with 20 components a sweep of Gibbs takes 2.4 times as long at level 0 as at level 1 and its
-program half the time to compile; level 1 runs as fast as XLA's default there and takes two thirds of its time.
+On 272 rows with 20 components a sweep of Gibbs takes 2.4 times as long at level 0 as at level 1, and its
+program half the time to compile; level 1 runs as fast as XLA's default and compiles in two thirds of the time.
 """
 
 import functools

@@ -115,6 +115,7 @@ def fit(options: argparse.Namespace) -> int:
     import inference
     from inference.diagnostics import summary_text
 
+    inference.compile_cache()
     with _collected_warnings() as notes:
         model = model_class(card.name).from_data(*data, **resolve(settings, data))
         tree = inference.fit(
@@ -153,11 +154,12 @@ def report(options: argparse.Namespace) -> int:
         raise ValueError("--heldout compares fits and one was given; name several")
     names = _short_names(options.fits)
 
-    from inference import load
+    from inference import compile_cache, load
     from inference.report import report as write_report
     from inference.report import report_comparison
     from zoo.cli.selection import select
 
+    compile_cache()
     with _collected_warnings() as notes:
         if several:
             columns = options.heldout, options.x, options.y, options.views
@@ -200,8 +202,10 @@ def compare(options: argparse.Namespace) -> int:
 
     import numpy as np
 
+    from inference import compile_cache
     from inference.diagnostics.comparison import Refusal, score_methods
 
+    compile_cache()
     order = np.random.default_rng(options.seed).permutation(data[0].shape[0])
     num_held_out = max(1, len(order) // 5)
     train, test = _rows(data, np.sort(order[num_held_out:])), _rows(data, np.sort(order[:num_held_out]))
