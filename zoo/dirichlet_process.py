@@ -226,6 +226,11 @@ class BetaDecay(dist.Distribution):
         self.concentration0 = jnp.broadcast_to(concentration0, shape)
         super().__init__(batch_shape=shape, validate_args=validate_args)
 
+    @property
+    def mean(self) -> Array:
+        """E[-log(1 - V)], batch shape."""
+        return digamma(self.concentration1 + self.concentration0) - digamma(self.concentration0)
+
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw decays.
 

@@ -342,21 +342,29 @@ def _weight_blocks(model: Mixture) -> tuple[Callable | Move, ...]:
 
 
 def init(key: Array, model: Mixture, x: Array, *, labels_of: Callable) -> MixtureGibbsState:
-    """A state with labels from ``labels_of(key, num_rows, num_components)`` and the rest drawn given them."""
-    label_key, key = jax.random.split(key)
-    return _from_labels(key, labels_of(label_key, x.shape[0], model.num_components), model, x)
+    """A state with labels from ``labels_of(key, num_rows, num_components)``, the rest at means given them."""
+    return _from_labels(labels_of(key, x.shape[0], model.num_components), model, x)
 
 
-def _from_labels(key: Array, assignments: Array, model: Mixture, x: Array) -> MixtureGibbsState:
+def _from_labels(assignments: Array, model: Mixture, x: Array) -> MixtureGibbsState:
+    """Labels, hyperparameters at their prior means, and the means of all else given both.
+
+    The first sweep draws everything else again before it reads it, hyperparameters apart.
+    """
     values = {"assignments": assignments}
     dtype = jnp.result_type(float)
     values |= {n: v.astype(dtype) for n, v in expected_hyperparameters(model.components).items()}
-    if model.weights.has_sticks:
-        values["stick_decays"] = jnp.full(model.weights.num_sticks, jnp.log(2.0), dtype)
     if model.has_random_concentration:
         values["concentration"] = jnp.asarray(model.concentration.mean, dtype)
-    blocks = (*conditionals_among(_weight_blocks(model)), component_parameters)
-    return MixtureGibbsState(sweep(key, values, blocks, model, x))
+    weights = stick_decays if model.weights.has_sticks else concentration_and_weights
+    for block in (weights, component_parameters):
+        place = 0
+        while place < len(conditionals := block(values, model, x)):
+            site, conditional = list(conditionals.items())[place]
+            if site not in values:
+                values[site] = jnp.broadcast_to(conditional.mean, conditional.shape())
+            place += 1
+    return MixtureGibbsState(values)
 
 
 def _dispersed_labels(key: Array, num_rows: int, num_components: int) -> Array:
@@ -381,9 +389,8 @@ def start(
     key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, **options: Any
 ) -> MixtureGibbsState:
     """The state with given ``assignments`` (or drawn from ``responsibilities``), and further given sites."""
-    state_key, label_key = jax.random.split(key)
-    assignments = given_labels(label_key, variables, x.shape[0])
-    values, given = _from_labels(state_key, assignments, model, x).values, with_stick_decays(variables)
+    assignments = given_labels(key, variables, x.shape[0])
+    values, given = _from_labels(assignments, model, x).values, with_stick_decays(variables)
     return MixtureGibbsState(
         {name: jnp.asarray(given.get(name, value), value.dtype) for name, value in values.items()}
     )
