@@ -33,6 +33,7 @@ from zoo.conjugate.component_prior import (
     expected_log_probs,
     root,
 )
+from zoo.conjugate.small_probabilities import Beta
 
 __all__ = [
     "BernoulliBeta",
@@ -344,7 +345,7 @@ class BernoulliBeta(Cellwise):
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The probabilities."""
-        beta = dist.Beta(jnp.asarray(self.concentration1), jnp.asarray(self.concentration0))
+        beta = Beta(jnp.asarray(self.concentration1), jnp.asarray(self.concentration0))
         return {"probs": beta.to_event(1)}
 
     def _check_domain(self, x: np.ndarray) -> None:
