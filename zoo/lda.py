@@ -92,6 +92,7 @@ class LDA(TopicModel):
         "unused_word": "no: the prior gives every word of the vocabulary a share",
     }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
+    concentration_fields = ("topic_prior", "word_smoothing")
     sums_out_locals = False
     estimates_density = True
     local_sites = ("doc_topic_probs",)

@@ -108,6 +108,7 @@ class PCP(TopicModel):
         "unused_word": "no: the prior gives every word of the vocabulary a share",
     }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
+    concentration_fields = ("concentration", "topic_prior", "word_smoothing")
     cluster_site = "doc_clusters"
     weight_site = "cluster_weights"
     cluster_topic_site = "cluster_topic_probs"

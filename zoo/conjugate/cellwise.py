@@ -228,6 +228,7 @@ class _GammaRates(Cellwise):
     rate: Array
 
     learnable = column_fields = ("shape", "rate")
+    concentration_fields = ("shape",)
     field_dims = dict.fromkeys(column_fields, ("feature",))
     posterior_dims = dict.fromkeys(column_fields, ("component", "feature"))
     parameter_dims = {"rates": ("component", "feature")}
@@ -322,7 +323,7 @@ class BernoulliBeta(Cellwise):
     concentration1: Array | dist.Distribution
     concentration0: Array | dist.Distribution
 
-    learnable = column_fields = ("concentration1", "concentration0")
+    learnable = column_fields = concentration_fields = ("concentration1", "concentration0")
     field_dims = dict.fromkeys(column_fields, ("feature",))
     posterior_dims = dict.fromkeys(column_fields, ("component", "feature"))
     parameter_dims = {"probs": ("component", "feature")}

@@ -141,7 +141,7 @@ class MultinomialDirichlet(ComponentPrior):
     posterior_dims = {"concentration": ("component", "feature")}
     parameter_dims = {"probs": ("component", "feature")}
     hyperprior_kinds = {"concentration": (dist.Gamma,)}
-    learnable = ("concentration",)
+    learnable = concentration_fields = ("concentration",)
     takes_sparse = True
     has_counts = True
 
