@@ -73,7 +73,11 @@ def one_split(counts, seed):
     """Nine tenths of the documents to fit, one tenth held out, over the words that the first have."""
     order = np.random.default_rng(seed).permutation(counts.shape[0])
     held = counts.shape[0] // 10
-    test, train = counts[order[:held]], counts[order[held:]]
+    return known_words(counts[order[held:]], counts[order[:held]])
+
+
+def known_words(train, test):
+    """Both tables over the words that the first has, without documents that have none of them."""
     known = np.flatnonzero(np.asarray(train.sum(0)).ravel() > 0)
     test, train = test[:, known], train[:, known]
     return train, test[np.asarray(test.sum(1)).ravel() > 0]
@@ -150,8 +154,8 @@ def completions(train, test, seed, num_topics=20):
 
 def drawn(seed):
     """`completions` on a drawn corpus, whose documents are short; the seed is of corpus and fits."""
-    counts = load(DRAWN, seed=seed)["counts"]
-    return completions(counts[:270].astype(float), counts[270:].astype(float), seed)
+    counts = load(DRAWN, seed=seed)["counts"].astype(float)
+    return completions(*known_words(counts[:270], counts[270:]), seed)
 
 
 def over_seeds(figures, note, seeds=5):

@@ -300,7 +300,7 @@ PLANTED = {
 
 @partial(jax.jit, static_argnums=2)
 def swept_parameters(key, model, planted):
-    """Hyperparameters after 20 sweeps, in 8000 replicates that start from the joint law of all sites."""
+    """Hyperparameters after 20 sweeps, in 2000 replicates that start from the joint law of all sites."""
     first, second = jax.random.split(key)
     blocks = gibbs.blocks_of(model)
     if planted:
@@ -317,8 +317,8 @@ def swept_parameters(key, model, planted):
         values = jax.lax.scan(one, values, jax.random.split(key, 20))[0]
         return {name: values[name] for name in model.components.hyperprior_sites().values()}
 
-    start = joint_draws(jax.random.split(first, 8000), model.explicit, 6, 500)
-    return jax.vmap(swept)(jax.random.split(second, 8000), start)
+    start = joint_draws(jax.random.split(first, 2000), model.explicit, 6, 500)
+    return jax.vmap(swept)(jax.random.split(second, 2000), start)
 
 
 def smallest_p(components, prior, dtype, planted=False):
