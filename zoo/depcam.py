@@ -176,6 +176,7 @@ class DEPCAM(MixtureModel):
         "other_units": "no: priors have a unit, but those of unknown noise by default",
     }
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
+    concentration_fields = ("concentration",)
     subspace_sites = ("bases", "scales")
 
     def relation_of(self, name: str, method: str) -> str:
