@@ -154,7 +154,7 @@ def test_masked_labels_are_missing_labels():
 
 
 def test_weights_and_labels_by_position_are_refused_with_a_hint():
-    """They were dropped without a word by seven models of ten. Weights go only with methods that take them."""
+    """They were dropped without a word by seven models of ten; not all models have methods with weights."""
     weighted = {zoo.PPCA(num_latents=1): "em and vb", zoo.Mixture(): "vb and em"}
     for model in (*weighted, zoo.EPCA(), zoo.DEPCAM(), zoo.KernelPCA(), zoo.LDA(), zoo.PLSI):
         hint = "leave the others out"
@@ -167,7 +167,7 @@ def test_weights_and_labels_by_position_are_refused_with_a_hint():
             check_parts(model, (X, X), weighted=methods_with_weights)
     with pytest.raises(TypeError, match=r"takes 2 parts of data, x and y; got 1: y is missing"):
         check_parts(zoo.SPPCA(), (X,))
-    with pytest.raises(TypeError, match=r"Paired takes 2 parts of data, y_0 and y_1; got 3: leave the others"):
+    with pytest.raises(TypeError, match=r"Paired takes 2 parts of data, y_0 and y_1; got 3: leave"):
         check_parts(zoo.Paired(), (X, X, np.ones(12)), weighted=methods_with_weights)
     with pytest.raises(TypeError, match="got 2: .*sample_weight"):
         fit(zoo.PPCA(num_latents=1), X, X[:, :1], method="em")
