@@ -175,7 +175,7 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
 
     From VB it is the log of the density's expectation under q: of mixtures and documents in closed form, of
     PPCA and SPPCA, whose loadings are random under q, by a rule without random numbers
-    (`inference.methods.linear_gaussian.vb`), good to about .02 nats, and to .1 for rows of density e^-700
+    (`inference.methods.linear_gaussian.vb`), good to about .02 nats and, far outside, 3e-4 of its size
     (with one latent, against quadrature; with more, rows like the fitted ones were compared). From a sampler
     it is the log of the mean density over draws. The dims are (observation,), or of text (document,) with
     the coordinate ``num_tokens``.

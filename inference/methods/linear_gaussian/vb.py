@@ -42,10 +42,10 @@ the integrand. (Gauss and Laguerre's under Gamma(e + n/2, f + sum r^2 / 2) fails
 left is the integral over the K latents of a row. It is the exact one of the Gaussian :math:`N(m_n,
 \Lambda_n^{-1})` times a mean ratio over fixed, quasi-random points about it, turned to the principal axes of
 the loadings: where q is sharp the ratio is constant, whatever the points. The result has no random part and
-does not change when q is turned. Rows more than six deviations of a chi-square outside are explained by noise
+does not change when q is turned. Rows more than three deviations of a chi-square out are explained by noise
 or by loadings that q holds for unlikely, so that the integrand lies elsewhere and may have two modes: they
 have further points, about the latents under the noise that the row calls for and in wide circles, and two
-modes of each noise. Against quadrature with one latent: within .02 nats, and .1 for rows of density e^-700.
+modes of each noise. Against quadrature with one latent: within .02 nats and 3e-4 of the log density.
 """
 
 from collections.abc import Callable, Mapping
@@ -158,7 +158,7 @@ MODE_ROUNDS = (4, 30)  # towards its mode, for the usual rows and those far outs
 ROW_ROUNDS = 30  # towards the noise that a row far outside calls for
 WIDER = 2.0  # variance of the points, in that of the latents
 RADII = (1.0, 4.0, 12.0)  # of latents by which the spread of the loadings may explain such a row
-FAR = 6.0  # deviations of its squared distance
+FAR = 3.0  # deviations of its squared distance
 
 
 def log_predictive(

@@ -273,7 +273,7 @@ def test_density_equals_quadrature_however_far_a_row_is(shared, concentration, m
             with in_precision():
                 return np.asarray(log_predictive(*map(jnp.asarray, (rows, *q)), group))
 
-        assert (np.abs(found() - want) < 0.02 + 1e-4 * np.abs(want)).all()
+        assert (np.abs(found() - want) < 0.02 + 3e-4 * np.abs(want)).all()
         with monkeypatch.context() as planted:
             planted.setattr(linear_gaussian_vb, "FAR", np.inf)
             worst = max(worst, np.abs(found() - want).max())
