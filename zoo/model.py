@@ -724,6 +724,23 @@ class Model(Assumptions):
         """
         raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
 
+    def rests_on_tail(
+        self, values: Mapping[str, Any], mean: Any, variance: Any, *data: Any, **options: str
+    ) -> Any | None:
+        """Which of the `predicted` cells have an expectation that the tail of their latents dominates.
+
+        Args:
+            values: of the parameters.
+            mean: of `predicted`.
+            variance: of `predicted`.
+            *data: rows, as given to it.
+            **options: likewise.
+
+        Returns:
+            Boolean, the shape of ``mean``; None: no cells of the model have a tail.
+        """
+        return None
+
     def check_new(self, *data: Any) -> None:
         """Raise ValueError if new rows do not suit the (fitted) model.
 
