@@ -47,7 +47,7 @@ _NOT_STORED = "stored are others"
 NUM_CHAINS = 32  # and runs of SVI: of so many a side, the smallest p-value of a rank test is below 1e-9
 LABEL_DIMS = ("component", "topic", "cluster")
 #: Dims of invariants that name no elements of the data, and so survive any renumbering.
-NAMELESS_DIMS = {"chain", "draw", "rank"}
+NAMELESS_DIMS = re.compile("chain|draw|(shared_)?rank(_.+)?")
 UNIT_FREE_INVARIANTS = ("mean_log_likelihood", "same_cluster", "sorted_weights")
 
 
@@ -74,8 +74,9 @@ def relation_check(
         false_alarm_rate: probability that correct code fails, at most, where draws are compared in
             distribution; shared by all p-values (Bonferroni).
         threshold: the largest error that passes, relative to the spread of each quantity; None: 1e-6, and in
-            single precision 4 T c eps for T iterations and columns whose correlation matrix has the
-            condition number c, by which a step can amplify the rounding of its input.
+            single precision 4 T c eps for T iterations and correlation matrices, of all columns and within
+            each component, of condition numbers up to c, by which a step can amplify the rounding of its
+            input.
         **options: passed to both fits.
 
     Returns:
@@ -123,7 +124,8 @@ def relation_check(
         after = _fitted(make, change.after, options | after_options, seed)
         if threshold is None:
             steps = max(int(before.attrs["num_iterations"]), 1)
-            threshold = 4 * steps * _condition(data) * SINGLE if relation.single_precision else TOLERANCE
+            single = 4 * steps * _condition(before, data) * SINGLE if relation.single_precision else 0.0
+            threshold = single or TOLERANCE
         expected, found = dict(_expected(before, change, said)), dict(_found(after, change, said))
         if not relation.keeps_draws and _is_random_density(before, chosen):
             del expected["log_density"]  # other random numbers
@@ -132,8 +134,11 @@ def relation_check(
         return _by_number(expected, found, threshold, known, change)
 
 
-def _condition(data: tuple) -> float:
-    """The condition number of the correlation matrix of all columns, at most 1e4."""
+def _condition(tree: xr.DataTree, data: tuple) -> float:
+    """The largest condition number of correlation matrices, at most 1e4: of all columns, and of those fitted.
+
+    Components are flatter than the whole, and each step solves with their covariances.
+    """
     tables = [
         np.asarray(part, float)
         for part in data
@@ -141,7 +146,18 @@ def _condition(data: tuple) -> float:
     ]
     x = np.concatenate(tables, axis=1)
     x = np.nan_to_num(x - np.nanmean(x, axis=0))
-    values = np.linalg.eigvalsh(np.atleast_2d(np.corrcoef(x[:, x.std(axis=0) > 0], rowvar=False)))
+    matrices = [np.atleast_2d(np.cov(x[:, x.std(axis=0) > 0], rowvar=False))]
+    group = tree["variational"] if "variational" in tree.children else tree["posterior"]
+    for variable in group.data_vars.values():
+        *_, row, column = ("", "", *map(str, variable.dims))
+        if row.startswith(("feature", "output")) and column == f"{row}_2":
+            matrices += list(variable.values.reshape(-1, *variable.shape[-2:]))
+    return max(map(_condition_of_correlations, matrices))
+
+
+def _condition_of_correlations(covariance: np.ndarray) -> float:
+    sizes = np.sqrt(np.diagonal(covariance))
+    values = np.linalg.eigvalsh(covariance / np.outer(sizes, sizes))
     return float(values[-1] / max(values[0], 1e-4 * values[-1]))
 
 
@@ -489,14 +505,16 @@ def _in_law(
 ) -> RelationVerdict:
     """The verdict by rank tests on one number a chain, or a run of SVI, of each invariant."""
     moved = float(np.mean(_log_jacobian(change))) if change.scale else 0.0
-    before = _numbers(make, method, change.before, options, seed, relation)
+    first = _numbers(make, method, change.before, options, seed, relation)
+    before = {_after_exchange(name, change): values for name, values in first.items()}
     after = _numbers(make, method, change.after, options, seed + NUM_CHAINS, relation)
     p_values = {}
     for name in before:
         expected = before[name] - moved if name == "mean_log_likelihood" else before[name]
-        size = max(expected.shape[-1], after[name].shape[-1])
+        # Ranks that one side lacks hold next to nothing: whether they are listed is a matter of chance.
+        size = min(expected.shape[-1], after[name].shape[-1])
         for rank in range(size):
-            pair = [_column(values, rank) for values in (expected, after[name])]
+            pair = [values[:, rank] for values in (expected, after[name])]
             scale = max(np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) for v in pair)
             pair = [np.round(v / scale, 9) if scale > 0 else v for v in pair]  # rounding is no difference
             label = f"{name}[{rank}]" if size > 1 else name
@@ -513,11 +531,6 @@ def _in_law(
     )
 
 
-def _column(values: np.ndarray, rank: int) -> np.ndarray:
-    """One entry of a vector for all chains; zero where it has fewer."""
-    return values[:, rank] if rank < values.shape[1] else np.zeros(len(values))
-
-
 def _numbers(
     make: Callable, method: Method, side: Side, options: Mapping[str, Any], seed: int, relation: Relation
 ) -> dict[str, np.ndarray]:
@@ -529,7 +542,8 @@ def _numbers(
     found: dict[str, list] = {}
     for tree in trees:
         for name, variable in invariants(tree).data_vars.items():
-            if name in UNIT_FREE_INVARIANTS if relation.in_units else set(variable.dims) <= NAMELESS_DIMS:
+            is_nameless = all(NAMELESS_DIMS.fullmatch(str(dim)) for dim in variable.dims)
+            if name in UNIT_FREE_INVARIANTS if relation.in_units else is_nameless:
                 means = variable.transpose("chain", "draw", ...).values.astype(float).mean(1)
                 found.setdefault(str(name), []).extend(means.reshape(len(means), -1))
     return {name: np.stack(_padded(rows)) for name, rows in found.items()}
