@@ -139,8 +139,8 @@ CASES = {
 }
 
 
-def options_of(method, relation):
-    """The options of `fit` for a method and a relation, by name."""
+def options_of(method, relation, said=""):
+    """The options of `fit` for a method and a relation, by name; what the table says of them."""
     if method in ("gibbs", "collapsed_gibbs", "nuts", "hmc"):
         if RELATIONS[relation].keeps_draws and (
             method in ("gibbs", "collapsed_gibbs") or not RELATIONS[relation].in_units
@@ -155,4 +155,4 @@ def options_of(method, relation):
         return {}
     if method == "svi":
         return PATH
-    return TOP if relation in AT_THE_TOP else PATH
+    return TOP if relation in AT_THE_TOP or "where it ends" in said else PATH

@@ -43,7 +43,10 @@ TOLERANCE = 1e-6  # of the spread
 SINGLE = float(np.finfo(np.float32).eps)
 #: What a model's phrase may say of the kind of sameness.
 _UP_TO_CONSTANT, _SCORES_IN_UNITS = "objective up to a constant", "scores in the new unit"
-_NOT_STORED = "stored are others"
+_NOT_STORED, _SETTLED = "stored are others", "to the tolerance of passes over documents"
+_WHERE_IT_ENDS = "where it ends, to the root of single precision"
+FALLS = 100  # of two fits, in units of rounding of the objective: each takes steps that lower it by less
+SETTLED = 1e-2  # of the spread of scores: passes that end when few tokens move leave that much, at most
 NUM_CHAINS = 32  # and runs of SVI: of so many a side, the smallest p-value of a rank test is below 1e-9
 LABEL_DIMS = ("component", "topic", "cluster")
 #: Dims of invariants that name no elements of the data, and so survive any renumbering.
@@ -76,7 +79,8 @@ def relation_check(
         threshold: the largest error that passes, relative to the spread of each quantity; None: 1e-6, and in
             single precision 4 T c eps for T iterations and correlation matrices, of all columns and within
             each component, of condition numbers up to c, by which a step can amplify the rounding of its
-            input.
+            input. Where the objective decides on each step, both fits have to end within 100 eps of it, and
+            errors count as the nats a row that they cost.
         **options: passed to both fits.
 
     Returns:
@@ -114,7 +118,8 @@ def relation_check(
         if relation.stored:
             tree = _fitted(make, change.before, options, seed)
             found = dict(_as_new(tree, change.before.data))
-            return _by_number(dict(_stored(tree, data, said)), found, threshold or TOLERANCE, known, change)
+            stored = dict(_stored(tree, data, said))
+            return _by_number(stored, found, threshold or TOLERANCE, known, change, said)
         if isinstance(chosen, Sampler | Stochastic) and not (
             relation.keeps_draws and _in_step(chosen, relation)
         ):
@@ -123,15 +128,20 @@ def relation_check(
         before = _fitted(make, change.before, options | before_options, seed)
         after = _fitted(make, change.after, options | after_options, seed)
         if threshold is None:
-            steps = max(int(before.attrs["num_iterations"]), 1)
-            single = 4 * steps * _condition(before, data) * SINGLE if relation.single_precision else 0.0
-            threshold = single or TOLERANCE
+            threshold = _single(before, data, said) if relation.single_precision else TOLERANCE
         expected, found = dict(_expected(before, change, said)), dict(_found(after, change, said))
         if not relation.keeps_draws and _is_random_density(before, chosen):
             del expected["log_density"]  # other random numbers
         if isinstance(chosen, Sampler) and relation.in_units:
             expected.pop("objective", None)  # a density of parameters, which have units too
-        return _by_number(expected, found, threshold, known, change)
+        return _by_number(expected, found, threshold, known, change, said)
+
+
+def _single(tree: xr.DataTree, data: tuple, said: str) -> float:
+    """The tolerance of single precision."""
+    if _WHERE_IT_ENDS in said:
+        return FALLS * SINGLE * abs(_objective(tree)) / len(data[0])
+    return 4 * max(int(tree.attrs["num_iterations"]), 1) * _condition(tree, data) * SINGLE
 
 
 def _condition(tree: xr.DataTree, data: tuple) -> float:
@@ -377,6 +387,7 @@ def _by_number(
     tolerance: float,
     model: Model,
     change: Change,
+    said: str,
 ) -> RelationVerdict:
     """The verdict by the largest error of any quantity that both have."""
     errors = {}
@@ -398,6 +409,12 @@ def _by_number(
         if turned:
             before, after = _without_latents(before), _without_latents(after)
         errors[name] = _error(before.values, after.values, change if name == "objective" else None)
+        if _SETTLED in said and name == "scores":
+            errors[name] *= TOLERANCE / SETTLED
+        if _WHERE_IT_ENDS in said and name != "objective":
+            # A loss of d nats leaves parameters within sqrt(2 d) of their standard deviations, and what
+            # follows from them within that share of its spread: the loss a row that an error stands for.
+            errors[name] = 0.5 * errors[name] ** 2 / len(change.before.data[0])
     worst = max(errors.values())
     return RelationVerdict(
         statistic=worst,
