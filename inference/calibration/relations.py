@@ -366,6 +366,11 @@ def _log_jacobian(change: Change) -> np.ndarray:
     return np.asarray(total)
 
 
+def _has_one_latent(value: xr.DataArray) -> bool:
+    """Whether `_without_latents` makes squares of a value."""
+    return len(value.dims) > 1 and "latent" in value.dims and "latent_2" not in value.dims
+
+
 def _without_latents(value: xr.DataArray) -> xr.DataArray:
     """Products over the latents, which no rotation and no sign changes; of vectors the sorted values."""
     latents = [dim for dim in value.dims if dim in ("latent", "latent_2")]
@@ -394,6 +399,7 @@ def _by_number(
     names = [name for name in expected if name in found]
     labels = _labels(model, expected, found)
     turned = {"rotation", "sign"} & set(model.symmetries)
+    num_rows = len(change.before.data[0])
     for name in names:
         before = expected[name]
         if before.dims != found[name].dims:
@@ -406,15 +412,17 @@ def _by_number(
             places = _place(str(dim), change.order)
             if places is not None and np.any(places < 0):
                 before, after = (v.isel({dim: places >= 0}) for v in (before, after))
+        least = num_rows if name == "objective" else _least_spread(name, expected)
         if turned:
+            least = least**2 if _has_one_latent(before) else least
             before, after = _without_latents(before), _without_latents(after)
-        errors[name] = _error(before.values, after.values, change if name == "objective" else None)
+        errors[name] = _error(before.values, after.values, least, is_total=name == "objective")
         if _SETTLED in said and name == "scores":
             errors[name] *= TOLERANCE / SETTLED
         if _WHERE_IT_ENDS in said and name != "objective":
             # A loss of d nats leaves parameters within sqrt(2 d) of their standard deviations, and what
             # follows from them within that share of its spread: the loss a row that an error stands for.
-            errors[name] = 0.5 * errors[name] ** 2 / len(change.before.data[0])
+            errors[name] = 0.5 * errors[name] ** 2 / num_rows
     worst = max(errors.values())
     return RelationVerdict(
         statistic=worst,
@@ -441,8 +449,18 @@ def _labels(model: Model, expected: Mapping, found: Mapping) -> dict[str, np.nda
     return {dim: linear_sum_assignment(cost)[1]}
 
 
-def _error(expected: np.ndarray, found: np.ndarray, change: Change | None) -> float:
-    """The largest difference relative to the spread; of the objective, nats a row."""
+def _least_spread(name: str, expected: Mapping[str, xr.DataArray]) -> float:
+    """Of covariances with locations, which may be zero but for rounding, the product of the deviations."""
+    found = re.fullmatch(r"(.*)_loc(.*)_covariance", name)
+    if not found:
+        return 0.0
+    group, _, block = found[1].rpartition("/")
+    variances = f"{group}/{block}{found[2]}_covariance", f"{group}/loc{found[2]}_variance"
+    return float(np.prod([np.sqrt(np.max(np.abs(expected[v].values))) for v in variances if v in expected]))
+
+
+def _error(expected: np.ndarray, found: np.ndarray, least: float, *, is_total: bool = False) -> float:
+    """The largest difference relative to the spread, or to ``least``; of a total relative to that alone."""
     if expected.shape != found.shape:
         return float("inf")
     if expected.dtype.kind not in "fiub":
@@ -451,8 +469,8 @@ def _error(expected: np.ndarray, found: np.ndarray, change: Change | None) -> fl
     same = (expected == found) | (np.isnan(expected) & np.isnan(found))
     if same.all():
         return 0.0
-    if change is not None:
-        spread = np.shape(change.before.data[0])[0]
+    if is_total:
+        spread = least
     else:
         known = expected[np.isfinite(expected)]
         spread = (
@@ -461,7 +479,7 @@ def _error(expected: np.ndarray, found: np.ndarray, change: Change | None) -> fl
             else np.max(np.abs(known), initial=0.0)
         )
     difference = np.max(np.abs(np.where(same, 0.0, expected - found)))
-    return float(difference / (spread or 1.0)) if np.isfinite(difference) else float("inf")
+    return float(difference / (max(spread, least) or 1.0)) if np.isfinite(difference) else float("inf")
 
 
 # Fitted rows as new rows
