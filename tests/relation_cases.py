@@ -24,6 +24,8 @@ POSITIVE = np.exp(X / 4)
 
 PATH = {"max_iterations": 4, "tolerance": 0.0, "num_samples": 4}
 TOP = {"max_iterations": 2000, "tolerance": 0.0, "num_samples": 4}
+#: Runs of SVI that are compared in distribution: near the optimum, where the data decide.
+RUNS = {"max_iterations": 500, "tolerance": 0.0, "num_samples": 20, "step_size": 0.05}
 CHAINS = {"num_chains": 2, "num_warmup": 4, "num_samples": 4}
 #: The path of a few steps is compared; two of these relations are of where it ends.
 AT_THE_TOP = ("batches", "fitted_rows")
@@ -154,5 +156,6 @@ def options_of(method, relation, said=""):
     if method in ("closed_form", "morp", "kernel_cca"):
         return {}
     if method == "svi":
-        return PATH
+        is_matched = RELATIONS[relation].keeps_draws and not RELATIONS[relation].in_units
+        return PATH if is_matched else RUNS
     return TOP if relation in AT_THE_TOP or "where it ends" in said else PATH

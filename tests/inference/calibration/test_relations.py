@@ -12,6 +12,7 @@ from relation_cases import CASES, COUNTS, X, options_of
 import inference
 import zoo
 from inference.calibration import RELATIONS, Change, Relation, Side, relation_check, relations
+from inference.calibration.verdicts import two_sample
 from zoo.model import Model
 
 #: Relations that change no shape, so that all fits of a method share their programs.
@@ -403,3 +404,36 @@ def test_a_sampler_that_drops_documents_fails_in_distribution(monkeypatch):
     monkeypatch.setattr(relations, "fit", faulty(spoil))
     verdict = relation_check(make, "collapsed_gibbs", heavy, "rows_permuted", seed=3, **GIBBS)
     assert not verdict, str(verdict)
+
+
+def halves_forgotten(model, data, options):
+    """The second half of the rows is read as if it were the first."""
+    half = len(data[0]) // 2
+    return model, tuple(np.concatenate([part[:half], part[:half]]) for part in data), options
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "method"), [("ppca with priors", "nuts"), ("ppca with priors", "svi"), ("mixture", "gibbs")]
+)
+def test_a_method_that_forgets_rows_fails_in_distribution(case, method, monkeypatch):
+    """The comparison of a few invariants of short chains and runs has the power to see it."""
+    make, data, _ = CASES[case]
+    monkeypatch.setattr(relations, "fit", faulty(halves_forgotten))
+    verdict = relation_check(
+        make, method, data, "rows_permuted", seed=3, **options_of(method, "rows_permuted")
+    )
+    assert not verdict, str(verdict)
+
+
+@pytest.mark.slow
+def test_comparisons_in_distribution_keep_their_rate_of_false_alarms():
+    """Of 32 values a side, tied or not, no more p-values fall below a level than the level says.
+
+    Of 1000 pairs at most 5 are expected below 5e-3; 16 or more have probability 1e-4.
+    """
+    rng = np.random.default_rng(8)
+    for draw in (rng.normal, lambda size: rng.poisson(1.0, size=size).astype(float)):
+        found = [two_sample(*draw(size=(2, relations.NUM_CHAINS))) for _ in range(1000)]
+        for test in ("location", "spread", "distribution"):
+            assert sum(p.get(test, 1.0) < 5e-3 for p in found) < 16, test
