@@ -7,7 +7,7 @@ Every relation for every model by every method is the slow group, run and record
 import numpy as np
 import pandas as pd
 import pytest
-from relation_cases import CASES, COUNTS, X, options_of
+from relation_cases import CASES, COUNTS, GIBBS, X, options_of
 
 import inference
 import zoo
@@ -380,8 +380,6 @@ def test_a_prior_that_is_not_read_off_the_data_breaks_the_relations_of_units(rel
 
 
 # In distribution
-
-GIBBS = {"num_chains": 32, "num_warmup": 20, "num_samples": 5}
 
 
 @pytest.mark.slow
