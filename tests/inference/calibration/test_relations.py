@@ -4,6 +4,7 @@ Every relation for every model by every method is the slow group, run and record
 ``python -m tests.benchmarks.relations``.
 """
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -76,6 +77,15 @@ CALLS = [
     for method, names in methods.items()
     for relation in names
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Programs without most optimisations: to compile them takes longer than to fit twenty rows."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
 
 
 def form(case):
