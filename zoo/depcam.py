@@ -175,6 +175,7 @@ class DEPCAM(MixtureModel):
         "shifted": "no: priors have a unit, but those of unknown noise by default",
         "rescaled": "no: priors have a unit, but those of unknown noise by default",
         "other_units": "no: priors have a unit, but those of unknown noise by default",
+        "float32": "same where it ends, to the root of single precision",
     }
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
     concentration_fields = ("concentration",)

@@ -90,6 +90,7 @@ class LDA(TopicModel):
         "batches": "no: steps on batches are noisy, and end near the optimum of the whole",
         "empty_document": "same, and its shares are the prior's",
         "unused_word": "no: the prior gives every word of the vocabulary a share",
+        "fitted_rows": "same as stored, to the tolerance of passes over documents",
     }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     concentration_fields = ("topic_prior", "word_smoothing")
