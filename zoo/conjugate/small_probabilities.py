@@ -178,11 +178,25 @@ class LogitSticks(_Exact):
         return log_det + self._lost(exact, jnp.log(y))
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the probabilities for a shape of reals."""
+        """Shape of the probabilities for a shape of reals.
+
+        Args:
+            shape: of reals.
+
+        Returns:
+            The shape of probabilities.
+        """
         return (*shape[:-1], shape[-1] + 1)
 
     def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the reals for a shape of probabilities."""
+        """Shape of the reals for a shape of probabilities.
+
+        Args:
+            shape: of probabilities.
+
+        Returns:
+            The shape of reals.
+        """
         return (*shape[:-1], shape[-1] - 1)
 
 
