@@ -24,6 +24,12 @@ POSITIVE = np.exp(X / 4)
 
 PATH = {"max_iterations": 4, "tolerance": 0.0, "num_samples": 4}
 TOP = {"max_iterations": 2000, "tolerance": 0.0, "num_samples": 4}
+#: Runs of SVI that are compared in distribution: near the optimum, where the data decide.
+RUNS = {"max_iterations": 500, "tolerance": 0.0, "num_samples": 20, "step_size": 0.05}
+#: Chains that are compared in distribution, which is the same on both sides after any number of steps.
+GIBBS = {"num_chains": 32, "num_warmup": 20, "num_samples": 5}
+_SHORT = {"num_chains": 32, "num_warmup": 60, "num_samples": 10}
+HAMILTONIAN = {"nuts": _SHORT | {"max_tree_depth": 5}, "hmc": _SHORT | {"num_steps": 8}}
 CHAINS = {"num_chains": 2, "num_warmup": 4, "num_samples": 4}
 #: The path of a few steps is compared; two of these relations are of where it ends.
 AT_THE_TOP = ("batches", "fitted_rows")
@@ -139,20 +145,17 @@ CASES = {
 }
 
 
-def options_of(method, relation):
-    """The options of `fit` for a method and a relation, by name."""
+def options_of(method, relation, said=""):
+    """The options of `fit` for a method and a relation, by name; what the table says of them."""
     if method in ("gibbs", "collapsed_gibbs", "nuts", "hmc"):
         if RELATIONS[relation].keeps_draws and (
             method in ("gibbs", "collapsed_gibbs") or not RELATIONS[relation].in_units
         ):
             return CHAINS
-        return (
-            {"num_chains": 32, "num_warmup": 20, "num_samples": 5}
-            if method.endswith("gibbs")
-            else {"num_chains": 32, "num_warmup": 200, "num_samples": 20}
-        )
+        return GIBBS if method.endswith("gibbs") else HAMILTONIAN[method]
     if method in ("closed_form", "morp", "kernel_cca"):
         return {}
     if method == "svi":
-        return PATH
-    return TOP if relation in AT_THE_TOP else PATH
+        is_matched = RELATIONS[relation].keeps_draws and not RELATIONS[relation].in_units
+        return PATH if is_matched else RUNS
+    return TOP if relation in AT_THE_TOP or "where it ends" in said else PATH

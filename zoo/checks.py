@@ -38,6 +38,7 @@ __all__ = [
     "check_scale",
     "check_seed",
     "check_share",
+    "check_single_concentration",
     "check_size",
     "check_some_cells",
     "check_unique",
@@ -501,14 +502,15 @@ def check_number(name: str, value: Any) -> None:
 
 
 LEAST_CONCENTRATION, LARGEST_CONCENTRATION = 1e-300, 1e10
+LARGEST_SINGLE_CONCENTRATION = 1e4
 
 
 def check_concentration(name: str, value: Any) -> None:
     """Raise ValueError unless the parameters of a Dirichlet prior are in the range in which they can be told.
 
     Above 1e10 differences of log-gamma functions, of which bounds and moves consist, are rounding errors: the
-    bound of 40 to 4000 rows is off by 1e-5 nats at 1e9, 1e-4 at 1e10 and 0.01 at 1e12 (in float32 by 0.1 at
-    1e5 and 1 at 1e6). Below 1e-300 the share of one of many components is not a normal number.
+    bound of 40 to 4000 rows is off by 1e-5 nats at 1e9, 1e-4 at 1e10 and 0.01 at 1e12 (float32: see
+    `check_single_concentration`). Below 1e-300 the share of one of many components is not a normal number.
 
     Args:
         name: of the argument in the message.
@@ -529,6 +531,28 @@ def check_concentration(name: str, value: Any) -> None:
         raise ValueError(
             f"{name} must be at least {LEAST_CONCENTRATION:g}: below it a component's share underflows; "
             f"got {numbers.min():g}"
+        )
+
+
+def check_single_concentration(name: str, value: Any, dtype: str) -> None:
+    """Raise ValueError if a concentration is too large for single precision.
+
+    Of ``a + n``, the prior's parameter and the rows, and of the difference of their log-gamma functions,
+    float32 loses 0.01 nats at 1e4, 0.1 at 1e5 and 1 at 1e6.
+
+    Args:
+        name: of the field in the message.
+        value: one number, or an array of them.
+        dtype: the precision of the fit.
+
+    Raises:
+        ValueError: a number above 1e4, and ``dtype`` is ``"float32"``.
+    """
+    largest = float(np.max(np.asarray(value, float)))
+    if dtype == "float32" and largest > LARGEST_SINGLE_CONCENTRATION:
+        raise ValueError(
+            f"{name} must be at most {LARGEST_SINGLE_CONCENTRATION:g} in float32: above it differences of "
+            f"log-gamma functions are rounding errors; got {largest:g}: fit with dtype='float64'"
         )
 
 

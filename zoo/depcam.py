@@ -72,6 +72,7 @@ from zoo.dirichlet_process import MixtureModel, WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca
 from zoo.exponential_family.cells import FamilyCells, units_of
+from zoo.exponential_family.expectations import rests_on_tail
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode, padded
 from zoo.model import in_current_precision, static
@@ -174,8 +175,10 @@ class DEPCAM(MixtureModel):
         "shifted": "no: priors have a unit, but those of unknown noise by default",
         "rescaled": "no: priors have a unit, but those of unknown noise by default",
         "other_units": "no: priors have a unit, but those of unknown noise by default",
+        "float32": "same where it ends, to the root of single precision",
     }
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
+    concentration_fields = ("concentration",)
     subspace_sites = ("bases", "scales")
 
     def relation_of(self, name: str, method: str) -> str:
@@ -646,16 +649,49 @@ class DEPCAM(MixtureModel):
         Returns:
             Two arrays of shape (num_observations, num_features).
         """
-        values = self._without_latents(values)
-        local, modes = self.local(values), self.modes(values, x)
-        r = jax.nn.softmax(modes.log_integral + self.weights.log_weights(values), axis=-1)
-        means, variances = local_pca.expected_cells(local, x, modes)
+        r, means, variances = self._expected(values, x)
         mean = jnp.einsum("nk,nkf->nf", r, means)
         variance = jnp.einsum("nk,nkf->nf", r, variances + (means - mean[:, None]) ** 2)
         if what == "reconstruction":
             return mean, variance
         missing = jnp.isnan(x)
         return jnp.where(missing, mean, x), jnp.where(missing, variance, 0.0)
+
+    def _expected(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array, Array]:
+        """Shares of the components, and mean and variance of all cells under each."""
+        values = self._without_latents(values)
+        local, modes = self.local(values), self.modes(values, x)
+        r = jax.nn.softmax(modes.log_integral + self.weights.log_weights(values), axis=-1)
+        return r, *local_pca.expected_cells(local, x, modes)
+
+    def rests_on_tail(
+        self,
+        values: Mapping[str, Array],
+        mean: Array,
+        variance: Array,
+        x: Array,
+        *,
+        what: str = "cells",
+    ) -> Array | None:
+        """Which expectations come to more than half from components in which the tail of latents dominates.
+
+        See `zoo.exponential_family.expectations`; that clusters differ is no tail.
+
+        Args:
+            values: of the sites.
+            mean: of `predicted`.
+            variance: of `predicted`; zero for cells that were observed.
+            x: rows.
+            what: not read.
+
+        Returns:
+            Boolean, the shape of ``mean``; None: no cells of the family have a tail.
+        """
+        if self.family.mean_square_of_means(mean, variance) is None:
+            return None
+        r, means, variances = self._expected(values, x)
+        far = rests_on_tail(means, self.family.mean_square_of_means(means, variances))
+        return (variance != 0) & ~(jnp.einsum("nk,nkf->nf", r, means * far) <= 0.5 * mean)
 
 
 def orthonormal(carriers: Array) -> Array:

@@ -41,6 +41,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln, xlogy
 
+from zoo.conjugate.small_probabilities import Dirichlet
 from zoo.model import Model
 
 __all__ = [
@@ -94,7 +95,7 @@ class DirichletAllocation(NamedTuple):
             Log weights, shape (num_components,).
         """
         share = concentration / self.num_components
-        return jnp.log(numpyro.sample(self.name, dist.Dirichlet(share * jnp.ones(self.num_components))))
+        return jnp.log(numpyro.sample(self.name, Dirichlet(share * jnp.ones(self.num_components))))
 
     def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
         """Distribution of the weights given rows per component, counted or expected (Yu 2006, 2.2.2).

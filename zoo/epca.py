@@ -66,7 +66,7 @@ from zoo.exponential_family.cells import (
     units_of,
     units_of_view,
 )
-from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, with_spread
+from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, rests_on_tail, with_spread
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
 from zoo.model import Model, in_current_precision, static
@@ -310,6 +310,30 @@ class JointPriorModel(Model):
 
         num_columns = sum(table.shape[1] for table in data) * (1 if spread is None else SPREAD_NODES)
         return over_latents(self._log_joint(values, data, spread), average, rows, modes, num_columns)
+
+    def rests_on_tail(
+        self,
+        values: Mapping[str, Array],
+        mean: Array,
+        variance: Array,
+        *data: Array,
+        what: str | None = None,
+    ) -> Array | None:
+        """Which expectations the tail of the latents dominates; see `zoo.exponential_family.expectations`.
+
+        Args:
+            values: not read: mean and variance tell.
+            mean: of `predicted`.
+            variance: of `predicted`; zero for cells that were observed.
+            *data: not read.
+            what: the view, of several.
+
+        Returns:
+            Boolean, the shape of ``mean``; None: no cells of the family have a tail.
+        """
+        family = self.cell_families[0 if what is None else self.data_names.index(what)]
+        square = family.mean_square_of_means(mean, variance)
+        return None if square is None else rests_on_tail(mean, square) & (variance != 0)
 
     def class_probs(self, values: Mapping[str, Array], *data: Array, what: str | None = None) -> Array | None:
         """Probabilities of the classes of categorical cells given the observed cells; None: there are none.

@@ -35,11 +35,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpyro
-import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
 from zoo.checks import check_concentration, check_positive
+from zoo.conjugate.small_probabilities import Dirichlet
 from zoo.documents.bags import BagsOfWords, TopicCounts, TopicTotals, log_coefficients
 from zoo.documents.shares import cell_sums, fold_in, log_integrals
 from zoo.documents.topic_model import TopicModel
@@ -90,8 +90,10 @@ class LDA(TopicModel):
         "batches": "no: steps on batches are noisy, and end near the optimum of the whole",
         "empty_document": "same, and its shares are the prior's",
         "unused_word": "no: the prior gives every word of the vocabulary a share",
+        "fitted_rows": "same as stored, to the tolerance of passes over documents",
     }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
+    concentration_fields = ("topic_prior", "word_smoothing")
     sums_out_locals = False
     estimates_density = True
     local_sites = ("doc_topic_probs",)
@@ -111,9 +113,9 @@ class LDA(TopicModel):
         prior = in_current_precision(self)
         with numpyro.plate("topics", self.num_topics):
             smoothing = jnp.full(num_words, prior.word_smoothing)
-            topics = numpyro.sample("topic_word_probs", dist.Dirichlet(smoothing))
+            topics = numpyro.sample("topic_word_probs", Dirichlet(smoothing))
         with numpyro.plate("documents", num_documents):
-            shares = numpyro.sample("doc_topic_probs", dist.Dirichlet(prior._topic_prior()))
+            shares = numpyro.sample("doc_topic_probs", Dirichlet(prior._topic_prior()))
             if not self.draw_locals:
                 documents = BagsOfWords(shares, topics, self.num_tokens)
                 return numpyro.sample("counts", documents, obs=counts)

@@ -117,6 +117,7 @@ class Mixture(MixtureModel):
         "row_masked": "same as a row of NaN",
     }
     predicted_dims = ("observation",)
+    concentration_fields = ("concentration",)
     takes_sparse = True
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
@@ -272,7 +273,9 @@ class Mixture(MixtureModel):
         return (self.components.count_sizes(x),)
 
     def check_precision(self, dtype: str, x: Any) -> None:
-        """Raise ValueError if the prior location is too far from the rows for the precision."""
+        """Raise ValueError if a concentration or the distance to the prior location exceeds the precision."""
+        super().check_precision(dtype, x)
+        self.components.check_concentrations(dtype)
         self.components.check_offset(x, dtype)
 
     def check_resolved(self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str) -> None:

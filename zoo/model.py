@@ -25,7 +25,14 @@ import numpy as np
 import numpyro
 from numpyro.distributions import Distribution
 
-from zoo.checks import check_choice, check_flag, check_num_parts, check_size, shown
+from zoo.checks import (
+    check_choice,
+    check_flag,
+    check_num_parts,
+    check_single_concentration,
+    check_size,
+    shown,
+)
 
 __all__ = ["Assumptions", "Model", "as_hyperparameter", "attach_submodules", "in_current_precision", "static"]
 
@@ -194,6 +201,7 @@ class Model(Assumptions):
         kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
             `log_likelihood` has them integrated out.
         field_dims: fields that are arrays by the columns of the data, to their dims.
+        concentration_fields: fields whose log-gamma functions the objective takes.
         needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
         local_sites: latents of single rows that the program draws and a fit may leave out for their size.
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
@@ -250,6 +258,7 @@ class Model(Assumptions):
     estimates_density: ClassVar[bool] = False
     needs_fitted_rows: ClassVar[bool] = False
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    concentration_fields: ClassVar[tuple[str, ...]] = ()
 
     kept_locals: ClassVar[tuple[str, ...]] = ()
     local_sites: ClassVar[tuple[str, ...]] = ()
@@ -320,6 +329,10 @@ class Model(Assumptions):
             dtype: ``"float64"`` or ``"float32"``.
             *data: parts of the data, in the model's order.
         """
+        for name in self.concentration_fields:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Distribution):
+                check_single_concentration(name, value, dtype)
 
     def check_resolved(self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str) -> None:
         """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
@@ -710,6 +723,23 @@ class Model(Assumptions):
             ValueError: the model predicts nothing but its scores.
         """
         raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
+
+    def rests_on_tail(
+        self, values: Mapping[str, Any], mean: Any, variance: Any, *data: Any, **options: str
+    ) -> Any | None:
+        """Which of the `predicted` cells have an expectation that the tail of their latents dominates.
+
+        Args:
+            values: of the parameters.
+            mean: of `predicted`.
+            variance: of `predicted`.
+            *data: rows, as given to it.
+            **options: likewise.
+
+        Returns:
+            Boolean, the shape of ``mean``; None: no cells of the model have a tail.
+        """
+        return None
 
     def check_new(self, *data: Any) -> None:
         """Raise ValueError if new rows do not suit the (fitted) model.

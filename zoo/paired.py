@@ -762,6 +762,7 @@ class Paired(JointPriorModel):
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
         """The dims of all variables, view by view."""
         dims = {name: own for name, own in self.dims.items() if "*" not in name}
+        has_one_size = len({family.num_cut_points for family in self.families} - {0}) < 2
         for v, family in enumerate(self.families):
             size = None if self.num_features is None else self.num_features[v]
             for name, own in self.dims.items():
@@ -776,6 +777,8 @@ class Paired(JointPriorModel):
                 }
             if size is not None and len(family.level_columns(size)) != size:
                 dims[f"cut_points_{v}"] = (f"level_feature_{v}", "cut")
+            if not has_one_size:
+                dims[f"cut_points_{v}"] = (dims[f"cut_points_{v}"][0], f"cut_{v}")
         return dims
 
     # Rows at given parameters: starts, densities, scores, predictions

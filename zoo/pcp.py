@@ -43,6 +43,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo import checks
+from zoo.conjugate.small_probabilities import Dirichlet
 from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, compact_labels, weight_prior
 from zoo.documents.bags import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
 from zoo.documents.topic_model import TopicModel
@@ -107,6 +108,7 @@ class PCP(TopicModel):
         "unused_word": "no: the prior gives every word of the vocabulary a share",
     }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
+    concentration_fields = ("concentration", "topic_prior", "word_smoothing")
     cluster_site = "doc_clusters"
     weight_site = "cluster_weights"
     cluster_topic_site = "cluster_topic_probs"
@@ -126,9 +128,9 @@ class PCP(TopicModel):
         log_weights = self.weights.sample(prior.concentration)
         with numpyro.plate("topics", self.num_topics):
             smoothing = jnp.full(num_words, prior.word_smoothing)
-            topics = numpyro.sample("topic_word_probs", dist.Dirichlet(smoothing))
+            topics = numpyro.sample("topic_word_probs", Dirichlet(smoothing))
         with numpyro.plate("clusters", self.num_clusters):
-            centres = numpyro.sample("cluster_topic_probs", dist.Dirichlet(prior._topic_prior()))
+            centres = numpyro.sample("cluster_topic_probs", Dirichlet(prior._topic_prior()))
         with numpyro.plate("documents", num_documents):
             if counts is not None and not self.draw_locals:
                 documents = ClusteredBags(log_weights, centres, topics, num_documents, self.num_tokens)

@@ -68,6 +68,7 @@ class PLSI(TopicModel):
     relations = {
         "empty_document": "same",
         "unused_word": "same, with probability 0",
+        "fitted_rows": "same as stored, to the tolerance of passes over documents",
     }
     methods = ("em", "nuts", "hmc", "svi")
     sums_out_locals = False

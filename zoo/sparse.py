@@ -100,11 +100,13 @@ class SparseCounts(_Cells):
                 f"{count[place]:g} ({bad.sum()} such cells in all)" + _MISSING * bool(np.isnan(count[place]))
             )
         self.document, self.word, self.count = document, word, count
-        if self.count.sum() > WHOLE_NUMBERS:
+        with np.errstate(over="ignore"):
+            total = count.sum()
+        if total > WHOLE_NUMBERS:
             place = int(np.argmax(count))
             raise ValueError(
                 f"counts must add up to at most 2**53, beyond which sums lose the unit; they add up to "
-                f"{count.sum():.3g}, and row {document[place]}, column {word[place]} is {count[place]:g}"
+                f"{total:.3g}, and row {document[place]}, column {word[place]} is {count[place]:g}"
             )
 
     @classmethod

@@ -43,11 +43,14 @@ TOLERANCE = 1e-6  # of the spread
 SINGLE = float(np.finfo(np.float32).eps)
 #: What a model's phrase may say of the kind of sameness.
 _UP_TO_CONSTANT, _SCORES_IN_UNITS = "objective up to a constant", "scores in the new unit"
-_NOT_STORED = "stored are others"
+_NOT_STORED, _SETTLED = "stored are others", "to the tolerance of passes over documents"
+_WHERE_IT_ENDS = "where it ends, to the root of single precision"
+FALLS = 100  # of two fits, in units of rounding of the objective: each takes steps that lower it by less
+SETTLED = 1e-2  # of the spread of scores: passes that end when few tokens move leave that much, at most
 NUM_CHAINS = 32  # and runs of SVI: of so many a side, the smallest p-value of a rank test is below 1e-9
 LABEL_DIMS = ("component", "topic", "cluster")
 #: Dims of invariants that name no elements of the data, and so survive any renumbering.
-NAMELESS_DIMS = {"chain", "draw", "rank"}
+NAMELESS_DIMS = re.compile("chain|draw|(shared_)?rank(_.+)?")
 UNIT_FREE_INVARIANTS = ("mean_log_likelihood", "same_cluster", "sorted_weights")
 
 
@@ -74,8 +77,10 @@ def relation_check(
         false_alarm_rate: probability that correct code fails, at most, where draws are compared in
             distribution; shared by all p-values (Bonferroni).
         threshold: the largest error that passes, relative to the spread of each quantity; None: 1e-6, and in
-            single precision 4 T c eps for T iterations and columns whose correlation matrix has the
-            condition number c, by which a step can amplify the rounding of its input.
+            single precision 4 T c eps for T iterations and correlation matrices, of all columns and within
+            each component, of condition numbers up to c, by which a step can amplify the rounding of its
+            input. Where the objective decides on each step, both fits have to end within 100 eps of it, and
+            errors count as the nats a row that they cost.
         **options: passed to both fits.
 
     Returns:
@@ -113,7 +118,8 @@ def relation_check(
         if relation.stored:
             tree = _fitted(make, change.before, options, seed)
             found = dict(_as_new(tree, change.before.data))
-            return _by_number(dict(_stored(tree, data, said)), found, threshold or TOLERANCE, known, change)
+            stored = dict(_stored(tree, data, said))
+            return _by_number(stored, found, threshold or TOLERANCE, known, change, said)
         if isinstance(chosen, Sampler | Stochastic) and not (
             relation.keeps_draws and _in_step(chosen, relation)
         ):
@@ -122,18 +128,27 @@ def relation_check(
         before = _fitted(make, change.before, options | before_options, seed)
         after = _fitted(make, change.after, options | after_options, seed)
         if threshold is None:
-            steps = max(int(before.attrs["num_iterations"]), 1)
-            threshold = 4 * steps * _condition(data) * SINGLE if relation.single_precision else TOLERANCE
+            threshold = _single(before, data, said) if relation.single_precision else TOLERANCE
         expected, found = dict(_expected(before, change, said)), dict(_found(after, change, said))
         if not relation.keeps_draws and _is_random_density(before, chosen):
             del expected["log_density"]  # other random numbers
         if isinstance(chosen, Sampler) and relation.in_units:
             expected.pop("objective", None)  # a density of parameters, which have units too
-        return _by_number(expected, found, threshold, known, change)
+        return _by_number(expected, found, threshold, known, change, said)
 
 
-def _condition(data: tuple) -> float:
-    """The condition number of the correlation matrix of all columns, at most 1e4."""
+def _single(tree: xr.DataTree, data: tuple, said: str) -> float:
+    """The tolerance of single precision."""
+    if _WHERE_IT_ENDS in said:
+        return FALLS * SINGLE * abs(_objective(tree)) / len(data[0])
+    return 4 * max(int(tree.attrs["num_iterations"]), 1) * _condition(tree, data) * SINGLE
+
+
+def _condition(tree: xr.DataTree, data: tuple) -> float:
+    """The largest condition number of correlation matrices, at most 1e4: of all columns, and of those fitted.
+
+    Components are flatter than the whole, and each step solves with their covariances.
+    """
     tables = [
         np.asarray(part, float)
         for part in data
@@ -141,7 +156,18 @@ def _condition(data: tuple) -> float:
     ]
     x = np.concatenate(tables, axis=1)
     x = np.nan_to_num(x - np.nanmean(x, axis=0))
-    values = np.linalg.eigvalsh(np.atleast_2d(np.corrcoef(x[:, x.std(axis=0) > 0], rowvar=False)))
+    matrices = [np.atleast_2d(np.cov(x[:, x.std(axis=0) > 0], rowvar=False))]
+    group = tree["variational"] if "variational" in tree.children else tree["posterior"]
+    for variable in group.data_vars.values():
+        *_, row, column = ("", "", *map(str, variable.dims))
+        if row.startswith(("feature", "output")) and column == f"{row}_2":
+            matrices += list(variable.values.reshape(-1, *variable.shape[-2:]))
+    return max(map(_condition_of_correlations, matrices))
+
+
+def _condition_of_correlations(covariance: np.ndarray) -> float:
+    sizes = np.sqrt(np.diagonal(covariance))
+    values = np.linalg.eigvalsh(covariance / np.outer(sizes, sizes))
     return float(values[-1] / max(values[0], 1e-4 * values[-1]))
 
 
@@ -340,6 +366,11 @@ def _log_jacobian(change: Change) -> np.ndarray:
     return np.asarray(total)
 
 
+def _has_one_latent(value: xr.DataArray) -> bool:
+    """Whether `_without_latents` makes squares of a value."""
+    return len(value.dims) > 1 and "latent" in value.dims and "latent_2" not in value.dims
+
+
 def _without_latents(value: xr.DataArray) -> xr.DataArray:
     """Products over the latents, which no rotation and no sign changes; of vectors the sorted values."""
     latents = [dim for dim in value.dims if dim in ("latent", "latent_2")]
@@ -361,12 +392,14 @@ def _by_number(
     tolerance: float,
     model: Model,
     change: Change,
+    said: str,
 ) -> RelationVerdict:
     """The verdict by the largest error of any quantity that both have."""
     errors = {}
     names = [name for name in expected if name in found]
     labels = _labels(model, expected, found)
     turned = {"rotation", "sign"} & set(model.symmetries)
+    num_rows = len(change.before.data[0])
     for name in names:
         before = expected[name]
         if before.dims != found[name].dims:
@@ -379,9 +412,17 @@ def _by_number(
             places = _place(str(dim), change.order)
             if places is not None and np.any(places < 0):
                 before, after = (v.isel({dim: places >= 0}) for v in (before, after))
+        least = num_rows if name == "objective" else _least_spread(name, expected)
         if turned:
+            least = least**2 if _has_one_latent(before) else least
             before, after = _without_latents(before), _without_latents(after)
-        errors[name] = _error(before.values, after.values, change if name == "objective" else None)
+        errors[name] = _error(before.values, after.values, least, is_total=name == "objective")
+        if _SETTLED in said and name == "scores":
+            errors[name] *= TOLERANCE / SETTLED
+        if _WHERE_IT_ENDS in said and name != "objective":
+            # A loss of d nats leaves parameters within sqrt(2 d) of their standard deviations, and what
+            # follows from them within that share of its spread: the loss a row that an error stands for.
+            errors[name] = 0.5 * errors[name] ** 2 / num_rows
     worst = max(errors.values())
     return RelationVerdict(
         statistic=worst,
@@ -408,8 +449,18 @@ def _labels(model: Model, expected: Mapping, found: Mapping) -> dict[str, np.nda
     return {dim: linear_sum_assignment(cost)[1]}
 
 
-def _error(expected: np.ndarray, found: np.ndarray, change: Change | None) -> float:
-    """The largest difference relative to the spread; of the objective, nats a row."""
+def _least_spread(name: str, expected: Mapping[str, xr.DataArray]) -> float:
+    """Of covariances with locations, which may be zero but for rounding, the product of the deviations."""
+    found = re.fullmatch(r"(.*)_loc(.*)_covariance", name)
+    if not found:
+        return 0.0
+    group, _, block = found[1].rpartition("/")
+    variances = f"{group}/{block}{found[2]}_covariance", f"{group}/loc{found[2]}_variance"
+    return float(np.prod([np.sqrt(np.max(np.abs(expected[v].values))) for v in variances if v in expected]))
+
+
+def _error(expected: np.ndarray, found: np.ndarray, least: float, *, is_total: bool = False) -> float:
+    """The largest difference relative to the spread, or to ``least``; of a total relative to that alone."""
     if expected.shape != found.shape:
         return float("inf")
     if expected.dtype.kind not in "fiub":
@@ -418,8 +469,8 @@ def _error(expected: np.ndarray, found: np.ndarray, change: Change | None) -> fl
     same = (expected == found) | (np.isnan(expected) & np.isnan(found))
     if same.all():
         return 0.0
-    if change is not None:
-        spread = np.shape(change.before.data[0])[0]
+    if is_total:
+        spread = least
     else:
         known = expected[np.isfinite(expected)]
         spread = (
@@ -428,7 +479,7 @@ def _error(expected: np.ndarray, found: np.ndarray, change: Change | None) -> fl
             else np.max(np.abs(known), initial=0.0)
         )
     difference = np.max(np.abs(np.where(same, 0.0, expected - found)))
-    return float(difference / (spread or 1.0)) if np.isfinite(difference) else float("inf")
+    return float(difference / (max(spread, least) or 1.0)) if np.isfinite(difference) else float("inf")
 
 
 # Fitted rows as new rows
@@ -489,14 +540,16 @@ def _in_law(
 ) -> RelationVerdict:
     """The verdict by rank tests on one number a chain, or a run of SVI, of each invariant."""
     moved = float(np.mean(_log_jacobian(change))) if change.scale else 0.0
-    before = _numbers(make, method, change.before, options, seed, relation)
+    first = _numbers(make, method, change.before, options, seed, relation)
+    before = {_after_exchange(name, change): values for name, values in first.items()}
     after = _numbers(make, method, change.after, options, seed + NUM_CHAINS, relation)
     p_values = {}
     for name in before:
         expected = before[name] - moved if name == "mean_log_likelihood" else before[name]
-        size = max(expected.shape[-1], after[name].shape[-1])
+        # Ranks that one side lacks hold next to nothing: whether they are listed is a matter of chance.
+        size = min(expected.shape[-1], after[name].shape[-1])
         for rank in range(size):
-            pair = [_column(values, rank) for values in (expected, after[name])]
+            pair = [values[:, rank] for values in (expected, after[name])]
             scale = max(np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) for v in pair)
             pair = [np.round(v / scale, 9) if scale > 0 else v for v in pair]  # rounding is no difference
             label = f"{name}[{rank}]" if size > 1 else name
@@ -513,11 +566,6 @@ def _in_law(
     )
 
 
-def _column(values: np.ndarray, rank: int) -> np.ndarray:
-    """One entry of a vector for all chains; zero where it has fewer."""
-    return values[:, rank] if rank < values.shape[1] else np.zeros(len(values))
-
-
 def _numbers(
     make: Callable, method: Method, side: Side, options: Mapping[str, Any], seed: int, relation: Relation
 ) -> dict[str, np.ndarray]:
@@ -529,7 +577,8 @@ def _numbers(
     found: dict[str, list] = {}
     for tree in trees:
         for name, variable in invariants(tree).data_vars.items():
-            if name in UNIT_FREE_INVARIANTS if relation.in_units else set(variable.dims) <= NAMELESS_DIMS:
+            is_nameless = all(NAMELESS_DIMS.fullmatch(str(dim)) for dim in variable.dims)
+            if name in UNIT_FREE_INVARIANTS if relation.in_units else is_nameless:
                 means = variable.transpose("chain", "draw", ...).values.astype(float).mean(1)
                 found.setdefault(str(name), []).extend(means.reshape(len(means), -1))
     return {name: np.stack(_padded(rows)) for name, rows in found.items()}

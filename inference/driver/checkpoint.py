@@ -24,7 +24,7 @@ from inference.numerics.atomic_files import replacing
 __all__ = ["Checkpoint", "fingerprint"]
 
 SECONDS_BETWEEN_SAVES = 5.0
-FORMAT = 3  # 2 held stick fractions in the place of their decays; 1 the progress of restarts, and no number
+FORMAT = 4  # 3 had other coordinates of probabilities, 2 stick fractions, 1 the progress of restarts
 
 
 def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:

@@ -27,7 +27,7 @@ from inference.algorithm import (
 )
 from inference.inputs.streams import CountStream, RowStream, is_chunked
 from inference.inputs.tables import as_arrays, check_parts, column_dims, paired_rows
-from inference.methods import method_of
+from inference.methods import method_of, methods_with_weights
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.compiled import compiled
 from inference.numerics.devices import exchanged, resolved_num_devices
@@ -80,7 +80,7 @@ def read_call(
     _check_arguments(seed, dtype, keep, progress, checkpoint, settings | {"num_restarts": num_restarts})
     name = model.methods[0] if isinstance(method, str) and method == "auto" else method
     chosen = method_of(model, name)
-    check_parts(model, data)
+    check_parts(model, data, weighted=methods_with_weights)
     data = paired_rows(data, model.data_names)
     if sample_weight is not None:
         sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]

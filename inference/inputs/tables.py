@@ -5,6 +5,7 @@ scipy sparse matrices where the model takes counts (or real numbers, `zoo.sparse
 is missing. Several parts of pandas are paired by their index (`paired_rows`).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,13 +56,20 @@ def column_dims(model: Model) -> tuple[str, ...]:
     return tuple(model.variable_dims[name][-1] for name in model.data_names)
 
 
-def check_parts(model: Model, data: tuple, least: int | None = None) -> None:
+def check_parts(
+    model: Model | type[Model],
+    data: tuple,
+    least: int | None = None,
+    weighted: Callable[[Model | type[Model]], tuple[str, ...]] | None = None,
+) -> None:
     """Raise TypeError unless the data are as many parts as the model takes.
 
     Args:
-        model: the model.
+        model: the model, or its class where that knows its ``data_names``.
         data: the parts.
         least: number of parts that must be there; None: all.
+        weighted: the model's methods that take weights of rows, asked for where a part too many may have been
+            meant as weights; None: the call takes no weights.
     """
     if not data:
         raise TypeError("there is no data: call fit(model, x, ...)")
@@ -73,18 +81,21 @@ def check_parts(model: Model, data: tuple, least: int | None = None) -> None:
         missing = " and ".join(names[given:])
         hint = f"{missing} {'is' if len(names) - given == 1 else 'are'} missing"
     else:
-        hint = _hint_of(model, data)
-    raise TypeError(f"{type(model).__name__} takes {parts}; got {given}: {hint}")
+        hint = _hint_of(data, len(names), weighted(model) if weighted else ())
+    name = model.__name__ if isinstance(model, type) else type(model).__name__
+    raise TypeError(f"{name} takes {parts}; got {given}: {hint}")
 
 
-def _hint_of(model: Model, data: tuple) -> str:
+def _hint_of(data: tuple, num_taken: int, weighted: tuple[str, ...]) -> str:
     """What a part beyond those that the model takes may have been meant for."""
-    extra = data[len(model.data_names)]
-    shape = _shape_of(extra)
+    shape = _shape_of(data[num_taken])
     if shape is None or shape[1:] not in ((), (1,)) or shape[:1] != (_shape_of(data[0]) or ())[:1]:
         return "leave the others out"
-    outputs = "" if len(model.data_names) > 1 else " Class labels and outputs go with zoo.SPPCA"
-    return f"the last has one value a row; did you mean sample_weight=...?{outputs}"
+    outputs = "; class labels and outputs go with zoo.SPPCA" if num_taken == 1 else ""
+    if not weighted:
+        return f"leave the others out{outputs}"
+    methods = f"method{'s' * (len(weighted) > 1)} {' and '.join(weighted)}"
+    return f"the last has one value a row; did you mean sample_weight=... ({methods})?{outputs}"
 
 
 def _shape_of(part: Any) -> tuple[int, ...] | None:

@@ -7,7 +7,7 @@ from inference.algorithm import Method, model_name
 from inference.methods.units import asked_in_data_units
 from zoo.model import Model
 
-__all__ = ["method_of"]
+__all__ = ["method_of", "methods_with_weights"]
 
 #: Methods that fit every model with a program, by module of this package.
 FOR_EVERY_MODEL = {"nuts": ".nuts_hmc", "hmc": ".nuts_hmc", "svi": ".svi", "map": ".map"}
@@ -52,6 +52,19 @@ def method_of(model: Model, name: str) -> Method:
         raise ValueError(f"{type(model).__name__} is not a model of the zoo: call zoo.register first")
     method = _method_of(key, name)
     return asked_in_data_units(method) if model.units else method
+
+
+def methods_with_weights(model: Model | type[Model]) -> tuple[str, ...]:
+    """The names of a model's methods that take weights of rows.
+
+    Args:
+        model: the model, or its class.
+
+    Returns:
+        Names, in the model's order.
+    """
+    key = (model if isinstance(model, type) else type(model)).__name__.lower()
+    return tuple(name for name in model.methods if "weights" in _method_of(key, name).takes)
 
 
 def _method_of(key: str, name: str) -> Method:

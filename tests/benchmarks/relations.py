@@ -36,7 +36,8 @@ def outcomes(case, method):
             found[name] = {"no": said.removeprefix("no: ")}
             continue
         try:
-            verdict = relation_check(make, method, data, name, seed=3, **options_of(method, name))
+            options = options_of(method, name, said)
+            verdict = relation_check(make, method, data, name, seed=3, **options)
         except Exception as error:  # a call that fails is an outcome, and the others are still checked
             found[name] = {"passed": False, "raised": f"{type(error).__name__}: {str(error)[:200]}"}
         else:

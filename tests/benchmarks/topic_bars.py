@@ -2,12 +2,13 @@
 
 Parts: ``agreement`` (clusters of PCP against the classes, ten starts each), ``heldout`` (PCP with 200
 clusters, from its default start and from LDA's topics, beside LDA with documents restarted and learnt priors,
-90/10 splits), ``completion`` (LDA beside scikit-learn's and tomotopy's, five seeds of the fits on one split
-of 2000 documents, so that shapes are compiled once). Run from the root, ``ZOO_DATA`` naming the folder of the
+90/10 splits), ``completion`` (LDA beside scikit-learn's and tomotopy's: five seeds of the fits on one split
+of 2000 documents, so that shapes are compiled once, and three corpora that are drawn, 270 and 30 documents).
+Run from the root, ``ZOO_DATA`` naming the folder of the
 sets; tomotopy 0.14 is needed for the last part:
 ``python -m tests.benchmarks.topic_bars agreement heldout completion``, or a part, or a set or a fit held out
-alone (``completion news4_stemmed``, ``heldout "PCP from LDA"``). Every figure is written to
-tests/reference/topic_bars.json as soon as it is known, beside those of other parts.
+alone (``completion news4_stemmed``, ``completion pcp_corpus``, ``heldout "PCP from LDA"``). Every figure is
+written to tests/reference/topic_bars.json as soon as it is known, beside those of other parts.
 """
 
 import sys
@@ -33,6 +34,7 @@ from zoo.sparse import SparseCounts
 __all__ = ["agreement", "completions", "heldout_scores", "one_split", "over_seeds"]
 
 CLASSES = {"news4_stemmed": 4, "reuters5_stemmed": 5}
+DRAWN, CORPORA = "pcp_corpus", 3
 STARTS = 10
 LEARN = ("word_smoothing", "topic_prior")
 QUIET = {"num_samples": 1, "progress": False}
@@ -71,7 +73,11 @@ def one_split(counts, seed):
     """Nine tenths of the documents to fit, one tenth held out, over the words that the first have."""
     order = np.random.default_rng(seed).permutation(counts.shape[0])
     held = counts.shape[0] // 10
-    test, train = counts[order[:held]], counts[order[held:]]
+    return known_words(counts[order[held:]], counts[order[:held]])
+
+
+def known_words(train, test):
+    """Both tables over the words that the first has, without documents that have none of them."""
     known = np.flatnonzero(np.asarray(train.sum(0)).ravel() > 0)
     test, train = test[:, known], train[:, known]
     return train, test[np.asarray(test.sum(1)).ravel() > 0]
@@ -146,6 +152,12 @@ def completions(train, test, seed, num_topics=20):
     return found | ratio | {"CPU seconds": seconds}
 
 
+def drawn(seed):
+    """`completions` on a drawn corpus, whose documents are short; the seed is of corpus and fits."""
+    counts = load(DRAWN, seed=seed)["counts"].astype(float)
+    return completions(*known_words(counts[:270], counts[270:]), seed)
+
+
 def over_seeds(figures, note, seeds=5):
     """The figures seed by seed, each noted as it comes, and the mean of their ratios."""
     found = {}
@@ -213,8 +225,11 @@ def main(wanted):
         for name, case in HELD_OUT.items()
         if name in wanted or not wanted & set(HELD_OUT)
     }
+    if "completion" in wanted and (DRAWN in wanted or not wanted & set(CLASSES)):
+        title = f"completion, {DRAWN}, K = 20, 270 documents"
+        over_seeds(drawn, partial(_note, command, ("scikit-learn", "tomotopy"), title), CORPORA)
     for name, size in CLASSES.items():
-        if wanted & set(CLASSES) and name not in wanted:
+        if wanted & {*CLASSES, DRAWN} and name not in wanted:
             continue
         for title, (part, figures) in parts.items():
             if part in wanted:

@@ -243,6 +243,43 @@ def test_the_refusal_of_counts_names_column_value_and_remedy():
         SparseCounts(np.zeros(2), np.arange(2), np.array([1.0, 1e18]), (1, 2))
 
 
+# Large concentrations
+
+
+def _large_concentrations(value):
+    """Models with one concentration of ``value``, their data, and the name of the field."""
+    counts, binary = TABLE[:, :2], (TABLE[:, :2] > 1).astype(float)
+    betas = BernoulliBeta(concentration1=1.0, concentration0=np.array([1.0, value]))
+    yield zoo.Mixture(num_components=3, concentration=value), X, "concentration"
+    yield zoo.Mixture(betas, 3), binary, "concentration0"
+    yield zoo.Mixture(MultinomialDirichlet(np.array([1.0, value])), 3), counts, "concentration"
+    yield zoo.Mixture(PoissonGamma(np.array([1.0, value]), np.ones(2)), 3), counts, "shape"
+    yield zoo.DEPCAM(num_components=2, num_latents=1, concentration=value), binary, "concentration"
+    yield zoo.PCP(num_topics=2, num_clusters=2, word_smoothing=value), counts, "word_smoothing"
+    yield zoo.LDA(num_topics=2, topic_prior=value), counts, "topic_prior"
+
+
+def test_concentrations_beyond_single_precision_are_refused():
+    """At 1e5 the bound of float32 was 0.08 nats off, at 1e6 one nat."""
+    for model, x, field in _large_concentrations(1.1e4):
+        with pytest.raises(ValueError, match=rf"{field} must be at most 10000 in float32.*dtype='float64'"):
+            fit(model, x, dtype="float32", max_iterations=1)
+
+
+@pytest.mark.slow
+def test_the_largest_concentration_of_float32_has_the_bound_of_float64(monkeypatch):
+    """Within 0.02 nats, which a hundred times as much (planted: no refusal) exceeds."""
+
+    def gap(value):
+        model = zoo.Mixture(GaussianWishart.from_data(X), 3, value)
+        single, double = (fit(model, X, dtype=dtype, **VB) for dtype in ("float32", "float64"))
+        return abs(_objective(single) - _objective(double))
+
+    assert gap(1e4) < 0.02
+    monkeypatch.setattr(zoo.Mixture, "concentration_fields", ())
+    assert gap(1e6) > 0.02
+
+
 # Extreme units
 
 REAL_MODELS = {

@@ -114,10 +114,14 @@ def fit(options: argparse.Namespace) -> int:
 
     import inference
     from inference.diagnostics import summary_text
+    from inference.inputs.tables import check_parts
 
     inference.compile_cache()
+    chosen = model_class(card.name)
+    if isinstance(chosen.data_names, tuple):  # else the data say how many parts there are
+        check_parts(chosen, data)
     with _collected_warnings() as notes:
-        model = model_class(card.name).from_data(*data, **resolve(settings, data))
+        model = chosen.from_data(*data, **resolve(settings, data))
         tree = inference.fit(
             model,
             *data,

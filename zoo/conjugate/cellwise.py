@@ -33,6 +33,7 @@ from zoo.conjugate.component_prior import (
     expected_log_probs,
     root,
 )
+from zoo.conjugate.small_probabilities import Beta
 
 __all__ = [
     "BernoulliBeta",
@@ -227,6 +228,7 @@ class _GammaRates(Cellwise):
     rate: Array
 
     learnable = column_fields = ("shape", "rate")
+    concentration_fields = ("shape",)
     field_dims = dict.fromkeys(column_fields, ("feature",))
     posterior_dims = dict.fromkeys(column_fields, ("component", "feature"))
     parameter_dims = {"rates": ("component", "feature")}
@@ -321,7 +323,7 @@ class BernoulliBeta(Cellwise):
     concentration1: Array | dist.Distribution
     concentration0: Array | dist.Distribution
 
-    learnable = column_fields = ("concentration1", "concentration0")
+    learnable = column_fields = concentration_fields = ("concentration1", "concentration0")
     field_dims = dict.fromkeys(column_fields, ("feature",))
     posterior_dims = dict.fromkeys(column_fields, ("component", "feature"))
     parameter_dims = {"probs": ("component", "feature")}
@@ -344,7 +346,7 @@ class BernoulliBeta(Cellwise):
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The probabilities."""
-        beta = dist.Beta(jnp.asarray(self.concentration1), jnp.asarray(self.concentration0))
+        beta = Beta(jnp.asarray(self.concentration1), jnp.asarray(self.concentration0))
         return {"probs": beta.to_event(1)}
 
     def _check_domain(self, x: np.ndarray) -> None:

@@ -21,7 +21,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma
 
-from zoo.checks import column_moments, largest_in_columns, unit_roundoff
+from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
 from zoo.model import Assumptions, as_hyperparameter
 
 __all__ = [
@@ -87,6 +87,7 @@ class ComponentPrior(Assumptions):
         is_isotropic: whether columns share a variance, so that they must have one unit.
         is_grouped: whether groups of columns have different families.
         location_fields: fields in the units and with the origin of the data.
+        concentration_fields: fields whose log-gamma functions the evidence takes.
         has_counts: whether cells are counts, whose log factorials its density takes.
     """
 
@@ -103,6 +104,7 @@ class ComponentPrior(Assumptions):
     is_isotropic: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
     location_fields: ClassVar[tuple[str, ...]] = ()
+    concentration_fields: ClassVar[tuple[str, ...]] = ()
     has_counts: ClassVar[bool] = False
 
     # Defined by each family
@@ -258,6 +260,16 @@ class ComponentPrior(Assumptions):
         least = np.maximum(deviations, np.finfo(np.float64).eps * np.abs(means))
         is_far = np.abs(self.center - means) > FAR_CENTER * least
         return means if always or is_far.any() else None
+
+    def check_concentrations(self, dtype: str) -> None:
+        """Raise ValueError if a concentration of the prior is too large for the precision.
+
+        Args:
+            dtype: the precision of the computation.
+        """
+        for name in self.concentration_fields:
+            if not self.is_random(name):
+                check_single_concentration(name, getattr(self, name), dtype)
 
     def check_offset(self, x: Any, dtype: str) -> None:
         """Raise ValueError if the prior's location is so far from the rows that their spread is lost.

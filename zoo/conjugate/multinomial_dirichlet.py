@@ -29,6 +29,7 @@ from zoo.conjugate.component_prior import (
     broadcast_fields,
     expected_log_probs,
 )
+from zoo.conjugate.small_probabilities import Dirichlet
 from zoo.model import static
 from zoo.sparse import SparseCounts
 
@@ -140,7 +141,7 @@ class MultinomialDirichlet(ComponentPrior):
     posterior_dims = {"concentration": ("component", "feature")}
     parameter_dims = {"probs": ("component", "feature")}
     hyperprior_kinds = {"concentration": (dist.Gamma,)}
-    learnable = ("concentration",)
+    learnable = concentration_fields = ("concentration",)
     takes_sparse = True
     has_counts = True
 
@@ -187,7 +188,7 @@ class MultinomialDirichlet(ComponentPrior):
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The probabilities."""
-        return {"probs": dist.Dirichlet(jnp.asarray(self.concentration))}
+        return {"probs": Dirichlet(jnp.asarray(self.concentration))}
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""

@@ -201,6 +201,11 @@ class Product(ComponentPrior):
             whole[group] = 0.0 if own is None else own
         return whole
 
+    def check_concentrations(self, dtype: str) -> None:
+        """Raise ValueError if a concentration of a group is too large for the precision."""
+        for family in self.families:
+            family.check_concentrations(dtype)
+
     def check_offset(self, x: np.ndarray, dtype: str) -> None:
         """Raise ValueError if a group's prior location is too far from its columns."""
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):

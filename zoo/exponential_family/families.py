@@ -298,6 +298,10 @@ class Poisson(Family):
         mean = jnp.exp(loc + 0.5 * spread + once)
         return mean, mean + mean**2 * jnp.maximum(jnp.expm1(spread + twice - 2.0 * once), 0.0)
 
+    def mean_square_of_means(self, mean: Array, variance: Array) -> Array:
+        """Variance - mean + mean^2."""
+        return variance - mean + mean**2
+
     def log_base_measure(self, x: Array) -> Array:
         """Minus log x!."""
         return -gammaln(x + 1.0)
@@ -363,6 +367,10 @@ class GammaWithShape(Family):
         """E[m] and E[m^2] / a + Var[m] over theta < 0, by `_bounded_moments`."""
         first, second = _bounded_moments(self.mean, theta, weights)
         return first, second / self.shape + jnp.maximum(second - first**2, 0.0)
+
+    def mean_square_of_means(self, mean: Array, variance: Array) -> Array:
+        """(Variance + mean^2) / (1 + 1 / a)."""
+        return (variance + mean**2) / (1.0 + 1.0 / self.shape)
 
     def natural(self, mean: Array) -> Array:
         """Minus a / mean."""
@@ -459,6 +467,10 @@ class NegativeBinomial(Family):
         """E[m] and E[m] + E[m^2] / r + Var[m] over theta < 0, by `_bounded_moments`."""
         first, second = _bounded_moments(self.mean, theta, weights)
         return first, first + second / self.dispersion_count + jnp.maximum(second - first**2, 0.0)
+
+    def mean_square_of_means(self, mean: Array, variance: Array) -> Array:
+        """(Variance - mean + mean^2) / (1 + 1 / r)."""
+        return (variance - mean + mean**2) / (1.0 + 1.0 / self.dispersion_count)
 
     def natural(self, mean: Array) -> Array:
         """Log of mean / (r + mean)."""

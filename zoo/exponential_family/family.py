@@ -329,6 +329,18 @@ class Family(Assumptions):
         mean = jnp.tensordot(weights, means, 1)
         return mean, jnp.tensordot(weights, variances + (means - mean) ** 2, 1)
 
+    def mean_square_of_means(self, mean: Array, variance: Array) -> Array | None:
+        """E[m^2] of cells whose natural parameters have a distribution, by inverting `expected_cells`.
+
+        Args:
+            mean: E[m] of each cell, shape (..., num_features).
+            variance: E[s] + Var[m], likewise.
+
+        Returns:
+            Shape of ``mean``; None where m is bounded or linear in theta, so that no tail can dominate it.
+        """
+        return None
+
     def expected_class_probs(self, theta: Array, weights: Array) -> Array | None:
         """Probabilities of the classes of cells, averaged as in `expected_cells`; None: there are no classes.
 
@@ -600,7 +612,11 @@ class ByColumn(Family):
             ("Ordinal", sum(f.num_cut_points > 0 for f in self.families)),
         ):
             if count > 1:
-                raise ValueError(f"a table can have one {what} for several columns, not {count} of them")
+                raise ValueError(
+                    f"a table can have one {what} for several columns, not {count} of them; put the columns "
+                    "of each in a view of zoo.Paired(families, num_shared=num_latents), which with "
+                    "num_specific=0 is the same model"
+                )
 
     @property
     def domain(self) -> str:
@@ -708,6 +724,14 @@ class ByColumn(Family):
             f.expected_cells(own, weights, normal_weights, cut_points) for f, _, own in self._parts(theta)
         ]
         return tuple(self.by_column(list(part)) for part in zip(*pairs, strict=True))
+
+    def mean_square_of_means(self, mean: Array, variance: Array) -> Array | None:
+        """That of the columns whose families have one, E[m]^2 in the others; None where none has."""
+        found = [f.mean_square_of_means(mean[..., c], variance[..., c]) for f, c, _ in self.groups]
+        if all(part is None for part in found):
+            return None
+        squares = [mean[..., c] ** 2 for _, c, _ in self.groups]
+        return self.by_column([s if part is None else part for part, s in zip(found, squares, strict=True)])
 
     def expected_class_probs(self, theta: Array, weights: Array) -> Array | None:
         """Probabilities of the classes of the categorical columns, zero in the others."""

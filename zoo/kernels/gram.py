@@ -145,12 +145,15 @@ class CentredGram(NamedTuple):
             they were centred.
         factor: of a linear kernel the centred (and scaled) rows, whose singular values are known to twice the
             digits; None of others.
+        column_rounding: squared length of the rounding error of each column of the factor, whose columns may
+            have units far apart, shape (num_features,); None of others. Its sum is ``rounding``.
     """
 
     matrix: np.ndarray
     column_means: np.ndarray
     rounding: float
     factor: np.ndarray | None = None
+    column_rounding: np.ndarray | None = None
 
 
 def centred_gram(kernel: Kernel, x: Any, announce: bool = True) -> CentredGram:
@@ -194,8 +197,9 @@ def centred_gram(kernel: Kernel, x: Any, announce: bool = True) -> CentredGram:
     centring = centring_of(gram)  # of rows that have mean zero up to rounding, and the offset of a polynomial
     centring.gram_in_place(gram)
     means = np.asarray(kernel.matrix(rows, mean[None]))[:, 0]
-    rounding = float(kernel.linear_scale) * ROUNDING * np.finfo(np.float64).eps * float(np.sum(rows**2))
-    return CentredGram(gram, means, rounding, np.sqrt(float(kernel.linear_scale)) * about)
+    rounding = float(kernel.linear_scale) * ROUNDING * np.finfo(np.float64).eps * np.sum(rows**2, axis=0)
+    factor = np.sqrt(float(kernel.linear_scale)) * about
+    return CentredGram(gram, means, float(np.sum(rounding)), factor, rounding)
 
 
 def centred_matrix(kernel: Kernel, x: Array) -> Array:

@@ -221,14 +221,16 @@ def sweep(state: DEPCAMState, model: DEPCAM, x: Array, clamp: Array) -> tuple[DE
         count += tries
     values, now, _, tries = update_scales(values, model, now, judge)
     count += tries
+    before = now.objective
     values, now, size, tries = update_bases(values, model, now, state.step_size, judge)
+    rises = (tries == 1) & (now.objective > before + rounding_of(before))
     count += tries
     values, now, visits = revive(state.num_sweeps, values, model, x, now, judge)
     count += visits
     objective = now.objective
     if "latents" in values or "latents_loc" in values:
         values, objective = rescale(values, model, now, clamp)
-    step_size = jnp.clip(jnp.where(tries == 1, 1.5 * size, size), 1e-6, LARGEST_STEP)
+    step_size = jnp.clip(jnp.where(rises, 1.5 * size, size), 1e-6, LARGEST_STEP)
     active, occupied = values["scales"] != 0, jnp.sum(now.responsibilities, axis=0) > 0.5
     info = DEPCAMInfo(objective, count, jnp.sum(active), jnp.sum(occupied))
     return DEPCAMState(values, step_size, state.num_sweeps + 1), info
@@ -281,7 +283,9 @@ def _from_labels(
     def held(state: DEPCAMState, _: None) -> tuple[DEPCAMState, None]:
         return sweep(state, model, x, clamp)[0], None
 
-    return jax.lax.scan(held, _fresh_state(values), None, clamped_sweeps)[0]
+    settled = jax.lax.scan(held, _fresh_state(values), None, clamped_sweeps)[0]
+    # where labels are held the sweeps converge, and rounding decides which of the last steps are halved
+    return settled._replace(step_size=jnp.array(1.0))
 
 
 def start(
@@ -459,6 +463,11 @@ def evaluate(values: Mapping[str, Array], model: DEPCAM, x: Array, clamp: Array)
     return Evaluation(objective, rows.log_density, r, sums_of(rows, r, model.local(values).loadings))
 
 
+def rounding_of(objective: Array) -> Array:
+    """Differences of the objective that are no rise and no fall."""
+    return ROUNDING * jnp.finfo(objective.dtype).eps * jnp.abs(objective)
+
+
 def climb(
     propose: Callable, values: dict[str, Array], before: Evaluation, step: Array, judge: Callable
 ) -> tuple[dict[str, Array], Evaluation, Array, Array]:
@@ -474,7 +483,7 @@ def climb(
     Returns:
         Values, evaluation, step size, number of evaluations.
     """
-    floor = before.objective - ROUNDING * jnp.finfo(before.objective.dtype).eps * jnp.abs(before.objective)
+    floor = before.objective - rounding_of(before.objective)
 
     def goes_on(state: tuple) -> Array:
         return ~(state[1].objective >= floor) & (state[3] < HALVINGS)
@@ -836,7 +845,7 @@ def _shared_height(log_rows: Array, values: dict[str, Array], model: DEPCAM, cla
 
 def _longest_steps(height: Callable, before: Array) -> tuple[Array, Array]:
     """The largest of 1, 1/2, ... for each row at which its height does not fall, else 0; and visits."""
-    floor = before - ROUNDING * jnp.finfo(before.dtype).eps * jnp.abs(before)
+    floor = before - rounding_of(before)
 
     def halve(state: tuple) -> tuple:
         sizes, _, count = state

@@ -176,7 +176,8 @@ def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixtur
     rate = b - jnp.log(jax.random.beta(beta_key, state.concentration + 1, num_rows))
     odds = (a + number - 1) / (num_rows * rate)
     more = jax.random.uniform(which_key) < odds / (1 + odds)
-    return jax.random.gamma(gamma_key, a + number - jnp.where(more, 0, 1)) / rate
+    alpha = jax.random.gamma(gamma_key, a + number - jnp.where(more, 0, 1)) / rate
+    return jnp.maximum(alpha, jnp.finfo(alpha.dtype).tiny)  # of a tiny shape a draw may underflow
 
 
 def step(

@@ -71,7 +71,9 @@ rows (M of them; D features) each hyperparameter with a prior has this condition
   :math:`\mathrm{Wishart}((V^{-1} + \sum_k \Lambda_k)^{-1},\; n + M \nu_0)`; with one covariance for all
   components the sum has one term and M is 1;
 * Gamma priors on the parameters of Dirichlet and beta priors: not conjugate, slice sampling
-  (`inference.numerics.slice_sampling`), elementwise.
+  (`inference.numerics.slice_sampling`), elementwise, given the labels and the data with the probabilities
+  integrated out; these are drawn next, in the same block. Given the probabilities instead, the sampler
+  would read log(1 - p) off numbers that round to one, and see no parameter much below 1/36 (1/16 in float32).
 
 The thesis learns these numbers by a variational M-step (Yu 2006, section 2.2.4) and has no priors on them;
 the conditionals follow from the densities of its Table 2.1.
@@ -511,57 +513,69 @@ def _precisions(values: Mapping[str, Array]) -> Array:
 def beta_concentration1(
     values: Mapping[str, Array], model: Mixture, x: Array
 ) -> dict[str, dist.Distribution]:
-    """The first parameter of each column's beta prior."""
-    return _beta_parameter("concentration1", "concentration0", _log(values["probs"]), values, model)
+    """The first parameter of each column's beta prior given the labels, then the probabilities given both."""
+    return _beta_parameter("concentration1", "concentration0", values, model, x)
 
 
 def beta_concentration0(
     values: Mapping[str, Array], model: Mixture, x: Array
 ) -> dict[str, dist.Distribution]:
-    """The second parameter of each column's beta prior."""
-    return _beta_parameter("concentration0", "concentration1", _log(1.0 - values["probs"]), values, model)
+    """The second parameter of each column's beta prior given the labels, then the probabilities."""
+    return _beta_parameter("concentration0", "concentration1", values, model, x)
 
 
 def dirichlet_concentration(
     values: Mapping[str, Array], model: Mixture, x: Array
 ) -> dict[str, dist.Distribution]:
-    """The parameters of the Dirichlet prior, coupled through their sum."""
-    prior, has_rows = model.components.concentration, _has_rows(values, model)
-    count = jnp.sum(has_rows)
-    site = _sites(model.components)["concentration"]
+    """The parameters of the Dirichlet prior given the labels, coupled by their sum; then probabilities."""
+    prior, site = model.components.concentration, _sites(model.components)["concentration"]
+    counts = _observed(("concentration",), values, model, x)[0]
+    lengths = jnp.sum(counts, axis=0)
 
-    def log_density(value: Array, logs: Array, shape: Array, rate: Array) -> Array:
-        return (value - 1.0) * logs - count * gammaln(value) + dist.Gamma(shape, rate).log_prob(value)
+    def log_density(value: Array, counts: Array, shape: Array, rate: Array) -> Array:
+        own = jnp.asarray(value)[..., None]
+        evidence = jnp.sum(gammaln(own + counts) - gammaln(own), axis=-1)
+        return evidence + dist.Gamma(shape, rate).log_prob(value)
 
     def log_density_of_sum(total: Array) -> Array:
-        return count * gammaln(total)
+        return jnp.sum(gammaln(total) - gammaln(total + lengths))
 
-    arguments = (has_rows @ _log(values["probs"]), *_gamma_parameters(prior, values[site]))
-    return {site: PositiveSlices(log_density, values[site], arguments, log_density_of_sum)}
+    arguments = (counts, *_gamma_parameters(prior, values[site]))
+    slices = PositiveSlices(log_density, values[site], arguments, log_density_of_sum)
+    return {site: slices, **component_parameters(values, model, x)}
 
 
 def _beta_parameter(
-    own: str, other: str, logs: Array, values: Mapping[str, Array], model: Mixture
+    own: str, other: str, values: Mapping[str, Array], model: Mixture, x: Array
 ) -> dict[str, dist.Distribution]:
-    prior, has_rows = getattr(model.components, own), _has_rows(values, model)
-    count = jnp.sum(has_rows)
-    site, rival = _sites(model.components)[own], getattr(_numbers(values, model), other)
+    prior, site = getattr(model.components, own), _sites(model.components)[own]
+    rival = jnp.asarray(getattr(_numbers(values, model), other))
 
-    def log_density(value: Array, logs: Array, rival: Array, shape: Array, rate: Array) -> Array:
-        normaliser = gammaln(value + rival) - gammaln(value)
-        return (value - 1.0) * logs + count * normaliser + dist.Gamma(shape, rate).log_prob(value)
+    def log_density(
+        value: Array, mine: Array, others: Array, rival: Array, shape: Array, rate: Array
+    ) -> Array:
+        value, rival = jnp.asarray(value), jnp.asarray(rival)
+        evidence = _log_beta(value[..., None] + mine, rival[..., None] + others)
+        evidence = jnp.sum(evidence - _log_beta(value, rival)[..., None], axis=-1)
+        return evidence + dist.Gamma(shape, rate).log_prob(value)
 
-    arguments = (has_rows @ logs, jnp.asarray(rival), *_gamma_parameters(prior, values[site]))
-    return {site: PositiveSlices(log_density, values[site], arguments)}
+    arguments = (*_observed((own, other), values, model, x), rival, *_gamma_parameters(prior, values[site]))
+    slices = PositiveSlices(log_density, values[site], arguments)
+    return {site: slices, **component_parameters(values, model, x)}
+
+
+def _observed(
+    names: tuple[str, ...], values: Mapping[str, Array], model: Mixture, x: Array
+) -> tuple[Array, ...]:
+    """What the rows of each component add to the parameters named, shape (num_features, num_components)."""
+    statistics = model.components.statistics(x, values["assignments"], model.num_components)
+    ones = {name: jnp.ones_like(getattr(_numbers(values, model), name)) for name in names}
+    added = model.components.with_hyperparameters(values).replaced(**ones).posterior(statistics)
+    return tuple((getattr(added, name) - 1.0).T for name in names)
 
 
 def _gamma_parameters(prior: dist.Gamma, like: Array) -> tuple[Array, Array]:
     return jnp.broadcast_to(prior.concentration, like.shape), jnp.broadcast_to(prior.rate, like.shape)
-
-
-def _log(probs: Array) -> Array:
-    """Log of probabilities of which some may have rounded to zero."""
-    return jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny))
 
 
 # Shared

@@ -86,13 +86,14 @@ def solve(
     )
     own = projections.centred_gram(model.kernel or "linear", x)
     blend = projections.blended_gram(own.matrix, outputs, weights, balance)
+    rounding = own.rounding if own.factor is None else own.column_rounding
     if form == "primal":
-        found = projections.morp_primal(x - x.mean(axis=0), blend, model.num_latents, ridge)
+        found = projections.morp_primal(own.factor, blend, model.num_latents, ridge, rounding)
         return projections.stored(found, model, x), float(found.eigenvalues.sum())
     if form == "dual":
-        found = projections.morp_dual(own.matrix, blend, model.num_latents, ridge, own.rounding, own.factor)
+        found = projections.morp_dual(own.matrix, blend, model.num_latents, ridge, rounding, own.factor)
     else:
-        found = projections.morp_simplified(own.matrix, blend, model.num_latents, own.rounding, own.factor)
+        found = projections.morp_simplified(own.matrix, blend, model.num_latents, rounding, own.factor)
     return projections.stored(found, model, x, own), float(found.eigenvalues.sum())
 
 

@@ -103,12 +103,22 @@ def blended_gram(
     return total
 
 
-def morp_primal(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> PrimalProjection:
-    """Solve problem (6.5) for centred rows ``x`` of shape (num_observations, num_features)."""
-    u, s, vt = np.linalg.svd(x, full_matrices=False)
-    whitened, scale = _constrained(u, s**2, ridge)
+def morp_primal(
+    x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray, rounding: np.ndarray | float = 0.0
+) -> PrimalProjection:
+    """Solve problem (6.5) for centred rows.
+
+    Args:
+        x: rows, shape (num_observations, num_features).
+        blend: of `blended_gram`.
+        num_latents: K.
+        ridge: gamma.
+        rounding: squared length of each column's rounding error, shape (num_features,), or one for all.
+    """
+    u, squares, directions = _singular(x, rounding)
+    whitened, scale = _constrained(u, squares, ridge)
     values, vectors = _leading(whitened.T @ blend @ whitened, num_latents)
-    return PrimalProjection(np.sqrt(values) * (vt.T @ (scale[:, None] * vectors)), values)
+    return PrimalProjection(np.sqrt(values) * (directions.T @ (scale[:, None] * vectors)), values)
 
 
 def morp_dual(
@@ -116,7 +126,7 @@ def morp_dual(
     blend: np.ndarray,
     num_latents: int,
     ridge: np.ndarray,
-    rounding: float = 0.0,
+    rounding: np.ndarray | float = 0.0,
     factor: np.ndarray | None = None,
 ) -> DualProjection:
     """Solve problem (6.5) with ``w = X' alpha``, for a centred Gram matrix.
@@ -126,7 +136,7 @@ def morp_dual(
         blend: of `blended_gram`.
         num_latents: K.
         ridge: gamma.
-        rounding: the eigenvalue below which the Gram matrix is rounding.
+        rounding: the eigenvalue below which the Gram matrix is rounding; with a factor as in `morp_primal`.
         factor: X, of a linear kernel: its singular values have the digits that eigenvalues lose.
     """
     u, squares, directions = _factored(gram_x, rounding, factor)
@@ -141,7 +151,7 @@ def morp_simplified(
     gram_x: np.ndarray,
     blend: np.ndarray,
     num_latents: int,
-    rounding: float = 0.0,
+    rounding: np.ndarray | float = 0.0,
     factor: np.ndarray | None = None,
 ) -> DualProjection:
     """Run Algorithm 6.3 with the pseudo-inverse of the Gram matrix, which centring makes singular."""
@@ -179,7 +189,7 @@ def kernel_cca(
 
 def _constrained(u: np.ndarray, squares: np.ndarray, ridge: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The matrices ``U A`` and ``(S^2 + g)^-1/2``, zero for directions without variance."""
-    kept = squares > _smallest(squares)
+    kept = squares > 0
     total = np.where(kept, squares + ridge, 1.0)
     scale = np.where(kept, 1.0 / np.sqrt(total), 0.0)
     return u * (np.sqrt(np.where(kept, squares, 0.0)) * scale), scale
@@ -192,23 +202,37 @@ def _spectrum(gram: np.ndarray, rounding: float = 0.0) -> tuple[np.ndarray, np.n
 
 
 def _factored(
-    gram: np.ndarray, rounding: float, factor: np.ndarray | None
+    gram: np.ndarray, rounding: np.ndarray | float, factor: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Left vectors, eigenvalues of the Gram matrix, and of a factor X, ``G = X X'``, the right vectors."""
     if factor is None:
         return *_spectrum(gram, rounding), None
-    u, lengths, directions = np.linalg.svd(factor, full_matrices=False)
-    squares = lengths**2
-    return u, np.where(squares > max(_smallest(squares), rounding), squares, 0.0), directions
+    return _singular(factor, rounding)
+
+
+def _singular(x: np.ndarray, rounding: np.ndarray | float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Left vectors, squares of the singular values, zero beyond the rank, and right vectors.
+
+    The rank is that of columns of unit length, because it must not depend on their units: columns in units
+    1e-3 and 1e3 differ by 1e12 in the eigenvalues of the Gram matrix, and none may be taken for rounding.
+    """
+    lengths = np.linalg.norm(x, axis=0)
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    relative = np.linalg.svd(x / lengths, compute_uv=False)
+    error = np.sqrt(np.sum(np.broadcast_to(rounding, lengths.shape) / lengths**2))
+    rank = np.sum(relative > max(relative[0] * max(x.shape) * np.finfo(x.dtype).eps, error))
+    u, values, directions = np.linalg.svd(x, full_matrices=False)
+    return u, np.where(np.arange(values.size) < rank, values**2, 0.0), directions
 
 
 def rank_of(gram: CentredGram) -> int:
     """The number of eigenvalues of a centred Gram matrix above what rounding leaves."""
-    return int(np.sum(_spectrum(gram.matrix, gram.rounding)[1] > 0))
+    rounding = gram.rounding if gram.factor is None else gram.column_rounding
+    return int(np.sum(_factored(gram.matrix, rounding, gram.factor)[1] > 0))
 
 
 def _smallest(squares: np.ndarray) -> np.ndarray:
-    """The eigenvalue below which there is only rounding error."""
+    """The eigenvalue of a symmetric matrix below which there is only rounding error."""
     return np.max(squares) * squares.shape[0] * np.finfo(squares.dtype).eps * 10
 
 

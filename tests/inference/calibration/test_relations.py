@@ -4,14 +4,16 @@ Every relation for every model by every method is the slow group, run and record
 ``python -m tests.benchmarks.relations``.
 """
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
-from relation_cases import CASES, COUNTS, X, options_of
+from relation_cases import CASES, COUNTS, GIBBS, X, options_of
 
 import inference
 import zoo
 from inference.calibration import RELATIONS, Change, Relation, Side, relation_check, relations
+from inference.calibration.verdicts import two_sample
 from zoo.model import Model
 
 #: Relations that change no shape, so that all fits of a method share their programs.
@@ -24,8 +26,8 @@ DRAWN = ("columns_renamed", "frame", "nested_list", "other_units")
 #: What fits the default run's two minutes: the methods that solve or climb, whose programs all orders, units
 #: and formats share. Programs of another shape, and second methods that take long to compile, are slow.
 DEFAULT = {
-    "mixture": {"vb": (*ORDER, *UNITS, "row_doubled", "fitted_rows")},
-    "mixture of bits": {"em": (*ORDER, *MARKS)},
+    "mixture": {"vb": (*ORDER, *UNITS, "fitted_rows")},
+    "mixture of bits": {"em": (*ORDER, *MARKS, "row_doubled")},
     "ppca": {
         "closed_form": (*ORDER, *UNITS, "float32", "fitted_rows"),
         "em": (*ORDER, *UNITS, *MARKS, "sparse"),
@@ -41,30 +43,38 @@ DEFAULT = {
         "kernel_cca": (*ORDER, *UNITS, "float32", "fitted_rows"),
     },
     "sppca of classes": {"em": ("classes_reordered",)},
-    "epca": {"map": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
-    "epca of unknown noise": {"vb": ("rescaled", "shifted", "other_units")},
+    "epca of unknown noise": {"vb": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
     "paired of numbers": {
         "closed_form": (*ORDER, *UNITS, *MARKS, "views_exchanged", "float32", "fitted_rows")
     },
-    "depcam": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
-    "depcam of unknown noise": {"em": ("rescaled", "shifted", "other_units")},
+    "depcam of unknown noise": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
     "lda": {"vb": (*ORDER, *UNITS, "sparse", "unused_word")},
     "plsi": {"em": (*ORDER, *UNITS, *WORDS)},
-    "pcp": {"vb": (*ORDER, *UNITS, *WORDS, "fitted_rows")},
+    "pcp": {"vb": (*ORDER, *UNITS, *WORDS)},
 }
 SLOW = {
-    "mixture": {"gibbs": (*ORDER, *UNITS, "fitted_rows"), "vb": ("float32", "batches"), "em": ORDER},
+    "mixture": {
+        "gibbs": (*ORDER, *UNITS, "fitted_rows"),
+        "vb": ("float32", "batches", "row_doubled"),
+        "em": ORDER,
+    },
     "factor analysis": {"em": ("columns_rescaled",)},
     "paired": {"map": (*ORDER, "views_exchanged", *MARKS)},
-    "epca": {"gibbs": ("columns_renamed", "frame", "nested_list")},
-    "depcam": {"map": ("columns_renamed", "frame")},
-    "depcam of unknown noise": {"vb": (*ORDER, *UNITS, *MARKS)},
+    "epca": {
+        "map": (*ORDER, *UNITS, *MARKS, "fitted_rows"),
+        "gibbs": ("columns_renamed", "frame", "nested_list"),
+    },
+    "depcam": {
+        "em": (*ORDER, *UNITS, *MARKS, "fitted_rows"),
+        "map": ("columns_renamed", "frame"),
+    },
+    "depcam of unknown noise": {"vb": (*ORDER, *UNITS, *MARKS), "em": ("float32",)},
     "lda": {
         "vb": ("empty_document", "fitted_rows", "float32"),
         "gibbs": ("columns_renamed", "frame", "sparse"),
     },
     "plsi": {"hmc": ("columns_renamed", "frame"), "em": ("fitted_rows",)},
-    "pcp": {"gibbs": ("columns_renamed", "frame", "sparse")},
+    "pcp": {"gibbs": ("columns_renamed", "frame", "sparse"), "vb": ("fitted_rows",)},
     "ppca with priors": {"vb": (*ORDER, *UNITS)},
     "sppca with priors": {"vb": (*ORDER, *UNITS)},
 }
@@ -75,6 +85,15 @@ CALLS = [
     for method, names in methods.items()
     for relation in names
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Programs without most optimisations: to compile them takes longer than to fit twenty rows."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
 
 
 def form(case):
@@ -92,11 +111,12 @@ def said_of(case, method, relation):
 def test_a_relation_holds(case, method, relation):
     """Deterministic, but for the draws of samplers, which are matched: no false alarms."""
     make, data, _ = CASES[case]
-    if said_of(case, method, relation).startswith("no: "):
+    said = said_of(case, method, relation)
+    if said.startswith("no: "):
         with pytest.raises(ValueError, match=f"{relation} does not hold here: "):
             relation_check(make, method, data, relation)
         return
-    verdict = relation_check(make, method, data, relation, seed=3, **options_of(method, relation))
+    verdict = relation_check(make, method, data, relation, seed=3, **options_of(method, relation, said))
     assert verdict, str(verdict)
 
 
@@ -350,6 +370,25 @@ def test_a_planted_fault_of_batches_and_devices(relation, monkeypatch):
 
 
 @pytest.mark.slow
+def test_half_precision_ends_elsewhere(monkeypatch):
+    """Where the objective decides on each step and errors count as the nats that they cost."""
+    make, data, _ = CASES["depcam of unknown noise"]
+    monkeypatch.setattr(relations, "fit", faulty(half_precision))
+    options = options_of("em", "float32", said_of("depcam of unknown noise", "em", "float32"))
+    verdict = relation_check(make, "em", data, "float32", seed=3, **options)
+    assert not verdict and verdict.statistic > 3 * verdict.threshold, str(verdict)
+
+
+@pytest.mark.slow
+def test_shares_of_fitted_documents_are_those_of_new_ones_once_passes_settle():
+    """What the stored shares of LDA differ by is where passes over a document end, and nothing else."""
+    make, data, _ = CASES["lda"]
+    options = options_of("vb", "fitted_rows") | {"inner_tolerance": 1e-12, "inner_steps": 5000}
+    verdict = relation_check(make, "vb", data, "fitted_rows", seed=3, threshold=1e-7, **options)
+    assert verdict, str(verdict)  # scores may differ by 1e-3 of the spread: passes of new documents end too
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["shifted", "rescaled", "other_units"])
 def test_a_prior_that_is_not_read_off_the_data_breaks_the_relations_of_units(relation):
     """The prior of X, whatever the unit: what a default in absolute numbers does."""
@@ -359,8 +398,6 @@ def test_a_prior_that_is_not_read_off_the_data_breaks_the_relations_of_units(rel
 
 
 # In distribution
-
-GIBBS = {"num_chains": 32, "num_warmup": 20, "num_samples": 5}
 
 
 @pytest.mark.slow
@@ -383,3 +420,44 @@ def test_a_sampler_that_drops_documents_fails_in_distribution(monkeypatch):
     monkeypatch.setattr(relations, "fit", faulty(spoil))
     verdict = relation_check(make, "collapsed_gibbs", heavy, "rows_permuted", seed=3, **GIBBS)
     assert not verdict, str(verdict)
+
+
+def halves_forgotten(model, data, options):
+    """The second half of the rows is read as if it were the first."""
+    half = len(data[0]) // 2
+    return model, tuple(np.concatenate([part[:half], part[:half]]) for part in data), options
+
+
+#: A known gap: what is compared of a mixture without labels does not tell these two halves apart.
+_WEAK = pytest.param(
+    "mixture",
+    "gibbs",
+    marks=pytest.mark.xfail(strict=True, reason="five draws of few invariants lack the power"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "method"), [("ppca with priors", "nuts"), ("ppca with priors", "svi"), _WEAK]
+)
+def test_a_method_that_forgets_rows_fails_in_distribution(case, method, monkeypatch):
+    """The comparison of a few invariants of short chains and runs has the power to see it."""
+    make, data, _ = CASES[case]
+    monkeypatch.setattr(relations, "fit", faulty(halves_forgotten))
+    verdict = relation_check(
+        make, method, data, "rows_permuted", seed=3, **options_of(method, "rows_permuted")
+    )
+    assert not verdict, str(verdict)
+
+
+@pytest.mark.slow
+def test_comparisons_in_distribution_keep_their_rate_of_false_alarms():
+    """Of 32 values a side, tied or not, no more p-values fall below a level than the level says.
+
+    Of 1000 pairs at most 5 are expected below 5e-3; 16 or more have probability 1e-4.
+    """
+    rng = np.random.default_rng(8)
+    for draw in (rng.normal, lambda size: rng.poisson(1.0, size=size).astype(float)):
+        found = [two_sample(*draw(size=(2, relations.NUM_CHAINS))) for _ in range(1000)]
+        for test in ("location", "spread", "distribution"):
+            assert sum(p.get(test, 1.0) < 5e-3 for p in found) < 16, test

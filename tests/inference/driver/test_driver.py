@@ -74,7 +74,7 @@ def test_a_checkpoint_of_another_run_is_refused_with_what_differs(small_model, t
         kept = {name: file[name] for name in file.files if name != "format"}
     with open(path, "wb") as file:
         np.savez(file, **kept)
-    with pytest.raises(ValueError, match="has format 1 and this version resumes format 3: remove the file"):
+    with pytest.raises(ValueError, match="has format 1 and this version resumes format 4: remove the file"):
         fit(small_model, two_clusters, **call)
     path.write_bytes(b"garbage")
     with pytest.raises(ValueError, match="is not a checkpoint"):

@@ -160,6 +160,14 @@ def test_a_reader_that_has_had_enough_is_no_error():
             ["fit", "mixture", "faithful", "--x", "colour"],
             "there is no column 'colour'; there are: x, eruptions, waiting",
         ),
+        (
+            ["fit", "ppca", "faithful", "--set", "num_latents=1", "--y", "waiting"],
+            "PPCA takes 1 part of data, x; got 2: leave the others out; class labels and outputs go with",
+        ),
+        (
+            ["fit", "sppca", "faithful", "--set", "num_latents=1"],
+            "SPPCA takes 2 parts of data, x and y; got 1: y is missing",
+        ),
         (["fit", "mixture", "faithful", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
         (["fit", "mixture", "faithful", "--checkpoint", "/proc/c"], "cannot write /proc/c"),
         (

@@ -107,3 +107,26 @@ def test_cells_are_checked_by_column(table):
         ByColumn((Gaussian(),), (0, 1))
     with pytest.raises(ValueError, match="ByColumn has no conjugate kernel"):
         zoo.EPCA(family=KINDS, beta=0.4)
+
+
+def test_levels_that_differ_are_views():
+    """Two numbers of levels in one table are refused with that way out; the fit ended in an error of dims."""
+    families = Ordinal(3), Ordinal(5)
+    with pytest.raises(
+        ValueError, match=r"put the columns of each in a view of zoo\.Paired\(families, num_sh"
+    ):
+        zoo.EPCA(family=families, num_latents=1)
+    dims = zoo.Paired(families, num_shared=1, num_features=(2, 1)).variable_dims
+    assert dims["cut_points_0"] == ("feature_0", "cut_0") and dims["cut_points_1"] == ("feature_1", "cut_1")
+    same = zoo.Paired((Ordinal(3), Ordinal(3)), num_shared=1, num_features=(2, 1)).variable_dims
+    assert same["cut_points_0"] == ("feature_0", "cut")
+
+
+@pytest.mark.slow
+def test_views_with_different_levels_are_fitted_and_predicted():
+    rng = np.random.default_rng(0)
+    y = rng.integers(1, 4, size=(30, 1)), rng.integers(1, 6, size=(30, 1))
+    tree = fit(zoo.Paired((Ordinal(3), Ordinal(5)), num_shared=1), *y, method="map")
+    assert tree["posterior"].sizes["cut_0"] == 2 and tree["posterior"].sizes["cut_1"] == 4
+    levels = predict(tree, y[0], None)
+    assert float(levels.min()) > 1 and float(levels.max()) < 5

@@ -1,15 +1,26 @@
 """Missing cells: expectation and deviation against quadrature over the latents of the exact posterior."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special, stats
 
 import inference
 import zoo
 from inference.precision import in_precision
-from zoo.exponential_family import Categorical, Gaussian, NegativeBinomial, Ordinal
+from zoo.exponential_family import (
+    Categorical,
+    Exponential,
+    GammaWithShape,
+    Gaussian,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+)
 from zoo.exponential_family.expectations import unit_nodes
 from zoo.exponential_family.natural_params import row_modes
 
@@ -109,6 +120,73 @@ def test_a_rate_with_a_gamma_distribution_is_near_its_exact_mean():
     np.testing.assert_allclose(mean, 1 / 3, rtol=0.02)
     counts, _ = NegativeBinomial(2.0).expected_cells(theta - 3.0, weights, None, None)  # far inside
     np.testing.assert_allclose(counts, 2 * np.mean(1 / np.expm1(rate + 3.0)), rtol=1e-3)
+
+
+def test_the_share_of_the_tail_is_that_of_the_log_normal():
+    """Rows without a cell: theta ~ N(loc, s^2), and Phi(s - 3) of E[e^theta] comes from beyond 3 s.
+
+    Just below and above a tenth, for counts and in a mixed table; a cell that was seen has no tail.
+    """
+    s = 3.0 + stats.norm.ppf(0.1) + np.array([-0.3, -0.02, 0.02, 0.3])
+    values = {"loadings": s[:, None], "loc": np.array([-3.0, 0.0, 2.0, 1.0])}
+    row = np.full((1, 4), np.nan)
+    u = np.linspace(-12, 12, 200001)
+    mass = stats.norm.pdf(u)[:, None] * np.exp(u[:, None] * s)
+    share = mass[u > 3].sum(0) / mass.sum(0)
+    with in_precision():
+        counts = zoo.EPCA(family="poisson", num_latents=1, num_features=4)
+        mean, variance = counts.predicted(values, jnp.asarray(row))
+        np.testing.assert_array_equal(counts.rests_on_tail(values, mean, variance, row)[0], share > 0.1)
+        mixed = zoo.EPCA(
+            family=("poisson", "bernoulli", "poisson", Gaussian()), num_latents=1, num_features=4
+        )
+        mean, variance = mixed.predicted(values, jnp.asarray(row))
+        found = mixed.rests_on_tail(values, mean, variance, row)[0]
+        np.testing.assert_array_equal(found, [False, False, True, False])
+        assert not mixed.rests_on_tail(values, mean, 0.0 * variance, row).any()
+
+
+@pytest.mark.parametrize("family", [Poisson(), GammaWithShape(2.5), Exponential(), NegativeBinomial(1.5)])
+def test_mean_squares_are_recovered_from_mean_and_variance(family):
+    theta = -1.0 - 0.3 * np.random.default_rng(0).gamma(4.0, size=(500, 3))
+    with in_precision():
+        theta, weights = jnp.asarray(theta), jnp.full(500, 1 / 500)
+        found = family.mean_square_of_means(*family.expected_cells(theta, weights, None, None))
+        np.testing.assert_allclose(found, jnp.mean(family.mean(theta) ** 2, axis=0), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:epca by map has not converged")
+def test_predictions_that_rest_on_the_tail_are_warned_of():
+    """Of a point estimate whose loadings are long, once a call, and not of one whose loadings are short."""
+    counts = np.random.default_rng(0).poisson(2.0, size=(15, 4)) * 1.0
+    table = pd.DataFrame(counts, columns=["a", "b", "c", "d"])
+    tree = inference.fit(zoo.EPCA(family="poisson", num_latents=1), table, method="map", max_iterations=2)
+    new = pd.DataFrame([[1.0, 2.0, np.nan, np.nan]] * 3, columns=table.columns)
+    own = tree["variational"].to_dataset()
+    for length, is_warned in ((0.3, False), (4.0, True)):
+        loadings = np.array([0.01, 0.01, 0.1, 1.0])[:, None] * length
+        tree["variational"] = own.assign(loadings=(own["loadings"].dims, loadings))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            inference.predict(tree, new)
+        messages = [str(warning.message) for warning in caught]
+        assert len(messages) == is_warned
+        if is_warned:
+            assert "of 3 of 6 missing cells (columns d)" in messages[0] and "fit by vb or nuts" in messages[0]
+
+
+def test_clusters_that_differ_are_no_tail():
+    """A rare cluster of large counts: a wide mixture, and each component's expectation is sure."""
+    model = zoo.DEPCAM(family="poisson", num_components=2, num_latents=1, num_features=3, offset=True)
+    with in_precision():
+        values = model.starting_point(jax.random.key(0), jnp.ones((4, 3)))
+        row = jnp.full((1, 3), jnp.nan)
+        values["offsets"] = jnp.asarray([[0.0] * 3, [8.0] * 3])
+        for scale, expected in ((0.1, False), (2.5, True)):
+            own = values | {"scales": jnp.full_like(values["scales"], scale)}
+            mean, variance = model.predicted(own, row)
+            found = model.rests_on_tail(own, mean, variance, row)
+            assert bool(found.any()) == expected
 
 
 @pytest.mark.slow

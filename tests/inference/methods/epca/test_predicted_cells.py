@@ -83,7 +83,7 @@ def test_standardised_errors_of_gibbs_have_mean_square_one():
     v = rng.normal(size=(8, 2))
     x = rng.normal(size=(600, 2)) @ v.T + rng.normal(size=(600, 8))
     model = zoo.EPCA(family=Gaussian(), num_latents=2)
-    tree = fit(model, x[:200], method="gibbs", num_chains=2, num_warmup=200, num_samples=200)
+    tree = fit(model, x[:200], method="gibbs", num_chains=2, num_warmup=200, num_samples=500)
     holes = np.where(np.arange(8) < 4, np.nan, x[200:])
     found = predict(tree, holes)
     square = ((found - x[200:]) / found.standard_deviation).to_numpy()[:, :4] ** 2

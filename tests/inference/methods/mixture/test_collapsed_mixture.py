@@ -229,6 +229,74 @@ def test_what_the_urn_cannot_do_is_said(fields, options, message):
         fit(model, rows("GaussianWishart", 9), method="collapsed_gibbs", **options)
 
 
+# --- priors that reach small concentrations
+
+
+def with_prior(weight_prior, prior):
+    return small(weight_prior).replaced(concentration=dist.Gamma(*prior))
+
+
+def features_with_alpha(labels, log_alpha):
+    """Log concentration, one cluster or two, which rows are together, and products with the log."""
+    together = [labels[..., i] == labels[..., j] for i, j in zip(*np.triu_indices(len(X), 1), strict=True)]
+    number = 1 + (np.diff(np.sort(labels, axis=-1), axis=-1) != 0).sum(axis=-1)
+    numbers = [number == 1, number == 2]
+    parts = [log_alpha, *numbers, *together, *(log_alpha * own for own in numbers)]
+    return np.stack(np.broadcast_arrays(*parts), axis=-1).astype(float)
+
+
+def expected_with_alpha(model):
+    """Posterior expectations of `features_with_alpha`: all partitions, the concentration on a grid."""
+    every, _, _, possible = exact(small("stick_breaking" if model.weights.has_sticks else "dirichlet"))
+    counts = jnp.array([np.bincount(p, minlength=6) for p in every])
+    grid = np.linspace(-80.0, 6.0, 4000)
+    prior = jax.vmap(lambda a: jax.vmap(lambda c: urn.log_partition_prior(c, a, model))(counts))
+    features = model.components.features(X)
+    sums = jax.vmap(lambda p: jax.ops.segment_sum(features, p, num_segments=6))(jnp.asarray(every))
+    evidence = np.asarray(jnp.sum(model.components.log_evidence(sums), axis=-1))
+    own = np.asarray(model.concentration.log_prob(jnp.exp(grid))) + grid
+    log = np.where(possible, np.asarray(prior(jnp.exp(grid))) + evidence, -np.inf) + own[:, None]
+    probability = np.exp(log - np.logaddexp.reduce(log, axis=None))
+    return np.einsum("gc,gcf->f", probability, features_with_alpha(every[None], grid[:, None]))
+
+
+def deviation_with_alpha(model):
+    """The largest z over the functionals, of 64 independent chains of 1000 sweeps from one cluster."""
+    slots = 8 if model.weights.has_sticks else model.num_components
+
+    def chain(key):
+        def sweep(state, key):
+            state = urn.step(key, state, model, jnp.asarray(X), split_merge=1)[0]
+            return state, (state.labels, jnp.log(state.concentration))
+
+        start = urn._state(jnp.zeros(len(X), int), slots, model)
+        return jax.lax.scan(sweep, start, jax.random.split(key, 1000))[1]
+
+    labels, log_alpha = jax.jit(jax.vmap(chain))(jax.random.split(jax.random.key(2), 64))
+    draws = features_with_alpha(np.asarray(labels)[:, 200:], np.asarray(log_alpha)[:, 200:])
+    means = draws.mean(axis=1)
+    error = means.std(axis=0, ddof=1) / 8
+    return np.abs((means.mean(axis=0) - expected_with_alpha(model)) / error).max()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", [(0.5, 0.5), (1.0, 1.0)])
+@pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
+def test_small_concentrations_against_the_enumeration_of_all_partitions(weight_prior, prior):
+    """20 functionals at |z| < 5.2 with 63 degrees of freedom: false alarms below 1e-4 a case."""
+    assert deviation_with_alpha(with_prior(weight_prior, prior)) < 5.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
+def test_concentrations_that_do_not_get_small_are_not_the_enumeration(monkeypatch, weight_prior):
+    """Planted: the concentration is held above 1/36, as clipped sticks held it."""
+    right = urn.update_concentration
+    held = partial(jnp.maximum, 1 / 36)
+    monkeypatch.setattr(urn, "update_concentration", lambda *arguments: held(right(*arguments)))
+    assert deviation_with_alpha(with_prior(weight_prior, (0.5, 0.5))) > 8
+
+
 class _Values(NamedTuple):
     values: dict
 
@@ -263,6 +331,15 @@ def test_sampler_leaves_the_joint_of_the_finite_program_invariant(name):
     model = Mixture(components=priors()[name], num_components=3, concentration=dist.Gamma(2.0, 1.0))
     rate = {"false_alarm_rate": 0.01 / len(FAMILIES)}
     check = geweke(model, completed(2), 5, key=jax.random.key(4), num_draws=2000, **rate)
+    assert check.passed, check
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", [(0.5, 0.5), (1.0, 1.0)])
+def test_small_concentrations_leave_the_joint_invariant(prior):
+    """False alarm rate 1 %."""
+    model = Mixture(priors()["BernoulliBeta"], 3, dist.Gamma(*prior))
+    check = geweke(model, completed(2), 5, key=jax.random.key(5), num_draws=2000)
     assert check.passed, check
 
 

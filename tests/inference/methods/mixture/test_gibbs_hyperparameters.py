@@ -8,7 +8,7 @@ of false alarms a run, recorded in tests/reference/geweke_hyperparameters.json. 
 import json
 import time
 import warnings
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import arviz
@@ -17,14 +17,18 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from jax.scipy.special import gammaln
 from recording import write_record
+from scipy import stats
 
 from inference import fit
 from inference.calibration import conditional_check, geweke
 from inference.diagnostics import invariants
+from inference.methods.gibbs_sweep import sweep
 from inference.methods.mixture import gibbs
 from inference.methods.mixture import gibbs as hyper
 from inference.numerics.programs import joint_draws
+from inference.precision import in_precision
 from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, SharedGaussianWishart
 from zoo.datasets import load
 from zoo.mixture import Mixture
@@ -76,10 +80,12 @@ def case(family):
 
 
 def changed(block, change):
-    """The block with its one distribution changed."""
+    """The block with its first distribution changed."""
 
     def wrong(values, model, x):
-        return {site: change(right, values, model) for site, right in block(values, model, x).items()}
+        right = block(values, model, x)
+        site = next(iter(right))
+        return right | {site: change(right[site], values, model)}
 
     wrong.__name__ = f"wrong_{block.__name__}"
     return wrong
@@ -104,10 +110,13 @@ def without_its_own_prior(right, values, model):
     return dist.Wishart(right.concentration, rate_matrix=rate)
 
 
-def one_component_less(right, values, model):
-    """The logarithms of one component counted twice."""
-    extra = jnp.log(values["probs"][0])
-    arguments = (right.arguments[0] + extra, *right.arguments[1:])
+def one_component_twice(right, values, model):
+    """The rows of one component counted twice."""
+    num_components = model.num_components
+    arguments = tuple(
+        jnp.concatenate([part, part[:, :1]], axis=1) if jnp.shape(part)[1:] == (num_components,) else part
+        for part in right.arguments
+    )
     return hyper.PositiveSlices(right.log_density, right.current, arguments, right.log_density_of_sum)
 
 
@@ -115,8 +124,8 @@ BUGS = {
     "no pull to the prior": ("Gaussian-Wishart", hyper.location, without_the_pull),
     "M D / 2 - 1/2": ("Gaussian-Wishart", hyper.mean_precision, half_a_row_less),
     "no prior scale": ("Gaussian-Wishart", hyper.inverse_scale_matrix, without_its_own_prior),
-    "a log twice, beta": ("Bernoulli-beta", hyper.beta_concentration1, one_component_less),
-    "a log twice, Dirichlet": ("multinomial-Dirichlet", hyper.dirichlet_concentration, one_component_less),
+    "rows twice, beta": ("Bernoulli-beta", hyper.beta_concentration1, one_component_twice),
+    "rows twice, Dirichlet": ("multinomial-Dirichlet", hyper.dirichlet_concentration, one_component_twice),
 }
 
 
@@ -170,7 +179,7 @@ def test_components_without_rows_are_integrated_out(family):
         rows = []
         for block in hyper.hyperparameter_blocks(three.components):
             both = (some, three), (fewer, two), (values, three)
-            ((site, _),) = block(values, three, x).items()
+            site = next(iter(block(values, three, x)))
             densities = [block(given, model, x)[site].log_prob for given, model in both]
             rows.append([jnp.sum(q(1.1 * values[site])) - jnp.sum(q(values[site])) for q in densities])
         return jnp.array(rows)
@@ -255,6 +264,92 @@ def test_the_invariance_test_sees_every_planted_bug(bug, record):
     verdict, attempt = timed_run(mixture(family), gibbs.algorithm_of(blocks_of), seed)
     record[f"planted bug: {bug}; {family}"] = [attempt]
     assert not verdict.passed
+
+
+# --- priors that reach small parameters, where log(1 - p) is below the rounding of numbers near one
+
+
+def given_the_probabilities(own, other, sign):
+    """Planted: the conditional of a beta's parameter given probabilities, which are rounded near one."""
+
+    def wrong(values, model, x):
+        probs = values["probs"] if sign > 0 else 1.0 - values["probs"]
+        logs = jnp.sum(jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)), axis=0)
+        prior = getattr(model.components, own)
+        site = model.components.hyperprior_sites()[own]
+        rival = values[model.components.hyperprior_sites()[other]]
+
+        def log_density(value, logs, rival):
+            normaliser = model.num_components * (gammaln(value + rival) - gammaln(value))
+            return (
+                (value - 1.0) * logs
+                + normaliser
+                + dist.Gamma(prior.concentration[0], prior.rate[0]).log_prob(value)
+            )
+
+        return {site: hyper.PositiveSlices(log_density, values[site], (logs, rival))}
+
+    return wrong
+
+
+PLANTED = {
+    hyper.beta_concentration1: given_the_probabilities("concentration1", "concentration0", 1),
+    hyper.beta_concentration0: given_the_probabilities("concentration0", "concentration1", -1),
+}
+
+
+@partial(jax.jit, static_argnums=2)
+def swept_parameters(key, model, planted):
+    """Hyperparameters after 20 sweeps, in 2000 replicates that start from the joint law of all sites."""
+    first, second = jax.random.split(key)
+    blocks = gibbs.blocks_of(model)
+    if planted:
+        assert set(PLANTED) < set(blocks)
+        blocks = tuple(PLANTED.get(block, block) for block in blocks)
+
+    def swept(key, joint):
+        x = joint["x"]
+        values = {name: value for name, value in joint.items() if name != "x"}
+
+        def one(values, key):
+            return sweep(key, values, blocks, model, x), None
+
+        values = jax.lax.scan(one, values, jax.random.split(key, 20))[0]
+        return {name: values[name] for name in model.components.hyperprior_sites().values()}
+
+    start = joint_draws(jax.random.split(first, 2000), model.explicit, 6, 500)
+    return jax.vmap(swept)(jax.random.split(second, 2000), start)
+
+
+def smallest_p(components, prior, dtype, planted=False):
+    """Of Kolmogorov-Smirnov tests of every hyperparameter against its prior."""
+    model = Mixture(components, 2, 1.0)
+    with in_precision(dtype):
+        found = swept_parameters(jax.random.key(3), model, planted)
+    law = stats.gamma(prior[0], scale=1 / prior[1]).cdf
+    columns = [np.asarray(column, float) for part in found.values() for column in part.T]
+    return min(stats.kstest(column, law).pvalue for column in columns)
+
+
+SMALL = [(prior, dtype) for prior in [(0.5, 0.5), (1.0, 1.0)] for dtype in ("float64", "float32")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("prior", "dtype"), SMALL)
+def test_small_parameters_of_beta_priors_stay_at_their_prior(prior, dtype):
+    """Two tests at 1e-4: 2e-4 false alarms. Planted: drawn given the probabilities."""
+    components = BernoulliBeta(*(dist.Gamma(np.array([prior[0]]), np.array([prior[1]])) for _ in range(2)))
+    assert smallest_p(components, prior, dtype) > 1e-4
+    if prior == (0.5, 0.5):
+        assert smallest_p(components, prior, dtype, planted=True) < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("prior", "dtype"), SMALL)
+def test_small_parameters_of_dirichlet_priors_stay_at_their_prior(prior, dtype):
+    """Three tests at 1e-4: 3e-4 false alarms."""
+    gamma = dist.Gamma(np.full(3, prior[0]), np.full(3, prior[1]))
+    assert smallest_p(MultinomialDirichlet(gamma, num_tokens=4), prior, dtype) > 1e-4
 
 
 # --- against NUTS on the same program

@@ -1,5 +1,7 @@
 """MORP and kernel CCA: the eigenvalue problems, all forms, the finding about Algorithm 6.1."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -214,6 +216,64 @@ def test_dual_forms_give_the_scores_of_the_primal_one_on_raw_tables(form, spread
     other = fit(model, x, y, method="morp", form=form)
     want = transform(primal, x).values
     np.testing.assert_allclose(transform(other, x), want, atol=1e-7 * np.abs(want).max())
+
+
+def in_mixed_units(offset):
+    """40 rows of 39 columns in units 1e-3 to 1e3, two outputs, and the scores by each form to all digits.
+
+    Scores of the primal and dual form depend on the span of the columns alone, those of the simplified one on
+    the projection of the blend's eigenvectors onto it; the span is that of columns in one unit.
+    """
+    rng = np.random.default_rng(3)
+    rows, units = rng.normal(size=(40, 39)), np.geomspace(1e-3, 1e3, 39)
+    y = rows[:, :2] + 0.3 * rng.normal(size=(40, 2))
+    about = rows - rows.mean(axis=0)
+    basis = np.linalg.qr(about)[0]
+    blend = blend_of(about * units, y - y.mean(axis=0), 0.5)
+    values, vectors = np.linalg.eigh(basis.T @ blend @ basis)
+    exact = {"primal": basis @ (vectors * np.sqrt(values))[:, :-3:-1]}
+    values, vectors = np.linalg.eigh(blend)
+    exact["simplified"] = basis @ (basis.T @ (vectors * np.sqrt(np.abs(values)))[:, :-3:-1])
+    return (rows + offset) * units, y + offset, exact | {"dual": exact["primal"]}
+
+
+@pytest.mark.filterwarnings("ignore:the columns of x have very different scales")
+@pytest.mark.parametrize("form", ["primal", "dual", "simplified"])
+def test_columns_in_units_far_apart_all_count(form):
+    """A cut among eigenvalues of the Gram matrix lost the columns in small units: 10 % of the scores."""
+    for offset in (0.0, 1e3):
+        x, y, exact = in_mixed_units(offset)
+        found = fit(SPPCA(num_latents=2), x, y, method="morp", form=form)["variational"]["latents"].to_numpy()
+        want = exact[form] * np.sign(np.sum(exact[form] * found, axis=0))
+        np.testing.assert_allclose(found, want, atol=1e-6 * want.std(axis=0).max())
+
+
+def test_a_cut_among_eigenvalues_loses_columns_in_small_units():
+    """The fault that was, planted: directions below 10 N eps of the largest eigenvalue are left out."""
+    x, y, exact = in_mixed_units(0.0)
+    about = x - x.mean(axis=0)
+    u, lengths, _ = np.linalg.svd(about, full_matrices=False)
+    kept = u[:, lengths**2 > 10 * 39 * np.finfo(float).eps * lengths[0] ** 2]
+    values, vectors = np.linalg.eigh(kept.T @ blend_of(about, y - y.mean(axis=0), 0.5) @ kept)
+    found = kept @ (vectors * np.sqrt(np.abs(values)))[:, :-3:-1]
+    want = exact["primal"] * np.sign(np.sum(exact["primal"] * found, axis=0))
+    assert np.abs(found - want).max() > 0.01 * want.std(axis=0).max()
+
+
+def test_a_column_that_others_determine_adds_nothing_far_from_zero():
+    """Its own direction is rounding error, of the size of the offset and not of the largest column."""
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(40, 4)) * np.array([1.0, 1.0, 1e3, 1e-3]) + 1e4, rng.normal(size=(40, 1))
+    more = np.column_stack([x, x[:, 0] - x[:, 1]])
+    for form in ("primal", "dual"):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="the columns of x have very different scales")
+            latents = [
+                fit(SPPCA(num_latents=1), part, y, method="morp", form=form, balance=False, weight=1.0)
+                for part in (x, more)
+            ]
+        want, found = (tree["variational"]["latents"].to_numpy() for tree in latents)
+        np.testing.assert_allclose(found * np.sign(np.sum(found * want)), want, atol=1e-6 * want.std())
 
 
 def test_without_the_cut_at_rounding_errors_the_dual_form_is_wrong_far_from_zero():
