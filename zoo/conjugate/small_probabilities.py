@@ -292,7 +292,7 @@ def _coordinates(logits: Array) -> Array:
 
 def _log_probabilities(logits: Array) -> Array:
     """Log probabilities of sticks with given logits."""
-    none = jnp.zeros_like(logits[..., :1])
+    none = jnp.zeros((*logits.shape[:-1], 1), logits.dtype)  # also where a single category leaves no stick
     taken = jnp.concatenate([jax.nn.log_sigmoid(logits), none], axis=-1)
     left = jnp.cumsum(jax.nn.log_sigmoid(-logits), axis=-1)
     return taken + jnp.concatenate([none, left], axis=-1)
