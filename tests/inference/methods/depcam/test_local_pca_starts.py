@@ -74,7 +74,7 @@ def test_labels_along_principal_directions():
 
 @pytest.mark.parametrize("strategy", STRATEGIES[:-1])
 def test_every_start_finds_two_groups_apart(strategy):
-    """A missing cell among them; offsets begin at the groups' means, shrunk by a row of the columns' means."""
+    """A missing cell among them; offsets begin at groups' means, shrunk by one row of columns' means."""
     rng = np.random.default_rng(3)
     x = np.repeat([[4.0] * 3, [-4.0] * 3], 12, axis=0) + rng.normal(size=(24, 3))
     x[0, 1] = np.nan
