@@ -149,7 +149,7 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
         mean, variance = _apply(method.predict or _predicted, variables, model, arrays, chosen)
         if method.guide is None:
             far = _apply(_rests_on_tail, variables, model, (mean, variance, *arrays), chosen)
-            _warn_of_tails(far, model, variance, _columns(tree, predicted_dims[-1]))
+            _warn_of_tails(far, model, variance, tree, predicted_dims[-1])
     else:
         draws = draws_without_rows(tree)
         first = {name: value[0] for name, value in draws.items()}
@@ -313,11 +313,13 @@ def _warn_of_lost_rows(values: jax.Array, coords: dict[str, Any], dim: str) -> N
     )
 
 
-def _warn_of_tails(far: jax.Array | None, model: Model, variance: jax.Array, columns: np.ndarray) -> None:
+def _warn_of_tails(
+    far: jax.Array | None, model: Model, variance: jax.Array, tree: xr.DataTree, dim: str
+) -> None:
     """Warn of cells whose expectation at a point estimate rests on the tail of the latents' posterior."""
     if far is None or not (cells := np.asarray(far)).any():
         return
-    held = np.flatnonzero(cells.any(axis=0))
+    held, columns = np.flatnonzero(cells.any(axis=0)), _columns(tree, dim)
     named = ", ".join(str(columns[place]) for place in held[:5]) + (", ..." if held.size > 5 else "")
     num_missing = int(np.sum(np.asarray(variance) != 0))
     has_bound = not any("other" in family.log_partition_forms for family in model.cell_families)

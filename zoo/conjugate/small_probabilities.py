@@ -36,17 +36,39 @@ __all__ = ["Beta", "Dirichlet", "LogitStick", "LogitSticks", "ProbabilityUnder",
 LINEAR = 4.0  # logits up to about this are the coordinates
 
 
-class _Under(constraints.Constraint):
-    """A set of probabilities, and the concentration of the distribution over it.
+class _OfConcentration:
+    """What has a concentration, its only leaf.
 
     Args:
         concentration: positive, the last axis the categories.
     """
 
-    base_constraint: constraints.Constraint  # what a summary of such a value may assume
-
     def __init__(self, concentration: Array) -> None:
         self.concentration = concentration
+
+    def tree_flatten(self) -> tuple:
+        """The concentration is a leaf."""
+        return (self.concentration,), (("concentration",), {})
+
+    def eq(self, other: object, static: bool = False) -> Any:
+        """Whether both are the same; concentrations are compared unless ``static``.
+
+        Args:
+            other: anything.
+            static: whether a Python boolean is wanted, of the kind alone.
+
+        Returns:
+            True if they are.
+        """
+        if type(other) is not type(self):
+            return False
+        return static or jnp.array_equal(self.concentration, other.concentration)
+
+
+class _Under(_OfConcentration, constraints.Constraint):
+    """A set of probabilities, and the concentration of the distribution over it."""
+
+    base_constraint: constraints.Constraint  # what a summary of such a value may assume
 
     def __call__(self, x: Array) -> Array:
         """Whether values are in the set.
@@ -70,24 +92,6 @@ class _Under(constraints.Constraint):
         """
         return self.base_constraint.feasible_like(prototype)
 
-    def tree_flatten(self) -> tuple:
-        """The concentration is a leaf."""
-        return (self.concentration,), (("concentration",), {})
-
-    def eq(self, other: object, static: bool = False) -> Any:
-        """Whether both are the same set; concentrations are compared unless ``static``.
-
-        Args:
-            other: anything.
-            static: whether a Python boolean is wanted, of the kind alone.
-
-        Returns:
-            True if they are.
-        """
-        if type(other) is not type(self):
-            return False
-        return static or jnp.array_equal(self.concentration, other.concentration)
-
 
 class SimplexUnder(_Under):
     """The simplex, under a Dirichlet of given concentration, shape (..., num_categories)."""
@@ -102,37 +106,12 @@ class ProbabilityUnder(_Under):
     base_constraint = constraints.unit_interval
 
 
-class _Exact(Transform):
-    """A bijection to probabilities under a given concentration.
-
-    Args:
-        concentration: positive, the last axis the categories.
-    """
-
-    def __init__(self, concentration: Array) -> None:
-        self.concentration = concentration
-
-    def tree_flatten(self) -> tuple:
-        """The concentration is a leaf."""
-        return (self.concentration,), (("concentration",), {})
+class _Exact(_OfConcentration, Transform):
+    """A bijection to probabilities under a given concentration."""
 
     def _lost(self, exact: Array, held: Array) -> Array:
         """What the log density loses by the rounding of log probabilities."""
         return jnp.sum((jnp.asarray(self.concentration) - 1.0) * (exact - held), axis=-1)
-
-    def eq(self, other: object, static: bool = False) -> Any:
-        """Whether both are the same bijection; concentrations are compared unless ``static``.
-
-        Args:
-            other: anything.
-            static: whether a Python boolean is wanted, of the kind alone.
-
-        Returns:
-            True if they are.
-        """
-        if type(other) is not type(self):
-            return False
-        return static or jnp.array_equal(self.concentration, other.concentration)
 
 
 class LogitSticks(_Exact):
@@ -292,7 +271,7 @@ def _coordinates(logits: Array) -> Array:
 
 def _log_probabilities(logits: Array) -> Array:
     """Log probabilities of sticks with given logits."""
-    none = jnp.zeros_like(logits[..., :1])
+    none = jnp.zeros((*logits.shape[:-1], 1), logits.dtype)  # also where a single category leaves no stick
     taken = jnp.concatenate([jax.nn.log_sigmoid(logits), none], axis=-1)
     left = jnp.cumsum(jax.nn.log_sigmoid(-logits), axis=-1)
     return taken + jnp.concatenate([none, left], axis=-1)

@@ -76,7 +76,7 @@ def same_up_to_units(model, x, method, tolerance=1e-9, **options):
     ("method", "fields"),
     [
         ("em", {}),
-        ("vb", {"loading_prior": "ard"}),
+        pytest.param("vb", {"loading_prior": "ard"}, marks=pytest.mark.slow),
         pytest.param("em", {"loading_prior": "gaussian"}, marks=pytest.mark.slow),
         pytest.param("vb", {"loading_prior": "gaussian", "noise": "diagonal"}, marks=pytest.mark.slow),
         pytest.param("svi", {"loading_prior": "gaussian"}, marks=pytest.mark.slow),
@@ -110,7 +110,7 @@ def outputs(table):
 @pytest.mark.parametrize(
     ("method", "fields"),
     [
-        ("vb", {}),
+        pytest.param("vb", {}, marks=pytest.mark.slow),
         pytest.param("em", {"loading_prior": "flat"}, marks=pytest.mark.slow),
         pytest.param("em", {"loading_prior": "flat", "center": "plugin"}, marks=pytest.mark.slow),
         pytest.param("em", {"output_noise": "per_output"}, marks=pytest.mark.slow),

@@ -83,6 +83,8 @@ def test_the_bijection_has_its_inverse_and_its_jacobian():
         found = to_simplex.log_abs_det_jacobian(u, p)
         np.testing.assert_allclose(found, np.linalg.slogdet(jacobian)[1], rtol=1e-11)
         assert not np.allclose(found, np.linalg.slogdet(jacobian)[1] + 1e-6, rtol=1e-11)  # planted
+        alone = biject_to(Dirichlet(jnp.ones(1)).support)  # a single category leaves nothing to move
+        np.testing.assert_array_equal(alone(alone._inverse(jnp.ones(1))), 1.0)
         to_unit = biject_to(Beta(jnp.asarray(0.3), jnp.asarray(0.5)).support)
         v = jnp.linspace(-4.0, 4.0, 9)
         np.testing.assert_allclose(to_unit._inverse(to_unit(v)), v, rtol=1e-9, atol=1e-12)

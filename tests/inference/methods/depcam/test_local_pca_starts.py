@@ -74,7 +74,7 @@ def test_labels_along_principal_directions():
 
 @pytest.mark.parametrize("strategy", STRATEGIES[:-1])
 def test_every_start_finds_two_groups_apart(strategy):
-    """A missing cell among them; offsets begin at the groups' means, shrunk by one row of the grand mean."""
+    """A missing cell among them; offsets begin at groups' means, shrunk by one row of columns' means."""
     rng = np.random.default_rng(3)
     x = np.repeat([[4.0] * 3, [-4.0] * 3], 12, axis=0) + rng.normal(size=(24, 3))
     x[0, 1] = np.nan
@@ -84,7 +84,7 @@ def test_every_start_finds_two_groups_apart(strategy):
         state = init(jax.random.key(0), model, jnp.asarray(x), **options)
         offsets = np.asarray(state.values["offsets"])
     groups = x.reshape(2, 12, 3)
-    means = (np.nansum(groups, axis=1) + np.nanmean(x)) / (np.sum(~np.isnan(groups), axis=1) + 1.0)
+    means = (np.nansum(groups, axis=1) + np.nanmean(x, axis=0)) / (np.sum(~np.isnan(groups), axis=1) + 1.0)
     np.testing.assert_allclose(offsets[np.argsort(-offsets[:, 0])], means, rtol=1e-12)
 
 

@@ -43,12 +43,12 @@ MODELS = {
     "diagonal": PPCA(num_latents=2, loading_prior="ard", noise="diagonal"),
     "flat": PPCA(num_latents=2),
 }
-QUICK = [("vb", "sppca"), ("vb", "ard"), ("gibbs", "sppca"), ("nuts", "ard")]
+QUICK = [("vb", "sppca"), ("vb", "ard")]
 SLOW = [
     *[("vb", name) for name in ("per_output", "gaussian", "diagonal")],
     *[("em", name) for name in ("sppca", "per_output", "ard", "diagonal")],
-    *[("gibbs", name) for name in ("per_output", "probit")],
-    *[("nuts", name) for name in ("sppca", "probit", "flat", "diagonal")],
+    *[("gibbs", name) for name in ("sppca", "per_output", "probit")],
+    *[("nuts", name) for name in ("sppca", "probit", "ard", "flat", "diagonal")],
     *[("hmc", name) for name in ("sppca", "ard")],
     *[("svi", name) for name in ("sppca", "probit", "ard", "flat")],
     ("ep", "probit"),

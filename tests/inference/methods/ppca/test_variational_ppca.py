@@ -246,7 +246,7 @@ def by_quadrature(row, loadings, loc, covariance, concentration, rate, group):
 @pytest.mark.parametrize(
     ("shared", "concentration"),
     [
-        (True, 36.0),
+        pytest.param(True, 36.0, marks=pytest.mark.slow),
         pytest.param(False, 8.0, marks=pytest.mark.slow),
         pytest.param(True, 3000.0, marks=pytest.mark.slow),
     ],
