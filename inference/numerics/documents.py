@@ -314,6 +314,8 @@ def topic_pass(documents: DocumentBlocks, shares: Array, by_word: Array) -> Pass
         by_word: shape (num_words, num_topics).
     """
 
+    shares, by_word = jnp.asarray(shares), jnp.asarray(by_word)
+
     def add(total: PassSums, block: DocumentBlock) -> PassSums:
         own = block.rows_of(shares)
         ratio, by_document, log_sums = block_sums(block, own, by_word[block.word])

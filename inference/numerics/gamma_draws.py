@@ -45,18 +45,21 @@ def draw(key: Array, distribution: dist.Distribution) -> Array:
     while isinstance(base, dist.Independent | dist.ExpandedDistribution):
         base = base.base_dist
     if isinstance(base, dist.Dirichlet):
-        return draw_dirichlet(key, jnp.broadcast_to(base.concentration, shape))
+        drawn = draw_dirichlet(key, jnp.broadcast_to(base.concentration, shape))
+        return jnp.maximum(drawn, jnp.finfo(drawn.dtype).tiny)  # as NumPyro: zeros have no finite density
     if isinstance(base, dist.Wishart):
         return _draw_wishart(key, base, shape)
     if isinstance(base, dist.Gamma | dist.InverseGamma):
         logs = draw_log_gamma(key, jnp.broadcast_to(base.concentration, shape)) - jnp.log(base.rate)
-        return jnp.exp(logs if isinstance(base, dist.Gamma) else -logs)
+        drawn = jnp.exp(logs if isinstance(base, dist.Gamma) else -logs)
+        return jnp.clip(drawn, jnp.finfo(drawn.dtype).tiny, jnp.finfo(drawn.dtype).max)
     if isinstance(base, dist.Beta | BetaDecay):
         parameters = base.concentration1, base.concentration0
         both = draw_log_gamma(key, jnp.stack([jnp.broadcast_to(own, shape) for own in parameters]))
         if isinstance(base, BetaDecay):
             return jnp.maximum(jax.nn.softplus(both[0] - both[1]), jnp.finfo(both.dtype).tiny)
-        return jax.nn.sigmoid(both[0] - both[1])
+        limits = jnp.finfo(both.dtype)
+        return jnp.clip(jax.nn.sigmoid(both[0] - both[1]), limits.tiny, 1 - limits.epsneg)
     return distribution.sample(key)
 
 

@@ -214,7 +214,7 @@ def expanded(loadings: Array, loc: Array, rows: CompressedRows) -> tuple[Array, 
     """
     mean, first = rows.original_centre, 0
     if all(basis is None for basis in rows.bases):
-        return loadings, np.asarray(mean) + np.asarray(loc)
+        return loadings, mean + loc
     mean = jnp.asarray(mean)
     full = jnp.zeros((mean.shape[0], loadings.shape[1]))
     for basis, own in zip(rows.bases, rows.columns, strict=True):
