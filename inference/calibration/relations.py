@@ -51,6 +51,9 @@ NUM_CHAINS = 32  # and runs of SVI: of so many a side, the smallest p-value of a
 LABEL_DIMS = ("component", "topic", "cluster")
 #: Dims of invariants that name no elements of the data, and so survive any renumbering.
 NAMELESS_DIMS = re.compile("chain|draw|(shared_)?rank(_.+)?")
+ROW_DIMS = ("observation", "document")
+#: The log likelihood of each row, the one functional that names rows: it tells apart what moments do not.
+ROW_LIKELIHOOD = "log_likelihood"
 UNIT_FREE_INVARIANTS = ("mean_log_likelihood", "same_cluster", "sorted_weights")
 
 
@@ -539,13 +542,17 @@ def _in_law(
     false_alarm_rate: float,
 ) -> RelationVerdict:
     """The verdict by rank tests on one number a chain, or a run of SVI, of each invariant."""
-    moved = float(np.mean(_log_jacobian(change))) if change.scale else 0.0
+    jacobian = _log_jacobian(change)
+    moved = {"mean_log_likelihood": np.mean(jacobian), ROW_LIKELIHOOD: jacobian}
     first = _numbers(make, method, change.before, options, seed, relation)
     before = {_after_exchange(name, change): values for name, values in first.items()}
     after = _numbers(make, method, change.after, options, seed + NUM_CHAINS, relation)
+    if ROW_LIKELIHOOD in before:
+        both = before[ROW_LIKELIHOOD], after[ROW_LIKELIHOOD]
+        before[ROW_LIKELIHOOD], after[ROW_LIKELIHOOD] = _same_rows(*both, change)
     p_values = {}
     for name in before:
-        expected = before[name] - moved if name == "mean_log_likelihood" else before[name]
+        expected = before[name] - moved.get(name, 0.0)
         # Ranks that one side lacks hold next to nothing: whether they are listed is a matter of chance.
         size = min(expected.shape[-1], after[name].shape[-1])
         for rank in range(size):
@@ -581,7 +588,16 @@ def _numbers(
             if name in UNIT_FREE_INVARIANTS if relation.in_units else is_nameless:
                 means = variable.transpose("chain", "draw", ...).values.astype(float).mean(1)
                 found.setdefault(str(name), []).extend(means.reshape(len(means), -1))
+        if "log_likelihood" in tree.children:
+            rows = tree["log_likelihood"]["log_likelihood"].transpose("chain", "draw", ...)
+            found.setdefault(ROW_LIKELIHOOD, []).extend(rows.values.astype(float).mean(1))
     return {name: np.stack(_padded(rows)) for name, rows in found.items()}
+
+
+def _same_rows(before: np.ndarray, after: np.ndarray, change: Change) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the rows that both sides have, shape (chains, rows), in the order of the second."""
+    places = next((change.order[dim] for dim in ROW_DIMS if dim in change.order), np.arange(after.shape[1]))
+    return before[:, places[places >= 0]], after[:, places >= 0]
 
 
 def _padded(rows: list[np.ndarray]) -> list[np.ndarray]:

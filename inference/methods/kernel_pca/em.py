@@ -349,8 +349,9 @@ def init(key: Array, model: KernelPCA, rows: KernelRows, *, strategy: str = "ske
 
     ``"sketch"``: the best K directions of the Gram matrix times a few more random vectors than K (Halko,
     Martinsson and Tropp 2011); it costs two sweeps and spares those that a random block of just K vectors
-    needs where it happens to be nearly orthogonal to a leading eigenvector. ``"random"``: such a block, as in
-    the text.
+    needs where it happens to be nearly orthogonal to a leading eigenvector. The noise begins at what these
+    directions leave: above it, a component far below the noise shrinks by the ratio of the two a sweep, and
+    is lost to rounding before the noise has come down. ``"random"``: such a block, as in the text.
     """
     count = model.num_latents + (OVERSAMPLING if strategy == "sketch" else 0)
     drawn = jax.random.normal(key, (rows.shape[0], count), rows.trace.dtype)
@@ -361,6 +362,9 @@ def init(key: Array, model: KernelPCA, rows: KernelRows, *, strategy: str = "ske
     if strategy == "sketch":
         values, vectors, _ = restricted_eigenpairs(rows.product(directions), rows)
         values, vectors = values[: model.num_latents], vectors[:, : model.num_latents]
+        if model.noise_variance is None:
+            left = jnp.maximum(rows.trace - jnp.sum(values), rows.rounding)
+            noise = left / (rows.freedom * (rows.dimension - model.num_latents))
         signal = jnp.maximum(values / rows.freedom - noise, SMALLEST_SHARE * values / rows.freedom)
         directions = rows.directions(vectors) * jnp.sqrt(signal / jnp.where(values > 0, values, 1.0))
         products = rows.product(directions)

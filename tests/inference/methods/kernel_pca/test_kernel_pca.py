@@ -114,6 +114,21 @@ def test_em_never_falls_and_ends_at_the_closed_form(case, acceleration):
     np.testing.assert_allclose(tree["variational"][name], best["variational"][name], rtol=1e-6)
 
 
+def test_em_finds_components_a_million_times_weaker_than_the_first():
+    """Columns in units 1e-3 to 1e3: from noise like the first column's, the last ones were lost on the way."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 8)) + 0.5 * rng.normal(size=(60, 8))
+    x = x * np.geomspace(1e-3, 1e3, 8)
+    left, lengths, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # columns of one noise; the objective falls by rounding, 1e-3 nats
+        tree = fit(zoo.KernelPCA(num_latents=6, kernel="linear"), x, method="em")
+        scores = inference.transform(tree, x, scores="orthonormal").to_numpy()
+    wanted = left[:, :6] * lengths[:6]
+    wanted *= np.sign((wanted * scores).sum(0))
+    assert (np.abs(scores - wanted).max(0) < 1e-6 * wanted.std(0)).all()
+
+
 def geometric(num_rows, count, ratio):
     """A centred Gram matrix whose eigenvalue after the first ``count`` is ``ratio`` times their last."""
     rng = np.random.default_rng(0)
