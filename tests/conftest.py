@@ -1,6 +1,7 @@
 """What all tests share: one persistent compile cache, quick compilation, and a few data sets and fits."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,24 @@ def pytest_configure(config):
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir("jax")))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Make cases slow beyond the first few that ``cases_by_default`` names; cases that are slow do not count.
+
+    The default run then holds each proof for one or some of the families, priors or methods, and the slow
+    group for all.
+    """
+    taken = Counter()
+    for item in items:
+        mark = item.get_closest_marker("cases_by_default")
+        if mark is None or item.get_closest_marker("slow"):
+            continue
+        test = item.path, item.originalname
+        taken[test] += 1
+        if taken[test] > mark.args[0]:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -104,4 +123,4 @@ def nuts_tree(small_model, two_clusters):
     """The small mixture by NUTS."""
     from inference import fit
 
-    return fit(small_model, two_clusters, method="nuts", num_warmup=500, num_samples=1000, seed=2)
+    return fit(small_model, two_clusters, method="nuts", num_warmup=500, num_samples=2000, seed=2)

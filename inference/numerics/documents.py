@@ -313,7 +313,6 @@ def topic_pass(documents: DocumentBlocks, shares: Array, by_word: Array) -> Pass
         shares: shape (num_documents, num_topics).
         by_word: shape (num_words, num_topics).
     """
-
     shares, by_word = jnp.asarray(shares), jnp.asarray(by_word)
 
     def add(total: PassSums, block: DocumentBlock) -> PassSums:

@@ -32,6 +32,7 @@ def test_stick_weights_sum_to_one_unless_the_last_stick_is_free():
     assert np.isfinite(log_stick_weights(jnp.array([0.0, 1.0]), 3)).all()
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     "weight_prior", [DirichletAllocation(4), StickBreaking(4), StickBreaking(4, free_last_stick=True)]
 )

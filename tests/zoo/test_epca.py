@@ -67,6 +67,7 @@ def test_joint_density_is_the_one_on_paper(family, beta):
         np.testing.assert_allclose(log_joint(model, values, x), expected, rtol=1e-11)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("family", ["bernoulli", "ordinal", "categorical"])
 def test_what_is_hidden_has_no_influence(family):
     """Rows without cells cost nothing but their latents' prior; gradients are finite where cells are NaN."""

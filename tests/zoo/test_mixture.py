@@ -47,6 +47,7 @@ def globals_of(model, x, seed=0):
     return {name: sites[name]["value"] for name in latent_names(model, x)}
 
 
+@pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_explicit_summed_over_all_labelings_is_the_summed_out_program(form):
     model, x = mixture(form), rows(4)
@@ -74,6 +75,7 @@ def test_hand_written_densities_are_those_of_the_program(form):
     np.testing.assert_allclose(jax.nn.softmax(conditional(flips)), labels.probs[2], rtol=1e-10)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("form", PROPER)
 def test_prior_predictive_draws_labels_and_depends_on_the_key_only(form):
     model = mixture(form)
@@ -96,6 +98,7 @@ def test_prior_predictive_draws_labels_and_depends_on_the_key_only(form):
     assert np.isclose(sites["weights"]["value"].sum(), 1.0)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_potential_is_finite_and_differentiable_at_random_points(form):
     model, x = mixture(form), rows()

@@ -43,6 +43,7 @@ def start(model, views, seed=0):
         return jax.tree.map(np.asarray, values)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("beta", [0.0, 0.4])
 def test_joint_density_is_the_one_on_paper(beta):
     """Three views of three families with weights: Gaussians over free entries, kernels over all cells."""

@@ -387,6 +387,7 @@ def test_geweke_passes_the_right_sampler():
     assert verdict.threshold == pytest.approx(0.01 / len(verdict.p_values))
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -49,6 +49,7 @@ def test_a_fit_without_assignments_or_a_bad_count_is_refused():
         top_partitions(empty)
 
 
+@pytest.mark.slow
 def test_cross_validation_finds_the_two_clusters(two_clusters):
     models = {k: Mixture.from_data(two_clusters, num_components=k) for k in (1, 2)}
     settings = {"method": "em", "folds": 3, "init": "kmeans", "num_restarts": 3}

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[3]
 SHORT = {"num_warmup": 40, "num_samples": 60, "num_chains": 2}
 
 
+@pytest.mark.cases_by_default(2)
 @pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
 @pytest.mark.parametrize(
     ("method", "settings", "chunks"),
@@ -183,6 +184,7 @@ def test_restarts_keep_the_best_bound_and_report_all(small_model, two_clusters):
     np.testing.assert_allclose(single, one, rtol=1e-12)  # restart 0 is the run without restarts
 
 
+@pytest.mark.slow
 def test_chain_methods_agree_and_thinning_keeps_every_third_draw(small_model, two_clusters):
     call = {"method": "gibbs", "num_chains": 2, "num_warmup": 20, "seed": 9}
     with pytest.warns(UserWarning, match="has not converged"):

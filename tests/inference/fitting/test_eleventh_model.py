@@ -384,6 +384,7 @@ def test_files(by_em, documents, tmp_path):
         zoo.register(Unigrams, methods=METHODS[Unigrams])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*has not converged")
 def test_compared_with_models_of_the_zoo(by_nuts, rows, tmp_path, capsys):
     ppca = zoo.PPCA(num_latents=1, loading_prior="gaussian")

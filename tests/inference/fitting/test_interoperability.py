@@ -65,6 +65,7 @@ def case(request):
     return request.param, inference.extend(tree, "log_prior")
 
 
+@pytest.mark.cases_by_default(1)
 def test_loo_and_compare(case):
     name, tree = case
     loo = arviz.loo(tree, pointwise=True)
@@ -146,6 +147,7 @@ def test_summary_agrees_with_ours(case):
 GIBBS = [name for name in SLOWER if "gibbs" in CASES[name][0].methods and name != "sppca"]  # probit only
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", [*QUICK, *slow(GIBBS)])
 def test_numpyro_runs_our_sampler(name):
     model, data, _, variable = CASES[name]

@@ -8,6 +8,7 @@ from component_families import mixture, rows
 from inference import fit
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("method", ["vb", "em"])
 @pytest.mark.parametrize(
     "name", ["GaussianWishart", pytest.param("MultinomialDirichlet", marks=pytest.mark.slow)]

@@ -44,6 +44,7 @@ def fitted(model, *data, method):
         return fit(model, *data, method=method, **options_of(method))
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     "method",
     [

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import hashlib, warnings
@@ -21,6 +23,7 @@ print(hashlib.sha256(b"".join(value.to_numpy().tobytes() for value in values)).h
 """
 
 
+@pytest.mark.slow
 def test_the_order_of_sets_of_names_does_not_change_a_bit():
     """Each process hashes strings anew, and NumPyro's ELBO adds its sites in the order of a set of them."""
     found = set()

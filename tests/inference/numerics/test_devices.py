@@ -113,6 +113,7 @@ def answer(process):
     return json.loads(output.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_two_devices_give_the_bound_of_one():
     traces = answer(run(TWO_DEVICES))
     for name in ("all", "batches", "lda", "pcp"):

@@ -37,6 +37,7 @@ def transform(count):
         return np.exp(log_laplace(count, jnp.asarray(TILTS)[:, None], jnp.asarray(RATES)))
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(("count", "dtype"), [(1.0, "float64"), (1.0, "float32"), (3.0, "float64")])
 def test_whole_counts_have_the_laplace_transform(count, dtype):
     draws = drawn(polya_gamma.draw_whole, count, dtype)
@@ -76,6 +77,7 @@ def moment_deviates(function, count, dtype):
     return np.abs(np.concatenate([by_mean, by_variance]))
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(("count", "dtype"), [(0.5, "float64"), (0.5, "float32"), (7.3, "float64")])
 def test_fractional_counts_have_mean_and_variance(count, dtype):
     assert moment_deviates(polya_gamma.draw_polya_gamma, count, dtype).max() < LIMIT

@@ -30,6 +30,7 @@ PICTURES = {  # besides the graph of the program and the objective
 }
 
 
+@pytest.mark.cases_by_default(3)
 @pytest.mark.parametrize("name", FITS)
 def test_the_report_is_whole(name, tmp_path, monkeypatch):
     shown = set()

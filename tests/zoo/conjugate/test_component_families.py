@@ -31,6 +31,7 @@ def log_prior(components, values):
     return sum(jnp.sum(d.log_prob(values[site])) for site, d in components.conditionals(values).items())
 
 
+@pytest.mark.cases_by_default(4)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_bayes_theorem_ties_likelihood_posterior_and_evidence(name):
     """log p(x | theta) + log p(theta) - log p(theta | x) is the evidence at every theta (Chib's identity)."""
@@ -63,6 +64,7 @@ def test_chain_of_predictives_is_the_evidence(name):
     np.testing.assert_allclose(generic, posteriors.predictive().log_prob(x), rtol=1e-9)
 
 
+@pytest.mark.cases_by_default(3)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_expected_coefficients_are_means_over_draws(name):
     """4000 draws of the posterior, within 5 standard errors (false alarms below 1e-4 in all families)."""
@@ -79,6 +81,7 @@ def test_expected_coefficients_are_means_over_draws(name):
     assert np.abs((draws.mean(axis=0) - planted) / error).max() > 5
 
 
+@pytest.mark.cases_by_default(3)
 @pytest.mark.parametrize("name", CELLWISE)
 def test_missing_cells_are_integrated_out(name):
     components, x = priors()[name], rows(name, 9)
@@ -141,6 +144,7 @@ def test_a_product_is_the_sum_of_its_groups():
     np.testing.assert_allclose(evidence(product, x), parts, rtol=1e-11)
 
 
+@pytest.mark.cases_by_default(3)
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "SharedGaussianWishart"])
 def test_rows_drawn_from_the_predictive_have_its_density(name):
     """E[p(x') / p(x)] over draws x of the predictive is one for the predictive of another posterior, p'.

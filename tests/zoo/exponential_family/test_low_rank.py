@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import zoo.exponential_family.natural_params
 from inference.precision import in_precision
@@ -11,6 +12,7 @@ from zoo.exponential_family.cells import FamilyCells
 from zoo.exponential_family.natural_params import LowRank
 
 
+@pytest.mark.slow
 def test_blocks_change_nothing(monkeypatch):
     """23 rows in blocks of 5 and a rest, a hidden cell among them: values, gradients and Hessians."""
     rng = np.random.default_rng(0)

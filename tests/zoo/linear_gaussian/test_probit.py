@@ -96,6 +96,7 @@ def by_quadrature(model, values, data):
     return np.array(result)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(("size", "within"), [(1, 1e-12), (2, 1e-7), (3, 1e-5), (5, 3e-3)])
 def test_orthant_probabilities_and_moments(size, within):
     """Against SciPy's randomised integration; the moments of a half line and of independent entries.
@@ -156,6 +157,7 @@ def test_class_probabilities_are_the_integral():
     np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1.0, rtol=1e-7)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("kind", ["binary", "binaries", "two", "three"])
 def test_log_likelihood_is_the_integral_over_the_latents(kind):
     """Also: where the latents are summed out the program is that integral, elsewhere p(x, z) p(y | z)."""
@@ -178,6 +180,7 @@ def test_log_likelihood_is_the_integral_over_the_latents(kind):
     np.testing.assert_allclose(scored(model, values | {"latents": z}, data) - prior, by_hand, atol=1e-6)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("kind", ["binary", "binaries", "three"])
 def test_probabilities_of_missing_outputs_are_ratios_of_densities(kind):
     model, values, data = case(kind)
@@ -246,6 +249,7 @@ def test_errors_say_what_is_wrong_and_where():
     assert SPPCA(**probit).auto_method() == "ep" and SPPCA().auto_method() == "em"
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("kind", ["binary", "two"])
 def test_latents_given_decisions_are_drawn_from_their_density(kind):
     """The density integrates to one; means of 40 000 draws are those of quadrature.

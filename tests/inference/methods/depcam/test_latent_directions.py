@@ -183,6 +183,7 @@ def revived(values, model, x):
     return new, float(now.objective), float(after.objective)
 
 
+@pytest.mark.slow
 def test_a_dead_column_has_no_gradient_and_is_raised_where_the_likelihood_is_convex(plane):
     """Zero is a saddle without sparsity; under a strong sparse prior it is the maximum, and stays."""
     with in_precision():

@@ -48,6 +48,7 @@ def tree():
     return fit(MODEL, scipy.sparse.csr_matrix(CORPUS), max_iterations=60, **CALL)
 
 
+@pytest.mark.slow
 def test_the_bound_is_nearly_that_of_all_documents_at_once(tree):
     """Within one per cent of the best of three starts after 60 passes of six batches (measured: 0.7), rising.
 

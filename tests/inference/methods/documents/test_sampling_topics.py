@@ -141,6 +141,7 @@ def test_the_bound_of_svi_lies_below_the_evidence(name):
     assert evidence - 2 - spread < tree.attrs["elbo"] < evidence + spread, (tree.attrs["elbo"], evidence)
 
 
+@pytest.mark.slow
 def test_nuts_runs_on_pcp():
     """A few draws, so that the default run compiles the program with clusters summed out once."""
     with pytest.warns(UserWarning, match="has not converged"):

@@ -196,6 +196,7 @@ def test_options_that_do_not_suit_are_refused(options, message):
         fit(model_for(), COUNTS, progress=False, **options)
 
 
+@pytest.mark.slow
 def test_a_learnt_prior_that_outweighs_the_documents_is_warned_of():
     """Where documents are all alike the largest prior is the likeliest; of one topic each, a small one."""
     call = {"learn": LEARN, "max_iterations": 60, "tolerance": 0, "num_samples": 1, "progress": False}

@@ -106,6 +106,7 @@ def test_the_bound_is_the_sum_over_tokens_and_at_least_mean_field():
     np.testing.assert_allclose(by_hand(state, certain), by_hand(state, certain, structured=False), rtol=1e-12)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(("step", "structured"), [(STRUCTURED, True), (MEAN_FIELD, False)])
 def test_a_step_reports_the_bound_that_it_reaches(step, structured):
     """At a fixed point the factors belong together: the reported bound is the brute-force one there."""
@@ -115,6 +116,7 @@ def test_a_step_reports_the_bound_that_it_reaches(step, structured):
     np.testing.assert_allclose(trace[-1], by_hand(state, r, structured=structured), rtol=1e-10)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     ("step", "slack"),
     [(STRUCTURED, 1e-10), (MEAN_FIELD, 1e-10), (LEARNING, 1e-8), (LEARNING_MEAN_FIELD, 1e-8)],
@@ -163,6 +165,7 @@ def test_pruning_leaves_the_bound_as_it_is():
     assert abs(float(vb.bound(prune(state, sizes, 2.0), model, data)) / whole - 1) > 1e-6
 
 
+@pytest.mark.slow
 def test_a_fit_drops_clusters_on_the_way(monkeypatch):
     """64 clusters for 20 documents, two restarts: the same bounds and sizes with as without pruning, 1e-9."""
     seen = []
@@ -185,6 +188,7 @@ def test_a_fit_drops_clusters_on_the_way(monkeypatch):
         np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("strategy", ["lda", "plsi"])
 def test_starts_that_project_know_the_documents(strategy):
     """Nearer to the documents than a random start, by 0.1 nats a token; clusters at documents' shares.
@@ -238,6 +242,7 @@ def test_annealing_by_the_whole_likelihood_is_a_climb():
     np.testing.assert_allclose(shares.sum(1), tokens, rtol=1e-6)  # each has its weight of every document
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(("num_topics", "chosen"), [(4, "annealed"), (3, "random")])
 def test_the_default_start_is_annealed_where_there_are_topics_enough(num_topics, chosen):
     """Four clusters: with four topics as asked for by name, with three at random; the other is another."""
@@ -308,6 +313,7 @@ def test_new_documents(tree):
     assert abs(density.values - tree["log_likelihood"].log_likelihood.values.mean((0, 1))[:5]).max() < 1
 
 
+@pytest.mark.slow
 def test_mean_field_warns_and_collapses_from_a_random_start():
     """Bar 8: one cluster is left, NMI below 0.05, where the structured family finds the clusters."""
     data, model = load("pcp_corpus", seed=0), zoo.PCP(num_topics=6, num_clusters=5)

@@ -111,6 +111,7 @@ SLOW = pytest.mark.slow
 QUICK = ("bernoulli", "poisson")
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("case", [c if c in QUICK else pytest.param(c, marks=SLOW) for c in CASES])
 def test_the_bound_never_falls(case, epca_vb_fits):
     objective = epca_vb_fits(case)["trace"]["objective"].to_numpy()

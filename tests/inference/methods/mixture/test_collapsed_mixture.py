@@ -93,6 +93,7 @@ def test_prior_of_partitions_sums_to_one():
         np.testing.assert_allclose(np.exp(prior[possible]).sum(), 1.0, rtol=1e-12)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
 def test_sweep_targets_all_203_partitions(weight_prior):
     """20 functionals at |z| < 4.5: false alarms below 1e-3 (60 independent chains)."""
@@ -102,6 +103,7 @@ def test_sweep_targets_all_203_partitions(weight_prior):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
 def test_split_merge_alone_targets_all_203_partitions(weight_prior):
     """The same, without the scan over labels; a ratio that leaves the weights' prior out must fail."""

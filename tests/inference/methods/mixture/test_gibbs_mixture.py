@@ -125,6 +125,7 @@ def sampler_with(bug):
 # --- every block against the log joint of the program
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("prior", [pytest.param("1-D, 0.5, 5", marks=pytest.mark.slow), "2-D, 0.01, 2"])
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_every_conditional_is_the_one_of_the_program(weight_prior, prior):
@@ -136,6 +137,7 @@ def test_every_conditional_is_the_one_of_the_program(weight_prior, prior):
         assert verdict.statistic < 1e-12
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_conditionals_with_a_fixed_concentration(weight_prior):
     model = mixture(weight_prior, concentration=1.3)
@@ -146,6 +148,7 @@ def test_conditionals_with_a_fixed_concentration(weight_prior):
         assert verdict.passed, f"{block.__name__}: {verdict}"
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_conditionals_of_a_component_without_rows(weight_prior):
     model = mixture(weight_prior)
@@ -155,6 +158,7 @@ def test_conditionals_of_a_component_without_rows(weight_prior):
         assert conditional_check(model, block, values, data).passed
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_fails_the_conditional_check(bug):
     weight_prior, _, wrong = BUGS[bug]
@@ -168,6 +172,7 @@ def test_a_planted_bug_fails_the_conditional_check(bug):
 # --- the whole sweep
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_a_short_invariance_test_passes(weight_prior):
     verdict = geweke(

@@ -51,6 +51,7 @@ def test_summed_out_program_is_the_explicit_one_summed(name):
         np.testing.assert_allclose(rows_only + prior, total, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(EVERY_RUN))
 def test_every_conditional_is_the_programs(name):
     model, x = mixture(name), rows(name, 7)

@@ -44,6 +44,7 @@ def test_products_with_sparse_counts_are_the_dense_ones(counts, cells_at_once, m
         np.testing.assert_array_equal(sparse.to_dense(), counts)
 
 
+@pytest.mark.slow
 def test_program_and_conditionals_are_those_of_dense_rows(counts, model):
     sparse = SparseCounts.from_matrix(counts)
     with jax.enable_x64(True):

@@ -150,6 +150,7 @@ def small():
     return data, fit(SMALL, *data, method="vb", max_iterations=60, tolerance=0, num_samples=20)
 
 
+@pytest.mark.slow
 def test_the_bound_is_the_elbo_of_program_and_guide_and_never_falls(small):
     """4 standard errors of 4000 particles: false alarm rate 6e-5. Planted: view weights left out."""
     data, tree = small

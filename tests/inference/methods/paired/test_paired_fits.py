@@ -74,6 +74,7 @@ def test_a_fit_keeps_names_zeros_and_itself(views, ecca, tmp_path):
     np.testing.assert_array_equal(predict(back, views[0]), predict(ecca, views[0]))
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_predicted(views, ecca):
     """Either view from the other, a cell from both, scores from any part, rows without a part included."""
     first, second = views

@@ -211,6 +211,7 @@ def test_density_of_new_rows_has_no_random_part_and_no_orientation(ard_tree):
     np.testing.assert_allclose(inference.log_density(other, NEW), density, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_density_of_new_rows_is_the_expectation_under_q(gaussian_tree):
     """Monte Carlo over 10^5 draws, five standard errors: false alarm rate 2e-6; q's means are not it."""
     density = inference.log_density(gaussian_tree, NEW).values

@@ -28,6 +28,7 @@ def rows_of(kind, num_rows=40, seed=0):
     return x, y
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("size", [1, 2])
 def test_propagation_against_quadrature(size):
     """One entry: exact. Two: the normalising constant within 0.01 nats and the moments within 0.02."""
