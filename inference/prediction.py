@@ -269,14 +269,19 @@ def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
         ValueError: the fit does not hold the rows that new ones are compared with.
     """
     stored = {
-        name: jnp.asarray(value.to_numpy())
+        name: _in_double(value.to_numpy())
         for name, value in group_of(tree, "variational").data_vars.items()
         if model.needs_fitted_rows or not ROW_DIMS & set(value.dims)
     }
     if not model.needs_fitted_rows:
         return stored
     name = model.data_names[0]
-    return stored | {f"fitted_{name}": jnp.asarray(group_of(tree, "observed_data")[name].to_numpy())}
+    return stored | {f"fitted_{name}": _in_double(group_of(tree, "observed_data")[name].to_numpy())}
+
+
+def _in_double(values: np.ndarray) -> jax.Array:
+    """The values of a fit; in single precision it is scored in double, and loops want one type throughout."""
+    return jnp.asarray(values.astype(float) if values.dtype.kind == "f" else values)
 
 
 def draws_without_rows(tree: xr.DataTree, most: int | None = None) -> dict[str, jax.Array]:
@@ -285,7 +290,7 @@ def draws_without_rows(tree: xr.DataTree, most: int | None = None) -> dict[str, 
     size = posterior.sizes["chain"] * posterior.sizes["draw"]
     chosen = np.linspace(0, size - 1, size if most is None else min(most, size)).round().astype(int)
     return {
-        name: jnp.asarray(flat_draws(value) if most is None else flat_draws(value)[chosen])
+        name: _in_double(flat_draws(value) if most is None else flat_draws(value)[chosen])
         for name, value in posterior.items()
         if not ROW_DIMS & set(value.dims)
     }

@@ -442,6 +442,7 @@ class EPCA(JointPriorModel):
         "shifted": "no: priors have a unit, but those of unknown noise by default",
         "rescaled": "no: priors have a unit, but those of unknown noise by default",
         "other_units": "no: priors have a unit, but those of unknown noise by default",
+        "float32": "same where it ends, to the root of single precision",
     }
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi")
     loading_sites = {"loadings": ""}

@@ -170,6 +170,7 @@ class Paired(JointPriorModel):
         "shifted": "no: priors have a unit, but those of unknown noise by default",
         "rescaled": "no: priors have a unit, but those of unknown noise by default",
         "other_units": "no: priors have a unit, but those of unknown noise by default",
+        "float32": "same where it ends, to the root of single precision",
     }
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi", "closed_form")
     num_needed = 1
@@ -305,6 +306,11 @@ class Paired(JointPriorModel):
             return "no: method 'closed_form' needs every cell"
         if method == "closed_form" and name in ("shifted", "rescaled", "columns_rescaled", "other_units"):
             return self._maximum_in_units(name)
+        if method == "closed_form" and name == "float32":
+            return "same"
+        in_part = name in ("masked_array", "frame_nan", "frame_na")
+        if in_part and method == "vb" and self.specific == "full_covariance":
+            return "no: vb of full covariances takes rows of a view that are whole or missing"
         return super().relation_of(name, method)
 
     def _maximum_in_units(self, name: str) -> str:
@@ -327,12 +333,19 @@ class Paired(JointPriorModel):
         fields = {name: tuple(reversed(getattr(self, name))) for name in ("families", "num_specific")}
         if self.num_features is not None:
             fields["num_features"] = tuple(reversed(self.num_features))
-        for name, ends in (("view_weights", None), ("conjugate", self.num_features)):
-            value = getattr(self, name)
-            if value is not None and value.ndim == 1 and ends is None:
-                fields[name] = value[::-1]
-            elif value is not None and value.ndim == 2:
-                fields[name] = np.concatenate(np.split(value, np.cumsum(ends)[:-1])[::-1])
+        for name in ("view_weights", "unit"):
+            if np.ndim(getattr(self, name)):
+                fields[name] = getattr(self, name)[::-1]
+        widths = {
+            "loc_mean": 1,
+            "natural_unit": 1,
+            "conjugate": 2,
+        }
+        for name in [name for name, axes in widths.items() if np.ndim(getattr(self, name)) == axes]:
+            sizes = zip(self.families, self.num_features, strict=True)
+            sizes = [d if name == "conjugate" else family.num_params(d) for family, d in sizes]
+            parts = np.split(getattr(self, name), np.cumsum(sizes)[:-1])
+            fields[name] = np.concatenate(parts[::-1])
         places = [self.latents_of(v)[self.num_shared :] for v in range(last, -1, -1)]
         order = np.concatenate([np.arange(self.num_shared), *places]).astype(int)
         return replace(self, **fields), order

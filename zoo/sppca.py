@@ -533,6 +533,12 @@ class SPPCA(Model):
             return "same, scores in the new unit"
         if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method in _COMPLETE_ROWS:
             return f"no: method {method!r} needs every cell of x"
+        if self.kernel is not None and name == "sparse":
+            return "no: a kernel takes dense rows, or their Gram matrix"
+        if self.kernel is not None and name in ("rescaled", "other_units") and not self.kernel.linear_scale:
+            return "same, density of y alone"
+        if method == "ep" and name == "classes_reordered":
+            return "same, outputs in the new order, to the error of quadrature"
         return super().relation_of(name, method)
 
     @property

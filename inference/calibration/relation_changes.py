@@ -157,7 +157,8 @@ def _in_units(scale: Callable, shift: Callable) -> Callable:
     def change(model: Model, data: tuple, rng: np.random.Generator) -> Change:
         scales, shifts, parts = [], [], []
         for part, units in zip(data, model.cell_units, strict=True):
-            table = np.asarray(part, float) if units != "none" else np.zeros((1, np.shape(part)[-1]))
+            width = np.shape(part)[1] if np.ndim(part) == 2 else 1  # one column of labels
+            table = np.asarray(part, float) if units != "none" else np.zeros((1, width))
             factor = scale(table) * np.ones(table.shape[1]) if units != "none" else np.ones(table.shape[1])
             offset = (
                 shift(table) * np.ones(table.shape[1])

@@ -1,10 +1,10 @@
 """Every relation for every model by every method at tiny size, and the record of the outcome.
 
 Run ``python -m tests.benchmarks.relations`` to check all cases of tests/relation_cases.py, or those that are
-named; each model and method in a process of its own, so that compiled programs do not pile up. ``--record``
-writes tests/reference/relations.json: for each relation that holds the largest error relative to the spread
-and its threshold, or the smallest p-value and its threshold; for each that does not, the reason. Two devices
-are made of the CPU.
+named (CASE, CASE/METHOD or CASE/METHOD/RELATION); each model and method in a process of its own, so that
+compiled programs do not pile up. ``--record`` writes tests/reference/relations.json: for each relation that
+holds the largest error relative to the spread and its threshold, or the smallest p-value and its threshold;
+for each that does not, the reason. Two devices are made of the CPU.
 """
 
 import argparse
@@ -22,8 +22,11 @@ RECORD = REFERENCE / "relations.json"
 QUICK = {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()}
 
 
-def outcomes(case, method):
-    """Relation to what came of it: ``"error"``, ``"p"`` and ``"threshold"``, or ``"no"`` and the reason."""
+def outcomes(case, method, *names):
+    """Relation to what came of it: ``"error"`` or ``"p"``, and ``"threshold"``, or ``"no"`` and the reason.
+
+    All relations, or those named.
+    """
     import jax
     import numpyro
 
@@ -33,7 +36,8 @@ def outcomes(case, method):
 
     make, data, _ = CASES[case]
     model, found = relations.sized(make, data), {}
-    for name, relation in RELATIONS.items():
+    for name in names or RELATIONS:
+        relation = RELATIONS[name]
         said = relations.outcome_of(model, method, relation)
         if said.startswith("no: "):
             found[name] = {"no": said.removeprefix("no: ")}
@@ -56,6 +60,19 @@ def outcomes(case, method):
     return found
 
 
+def _chosen(methods, named):
+    """(case, method) to the relations that are named with them, which are all if there are none."""
+    pairs = {(case, method): [] for case, own in methods.items() for method in own}
+    if not named:
+        return pairs
+    wanted = {}
+    for case, method, relation in ([*name.split("/"), "", ""][:3] for name in named):
+        for pair in pairs:
+            if pair[0] == case and method in ("", pair[1]):
+                wanted.setdefault(pair, []).extend([relation] if relation else [])
+    return wanted
+
+
 def main(argv=None):
     """Check, and record if asked.
 
@@ -63,28 +80,26 @@ def main(argv=None):
         The number of relations that failed, at most 1.
     """
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
-    parser.add_argument("cases", nargs="*", help="cases, or case/method (default: all)")
+    parser.add_argument("cases", nargs="*", help="case, case/method or case/method/relation (default: all)")
     parser.add_argument("--record", action="store_true", help="write the record anew")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     if arguments.one:
         print("\n" + json.dumps(outcomes(*arguments.one)))
         return 0
     from tests.relation_cases import CASES
 
-    chosen = [(case, method) for case in CASES for method in CASES[case].methods]
-    if arguments.cases:
-        chosen = [pair for pair in chosen if {pair[0], "/".join(pair)} & set(arguments.cases)]
+    chosen = _chosen({case: CASES[case].methods for case in CASES}, arguments.cases)
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
     kept, failed = record.get("outcomes", {}), 0
-    for case, method in chosen:
+    for (case, method), names in chosen.items():
         began = time.monotonic()
-        call = [sys.executable, "-W", "ignore", "-m", "tests.benchmarks.relations", "--one", case, method]
+        call = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--one", case, method, *names]
         run = subprocess.run(call, capture_output=True, text=True, check=False, env=os.environ | QUICK)
         if run.returncode:
             raise RuntimeError(f"{case} by {method}: {run.stderr[-2000:]}")
         found = json.loads(run.stdout.splitlines()[-1])
-        kept[f"{case}/{method}"] = found
+        kept[f"{case}/{method}"] = (kept.get(f"{case}/{method}", {}) if names else {}) | found
         wrong = {name: outcome for name, outcome in found.items() if not outcome.get("passed", True)}
         failed += len(wrong)
         held = sum(outcome.get("passed", False) for outcome in found.values())
