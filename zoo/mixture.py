@@ -338,6 +338,9 @@ class Mixture(MixtureModel):
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
         if name == "fitted_rows" and method == "vb":
             return "same in any order; stored are others: those of q, where new rows have predictive ones"
+        has_units = name in ("shifted", "rescaled", "columns_rescaled", "other_units")
+        if has_units and method in ("nuts", "hmc", "svi"):
+            return "no: it starts near zero and takes its first steps in the unit of the data"
         if name == "columns_rescaled" and self.components is not None and self.components.is_isotropic:
             return "no: one variance for all columns"
         return super().relation_of(name, method)

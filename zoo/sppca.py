@@ -537,6 +537,8 @@ class SPPCA(Model):
             return "no: a kernel takes dense rows, or their Gram matrix"
         if self.kernel is not None and name in ("rescaled", "other_units") and not self.kernel.linear_scale:
             return "same, density of y alone"
+        if method in ("em", "ep") and self.prior == "proper" and name in ("rescaled", "other_units"):
+            return "same, predictions in the new unit, objective up to a constant"
         if method == "ep" and name == "classes_reordered":
             return "same, outputs in the new order, to the error of quadrature"
         return super().relation_of(name, method)

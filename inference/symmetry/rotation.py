@@ -4,7 +4,8 @@ r"""One orientation of the latent space for all draws of a projection.
 draw to draw. Two remedies:
 
 * ``align_rotation``: generalised Procrustes (Gower 1975, Psychometrika 40). Each draw is turned to the
-  running mean M,
+  running mean M, both in units of the columns' noise (mean deviation over the draws), so that the unit of a
+  column does not count,
   :math:`R_s = U V^T` from :math:`W_s^T M = U D V^T` (Schoenemann 1966), and M recomputed until it rests; then
   all draws are turned together so that the columns of M are orthogonal and in descending length. Best where
   axes are close in strength: no draw can swap two of them.
@@ -58,7 +59,7 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
         TypeError: ``tree`` is not a DataTree.
         ValueError: the model has no rotation symmetry, or the fit no loadings.
     """
-    return _turned(tree, lambda w, scale: _procrustes(w), "orthogonal Procrustes to the mean loadings")
+    return _turned(tree, _to_common_mean, "orthogonal Procrustes to the mean loadings")
 
 
 def identify(tree: xr.DataTree) -> xr.DataTree:
@@ -128,6 +129,11 @@ def _turning(tree: xr.DataTree) -> dict[str | None, xr.DataArray]:
     site, posterior = model_of(tree).latent_site, draws_of(tree)
     latents = {None: posterior[site].transpose("chain", "draw", ..., "latent")} if site in posterior else {}
     return loadings_of(tree) or latents
+
+
+def _to_common_mean(w: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """`_procrustes` of loadings in units of each feature's noise, its mean over the draws, one for all."""
+    return _procrustes(w / scale.mean((0, 1), keepdims=True))
 
 
 def _procrustes(w: np.ndarray) -> np.ndarray:

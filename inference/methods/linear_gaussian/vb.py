@@ -86,6 +86,7 @@ __all__ = [
     "posterior_at",
     "sample_columns",
     "sample_latents",
+    "signs_of",
     "step",
 ]
 
@@ -163,6 +164,19 @@ RADII = (1.0, 4.0, 12.0)  # of latents by which the spread of the loadings may e
 FAR = 3.0  # deviations of its squared distance
 
 
+def signs_of(columns: Array) -> Array:
+    """Signs that make the largest entry of each column positive, whatever the order of the rows.
+
+    Args:
+        columns: shape (size, num_columns).
+
+    Returns:
+        -1 or 1, shape (num_columns,).
+    """
+    largest = jnp.take_along_axis(columns, jnp.argmax(jnp.abs(columns), axis=0)[None], axis=0)[0]
+    return jnp.where(largest < 0, -1.0, 1.0)
+
+
 def log_predictive(
     x: Array,
     loadings: Array,
@@ -188,9 +202,7 @@ def log_predictive(
     """
     k, precision = loadings.shape[1], (concentration / rate)[group]
     axes = jnp.linalg.eigh(loadings.T @ (precision[:, None] * loadings))[1]
-    turned = loadings @ axes
-    largest = jnp.take_along_axis(turned, jnp.argmax(jnp.abs(turned), axis=0)[None], axis=0)[0]
-    axes = axes * jnp.where(largest < 0, -1.0, 1.0)
+    axes = axes * signs_of(loadings @ axes)
     points = jnp.asarray(_quasi_normal(NUM_POINTS, k))
     noise = _NoiseOfRow(concentration, rate, group)
 

@@ -37,6 +37,7 @@ from jax import Array
 
 from inference.algorithm import Outcome
 from inference.methods.linear_gaussian.em import bordered
+from inference.methods.linear_gaussian.vb import signs_of
 from inference.methods.paired.gibbs import Turned
 from inference.methods.projections.vb import (
     OF_COLUMNS,
@@ -184,6 +185,7 @@ def _precision(state: FullPosterior, own: ViewFactors, model: Paired, y: Array, 
 
 def _columns(state: FullPosterior, own: ViewFactors, model: Paired, y: Array, seen: Array) -> ViewFactors:
     lengths, axes = jnp.linalg.eigh(own.precision.mean)
+    axes = axes * signs_of(axes)
     extended, spread = _extended(state)
     weighted = extended * seen[:, None]
     second = weighted.T @ extended + jnp.einsum("n,nij->ij", seen, spread)
