@@ -104,6 +104,7 @@ class KernelPCA(Model):
     symmetries = ("rotation",)
     methods = ("closed_form", "em", "nuts", "hmc", "svi")
     scores_rows = False
+    projects_by_draws = False
     needs_fitted_rows = True
     latent_site = "latents"
 
@@ -231,6 +232,8 @@ class KernelPCA(Model):
             return "no: the data are kernel values of the rows with themselves"
         if name in ("shifted", "other_units") and not self.kernel.ignores_origin:
             return "no: the kernel has an origin"
+        if name == "fitted_rows" and method in ("nuts", "hmc", "svi"):
+            return "no: draws of the latents have no coefficients to project new rows with"
         is_given = self.noise_variance is not None or self.latent_variance is not None
         if name in ("rescaled", "other_units") and self.kernel.has_unit and is_given:
             return "no: a variance is given in the unit of the kernel"

@@ -56,7 +56,7 @@ NAMELESS_DIMS = re.compile("chain|draw|(shared_)?rank(_.+)?")
 ROW_DIMS = ("observation", "document")
 #: The log likelihood of each row, the one functional that names rows: it tells apart what moments do not.
 ROW_LIKELIHOOD = "log_likelihood"
-UNIT_FREE_INVARIANTS = ("mean_log_likelihood", "same_cluster", "sorted_weights")
+UNIT_FREE_INVARIANTS = ("mean_log_likelihood", "same_cluster", "sorted_weights", "explained_variances")
 
 
 def relation_check(
@@ -318,7 +318,10 @@ def _found(tree: xr.DataTree, change: Change, said: str, *, first: bool = False)
             xr.DataArray(_objective(tree) - (values.max(0)[0] if _UP_TO_CONSTANT in said else 0.0)),
         )
         yield "log_density", log_density(tree, *data)
-    yield "scores", transform(tree, *data)
+    if model.projects_by_draws or not isinstance(
+        method_of(model, tree.attrs["method"]), Sampler | Stochastic
+    ):
+        yield "scores", transform(tree, *data)
     if model.predicts_cells and _is_generative(tree) and not change.reverses_views:
         predicted = predict(tree, *data[: model.num_needed])
         yield "predicted", predicted.drop_vars("standard_deviation")
