@@ -207,9 +207,7 @@ def as_matrix(x: Any, name: str = "x") -> np.ndarray:
         raise ValueError(f"{name} must have shape (num_observations, num_features); got {array.shape}{hint}")
     if array.shape[1] == 0:
         raise ValueError(f"{name} has no columns")
-    return np.ascontiguousarray(
-        array
-    )  # sums have the same last bits for a table, which lies column by column
+    return np.ascontiguousarray(array)  # a table lies column by column: its sums differ in the last bit
 
 
 def as_column(y: Any, name: str = "y") -> Any:

@@ -318,9 +318,8 @@ def _found(tree: xr.DataTree, change: Change, said: str, *, first: bool = False)
             xr.DataArray(_objective(tree) - (values.max(0)[0] if _UP_TO_CONSTANT in said else 0.0)),
         )
         yield "log_density", log_density(tree, *data)
-    if model.projects_by_draws or not isinstance(
-        method_of(model, tree.attrs["method"]), Sampler | Stochastic
-    ):
+    method = method_of(model, tree.attrs["method"])
+    if model.projects_by_draws or not isinstance(method, Sampler | Stochastic):
         yield "scores", transform(tree, *data)
     if model.predicts_cells and _is_generative(tree) and not change.reverses_views:
         predicted = predict(tree, *data[: model.num_needed])
