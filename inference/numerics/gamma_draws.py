@@ -52,7 +52,7 @@ def draw(key: Array, distribution: dist.Distribution) -> Array:
     if isinstance(base, dist.Gamma | dist.InverseGamma):
         logs = draw_log_gamma(key, jnp.broadcast_to(base.concentration, shape)) - jnp.log(base.rate)
         drawn = jnp.exp(logs if isinstance(base, dist.Gamma) else -logs)
-        return jnp.clip(drawn, jnp.finfo(drawn.dtype).tiny, jnp.finfo(drawn.dtype).max)
+        return jnp.clip(drawn, jnp.finfo(drawn.dtype).tiny, 1 / jnp.finfo(drawn.dtype).tiny)
     if isinstance(base, dist.Beta | BetaDecay):
         parameters = base.concentration1, base.concentration0
         both = draw_log_gamma(key, jnp.stack([jnp.broadcast_to(own, shape) for own in parameters]))

@@ -432,3 +432,15 @@ def test_an_infinite_log_joint_is_noticed_except_on_the_way_from_a_start():
     assert _impossible(log_joint, warmup_left=1).tolist() == [[False, False, True, True, True]]
     assert _impossible(log_joint, warmup_left=3).tolist() == [[False, False, False, True, True]]
     assert _impossible(log_joint[:, ::-1], warmup_left=0).tolist() == [[True, True, True, False, True]]
+
+
+@pytest.mark.parametrize("name", ["ppca", "sppca"])
+def test_a_fit_by_vb_in_single_precision_is_scored_in_double(name):
+    """Densities of new rows loop over both the fit's numbers and the rows': of two precisions they failed."""
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    data = (x,) if name == "ppca" else (x, x[:, :1])
+    model = {"ppca": zoo.PPCA, "sppca": zoo.SPPCA}[name](num_latents=1, loading_prior="gaussian")
+    call = {"method": "vb", "max_iterations": 3, "tolerance": 0.0, "num_samples": 2}
+    trees = [fit(model, *data, dtype=dtype, **call) for dtype in ("float32", "float64")]
+    single, double = (log_density(tree, *data).to_numpy() for tree in trees)
+    np.testing.assert_allclose(single, double, rtol=1e-4)

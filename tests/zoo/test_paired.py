@@ -255,3 +255,19 @@ def test_what_a_program_without_sizes_says():
     with pytest.raises(TypeError, match="the program takes y_0, y_1; got 1 views"):
         model(np.zeros((2, 2)))
     assert zoo.Paired(families=(Binomial(3), "poisson")).families[0].total_count == 3
+
+
+def test_reversed_views_take_all_that_is_given_by_view_and_by_column_along():
+    """The density of a row of the reversed model is that of the row; units and means once stayed behind."""
+    rng = np.random.default_rng(4)
+    first, second = rng.normal(size=(ROWS, 2)) * 3 + 5, rng.normal(size=(ROWS, 3)) * 0.1 - 2
+    model = zoo.Paired.ecca((Gaussian(noise_variance=None),) * 2, 1, (1, 0), view_weights=(0.5, 2.0))
+    model = model.with_sizes_from(first, second)
+    other, _ = model.views_reversed()
+    again = model.replaced(
+        families=model.families[::-1], num_specific=(0, 1), num_features=None, unit=None, loc_mean=None
+    )
+    again = again.replaced(view_weights=(2.0, 0.5)).with_sizes_from(second, first)
+    for name in ("unit", "loc_mean", "view_weights", "num_features", "num_specific"):
+        np.testing.assert_array_equal(getattr(other, name), getattr(again, name), err_msg=name)
+    assert (np.asarray(other.unit) != np.asarray(model.unit)).all()

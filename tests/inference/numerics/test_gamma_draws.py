@@ -9,6 +9,7 @@ import inspect
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from scipy import special, stats
 
@@ -76,3 +77,14 @@ def test_dirichlet_and_nothing_positive():
     assert (np.abs(np.asarray(rows).mean(0) - mean) < 5 * error).all()
     odd = jax.jit(gamma_draws.draw_log_gamma)(jax.random.key(3), np.array([0.0, -1.0, np.nan, 2.0]))
     assert odd[0] == -np.inf and np.isnan(odd[1:3]).all() and np.isfinite(odd[3])
+
+
+@pytest.mark.parametrize("family", [dist.Dirichlet, dist.Beta, dist.Gamma, dist.InverseGamma])
+def test_drawn_values_have_a_density(family):
+    """Shapes of 1e-4 have logs near -1e4, beyond the smallest number: as NumPyro, none is 0, 1 or inf."""
+    with jax.enable_x64(True):
+        least = jnp.asarray(1e-4)
+        distribution = family(jnp.full(2, least)) if family is dist.Dirichlet else family(least, least)
+        keys = jax.random.split(jax.random.key(0), 200)
+        values = jax.jit(jax.vmap(lambda key: gamma_draws.draw(key, distribution)))(keys)
+        assert np.isfinite(distribution.log_prob(values)).all()

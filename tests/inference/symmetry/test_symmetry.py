@@ -144,6 +144,20 @@ def test_turned_loadings_agree_across_chains(turn):
     assert (found[np.abs(found).argmax(0), [0, 1]] > 0).all()  # the frozen rule for signs
 
 
+def test_the_unit_of_a_view_does_not_turn_the_draws():
+    """One view in millimetres: its loadings and the roots of its noise a thousand times as large."""
+    tree, _ = planted_projection(views=("", "_y"))
+    posterior = tree["posterior"].to_dataset()
+    posterior["noise_variance_y"] = posterior["noise_variance"].expand_dims(output=2, axis=-1) * [0.5, 2.0]
+    in_metres = align_rotation(replaced(tree, posterior=posterior))["posterior"]
+    posterior = posterior.assign(
+        loadings_y=1e3 * posterior["loadings_y"], noise_variance_y=1e6 * posterior["noise_variance_y"]
+    )
+    turned = align_rotation(replaced(tree, posterior=posterior))["posterior"]
+    np.testing.assert_allclose(turned["loadings"], in_metres["loadings"], atol=1e-9)
+    np.testing.assert_allclose(turned["loadings_y"], 1e3 * in_metres["loadings_y"], atol=1e-6)
+
+
 def test_identified_loadings_are_orthogonal_in_units_of_the_noise():
     """W' Phi^-1 W is diagonal and descending in every draw, also with a noise each; W'W is not."""
     tree, _ = planted_projection(views=("", "_y"))
