@@ -105,6 +105,7 @@ class KernelPCA(Model):
     methods = ("closed_form", "em", "nuts", "hmc", "svi")
     scores_rows = False
     projects_by_draws = False
+    unit_free_sites = ("explained_variances",)  # of kernels without a unit, the only ones that draws allow
     needs_fitted_rows = True
     latent_site = "latents"
 

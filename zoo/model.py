@@ -194,6 +194,7 @@ class Model(Assumptions):
         methods: the ways to fit it; the first is what ``method="auto"`` means.
         scores_rows: whether it has a log density of each row (`log_likelihood`).
         projects_by_draws: whether `scores` needs no more than a draw.
+        unit_free_sites: variables without labels or axes that have no unit of the data.
         score_dims: dims of the result of `inference.transform`.
         predicted_dims: dims of the result of `inference.predict`.
         sums_out_locals: whether the density of a row has its latents integrated out.
@@ -253,6 +254,7 @@ class Model(Assumptions):
     methods: ClassVar[tuple[str, ...]] = ()
     scores_rows: ClassVar[bool] = True
     projects_by_draws: ClassVar[bool] = True
+    unit_free_sites: ClassVar[tuple[str, ...]] = ()
     score_dims: ClassVar[tuple[str, ...]] = ("observation", "latent")
     predicted_dims: ClassVar[tuple[str, ...]] = ("observation", "feature")
     sums_out_locals: ClassVar[bool] = True

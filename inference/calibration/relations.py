@@ -56,7 +56,7 @@ NAMELESS_DIMS = re.compile("chain|draw|(shared_)?rank(_.+)?")
 ROW_DIMS = ("observation", "document")
 #: The log likelihood of each row, the one functional that names rows: it tells apart what moments do not.
 ROW_LIKELIHOOD = "log_likelihood"
-UNIT_FREE_INVARIANTS = ("mean_log_likelihood", "same_cluster", "sorted_weights", "explained_variances")
+UNIT_FREE_INVARIANTS = ("mean_log_likelihood", "same_cluster", "sorted_weights")
 
 
 def relation_check(
@@ -590,9 +590,10 @@ def _numbers(
         trees = [_fitted(make, side, options, seed + run) for run in range(NUM_CHAINS)]
     found: dict[str, list] = {}
     for tree in trees:
+        unit_free = {*UNIT_FREE_INVARIANTS, *model_of(tree).unit_free_sites}
         for name, variable in invariants(tree).data_vars.items():
             is_nameless = all(NAMELESS_DIMS.fullmatch(str(dim)) for dim in variable.dims)
-            if name in UNIT_FREE_INVARIANTS if relation.in_units else is_nameless:
+            if name in unit_free if relation.in_units else is_nameless:
                 means = variable.transpose("chain", "draw", ...).values.astype(float).mean(1)
                 found.setdefault(str(name), []).extend(means.reshape(len(means), -1))
         if "log_likelihood" in tree.children:
