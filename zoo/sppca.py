@@ -535,7 +535,8 @@ class SPPCA(Model):
             return f"no: method {method!r} needs every cell of x"
         if self.kernel is not None and name == "sparse":
             return "no: a kernel takes dense rows, or their Gram matrix"
-        if self.kernel is not None and name in ("rescaled", "other_units") and not self.kernel.linear_scale:
+        has_inputs = self.kernel is None or self.kernel.linear_scale is not None  # with a density
+        if name in ("rescaled", "other_units") and not has_inputs:
             return "same, density of y alone"
         if method in ("em", "ep") and self.prior == "proper" and name in ("rescaled", "other_units"):
             return "same, predictions in the new unit, objective up to a constant"
