@@ -186,7 +186,7 @@ class DEPCAM(MixtureModel):
         if name in ("shifted", "rescaled", "other_units") and self.family.learns_noise:
             return "same where priors are read off the data, objective up to a constant"
         if name == "float32" and method == "map":
-            return "no: optima are many, and steps that rounding decides part ways"
+            return "no: there are many optima, and rounding decides which one is reached"
         if name == "fitted_rows" and method == "map":
             return "same in any order; stored are others: those at the joint mode of the latents"
         return super().relation_of(name, method)
