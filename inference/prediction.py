@@ -143,25 +143,27 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
     what = model.default_completion(*arrays) if what is None else what
     chosen = () if what is None else (("what", what),)
     predicted_dims = model.predicted_dims if what is None else model.completions()[what]
+    rows = _incomplete_rows(model, arrays, what)
+    parts = arrays if rows is None else jax.tree.map(lambda part: part[rows], arrays)
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
         variables = stored_variables(tree, model)
-        mean, variance = _apply(method.predict or _predicted, variables, model, arrays, chosen)
+        mean, variance = _apply(method.predict or _predicted, variables, model, parts, chosen)
         if method.guide is None:
-            far = _apply(_rests_on_tail, variables, model, (mean, variance, *arrays), chosen)
+            far = _apply(_rests_on_tail, variables, model, (mean, variance, *parts), chosen)
             _warn_of_tails(far, model, variance, tree, predicted_dims[-1])
     else:
         draws = draws_without_rows(tree)
-        first = {name: value[0] for name, value in draws.items()}
-        reference = _apply(_predicted, first, model, arrays, chosen)[0]  # so that known cells stay exact
-        mean = reference + _mean_over_draws(_away, draws, model, (reference, *arrays), chosen)
-        variance = _mean_over_draws(_variance_about, draws, model, (mean, *arrays), chosen)
-        probs = _class_probs(draws, model, arrays, chosen)
+        mean, variance = _moments_over_draws(draws, model, parts, chosen)
+        probs = _class_probs(draws, model, parts, chosen)
         if probs is not None:  # of classes, the probabilities are averaged and not their numbers
             top = jnp.max(probs, axis=-1)
-            is_class = (top > 0) & jnp.isnan(arrays[_place(model, what)])
+            is_class = (top > 0) & jnp.isnan(parts[_place(model, what)])
             mean = jnp.where(is_class, jnp.argmax(probs, axis=-1), mean)
             variance = jnp.where(is_class, top * (1.0 - top), variance)
+    if rows is not None:
+        whole = arrays[_place(model, what)]
+        mean, variance = whole.at[rows].set(mean), jnp.zeros(whole.shape).at[rows].set(variance)
     _warn_of_lost_rows(mean, coords, predicted_dims[0])
     dim = predicted_dims[-1]
     columns = list(model.classes) if dim == "class" else _columns(tree, dim)
@@ -337,6 +339,15 @@ def _warn_of_tails(
     )
 
 
+def _incomplete_rows(model: Model, arrays: tuple, what: str | None) -> np.ndarray | None:
+    """The rows with a cell to fill in, or the first row where none has; None: all rows have an answer."""
+    name = model.completed_part(what)
+    if name is None or not all(isinstance(part, jax.Array) for part in arrays):
+        return None
+    lacks = np.isnan(np.asarray(arrays[model.data_names.index(name)])).any(axis=1)
+    return np.flatnonzero(lacks) if lacks.any() else np.arange(1)
+
+
 def _place(model: Model, what: str | None) -> int:
     return 0 if what is None else model.data_names.index(what)
 
@@ -412,19 +423,6 @@ def _covariance_about(
     return model.scores_covariance(values, *data) + away[:, :, None] * away[:, None, :]
 
 
-def _away(
-    values: dict[str, jax.Array], model: Model, reference: jax.Array, *data: jax.Array, **options: str
-) -> jax.Array:
-    return model.predicted(values, *data, **options)[0] - reference
-
-
-def _variance_about(
-    values: dict[str, jax.Array], model: Model, mean: jax.Array, *data: jax.Array, **options: str
-) -> jax.Array:
-    predicted, variance = model.predicted(values, *data, **options)
-    return variance + (predicted - mean) ** 2
-
-
 @partial(compiled, static_argnums=(0, 4))
 def _mean_over_draws(
     function: Callable, draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
@@ -440,6 +438,30 @@ def _mean_over_draws(
 
     total = jax.eval_shape(of_one, jax.tree.map(lambda leaf: leaf[0], draws))
     return jax.lax.scan(add, jnp.zeros(total.shape, total.dtype), draws)[0]
+
+
+@partial(compiled, static_argnums=3)
+def _moments_over_draws(
+    draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
+) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance of predicted cells over draws, each with a variance of its own.
+
+    The mean moves by its distance to each draw (Welford), so that a cell alike in all draws stays exact.
+    """
+
+    def of_one(values: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        return model.predicted(values, *data, **dict(options))
+
+    def add(carry: tuple, values: dict[str, jax.Array]) -> tuple[tuple, None]:
+        mean, variance, number = carry
+        predicted, own = of_one(values)
+        moved = mean + (predicted - mean) / number
+        added = own + (predicted - mean) * (predicted - moved)
+        return (moved, variance + (added - variance) / number, number + 1.0), None
+
+    shapes = jax.eval_shape(of_one, jax.tree.map(lambda leaf: leaf[0], draws))
+    mean, variance = (jnp.zeros(shape.shape, shape.dtype) for shape in shapes)
+    return jax.lax.scan(add, (mean, variance, jnp.ones((), mean.dtype)), draws)[0][:2]
 
 
 @compiled

@@ -71,9 +71,10 @@ def sites():
     art = load("rock_art")
     motifs = art.frame()
     motifs = motifs.loc[:, motifs.sum() >= 12]
-    district = pd.get_dummies(pd.Series(art["district"])).astype(float)
+    district = pd.get_dummies(pd.Series(art["district"], index=motifs.index)).astype(float)
     district = district.loc[:, district.sum() >= 9]
-    place = pd.concat([pd.Series(art["technique"] == "P", name="painted").astype(float), district], axis=1)
+    painted = pd.Series(art["technique"] == "P", index=motifs.index, name="painted").astype(float)
+    place = pd.concat([painted, district], axis=1)
     rng = np.random.default_rng(0)
     shuffled = motifs.iloc[:, :4].apply(lambda column: rng.permutation(column)).add_prefix("shuffled ")
     motifs = pd.concat([motifs, shuffled], axis=1)

@@ -445,6 +445,21 @@ class Model(Assumptions):
         """
         return self.data_names[0]
 
+    def completed_part(self, what: str | None) -> str | None:
+        """The part of the data whose missing cells `predicted` fills in, its observed ones as they are.
+
+        Args:
+            what: as of `predicted_part`.
+
+        Returns:
+            One of ``data_names``; None: what is returned says something of complete rows too.
+        """
+        if what in self.data_names:
+            return what
+        first = self.data_names[0]
+        of_cells = what is None and self.variable_dims.get(first) == self.predicted_dims
+        return first if of_cells or what == "cells" else None
+
     def in_standard_units(self) -> Self:
         """The model of the data in standard units, which has no `units` itself.
 

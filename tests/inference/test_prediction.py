@@ -1,5 +1,7 @@
 """New rows, groups on request, and the guide as a program."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from numpyro.infer import SVI, Predictive, TraceGraph_ELBO
 
 import inference
+import zoo
 from inference.calibration import elbo_check
 from inference.numerics.programs import latent_names
 from inference.symmetry import relabel
@@ -169,3 +172,37 @@ def test_new_rows_under_stick_breaking_draws(two_clusters):
     np.testing.assert_allclose(shares.sum("component"), 1.0, rtol=1e-9)
     labels = inference.predict(tree, two_clusters).to_numpy()
     assert (labels[:35] == np.bincount(labels[:35]).argmax()).mean() > 0.8
+
+
+@pytest.mark.parametrize("method", ["map", "gibbs"])
+def test_complete_rows_do_not_change_what_incomplete_ones_are_predicted(method):
+    """Rows without a gap are not looked at: they come back as they are, whatever is beside them.
+
+    Deviations over draws are compared with the law of total variance over the draws, each scored by itself.
+    """
+    rng = np.random.default_rng(0)
+    x = 1.0 * (rng.normal(size=(30, 1)) @ rng.normal(size=(1, 4)) + rng.normal(size=(30, 4)) > 0)
+    model = zoo.EPCA("bernoulli", num_latents=1, num_features=4)
+    settings = {"num_chains": 1, "num_warmup": 20, "num_samples": 10} if method == "gibbs" else {}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(converged|chain)")
+        tree = inference.fit(model, x, method=method, progress=False, **settings)
+    gaps = np.where(np.arange(24).reshape(6, 4) % 7 == 0, np.nan, x[:6])
+    filled = inference.predict(tree, gaps)
+    lacks = np.isnan(gaps)
+    assert 0 < lacks.any(axis=1).sum() < 6
+    np.testing.assert_array_equal(filled.to_numpy()[~lacks], gaps[~lacks])
+    np.testing.assert_array_equal(filled.standard_deviation.to_numpy() > 0, lacks)
+    alone = inference.predict(tree, gaps[lacks.any(axis=1)])
+    np.testing.assert_allclose(alone, filled[lacks.any(axis=1)], rtol=1e-10)
+    complete = inference.predict(tree, x[:3])
+    np.testing.assert_array_equal(complete, x[:3])
+    assert not complete.standard_deviation.any()
+    if method == "gibbs":
+        single = [tree.isel(draw=[i], missing_dims="ignore") for i in range(10)]
+        parts = [inference.predict(one, gaps) for one in single]
+        means = np.stack([part.to_numpy() for part in parts])
+        variances = np.stack([part.standard_deviation.to_numpy() for part in parts]) ** 2
+        np.testing.assert_allclose(filled, means.mean(0), rtol=1e-10)
+        total = variances.mean(0) + means.var(0)
+        np.testing.assert_allclose(filled.standard_deviation, total**0.5, rtol=1e-9)
