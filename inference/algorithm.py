@@ -41,7 +41,11 @@ __all__ = [
     "conclude_draws",
     "last_of",
     "model_name",
+    "one_start",
+    "starts_by_size",
 ]
+
+CHEAP_ENTRIES = 2e7  # numbers that a step of all starts may compute where a call does not say how many
 
 
 class Algorithm(NamedTuple):
@@ -57,12 +61,15 @@ class Algorithm(NamedTuple):
             there is one.
         shrink: ascent only, optional: ``shrink(states, model)``, asked on the host now and then, of all
             restarts (leading axis): smaller states with the same objective to run on with, or None.
+        numbered_init: ascent only, optional: ``numbered_init(number, key, model, *data) -> state``, the start
+            of one of several restarts, which need not all start alike; number 0 starts as ``init`` does.
     """
 
     init: Callable
     step: Callable
     improve: Callable | None = None
     shrink: Callable | None = None
+    numbered_init: Callable | None = None
 
 
 class Memoised(NamedTuple):
@@ -143,6 +150,24 @@ def never(data: tuple) -> bool:
     return False
 
 
+def one_start(model: Any, data: tuple) -> int:
+    """The ``restarts`` of a method that needs no more than its default start."""
+    return 1
+
+
+def starts_by_size(needed: int, entries: float) -> int:
+    """As many starts as a method needs where that is cheap, else one: by sizes alone, never by a clock.
+
+    Args:
+        needed: how many it needs.
+        entries: numbers that a step of one start computes, e.g. rows times columns times components.
+
+    Returns:
+        ``needed`` while ``needed * entries`` is at most `CHEAP_ENTRIES`, else 1.
+    """
+    return needed if needed * entries <= CHEAP_ENTRIES else 1
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Method:
     """One way to fit one model: the part that all kinds of methods share.
@@ -214,6 +239,8 @@ class Ascent(Iterative):
 
     Attributes:
         may_fall: whether its objective may fall on the way, so that a fall is no error.
+        restarts: ``restarts(model, data)``, how many starts ``num_restarts=None`` means for data of this size
+            and the default start.
         runs_on_host: ``runs_on_host(data)``, whether its steps on these (prepared) data run on the host
             instead of compiled.
         in_batches: ``in_batches(**options) -> Memoised | NaturalGradient``, the step for rows that pass in
@@ -221,6 +248,7 @@ class Ascent(Iterative):
     """
 
     may_fall: bool = False
+    restarts: Callable = one_start
     runs_on_host: Callable = never
     in_batches: Callable | None = None
 

@@ -193,12 +193,11 @@ def variational_mixture(seed=0, num_draws=200, **options):
     objective = np.full((3, 12), np.nan)
     for restart, length in enumerate((12, 9, 7)):
         objective[restart, :length] = -300.0 - 5.0 * restart - 50.0 * np.exp(-np.arange(length))
-    trace = xr.Dataset(
-        {
-            "objective": (("restart", "iteration"), objective),
-            "num_occupied": (("restart", "iteration"), np.where(np.isnan(objective), np.nan, 3.0)),
-        }
-    )
+    occupied = np.where(np.isnan(objective), np.nan, 3.0)
+    trace = xr.Dataset({"objective": ("iteration", objective[0]), "num_occupied": ("iteration", occupied[0])})
+    for name, value in (("objective", objective), ("num_occupied", occupied)):
+        trace[f"{name}_by_restart"] = (("iteration", "restart"), value.T)
+        trace[f"{name}_at_end"] = ("restart", value[np.arange(3), [11, 8, 6]])
     tree = replaced(tree, posterior=posterior, variational=variational, trace=trace)
     tree.attrs |= {"method": "vb", "best_restart": 0}
     return tree

@@ -75,6 +75,7 @@ __all__ = ["EPCA", "JointPriorModel"]
 
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
 START_SCALE = 0.3
+WEAK_VARIANCE = 10.0  # of natural parameters before the data: above it MAP reaches different optima
 DEFAULT_PRIORS = {"loading_variance": 1.0, "loc_variance": 100.0}
 START_DEPTHS = (0.1, 1.0, 10.0)  # of natural parameters below zero, in sizes of their means
 
@@ -89,6 +90,11 @@ class JointPriorModel(Model):
 
     sums_out_locals = False
     latent_site = "latents"
+
+    @property
+    def has_several_modes(self) -> bool:
+        """Where ``latent_variance`` times ``loading_variance`` exceeds 10, as was measured."""
+        return float(np.max(self.latent_variance * self.loading_variance)) > WEAK_VARIANCE
 
     @property
     def has_kernel(self) -> bool:

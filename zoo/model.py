@@ -434,6 +434,11 @@ class Model(Assumptions):
         """Parts of the data to the weight of their log densities in the program, where it is not one."""
         return {}
 
+    @property
+    def has_several_modes(self) -> bool:
+        """Whether the joint density is known to have several modes of different height at these priors."""
+        return False
+
     def predicted_part(self, what: str | None) -> str | None:
         """The part of the data that holds the cells which `predicted` returns.
 

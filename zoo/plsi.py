@@ -76,6 +76,12 @@ class PLSI(TopicModel):
     document_topic_site = "doc_topic_probs"
     scored_over_fitted = True
 
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name == "unused_word" and method != "em":
+            return "no: under a flat prior every word of the vocabulary has a share in a draw"
+        return super().relation_of(name, method)
+
     def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program, which cannot draw documents because its parameters have no proper prior.
 

@@ -181,10 +181,7 @@ def choose_num_latents(
 
 
 def _last_objective(tree: Any) -> float:
-    trace = tree["trace"]["objective"]
-    if "restart" in trace.dims:
-        trace = trace.isel(restart=tree.attrs["best_restart"])
-    return float(trace.dropna("iteration")[-1])
+    return float(tree["trace"]["objective"].dropna("iteration")[-1])
 
 
 def choose_components_and_latents(

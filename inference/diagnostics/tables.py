@@ -20,6 +20,7 @@ from inference.convergence.r_hat import (
     psrf_of,
     why_no_psrf,
 )
+from inference.convergence.starts import spread_of_starts
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 from zoo.checks import check_choice, check_whole
@@ -54,7 +55,8 @@ def summary(
         One row a scalar: ``mean``, ``sd``, the interval's ends (``eti90_lb``, ``eti90_ub``), and for MCMC
         ``ess_bulk``, ``ess_tail`` and ``r_hat``, which read ``"constant"`` where the quantity never changed;
         no such columns for draws from q, a point estimate or, R-hat, one chain. The attribute ``note`` lists
-        the variables left out, with the reason and the remedy; ``summary_text`` prints both.
+        the variables left out, with the reason and the remedy, and how the starts of an ascent ended;
+        ``summary_text`` prints both.
 
     Raises:
         ValueError: an unknown interval, probability, method or name, or a parameter whose labels or rotation
@@ -80,7 +82,8 @@ def summary(
             if several_chains:
                 row["r_hat"] = constant or psrf_of(draws, method)
     table = pd.DataFrame.from_dict(rows, orient="index")
-    table.attrs["note"] = _note(tree, kind, several_chains, [] if var_names else list(hidden_variables(tree)))
+    note = _note(tree, kind, several_chains, [] if var_names else list(hidden_variables(tree)))
+    table.attrs["note"] = f"{note} {spread_of_starts(tree)}".strip()
     return table
 
 

@@ -28,6 +28,7 @@ from inference.driver.progress import (
     Progress,
     advanced,
     best_run,
+    left_behind,
     restored,
     smallest_gain,
     stored,
@@ -74,6 +75,9 @@ def ascend(
 ) -> AscentRun:
     """Repeat a step on every restart until its objective stops rising; keep the restart that rose highest.
 
+    Compiled restarts of an algorithm without ``improve`` step side by side, and one that falls behind the
+    others for good is stopped (`inference.driver.progress.left_behind`).
+
     Args:
         step: the step to repeat, of an `Algorithm`.
         start: ``start(key, variables, model, *data) -> state`` of one restart.
@@ -108,7 +112,8 @@ def ascend(
     small_gain = smallest_gain(num_rows, tolerance)
     slack = tolerated_fall(progress.objective.dtype, must_rise)
     bounds = max_iterations, small_gain, slack, CONVERGED if improve is None else SETTLED
-    run_chunk = partial(_ascend_chunk_on_host if on_host else _ascend_chunk, (step, rule))
+    may_drop = num_restarts > 1 and improve is None  # else what comes of a restart depends on chunks
+    run_chunk = partial(_ascend_chunk_on_host if on_host else _ascend_chunk, (step, rule, may_drop))
     chunk = ChunkLength()
     with Interrupt() as interrupt, open_bar(max_iterations, int(np.asarray(progress.iteration).max())) as bar:
         while _steps_left(restarts, max_iterations) and not any_process(interrupt.requested):
@@ -185,7 +190,7 @@ def _ascend_chunk(
     The bounds are the limit, ``max_iterations``, the smallest gain, the tolerated fall and the status of a
     restart that has converged. What is recorded starts, for each restart, with its first step of the chunk.
     """
-    step, rule = functions
+    step, rule, may_drop = functions
     limit, max_iterations, *verdict = bounds
     step = jax.jit(step)  # so that it is traced once, not once for its shapes and once for its body
 
@@ -210,6 +215,8 @@ def _ascend_chunk(
         at = restarts.progress
         slot = jnp.where(_runs(at), at.iteration - began, CHUNK_CAPACITY)  # past the end: dropped
         restarts, info = many(restarts, keys)
+        if may_drop:
+            restarts = restarts._replace(progress=left_behind(at, restarts.progress, max_iterations))
         buffers = jax.tree.map(
             lambda buffer, value: buffer.at[which, slot].set(value, mode="drop"), buffers, info
         )
@@ -246,7 +253,7 @@ def _ascend_chunk_on_host(
     functions: tuple, restarts: _Restarts, keys: Array, bounds: tuple, model: Any, data: tuple
 ) -> tuple[Any, Any]:
     """`_ascend_chunk` with the same arguments and results, not compiled."""
-    step, rule = functions
+    step, rule, _ = functions
     limit, max_iterations, *verdict = bounds
     after, recorded = [], []
     for number, key in enumerate(keys):

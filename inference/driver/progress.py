@@ -18,6 +18,7 @@ from inference.algorithm import AscentRun
 
 __all__ = [
     "CONVERGED",
+    "DROPPED",
     "FELL",
     "NOT_FINITE",
     "RUNNING",
@@ -27,6 +28,7 @@ __all__ = [
     "advanced",
     "beginning_with",
     "best_run",
+    "left_behind",
     "new_progress",
     "restored",
     "smallest_gain",
@@ -35,6 +37,9 @@ __all__ = [
 ]
 
 RUNNING, CONVERGED, SETTLED, NOT_FINITE, FELL = range(5)  # a restart of status NOT_FINITE or more has failed
+DROPPED = -1
+TRIAL_STEPS = 30  # before a restart may be left behind
+CLOSE = 2.0  # nats below the best: a restart so near is never left behind, because it may tell another answer
 
 
 class Progress(NamedTuple):
@@ -44,7 +49,8 @@ class Progress(NamedTuple):
         objective: of the state that the restart holds, nats: a failed step leaves it as it was.
         small_steps: consecutive steps of little gain.
         iteration: steps (or passes) taken.
-        status: `RUNNING`, `CONVERGED`, `SETTLED` (to be asked for a better state), `NOT_FINITE` or `FELL`.
+        status: `RUNNING`, `CONVERGED`, `SETTLED` (to be asked for a better state), `DROPPED` (left behind by
+            another restart), `NOT_FINITE` or `FELL`.
         improvements: how often a settled state was moved to a better one.
     """
 
@@ -93,6 +99,26 @@ def advanced(
         status,
         progress.improvements,
     )
+
+
+def left_behind(before: Progress, after: Progress, max_iterations: Any) -> Progress:
+    """Progress in which restarts that fall behind for good have stopped.
+
+    One falls behind where, at the gain of its last step, ``max_iterations`` would not bring it to the best
+    objective of all restarts. It is given `TRIAL_STEPS` first.
+
+    Args:
+        before: of all restarts, before a step.
+        after: and after it.
+        max_iterations: the most steps.
+    """
+    best = jnp.max(jnp.where(jnp.isfinite(after.objective), after.objective, -jnp.inf))
+    lag = best - after.objective
+    reach = (max_iterations - after.iteration) * jnp.maximum(after.objective - before.objective, 0.0)
+    moved = after.iteration > before.iteration
+    hopeless = moved & (after.iteration >= TRIAL_STEPS) & (lag > jnp.maximum(reach, CLOSE))
+    status = jnp.where((after.status == RUNNING) & hopeless, DROPPED, after.status)
+    return after._replace(status=status)
 
 
 class History:
@@ -181,7 +207,7 @@ def best_run(
             "the objective is not finite after the first step, at every restart: check the scale of data and "
             "priors, and how far they lie from each other"
         )
-    best = int(objective.argmax())
+    best = int(np.where(status == DROPPED, -np.inf, objective).argmax())
     end = int(iteration[best])
     reason = {
         RUNNING: "interrupted" if interrupted else "max_iterations",

@@ -118,8 +118,10 @@ def read_call(
     model.check_precision(dtype, *of_all_processes)
     if method == "auto" and stream is None:
         name, chosen = _suitable(model, of_all_processes, init)
-    settings = _settings(chosen, num_restarts=call.num_restarts, **settings)
     options, num_devices = _options(chosen, name, options)
+    if num_restarts is None and init is None and stream is None and num_devices * jax.process_count() == 1:
+        num_restarts = chosen.restarts(model, arrays) if isinstance(chosen, Ascent) else 1
+    settings = _settings(chosen, num_restarts=num_restarts or 1, **settings)
     with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
     chosen.check(model, **options, **with_devices)
     model.check_method(name)

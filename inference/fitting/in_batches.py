@@ -100,6 +100,7 @@ class MemoisedPlan(BatchPlan):
             max_iterations=settings.max_iterations,
             tolerance=settings.tolerance,
             rule=five_small_gains,
+            variables=request.variables or {},
             **loop_arguments(request),
         )
         per_row = 8 * (stream.num_features + self.model.num_components)
@@ -165,7 +166,7 @@ class NaturalGradientPlan(BatchPlan):
         """
         request, stream, settings = self.request, self.request.stream, self.request.settings
         run_key, conclude_key = two_keys(request.key)
-        in_memory, loop = not stream.is_chunked, loop_arguments(request)
+        in_memory = not stream.is_chunked
         num_bytes = stream.num_rows * 8 * self.model.num_topics
         holds_rows = in_memory and row_limit(num_bytes, "doc_topic_concentration", request.keep)
         run, rows = ascend_stochastically(
@@ -178,7 +179,8 @@ class NaturalGradientPlan(BatchPlan):
             max_iterations=settings.max_iterations,
             tolerance=settings.tolerance,
             rule=five_small_gains,
-            **loop | {"variables": {name: value[0] for name, value in loop["variables"].items()}},
+            variables={name: value[0] for name, value in (request.variables or {}).items()},
+            **loop_arguments(request),
         )
         state = run.state if rows is None else self.parts.with_rows(run.state, rows)
         data = (stream.source,) if in_memory else ()

@@ -90,11 +90,12 @@ def _not_finite(name: str, what: str) -> str:
 
 @dataclass(frozen=True)
 class _WholePlan:
-    """The plan of a run over all rows at once: an algorithm, its start, model and data."""
+    """The plan of a run over all rows at once: an algorithm, its start with what it is given, model, data."""
 
     request: FitRequest
     algorithm: Algorithm
     start: Callable
+    given: Mapping[str, Any]
     model: Model
     data: tuple
 
@@ -110,8 +111,12 @@ class _WholePlan:
         if hasattr(request.settings, "num_warmup"):
             options["num_warmup"] = request.settings.num_warmup
         algorithm = method.build(request.strategy, **options)
-        start = start_of(method, algorithm, request.variables, options)
-        return cls(request, algorithm, start, in_current_precision(request.model), data)
+        start, given = start_of(method, algorithm, request.variables, options), request.variables or {}
+        several = getattr(request.settings, "num_restarts", 1) > 1
+        if several and request.variables is None and algorithm.numbered_init is not None:
+            start = _numbered(algorithm.numbered_init)
+            given = {"number": np.arange(request.settings.num_restarts)}
+        return cls(request, algorithm, start, given, in_current_precision(request.model), data)
 
     def _fitted(self, run: Any, outcome: Outcome) -> Fitted:
         # each of several processes holds but some of the rows
@@ -140,6 +145,7 @@ class SamplerPlan(_WholePlan):
             self.data,
             key=run_key,
             resize=method.resize,
+            variables=self.given,
             **loop_arguments(request),
             **asdict(settings),
         )
@@ -174,6 +180,7 @@ class AscentPlan(_WholePlan):
             tolerance=settings.tolerance if is_ascent else 0.0,
             must_rise=is_ascent and not method.may_fall,
             rule=five_small_gains,
+            variables=self.given,
             **loop_arguments(request),
             improve=self.algorithm.improve,
             shrink=self.algorithm.shrink,
@@ -224,9 +231,8 @@ def progress_line(shown: bool) -> Callable:
 
 
 def loop_arguments(request: FitRequest) -> dict[str, Any]:
-    """The arguments that all loops of the driver take."""
+    """The arguments that all loops of the driver take, beside what starts are given."""
     return {
-        "variables": request.variables or {},
         "checkpoint": _checkpoint_of(request),
         "open_bar": progress_line(request.show_progress),
     }
@@ -267,6 +273,12 @@ def start_of(
 def _fresh(init: Callable) -> Callable:
     """A start without given variables."""
     return lambda key, variables, model, *data: init(key, model, *data)
+
+
+@cache
+def _numbered(init: Callable) -> Callable:
+    """A start that depends on the number of the restart."""
+    return lambda key, variables, model, *data: init(variables["number"], key, model, *data)
 
 
 @cache

@@ -19,7 +19,7 @@ import numpyro
 from jax import Array
 from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
 
-from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
+from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw, starts_by_size
 from inference.methods.nuts_hmc import given_sites, program
 from inference.numerics.compiled import compiled
 from inference.numerics.lbfgs import LBFGSState, lbfgs_init, lbfgs_step
@@ -27,6 +27,9 @@ from inference.numerics.programs import latent_names
 from zoo.checks import check_whole
 
 __all__ = ["METHOD"]
+
+NEEDED = 5  # starts where priors are weak
+PER_CELL = 10  # numbers that an iteration computes a cell, about
 
 
 class MAPInfo(NamedTuple):
@@ -114,6 +117,12 @@ def _concluded(
     return values, shares, model.derived({"assignments": jnp.argmax(shares, axis=-1)})
 
 
+def restarts(model: Any, data: tuple) -> int:
+    """Several starts where the model says that single ones end at different optima, if they are cheap."""
+    cells = sum(part.nbytes for part in data) / 8
+    return starts_by_size(NEEDED if model.has_several_modes else 1, PER_CELL * cells)
+
+
 def check(model: Any, *, memory_size: Any) -> None:
     """Raise ValueError unless ``memory_size``, the steps that L-BFGS remembers, is a whole number above 0."""
     check_whole("memory_size", memory_size)
@@ -122,6 +131,7 @@ def check(model: Any, *, memory_size: Any) -> None:
 METHOD = Ascent(
     options={"memory_size": 10},
     strategies=("random",),
+    restarts=restarts,
     build=build,
     start=start,
     conclude=conclude,

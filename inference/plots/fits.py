@@ -184,8 +184,9 @@ def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
 
 
 def _draw_trace(axis: Axes, trace: xr.Dataset, name: str, attrs: dict) -> None:
-    values = trace[name].transpose(..., "iteration").values.reshape(-1, trace.sizes["iteration"])
-    kind = next((dim for dim in ("restart", "chain") if dim in trace[name].dims), "")
+    drawn = trace.get(f"{name}_by_restart", trace[name])
+    values = drawn.transpose(..., "iteration").values.reshape(-1, trace.sizes["iteration"])
+    kind = next((dim for dim in ("restart", "chain") if dim in drawn.dims), "")
     best = int(attrs.get("best_restart", 0)) if kind == "restart" else None
     iterations = np.arange(1, values.shape[1] + 1)
     few, others = len(values) <= 4, "other restarts"

@@ -435,8 +435,6 @@ def plot_em(tree: xr.DataTree, iterations: int = 15) -> Figure:
         raise ValueError(f"plot_em draws a fit by method 'em'; this one is by {method!r}")
     check_size("iterations", iterations, 2)
     trace = tree["trace"].to_dataset()
-    if "restart" in trace.dims:
-        trace = trace.isel(restart=int(tree.attrs["best_restart"]))
     likelihood = trace["objective"].to_numpy()
     count = min(iterations, int(np.isfinite(likelihood).sum()))
     likelihood, bound = likelihood[:count], trace["bound"].to_numpy()[:count]

@@ -13,6 +13,7 @@ from inference.component_subspaces import (
 from inference.convergence.identifiable import draws_of, feature_names, kind_of
 from inference.convergence.partitions import point_partition
 from inference.convergence.r_hat import judge
+from inference.convergence.starts import spread_of_starts
 from inference.diagnostics.comparison import leave_one_out
 from inference.diagnostics.tables import occupied, summary, summary_cells
 from inference.plots.components import (
@@ -115,12 +116,8 @@ def _ascent_verdict(tree: xr.DataTree, kind: str) -> Judgement:
         text = f"The objective has NOT converged: {result} is not final"
         advice = "raise max_iterations, or continue with init=tree"
         return Judgement(False, text, _WHY_STOPPED.get(stopped, stopped), advice)
-    objective = tree["trace"]["objective"] if "trace" in tree.children else None
-    restarts = 1 if objective is None else objective.sizes.get("restart", 1)
-    reason = f"{stopped}; another start may still reach a better optimum"
-    if restarts > 1:
-        second, best = np.sort(objective.max("iteration").values)[-2:]
-        reason = f"{stopped}; the best of {restarts} restarts is {best - second:.2f} nats above the second"
+    restarts = tree["trace"].sizes.get("restart", 1) if "trace" in tree.children else 1
+    reason = f"{stopped}; {spread_of_starts(tree) or 'another start may still reach a better optimum'}"
     referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
     advice = f"compare with method='{referee}': an approximation usually understates uncertainty"
     if restarts < 5:

@@ -164,10 +164,22 @@ def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.
 
 
 def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:
-    """The group `trace`: per restart (where there are several) or chain, by iteration."""
-    sampling = isinstance(request.method, Sampler)
-    leading = ("chain",) if sampling else ("restart",) if _has_restarts(request) else ()
-    values = run.trace if leading else {name: value[0] for name, value in run.trace.items()}
-    attrs = {"num_warmup": request.settings.num_warmup} if sampling else {}
-    labels = Labels({"iteration": np.arange(1, run.trace["objective"].shape[1] + 1)})
-    return dataset(values, dict.fromkeys(values, ("iteration",)), labels, leading, attrs)
+    """The group `trace`, by iteration: per chain, or of the best restart.
+
+    Of several restarts all are beside it as NAME_by_restart, NaN after one has stopped, and as NAME_at_end
+    what each ended with: those that took more steps than the best are cut where it stopped.
+    """
+    dims = dict.fromkeys(run.trace, ("iteration",))
+    length = run.trace["objective"].shape[1]
+    if isinstance(request.method, Sampler):
+        labels = Labels({"iteration": np.arange(1, length + 1)})
+        return dataset(run.trace, dims, labels, ("chain",), {"num_warmup": request.settings.num_warmup})
+    length = min(length, run.num_iterations)
+    values = {name: value[run.best_restart, :length] for name, value in run.trace.items()}
+    if _has_restarts(request):
+        steps = np.isfinite(run.trace["objective"]).cumsum(axis=1).argmax(axis=1)
+        every = {f"{name}_by_restart": value.T[:length] for name, value in run.trace.items()}
+        ends = {f"{name}_at_end": value[np.arange(len(steps)), steps] for name, value in run.trace.items()}
+        dims |= dict.fromkeys(every, ("iteration", "restart")) | dict.fromkeys(ends, ("restart",))
+        values |= every | ends
+    return dataset(values, dims, Labels({"iteration": np.arange(1, length + 1)}))

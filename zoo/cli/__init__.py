@@ -308,8 +308,6 @@ def _reached(tree: Any) -> str:
     objective = tree["trace"]["objective"]
     if "chain" in objective.dims:
         return ""
-    if "restart" in objective.dims:
-        objective = objective.isel(restart=tree.attrs["best_restart"])
     return f", objective {float(objective.dropna('iteration')[-1]):.3f} nats"
 
 

@@ -23,7 +23,10 @@ FIT_OPTIONS = {  # option of inference.fit -> its type and what it means
     "chain_method": (str, "vectorized, parallel or sequential (default vectorized)"),
     "max_iterations": (int, "at most so many steps of an ascent (default 1000)"),
     "tolerance": (float, "stop when the objective gains less, in nats per row (default 1e-6)"),
-    "num_restarts": (int, "starts of an ascent, of which the best is kept (default 1)"),
+    "num_restarts": (
+        int,
+        "starts of an ascent, of which the best is kept (default: as model and method need)",
+    ),
     "init": (str, "how to start: a strategy of the method, such as random or kmeans"),
     "batch_size": (int, "rows per step of a stochastic method"),
     "dtype": (str, "float64 or float32 (default float64)"),

@@ -59,7 +59,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, NaturalGradient, Outcome, as_one_chain
+from inference.algorithm import Algorithm, Ascent, NaturalGradient, Outcome, as_one_chain, starts_by_size
 from inference.methods.documents.dirichlet_factors import (
     check_topic_options,
     dirichlet_kl,
@@ -88,7 +88,8 @@ __all__ = ["LEARNABLE", "METHOD", "affordable", "init", "step"]
 TOPIC_BYTES = 2e9  # draws of topics that would take more are not all made
 INNER_STEPS = 100  # the most passes over the documents in a step
 INNER_TOLERANCE = 3e-3  # share of the tokens that may still move in the last of them
-FIRST_PASSES, FEWEST_PASSES = 20, 4
+FEWEST_PASSES = 4
+FIRST_PASSES = FEWEST_PASSES, 20  # of the first step, restarts in turn
 
 
 class LDAVBState(NamedTuple):
@@ -107,7 +108,7 @@ class LDAVBState(NamedTuple):
     doc_concentration: Array
     topic_prior: Array
     word_smoothing: Array
-    passes: Array | int = FIRST_PASSES
+    passes: Array | int = FEWEST_PASSES
     moved: Array | float = 0.0
 
 
@@ -358,11 +359,21 @@ def init(key: Array, model: LDA, documents: DocumentBlocks) -> LDAVBState:
     return _with_topics(jax.random.gamma(key, 100.0, shape, dtype) / 100.0, model, documents)
 
 
+def numbered_init(number: Array, key: Array, model: LDA, documents: DocumentBlocks) -> LDAVBState:
+    """`init`; restarts differ in the passes of their first step too, `FIRST_PASSES` in turn."""
+    return init(key, model, documents)._replace(passes=jnp.asarray(FIRST_PASSES)[number % len(FIRST_PASSES)])
+
+
+def restarts(model: LDA, data: tuple) -> int:
+    """A start of each kind, where that is cheap: neither kind is the better on every corpus."""
+    return starts_by_size(len(FIRST_PASSES), data[0].count.size * model.num_topics)
+
+
 def _with_topics(word_concentration: Array, model: LDA, documents: DocumentBlocks) -> LDAVBState:
     dtype = word_concentration.dtype
     prior = jnp.asarray(model._topic_prior(), dtype)
     equal = jnp.broadcast_to(prior, (documents.shape[0], model.num_topics))
-    smoothing, passes = jnp.asarray(model.word_smoothing, dtype), jnp.asarray(FIRST_PASSES)
+    smoothing, passes = jnp.asarray(model.word_smoothing, dtype), jnp.asarray(FIRST_PASSES[0])
     return LDAVBState(word_concentration, equal, prior, smoothing, passes, jnp.zeros((), dtype))
 
 
@@ -441,7 +452,7 @@ def build(
     """The algorithm with its options; those of batches are ignored."""
     options = {"inner_steps": inner_steps, "inner_tolerance": inner_tolerance, "learn": learn}
     options["restarted"] = documents == "restart"
-    return Algorithm(init, partial(step, **options))
+    return Algorithm(init, partial(step, **options), numbered_init=numbered_init)
 
 
 def prepare(model: LDA, data: tuple, init: Any, **options: Any) -> tuple[DocumentBlocks]:
@@ -614,6 +625,7 @@ METHOD = Ascent(
         "num_devices": None,
     },
     strategies=("random",),
+    restarts=restarts,
     takes=frozenset({"batches", "devices", "documents"}),
     build=build,
     start=start,

@@ -35,7 +35,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
-from inference.methods.mixture.starts import STARTS, statistics_given
+from inference.methods.mixture.starts import STRATEGIES, mixed, restarts, start_named, statistics_given
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import map_rows, sum_over_rows
 from inference.precision import to_numpy
@@ -122,7 +122,13 @@ def init(
     key: Array, model: Mixture, x: Array, *, strategy: str = "random", variance_floor: float = 1e-6
 ) -> MixtureEMState:
     """The state after an M-step from the responsibilities of a start strategy."""
-    return _from_statistics(STARTS[strategy](key, model, x), model, x, variance_floor)
+    return _from_statistics(start_named(strategy)(key, model, x), model, x, variance_floor)
+
+
+def _init_mixed(
+    number: Array, key: Array, model: Mixture, x: Array, *, variance_floor: float
+) -> MixtureEMState:
+    return _from_statistics(mixed(number, key, model, x), model, x, variance_floor)
 
 
 def _from_statistics(statistics: Array, model: Mixture, x: Array, variance_floor: float) -> MixtureEMState:
@@ -158,6 +164,7 @@ def build(strategy: str, variance_floor: float) -> Algorithm:
     return Algorithm(
         partial(init, strategy=strategy, variance_floor=variance_floor),
         partial(step, variance_floor=variance_floor),
+        numbered_init=partial(_init_mixed, variance_floor=variance_floor) if strategy == "mixed" else None,
     )
 
 
@@ -244,7 +251,8 @@ def log_density(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
 
 METHOD = Ascent(
     options={"variance_floor": 1e-6},
-    strategies=tuple(STARTS),
+    strategies=STRATEGIES,
+    restarts=restarts,
     takes=frozenset({"weights"}),
     build=build,
     start=start,

@@ -1,5 +1,9 @@
 """Starts of VB and EM of a mixture: the sufficient statistics of drawn or given responsibilities.
 
+``"mixed"``, the default: of several restarts every other one begins at random, the others with k-means into
+2, 3, 5, 8, 12, ... clusters (at most K), since components that begin empty stay so and those that begin full
+are given up slowly; a single start, and sparse rows, begin at random.
+
 Random: ``"random"`` (uniform responsibilities, rows normalised), ``"dirichlet"`` (responsibilities uniform on
 the simplex) and ``"kmeans"`` (k-means from k-means++ seeds). Deterministic, the same whatever the seed, so
 that restarts of them are all the same: ``"pca"`` (slices along the first principal component) and
@@ -7,21 +11,27 @@ that restarts of them are all the same: ``"pca"`` (slices along the first princi
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from inference.algorithm import starts_by_size
 from inference.numerics.weighted_rows import Rows, map_rows, sum_over_rows, unweighted, weight_of
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
 __all__ = [
     "STARTS",
+    "STRATEGIES",
     "given_labels",
     "hierarchical_labels",
     "kmeans_labels",
+    "mixed",
     "principal_labels",
+    "restarts",
+    "start_named",
     "statistics_given",
 ]
 
@@ -63,21 +73,23 @@ def kmeans(key: Array, model: Mixture, x: Array) -> Array:
     return _labelled(kmeans_labels(key, _standardised(x), model.num_components), model, x)
 
 
-def kmeans_labels(key: Array, z: Array, num_clusters: int) -> Array:
+def kmeans_labels(key: Array, z: Array, num_clusters: int, num_used: Array | None = None) -> Array:
     """The nearest centre of each row, shape (num_observations,), after k-means from k-means++ seeds.
 
     Args:
         key: random key.
         z: rows without missing cells.
         num_clusters: how many centres.
+        num_used: the first so many of them alone; None: all.
     """
+    beyond = 0.0 if num_used is None else jnp.where(jnp.arange(num_clusters) < num_used, 0.0, jnp.inf)
 
     def seed(distance: Array, key: Array) -> tuple[Array, Array]:
         index = jax.random.categorical(key, jnp.log(distance))
         return jnp.minimum(distance, jnp.sum((z - z[index]) ** 2, axis=-1)), z[index]
 
     def nearest(centres: Array) -> Array:
-        half = 0.5 * jnp.sum(centres**2, axis=-1)
+        half = 0.5 * jnp.sum(centres**2, axis=-1) + beyond
         return map_rows(lambda rows: jnp.argmax(rows @ centres.T - half, axis=-1), z)
 
     def move(_: int, centres: Array) -> Array:
@@ -176,6 +188,31 @@ def statistics_given(variables: Mapping[str, Array], model: Mixture, x: Array) -
 
 
 STARTS = {function.__name__: function for function in (random, kmeans, dirichlet, pca, hierarchical)}
+STRATEGIES = ("mixed", *STARTS)
+NEEDED = 10  # starts: from single ones Old Faithful ends with 3 to 7 components, some nats apart
+
+
+def start_named(strategy: str) -> Callable:
+    """``start(key, model, x)`` of a strategy, for a single start."""
+    return STARTS["random" if strategy == "mixed" else strategy]
+
+
+def mixed(number: Array, key: Array, model: Mixture, x: Array | Rows) -> Array:
+    """Statistics of one of several starts: random ones and k-means into ever more clusters in turn."""
+    if isinstance(unweighted(x), SparseCounts):
+        return random(key, model, x)
+    turn = number // 2
+    used = jnp.minimum(2 + turn * (turn + 1) // 2, model.num_components)
+
+    def clusters(key: Array) -> Array:
+        return _labelled(kmeans_labels(key, _standardised(x), model.num_components, used), model, x)
+
+    return jax.lax.cond(number % 2 == 0, partial(random, model=model, x=x), clusters, key)
+
+
+def restarts(model: Mixture, data: tuple) -> int:
+    """How many starts a fit needs whose call does not say: `NEEDED` where they are cheap."""
+    return starts_by_size(NEEDED, data[0].nbytes / 8 * model.num_components)
 
 
 def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:

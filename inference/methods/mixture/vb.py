@@ -62,7 +62,7 @@ from jax import Array
 from jax.scipy.special import entr, xlogy
 
 from inference.algorithm import Algorithm, Ascent, Memoised
-from inference.methods.mixture.starts import STARTS
+from inference.methods.mixture.starts import STRATEGIES, mixed, restarts, start_named
 from inference.methods.mixture.vb_hyperparameters import (
     check_learn,
     concentration_terms,
@@ -270,10 +270,17 @@ def build(strategy: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple
     """The algorithm with a start strategy."""
     options = {"sort_sticks": sort_sticks, "learn": learn}
     return Algorithm(
-        partial(begin, STARTS[strategy], learn),
+        partial(begin, start_named(strategy), learn),
         partial(step, **options),
         partial(improve, moves=moves, **options) if moves or learn else None,
+        numbered_init=partial(_begin_mixed, learn) if strategy == "mixed" else None,
     )
+
+
+def _begin_mixed(
+    learn: tuple[str, ...], number: Array, key: Array, model: Mixture, x: Array
+) -> MixtureVBState:
+    return begin(partial(mixed, number), learn, key, model, x)
 
 
 @cache
@@ -310,7 +317,8 @@ def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any, num_devic
 
 METHOD = Ascent(
     options={"sort_sticks": True, "moves": (), "learn": (), "num_devices": None},
-    strategies=tuple(STARTS),
+    strategies=STRATEGIES,
+    restarts=restarts,
     takes=frozenset({"weights", "batches", "devices"}),
     build=build,
     start=start,

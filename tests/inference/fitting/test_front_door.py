@@ -77,7 +77,7 @@ BAD_CALLS = {
         ValueError,
         "chain_method must be one of vectorized",
     ),
-    "strategy": ({"init": "magic"}, ValueError, "init must be one of random, kmeans"),
+    "strategy": ({"init": "magic"}, ValueError, "init must be one of mixed, random, kmeans"),
     "dict": (
         {"init": {"weights": np.ones(2)}},
         ValueError,

@@ -175,14 +175,14 @@ def test_objective_lines_are_restarts_with_the_best_in_front():
     lines = {line.get_label(): line for line in plot_objective(tree).axes[0].lines}
     best = lines["best restart (1 of 3)"]
     np.testing.assert_array_equal(
-        best.get_ydata(), tree["trace"]["objective"].values[1, :9]
+        best.get_ydata(), tree["trace"]["objective_by_restart"].values[:9, 1]
     )  # NaN padding is not drawn
     assert "other restarts" in lines and lines["other restarts"].get_color() != best.get_color()
 
 
 def test_objective_without_occupied_components_is_one_panel():
     tree = variational_mixture()
-    trace = tree["trace"].to_dataset()[["objective"]].isel(restart=0)
+    trace = tree["trace"].to_dataset()[["objective"]]
     assert len(plot_objective(replaced(tree, trace=trace)).axes) == 1
     with pytest.raises(ValueError, match="trace"):
         plot_objective(replaced(tree, trace=None))

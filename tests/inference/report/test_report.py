@@ -150,9 +150,8 @@ def test_a_variational_fit_is_judged_by_its_objective():
     tree = variational_mixture()
     tree.attrs |= {"converged": 1, "stop_reason": "gain below tolerance"}
     verdict = _verdicts(believed(tree))[0]
-    assert (
-        verdict.good and "5.02 nats above the second" in verdict.reason and "num_restarts" in verdict.advice
-    )
+    assert verdict.good and "num_restarts" in verdict.advice
+    assert "3 starts: best -300.0, next -305.0 nats; occupied 3, 3, 3" in verdict.reason
     tree.attrs["converged"] = 0
     assert not _verdicts(believed(tree))[0].good
 
@@ -162,7 +161,7 @@ def test_one_restart_has_no_second_to_be_compared_with():
     tree = replaced(tree, trace=tree["trace"].to_dataset().isel(restart=[0]))
     tree.attrs |= {"converged": 1, "stop_reason": "gain below tolerance"}
     verdict = _verdicts(believed(tree))[0]
-    assert verdict.good and "above the second" not in verdict.reason and "num_restarts" in verdict.advice
+    assert verdict.good and "starts:" not in verdict.reason and "num_restarts" in verdict.advice
 
 
 def test_a_point_estimate_gets_a_report_without_loo(tmp_path):

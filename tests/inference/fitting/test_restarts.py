@@ -1,0 +1,166 @@
+"""How many starts a call makes that does not say, which of them are given up, and what is told of them."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import inference
+import zoo
+from inference.algorithm import CHEAP_ENTRIES, starts_by_size
+from inference.convergence.starts import spread_of_starts
+from inference.diagnostics import summary
+from inference.driver.progress import CONVERGED, DROPPED, RUNNING, Progress, best_run, left_behind
+from inference.methods import method_of
+from inference.methods.mixture.starts import kmeans_labels
+from tests.planted import planted_zoo, variational_mixture
+from zoo.datasets import load
+
+
+def fitted(model, *data, **settings):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*has not converged")
+        return inference.fit(model, *data, num_samples=2, progress=False, **settings)
+
+
+def number_of_starts(tree):
+    return tree["trace"].sizes.get("restart", 1)
+
+
+@pytest.fixture(scope="module")
+def two_groups():
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.normal(0, 1, (30, 2)), rng.normal(6, 1, (30, 2))])
+
+
+def test_one_start_where_something_is_given_or_rows_pass_in_batches(two_groups):
+    call = {"method": "vb", "max_iterations": 3}
+    model = zoo.Mixture.from_data(two_groups, num_components=4)
+    many = fitted(model, two_groups, **call)
+    assert number_of_starts(many) == 10 and '"num_restarts": 10' in many.attrs["options"]
+    for given in (many, {"assignments": np.arange(60) % 4}, "kmeans"):
+        assert number_of_starts(fitted(model, two_groups, init=given, **call)) == 1
+    assert number_of_starts(fitted(model, two_groups, batch_size=20, **call)) == 1
+
+
+def test_the_number_follows_from_sizes_alone():
+    assert starts_by_size(10, CHEAP_ENTRIES / 10) == 10
+    assert starts_by_size(10, CHEAP_ENTRIES / 10 + 1) == 1
+    model = zoo.Mixture(num_components=20)
+    for name in ("vb", "em"):
+        for num_rows, expected in ((1000, 10), (40_000, 1)):
+            assert method_of(model, name).restarts(model, (np.zeros((num_rows, 5)),)) == expected
+
+
+def test_weak_priors_ask_for_five_starts():
+    x = 1.0 * (np.random.default_rng(0).normal(size=(12, 4)) > 0)
+    for variance, expected in ((1.0, 1), (10.0, 1), (10.1, 5)):
+        model = zoo.EPCA("bernoulli", num_latents=1, loading_variance=variance)
+        assert number_of_starts(fitted(model, x, method="map", max_iterations=2)) == expected
+
+
+def test_documents_of_the_first_step_settle_by_turns():
+    counts = np.random.default_rng(0).poisson(1.0, size=(12, 9))
+    tree = fitted(zoo.LDA(num_topics=2), counts, method="vb", max_iterations=2)
+    assert number_of_starts(tree) == 2
+    first = tree["trace"]["objective_by_restart"].to_numpy()[0]
+    call = {"method": "vb", "max_iterations": 1}
+    one, both = (fitted(zoo.LDA(num_topics=2), counts, num_restarts=n, **call)["trace"] for n in (1, 2))
+    assert first[0] == pytest.approx(float(one["objective"][0]), rel=1e-12)
+    assert first[1] != pytest.approx(first[0], abs=1e-3)
+    assert float(both["objective"][0]) == pytest.approx(first.max(), rel=1e-12)
+
+
+def test_k_means_into_fewer_clusters():
+    """The first clusters alone hold rows, and two far groups are found by two."""
+    rng = np.random.default_rng(1)
+    z = jnp.asarray(np.concatenate([rng.normal(-5, 1, (20, 2)), rng.normal(5, 1, (25, 2))]))
+    for used in (1, 2, 4):
+        labels = np.asarray(kmeans_labels(jax.random.key(used), z, 7, jnp.asarray(used)))
+        assert set(labels) <= set(range(used))
+    two = np.asarray(kmeans_labels(jax.random.key(0), z, 7, jnp.asarray(2)))
+    assert len(set(two[:20])) == len(set(two[20:])) == 1 and two[0] != two[-1]
+
+
+def progress_of(objective, iteration, status):
+    count = len(objective)
+    return Progress(
+        jnp.asarray(objective, float),
+        jnp.zeros(count, int),
+        jnp.full(count, iteration),
+        jnp.asarray(status),
+        jnp.zeros(count, int),
+    )
+
+
+@pytest.mark.parametrize(
+    ("gain", "lag", "iteration", "dropped"),
+    [
+        (0.01, 9.8, 20, False),  # not before thirty steps
+        (0.01, 9.8, 50, True),  # 50 steps of .01 are not enough
+        (0.2, 9.8, 50, False),  # 50 of .2 are
+        (0.0, 1.9, 50, False),  # close to the best
+        (0.0, 2.1, 50, True),
+        (-1.0, 2.1, 50, True),
+    ],
+)
+def test_a_start_is_given_up_where_its_pace_is_too_slow(gain, lag, iteration, dropped):
+    before = progress_of([0.0, -lag - gain, -1000.0], iteration - 1, [RUNNING, RUNNING, CONVERGED])
+    after = progress_of([0.0, -lag, -1000.0], iteration, [CONVERGED, RUNNING, CONVERGED])
+    status = np.asarray(left_behind(before, after, 100).status)
+    np.testing.assert_array_equal(status, [CONVERGED, DROPPED if dropped else RUNNING, CONVERGED])
+
+
+def test_the_best_is_never_one_that_was_given_up():
+    progress = progress_of([-1.0, -2.0], 40, [DROPPED, CONVERGED])
+    run = best_run({"a": np.arange(2)}, progress, {"objective": np.zeros((2, 40))}, interrupted=False)
+    assert run.best_restart == 1 and run.converged
+
+
+def ended(objective, occupied):
+    tree = variational_mixture()
+    trace = tree["trace"].to_dataset().drop_dims("restart")
+    trace["objective_at_end"] = ("restart", np.asarray(objective, float))
+    trace["num_occupied_at_end"] = ("restart", np.asarray(occupied, float))
+    tree["trace"] = trace
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("objective", "occupied", "unsure"),
+    [
+        ([-10.0, -11.9, -20.0], [3, 4, 5], True),
+        ([-11.9, -10.0, -20.0], [3, 4, 5], True),
+        ([-10.0, -12.1, -20.0], [3, 4, 5], False),
+        ([-10.0, -11.9, -20.0], [3, 3, 5], False),
+        ([-10.0, np.nan, -20.0], [3, np.nan, 5], False),
+    ],
+)
+def test_not_sure_exactly_where_starts_within_two_nats_disagree(objective, occupied, unsure):
+    with planted_zoo():
+        text = spread_of_starts(ended(objective, occupied))
+    assert ("Not sure" in text) == unsure
+    assert text.startswith(f"{len(objective)} starts: best -10.0, next -1") or np.isnan(objective[1])
+    assert not unsure or "occupy 3, 4" in text.replace("3 and 4", "3, 4")
+
+
+def test_the_table_tells_how_the_starts_ended(two_groups):
+    model = zoo.Mixture.from_data(two_groups, num_components=4)
+    tree = fitted(model, two_groups, method="vb")
+    assert spread_of_starts(tree) in summary(tree).attrs["note"] and "10 starts: best" in spread_of_starts(
+        tree
+    )
+    assert spread_of_starts(fitted(model, two_groups, method="vb", num_restarts=1)) == ""
+
+
+@pytest.mark.slow
+def test_old_faithful_has_the_same_number_of_components_from_nine_seeds_of_ten():
+    """No chance is left in it: from single starts the counts were 3 to 7."""
+    x = load("faithful").frame()
+    counts = [
+        int(fitted(zoo.Mixture.from_data(x), x, method="vb", seed=seed)["trace"]["num_occupied"][-1])
+        for seed in range(10)
+    ]
+    assert np.bincount(counts).max() >= 9
