@@ -34,6 +34,7 @@ def expected_squares(with_factor):
     return np.array([np.sum(weight * value) for value in (v**2, theta[0] * theta[1])]) / np.sum(weight)
 
 
+@pytest.mark.slow
 def test_prior_with_a_factor_is_drawn_by_nuts(tree):
     """4 standard errors on two means: false alarm 1e-4; the prior without its factor must lie far away."""
     prior = extend(tree, "prior", "prior_predictive", num_samples=4000)

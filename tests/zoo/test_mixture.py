@@ -132,6 +132,7 @@ def test_one_component_is_a_single_gaussian_under_either_prior():
         np.testing.assert_allclose(model.log_likelihood(values, x), single.log_prob(x), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_numpyro_can_draw_the_graph_and_run_nuts_on_the_program():
     import graphviz
 

@@ -68,6 +68,7 @@ def test_every_import_is_declared():
     assert third_party("zoo", "inference") <= declared(PROJECT["dependencies"]).union(*extras.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", OPTIONAL)
 def test_what_an_extra_installs_is_imported_by_its_files_alone(extra):
     wanted = declared(PROJECT["optional-dependencies"][extra]) - declared(PROJECT["dependencies"])
@@ -102,6 +103,7 @@ def test_nothing_is_declared_that_is_not_used():
     assert declared(PROJECT["dependencies"]) <= third_party(*folders) | named(*folders)
 
 
+@pytest.mark.slow
 def test_extras_install_what_tests_and_notebooks_import_and_no_more():
     extras = set().union(*map(declared, PROJECT["optional-dependencies"].values()))
     folders = ("zoo", "inference", "tests", "notebooks")

@@ -208,6 +208,7 @@ def test_chain_methods_agree_and_thinning_keeps_every_third_draw(small_model, tw
     )
 
 
+@pytest.mark.slow
 def test_parallel_chains_on_two_devices():
     """In a process of its own: the number of devices is fixed when JAX starts."""
     program = (

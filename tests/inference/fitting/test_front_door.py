@@ -153,6 +153,7 @@ def test_same_seed_same_answer_and_keys_are_seeds(small_model, two_clusters):
     assert not np.array_equal(draws[0], draws[4])
 
 
+@pytest.mark.slow
 def test_every_public_function_keeps_its_precision_inside_and_outside_the_users_context(
     small_model, two_clusters
 ):

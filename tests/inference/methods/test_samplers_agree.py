@@ -72,6 +72,7 @@ def test_svi_converges_on_the_small_case(small_model, two_clusters, vb_tree):
     assert tree.attrs["elbo"] > float(vb_tree["trace"]["objective"].max()) - 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain_method", ["vectorized", pytest.param("sequential", marks=pytest.mark.slow)])
 def test_the_gibbs_sampler_is_a_numpyro_kernel(chain_method, small_model, two_clusters):
     with jax.enable_x64(True):

@@ -175,6 +175,7 @@ def test_predictions_that_rest_on_the_tail_are_warned_of():
             assert "of 3 of 6 missing cells (columns d)" in messages[0] and "fit by vb or nuts" in messages[0]
 
 
+@pytest.mark.slow
 def test_clusters_that_differ_are_no_tail():
     """A rare cluster of large counts: a wide mixture, and each component's expectation is sure."""
     model = zoo.DEPCAM(family="poisson", num_components=2, num_latents=1, num_features=3, offset=True)

@@ -22,7 +22,7 @@ def tree():
     return sampled("component")[1]
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("latents", ["component", "shared"])
 def test_draws_are_summarised_by_invariants_and_used(latents):
     x, tree = sampled(latents)

@@ -150,6 +150,7 @@ def test_one_topic_and_one_cluster_are_the_unigram_distribution():
     np.testing.assert_allclose(state.words[0], unigram, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_pruning_leaves_the_bound_as_it_is():
     """Bar 3: 1e-9 relative, clusters without mass gone; a cluster that has some must not go."""
     counts = 20 * COUNTS

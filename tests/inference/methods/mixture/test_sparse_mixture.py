@@ -66,6 +66,7 @@ def test_program_and_conditionals_are_those_of_dense_rows(counts, model):
         assert conditional_check(model, block, values, (small,)).passed
 
 
+@pytest.mark.slow
 def test_fits_are_those_of_dense_rows(counts, model, tmp_path):
     sparse = scipy.sparse.csr_matrix(counts)
     r = np.random.default_rng(2).dirichlet(np.ones(3), 40)

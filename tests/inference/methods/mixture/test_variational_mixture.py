@@ -136,7 +136,7 @@ def kl_weights(state, model):
     return jnp.mean(log_q - log_p)
 
 
-@pytest.mark.cases_by_default(2)
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     ("form", "steps"), [(form, 200) for form in FORMS] + [("dirichlet, learnt", 1), ("sticks, learnt", 1)]
 )

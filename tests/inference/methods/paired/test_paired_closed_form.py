@@ -86,6 +86,7 @@ def test_likelihood_is_that_of_a_dense_normal_and_at_its_maximum(views, cca):
         assert density(values | {name: values[name] - step}) < top
 
 
+@pytest.mark.slow
 def test_one_view_from_another_is_reduced_rank_regression(views, cca):
     """E[y_1 | y_0] by the joint normal of the estimate; latents of y_0 alone are the canonical variates."""
     first, second = views
