@@ -143,7 +143,8 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
     what = model.default_completion(*arrays) if what is None else what
     chosen = () if what is None else (("what", what),)
     predicted_dims = model.predicted_dims if what is None else model.completions()[what]
-    rows = _incomplete_rows(model, arrays, what)
+    completed = model.completed_part(what)
+    rows = None if completed is None else _incomplete_rows(arrays, model.data_names.index(completed))
     parts = arrays if rows is None else jax.tree.map(lambda part: part[rows], arrays)
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
@@ -158,11 +159,11 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
         probs = _class_probs(draws, model, parts, chosen)
         if probs is not None:  # of classes, the probabilities are averaged and not their numbers
             top = jnp.max(probs, axis=-1)
-            is_class = (top > 0) & jnp.isnan(parts[_place(model, what)])
+            is_class = (top > 0) & jnp.isnan(parts[model.data_names.index(completed)])
             mean = jnp.where(is_class, jnp.argmax(probs, axis=-1), mean)
             variance = jnp.where(is_class, top * (1.0 - top), variance)
     if rows is not None:
-        whole = arrays[_place(model, what)]
+        whole = arrays[model.data_names.index(completed)]
         mean, variance = whole.at[rows].set(mean), jnp.zeros(whole.shape).at[rows].set(variance)
     _warn_of_lost_rows(mean, coords, predicted_dims[0])
     dim = predicted_dims[-1]
@@ -339,17 +340,12 @@ def _warn_of_tails(
     )
 
 
-def _incomplete_rows(model: Model, arrays: tuple, what: str | None) -> np.ndarray | None:
-    """The rows with a cell to fill in, or the first row where none has; None: all rows have an answer."""
-    name = model.completed_part(what)
-    if name is None or not all(isinstance(part, jax.Array) for part in arrays):
+def _incomplete_rows(arrays: tuple, place: int) -> np.ndarray | None:
+    """The rows of a part with a cell to fill in, or the first row where none has; None for sparse parts."""
+    if not all(isinstance(part, jax.Array) for part in arrays):
         return None
-    lacks = np.isnan(np.asarray(arrays[model.data_names.index(name)])).any(axis=1)
+    lacks = np.isnan(np.asarray(arrays[place])).any(axis=1)
     return np.flatnonzero(lacks) if lacks.any() else np.arange(1)
-
-
-def _place(model: Model, what: str | None) -> int:
-    return 0 if what is None else model.data_names.index(what)
 
 
 def _class_probs(draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple) -> jax.Array | None:

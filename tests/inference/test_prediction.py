@@ -206,3 +206,20 @@ def test_complete_rows_do_not_change_what_incomplete_ones_are_predicted(method):
         np.testing.assert_allclose(filled, means.mean(0), rtol=1e-10)
         total = variances.mean(0) + means.var(0)
         np.testing.assert_allclose(filled.standard_deviation, total**0.5, rtol=1e-9)
+
+
+def test_cells_and_reconstructions_from_draws_of_depcam():
+    """A reconstruction says something of every cell, "cells" of the missing ones: there the two agree."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, size=(16, 3)).astype(float)
+    model = zoo.DEPCAM("bernoulli", num_components=2, num_latents=1)
+    settings = {"num_chains": 1, "num_warmup": 10, "num_samples": 4, "max_tree_depth": 3}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(converged|diverg)")
+        tree = inference.fit(model, x, method="nuts", progress=False, **settings)
+    gaps = np.where(np.arange(12).reshape(4, 3) == 4, np.nan, x[:4])
+    cells, whole = (inference.predict(tree, gaps, what=what) for what in ("cells", "reconstruction"))
+    lacks = np.isnan(gaps)
+    np.testing.assert_array_equal(cells.to_numpy()[~lacks], gaps[~lacks])
+    np.testing.assert_allclose(cells.to_numpy()[lacks], whole.to_numpy()[lacks], rtol=1e-6)
+    assert (whole.standard_deviation > 0).all() and ((cells.standard_deviation > 0) == lacks).all()
