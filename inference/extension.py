@@ -27,8 +27,9 @@ from inference.methods.nuts_hmc import METHODS, position
 from inference.numerics.compiled import compiled
 from inference.numerics.programs import draw_locals, latent_names, log_prior, over_draws, redraw_data
 from inference.precision import double_precision, to_numpy
+from inference.prediction import prepared
 from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
-from inference.results.groups import ROW_DIMS, group_of, restored_data
+from inference.results.groups import ROW_DIMS, group_of, left_out_of, observed_group, restored_data
 from zoo.checks import check_whole
 from zoo.model import Model, in_current_precision
 
@@ -37,17 +38,19 @@ __all__ = ["extend", "prior_by_mcmc", "replicate", "simulate"]
 
 @double_precision
 def extend(
-    tree: xr.DataTree, *groups: str, seed: int | jax.Array = 0, num_samples: int = 1000
+    tree: xr.DataTree, *groups: Any, seed: int | jax.Array = 0, num_samples: int = 1000
 ) -> xr.DataTree:
     """Add groups to a fit; the given tree is not changed.
 
     Args:
         tree: a fit.
-        *groups: any of ``"prior"``, ``"prior_predictive"`` (as many rows as were fitted, ``num_samples``
-            draws; by NUTS, four chains, where a factor multiplies the prior, as the group's attributes say),
-            ``"posterior_predictive"`` (a replicated data set per posterior draw, new labels and all, but at
-            the drawn latents where the program does not sum them out), ``"log_likelihood"``,
-            ``"log_prior"`` and ``"assignments"`` (labels per draw, where they were left out for their size).
+        *groups: names of groups, and after them the data, all parts as they were fitted, where the fit does
+            not hold them itself (``left_out`` names ``observed_data``). The names: ``"prior"`` and
+            ``"prior_predictive"`` (as many rows as were fitted, ``num_samples`` draws; by NUTS, four chains,
+            where a factor multiplies the prior, as the group's attributes say), ``"posterior_predictive"``
+            (a replicated data set per posterior draw, new labels and all, but at the drawn latents where the
+            program does not sum them out), ``"log_likelihood"``, ``"log_prior"``, ``"assignments"`` (labels
+            per draw, where they were left out for their size) and ``"observed_data"`` (the data passed).
         seed: of the draws, a whole number in [0, 2**32) or a JAX key.
         num_samples: prior draws.
 
@@ -62,14 +65,24 @@ def extend(
     check_tree(tree)
     check_whole("num_samples", num_samples)
     key = key_of(seed)
+    given = tuple(part for part in groups if not isinstance(part, str))
+    groups = tuple(part for part in groups if isinstance(part, str))
     if not groups:
         raise ValueError(f"name at least one group: {', '.join(_GROUPS)}")
-    unknown = [group for group in groups if not isinstance(group, str) or group not in _GROUPS]
+    unknown = [group for group in groups if group not in (*_GROUPS, "observed_data")]
     if unknown:
-        raise ValueError(f"extend does not know {unknown[0]!r}; it makes {', '.join(_GROUPS)}")
+        raise ValueError(
+            f"extend does not know {unknown[0]!r}; it makes {', '.join((*_GROUPS, 'observed_data'))}"
+        )
     model = model_of(tree)
     dims = dict(model.variable_dims) | {"log_likelihood": model.variable_dims[model.data_names[0]][:1]}
     new = tree.copy()
+    if given:
+        new["observed_data"] = xr.DataTree(_observed(tree, model, given))
+    elif "observed_data" in groups and "observed_data" not in tree.children:
+        raise ValueError(
+            "extend(tree, 'observed_data', *data) needs the data, since the fit does not hold them"
+        )
     for group, make in _GROUPS.items():
         if group in groups:
             values, attrs = make(new, model, key, num_samples)
@@ -77,7 +90,26 @@ def extend(
             if make is _assignments:  # they join the other draws
                 group, made = "posterior", group_of(new, "posterior").merge(made, compat="override")
             new[group] = xr.DataTree(made)
+    if given and "observed_data" not in (*groups, *tree.children):
+        del new["observed_data"]
+    new.attrs["left_out"] = ", ".join(name for name in left_out_of(tree) if name not in groups)
     return new
+
+
+def _observed(tree: xr.DataTree, model: Model, given: tuple) -> xr.Dataset:
+    """The group ``observed_data`` of data that are passed, as many rows as were fitted.
+
+    Raises:
+        ValueError: other columns, a part too few, or another number of rows than the fit knows of.
+    """
+    model, arrays, coords = prepared(tree, given)
+    if len(arrays) != len(model.data_names):
+        raise ValueError(f"extend needs all parts of the data: {', '.join(model.data_names)}")
+    dim = model.variable_dims[model.data_names[0]][0]
+    sizes = {group.sizes[dim] for group in tree.children.values() if dim in group.sizes}
+    if sizes - {arrays[0].shape[0]}:
+        raise ValueError(f"the fit is of {sizes.pop()} rows; got {arrays[0].shape[0]}")
+    return observed_group(model, to_numpy(arrays), Labels(_labels(tree).coords | coords))
 
 
 def _labels(tree: xr.DataTree) -> Labels:

@@ -435,6 +435,12 @@ class Model(Assumptions):
         return {}
 
     @property
+    def row_width(self) -> int:
+        """The components, topics or latents that the density of a row is summed over."""
+        names = ("num_components", "num_topics", "num_latents")
+        return max([1, *(int(getattr(self, name, None) or 1) for name in names)])
+
+    @property
     def has_several_modes(self) -> bool:
         """Whether the joint density is known to have several modes of different height at these priors."""
         return False

@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of
+from inference.results.groups import flat_draws, labels_of, left_out_of, responsibilities_of
 from zoo.checks import check_choice
 
 __all__ = ["central_draw", "cluster_sizes", "co_clustering", "point_partition"]
@@ -170,7 +170,7 @@ def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, 
     drawn = labels_of(tree) if "posterior" in tree.children else None
     if drawn is not None:
         return flat_draws(drawn), None, drawn[drawn.dims[-1]].values
-    model, left_out = model_of(tree), str(tree.attrs.get("left_out", "")).split(", ")
+    model, left_out = model_of(tree), left_out_of(tree)
     if model.cluster_site in left_out or model.responsibility_site in left_out:
         raise ValueError(
             "the assignments of this fit were left out for their size: draw them by "

@@ -35,10 +35,11 @@ from inference.convergence.identifiable import draws_of, invariants, kind_of, sc
 from inference.convergence.r_hat import is_constant
 from inference.diagnostics.tables import summary
 from inference.diagnostics.text_heldout import PROTOCOLS, heldout_text
+from inference.extension import extend
 from inference.fitting.front_door import fit
 from inference.prediction import log_density
 from inference.results.files import model_of
-from inference.results.groups import group_of
+from inference.results.groups import group_of, left_out_of
 from zoo.model import Model
 
 __all__ = [
@@ -78,6 +79,8 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
     if kind_of(tree) == "point":
         reason = f"method {tree.attrs.get('method')!r} returns a point estimate: LOO needs a posterior"
         raise ValueError(f"{reason}. Rank it by held-out rows (heldout)")
+    if "log_likelihood" in left_out_of(tree) and "observed_data" in tree.children:
+        tree = extend(tree, "log_likelihood")  # it was left out for its cost: now it is asked for
     pointwise = group_of(tree, "log_likelihood")["log_likelihood"].transpose("chain", "draw", ...)
     if not np.isfinite(pointwise.values).all():
         raise ValueError("the pointwise log likelihood has entries that are not finite")

@@ -21,8 +21,10 @@ from inference.convergence.r_hat import (
     why_no_psrf,
 )
 from inference.convergence.starts import spread_of_starts
+from inference.extension import extend
+from inference.numerics.weighted_rows import row_limit
 from inference.results.files import model_of
-from inference.results.groups import labels_of, responsibilities_of
+from inference.results.groups import group_of, labels_of, left_out_of, responsibilities_of
 from zoo.checks import check_choice, check_whole
 
 __all__ = ["occupied", "summary", "summary_cells", "summary_text", "top_partitions"]
@@ -66,7 +68,7 @@ def summary(
     if not 0 < probability < 1:
         raise ValueError(f"probability must lie between 0 and 1; got {probability}")
     check_choice("method", method, ("rank", "identity", "split", "folded", "z_scale"))
-    values, kind = _chosen(tree, var_names), kind_of(tree)
+    values, kind = _chosen(_with_log_likelihood(tree), var_names), kind_of(tree)
     lower, upper = (f"{interval}{100 * probability:.3g}_{end}" for end in ("lb", "ub"))
     several_chains = values.sizes["chain"] > 1
     rows = {}
@@ -85,6 +87,16 @@ def summary(
     note = _note(tree, kind, several_chains, [] if var_names else list(hidden_variables(tree)))
     table.attrs["note"] = f"{note} {spread_of_starts(tree)}".strip()
     return table
+
+
+def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:
+    """The fit with its pointwise log likelihood, made now if it was left out for its cost alone."""
+    if "log_likelihood" not in left_out_of(tree) or "observed_data" not in tree.children:
+        return tree
+    posterior, dim = group_of(tree, "posterior"), model_of(tree).score_dims[0]
+    num_rows = tree["observed_data"].sizes.get(dim, np.inf)
+    num_bytes = 8 * posterior.sizes["chain"] * posterior.sizes["draw"] * num_rows
+    return extend(tree, "log_likelihood") if row_limit(num_bytes, "log_likelihood") else tree
 
 
 def summary_text(tree: xr.DataTree, **options: object) -> str:

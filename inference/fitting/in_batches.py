@@ -15,7 +15,14 @@ from inference.driver.checkpoint import Checkpoint
 from inference.driver.host import numbered_keys
 from inference.driver.memoised import ascend_in_batches
 from inference.driver.stochastic import ascend_stochastically
-from inference.fitting.in_memory import loop_arguments, progress_line, start_of, two_keys, with_arrays
+from inference.fitting.in_memory import (
+    keeps_assignments,
+    loop_arguments,
+    progress_line,
+    start_of,
+    two_keys,
+    with_arrays,
+)
 from inference.fitting.verdict import five_small_gains
 from inference.inputs.streams import Batch
 from inference.numerics.devices import deal_out, on_all_devices, on_one_device
@@ -110,7 +117,7 @@ class MemoisedPlan(BatchPlan):
         data = () if whole is None else in_current_precision(whole)
         if data and stream.sample_weight is not None:
             data = (Rows(data[0], jnp.asarray(stream.sample_weight)),)
-        keep_rows = holds_rows and row_limit(num_samples * num_rows, "assignments", request.keep)
+        keep_rows = holds_rows and keeps_assignments(request, self.model, num_rows, run)
         state = on_one_device(run.state)
         outcome = request.method.conclude(
             conclude_key, state, self.model, data, num_samples, keep_rows, **request.options

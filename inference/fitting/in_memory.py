@@ -26,7 +26,7 @@ from inference.driver.checkpoint import Checkpoint, fingerprint
 from inference.fitting.verdict import five_small_gains
 from inference.numerics.compiled import compiled
 from inference.numerics.devices import deal_out, exchanged, on_all_devices, on_one_device, over_processes
-from inference.numerics.weighted_rows import Rows, row_limit, unweighted, weight_of
+from inference.numerics.weighted_rows import Rows, draws_of_rows_limit, row_limit, unweighted, weight_of
 from inference.precision import to_numpy
 from inference.results.files import versions
 from zoo.model import Model, in_current_precision
@@ -35,6 +35,7 @@ __all__ = [
     "AscentPlan",
     "DirectPlan",
     "SamplerPlan",
+    "keeps_assignments",
     "loop_arguments",
     "progress_line",
     "start_of",
@@ -164,7 +165,6 @@ class AscentPlan(_WholePlan):
         request, method, settings = self.request, self.request.method, self.request.settings
         run_key, conclude_key = two_keys(request.key)
         num_rows, num_samples = self.data[0].shape[0], settings.num_samples
-        keep_rows = row_limit(num_samples * num_rows, "assignments", request.keep)
         if isinstance(self.data[0], Rows):
             num_rows = float(jnp.sum(self.data[0].weight))
         is_ascent = isinstance(method, Ascent)
@@ -188,6 +188,7 @@ class AscentPlan(_WholePlan):
             **placed,
         )
         state = on_one_device(run.state) if request.num_devices > 1 else run.state
+        keep_rows = keeps_assignments(request, self.model, self.data[0].shape[0], run)
         outcome = method.conclude(
             conclude_key, state, self.model, self.data, num_samples, keep_rows, **request.options
         )
@@ -206,6 +207,14 @@ class AscentPlan(_WholePlan):
             of_all = exchanged(rows), exchanged(weight[:, None])[:, 0]
             begun_with = (Rows(*map(jnp.asarray, of_all)),)
         return {"data": (deal_out(rows, weight, num_devices),), "start_data": begun_with, "place": place}
+
+
+def keeps_assignments(request: FitRequest, model: Model, num_rows: int, run: AscentRun) -> bool:
+    """Whether the labels of every row are drawn with every draw from q."""
+    num_samples, keep = request.settings.num_samples, request.keep
+    sizes = num_samples, num_rows, model.row_width, run.num_iterations
+    is_small = row_limit(num_samples * num_rows, "assignments", keep)
+    return is_small and draws_of_rows_limit(*sizes, "assignments", keep)
 
 
 @compiled

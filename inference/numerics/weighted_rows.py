@@ -21,6 +21,7 @@ __all__ = [
     "Rows",
     "checked_weight",
     "map_rows",
+    "draws_of_rows_limit",
     "row_limit",
     "sum_over_rows",
     "unweighted",
@@ -96,12 +97,30 @@ def checked_weight(sample_weight: Any, num_rows: int) -> np.ndarray:
 
 
 BLOCK_ROWS = 2048
-ROW_BYTES = 256e6  # anything per row that would take more is left out of a fit
+ROW_BYTES = 64e6  # anything per row that would take more is left out of a fit
+ROW_OPERATIONS = 2**27  # of what is made of every row and draw after a fit of fewer iterations than draws
 
 
 def row_limit(num_bytes: float, name: str, keep: tuple[str, ...] = ()) -> bool:
     """Whether something per row is stored: it is small enough, or asked for by name."""
     return num_bytes < ROW_BYTES or name in keep
+
+
+def draws_of_rows_limit(
+    num_draws: int, num_rows: int, width: int, num_iterations: int, name: str, keep: tuple[str, ...] = ()
+) -> bool:
+    """Whether something is made of every row and every draw, by sizes alone and never by a clock.
+
+    Args:
+        num_draws: of the fit.
+        num_rows: of the data.
+        width: numbers a row and draw take part in: components, topics or latents.
+        num_iterations: of the fit; passes over the rows that it made anyway.
+        name: of what is made.
+        keep: names that are asked for.
+    """
+    is_cheap = num_draws <= num_iterations or num_draws * num_rows * width <= ROW_OPERATIONS
+    return is_cheap or name in keep
 
 
 def sum_over_rows(function: Callable, x: Array | Rows | RowShards, block_rows: int = BLOCK_ROWS) -> Any:

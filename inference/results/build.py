@@ -12,7 +12,7 @@ import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Fitted, Sampler, model_name
 from inference.numerics.programs import deterministics, log_prior, over_draws
-from inference.numerics.weighted_rows import map_rows, row_limit
+from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit
 from inference.precision import moved_back, stored_model, to_numpy, unmoved_data
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
 from inference.results.groups import ROW_DIMS, observed_group
@@ -43,7 +43,14 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     draws = dict(outcome.posterior)
     num_draws = np.prod(next(iter(draws.values())).shape[:2])
     absent = [name for name in model.local_sites if name not in draws] if outcome.is_generative else []
-    rows_fit = holds_rows and row_limit(num_draws * data[0].shape[0] * 8, "log_likelihood", keep)
+    num_rows = data[0].shape[0]
+    rows_fit = (
+        holds_rows
+        and row_limit(num_draws * num_rows * 8, "log_likelihood", keep)
+        and draws_of_rows_limit(
+            num_draws, num_rows, model.row_width, fitted.run.num_iterations, "log_likelihood", keep
+        )
+    )
     wanted = ["deterministics"] if outcome.is_generative else []
     if not outcome.is_point:  # a point has no posterior to weigh the rows by
         if not model.scores_rows:

@@ -15,6 +15,7 @@ __all__ = [
     "flat_draws",
     "group_of",
     "labels_of",
+    "left_out_of",
     "loadings_of",
     "observed_group",
     "responsibilities_of",
@@ -26,8 +27,10 @@ __all__ = [
 ROW_DIMS = {"observation", "document"}  # dims along which a fit's data grow
 
 _REMEDIES = {
-    "observed_data": "the data were left out for their size: fit again with keep=('observed_data',)",
-    "log_likelihood": "inference.extend(tree, 'log_likelihood') makes it",
+    "observed_data": "the data were left out for their size: inference.extend(tree, 'observed_data', *data) "
+    "adds them; or fit again with keep=('observed_data',)",
+    "log_likelihood": "inference.extend(tree, 'log_likelihood') makes it, or extend(tree, 'log_likelihood', "
+    "*data) where the fit does not hold the data",
 }
 
 
@@ -50,6 +53,12 @@ def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
         held = ", ".join(sorted(tree.children)) or "no groups at all"
         raise ValueError(f"this needs the group {name!r} of the fit, which holds {held}; {remedy}")
     return tree[name].to_dataset()
+
+
+def left_out_of(tree: xr.DataTree) -> list[str]:
+    """The names of what a fit left out for its size or cost."""
+    check_tree(tree)
+    return [name for name in str(tree.attrs.get("left_out", "")).split(", ") if name]
 
 
 def labels_of(tree: xr.DataTree) -> xr.DataArray | None:
