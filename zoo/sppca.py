@@ -82,6 +82,7 @@ from zoo.kernels.gram import (
     scored_dimension,
 )
 from zoo.linear_gaussian import probit
+from zoo.linear_gaussian.axes import signs_of
 from zoo.linear_gaussian.class_labels import CODINGS, Label, are_labels, class_names, code_labels
 from zoo.linear_gaussian.probit import (
     DecidedOutputs,
@@ -980,12 +981,11 @@ class SPPCA(Model):
             x, y = x / self.column_scale_x, None if y is None else y / self.column_scale_y
             return self.in_standard_units().scores(values, x, y, kind=kind)
         basis = jnp.linalg.svd(values["loadings_x"], full_matrices=False)[0]
-        largest = jnp.argmax(jnp.abs(basis), axis=0)
-        sign = jnp.sign(jnp.take_along_axis(basis, largest[None], axis=0))
+        basis = basis * signs_of(basis)
         if isinstance(x, SparseMatrix):
-            return x.times(basis * sign) - values["loc_x"] @ (basis * sign)
+            return x.times(basis) - values["loc_x"] @ basis
         completed = self.predicted(values, x, y, what="cells")[0]
-        return (completed - values["loc_x"]) @ (basis * sign)
+        return (completed - values["loc_x"]) @ basis
 
     def scores_covariance(self, values: Mapping[str, Array], x: Array, y: Array | None = None) -> Array:
         """Posterior covariance of the latents of rows.

@@ -37,6 +37,7 @@ from zoo.checks import check_choice
 from zoo.kernel_pca import KernelPCA
 from zoo.kernels import gram as gram_matrices
 from zoo.kernels.gram import CentredGram
+from zoo.linear_gaussian.axes import signs_of
 
 __all__ = [
     "METHOD",
@@ -209,12 +210,6 @@ def components_from(
             )
         noise = rest / (freedom * (dimension - values.size))
     return Components(values, vectors * inverse, vectors, products, gram_means, trace, float(noise))
-
-
-def signs_of(vectors: np.ndarray) -> np.ndarray:
-    """Signs that make the entry of each column that is largest in size positive."""
-    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
-    return np.where(largest < 0, -1.0, 1.0)
 
 
 def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:

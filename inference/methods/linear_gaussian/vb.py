@@ -75,6 +75,7 @@ from inference.methods.linear_gaussian.rows import CompressedRows, Pattern
 from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import draw_sites
 from inference.numerics.weighted_rows import map_rows, row_limit
+from zoo.linear_gaussian.axes import signs_of
 
 __all__ = [
     "LinearGaussianPosterior",
@@ -86,7 +87,6 @@ __all__ = [
     "posterior_at",
     "sample_columns",
     "sample_latents",
-    "signs_of",
     "step",
 ]
 
@@ -162,19 +162,6 @@ ROW_ROUNDS = 30  # towards the noise that a row far outside calls for
 WIDER = 2.0  # variance of the points, in that of the latents
 RADII = (1.0, 4.0, 12.0)  # of latents by which the spread of the loadings may explain such a row
 FAR = 3.0  # deviations of its squared distance
-
-
-def signs_of(columns: Array) -> Array:
-    """Signs that make the largest entry of each column positive, whatever the order of the rows.
-
-    Args:
-        columns: shape (size, num_columns).
-
-    Returns:
-        -1 or 1, shape (num_columns,).
-    """
-    largest = jnp.take_along_axis(columns, jnp.argmax(jnp.abs(columns), axis=0)[None], axis=0)[0]
-    return jnp.where(largest < 0, -1.0, 1.0)
 
 
 def log_predictive(

@@ -41,6 +41,7 @@ from inference.algorithm import Direct, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete
 from zoo.exponential_family import Gaussian
 from zoo.exponential_family.joint_prior import balanced_variance
+from zoo.linear_gaussian.axes import signs_of
 from zoo.paired import Paired
 
 __all__ = ["METHOD", "Canonical", "canonical", "principal", "solve"]
@@ -86,7 +87,7 @@ def canonical(
     whitened = scipy.linalg.solve_triangular(factors[0], across, lower=True)
     whitened = scipy.linalg.solve_triangular(factors[1], whitened.T, lower=True).T
     left, correlations, right = np.linalg.svd(whitened, full_matrices=False)
-    signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])
+    signs = signs_of(left)
     both = (left * signs, right.T * signs)
     directions = [
         scipy.linalg.solve_triangular(f, side, lower=True, trans=1)[:, :number]

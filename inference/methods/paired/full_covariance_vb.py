@@ -37,7 +37,6 @@ from jax import Array
 
 from inference.algorithm import Outcome
 from inference.methods.linear_gaussian.em import bordered
-from inference.methods.linear_gaussian.vb import signs_of
 from inference.methods.paired.gibbs import Turned
 from inference.methods.projections.vb import (
     OF_COLUMNS,
@@ -58,6 +57,7 @@ from inference.methods.projections.vb_factors import (
 )
 from inference.methods.projections.views import given_values, prior_variance
 from zoo.conjugate.gaussian import expected_log_det, log_wishart_normaliser, symmetric_inverse
+from zoo.linear_gaussian.axes import signs_of
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 

@@ -37,6 +37,7 @@ from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted
 from zoo.checks import check_number
 from zoo.linear_gaussian import latents_covariance, latents_mean, log_density, shared_latents_covariance
+from zoo.linear_gaussian.axes import signs_of
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 
@@ -89,7 +90,7 @@ def tipping_bishop(x: np.ndarray, num_latents: int, noise_floor: float = 1e-6) -
     at_floor = not noise > lowest
     noise = max(noise, lowest)
     lengths = np.sqrt(np.maximum(variances - noise, 0.0))
-    signs = np.sign(directions[np.abs(directions).argmax(axis=0), np.arange(num_latents)])
+    signs = signs_of(directions)
     leading = np.maximum(variances, noise)
     terms = np.log(leading).sum() + (num_features - num_latents) * np.log(noise)
     fit = (variances / leading).sum() + (total - variances.sum()) / noise
@@ -149,8 +150,7 @@ def turned(values: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
     loadings = values["loadings"]
     turn = jnp.linalg.eigh(loadings.T @ loadings)[1][:, ::-1]
     straight = loadings @ turn
-    largest = jnp.take_along_axis(straight, jnp.argmax(jnp.abs(straight), axis=0)[None], axis=0)[0]
-    sign = jnp.where(largest < 0, -1.0, 1.0)
+    sign = signs_of(straight)
     return dict(values) | {"loadings": straight * sign}, turn * sign
 
 

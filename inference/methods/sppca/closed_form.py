@@ -57,6 +57,7 @@ from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import row_limit
+from zoo.linear_gaussian.axes import signs_of
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
@@ -81,10 +82,8 @@ def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array],
     """The estimate with its latents rotated to the axes of the theorem, and the rotation."""
     loadings, _, noise = model.joint(values)
     _, turn = jnp.linalg.eigh(loadings.T @ (loadings / noise[:, None]))
-    loadings_x = values["loadings_x"] @ turn[:, ::-1]
-    largest = jnp.argmax(jnp.abs(loadings_x), axis=0)
-    sign = jnp.sign(jnp.take_along_axis(loadings_x, largest[None], axis=0))[0]
-    turn = turn[:, ::-1] * jnp.where(sign == 0, 1.0, sign)
+    turn = turn[:, ::-1]
+    turn = turn * signs_of(values["loadings_x"] @ turn)
     return dict(values) | {name: values[name] @ turn for name in ("loadings_x", "loadings_y")}, turn
 
 

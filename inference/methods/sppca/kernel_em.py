@@ -39,6 +39,7 @@ from inference.algorithm import Outcome, as_one_draw
 from inference.methods.linear_gaussian.em import LinearGaussianInfo
 from inference.methods.sppca.closed_form import warn_of_floors
 from zoo.kernels.gram import centred_gram, feature_rows
+from zoo.linear_gaussian.axes import signs_of
 from zoo.sppca import SPPCA
 
 __all__ = ["FeatureData", "KernelSPPCAState", "conclude", "init", "prepare", "start", "step"]
@@ -253,9 +254,8 @@ def conclude(
     inner = values["coefficients"].T @ (rows.gram @ values["coefficients"])
     scaled = state.loadings_y / state.noise_variance_y[:, None]
     _, turn = jnp.linalg.eigh(inner / state.noise_variance_x + scaled.T @ state.loadings_y)
-    turned = values["coefficients"] @ turn[:, ::-1]
-    largest = jnp.argmax(jnp.abs(turned), axis=0)
-    turn = turn[:, ::-1] * jnp.sign(jnp.take_along_axis(turned, largest[None], axis=0))[0]
+    turn = turn[:, ::-1]
+    turn = turn * signs_of(values["coefficients"] @ turn)
     values |= {name: values[name] @ turn for name in ("coefficients", "loadings_y")}
     lengths = np.diag(np.asarray(turn.T @ inner @ turn))
     vanished = int(np.sum(lengths <= 1e-8 * float(jnp.trace(rows.gram)) / rows.shape[0]))

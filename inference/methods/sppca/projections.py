@@ -41,6 +41,7 @@ from inference.algorithm import Outcome, as_one_draw
 from zoo.kernels import Kernel, Linear, as_kernel
 from zoo.kernels.gram import CentredGram, centred_cross
 from zoo.kernels.gram import centred_gram as gram_about_mean
+from zoo.linear_gaussian.axes import signs_of
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
@@ -184,7 +185,8 @@ def kernel_cca(
     """Solve regularised kernel CCA, whose eigenvalues are the regularised canonical correlations."""
     root_x, root_y = _inverse(gram_x, ridge, rounding[0]), _inverse(gram_y, ridge, rounding[1])
     u, s, _ = np.linalg.svd(root_x @ gram_x @ gram_y @ root_y)
-    return DualProjection(_signed(root_x @ u[:, :num_latents]), s[:num_latents])
+    directions = root_x @ u[:, :num_latents]
+    return DualProjection(directions * signs_of(directions), s[:num_latents])
 
 
 def _constrained(u: np.ndarray, squares: np.ndarray, ridge: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -246,14 +248,8 @@ def _inverse(gram: np.ndarray, ridge: np.ndarray | float = 0.0, rounding: float 
 def _leading(matrix: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues, descending and at least zero, and their eigenvectors with fixed signs."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return np.maximum(values[::-1][:number], 0.0), _signed(vectors[:, ::-1][:, :number])
-
-
-def _signed(vectors: np.ndarray) -> np.ndarray:
-    """The vectors with signs that make the largest entry of each column positive."""
-    largest = np.argmax(np.abs(vectors), axis=0)
-    sign = np.sign(np.take_along_axis(vectors, largest[None], axis=0))
-    return vectors * np.where(sign == 0, 1.0, sign)
+    leading = vectors[:, ::-1][:, :number]
+    return np.maximum(values[::-1][:number], 0.0), leading * signs_of(leading)
 
 
 def centred_gram(kernel: Kernel | str, rows: np.ndarray) -> CentredGram:
