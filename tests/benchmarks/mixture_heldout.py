@@ -43,7 +43,7 @@ STARTS = 10
 BAR = -2.0  # standard errors
 OURS = {
     "default": {},
-    "random starts": {"num_restarts": STARTS},
+    "random starts": {"num_restarts": STARTS, "init": "random"},
     "k-means starts": {"num_restarts": STARTS, "init": "kmeans"},
     "k-means starts, flat weights": {"num_restarts": STARTS, "init": "kmeans", "flat": True},
     "k-means starts, their prior": {"num_restarts": STARTS, "init": "kmeans", "prior": "theirs"},

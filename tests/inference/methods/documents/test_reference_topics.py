@@ -114,7 +114,7 @@ def test_annealing_ends_higher_than_a_random_start():
     ends = {}
     for name, steps in {"annealed": 30, "random": 30 + ANNEALING_STEPS}.items():
         tree, _ = simulated(0, 5, init=name, max_iterations=steps, tolerance=0, num_restarts=32)
-        ends[name] = tree["trace"].objective.values[:, -1]
+        ends[name] = tree["trace"].objective_at_end.to_numpy()
     error = np.sqrt(sum(values.var(ddof=1) for values in ends.values()) / 32)
     difference = ends["annealed"].mean() - ends["random"].mean()
     record(annealing={"difference of mean bounds, nats": difference, "standard error": error})
