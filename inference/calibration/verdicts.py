@@ -181,9 +181,10 @@ def two_sample(before: np.ndarray, after: np.ndarray) -> dict[str, float]:
 
     The tests are Mann-Whitney for the location, the same of the distances from the middle rank for the
     spread, and Kolmogorov-Smirnov for the whole distribution. Not-a-number is the lowest value on both sides.
-    A functional that never varies has no test.
+    Values that agree to six digits are ties, since one side may round otherwise than the other (1, and
+    1 - 1e-16). A functional that never varies has no test.
     """
-    pooled = np.concatenate([before, after])
+    pooled = _to_six_digits(np.concatenate([before, after]))
     pooled = np.where(np.isnan(pooled), -np.inf, pooled)
     if np.all(pooled == pooled[0]):
         return {}
@@ -198,6 +199,15 @@ def two_sample(before: np.ndarray, after: np.ndarray) -> dict[str, float]:
         spread = stats.mannwhitneyu(distances[:size], distances[size:], method="asymptotic")
         p_values["spread"] = spread.pvalue
     return {test: float(p) for test, p in p_values.items()}
+
+
+def _to_six_digits(values: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        power = 10.0 ** (
+            5 - np.floor(np.log10(np.abs(values)))
+        )  # exact up to 1e22, so that equals stay equal
+        rounded = np.round(values * power) / power
+    return np.where(np.isfinite(rounded), rounded, values)
 
 
 def rank_uniformity(
