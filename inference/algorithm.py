@@ -241,6 +241,8 @@ class Ascent(Iterative):
         may_fall: whether its objective may fall on the way, so that a fall is no error.
         restarts: ``restarts(model, data)``, how many starts ``num_restarts=None`` means for data of this size
             and the default start.
+        drops_starts: whether a start that falls behind the others for good is stopped; for steps whose gains
+            tell the gains to come, as those of EM do and those of quasi-Newton steps do not.
         runs_on_host: ``runs_on_host(data)``, whether its steps on these (prepared) data run on the host
             instead of compiled.
         in_batches: ``in_batches(**options) -> Memoised | NaturalGradient``, the step for rows that pass in
@@ -249,6 +251,7 @@ class Ascent(Iterative):
 
     may_fall: bool = False
     restarts: Callable = one_start
+    drops_starts: bool = False
     runs_on_host: Callable = never
     in_batches: Callable | None = None
 
@@ -331,12 +334,14 @@ class AscentSettings:
         max_iterations: the most steps.
         tolerance: gain in nats per row below which a step is small.
         num_restarts: starts that run side by side.
+        drops_starts: whether one that falls behind for good is stopped; never where the call says how many.
     """
 
     num_samples: int
     max_iterations: int
     tolerance: float
     num_restarts: int
+    drops_starts: bool = False
 
     @property
     def num_steps(self) -> int:

@@ -30,7 +30,7 @@ from inference.precision import double_precision, to_numpy
 from inference.prediction import prepared
 from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
 from inference.results.groups import ROW_DIMS, group_of, left_out_of, observed_group, restored_data
-from zoo.checks import check_whole
+from zoo.checks import check_whole, shown
 from zoo.model import Model, in_current_precision
 
 __all__ = ["extend", "prior_by_mcmc", "replicate", "simulate"]
@@ -67,8 +67,10 @@ def extend(
     key = key_of(seed)
     given = tuple(part for part in groups if not isinstance(part, str))
     groups = tuple(part for part in groups if isinstance(part, str))
+    known = (*_GROUPS, "observed_data")
     if not groups:
-        raise ValueError(f"name at least one group: {', '.join(_GROUPS)}")
+        got = f"; got {shown(given[0])}" if given else ""
+        raise ValueError(f"name at least one group, before any data: {', '.join(known)}{got}")
     unknown = [group for group in groups if group not in (*_GROUPS, "observed_data")]
     if unknown:
         raise ValueError(

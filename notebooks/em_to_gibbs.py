@@ -255,7 +255,7 @@ print(f"by the formula {border:.4f}")
 
 # %%
 gaussians = zoo.Mixture.from_data(x, num_components=num_clusters)
-em = fit(gaussians, x, "em", num_restarts=settings["restarts"])
+em = fit(gaussians, x, "em", init="random", num_restarts=settings["restarts"])
 figure = plots.plot_em(em, iterations=12)
 figure
 
@@ -264,8 +264,9 @@ figure
 # random responsibilities that they begin with.
 
 # %%
-finals = [line[np.isfinite(line)][-1] for line in em["trace"]["objective"].to_numpy()]
-em_tops = pd.Series(finals).round(1).value_counts().sort_index(ascending=False)
+em_tops = (
+    pd.Series(em["trace"]["objective_at_end"].to_numpy()).round(1).value_counts().sort_index(ascending=False)
+)
 em_tops.rename_axis("log likelihood").to_frame("starts that end there")
 
 # %% [markdown]
@@ -348,8 +349,8 @@ print(f" and {em.attrs['bic']:.3f}")
 
 # %%
 process = zoo.Mixture.from_data(x, num_components=12, weight_prior="stick_breaking")
-em_large = fit(candidates[12], x, "em", num_restarts=settings["restarts"])
-vb = fit(process, x, "vb", num_restarts=settings["restarts"])
+em_large = fit(candidates[12], x, "em", init="random", num_restarts=settings["restarts"])
+vb = fit(process, x, "vb", init="random", num_restarts=settings["restarts"])
 rows_held = {}
 for name, tree in {"EM": em_large, "VB": vb}.items():
     rows_held[name] = np.sort(tree["variational"]["responsibilities"].sum("observation").to_numpy())[::-1]
@@ -365,12 +366,12 @@ for place, (name, expected) in enumerate(rows_held.items()):
     )
 axes[0].set(xlabel="component, by size", ylabel="expected rows", xticks=range(1, 13))
 axes[0].legend(frameon=False)
-bounds = vb["trace"]["objective"].to_numpy()
+bounds = vb["trace"]["objective_by_restart"].to_numpy().T
 best = vb.attrs["best_restart"]
 for restart in [i for i in range(len(bounds)) if i != best] + [best]:
     style = {"color": COLOURS[0], "lw": 2} if restart == best else {"color": "0.75", "lw": 0.8}
     axes[1].plot(np.arange(1, bounds.shape[1] + 1), bounds[restart], **style)
-settled = np.array([line[np.isfinite(line)][-1] for line in bounds])
+settled = vb["trace"]["objective_at_end"].to_numpy()
 axes[1].set(
     xlabel="iteration",
     ylabel="bound (nats)",
@@ -553,8 +554,8 @@ truth = {name: np.asarray(drawn[name][0]) for name in ("weights", "probs", "assi
 everything = np.asarray(drawn["x"][0], dtype=float)
 bits, fresh_bits = everything[:100], everything[100:]
 
-em_bits = fit(program, bits, "em", num_restarts=settings["restarts"])
-vb_bits = fit(program, bits, "vb", num_restarts=settings["restarts"])
+em_bits = fit(program, bits, "em", init="random", num_restarts=settings["restarts"])
+vb_bits = fit(program, bits, "vb", init="random", num_restarts=settings["restarts"])
 
 # %% [markdown]
 # Components come in any order: we match them to the truth by the assignment with the least distance.
@@ -602,15 +603,12 @@ bits_table.round(3)
 if size == "full":
     ten = zoo.Mixture(components=program.components, num_components=10, concentration=1.0)
     many = {
-        "EM, K = 10": fit(ten, bits, "em", num_restarts=settings["restarts"], seed=1),
-        "VB, K = 10": fit(ten, bits, "vb", num_restarts=settings["restarts"], seed=1),
+        "EM, K = 10": fit(ten, bits, "em", init="random", num_restarts=settings["restarts"], seed=1),
+        "VB, K = 10": fit(ten, bits, "vb", init="random", num_restarts=settings["restarts"], seed=1),
     }
     survivors = pd.DataFrame(
-        {
-            name: [line[np.isfinite(line)][-1] for line in tree["trace"]["num_occupied"].to_numpy()]
-            for name, tree in many.items()
-        }
-    ).astype(int)
+        {name: tree["trace"]["num_occupied_at_end"].to_numpy().astype(int) for name, tree in many.items()}
+    )
     table = survivors.apply(pd.Series.value_counts).fillna(0).astype(int).rename_axis("components with rows")
     best_vb = int(survivors["VB, K = 10"].iloc[many["VB, K = 10"].attrs["best_restart"]])
     print(f"the VB start with the highest bound keeps {best_vb} components")

@@ -407,7 +407,7 @@ gains
 starts = pd.Series(
     {
         f"{'free' if loc > 1 else 'no'} mean, {s:g}, beta {beta:g}": np.ptp(
-            estimate(x, beta, s, loc_variance=loc, num_restarts=10)["trace"]["objective_at_end"]
+            estimate(x, beta, s, loc_variance=loc, num_restarts=10)["trace"]["objective_at_end"].to_numpy()
         )
         for loc in (NO_MEAN, FREE_MEAN)
         for s in (0.1, 100.0)

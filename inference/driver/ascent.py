@@ -67,6 +67,7 @@ def ascend(
     rule: Callable,
     checkpoint: Checkpoint,
     open_bar: Callable,
+    may_drop: bool = False,
     improve: Callable | None = None,
     shrink: Callable | None = None,
     start_data: tuple | None = None,
@@ -75,8 +76,8 @@ def ascend(
 ) -> AscentRun:
     """Repeat a step on every restart until its objective stops rising; keep the restart that rose highest.
 
-    Compiled restarts of an algorithm without ``improve`` step side by side, and one that falls behind the
-    others for good is stopped (`inference.driver.progress.left_behind`).
+    Compiled restarts step side by side; with ``may_drop``, and no ``improve``, one that falls behind for good
+    is stopped (`inference.driver.progress.left_behind`).
 
     Args:
         step: the step to repeat, of an `Algorithm`.
@@ -93,6 +94,7 @@ def ascend(
         rule: whether a restart goes on after a step, see `inference.driver.progress`.
         checkpoint: where to save and resume.
         open_bar: ``open_bar(total, done)``, a context that is told of steps and shows them.
+        may_drop: whether a restart that falls behind the others for good is stopped.
         improve: of an `Algorithm`: asked for a better state whenever a restart has settled; the restart has
             converged when there is none.
         shrink: of an `Algorithm`: asked every few steps.
@@ -112,7 +114,7 @@ def ascend(
     small_gain = smallest_gain(num_rows, tolerance)
     slack = tolerated_fall(progress.objective.dtype, must_rise)
     bounds = max_iterations, small_gain, slack, CONVERGED if improve is None else SETTLED
-    may_drop = num_restarts > 1 and improve is None  # else what comes of a restart depends on chunks
+    may_drop &= num_restarts > 1 and improve is None  # else what comes of a restart depends on chunks
     run_chunk = partial(_ascend_chunk_on_host if on_host else _ascend_chunk, (step, rule, may_drop))
     chunk = ChunkLength()
     with Interrupt() as interrupt, open_bar(max_iterations, int(np.asarray(progress.iteration).max())) as bar:

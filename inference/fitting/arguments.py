@@ -119,9 +119,11 @@ def read_call(
     if method == "auto" and stream is None:
         name, chosen = _suitable(model, of_all_processes, init)
     options, num_devices = _options(chosen, name, options)
+    drops_starts = False
     if num_restarts is None and init is None and stream is None and num_devices * jax.process_count() == 1:
         num_restarts = chosen.restarts(model, arrays) if isinstance(chosen, Ascent) else 1
-    settings = _settings(chosen, num_restarts=num_restarts or 1, **settings)
+        drops_starts = num_restarts > 1 and chosen.drops_starts
+    settings = _settings(chosen, num_restarts=num_restarts or 1, drops_starts=drops_starts, **settings)
     with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
     chosen.check(model, **options, **with_devices)
     model.check_method(name)

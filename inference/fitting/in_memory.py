@@ -179,6 +179,7 @@ class AscentPlan(_WholePlan):
             max_iterations=settings.max_iterations,
             tolerance=settings.tolerance if is_ascent else 0.0,
             must_rise=is_ascent and not method.may_fall,
+            may_drop=settings.drops_starts,
             rule=five_small_gains,
             variables=self.given,
             **loop_arguments(request),

@@ -15,7 +15,7 @@ from inference.calibration import elbo_check
 from inference.numerics.programs import latent_names
 from inference.symmetry import relabel
 
-TREES = ["vb_tree", "gibbs_tree", pytest.param("nuts_tree", marks=pytest.mark.slow)]
+TREES = ["vb_tree", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gibbs_tree", "nuts_tree"))]
 
 
 @pytest.mark.parametrize("name", TREES)

@@ -626,6 +626,7 @@ METHOD = Ascent(
     },
     strategies=("random",),
     restarts=restarts,
+    drops_starts=True,
     takes=frozenset({"batches", "devices", "documents"}),
     build=build,
     start=start,

@@ -253,6 +253,7 @@ METHOD = Ascent(
     options={"variance_floor": 1e-6},
     strategies=STRATEGIES,
     restarts=restarts,
+    drops_starts=True,
     takes=frozenset({"weights"}),
     build=build,
     start=start,

@@ -319,6 +319,7 @@ METHOD = Ascent(
     options={"sort_sticks": True, "moves": (), "learn": (), "num_devices": None},
     strategies=STRATEGIES,
     restarts=restarts,
+    drops_starts=True,
     takes=frozenset({"weights", "batches", "devices"}),
     build=build,
     start=start,

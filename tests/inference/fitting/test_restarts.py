@@ -1,5 +1,6 @@
 """How many starts a call makes that does not say, which of them are given up, and what is told of them."""
 
+import json
 import warnings
 
 import jax
@@ -117,6 +118,17 @@ def test_the_best_is_never_one_that_was_given_up():
     progress = progress_of([-1.0, -2.0], 40, [DROPPED, CONVERGED])
     run = best_run({"a": np.arange(2)}, progress, {"objective": np.zeros((2, 40))}, interrupted=False)
     assert run.best_restart == 1 and run.converged
+
+
+def test_starts_that_are_asked_for_run_to_their_ends():
+    x = load("faithful").frame()
+    model = zoo.Mixture.from_data(x)
+    by_need, asked = (fitted(model, x, method="vb", num_restarts=n) for n in (None, 10))
+    told = [json.loads(tree.attrs["options"])["drops_starts"] for tree in (by_need, asked)]
+    assert told == [True, False]
+    ends = [tree["trace"]["objective_at_end"].to_numpy() for tree in (by_need, asked)]
+    assert (ends[1] >= ends[0] - 1e-6).all() and (ends[1] > ends[0] + 0.1).any()
+    assert ends[0].max() == pytest.approx(ends[1].max(), rel=1e-9)
 
 
 def ended(objective, occupied):
