@@ -150,7 +150,7 @@ def never(data: tuple) -> bool:
     return False
 
 
-def one_start(model: Any, data: tuple) -> int:
+def one_start(model: Any, data: tuple, **options: Any) -> int:
     """The ``restarts`` of a method that needs no more than its default start."""
     return 1
 
@@ -239,8 +239,8 @@ class Ascent(Iterative):
 
     Attributes:
         may_fall: whether its objective may fall on the way, so that a fall is no error.
-        restarts: ``restarts(model, data)``, how many starts ``num_restarts=None`` means for data of this size
-            and the default start.
+        restarts: ``restarts(model, data, **options)``, how many starts ``num_restarts=None`` means for data
+            of this size and the default start.
         drops_starts: whether a start that falls behind the others for good is stopped; for steps whose gains
             tell the gains to come, as those of EM do and those of quasi-Newton steps do not.
         runs_on_host: ``runs_on_host(data)``, whether its steps on these (prepared) data run on the host

@@ -71,20 +71,16 @@ def extend(
     if not groups:
         got = f"; got {shown(given[0])}" if given else ""
         raise ValueError(f"name at least one group, before any data: {', '.join(known)}{got}")
-    unknown = [group for group in groups if group not in (*_GROUPS, "observed_data")]
+    unknown = [group for group in groups if group not in known]
     if unknown:
-        raise ValueError(
-            f"extend does not know {unknown[0]!r}; it makes {', '.join((*_GROUPS, 'observed_data'))}"
-        )
+        raise ValueError(f"extend does not know {unknown[0]!r}; it makes {', '.join(known)}")
     model = model_of(tree)
     dims = dict(model.variable_dims) | {"log_likelihood": model.variable_dims[model.data_names[0]][:1]}
     new = tree.copy()
     if given:
         new["observed_data"] = xr.DataTree(_observed(tree, model, given))
     elif "observed_data" in groups and "observed_data" not in tree.children:
-        raise ValueError(
-            "extend(tree, 'observed_data', *data) needs the data, since the fit does not hold them"
-        )
+        raise ValueError("the fit does not hold its data: pass them, extend(tree, 'observed_data', *data)")
     for group, make in _GROUPS.items():
         if group in groups:
             values, attrs = make(new, model, key, num_samples)

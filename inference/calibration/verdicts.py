@@ -202,10 +202,9 @@ def two_sample(before: np.ndarray, after: np.ndarray) -> dict[str, float]:
 
 
 def _to_six_digits(values: np.ndarray) -> np.ndarray:
+    """The values to six digits; powers of ten are exact up to 1e22, so that equal values stay equal."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        power = 10.0 ** (
-            5 - np.floor(np.log10(np.abs(values)))
-        )  # exact up to 1e22, so that equals stay equal
+        power = 10.0 ** (5 - np.floor(np.log10(np.abs(values))))
         rounded = np.round(values * power) / power
     return np.where(np.isfinite(rounded), rounded, values)
 

@@ -121,7 +121,7 @@ def read_call(
     options, num_devices = _options(chosen, name, options)
     drops_starts = False
     if num_restarts is None and init is None and stream is None and num_devices * jax.process_count() == 1:
-        num_restarts = chosen.restarts(model, arrays) if isinstance(chosen, Ascent) else 1
+        num_restarts = chosen.restarts(model, arrays, **options) if isinstance(chosen, Ascent) else 1
         drops_starts = num_restarts > 1 and chosen.drops_starts
     settings = _settings(chosen, num_restarts=num_restarts or 1, drops_starts=drops_starts, **settings)
     with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}

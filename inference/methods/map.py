@@ -117,7 +117,7 @@ def _concluded(
     return values, shares, model.derived({"assignments": jnp.argmax(shares, axis=-1)})
 
 
-def restarts(model: Any, data: tuple) -> int:
+def restarts(model: Any, data: tuple, **options: Any) -> int:
     """Several starts where the model says that single ones end at different optima, if they are cheap."""
     cells = sum(part.nbytes for part in data) / 8
     return starts_by_size(NEEDED if model.has_several_modes else 1, PER_CELL * cells)

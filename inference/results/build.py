@@ -181,7 +181,7 @@ def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:
     if isinstance(request.method, Sampler):
         labels = Labels({"iteration": np.arange(1, length + 1)})
         return dataset(run.trace, dims, labels, ("chain",), {"num_warmup": request.settings.num_warmup})
-    length = min(length, run.num_iterations)
+    length = min(length, max(run.num_iterations, 1))
     values = {name: value[run.best_restart, :length] for name, value in run.trace.items()}
     if _has_restarts(request):
         steps = np.isfinite(run.trace["objective"]).cumsum(axis=1).argmax(axis=1)

@@ -364,7 +364,7 @@ def numbered_init(number: Array, key: Array, model: LDA, documents: DocumentBloc
     return init(key, model, documents)._replace(passes=jnp.asarray(FIRST_PASSES)[number % len(FIRST_PASSES)])
 
 
-def restarts(model: LDA, data: tuple) -> int:
+def restarts(model: LDA, data: tuple, **options: Any) -> int:
     """A start of each kind, where that is cheap: neither kind is the better on every corpus."""
     return starts_by_size(len(FIRST_PASSES), data[0].count.size * model.num_topics)
 

@@ -12,6 +12,7 @@ that restarts of them are all the same: ``"pca"`` (slices along the first princi
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -210,9 +211,9 @@ def mixed(number: Array, key: Array, model: Mixture, x: Array | Rows) -> Array:
     return jax.lax.cond(number % 2 == 0, partial(random, model=model, x=x), clusters, key)
 
 
-def restarts(model: Mixture, data: tuple) -> int:
-    """How many starts a fit needs whose call does not say: `NEEDED` where they are cheap."""
-    return starts_by_size(NEEDED, data[0].nbytes / 8 * model.num_components)
+def restarts(model: Mixture, data: tuple, moves: tuple[str, ...] = (), **options: Any) -> int:
+    """How many starts a fit needs whose call does not say: `NEEDED` where they are cheap, one with moves."""
+    return 1 if moves else starts_by_size(NEEDED, data[0].nbytes / 8 * model.num_components)
 
 
 def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:

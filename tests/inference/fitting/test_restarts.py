@@ -52,7 +52,9 @@ def test_the_number_follows_from_sizes_alone():
     model = zoo.Mixture(num_components=20)
     for name in ("vb", "em"):
         for num_rows, expected in ((1000, 10), (40_000, 1)):
-            assert method_of(model, name).restarts(model, (np.zeros((num_rows, 5)),)) == expected
+            rows = (np.zeros((num_rows, 5)),)
+            assert method_of(model, name).restarts(model, rows) == expected
+    assert method_of(model, "vb").restarts(model, (np.zeros((9, 5)),), moves=("merge",)) == 1
 
 
 def test_weak_priors_ask_for_five_starts():
