@@ -140,6 +140,10 @@ def _command(tree: xr.DataTree) -> str:
         return str(tree.attrs["command"])
     keywords = {name: tree.attrs[name] for name in ("method", "seed", "dtype") if name in tree.attrs}
     keywords |= {name: value for name, value in _options(tree).items() if name != "learnt_from"}
+    if keywords.pop(
+        "drops_starts", False
+    ):  # starts by need: of a call that names neither number nor strategy
+        del keywords["num_restarts"], keywords["init"]
     lines = ["from inference import fit, load, model_of", 'old = load("FIT.nc")  # this fit']
     if keywords.get("init") == "given":
         del keywords["init"]
@@ -151,8 +155,13 @@ def _command(tree: xr.DataTree) -> str:
     if "constant_data" in tree.children and "sample_weight" in tree["constant_data"]:
         arguments["sample_weight"] = 'old["constant_data"]["sample_weight"]'
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
-    names = tree["observed_data"].data_vars if "observed_data" in tree.children else ["x"]
-    data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in names)
+    if "observed_data" in tree.children:
+        names = tree["observed_data"].data_vars
+        data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in names)
+    else:
+        names = ", ".join(model_of(tree).data_names)
+        lines.append(f"# the fit does not hold its data: {names}")
+        data = f"{names}, "
     if "observed_data" in tree.children and "num_documents" in tree["observed_data"].attrs:
         lines += ["import zoo", 'cells = old["observed_data"].to_dataset()']
         data = (

@@ -107,6 +107,12 @@ def test_the_recipe_runs(switched):
     assert _command(tree) == "zoo fit mixture faithful"
 
 
+def test_the_recipe_of_a_fit_without_its_data_says_so(switched):
+    tree = replaced(switched)
+    del tree["observed_data"]
+    assert "does not hold its data: x" in _command(tree) and "fit(model_of(old), x, " in _command(tree)
+
+
 @pytest.mark.parametrize("name", ["fit.pdf", "fit.txt", "fit", "missing/fit.html", "."])
 def test_a_path_that_cannot_be_written_is_refused_before_any_work(tmp_path, name, monkeypatch):
     monkeypatch.setattr(
