@@ -41,8 +41,8 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln, xlogy
 
-from zoo.conjugate.small_probabilities import Dirichlet
 from zoo.model import Model
+from zoo.supports.small_probabilities import Dirichlet
 
 __all__ = [
     "BetaDecay",

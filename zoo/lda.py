@@ -39,13 +39,13 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 from zoo.checks import check_concentration, check_positive
-from zoo.conjugate.small_probabilities import Dirichlet
 from zoo.documents.bags import BagsOfWords, TopicCounts, TopicTotals, log_coefficients
 from zoo.documents.shares import cell_sums, fold_in, log_integrals
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
 from zoo.sparse import SparseCounts
+from zoo.supports.small_probabilities import Dirichlet
 
 __all__ = ["LDA"]
 

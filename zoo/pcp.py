@@ -43,13 +43,13 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo import checks
-from zoo.conjugate.small_probabilities import Dirichlet
 from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, compact_labels, weight_prior
 from zoo.documents.bags import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
 from zoo.sparse import SparseCounts
+from zoo.supports.small_probabilities import Dirichlet
 
 __all__ = ["PCP"]
 

@@ -52,10 +52,11 @@ from zoo import checks
 from zoo.conjugate.cellwise import ObservedCells
 from zoo.linear_gaussian import rows
 from zoo.linear_gaussian.rows import LatentsGivenRows, LinearGaussianRows
-from zoo.linear_gaussian.units import InUnits, taken_over, units_of
+from zoo.linear_gaussian.units import taken_over, units_of
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
+from zoo.supports.in_units import InUnits
 
 __all__ = ["PPCA"]
 

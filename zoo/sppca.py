@@ -98,10 +98,11 @@ from zoo.linear_gaussian.rows import (
     log_density,
     reduced,
 )
-from zoo.linear_gaussian.units import InUnits, taken_over, units_of
+from zoo.linear_gaussian.units import taken_over, units_of
 from zoo.model import Model, in_current_precision, static
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
+from zoo.supports.in_units import InUnits
 
 __all__ = ["SPPCA", "BlockPrior"]
 

@@ -33,7 +33,7 @@ from zoo.conjugate.component_prior import (
     expected_log_probs,
     root,
 )
-from zoo.conjugate.small_probabilities import Beta
+from zoo.supports.small_probabilities import Beta
 
 __all__ = [
     "BernoulliBeta",

@@ -29,9 +29,9 @@ from zoo.conjugate.component_prior import (
     broadcast_fields,
     expected_log_probs,
 )
-from zoo.conjugate.small_probabilities import Dirichlet
 from zoo.model import static
 from zoo.sparse import SparseCounts
+from zoo.supports.small_probabilities import Dirichlet
 
 __all__ = ["MultinomialDirichlet", "SparseCountRows"]
 

@@ -2,7 +2,7 @@
 
 With rows s x + c and outputs t y + d a fit is the same in other units: loadings times s, predictions s and c
 apart. Samplers and SVI are compared draw by draw at one seed, because steps, masses and starts are taken in
-the units of the data too (`zoo.linear_gaussian.units`); over few steps rounding does not grow.
+the units of the data too (`zoo.supports.in_units`); over few steps rounding does not grow.
 """
 
 import jax

@@ -16,7 +16,7 @@ from inference import fit
 from inference.precision import in_precision
 from zoo import LDA, PCP, Mixture
 from zoo.conjugate import BernoulliBeta, MultinomialDirichlet
-from zoo.conjugate.small_probabilities import Beta, Dirichlet
+from zoo.supports.small_probabilities import Beta, Dirichlet
 
 CONCENTRATIONS = [(0.01, 0.01), (1e-3, 0.02), (1.0, 3.0)]
 FAMILIES = {

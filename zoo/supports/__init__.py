@@ -1,0 +1,1 @@
+"""Supports of sites: the real coordinates in which NUTS, HMC, SVI and MAP move."""
