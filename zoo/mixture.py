@@ -143,7 +143,7 @@ class Mixture(MixtureModel):
             concentration = numpyro.sample("concentration", prior.concentration)
         log_weights = self.weights.sample(concentration)
         components = prior.components.sample_hyperparameters()
-        parameters = components.sample(self.num_components)
+        parameters = components.sample(self.num_components, prior.components.units_of_sites())
         for name, value in components.deterministics(parameters).items():
             numpyro.deterministic(name, value)
         if self.free_last_stick:  # what the printed updates imply: labels are not renormalised
@@ -338,9 +338,6 @@ class Mixture(MixtureModel):
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
         if name == "fitted_rows" and method == "vb":
             return "same in any order; stored are others: those of q, where new rows have predictive ones"
-        has_units = name in ("shifted", "rescaled", "columns_rescaled", "other_units")
-        if has_units and method in ("nuts", "hmc", "svi"):
-            return "no: it starts near zero and takes its first steps in the unit of the data"
         if name == "columns_rescaled" and self.components is not None and self.components.is_isotropic:
             return "no: one variance for all columns"
         return super().relation_of(name, method)

@@ -25,6 +25,7 @@ from zoo.conjugate.component_prior import (
     PROBABILITY_FLOOR,
     ComponentPrior,
     Estimate,
+    Units,
     at_least_one,
     best_dirichlet,
     bounded_estimate,
@@ -260,6 +261,12 @@ class _GammaRates(Cellwise):
     def _rate_for(means: np.ndarray) -> np.ndarray:
         """The rate of a prior that is worth one row with these means of columns."""
         raise NotImplementedError
+
+    def units_of_sites(self) -> Units:
+        """The prior means of rates of cells that have a unit."""
+        if self.cell_units == "none":
+            return {}
+        return {"rates": (jnp.asarray(self.shape) / jnp.asarray(self.rate), None)}
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The rates."""

@@ -23,6 +23,7 @@ from jax.scipy.special import digamma
 
 from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
 from zoo.model import Assumptions, as_hyperparameter
+from zoo.supports.in_units import InUnits
 
 __all__ = [
     "BRACKETS",
@@ -31,6 +32,7 @@ __all__ = [
     "Estimate",
     "LOST_SHARE",
     "PROBABILITY_FLOOR",
+    "Units",
     "at_least_one",
     "best_dirichlet",
     "bounded_estimate",
@@ -39,6 +41,7 @@ __all__ = [
     "expected_log_probs",
     "relative_eigenvalues",
     "root",
+    "sampled",
     "within_scale",
 ]
 
@@ -48,6 +51,10 @@ PROBABILITY_FLOOR = 1e-6  # of estimated probabilities, and of rates relative to
 
 LOST_SHARE = 5e-4  # of a variance: the most that rounding may make uncertain
 FAR_CENTER = 1e3  # deviations of a column: beyond it sums of squares lose six digits or more
+
+
+#: Site to the unit and the origin of its coordinates, as of `zoo.supports.in_units.InUnits`.
+Units = Mapping[str, tuple[Array, Array | None]]
 
 
 class Estimate(NamedTuple):
@@ -355,11 +362,24 @@ class ComponentPrior(Assumptions):
 
     # Derived
 
-    def sample(self, num_components: int) -> dict[str, Array]:
+    def units_of_sites(self) -> Units:
+        """The unit and the origin in which the coordinates of the parameters' sites are counted.
+
+        Read off the prior, its hyperpriors at their means, so that NUTS, HMC and SVI take the same path in
+        any unit of the data.
+
+        Returns:
+            Site to scale and location as of `zoo.supports.in_units.InUnits`; a site without a unit is left
+            out.
+        """
+        return {}
+
+    def sample(self, num_components: int, units: Units | None = None) -> dict[str, Array]:
         """The prior (or posterior) of the parameters of all components as NumPyro statements.
 
         Args:
             num_components: K.
+            units: as of `units_of_sites`; None: coordinates have no unit.
 
         Returns:
             Value of each site, leading shape (num_components,).
@@ -368,7 +388,7 @@ class ComponentPrior(Assumptions):
         with numpyro.plate("components", num_components):
             while len(drawn := self.conditionals(values)) > len(values):
                 name = list(drawn)[len(values)]
-                values[name] = numpyro.sample(name, drawn[name])
+                values[name] = sampled(name, drawn[name], units)
         return values
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
@@ -468,8 +488,17 @@ class ComponentPrior(Assumptions):
         """
         sites = self.hyperprior_sites().items()
         return self.with_hyperparameters(
-            {site: numpyro.sample(site, getattr(self, name)) for name, site in sites}
+            {site: numpyro.sample(site, _in_own_units(getattr(self, name))) for name, site in sites}
         )
+
+    def at_prior_means(self) -> Self:
+        """The family with the means of its hyperpriors in place of them.
+
+        Returns:
+            The family with numbers; itself if it has no hyperprior.
+        """
+        sites = self.hyperprior_sites().items()
+        return self.with_hyperparameters({site: getattr(self, name).mean for name, site in sites})
 
     def with_hyperparameters(self, values: Mapping[str, Array]) -> Self:
         """The family with numbers in place of its hyperpriors, for whatever hyperprior sites it has.
@@ -505,6 +534,29 @@ class ComponentPrior(Assumptions):
             True if the field holds a distribution.
         """
         return isinstance(getattr(self, name), dist.Distribution)
+
+
+def sampled(name: str, own: dist.Distribution, units: Units | None) -> Array:
+    """The NumPyro statement of a parameter whose coordinates may have a unit.
+
+    Args:
+        name: of the site.
+        own: its distribution.
+        units: of the sites that have one.
+
+    Returns:
+        The value.
+    """
+    return numpyro.sample(name, InUnits(own, *units[name]) if units and name in units else own)
+
+
+def _in_own_units(prior: dist.Distribution) -> dist.Distribution:
+    """A hyperprior of locations or of matrices, its coordinates in its own standard deviations or means."""
+    if isinstance(prior, dist.MultivariateNormal):
+        return InUnits(prior, jnp.sqrt(prior.variance), prior.mean)
+    if isinstance(prior, dist.Wishart):
+        return InUnits(prior, jnp.sqrt(jnp.diagonal(prior.mean, axis1=-2, axis2=-1)))
+    return prior  # numbers without a unit
 
 
 def _added(location: Any, by: np.ndarray) -> Any:

@@ -42,9 +42,11 @@ from zoo.conjugate.component_prior import (
     LOST_SHARE,
     ComponentPrior,
     Estimate,
+    Units,
     at_least_one,
     bracket,
     root,
+    sampled,
     within_scale,
 )
 from zoo.model import as_hyperparameter
@@ -187,6 +189,20 @@ class _FullGaussian(ComponentPrior):
         y = x - self.center
         row, column = np.triu_indices(self.num_features)
         return jnp.concatenate([jnp.ones_like(y[..., :1]), y, y[..., row] * y[..., column]], axis=-1)
+
+    def units_of_sites(self) -> Units:
+        """The prior location and the deviations about it of means; the precisions that go with these."""
+        prior = self.at_prior_means()
+        if "covariance" in self.field_dims:
+            covariance = jnp.asarray(prior.covariance)
+        else:
+            covariance = symmetric_inverse(prior.degrees_of_freedom * jnp.asarray(prior.scale_matrix))
+        variances = jnp.diagonal(covariance, axis1=-2, axis2=-1)
+        if "mean_precision" in self.field_dims:
+            variances = variances / prior.mean_precision
+        deviations = jnp.sqrt(variances)
+        units = dict.fromkeys(("precisions", "shared_precision"), (1 / deviations, None))
+        return units | {"locs": (deviations, jnp.asarray(prior.loc))}
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
@@ -578,11 +594,11 @@ class SharedGaussianWishart(GaussianWishart):
     couples_components = True
     learnable = ("loc", "mean_precision", "scale_matrix")
 
-    def sample(self, num_components: int) -> dict[str, Array]:
+    def sample(self, num_components: int, units: Units | None = None) -> dict[str, Array]:
         """The shared precision, then the means of all components, as NumPyro statements."""
-        shared = {"shared_precision": numpyro.sample("shared_precision", self._precision())}
+        shared = {"shared_precision": sampled("shared_precision", self._precision(), units)}
         with numpyro.plate("components", num_components):
-            return shared | {"locs": numpyro.sample("locs", self.conditionals(shared)["locs"])}
+            return shared | {"locs": sampled("locs", self.conditionals(shared)["locs"], units)}
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The shared precision, then the means given ``values["shared_precision"]``."""

@@ -18,7 +18,7 @@ from jax.scipy.special import digamma, gammaln
 
 from zoo.checks import check_not_constant, check_positive, check_rows
 from zoo.conjugate.cellwise import Cellwise, column_means
-from zoo.conjugate.component_prior import Estimate, at_least_one, broadcast_fields
+from zoo.conjugate.component_prior import Estimate, Units, at_least_one, broadcast_fields
 from zoo.model import as_hyperparameter
 
 __all__ = ["NormalGamma", "SphericalNormalGamma"]
@@ -107,6 +107,16 @@ class NormalGamma(Cellwise):
 
     def _check_domain(self, x: np.ndarray) -> None:
         """Any number is in the domain."""
+
+    def units_of_sites(self) -> Units:
+        """The prior location and the deviations about it of means; the precisions that go with these."""
+        precision = self._by_column(jnp.asarray(self.shape) / jnp.asarray(self.rate))
+        variances = 1 / (self.mean_precision * precision)
+        least = jnp.min(variances, axis=-1) if self.is_spherical else variances
+        return {
+            "precisions": (1 / least, None),
+            "locs": (jnp.sqrt(variances), jnp.asarray(self.loc)),
+        }
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The precisions, then the means given ``values["precisions"]``."""

@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.checks import as_matrix, check_columns
-from zoo.conjugate.component_prior import ComponentPrior, Estimate
+from zoo.conjugate.component_prior import ComponentPrior, Estimate, Units
 from zoo.model import static
 
 __all__ = ["Product"]
@@ -246,6 +246,10 @@ class Product(ComponentPrior):
                 form = FIELD if name in family.posterior_dims else "{name}_{number}"
                 found[form.format(name=name, number=number)] = np.asarray(group)[own]
         return found
+
+    def units_of_sites(self) -> Units:
+        """Those of the groups."""
+        return self._numbered(lambda number, family: family.units_of_sites())
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The distributions of the groups, one after another."""

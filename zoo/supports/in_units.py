@@ -3,18 +3,24 @@ r"""Sites whose unconstrained coordinates are in the units of the data.
 NUTS, HMC, SVI and L-BFGS move in unconstrained coordinates, start within 2 of zero there, and begin with
 steps, masses and spreads of order one. A site in metres and the same site in millimetres must therefore have
 the same coordinates, or the answer depends on the unit. `InUnits` leaves a distribution as it is and says in
-which unit its value is measured: a real value is ``loc + scale * u``, a positive one ``scale * exp(u)``. The
-log joint in unconstrained coordinates then changes by a constant when the data are rescaled, and nothing else
-changes.
+which unit its value is measured: a real value is ``loc + scale * u``, a positive one ``scale * exp(u)``, a
+positive definite matrix ``scale_i scale_j`` times one of standard coordinates. The log joint in unconstrained
+coordinates then changes by a constant when the data are rescaled, and nothing else changes.
 """
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import constraints
-from numpyro.distributions.transforms import AffineTransform, ComposeTransform, ExpTransform, biject_to
+from numpyro.distributions.transforms import (
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    Transform,
+    biject_to,
+)
 
-__all__ = ["InUnits", "PositiveInUnits", "RealInUnits"]
+__all__ = ["InUnits", "PositiveDefiniteInUnits", "PositiveInUnits", "RealInUnits"]
 
 
 class RealInUnits(constraints.Constraint):
@@ -128,6 +134,92 @@ class PositiveInUnits(constraints.Constraint):
         return self is other
 
 
+class PositiveDefiniteInUnits(constraints.Constraint):
+    """Positive definite matrices, entry (i, j) measured in units of ``scale[i] * scale[j]``.
+
+    Args:
+        scale: positive, the shape of a row of the matrix, with axes of a batch before it or without.
+    """
+
+    event_dim = 2
+    base_constraint = constraints.positive_definite
+
+    def __init__(self, scale: Array) -> None:
+        self.scale = scale
+
+    def __call__(self, x: Array) -> Array:
+        """Whether matrices are symmetric and positive definite.
+
+        Args:
+            x: matrices.
+
+        Returns:
+            The shape of ``x`` without its last two axes.
+        """
+        return constraints.positive_definite(x)
+
+    def feasible_like(self, prototype: Array) -> Array:
+        """The diagonal matrix of the units as a value of this support.
+
+        Args:
+            prototype: an array, of which the shape counts.
+
+        Returns:
+            The shape of ``prototype``.
+        """
+        diagonal = self.scale[..., None] ** 2 * jnp.eye(jnp.shape(self.scale)[-1])
+        return jnp.broadcast_to(diagonal, jnp.shape(prototype))
+
+    def tree_flatten(self) -> tuple:
+        """The unit is the leaf.
+
+        Returns:
+            The leaf, and its name beside nothing static.
+        """
+        return (self.scale,), (("scale",), {})
+
+    def eq(self, other: object, static: bool = False) -> bool:
+        """Whether another constraint is this object, see `RealInUnits.eq`.
+
+        Args:
+            other: anything.
+            static: not read; NumPyro passes it.
+
+        Returns:
+            True for the same object.
+        """
+        return self is other
+
+
+class _Rescaled(Transform):
+    """A symmetric matrix whose entry (i, j) is multiplied by ``scale[i] * scale[j]``."""
+
+    domain = codomain = constraints.positive_definite
+
+    def __init__(self, scale: Array) -> None:
+        self.scale = scale
+
+    def _factors(self) -> Array:
+        return self.scale[..., :, None] * self.scale[..., None, :]
+
+    def __call__(self, x: Array) -> Array:
+        return x * self._factors()
+
+    def _inverse(self, y: Array) -> Array:
+        return y / self._factors()
+
+    def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: None = None) -> Array:
+        """Each scale counts once for every entry of its row on or below the diagonal, and once again."""
+        num_rows = jnp.shape(self.scale)[-1]
+        return jnp.broadcast_to((num_rows + 1) * jnp.sum(jnp.log(self.scale), axis=-1), jnp.shape(x)[:-2])
+
+    def tree_flatten(self) -> tuple:
+        return (self.scale,), (("scale",), {})
+
+    def eq(self, other: object, static: bool = False) -> bool:
+        return self is other
+
+
 biject_to.register(RealInUnits, lambda c: AffineTransform(c.loc, c.scale))
 biject_to.register(
     PositiveInUnits,
@@ -135,13 +227,19 @@ biject_to.register(
 )
 
 
+biject_to.register(
+    PositiveDefiniteInUnits,
+    lambda c: ComposeTransform([biject_to(constraints.positive_definite), _Rescaled(c.scale)]),
+)
+
+
 class InUnits(dist.Independent):
-    """A distribution of real or of positive values that says in which unit they are measured.
+    """A distribution of real or positive values or of matrices that says in which unit they are measured.
 
     Args:
-        base_dist: the distribution, its support real or positive in every entry.
-        scale: the unit, positive, of a shape that broadcasts to that of a value.
-        loc: of real values, the origin, likewise; None: positive values.
+        base_dist: the distribution, its support real or positive in every entry, or positive definite.
+        scale: the unit, positive, of a shape that broadcasts to that of a value; to a row of a matrix.
+        loc: of real values, the origin, likewise; None: positive values, or matrices.
     """
 
     pytree_data_fields = ("scale", "loc")
@@ -150,8 +248,21 @@ class InUnits(dist.Independent):
         self.scale, self.loc = scale, loc
         super().__init__(base_dist, 0)
 
+    def expand(self, batch_shape: tuple[int, ...]) -> "InUnits":
+        """The distribution with another batch shape, its values measured as before.
+
+        Args:
+            batch_shape: to which the present one broadcasts.
+
+        Returns:
+            The distribution.
+        """
+        return InUnits(self.base_dist.expand(batch_shape), self.scale, self.loc)
+
     @property
     def support(self) -> constraints.Constraint:
-        """Real or positive values, with the unit of their unconstrained coordinates."""
+        """Real or positive values, or matrices, with the unit of their unconstrained coordinates."""
+        if isinstance(self.base_dist.support, type(constraints.positive_definite)):
+            return PositiveDefiniteInUnits(self.scale)
         entry = PositiveInUnits(self.scale) if self.loc is None else RealInUnits(self.loc, self.scale)
         return constraints.independent(entry, self.event_dim)
