@@ -434,7 +434,7 @@ def test_an_infinite_log_joint_is_noticed_except_on_the_way_from_a_start():
     assert _impossible(log_joint[:, ::-1], warmup_left=0).tolist() == [[True, True, True, False, True]]
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppca", "sppca"])
 def test_a_fit_by_vb_in_single_precision_is_scored_in_double(name):
     """Densities of new rows loop over both the fit's numbers and the rows': of two precisions they failed."""

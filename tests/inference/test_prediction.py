@@ -174,7 +174,7 @@ def test_new_rows_under_stick_breaking_draws(two_clusters):
     assert (labels[:35] == np.bincount(labels[:35]).argmax()).mean() > 0.8
 
 
-@pytest.mark.parametrize("method", ["map", "gibbs"])
+@pytest.mark.parametrize("method", ["map", pytest.param("gibbs", marks=pytest.mark.slow)])
 def test_complete_rows_do_not_change_what_incomplete_ones_are_predicted(method):
     """Rows without a gap are not looked at: they come back as they are, whatever is beside them.
 
@@ -208,6 +208,7 @@ def test_complete_rows_do_not_change_what_incomplete_ones_are_predicted(method):
         np.testing.assert_allclose(filled.standard_deviation, total**0.5, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_cells_and_reconstructions_from_draws_of_depcam():
     """A reconstruction says something of every cell, "cells" of the missing ones: there the two agree."""
     rng = np.random.default_rng(0)

@@ -212,7 +212,8 @@ def test_a_former_fit_is_a_start(small_model, two_clusters, vb_tree, gibbs_tree)
 
 def test_rows_are_left_out_when_they_are_too_many_and_kept_when_asked(small_model, two_clusters, monkeypatch):
     monkeypatch.setattr(weighted_rows, "ROW_BYTES", 1000)
-    tree = fit(small_model, two_clusters, num_samples=30, tolerance=1e-3)
+    call = {"num_samples": 30, "max_iterations": 10, "tolerance": 0, "num_restarts": 1}
+    tree = fit(small_model, two_clusters, **call)
     assert tree.attrs["left_out"] == "assignments, log_likelihood, responsibilities"
     assert "assignments" not in tree["posterior"] and "log_likelihood" not in tree.children
     again = inference.extend(tree, "assignments", "log_likelihood")
@@ -225,23 +226,24 @@ def test_rows_are_left_out_when_they_are_too_many_and_kept_when_asked(small_mode
     xr.testing.assert_allclose(passed["log_likelihood"].to_dataset(), again["log_likelihood"].to_dataset())
     assert "observed_data" not in passed.children and "log_likelihood" not in passed.attrs["left_out"]
     assert "observed_data" in inference.extend(tree, "observed_data", two_clusters).children
-    with pytest.raises(ValueError, match="the fit is of 60 rows; got 9"):
-        inference.extend(fit(small_model, two_clusters, num_samples=2), "observed_data", two_clusters[:9])
     keep = ("assignments", "log_likelihood", "responsibilities")
-    kept = fit(small_model, two_clusters, num_samples=30, tolerance=1e-3, keep=keep)
+    kept = fit(small_model, two_clusters, keep=keep, **call)
     assert kept.attrs["left_out"] == "" and "assignments" in kept["posterior"]
+    with pytest.raises(ValueError, match="the fit is of 60 rows; got 9"):
+        inference.extend(kept, "observed_data", two_clusters[:9])
 
 
 def test_what_takes_more_passes_than_the_fit_is_made_on_demand(small_model, two_clusters, monkeypatch):
     """By sizes alone: rows times draws times components, unless the fit passed over the rows as often."""
     sizes = 60 * small_model.num_components
+    call = {"num_samples": 30, "max_iterations": 10, "tolerance": 0, "num_restarts": 1}
     monkeypatch.setattr(weighted_rows, "ROW_OPERATIONS", 30 * sizes)
-    call = {"max_iterations": 10, "tolerance": 0, "num_restarts": 1}
-    full = fit(small_model, two_clusters, num_samples=30, **call)
+    full = fit(small_model, two_clusters, **call)
     assert full.attrs["left_out"] == ""
-    lean = fit(small_model, two_clusters, num_samples=31, **call)
+    monkeypatch.setattr(weighted_rows, "ROW_OPERATIONS", 30 * sizes - 1)
+    lean = fit(small_model, two_clusters, **call)
     assert lean.attrs["left_out"] == "assignments, log_likelihood"
-    long = fit(small_model, two_clusters, num_samples=31, **call | {"max_iterations": 31})
+    long = fit(small_model, two_clusters, **call | {"max_iterations": 30})
     assert long.attrs["left_out"] == ""
     assert "mean_log_likelihood" in summary(lean).index  # asked for, so it is made
     np.testing.assert_allclose(

@@ -147,8 +147,7 @@ def test_summary_agrees_with_ours(case):
 GIBBS = [name for name in SLOWER if "gibbs" in CASES[name][0].methods and name != "sppca"]  # probit only
 
 
-@pytest.mark.cases_by_default(1)
-@pytest.mark.parametrize("name", [*QUICK, *slow(GIBBS)])
+@pytest.mark.parametrize("name", ["lda", *slow(["epca", *GIBBS])])
 def test_numpyro_runs_our_sampler(name):
     model, data, _, variable = CASES[name]
     kernel = inference.gibbs.kernel(model.with_sizes_from(*data))

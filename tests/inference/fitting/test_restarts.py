@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from inference.algorithm import CHEAP_ENTRIES, starts_by_size
 from inference.convergence.starts import spread_of_starts
 from inference.diagnostics import summary
 from inference.driver.progress import CONVERGED, DROPPED, RUNNING, Progress, best_run, left_behind
+from inference.fitting import front_door
 from inference.methods import method_of
 from inference.methods.mixture.starts import kmeans_labels
 from tests.planted import planted_zoo, variational_mixture
@@ -36,14 +38,29 @@ def two_groups():
     return np.concatenate([rng.normal(0, 1, (30, 2)), rng.normal(6, 1, (30, 2))])
 
 
-def test_one_start_where_something_is_given_or_rows_pass_in_batches(two_groups):
-    call = {"method": "vb", "max_iterations": 3}
-    model = zoo.Mixture.from_data(two_groups, num_components=4)
-    many = fitted(model, two_groups, **call)
-    assert number_of_starts(many) == 10 and '"num_restarts": 10' in many.attrs["options"]
-    for given in (many, {"assignments": np.arange(60) % 4}, "kmeans"):
-        assert number_of_starts(fitted(model, two_groups, init=given, **call)) == 1
-    assert number_of_starts(fitted(model, two_groups, batch_size=20, **call)) == 1
+def starts_of_a_call(monkeypatch, model, *data, **settings):
+    """How many starts `fit` makes of a call, which ends before anything is compiled."""
+
+    class Read(Exception):
+        """The call has been read."""
+
+    def stop(request):
+        raise Read(request)
+
+    monkeypatch.setattr(front_door, "moved", stop)
+    with pytest.raises(Read) as read:
+        inference.fit(model, *data, **settings)
+    return read.value.args[0].settings.num_restarts
+
+
+def test_one_start_where_something_is_given_or_rows_pass_in_batches(
+    monkeypatch, vb_tree, small_model, two_clusters
+):
+    starts = partial(starts_of_a_call, monkeypatch, small_model, two_clusters, method="vb")
+    assert starts() == 10
+    for given in (vb_tree, {"assignments": np.arange(60) % 3}, "kmeans"):
+        assert starts(init=given) == 1
+    assert starts(batch_size=20) == 1
 
 
 def test_the_number_follows_from_sizes_alone():
@@ -57,11 +74,13 @@ def test_the_number_follows_from_sizes_alone():
     assert method_of(model, "vb").restarts(model, (np.zeros((9, 5)),), moves=("merge",)) == 1
 
 
-def test_weak_priors_ask_for_five_starts():
+def test_weak_priors_ask_for_five_starts(monkeypatch):
     x = 1.0 * (np.random.default_rng(0).normal(size=(12, 4)) > 0)
     for variance, expected in ((1.0, 1), (10.0, 1), (10.1, 5)):
         model = zoo.EPCA("bernoulli", num_latents=1, loading_variance=variance)
-        assert number_of_starts(fitted(model, x, method="map", max_iterations=2)) == expected
+        assert starts_of_a_call(monkeypatch, model, x, method="map") == expected
+    monkeypatch.undo()
+    assert number_of_starts(fitted(model, x, method="map", max_iterations=2)) == 5
 
 
 def test_documents_of_the_first_step_settle_by_turns():

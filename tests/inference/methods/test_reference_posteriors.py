@@ -14,7 +14,7 @@ from posterior_cases import CASES, NOT_COMPARED, POSTERIORS, bias, fitted, stati
 
 import zoo
 
-QUICK = {("mixture", "collapsed_gibbs"), ("lda", "gibbs"), ("lda", "vb")}
+QUICK = {("lda", "gibbs"), ("lda", "vb")}
 SAME_MODEL = {"sppca_probit": "sppca"}
 
 

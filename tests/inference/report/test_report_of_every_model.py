@@ -62,6 +62,7 @@ def test_axes_of_projections_are_labelled(name):
     assert [axis.get_title() for axis in axes] == ["latent 0", "latent 1"]
 
 
+@pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize("name", ["lda", "plsi", "pcp"])
 def test_topics_are_drawn_with_their_words_and_shares(name):
     tree = fitted(name)

@@ -35,6 +35,7 @@ def test_draws_are_summarised_by_invariants_and_used(latents):
     assert np.isfinite(log_density(tree, x[:3])).all()
 
 
+@pytest.mark.slow
 def test_replicated_rows_have_the_means_of_their_components(tree):
     """Every cell's mean over 100 draws times 30 rows, 4.5 standard errors each: false alarm 4e-5."""
     replicated = extend(tree, "posterior_predictive")["posterior_predictive"]["x"].to_numpy()

@@ -116,7 +116,7 @@ def test_a_step_reports_the_bound_that_it_reaches(step, structured):
     np.testing.assert_allclose(trace[-1], by_hand(state, r, structured=structured), rtol=1e-10)
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "slack"),
     [(STRUCTURED, 1e-10), (MEAN_FIELD, 1e-10), (LEARNING, 1e-8), (LEARNING_MEAN_FIELD, 1e-8)],

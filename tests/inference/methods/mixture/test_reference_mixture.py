@@ -221,6 +221,7 @@ def test_gibbs_mixes_on_the_toy():
     assert max(worst.values()) < 1.05, worst
 
 
+@pytest.mark.slow
 def test_vb_agrees_with_gibbs_on_places_and_density(vb_tree, gibbs_tree, two_clusters):
     """Predictive density and places of the two clusters: within 3 Monte Carlo errors plus 0.02 nats a row.
 
