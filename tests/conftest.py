@@ -123,4 +123,4 @@ def nuts_tree(small_model, two_clusters):
     """The small mixture by NUTS."""
     from inference import fit
 
-    return fit(small_model, two_clusters, method="nuts", num_warmup=500, num_samples=2000, seed=2)
+    return fit(small_model, two_clusters, method="nuts", num_warmup=500, num_samples=4000, seed=2)

@@ -23,6 +23,7 @@ from numpyro.distributions.transforms import AffineTransform
 from numpyro.primitives import Messenger
 
 from inference.algorithm import Direct, FitRequest, Fitted, Method, Stochastic
+from inference.numerics.compiled import compiled
 from zoo.exponential_family.natural_params import ZeroElsewhere
 from zoo.model import Model
 
@@ -63,10 +64,10 @@ def fitted_in_data_units(request: FitRequest, fitted: Fitted) -> Fitted:
     model, outcome = request.model, fitted.outcome
     if not model.units:
         return fitted
-    weight = 1.0 if request.sample_weight is None else np.asarray(request.sample_weight)
-    change = -np.sum(weight * np.asarray(_log_scale_of_rows(model, request.data)))
+    names = ()
     if _has_parameter_density(request, outcome.is_point):
-        change -= _log_scale_of_parameters(model, request.data, outcome.posterior)
+        names = tuple(sorted(outcome.posterior))
+    change = -np.asarray(_log_scale(names, model, request.sample_weight, *request.data))
     trace = fitted.run.trace | {"objective": fitted.run.trace["objective"] + change}
     outcome = outcome._replace(
         posterior=_in_data_units(model, outcome.posterior),
@@ -218,10 +219,18 @@ def _in_data_units(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _log_scale_of_parameters(model: Model, data: tuple, posterior: Mapping[str, Any]) -> Array:
+@partial(compiled, static_argnums=0)
+def _log_scale(names: tuple[str, ...], model: Model, weight: Array | None, *data: Array) -> Array:
+    """Weighted sum of the log scales of the observed cells, and of the parameters of these names."""
+    each = _log_scale_of_rows(model, data)
+    total = jnp.sum(each if weight is None else jnp.asarray(weight) * each)
+    return total + _log_scale_of_parameters(model, data, names) if names else total
+
+
+def _log_scale_of_parameters(model: Model, data: tuple, names: tuple[str, ...]) -> Array:
     """Sum of the log scales of what varies freely in the sites of the program that a fit has values of."""
     trace = handlers.trace(handlers.seed(model, 0)).get_trace(*data)
-    units = {name: model.units[name][0] for name in posterior if name in model.units}
+    units = {name: model.units[name][0] for name in names if name in model.units}
     sites = (
         (units[name], site) for name, site in trace.items() if name in units and site["type"] == "sample"
     )
