@@ -5,6 +5,7 @@ import jax
 import numpy as np
 import numpyro
 import pytest
+import scipy.stats
 from numpyro.infer import MCMC
 
 import inference
@@ -13,19 +14,23 @@ from inference.diagnostics import invariants
 from inference.gibbs import kernel
 
 
-def differences(one, two):
-    """Difference of posterior means of invariants, in combined Monte Carlo errors."""
+def p_values(one, two):
+    """P-value of equal posterior means, by invariant: Welch's test on the means of chains.
+
+    Chains of NUTS visit one corner of this posterior seldom and stay long (seeds 2 and 3 of eight), which
+    Monte Carlo errors estimated within chains understate; the spread of chains does not.
+    """
     first, second = invariants(one), invariants(two)
     for name in ("num_occupied", "lp", "concentration", "mean_log_likelihood", "same_cluster"):
-        error = np.hypot(arviz.mcse(first[name].to_numpy()), arviz.mcse(second[name].to_numpy()))
-        yield name, float(first[name].mean() - second[name].mean()) / float(error)
+        means = (part[name].mean("draw").to_numpy() for part in (first, second))
+        yield name, scipy.stats.ttest_ind(*means, equal_var=False).pvalue
 
 
 @pytest.mark.slow
 def test_nuts_and_gibbs_agree_on_invariants(gibbs_tree, nuts_tree):
-    """Five comparisons at 3 errors: 1.3 % false alarms, on fixed seeds."""
-    z = dict(differences(gibbs_tree, nuts_tree))
-    assert max(map(abs, z.values())) < 3, z
+    """Five comparisons at p = .0027: 1.3 % false alarms, on fixed seeds."""
+    found = dict(p_values(gibbs_tree, nuts_tree))
+    assert min(found.values()) > 0.0027, found
     assert float(nuts_tree["sample_stats"]["diverging"].mean()) < 1e-3  # a few do not bias the means above
     assert {"acceptance_rate", "energy", "step_size", "n_steps", "lp"} <= set(
         nuts_tree["sample_stats"].data_vars
@@ -39,7 +44,7 @@ def test_the_comparison_can_fail(gibbs_tree, two_clusters, small_model):
 
     other = small_model.replaced(concentration=dist.Gamma(1.0, 3.0))
     tree = fit(other, two_clusters, method="gibbs", num_warmup=500, num_samples=4000, seed=1)
-    assert max(abs(z) for _, z in differences(gibbs_tree, tree)) > 3
+    assert min(p for _, p in p_values(gibbs_tree, tree)) < 0.0027
 
 
 @pytest.mark.slow
