@@ -137,6 +137,19 @@ def test_every_conditional_is_the_one_of_the_program(weight_prior, prior):
         assert verdict.statistic < 1e-12
 
 
+def test_a_chain_starts_at_the_means_of_all_else_given_its_labels():
+    """No proof of the sampler's law sees where it starts: the first sweep draws everything again."""
+    x = np.concatenate([np.zeros((3, 1)), np.full((5, 1), 4.0)]) + 0.1 * np.arange(8)[:, None]
+    model = Mixture(components=BernoulliBeta(2.0 * np.ones(1), 1.0 * np.ones(1)), num_components=3)
+    bits, assignments = (x > 2).astype(float), jnp.asarray([0, 0, 0, 1, 1, 1, 1, 1])
+    with in_precision("float64"):
+        values = gibbs.init(
+            jax.random.key(0), model, bits, labels_of=lambda key, num_rows, num_components: assignments
+        ).values
+    np.testing.assert_allclose(values["weights"], (np.array([3, 5, 0]) + 1 / 3) / 9, rtol=1e-12)
+    np.testing.assert_allclose(values["probs"][:, 0], [2 / 6, 7 / 8, 2 / 3], rtol=1e-12)
+
+
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_conditionals_with_a_fixed_concentration(weight_prior):
