@@ -545,7 +545,7 @@ def sampled(name: str, own: dist.Distribution, units: Units | None) -> Array:
         units: of the sites that have one.
 
     Returns:
-        The value.
+        The value, of the distribution's shape.
     """
     return numpyro.sample(name, InUnits(own, *units[name]) if units and name in units else own)
 
