@@ -30,18 +30,19 @@ NAMES = ("columns_renamed", "frame", "nested_list")
 #: and formats share; second methods that take long to compile have names and formats alone.
 DEFAULT = {
     "mixture": {"vb": (*ORDER, *UNITS, "fitted_rows")},
-    "mixture of bits": {"em": (*ORDER, *MARKS, "row_doubled")},
+    "mixture of bits": {"em": (*ORDER, *MARKS, "row_doubled", "float32")},
     "ppca": {
         "closed_form": (*ORDER, *UNITS, "float32", "fitted_rows"),
-        "em": (*ORDER, *UNITS, *MARKS, "sparse"),
+        "em": (*ORDER, *UNITS, *MARKS, "sparse", "row_doubled"),
     },
+    "factor analysis": {"em": ("columns_rescaled",)},
     "kernelpca": {
         "closed_form": (*ORDER, *UNITS, *MARKS, "float32", "fitted_rows"),
         "em": (*ORDER, *UNITS),
     },
     "sppca": {
         "closed_form": (*ORDER, *UNITS, "fitted_rows"),
-        "em": (*ORDER, *UNITS, *MARKS),
+        "em": (*ORDER, *UNITS, *MARKS, "sparse"),
         "morp": (*ORDER, *UNITS, "float32", "fitted_rows"),
         "kernel_cca": (*ORDER, *UNITS, "float32", "fitted_rows"),
     },
@@ -54,7 +55,7 @@ DEFAULT = {
     "depcam of unknown noise": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
     "depcam": {"map": NAMES},
     "lda": {"vb": (*ORDER, *UNITS, "sparse", "unused_word"), "gibbs": (*NAMES, "sparse")},
-    "plsi": {"em": (*ORDER, *UNITS, *WORDS), "svi": NAMES},
+    "plsi": {"em": (*ORDER, *UNITS, *WORDS, "fitted_rows", "float32"), "svi": NAMES},
     "pcp": {"vb": (*ORDER, *UNITS, *WORDS), "gibbs": (*NAMES, "sparse")},
 }
 SLOW = {
@@ -63,7 +64,6 @@ SLOW = {
         "vb": ("float32", "batches", "row_doubled"),
         "em": ORDER,
     },
-    "factor analysis": {"em": ("columns_rescaled",)},
     "paired": {"map": (*ORDER, "views_exchanged", *MARKS)},
     "epca": {
         "map": (*ORDER, *UNITS, *MARKS, "fitted_rows"),
@@ -72,7 +72,7 @@ SLOW = {
     "depcam": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
     "depcam of unknown noise": {"vb": (*ORDER, *UNITS, *MARKS), "em": ("float32",)},
     "lda": {"vb": ("empty_document", "fitted_rows", "float32")},
-    "plsi": {"hmc": NAMES, "em": ("fitted_rows",)},
+    "plsi": {"hmc": NAMES},
     "pcp": {"vb": ("fitted_rows",)},
     "ppca with priors": {"vb": (*ORDER, *UNITS)},
     "sppca with priors": {"vb": (*ORDER, *UNITS)},
