@@ -446,12 +446,15 @@ def halves_forgotten(model, data, options):
     ("case", "method"), [("ppca with priors", "nuts"), ("ppca with priors", "svi"), ("mixture", "gibbs")]
 )
 def test_a_method_that_forgets_rows_fails_in_distribution(case, method, monkeypatch):
-    """The comparison of a few invariants of short chains and runs has the power to see it."""
+    """The comparison of a few invariants of short chains and runs has the power to see it.
+
+    Of the mixture by 32 chains not always: its labels hide much of what the rows say (p = 8e-5 at this seed).
+    """
     make, data, _ = CASES[case]
     monkeypatch.setattr(relations, "fit", faulty(halves_forgotten))
-    verdict = relation_check(
-        make, method, data, "rows_permuted", seed=3, **options_of(method, "rows_permuted")
-    )
+    options = options_of(method, "rows_permuted")
+    options = options | ({"num_chains": 96} if method == "gibbs" else {})
+    verdict = relation_check(make, method, data, "rows_permuted", seed=3, **options)
     assert not verdict, str(verdict)
 
 
