@@ -140,9 +140,8 @@ def _command(tree: xr.DataTree) -> str:
         return str(tree.attrs["command"])
     keywords = {name: tree.attrs[name] for name in ("method", "seed", "dtype") if name in tree.attrs}
     keywords |= {name: value for name, value in _options(tree).items() if name != "learnt_from"}
-    if keywords.pop(
-        "drops_starts", False
-    ):  # starts by need: of a call that names neither number nor strategy
+    by_need = keywords.pop("drops_starts", False)
+    if by_need:  # of a call that names neither the number of starts nor a strategy
         del keywords["num_restarts"], keywords["init"]
     lines = ["from inference import fit, load, model_of", 'old = load("FIT.nc")  # this fit']
     if keywords.get("init") == "given":
