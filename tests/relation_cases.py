@@ -158,6 +158,6 @@ def options_of(method, relation, said=""):
     if method == "svi":
         is_matched = RELATIONS[relation].keeps_draws and not RELATIONS[relation].in_units
         return PATH if is_matched else RUNS
-    if "tolerance of passes" in said:  # all passes over documents, in every step
+    if "tolerance of passes" in said and method == "vb":  # all passes over documents, in every step
         return TOP | {"inner_tolerance": 0.0}
     return TOP if relation in AT_THE_TOP or "where it ends" in said else PATH
