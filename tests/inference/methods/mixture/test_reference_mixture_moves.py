@@ -132,7 +132,7 @@ def test_the_gain_of_learnt_hyperparameters_on_the_thesis_toy():
         model = Mixture.from_data(x, num_components=5)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # bounds are hit, and that is recorded
-            fixed = fit(model, x, num_restarts=20, num_samples=1, tolerance=1e-8, seed=draw)
+            fixed = fit(model, x, init="random", num_restarts=20, num_samples=1, tolerance=1e-8, seed=draw)
             learn = ("loc", "scale_matrix", "mean_precision", "concentration")
             tree = fit(model, x, init=fixed, learn=learn, num_samples=1, tolerance=1e-8)
         before, path = float(fixed["trace"]["objective"].max()), tree["trace"]["objective"].to_numpy()
