@@ -110,6 +110,7 @@ def in_stages(model, train, stages, **options):
                 learn=learn,
                 max_iterations=number,
                 tolerance=0,
+                num_restarts=1,
                 num_samples=1,
                 progress=False,
                 **options,
