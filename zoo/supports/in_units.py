@@ -23,32 +23,31 @@ from numpyro.distributions.transforms import (
 __all__ = ["InUnits", "PositiveDefiniteInUnits", "PositiveInUnits", "RealInUnits"]
 
 
-class RealInUnits(constraints.Constraint):
-    """Real values measured from ``loc`` in units of ``scale``.
+class _InUnits(constraints.Constraint):
+    """A set of values, and the unit in which they are measured: its leaf.
 
     Args:
-        loc: the origin, of a shape that broadcasts to that of the value.
-        scale: the unit, positive, likewise.
+        scale: the unit, positive, of a shape that broadcasts to that of the value.
     """
 
-    base_constraint = constraints.real  # what a summary of such a value may assume
+    base_constraint: constraints.Constraint  # what a summary of such a value may assume
 
-    def __init__(self, loc: Array, scale: Array) -> None:
-        self.loc, self.scale = loc, scale
+    def __init__(self, scale: Array) -> None:
+        self.scale = scale
 
     def __call__(self, x: Array) -> Array:
-        """Whether values are numbers.
+        """Whether values are in the set, in whatever unit.
 
         Args:
             x: values.
 
         Returns:
-            The shape of ``x``.
+            The shape of ``x`` without the axes of a value.
         """
-        return x == x
+        return self.base_constraint(x)
 
     def feasible_like(self, prototype: Array) -> Array:
-        """The origin as a value of this support.
+        """The value at zero unconstrained coordinates.
 
         Args:
             prototype: an array, of which the shape counts.
@@ -56,15 +55,15 @@ class RealInUnits(constraints.Constraint):
         Returns:
             The shape of ``prototype``.
         """
-        return jnp.broadcast_to(self.loc, jnp.shape(prototype))
+        return jnp.broadcast_to(self.scale, jnp.shape(prototype))
 
     def tree_flatten(self) -> tuple:
-        """The origin and the unit are leaves.
+        """What tells the unit is a leaf.
 
         Returns:
             The leaves, and their names beside nothing static.
         """
-        return (self.loc, self.scale), (("loc", "scale"), {})
+        return (self.scale,), (("scale",), {})
 
     def eq(self, other: object, static: bool = False) -> bool:
         """Whether another constraint is this object: values may be traced and cannot be compared.
@@ -79,62 +78,36 @@ class RealInUnits(constraints.Constraint):
         return self is other
 
 
-class PositiveInUnits(constraints.Constraint):
-    """Positive values measured in units of ``scale``.
+class RealInUnits(_InUnits):
+    """Real values measured from ``loc`` in units of ``scale``.
 
     Args:
-        scale: the unit, positive, of a shape that broadcasts to that of the value.
+        loc: the origin, of a shape that broadcasts to that of the value.
+        scale: the unit, positive, likewise.
     """
+
+    base_constraint = constraints.real
+
+    def __init__(self, loc: Array, scale: Array) -> None:
+        self.loc = loc
+        super().__init__(scale)
+
+    def feasible_like(self, prototype: Array) -> Array:
+        """The origin; see `_InUnits.feasible_like`."""
+        return jnp.broadcast_to(self.loc, jnp.shape(prototype))
+
+    def tree_flatten(self) -> tuple:
+        """The origin and the unit; see `_InUnits.tree_flatten`."""
+        return (self.loc, self.scale), (("loc", "scale"), {})
+
+
+class PositiveInUnits(_InUnits):
+    """Positive values measured in units of ``scale``."""
 
     base_constraint = constraints.positive
 
-    def __init__(self, scale: Array) -> None:
-        self.scale = scale
 
-    def __call__(self, x: Array) -> Array:
-        """Whether values are positive.
-
-        Args:
-            x: values.
-
-        Returns:
-            The shape of ``x``.
-        """
-        return x > 0
-
-    def feasible_like(self, prototype: Array) -> Array:
-        """The unit as a value of this support.
-
-        Args:
-            prototype: an array, of which the shape counts.
-
-        Returns:
-            The shape of ``prototype``.
-        """
-        return jnp.broadcast_to(self.scale, jnp.shape(prototype))
-
-    def tree_flatten(self) -> tuple:
-        """The unit is the leaf.
-
-        Returns:
-            The leaf, and its name beside nothing static.
-        """
-        return (self.scale,), (("scale",), {})
-
-    def eq(self, other: object, static: bool = False) -> bool:
-        """Whether another constraint is this object, see `RealInUnits.eq`.
-
-        Args:
-            other: anything.
-            static: not read; NumPyro passes it.
-
-        Returns:
-            True for the same object.
-        """
-        return self is other
-
-
-class PositiveDefiniteInUnits(constraints.Constraint):
+class PositiveDefiniteInUnits(_InUnits):
     """Positive definite matrices, entry (i, j) measured in units of ``scale[i] * scale[j]``.
 
     Args:
@@ -144,51 +117,10 @@ class PositiveDefiniteInUnits(constraints.Constraint):
     event_dim = 2
     base_constraint = constraints.positive_definite
 
-    def __init__(self, scale: Array) -> None:
-        self.scale = scale
-
-    def __call__(self, x: Array) -> Array:
-        """Whether matrices are symmetric and positive definite.
-
-        Args:
-            x: matrices.
-
-        Returns:
-            The shape of ``x`` without its last two axes.
-        """
-        return constraints.positive_definite(x)
-
     def feasible_like(self, prototype: Array) -> Array:
-        """The diagonal matrix of the units as a value of this support.
-
-        Args:
-            prototype: an array, of which the shape counts.
-
-        Returns:
-            The shape of ``prototype``.
-        """
+        """The diagonal matrix of the squared units; see `_InUnits.feasible_like`."""
         diagonal = self.scale[..., None] ** 2 * jnp.eye(jnp.shape(self.scale)[-1])
         return jnp.broadcast_to(diagonal, jnp.shape(prototype))
-
-    def tree_flatten(self) -> tuple:
-        """The unit is the leaf.
-
-        Returns:
-            The leaf, and its name beside nothing static.
-        """
-        return (self.scale,), (("scale",), {})
-
-    def eq(self, other: object, static: bool = False) -> bool:
-        """Whether another constraint is this object, see `RealInUnits.eq`.
-
-        Args:
-            other: anything.
-            static: not read; NumPyro passes it.
-
-        Returns:
-            True for the same object.
-        """
-        return self is other
 
 
 class _Rescaled(Transform):
@@ -225,8 +157,6 @@ biject_to.register(
     PositiveInUnits,
     lambda c: ComposeTransform([ExpTransform(), AffineTransform(0.0, c.scale, domain=constraints.positive)]),
 )
-
-
 biject_to.register(
     PositiveDefiniteInUnits,
     lambda c: ComposeTransform([biject_to(constraints.positive_definite), _Rescaled(c.scale)]),
