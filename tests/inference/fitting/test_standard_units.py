@@ -249,3 +249,18 @@ def test_standardize_is_refused_where_it_has_no_meaning(table):
         zoo.PPCA.from_data(x, num_latents=1, standardize=True, column_scale=[1.0, 2.0])
     with pytest.raises(ValueError, match="column_scale must be positive"):
         zoo.PPCA.from_data(x, num_latents=1, standardize=True, column_scale=[1.0, 2.0, 0.0, 1.0])
+
+
+def test_weights_count_rows_in_the_change_of_units(table):
+    """A row of weight two has twice its cells' change of density, as two such rows have."""
+    model = zoo.PPCA.from_data(table, num_latents=1, standardize=True)
+    twice = np.r_[np.arange(40), [0, 1, 2]]
+    weight = np.bincount(twice, minlength=40).astype(float)
+    settings = {"method": "em", "max_iterations": 3, "tolerance": 0.0}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*has not converged")
+        first = fit(model, table, **settings)
+        weighted = fit(model, table, sample_weight=weight, init=first, **settings)
+        doubled = fit(model, table[twice], init=first, **settings)
+    ends = (float(tree["trace"]["objective"][-1]) for tree in (weighted, doubled))
+    np.testing.assert_allclose(*ends, rtol=1e-10)

@@ -1,5 +1,6 @@
 """The report: sections in order, verdicts with reasons, one self-contained file, paths checked first."""
 
+import json
 import re
 
 import numpy as np
@@ -105,6 +106,16 @@ def test_the_recipe_runs(switched):
     assert "init=..." in _command(tree) and "wrap_key_data" in _command(tree)
     tree.attrs["command"] = "zoo fit mixture faithful"
     assert _command(tree) == "zoo fit mixture faithful"
+
+
+def test_the_recipe_of_a_fit_with_starts_by_need_leaves_their_choice_to_fit(switched):
+    tree = replaced(switched)
+    for by_need, told in ((True, False), (False, True)):
+        options = {"drops_starts": by_need, "num_restarts": 10, "init": "mixed", "tolerance": 1e-6}
+        tree.attrs["options"] = json.dumps(options)
+        code = _command(tree)
+        assert "drops_starts" not in code and "tolerance=1e-06" in code
+        assert [name in code for name in ("num_restarts=10", "init='mixed'")] == [told, told]
 
 
 def test_the_recipe_of_a_fit_without_its_data_says_so(switched):
