@@ -103,12 +103,15 @@ class StudentStatistics(NamedTuple):
         loc: posterior location m_k, shape (num_slots, d).
         scale_matrix: W_k, shape (num_slots, d, d).
         log_det: log |W_k|, shape (num_slots,).
+        constants: the log density's terms in the number of rows of a cluster alone, for 0, 1, ... of them,
+            shape (num_observations + 1,): log-gammas would cost more than all the rest.
     """
 
     count: Array
     loc: Array
     scale_matrix: Array
     log_det: Array
+    constants: Array
 
     @staticmethod
     def rows(components: GaussianWishart, x: Array) -> Array:
@@ -140,7 +143,12 @@ class StudentStatistics(NamedTuple):
         sums = jax.ops.segment_sum(features, labels, num_segments=num_slots)
         posterior = components.posterior(sums)
         log_det = jnp.linalg.slogdet(posterior.scale_matrix)[1]
-        return cls(sums[:, 0], posterior.loc, posterior.scale_matrix, log_det)
+        count = jnp.arange(rows.shape[0] + 1)
+        half, d = 0.5 * (components.degrees_of_freedom + count + 1), rows.shape[1]
+        strength = components.mean_precision + count
+        constants = gammaln(half) - gammaln(half - 0.5 * d)
+        constants += 0.5 * d * jnp.log(strength / (strength + 1) / jnp.pi)
+        return cls(sums[:, 0], posterior.loc, posterior.scale_matrix, log_det, constants)
 
     def log_predictive(self, components: GaussianWishart, row: Array) -> Array:
         """Log density of a row in each cluster given the rows there, shape (num_slots,), nats.
@@ -152,14 +160,12 @@ class StudentStatistics(NamedTuple):
         Returns:
             Shape (num_slots,).
         """
-        d = row.shape[-1]
         strength = components.mean_precision + self.count
         half = 0.5 * (components.degrees_of_freedom + self.count + 1)
-        constant = gammaln(half) - gammaln(half - 0.5 * d) + 0.5 * self.log_det
-        shrunk = strength / (strength + 1)
+        constant = self.constants[self.count.astype(int)] + 0.5 * self.log_det
         away = row - self.loc
         squared = jnp.einsum("ki,kij,kj->k", away, self.scale_matrix, away)
-        return constant + 0.5 * d * jnp.log(shrunk / jnp.pi) - half * jnp.log1p(shrunk * squared)
+        return constant - half * jnp.log1p(strength / (strength + 1) * squared)
 
     def changed(self, components: GaussianWishart, slot: Array, row: Array, sign: Array) -> Self:
         """A row put into a cluster (sign 1), taken out of it (-1) or neither (0).
@@ -185,6 +191,7 @@ class StudentStatistics(NamedTuple):
             self.loc.at[slot].set(loc + sign * away / after),
             self.scale_matrix.at[slot].set(scale_matrix - (factor / growth) * jnp.outer(turned, turned)),
             self.log_det.at[slot].add(-jnp.log(growth)),
+            self.constants,
         )
 
 

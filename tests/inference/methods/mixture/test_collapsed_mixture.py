@@ -112,13 +112,14 @@ def test_split_merge_alone_targets_all_203_partitions(weight_prior):
     offset = 0.0 if model.weights.has_sticks else alpha / model.num_components
 
     x = jnp.asarray(X)
+    no_rows = StudentStatistics.of(model.components, x, jnp.full(len(X), -1), 3)
 
     def moves(wrong, key, state):
         log_prior = urn._log_prior_of_split(alpha, model)
 
         def propose(carry, key):
             labels, counts, _ = split_or_merge(
-                key, *carry, x, model.components, StudentStatistics, offset, lambda *a: log_prior(*a) + wrong
+                key, *carry, x, model.components, no_rows, offset, lambda *a: log_prior(*a) + wrong
             )
             return (labels, counts), None
 

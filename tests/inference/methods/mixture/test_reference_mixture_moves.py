@@ -51,7 +51,7 @@ def climb(algorithm, model, x, seed):
         lambda key, variables, *args: algorithm.init(key, *args),
         model,
         (x,),
-        key=jax.random.key(seed),
+        keys=jax.random.key(seed)[None],
         variables={},
         num_rows=x.shape[0],
         num_restarts=1,
