@@ -24,6 +24,8 @@ POSITIVE = np.exp(X / 4)
 
 PATH = {"max_iterations": 4, "tolerance": 0.0, "num_samples": 4}
 TOP = {"max_iterations": 2000, "tolerance": 0.0, "num_samples": 4}
+#: Two ways to one top, which both are at long before: by one way all of LDA's and PCP's passes are made.
+NEAR_TOP = TOP | {"max_iterations": 500}
 #: Runs of SVI that are compared in distribution: near the optimum, where the data decide.
 RUNS = {"max_iterations": 500, "tolerance": 0.0, "num_samples": 20, "step_size": 0.05}
 #: Chains that are compared in distribution, which is the same on both sides after any number of steps.
@@ -159,5 +161,7 @@ def options_of(method, relation, said=""):
         is_matched = RELATIONS[relation].keeps_draws and not RELATIONS[relation].in_units
         return PATH if is_matched else RUNS
     if "tolerance of passes" in said and method == "vb":  # all passes over documents, in every step
-        return TOP | {"inner_tolerance": 0.0}
-    return TOP if relation in AT_THE_TOP or "where it ends" in said else PATH
+        return NEAR_TOP | {"inner_tolerance": 0.0}
+    if "where it ends" in said:
+        return TOP
+    return NEAR_TOP if relation in AT_THE_TOP else PATH

@@ -4,12 +4,14 @@ Run ``python -m tests.benchmarks.relations`` to check all cases of tests/relatio
 named (CASE, CASE/METHOD or CASE/METHOD/RELATION); each model and method in a process of its own, so that
 compiled programs do not pile up. ``--record`` writes tests/reference/relations.json: for each relation that
 holds the largest error relative to the spread and its threshold, or the smallest p-value and its threshold;
-for each that does not, the reason. Two devices are made of the CPU.
+for each that does not, the reason; and the CPU seconds of each model and method all of whose relations were
+checked. Two devices are made of the CPU.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -73,6 +75,12 @@ def _chosen(methods, named):
     return wanted
 
 
+def _spent_by_children():
+    """CPU seconds of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main(argv=None):
     """Check, and record if asked.
 
@@ -91,15 +99,17 @@ def main(argv=None):
 
     chosen = _chosen({case: CASES[case].methods for case in CASES}, arguments.cases)
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
-    kept, failed = record.get("outcomes", {}), 0
+    kept, seconds, failed = record.get("outcomes", {}), record.get("cpu_seconds", {}), 0
     for (case, method), names in chosen.items():
-        began = time.monotonic()
+        began, spent = time.monotonic(), _spent_by_children()
         call = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--one", case, method, *names]
         run = subprocess.run(call, capture_output=True, text=True, check=False, env=os.environ | QUICK)
         if run.returncode:
             raise RuntimeError(f"{case} by {method}: {run.stderr[-2000:]}")
         found = json.loads(run.stdout.splitlines()[-1])
         kept[f"{case}/{method}"] = (kept.get(f"{case}/{method}", {}) if names else {}) | found
+        if not names:
+            seconds[f"{case}/{method}"] = round(_spent_by_children() - spent)
         wrong = {name: outcome for name, outcome in found.items() if not outcome.get("passed", True)}
         failed += len(wrong)
         held = sum(outcome.get("passed", False) for outcome in found.values())
@@ -107,7 +117,7 @@ def main(argv=None):
         for name, outcome in wrong.items():
             print(f"    {name} FAILED: {outcome}", flush=True)
         if arguments.record:
-            content = circumstances(f"{COMMAND} --record") | {"outcomes": kept}
+            content = circumstances(f"{COMMAND} --record") | {"cpu_seconds": seconds, "outcomes": kept}
             RECORD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(f"{failed} failed")
     return min(failed, 1)
