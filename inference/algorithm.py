@@ -63,6 +63,8 @@ class Algorithm(NamedTuple):
             restarts (leading axis): smaller states with the same objective to run on with, or None.
         numbered_init: ascent only, optional: ``numbered_init(number, key, model, *data) -> state``, the start
             of one of several restarts, which need not all start alike; number 0 starts as ``init`` does.
+        settling_steps: ascent only, optional: ``settling_steps(states)``, how many steps of each fresh start
+            (leading axis) come before the first that is recorded and judged; the state knows that they do.
     """
 
     init: Callable
@@ -70,6 +72,7 @@ class Algorithm(NamedTuple):
     improve: Callable | None = None
     shrink: Callable | None = None
     numbered_init: Callable | None = None
+    settling_steps: Callable | None = None
 
 
 class Memoised(NamedTuple):

@@ -25,6 +25,7 @@ from inference.fitting.arguments import key_of, read_init
 from inference.fitting.in_memory import progress_line
 from inference.methods.nuts_hmc import METHODS, position
 from inference.numerics.compiled import compiled
+from inference.numerics.host_keys import numbered_keys
 from inference.numerics.programs import draw_locals, latent_names, log_prior, over_draws, redraw_data
 from inference.precision import double_precision, to_numpy
 from inference.prediction import prepared
@@ -286,7 +287,7 @@ def prior_by_mcmc(
         position,
         model,
         missing,
-        key=key,
+        keys=numbered_keys(key, CHAINS),
         variables=variables,
         checkpoint=Checkpoint(None, {}),
         open_bar=progress_line(False),

@@ -256,7 +256,12 @@ def column_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         Two arrays of shape (num_features,).
     """
-    seen = ~np.isnan(x)
+    missing = np.isnan(x)
+    if len(x) and not missing.any():
+        means = x.sum(axis=0) / len(x)
+        away = x - means
+        return means, np.sqrt(np.square(away, out=away).sum(axis=0) / len(x))
+    seen = ~missing
     count = np.maximum(seen.sum(axis=0), 1)
     means = np.where(seen, x, 0.0).sum(axis=0) / count
     away = np.where(seen, x - means, 0.0)
@@ -383,6 +388,8 @@ def check_some_cells(x: np.ndarray, name: str = "x") -> None:
         name: of the data in messages.
     """
     missing = np.isnan(x)
+    if not missing.any():
+        return
     for axis, kind, other in ((0, "column", "rows"), (1, "row", "columns")):
         empty = np.flatnonzero(missing.all(axis=axis))
         if empty.size:
@@ -726,7 +733,9 @@ def check_scale(
         is_whole: whether these are all rows; some of them may all be small.
     """
     smallest, largest = SCALES[dtype]
-    size = np.where(np.isfinite(x), np.abs(x), 0.0).max(axis=0, initial=0.0)
+    size = np.fmax(np.fmax.reduce(x, axis=0, initial=0.0), np.abs(np.fmin.reduce(x, axis=0, initial=0.0)))
+    if not np.isfinite(size).all():  # what is infinite is refused elsewhere
+        size = np.where(np.isfinite(x), np.abs(x), 0.0).max(axis=0, initial=0.0)
     bad = np.flatnonzero((size > largest) | (is_whole & (size > 0) & (size < smallest)))
     if not bad.size:
         return

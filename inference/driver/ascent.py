@@ -1,7 +1,9 @@
 """The loop of an ascent: a step repeated on every restart until its objective stops rising.
 
-A restart that has settled may be asked for a better state (`Algorithm.improve`) and runs on from there. The
-result of a restart does not depend on where the run was cut into chunks.
+A fresh start may ask for steps that come before the first that counts (`Algorithm.settling_steps`): the same
+compiled steps, at iterations below zero, neither recorded nor judged. A restart that has settled may be asked
+for a better state (`Algorithm.improve`) and runs on from there. The result of a restart does not depend on
+where the run was cut into chunks.
 
 A step that cannot be traced, such as a product of a sparse matrix by scipy, runs on the host: then restarts
 run one after another, step by step, with the same keys and the same rule for every step, and no data are
@@ -19,7 +21,7 @@ from jax import Array
 
 from inference.algorithm import AscentRun
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, numbered_keys, resume, start_each
+from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
 from inference.driver.progress import (
     CONVERGED,
     NOT_FINITE,
@@ -57,7 +59,7 @@ def ascend(
     model: Any,
     data: tuple,
     *,
-    key: Array,
+    keys: Array,
     variables: Any,
     num_rows: float,
     num_restarts: int,
@@ -70,6 +72,7 @@ def ascend(
     may_drop: bool = False,
     improve: Callable | None = None,
     shrink: Callable | None = None,
+    settling_steps: Callable | None = None,
     start_data: tuple | None = None,
     place: Callable = lambda tree: tree,
     on_host: bool = False,
@@ -84,7 +87,7 @@ def ascend(
         start: ``start(key, variables, model, *data) -> state`` of one restart.
         model: passed to the step.
         data: passed to the step.
-        key: the run's key.
+        keys: of the restarts, shape (num_restarts,).
         variables: what the starts are given, leaves with a leading axis over restarts.
         num_rows: what the tolerance is multiplied by.
         num_restarts: how many starts are run side by side.
@@ -98,6 +101,7 @@ def ascend(
         improve: of an `Algorithm`: asked for a better state whenever a restart has settled; the restart has
             converged when there is none.
         shrink: of an `Algorithm`: asked every few steps.
+        settling_steps: of an `Algorithm`: asked of fresh starts.
         start_data: what the starts are given instead of ``data`` (which may lie on several devices).
         place: puts states and the model where ``data`` are.
         on_host: whether start and step run on the host instead of compiled.
@@ -105,17 +109,20 @@ def ascend(
     Raises:
         FloatingPointError: no restart has a finite objective after its first step.
     """
-    keys = numbered_keys(key, num_restarts)
     begun_with = data if start_data is None else start_data
     begin = partial(_start_on_host if on_host else start_each, start)
     state, saved = resume(checkpoint, begin, keys, variables, model, begun_with, traced=not on_host)
     progress, history, _ = restored(saved, num_restarts)
+    if saved is None and settling_steps is not None:
+        progress = progress._replace(iteration=progress.iteration - np.asarray(settling_steps(state)))
     restarts, keys, model = place((_Restarts(state, progress), keys, model))
     small_gain = smallest_gain(num_rows, tolerance)
     slack = tolerated_fall(progress.objective.dtype, must_rise)
     bounds = max_iterations, small_gain, slack, CONVERGED if improve is None else SETTLED
     may_drop &= num_restarts > 1 and improve is None  # else what comes of a restart depends on chunks
     run_chunk = partial(_ascend_chunk_on_host if on_host else _ascend_chunk, (step, rule, may_drop))
+    if to_come := int(-np.min(progress.iteration, initial=0)):
+        restarts, _ = run_chunk(restarts, keys, (to_come, 0, *bounds[1:]), model, data)
     chunk = ChunkLength()
     with Interrupt() as interrupt, open_bar(max_iterations, int(np.asarray(progress.iteration).max())) as bar:
         while _steps_left(restarts, max_iterations) and not any_process(interrupt.requested):

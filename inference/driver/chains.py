@@ -18,7 +18,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from inference.algorithm import ChainsRun
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, numbered_keys, resume, start_each
+from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
 from inference.driver.progress import beginning_with
 from inference.numerics.compiled import compiled
 
@@ -34,7 +34,7 @@ def sample(
     model: Any,
     data: tuple,
     *,
-    key: Array,
+    keys: Array,
     variables: Any,
     num_chains: int,
     num_warmup: int,
@@ -53,7 +53,7 @@ def sample(
         position: ``position(state, model)``, what is kept of a draw.
         model: passed to the step.
         data: passed to the step.
-        key: the run's key.
+        keys: of the chains, shape (num_chains,).
         variables: what the starts are given, leaves with a leading axis over chains.
         num_chains: chains run side by side.
         num_warmup: sweeps that are not kept.
@@ -70,7 +70,6 @@ def sample(
     Raises:
         FloatingPointError: the log joint is not finite, and no chunk of draws was finished before.
     """
-    keys = numbered_keys(key, num_chains)
     states, stored = resume(checkpoint, partial(start_each, start), keys, variables, model, data)
     total = num_warmup + num_samples * thinning
     shapes = jax.eval_shape(_over_chains(position, model), states)

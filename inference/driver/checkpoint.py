@@ -24,7 +24,9 @@ from inference.numerics.atomic_files import replacing
 __all__ = ["Checkpoint", "fingerprint"]
 
 SECONDS_BETWEEN_SAVES = 5.0
-FORMAT = 4  # 3 had other coordinates of probabilities, 2 stick fractions, 1 the progress of restarts
+# 4 had states of DEPCAM without labels, 3 other coordinates of probabilities, 2 stick fractions, 1 the
+# progress of restarts
+FORMAT = 5
 
 
 def fingerprint(model: Any, data: tuple, **settings: Any) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The host between chunks of a run: the length of the next chunk, Ctrl-C, keys, and starting or resuming."""
+"""The host between chunks of a run: the length of the next chunk, Ctrl-C, and starting or resuming."""
 
 import signal
 import sys
@@ -17,7 +17,7 @@ from jax import Array
 from inference.driver.checkpoint import Checkpoint
 from inference.numerics.compiled import compiled
 
-__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "numbered_keys", "resume", "start_each"]
+__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "resume", "start_each"]
 
 
 CHUNK_SECONDS = 0.25
@@ -62,12 +62,6 @@ class Interrupt:
             signal.signal(signal.SIGINT, self._previous)
 
 
-@partial(compiled, static_argnums=1)
-def numbered_keys(key: Array, count: int) -> Array:
-    """The keys of all restarts or chains, ``fold_in(key, number)``."""
-    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
-
-
 def resume(
     checkpoint: Checkpoint, init: Callable, *args: Any, traced: bool = True
 ) -> tuple[Any, dict | None]:
@@ -86,5 +80,14 @@ def resume(
 
 @partial(compiled, static_argnums=0)
 def start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
-    """The states of all restarts or chains, started in turn: a start may need as much memory as a step."""
-    return jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))
+    """The states of all restarts or chains, started in turn: a start may need as much memory as a step.
+
+    Their types are strong, as those that a step leaves: the second chunk is compiled as the first.
+    """
+    states = jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))
+    return jax.tree.map(_strongly_typed, states)
+
+
+def _strongly_typed(leaf: Array) -> Array:
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+    return leaf if is_key else jax.lax.convert_element_type(leaf, leaf.dtype)

@@ -21,7 +21,7 @@ from jax import Array
 
 from inference.algorithm import AscentRun, Memoised
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.host import Interrupt, numbered_keys, resume, start_each
+from inference.driver.host import Interrupt, resume, start_each
 from inference.driver.progress import (
     NOT_FINITE,
     RUNNING,
@@ -57,7 +57,7 @@ def ascend_in_batches(
     check: Callable,
     start_rows: Any,
     warm_up: Callable,
-    key: Array,
+    keys: Array,
     variables: Any,
     num_restarts: int,
     max_iterations: int,
@@ -77,7 +77,7 @@ def ascend_in_batches(
         check: called with each batch in the first pass, before it is used.
         start_rows: the rows that the starts see.
         warm_up: ``warm_up(keys, states) -> states`` of all restarts, once, before the first pass.
-        key: the run's key.
+        keys: of the restarts, shape (num_restarts,).
         variables: what the starts are given.
         num_restarts: how many starts are run side by side.
         max_iterations: the most passes.
@@ -89,7 +89,6 @@ def ascend_in_batches(
     Raises:
         FloatingPointError: no restart has a finite objective after its first pass.
     """
-    keys = numbered_keys(key, num_restarts)
     restarts, saved = resume(checkpoint, partial(_start, start, memoised), keys, variables, model, start_rows)
     if saved is None:
         state = warm_up(keys, restarts.state)

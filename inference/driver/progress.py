@@ -48,7 +48,7 @@ class Progress(NamedTuple):
     Attributes:
         objective: of the state that the restart holds, nats: a failed step leaves it as it was.
         small_steps: consecutive steps of little gain.
-        iteration: steps (or passes) taken.
+        iteration: steps (or passes) taken; below zero as many are still to come that are not judged.
         status: `RUNNING`, `CONVERGED`, `SETTLED` (to be asked for a better state), `DROPPED` (left behind by
             another restart), `NOT_FINITE` or `FELL`.
         improvements: how often a settled state was moved to a better one.
@@ -91,12 +91,13 @@ def advanced(
 ) -> Progress:
     """Progress after a step, elementwise over restarts; ``settled`` is the status of one that converged."""
     small_steps, status = rule(numbers, progress, objective, small_gain, slack, settled)
-    failed = status >= NOT_FINITE
+    unjudged = progress.iteration < 0
+    stays = unjudged | (status >= NOT_FINITE)
     return Progress(
-        numbers.where(failed, progress.objective, objective),
-        numbers.where(failed, progress.small_steps, small_steps),
+        numbers.where(stays, progress.objective, objective),
+        numbers.where(stays, progress.small_steps, small_steps),
         progress.iteration + 1,
-        status,
+        numbers.where(unjudged, progress.status, status),
         progress.improvements,
     )
 

@@ -29,13 +29,13 @@ from inference.inputs.streams import CountStream, RowStream, is_chunked
 from inference.inputs.tables import as_arrays, check_parts, column_dims, paired_rows
 from inference.methods import method_of, methods_with_weights
 from inference.numerics.atomic_files import check_writable
-from inference.numerics.compiled import compiled
 from inference.numerics.devices import exchanged, resolved_num_devices
+from inference.numerics.host_keys import key_from_seed
 from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_scales, in_precision
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
-from zoo.checks import as_plain, check_choice, check_flag, check_size, check_whole, shown
+from zoo.checks import as_plain, check_choice, check_flag, check_size, check_whole, column_moments, shown
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -169,9 +169,7 @@ def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> N
     for name, dim, part, is_isotropic in parts:
         if not is_isotropic or not isinstance(part, np.ndarray):
             continue
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of columns without cells
-            deviations = np.nanstd(part, axis=0)
+        deviations = column_moments(part)[1]
         varying = np.flatnonzero(deviations > 0)
         if not varying.size:
             continue
@@ -314,11 +312,8 @@ def key_of(seed: Any) -> jax.Array:
     """
     _check_seed(seed)
     if not isinstance(seed, jax.Array):
-        return _key(np.uint32(seed))
+        return key_from_seed(int(seed))
     return seed if jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(seed)
-
-
-_key = compiled(jax.random.key)  # one program
 
 
 def _check_seed(seed: Any) -> None:

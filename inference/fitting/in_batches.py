@@ -12,7 +12,6 @@ import numpy as np
 from inference.algorithm import Algorithm, FitRequest, Fitted, Memoised, NaturalGradient
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.host import numbered_keys
 from inference.driver.memoised import ascend_in_batches
 from inference.driver.stochastic import ascend_stochastically
 from inference.fitting.in_memory import (
@@ -20,12 +19,12 @@ from inference.fitting.in_memory import (
     loop_arguments,
     progress_line,
     start_of,
-    two_keys,
     with_arrays,
 )
 from inference.fitting.verdict import five_small_gains
 from inference.inputs.streams import Batch
 from inference.numerics.devices import deal_out, on_all_devices, on_one_device
+from inference.numerics.host_keys import numbered_keys, run_keys
 from inference.numerics.weighted_rows import Rows, row_limit
 from inference.precision import check_count_sizes, check_scales
 from zoo.model import Model, in_current_precision
@@ -90,7 +89,7 @@ class MemoisedPlan(BatchPlan):
                 in chunks.
         """
         request, stream, settings = self.request, self.request.stream, self.request.settings
-        run_key, conclude_key = two_keys(request.key)
+        keys, conclude_key = run_keys(request.key, settings.num_restarts)
         num_devices, is_given = request.num_devices, request.variables is not None
         begin = self._rows_to_start_from()
         run = ascend_in_batches(
@@ -102,7 +101,7 @@ class MemoisedPlan(BatchPlan):
             check=self._check,
             start_rows=begin,
             warm_up=_left_alone if is_given else partial(warmed_up, self.algorithm, self.model, begin),
-            key=run_key,
+            keys=keys,
             num_restarts=settings.num_restarts,
             max_iterations=settings.max_iterations,
             tolerance=settings.tolerance,
@@ -172,7 +171,7 @@ class NaturalGradientPlan(BatchPlan):
             The run and its outcome.
         """
         request, stream, settings = self.request, self.request.stream, self.request.settings
-        run_key, conclude_key = two_keys(request.key)
+        keys, conclude_key = run_keys(request.key, 1)
         in_memory = not stream.is_chunked
         num_bytes = stream.num_rows * 8 * self.model.num_topics
         holds_rows = in_memory and row_limit(num_bytes, "doc_topic_concentration", request.keep)
@@ -181,7 +180,7 @@ class NaturalGradientPlan(BatchPlan):
             self.start,
             self.model,
             stream,
-            key=numbered_keys(run_key, 1)[0],
+            key=keys[0],
             keep_rows=holds_rows,
             max_iterations=settings.max_iterations,
             tolerance=settings.tolerance,
@@ -212,7 +211,7 @@ def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, st
             _as_given,
             model,
             (rows,),
-            key=keys[number],
+            keys=numbered_keys(keys[number], 1),
             variables=jax.tree.map(lambda leaf, i=number: leaf[i : i + 1], states),
             num_rows=rows.shape[0],
             num_restarts=1,

@@ -24,8 +24,8 @@ from inference.driver.ascent import ascend
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint, fingerprint
 from inference.fitting.verdict import five_small_gains
-from inference.numerics.compiled import compiled
 from inference.numerics.devices import deal_out, exchanged, on_all_devices, on_one_device, over_processes
+from inference.numerics.host_keys import run_keys
 from inference.numerics.weighted_rows import Rows, draws_of_rows_limit, row_limit, unweighted, weight_of
 from inference.precision import to_numpy
 from inference.results.files import versions
@@ -39,7 +39,6 @@ __all__ = [
     "loop_arguments",
     "progress_line",
     "start_of",
-    "two_keys",
     "with_arrays",
 ]
 
@@ -135,7 +134,7 @@ class SamplerPlan(_WholePlan):
             The run and its outcome.
         """
         request, method, settings = self.request, self.request.method, self.request.settings
-        run_key, conclude_key = two_keys(request.key)
+        keys, conclude_key = run_keys(request.key, settings.num_chains)
         num_draws = settings.num_chains * settings.num_samples
         keep_rows = row_limit(num_draws * self.data[0].shape[0], "assignments", request.keep)
         run = sample(
@@ -144,7 +143,7 @@ class SamplerPlan(_WholePlan):
             method.position(keep_rows),
             self.model,
             self.data,
-            key=run_key,
+            keys=keys,
             resize=method.resize,
             variables=self.given,
             **loop_arguments(request),
@@ -163,7 +162,7 @@ class AscentPlan(_WholePlan):
             The run and its outcome.
         """
         request, method, settings = self.request, self.request.method, self.request.settings
-        run_key, conclude_key = two_keys(request.key)
+        keys, conclude_key = run_keys(request.key, settings.num_restarts)
         num_rows, num_samples = self.data[0].shape[0], settings.num_samples
         if isinstance(self.data[0], Rows):
             num_rows = float(jnp.sum(self.data[0].weight))
@@ -173,7 +172,7 @@ class AscentPlan(_WholePlan):
             self.algorithm.step,
             self.start,
             self.model,
-            key=run_key,
+            keys=keys,
             num_rows=over_processes(num_rows),
             num_restarts=settings.num_restarts,
             max_iterations=settings.max_iterations,
@@ -185,6 +184,7 @@ class AscentPlan(_WholePlan):
             **loop_arguments(request),
             improve=self.algorithm.improve,
             shrink=self.algorithm.shrink,
+            settling_steps=self.algorithm.settling_steps,
             on_host=is_ascent and method.runs_on_host(self.data),
             **placed,
         )
@@ -216,13 +216,6 @@ def keeps_assignments(request: FitRequest, model: Model, num_rows: int, run: Asc
     sizes = num_samples, num_rows, model.row_width, run.num_iterations
     is_small = row_limit(num_samples * num_rows, "assignments", keep)
     return is_small and draws_of_rows_limit(*sizes, "assignments", keep)
-
-
-@compiled
-def two_keys(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The key of a run and that of its conclusion, in one program."""
-    first, second = jax.random.split(key)
-    return first, second
 
 
 def with_arrays(outcome: Outcome, run: Any, model: Model, holds_rows: bool) -> Outcome:

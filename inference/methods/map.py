@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 from jax import Array
 from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
@@ -54,7 +55,7 @@ def _loss(unconstrained: dict[str, Array], model: Any, data: tuple) -> Array:
 
 def _state(values: Mapping[str, Array], model: Any, data: tuple, memory_size: int) -> LBFGSState:
     point = unconstrain_fn(program, (model, *data), {}, dict(values))
-    return lbfgs_init(point, partial(_loss, model=model, data=data), memory_size)
+    return lbfgs_init(point, memory_size)
 
 
 def _init(key: Array, model: Any, *data: Any, memory_size: int) -> LBFGSState:
@@ -73,10 +74,16 @@ def _step(
     return state, MAPInfo(-state.value)
 
 
+def settling_steps(states: LBFGSState) -> np.ndarray:
+    """The one step of each start that evaluates it, shape (num_restarts,)."""
+    return np.ones(np.shape(states.value), int)
+
+
 @cache
 def build(strategy: str, memory_size: int) -> Algorithm:
     """The algorithm with a memory of so many steps."""
-    return Algorithm(partial(_init, memory_size=memory_size), partial(_step, memory_size=memory_size))
+    begin, once = (partial(function, memory_size=memory_size) for function in (_init, _step))
+    return Algorithm(begin, once, settling_steps=settling_steps)
 
 
 def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, memory_size: int) -> LBFGSState:

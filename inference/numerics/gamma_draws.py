@@ -12,19 +12,14 @@ are collected first, of few all are. `jax.random.gamma` proposes number after nu
 times as long (``tests.benchmarks.numerics``), and its program takes three times as long to compile.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
-from numpyro import handlers
-from numpyro.primitives import Messenger
 
 from zoo.dirichlet_process import BetaDecay
 
-__all__ = ["draw", "draw_dirichlet", "draw_log_gamma", "draw_sites"]
+__all__ = ["draw", "draw_dirichlet", "draw_log_gamma"]
 
 BLOCK_NUMBERS = 2**16  # drawn at once, so that the temporary arrays stay small
 FEW = 2**12  # numbers that are all proposed again where one is refused
@@ -61,35 +56,6 @@ def draw(key: Array, distribution: dist.Distribution) -> Array:
         limits = jnp.finfo(both.dtype)
         return jnp.clip(jax.nn.sigmoid(both[0] - both[1]), limits.tiny, 1 - limits.epsneg)
     return distribution.sample(key)
-
-
-class _Drawn(Messenger):
-    """Values of a program's sites by `draw`, each from a key of its own."""
-
-    def __init__(self, program: Callable, key: Array) -> None:
-        self.key, self.count = key, 0
-        super().__init__(program)
-
-    def process_message(self, message: dict[str, Any]) -> None:
-        """Draw a site that has no value yet."""
-        if message["type"] == "sample" and not message["is_observed"] and message["value"] is None:
-            message["value"] = draw(jax.random.fold_in(self.key, self.count), message["fn"])
-            self.count += 1
-
-
-def draw_sites(key: Array, program: Callable, *args: Any) -> dict[str, Array]:
-    """One draw of every site of a NumPyro program.
-
-    Args:
-        key: a JAX key.
-        program: its sites have distributions of which `draw` takes one draw.
-        *args: of the program.
-
-    Returns:
-        Value of each site by name.
-    """
-    trace = handlers.trace(_Drawn(program, key)).get_trace(*args)
-    return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
 
 
 def _draw_wishart(key: Array, distribution: dist.Wishart, shape: tuple[int, ...]) -> Array:

@@ -42,8 +42,8 @@ class LBFGSState(NamedTuple):
 
     Attributes:
         point: pytree of arrays.
-        value: f there.
-        gradient: raveled, shape (size,).
+        value: f there, infinite before the first evaluation.
+        gradient: raveled, zeros before the first evaluation, shape (size,).
         steps: the last s, newest last, shape (memory_size, size).
         changes: the last y, likewise.
         inverse_products: 1 / s'y of each pair, 0 where there is none yet, shape (memory_size,).
@@ -70,16 +70,21 @@ class _Search(NamedTuple):
     done: Array
 
 
-def lbfgs_init(point: Any, loss: Callable[[Any], Array], memory_size: int) -> LBFGSState:
-    """The initial state at a point."""
-    flat, unravel = ravel_pytree(point)
-    value, gradient = jax.value_and_grad(lambda x: loss(unravel(x)))(flat)
-    pairs = jnp.zeros((memory_size, flat.size), flat.dtype)
-    return LBFGSState(point, value, gradient, pairs, pairs, jnp.zeros(memory_size, flat.dtype))
+def lbfgs_init(point: Any, memory_size: int) -> LBFGSState:
+    """The state at a point where nothing has been evaluated: the first step stays there and evaluates it.
+
+    Then the program of the start need not hold the loss and its gradient too.
+    """
+    flat, _ = ravel_pytree(point)
+    pairs, value = jnp.zeros((memory_size, flat.size), flat.dtype), jnp.array(jnp.inf, flat.dtype)
+    return LBFGSState(point, value, jnp.zeros_like(flat), pairs, pairs, jnp.zeros(memory_size, flat.dtype))
 
 
 def lbfgs_step(state: LBFGSState, loss: Callable[[Any], Array]) -> LBFGSState:
-    """One iteration towards a minimum of ``loss``."""
+    """One iteration towards a minimum of ``loss``; the first one evaluates the start.
+
+    A gradient of zeros makes the direction zero, and below an infinite value every trial is a decrease.
+    """
     flat, unravel = ravel_pytree(state.point)
     evaluate = jax.value_and_grad(lambda x: loss(unravel(x)))
     value, gradient = state.value, state.gradient

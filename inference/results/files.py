@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,9 @@ def _dims_of(name: str, ndim: int, dims: Mapping[str, tuple[str, ...]]) -> tuple
     return tuple(f"{name}_dim_{i}" for i in range(ndim))
 
 
+@cache
 def versions() -> dict[str, str]:
-    """Versions of the packages that decide the numbers."""
+    """Versions of the packages that decide the numbers, read once."""
     found = {f"version_{PACKAGE.replace('-', '_')}": zoo.__version__}
     for package in ("numpyro", "jax", "jaxlib", "arviz"):
         try:

@@ -9,7 +9,7 @@ checkout in a process whose cache (``inference.compile_cache``) an earlier proce
 other checkout's cold call, as that had no cache. ``process`` is the CPU time of the whole process, imports
 and all. Iterations are few (50; of samplers 20 + 20 sweeps), so that the steps themselves decide little.
 Bars: ``cold`` 0.4 for those that `BARS` names and 0.5 for the rest, ``cached`` 0.2. Written to
-tests/reference/benchmark_first_fit.json.
+tests/reference/benchmark_first_fit.json, where pairs that were not measured keep their figures.
 """
 
 import argparse
@@ -20,8 +20,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.recording import write_record
+from tests.recording import REFERENCE, write_record
 
+RECORD = REFERENCE / "benchmark_first_fit.json"
 ROUNDS = 3
 SWEEPS = {"num_chains": 4, "num_warmup": 20, "num_samples": 20}
 STEPS = {"max_iterations": 50, "num_restarts": 1}
@@ -161,6 +162,9 @@ def main():
         commit = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], cwd=there, capture_output=True, text=True, check=True
         ).stdout.strip()
+        if RECORD.is_file():  # pairs that were not measured now are kept
+            former = json.loads(RECORD.read_text(encoding="utf-8"))
+            found = (former["pairs"] if former["against"] == commit else {}) | found
         command = "python -m tests.benchmarks.first_fit FOLDER --record"
         write_record("benchmark_first_fit", command, against=commit, pairs=found)
 

@@ -111,7 +111,7 @@ def batches_against_all(seed):
         begin = in_current_precision(x[:: NUM_ROWS // BATCH_ROWS])
         init = METHOD.build("random", **plain).init
         shared = {
-            "key": jax.random.key(seed),
+            "keys": jax.random.key(seed)[None],
             "variables": {},
             "num_restarts": 1,
             "tolerance": 1e-6,

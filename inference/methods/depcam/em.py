@@ -83,6 +83,7 @@ from inference.methods.depcam.rows import (
     LocalRows,
     Sums,
     best_scaling,
+    inverse_of,
     log_standard_normal,
     natural_step,
     poisson_rows,
@@ -112,6 +113,7 @@ __all__ = [
     "log_prior",
     "program_values",
     "rows_of",
+    "settling_steps",
     "start",
     "step",
 ]
@@ -174,11 +176,15 @@ class DEPCAMState(NamedTuple):
         values: site name to value; with the bound of integrated latents also its ``curves``, or q of them.
         step_size: of the bases, in units of one over their curvature.
         num_sweeps: done so far, clamped ones among them.
+        labels: of the rows, shape (num_observations,), which the first sweeps hold.
+        num_clamped: how many sweeps hold them.
     """
 
     values: dict[str, Array]
     step_size: Array
     num_sweeps: Array
+    labels: Array
+    num_clamped: Array
 
 
 class DEPCAMInfo(NamedTuple):
@@ -206,42 +212,38 @@ def program_values(values: Mapping[str, Array]) -> dict[str, Array]:
     return {"carriers": values["bases"]} | held
 
 
-def sweep(state: DEPCAMState, model: DEPCAM, x: Array, clamp: Array) -> tuple[DEPCAMState, DEPCAMInfo]:
-    """Update every block once; ``clamp`` (broadcasts to rows x components) is added to log densities."""
-
-    def judge(values: dict[str, Array]) -> Evaluation:
-        return evaluate(values, model, x, clamp)
+def step(
+    key: Array, state: DEPCAMState, model: DEPCAM, x: Array, **options: Any
+) -> tuple[DEPCAMState, DEPCAMInfo]:
+    """Update every block once, the first sweeps with labels held; the key is ignored."""
+    others = state.labels[:, None] != jnp.arange(model.num_components)
+    clamp = jnp.where((state.num_sweeps < state.num_clamped) & others, -jnp.inf, 0.0)
 
     values, count = update_latents(state.values, model, x, clamp)
-    now = judge(values)
-    values, now = update_weights(values, model, now, clamp)
-    count += 1
-    if model.offset:
-        values, now, _, tries = update_offsets(values, model, now, judge)
-        count += tries
-    values, now, _, tries = update_scales(values, model, now, judge)
-    count += tries
-    before = now.objective
-    values, now, size, tries = update_bases(values, model, now, state.step_size, judge)
-    rises = (tries == 1) & (now.objective > before + rounding_of(before))
-    count += tries
-    values, now, visits = revive(state.num_sweeps, values, model, x, now, judge)
+    values, now, step_size, visits = update_blocks(state.num_sweeps, values, model, x, clamp, state.step_size)
     count += visits
     objective = now.objective
     if "latents" in values or "latents_loc" in values:
         values, objective = rescale(values, model, now, clamp)
-    step_size = jnp.clip(jnp.where(rises, 1.5 * size, size), 1e-6, LARGEST_STEP)
+    num_sweeps = state.num_sweeps + 1
+    # where labels are held the sweeps converge, and rounding decides which of the last steps are halved
+    step_size = jnp.where(num_sweeps == state.num_clamped, 1.0, step_size)
     active, occupied = values["scales"] != 0, jnp.sum(now.responsibilities, axis=0) > 0.5
     info = DEPCAMInfo(objective, count, jnp.sum(active), jnp.sum(occupied))
-    return DEPCAMState(values, step_size, state.num_sweeps + 1), info
+    return state._replace(values=values, step_size=step_size, num_sweeps=num_sweeps), info
+
+
+def settling_steps(state: DEPCAMState) -> Array:
+    """How many sweeps still hold the labels."""
+    return state.num_clamped - state.num_sweeps
 
 
 def init(
     key: Array, model: DEPCAM, x: Array, *, strategy: str, clamped_sweeps: int, integrated: bool
 ) -> DEPCAMState:
-    """The state after clamped sweeps from labels, or at random values."""
+    """The state at labels that the first sweeps hold, or at random values."""
     if strategy == "random":
-        return _fresh_state(_random_values(key, model, x, integrated))
+        return _free_state(_random_values(key, model, x, integrated), x)
     means = jnp.nanmean(x, axis=0)
     centred = jnp.where(jnp.isnan(x), 0.0, x - means)
     centred /= 4.0 * jnp.sqrt(jnp.max(jnp.sum(centred**2, axis=-1)))  # k-means++ caps distances at one
@@ -249,8 +251,12 @@ def init(
     return _from_labels(key, labels, model, x, clamped_sweeps, integrated)
 
 
-def _fresh_state(values: dict[str, Array]) -> DEPCAMState:
-    return DEPCAMState(values, jnp.array(1.0), jnp.array(0))
+def _free_state(values: dict[str, Array], x: Array) -> DEPCAMState:
+    return _held_state(values, jnp.zeros(x.shape[0], int), 0)
+
+
+def _held_state(values: dict[str, Array], labels: Array, clamped_sweeps: int) -> DEPCAMState:
+    return DEPCAMState(values, jnp.array(1.0), jnp.array(0), labels.astype(int), jnp.array(clamped_sweeps))
 
 
 def _random_values(key: Array, model: DEPCAM, x: Array, integrated: bool) -> dict[str, Array]:
@@ -278,14 +284,7 @@ def _from_labels(
         means = (taken.T @ jnp.nan_to_num(x) + of_columns) / (taken.T @ seen + 1.0)
         values["offsets"] = model.local(values).family.natural(means)
     values |= leading_values(jax.random.fold_in(key, 2), taken, values, model, x)
-    clamp = jnp.where(taken > 0, 0.0, -jnp.inf)
-
-    def held(state: DEPCAMState, _: None) -> tuple[DEPCAMState, None]:
-        return sweep(state, model, x, clamp)[0], None
-
-    settled = jax.lax.scan(held, _fresh_state(values), None, clamped_sweeps)[0]
-    # where labels are held the sweeps converge, and rounding decides which of the last steps are halved
-    return settled._replace(step_size=jnp.array(1.0))
+    return _held_state(values, labels, clamped_sweeps)
 
 
 def start(
@@ -297,7 +296,7 @@ def start(
     clamped_sweeps: int,
     integrated: bool = False,
 ) -> DEPCAMState:
-    """The state at given values of all sites, or after clamped sweeps from responsibilities or labels.
+    """The state at given values of all sites, or at responsibilities or labels that the first sweeps hold.
 
     Raises:
         ValueError: too few variables to start from.
@@ -308,7 +307,7 @@ def start(
         given["bases"] = orthonormal(given["carriers"])
     if all(name in given for name in values if name not in OF_BOUND):
         values = {name: jnp.asarray(given.get(name, values[name]), float) for name in values}
-        return _fresh_state(values)
+        return _free_state(values, x)
     if not {"responsibilities", "assignments"} & given.keys():
         needed = ", ".join(name for name in values if name not in OF_BOUND)
         raise ValueError(f"init must hold responsibilities, assignments, or all of {needed}")
@@ -317,18 +316,11 @@ def start(
     return _from_labels(key, labels, model, x, clamped_sweeps, integrated)
 
 
-def step(
-    key: Array, state: DEPCAMState, model: DEPCAM, x: Array, **options: Any
-) -> tuple[DEPCAMState, DEPCAMInfo]:
-    """Run one sweep; the key is ignored."""
-    return sweep(state, model, x, jnp.zeros((1, 1)))
-
-
 @cache
 def build(strategy: str, clamped_sweeps: int) -> Algorithm:
     """The algorithm with a start strategy."""
     begin = partial(init, strategy=strategy, clamped_sweeps=clamped_sweeps, integrated=False)
-    return Algorithm(begin, step)
+    return Algorithm(begin, step, settling_steps=settling_steps)
 
 
 def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:
@@ -469,7 +461,12 @@ def rounding_of(objective: Array) -> Array:
 
 
 def climb(
-    propose: Callable, values: dict[str, Array], before: Evaluation, step: Array, judge: Callable
+    propose: Callable,
+    values: dict[str, Array],
+    before: Evaluation,
+    step: Array,
+    judge: Callable,
+    goes: Array | bool = True,
 ) -> tuple[dict[str, Array], Evaluation, Array, Array]:
     """The first of ``propose(step)``, ``propose(step / 2)``, ... at which the objective does not fall.
 
@@ -479,6 +476,7 @@ def climb(
         before: the evaluation there.
         step: the first step size.
         judge: the evaluation of values.
+        goes: whether to go anywhere.
 
     Returns:
         Values, evaluation, step size, number of evaluations.
@@ -486,7 +484,7 @@ def climb(
     floor = before.objective - rounding_of(before.objective)
 
     def goes_on(state: tuple) -> Array:
-        return ~(state[1].objective >= floor) & (state[3] < HALVINGS)
+        return goes & ~(state[1].objective >= floor) & (state[3] < HALVINGS)
 
     def halve(state: tuple) -> tuple:
         new = propose(state[2] / 2)
@@ -522,43 +520,101 @@ def update_weights(
     return values, before._replace(objective=objective, responsibilities=r)
 
 
-def update_offsets(values: dict[str, Array], model: DEPCAM, now: Evaluation, judge: Callable) -> tuple:
-    """Move the offsets by gradient over curvature, halved until the objective does not fall."""
+def update_blocks(
+    num_sweeps: Array,
+    values: dict[str, Array],
+    model: DEPCAM,
+    x: Array,
+    clamp: Array,
+    step_size: Array,
+) -> tuple[dict[str, Array], Evaluation, Array, Array]:
+    """Move weights, offsets, scales and bases in turn, and every few sweeps raise dead columns.
+
+    One loop over the blocks, so that there is one evaluation in the compiled program. The first block stays
+    where it is, to have that evaluated, and then the weights go to their best.
+
+    Args:
+        num_sweeps: done so far.
+        values: of the sites and of q.
+        model: the model.
+        x: rows.
+        clamp: added to rows' log densities.
+        step_size: of the bases.
+
+    Returns:
+        Values, evaluation, the next step size of the bases, number of evaluations.
+    """
+    offsets = (moved_offsets,) if model.offset else ()
+    blocks = unmoved, *offsets, moved_scales, moved_bases, partial(raised, x=x)
+    bases, last = len(blocks) - 2, len(blocks) - 1
+
+    def judge(values: dict[str, Array]) -> Evaluation:
+        return evaluate(values, model, x, clamp)
+
+    nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(judge, values))
+    nowhere = nowhere._replace(objective=-jnp.inf * jnp.ones_like(nowhere.objective))
+    is_turn = num_sweeps % REVIVAL_PERIOD == REVIVAL_PERIOD - 1
+
+    def update(block: Array, state: tuple) -> tuple:
+        values, now, step_size, count = state
+        column, weak = dead_columns(values, now)
+        due = (block == last) & is_turn & jnp.any(column)
+        lift = _lift_if(due, values, model, x, now.responsibilities, column, weak)
+        moves = [partial(move, values=values, model=model, now=now, lift=lift) for move in blocks]
+        new, after, size, tries = climb(
+            lambda step: jax.lax.switch(block, moves, step),
+            values,
+            now,
+            jnp.where(block == bases, step_size, 1.0),
+            judge,
+            (block != last) | due,
+        )
+        rises = (tries == 1) & (after.objective > now.objective + rounding_of(now.objective))
+        next_size = jnp.clip(jnp.where(rises, 1.5 * size, size), 1e-6, LARGEST_STEP)
+        new, after = jax.lax.cond(
+            block == 0, lambda *at: update_weights(at[0], model, at[1], clamp), lambda *at: at, new, after
+        )
+        return new, after, jnp.where(block == bases, next_size, step_size), count + tries + due
+
+    return jax.lax.fori_loop(0, len(blocks), update, (values, nowhere, step_size, jnp.array(0)))
+
+
+def unmoved(step: Array, values: dict[str, Array], **others: Any) -> dict[str, Array]:
+    """The values as they are."""
+    return values
+
+
+def moved_offsets(
+    step: Array, values: dict[str, Array], model: DEPCAM, now: Evaluation, **others: Any
+) -> dict[str, Array]:
+    """The offsets moved by gradient over curvature."""
     rate = 1.0 / model.offset_variance
     away = values["offsets"] - model.offset_mean
     direction = (now.sums.offsets - rate * away) / (now.sums.offsets_curvature + rate)
-    return climb(
-        lambda step: values | {"offsets": values["offsets"] + step * direction},
-        values,
-        now,
-        jnp.array(1.0),
-        judge,
-    )
+    return values | {"offsets": values["offsets"] + step * direction}
 
 
-def update_scales(values: dict[str, Array], model: DEPCAM, now: Evaluation, judge: Callable) -> tuple:
-    """Take a proximal step in the scales; precisions of an ARD prior go to their maximum given the scales."""
+def moved_scales(
+    step: Array, values: dict[str, Array], model: DEPCAM, now: Evaluation, **others: Any
+) -> dict[str, Array]:
+    """The scales after a proximal step; precisions of an ARD prior at their maximum given the scales."""
     scales = values["scales"]
     gradient = jnp.einsum("kfi,kfi->ki", values["bases"], now.sums.loadings)
     curvature = jnp.diagonal(now.sums.moments, axis1=-2, axis2=-1)
     curvature = jnp.maximum(curvature, jnp.finfo(scales.dtype).eps)
-
-    def propose(step: Array) -> dict[str, Array]:
-        moved = scales + step * gradient / curvature
-        if model.scale_prior == "laplace":
-            shrunk = jnp.maximum(jnp.abs(moved) - step * model.sparsity / curvature, 0.0)
-            return values | {"scales": jnp.sign(moved) * shrunk}
-        new = moved / (1.0 + step * values["scales_precision"] / curvature)
-        shape, rate = model.ard_concentration - 0.5, model.ard_rate + 0.5 * new**2
-        return values | {"scales": new, "scales_precision": shape / rate}
-
-    return climb(propose, values, now, jnp.array(1.0), judge)
+    moved = scales + step * gradient / curvature
+    if model.scale_prior == "laplace":
+        shrunk = jnp.maximum(jnp.abs(moved) - step * model.sparsity / curvature, 0.0)
+        return values | {"scales": jnp.sign(moved) * shrunk}
+    new = moved / (1.0 + step * values["scales_precision"] / curvature)
+    shape, rate = model.ard_concentration - 0.5, model.ard_rate + 0.5 * new**2
+    return values | {"scales": new, "scales_precision": shape / rate}
 
 
 def repulsion_gradient(values: Mapping[str, Array], model: DEPCAM) -> Array:
     """Gradient of the repulsion times log det S in the bases, shape of the bases."""
     bases, s = values["bases"], model.similarity(values)
-    weights = jnp.linalg.inv(s) * s * model.repulsion * model.similarity_scale
+    weights = inverse_of(jnp.linalg.cholesky(s)) * s * model.repulsion * model.similarity_scale
     if model.kernel == "angular":
         sums = jnp.sum(bases, axis=-1)
         return jnp.broadcast_to((2.0 * weights @ sums)[..., None], bases.shape)
@@ -572,10 +628,10 @@ def stiefel_gradient(bases: Array, gradient: Array) -> Array:
     return gradient - bases @ (0.5 * (inner + jnp.swapaxes(inner, -1, -2)))
 
 
-def update_bases(
-    values: dict[str, Array], model: DEPCAM, now: Evaluation, step: Array, judge: Callable
-) -> tuple:
-    """Move the bases along the Stiefel gradient, drawn back by a sign-fixed QR."""
+def moved_bases(
+    step: Array, values: dict[str, Array], model: DEPCAM, now: Evaluation, **others: Any
+) -> dict[str, Array]:
+    """The bases moved along the Stiefel gradient, drawn back by a sign-fixed QR."""
     scales, bases = values["scales"], values["bases"]
     gradient = now.sums.loadings * scales[:, None, :]
     stiff = jnp.linalg.eigvalsh(now.sums.moments * scales[:, :, None] * scales[:, None, :])[:, -1]
@@ -584,22 +640,11 @@ def update_bases(
         stiff += model.repulsion * model.similarity_scale * model.num_latents
     floor = jnp.finfo(scales.dtype).eps
     direction = stiefel_gradient(bases, gradient) / jnp.maximum(stiff, floor)[:, None, None]
-    return climb(
-        lambda size: values | {"bases": orthonormal(bases + size * direction)}, values, now, step, judge
-    )
+    return values | {"bases": orthonormal(bases + step * direction)}
 
 
-def _rows_without(
-    values: Mapping[str, Array], model: DEPCAM, x: Array, columns: Array
-) -> tuple[LocalRows, dict[str, Array]]:
-    """Rows with some columns switched off, and the values at which they are.
-
-    Args:
-        values: of the sites and of q.
-        model: the model.
-        x: rows.
-        columns: the columns, shape (components, latents), boolean.
-    """
+def _without(values: Mapping[str, Array], columns: Array) -> dict[str, Array]:
+    """Values at which columns, shape (components, latents), boolean, are switched off."""
     without = values | {"scales": jnp.where(columns, 0.0, values["scales"])}
     if "latents" in values:
         off = columns if values["latents"].ndim == 3 else jnp.any(columns, axis=0)
@@ -609,7 +654,7 @@ def _rows_without(
         kept = ~columns[:, :, None] & ~columns[:, None, :]
         identity = columns[:, :, None] * jnp.eye(columns.shape[-1])
         without["latents_covariance"] = kept * values["latents_covariance"] + identity
-    return rows_of(without, model, x), without
+    return without
 
 
 def leading_values(
@@ -625,7 +670,7 @@ def leading_values(
     Args:
         key: of the signs.
         taken: labels as zeros and ones, shape (rows, components).
-        values: of the sites; the offsets are read.
+        values: of the sites; the offsets are read, of bases and scales the shapes.
         model: the model.
         x: rows.
 
@@ -633,7 +678,8 @@ def leading_values(
         ``bases``; of Gaussian cells ``scales``, and ``noise_variance`` where it is not given.
     """
     shape = values["scales"].shape
-    nothing = {"scales": jnp.zeros(shape), "latents": jnp.zeros((x.shape[0], *shape))}
+    nothing = {name: jnp.zeros_like(values[name]) for name in ("bases", "scales")}
+    nothing["latents"] = jnp.zeros((x.shape[0], *shape))
     rows = rows_given_latents(values | nothing, model, x)
     second = jnp.einsum("nk,nkf,nkg->kfg", taken, rows.residual, rows.residual)
     second -= jnp.einsum("nk,nkf->kf", taken, rows.curvature)[:, :, None] * jnp.eye(x.shape[1])
@@ -655,22 +701,8 @@ def leading_values(
     return new
 
 
-def revive(
-    num_sweeps: Array, values: dict[str, Array], model: DEPCAM, x: Array, now: Evaluation, judge: Callable
-) -> tuple[dict[str, Array], Evaluation, Array]:
-    """Every few sweeps, turn a dead column of each component to its best direction, raised if that gains.
-
-    Args:
-        num_sweeps: done so far.
-        values: of the sites and of q.
-        model: the model.
-        x: rows.
-        now: the evaluation there.
-        judge: the evaluation of values.
-
-    Returns:
-        Values, evaluation, number of evaluations.
-    """
+def dead_columns(values: Mapping[str, Array], now: Evaluation) -> tuple[Array, Array]:
+    """The deadest column of each component, if any is dead, and all dead ones; (components, latents)."""
     r = now.responsibilities
     total = jnp.maximum(jnp.sum(r, axis=0), 1.0)[:, None]
     heights = now.sums.offsets_curvature / total
@@ -683,20 +715,40 @@ def revive(
     weak = strength < DEAD
     column = weak & (jnp.arange(weak.shape[1]) == jnp.argmin(strength, axis=1)[:, None])
 
-    def attempt(state: tuple) -> tuple:
-        propose = _raised(values, model, x, r, column, weak)
-        new, after, _, count = climb(propose, values, now, jnp.array(1.0), judge)
-        return new, after, count + 1, jnp.array(False)
+    return column, weak
 
+
+class Lift(NamedTuple):
+    """Dead columns turned to their best directions, and how far they are to be raised.
+
+    Attributes:
+        column: at most one of each component, shape (components, latents), boolean.
+        moves: those of them that gain, likewise.
+        bases: with these columns turned.
+        scales: the best of each component, shape (components,).
+        force: gradient of each row in the component's latent, shape (rows, components).
+        stiff: and minus the second derivative, likewise.
+    """
+
+    column: Array
+    moves: Array
+    bases: Array
+    scales: Array
+    force: Array
+    stiff: Array
+
+
+def _lift_if(due: Array, *args: Any) -> Lift:
+    """`lift_of`, or zeros where it is not due."""
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(lift_of, *args))
     # a loop of at most one round, since side by side with other restarts both branches of a cond would run
-    due = (num_sweeps % REVIVAL_PERIOD == REVIVAL_PERIOD - 1) & jnp.any(column)
-    return jax.lax.while_loop(lambda state: state[3], attempt, (values, now, jnp.array(0), due))[:3]
+    return jax.lax.while_loop(
+        lambda state: state[1], lambda _: (lift_of(*args), jnp.array(False)), (nothing, due)
+    )[0]
 
 
-def _raised(
-    values: dict[str, Array], model: DEPCAM, x: Array, r: Array, column: Array, weak: Array
-) -> Callable:
-    """Values with a column of each component raised to a share of its best scale, where that gains.
+def lift_of(values: dict[str, Array], model: DEPCAM, x: Array, r: Array, column: Array, weak: Array) -> Lift:
+    """A dead column of each component turned to its best direction, and its best scale where that gains.
 
     Args:
         values: of the sites and of q.
@@ -706,7 +758,8 @@ def _raised(
         column: at most one of each component, shape (components, latents), boolean.
         weak: columns whose directions need not be kept, likewise.
     """
-    rows, without = _rows_without(values, model, x, column)
+    without = _without(values, column)
+    rows = rows_of(without, model, x)
     second = jnp.einsum("nk,nkf,nkg->kfg", r, rows.residual, rows.residual)
     if "latents" not in values:
         second -= jnp.einsum("nk,nkf->kf", r, rows.curvature)[:, :, None] * jnp.eye(x.shape[1])
@@ -725,7 +778,7 @@ def _raised(
     stiff = jnp.maximum(stiff, 0.0)
     tiny = jnp.finfo(x.dtype).tiny
     unit = jnp.sqrt(jnp.sum(r, axis=0) / jnp.maximum(jnp.sum(r * stiff, axis=0), tiny))
-    grid = jnp.geomspace(*SCALE_GRID)[:, None] * unit
+    grid = jnp.asarray(np.geomspace(*SCALE_GRID), x.dtype)[:, None] * unit
 
     def gain(scale: Array) -> Array:
         ratio = 1.0 + scale**2 * stiff
@@ -749,23 +802,28 @@ def _raised(
     turned = jnp.take_along_axis(turned, jnp.argsort(order, axis=2), axis=2)
     bases = jnp.where(moved[:, None, None], turned, values["bases"])
 
-    def propose(step: Array) -> dict[str, Array]:
-        scale = step * whole
-        new = values | {"bases": bases, "scales": jnp.where(moves, scale[:, None], values["scales"])}
-        if "scales_precision" in values:
-            precision = (model.ard_concentration - 0.5) / (model.ard_rate + 0.5 * scale**2)
-            new["scales_precision"] = jnp.where(moves, precision[:, None], values["scales_precision"])
-        if "latents" in values and values["latents"].ndim == 3:
-            y = scale * force / (1.0 + scale**2 * stiff)
-            new["latents"] = jnp.where(moves, y[..., None], values["latents"])
-        elif "latents" in values:
-            y = jnp.sum(r * scale * force, axis=1) / (1.0 + jnp.sum(r * scale**2 * stiff, axis=1))
-            new["latents"] = jnp.where(jnp.any(moves, axis=0), y[:, None], values["latents"])
-        if "latents_loc" in values:
-            new |= _settled_q(new, without, moved, model, x)
-        return new
+    return Lift(column, moves, bases, whole, force, stiff)
 
-    return propose
+
+def raised(
+    step: Array, values: dict[str, Array], model: DEPCAM, now: Evaluation, lift: Lift, x: Array
+) -> dict[str, Array]:
+    """Dead columns raised to a share of their best scale."""
+    scale, force, stiff, r = step * lift.scales, lift.force, lift.stiff, now.responsibilities
+    new = values | {"bases": lift.bases, "scales": jnp.where(lift.moves, scale[:, None], values["scales"])}
+    if "scales_precision" in values:
+        precision = (model.ard_concentration - 0.5) / (model.ard_rate + 0.5 * scale**2)
+        new["scales_precision"] = jnp.where(lift.moves, precision[:, None], values["scales_precision"])
+    if "latents" in values and values["latents"].ndim == 3:
+        y = scale * force / (1.0 + scale**2 * stiff)
+        new["latents"] = jnp.where(lift.moves, y[..., None], values["latents"])
+    elif "latents" in values:
+        y = jnp.sum(r * scale * force, axis=1) / (1.0 + jnp.sum(r * scale**2 * stiff, axis=1))
+        new["latents"] = jnp.where(jnp.any(lift.moves, axis=0), y[:, None], values["latents"])
+    if "latents_loc" in values:
+        moved = jnp.any(lift.moves, axis=1)
+        new |= _settled_q(new, _without(values, lift.column), moved, model, x)
+    return new
 
 
 def _settled_q(
@@ -823,7 +881,8 @@ def _moved_latents(
     slope = jnp.einsum("nkf,kfi->nki", rows.residual, loadings)
     if y.ndim == 2:
         inner, slope = jnp.einsum("nk,nkij->nij", r, inner), jnp.einsum("nk,nki->ni", r, slope)
-    step = jnp.linalg.solve(inner + jnp.eye(y.shape[-1]), (slope - y)[..., None])[..., 0]
+    inverse = inverse_of(jnp.linalg.cholesky(inner + jnp.eye(y.shape[-1])))
+    step = jnp.einsum("...ij,...j->...i", inverse, slope - y)
     step = jnp.where(jnp.isfinite(step), step, 0.0)
     if model.family.curvature_bound is not None:
         return y + step, jnp.array(0)

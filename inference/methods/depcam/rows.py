@@ -54,6 +54,7 @@ __all__ = [
     "LocalRows",
     "Sums",
     "best_scaling",
+    "inverse_of",
     "log_standard_normal",
     "natural_step",
     "poisson_rows",
@@ -138,13 +139,20 @@ def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Loca
     precision = jnp.einsum("nkf,kfi,kfj->nkij", curvature, w, w) + jnp.eye(w.shape[-1])
     projected = jnp.einsum("nkf,kfi->nki", away, w)
     factor = jnp.linalg.cholesky(precision)
-    covariance = jnp.linalg.inv(precision)
+    covariance = inverse_of(factor)
     mean = jnp.einsum("nkij,nkj->nki", covariance, projected)
     cells = jnp.where(seen, constant + slope * b - 0.5 * curvature * b**2, 0.0)
     log_density = jnp.sum(cells, axis=-1) + 0.5 * jnp.sum(projected * mean, axis=-1)
     log_density -= jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
     residual = away - curvature * jnp.einsum("nki,kfi->nkf", mean, w)
     return LocalRows(log_density, residual, curvature, mean, covariance)
+
+
+def inverse_of(factor: Array) -> Array:
+    """The inverse of L L' given its Cholesky factor L: a shorter program than that of a general inverse."""
+    identity = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
+    inner = jax.lax.linalg.triangular_solve(factor, identity, left_side=True, lower=True)
+    return jnp.swapaxes(inner, -1, -2) @ inner
 
 
 def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: LocalRows) -> Array:

@@ -36,6 +36,8 @@ from inference.algorithm import Algorithm, Ascent, Outcome, as_one_chain
 from inference.methods.depcam import em
 from inference.methods.depcam.em import evaluate, rows_of
 from inference.numerics.compiled import compiled
+from inference.numerics.host_draws import generator, label_draws
+from inference.numerics.programs import derived_of_draws
 from zoo.depcam import DEPCAM
 from zoo.model import in_current_precision
 
@@ -48,7 +50,7 @@ LARGEST_DRAWS = 256e6  # bytes of drawn latents that are kept
 def build(strategy: str, clamped_sweeps: int) -> Algorithm:
     """The algorithm with a start strategy."""
     begin = partial(em.init, strategy=strategy, clamped_sweeps=clamped_sweeps, integrated=True)
-    return Algorithm(begin, em.step)
+    return Algorithm(begin, em.step, settling_steps=em.settling_steps)
 
 
 def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:
@@ -82,9 +84,7 @@ def conclude(
     }
     shape = model.latents_shape(x.shape[0])
     keeps = keep_rows and num_samples * loc.dtype.itemsize * math.prod(shape) <= LARGEST_DRAWS
-    draws = _draw(key, num_samples, r, loc, covariance, model) if keeps else {}
-    if model.integrates_latents:
-        draws.pop("latents", None)  # no site of its program
+    draws = _draws(key, num_samples, stored, model) if keeps else {}
     points = em.program_values(values)
     posterior = {n: np.broadcast_to(v, (num_samples, *v.shape)) for n, v in points.items()} | draws
     own = ("observation", "component", "latent")
@@ -103,17 +103,27 @@ def _rows(values: dict[str, Array], model: DEPCAM, x: Array) -> tuple[Array, Arr
     return evaluate(values, model, x, jnp.zeros((1, 1))).responsibilities, rows.mean, rows.covariance
 
 
-@partial(compiled, static_argnums=1)
-def _draw(
-    key: Array, num_samples: int, r: Array, loc: Array, covariance: Array, model: DEPCAM
-) -> dict[str, Array]:
-    def one(key: Array) -> dict[str, Array]:
-        first, second = jax.random.split(key)
-        assignments = jax.random.categorical(first, jnp.log(r))
-        latents = _latents_given(assignments, loc, covariance, model).sample(second)
-        return model.derived({"assignments": assignments}) | {"latents": latents}
-
-    return jax.lax.map(one, jax.random.split(key, num_samples))
+def _draws(
+    key: Array, num_samples: int, stored: Mapping[str, Any], model: DEPCAM
+) -> dict[str, np.ndarray | Array]:
+    """Draws of labels and latents; the latents of components not taken have their prior."""
+    rng = generator(key)
+    loc, covariance = np.asarray(stored["latents_loc"]), np.asarray(stored["latents_covariance"])
+    labels = label_draws(rng, stored["responsibilities"], num_samples)
+    drawn = derived_of_draws({"assignments": labels}, model)
+    if model.integrates_latents:  # no site of its program
+        return drawn
+    values, vectors = np.linalg.eigh(covariance)  # a root even where rounding has left none by Cholesky
+    factors = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    rows = np.arange(len(loc))
+    if model.latents == "shared":
+        noise = rng.standard_normal((num_samples, len(loc), loc.shape[-1]))
+        latents = loc[rows, labels] + np.einsum("snij,snj->sni", factors[rows, labels], noise)
+        return drawn | {"latents": latents.astype(loc.dtype)}
+    latents = rng.standard_normal((num_samples, *loc.shape)).astype(loc.dtype)
+    for own, noise in zip(labels, latents, strict=True):
+        noise[rows, own] = loc[rows, own] + np.einsum("nij,nj->ni", factors[rows, own], noise[rows, own])
+    return drawn | {"latents": latents}
 
 
 def _latents_given(assignments: Array, loc: Array, covariance: Array, model: DEPCAM) -> dist.Distribution:

@@ -61,6 +61,7 @@ from jax.scipy.linalg import cho_factor, cho_solve
 
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.kernel_pca.closed_form import centred_gram, components_from, to_outcome
+from inference.precision import to_numpy
 from inference.results.files import model_of
 from zoo.checks import check_choice
 from zoo.kernel_pca import KernelPCA
@@ -160,7 +161,7 @@ class KernelRows(NamedTuple):
             Shape (num_observations, columns).
         """
         combination = directions if self.basis is None else self.basis @ directions
-        return combination - jnp.mean(combination, axis=0)
+        return combination - combination.mean(axis=0)
 
     def from_former(self, coefficients: Array) -> Array:
         """Directions from their coefficients over the first rows.
@@ -177,7 +178,7 @@ class KernelRows(NamedTuple):
 
 
 def restricted_eigenpairs(columns: Array, rows: KernelRows) -> tuple[Array, Array, Array]:
-    """Eigenpairs of the Gram matrix on the span of columns (Rayleigh-Ritz).
+    """Eigenpairs of the Gram matrix on the span of columns (Rayleigh-Ritz); of NumPy's arrays on the host.
 
     Args:
         columns: shape (num_observations, columns).
@@ -186,12 +187,13 @@ def restricted_eigenpairs(columns: Array, rows: KernelRows) -> tuple[Array, Arra
     Returns:
         Eigenvalues, descending; unit eigenvectors; the Gram matrix times these.
     """
-    basis = jnp.linalg.svd(columns, full_matrices=False)[0]
+    numbers = np if isinstance(columns, np.ndarray) else jnp
+    basis = numbers.linalg.svd(columns, full_matrices=False)[0]
     products = rows.product(rows.directions(basis))
     restricted = basis.T @ products
-    values, rotation = jnp.linalg.eigh((restricted + restricted.T) / 2)
+    values, rotation = numbers.linalg.eigh((restricted + restricted.T) / 2)
     rotation = rotation[:, ::-1]
-    return jnp.maximum(values[::-1], 0.0), basis @ rotation, products @ rotation
+    return numbers.maximum(values[::-1], 0.0), basis @ rotation, products @ rotation
 
 
 def prepare(model: KernelPCA, data: tuple, init: Any, *, memory: str, **options: Any) -> tuple[KernelRows]:
@@ -468,9 +470,9 @@ def conclude(
 
     A noise variance that the model estimates is that of the eigenvalues found.
     """
-    (rows,) = data
+    rows = to_numpy(data[0])
     values, vectors, products = (
-        np.asarray(part, np.float64) for part in restricted_eigenpairs(state.products, rows)
+        np.asarray(part, np.float64) for part in restricted_eigenpairs(np.asarray(state.products), rows)
     )
     components = components_from(
         model,
@@ -484,7 +486,7 @@ def conclude(
         float(rows.rounding),
     )
     if rows.basis is not None:
-        directions = rows.coefficients(rows.directions(jnp.asarray(components.coefficients)))
+        directions = rows.coefficients(rows.directions(components.coefficients))
         components = components._replace(coefficients=np.asarray(directions, np.float64))
     return to_outcome(components, model, "em")
 

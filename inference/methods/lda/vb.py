@@ -71,9 +71,8 @@ from inference.methods.documents.dirichlet_factors import (
     warn_of_prior,
     warn_of_smoothing,
 )
-from inference.numerics.compiled import compiled
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
-from inference.numerics.gamma_draws import draw_dirichlet
+from inference.numerics.host_draws import dirichlet_draws, generator
 from inference.numerics.weighted_rows import row_limit
 from zoo.checks import check_choice, check_number, check_positive
 from zoo.documents.bags import CellTopics, dense_counts, log_coefficients
@@ -146,7 +145,10 @@ def conclude(
         warn_of_smoothing(state.word_smoothing, state.word_concentration.T)
     _check_settled(state, options["inner_steps"], options["inner_tolerance"])
     keep_rows = keep_rows and row_limit(num_samples * state.doc_concentration.size * 8, "doc_topic_probs")
-    draws = _draw(key, num_samples, state, keep_rows)
+    rng = generator(key)
+    draws = {"topic_word_probs": dirichlet_draws(rng, state.word_concentration.T, num_samples)}
+    if keep_rows:
+        draws["doc_topic_probs"] = dirichlet_draws(rng, state.doc_concentration, num_samples)
     stored = {"topic_word_concentration": state.word_concentration.T}
     if state.doc_concentration.shape[0]:  # documents in chunks keep nothing
         stored["doc_topic_concentration"] = state.doc_concentration
@@ -165,18 +167,6 @@ def _check_settled(state: LDAVBState, inner_steps: int, inner_tolerance: float) 
             "inner_steps",
             stacklevel=4,
         )
-
-
-@partial(compiled, static_argnames=("num_samples", "keep_rows"))
-def _draw(key: Array, num_samples: int, state: LDAVBState, keep_rows: bool) -> dict[str, Array]:
-    def one(key: Array) -> dict[str, Array]:
-        topic_key, share_key = jax.random.split(key)
-        values = {"topic_word_probs": draw_dirichlet(topic_key, state.word_concentration.T)}
-        if keep_rows:
-            values["doc_topic_probs"] = draw_dirichlet(share_key, state.doc_concentration)
-        return values
-
-    return jax.lax.map(one, jax.random.split(key, num_samples))
 
 
 def guide(stored: Mapping[str, Array], model: LDA, counts: Any) -> None:

@@ -71,6 +71,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import gammaln
@@ -97,10 +98,12 @@ __all__ = [
     "moments_of",
     "pca_start",
     "random_start",
+    "settling_steps",
     "standardised",
     "start_of",
     "step",
     "sum_over_patterns",
+    "unseen",
 ]
 
 
@@ -372,6 +375,22 @@ def begin(
     return LinearGaussianState(parameters, moments, objective, jnp.zeros(rows.num_groups, bool))
 
 
+def unseen(parameters: Parameters, rows: CompressedRows) -> LinearGaussianState:
+    """The state at given parameters without its E-step, which the first step makes; the objective is -inf.
+
+    Then the program of the start need not hold an E-step too.
+    """
+    shapes = jax.eval_shape(moments_of, parameters, rows)
+    nothing = jax.tree.map(lambda own: jnp.zeros(own.shape, own.dtype), shapes)
+    objective = jnp.full((), -jnp.inf, shapes.log_likelihood.dtype)
+    return LinearGaussianState(parameters, nothing, objective, jnp.zeros(rows.num_groups, bool))
+
+
+def settling_steps(states: LinearGaussianState) -> np.ndarray:
+    """The one step of each `unseen` start, shape (num_restarts,)."""
+    return np.isneginf(np.asarray(states.objective)).astype(int)
+
+
 def step(
     state: LinearGaussianState,
     rows: CompressedRows,
@@ -386,8 +405,10 @@ def step(
 ) -> tuple[LinearGaussianState, LinearGaussianInfo]:
     """Run one sweep: M-step from the moments of the state, expansion, E-step (SQUAREM: two sweeps).
 
+    Of an `unseen` state the E-step alone.
+
     Args:
-        state: from `begin` or a former step.
+        state: from `begin`, `unseen` or a former step.
         rows: the data, from `compress` or `one_by_one`.
         prior: of loadings, mean and noise; None: maximum likelihood.
         acceleration: ``"px"``, ``"none"`` or ``"squarem"`` (which extrapolates expanded sweeps).
@@ -403,12 +424,16 @@ def step(
     keywords = {"center": center, "lowest": lowest, "fixed_noise": fixed_noise}
     sweep = partial(sweep or _sweep, expand=acceleration != "none", **keywords)
     first, at_floor = sweep(state.parameters, state.moments, rows, prior)
+    is_unseen = np.False_
+    if e_step is moments_of:  # on the host there is no program to spare, and starts are seen
+        is_unseen = jnp.isneginf(state.objective)
+        first = jax.tree.map(partial(jnp.where, is_unseen), state.parameters, first)
     new = begin(first, rows, prior, e_step=e_step)._replace(at_floor=at_floor)
     if acceleration == "squarem":
         second, second_at_floor = sweep(first, new.moments, rows, prior)
         leap = _extrapolated(state.parameters, first, second, lowest, fixed_noise)
         leapt = begin(leap, rows, prior, e_step=e_step)._replace(at_floor=second_at_floor)
-        better = leapt.objective >= new.objective  # False where it is not a number
+        better = (leapt.objective >= new.objective) & ~is_unseen  # False where it is not a number
         new = jax.tree.map(lambda yes, no: jnp.where(better, yes, no), leapt, new)
     info = LinearGaussianInfo(new.objective, jnp.mean(new.parameters.noise_variance), jnp.sum(new.at_floor))
     return new, info

@@ -201,8 +201,8 @@ def one_by_one(x: Array | Rows, group: np.ndarray) -> CompressedRows:
     )
 
 
-def expanded(loadings: Array, loc: Array, rows: CompressedRows) -> tuple[Array, Array]:
-    """Convert loadings and mean of compressed columns to the columns of the data.
+def expanded(loadings: np.ndarray, loc: np.ndarray, rows: CompressedRows) -> tuple[np.ndarray, np.ndarray]:
+    """Convert loadings and mean of compressed columns to the columns of the data, on the host.
 
     Args:
         loadings: shape (compressed columns, num_latents).
@@ -212,18 +212,17 @@ def expanded(loadings: Array, loc: Array, rows: CompressedRows) -> tuple[Array, 
     Returns:
         Loadings (num_features, num_latents) and the mean itself, (num_features,).
     """
-    mean, first = rows.original_centre, 0
-    if all(basis is None for basis in rows.bases):
+    mean, first = np.array(rows.original_centre), 0
+    if all(basis is None for basis in rows.bases):  # the columns are in their own order
         return loadings, mean + loc
-    mean = jnp.asarray(mean)
-    full = jnp.zeros((mean.shape[0], loadings.shape[1]))
+    full = np.zeros((len(mean), loadings.shape[1]), loadings.dtype)
     for basis, own in zip(rows.bases, rows.columns, strict=True):
         size = own.shape[0] if basis is None else basis.shape[1]
         block = slice(first, first + size)
         turned, shift = loadings[block], loc[block]
         if basis is not None:
-            turned, shift = basis @ turned, basis @ shift
-        full, mean, first = full.at[own].set(turned), mean.at[own].add(shift), first + size
+            turned, shift = np.asarray(basis) @ turned, np.asarray(basis) @ shift
+        full[own], mean[own], first = turned, mean[own] + shift, first + size
     return full, mean
 
 

@@ -181,9 +181,10 @@ def sweep(
 def begin_with(
     parameters: Parameters, rows: CompressedRows | SparseRows, prior: LoadingPrior | None = None
 ) -> LinearGaussianState:
-    """The state at given parameters, with dense or sparse rows."""
-    e_step = sparse_moments if isinstance(rows, SparseRows) else linear_gaussian.moments_of
-    return linear_gaussian.begin(parameters, rows, prior, e_step=e_step)
+    """The state at given parameters; its E-step is the first step's with dense rows."""
+    if isinstance(rows, SparseRows):
+        return linear_gaussian.begin(parameters, rows, prior, e_step=sparse_moments)
+    return linear_gaussian.unseen(parameters, rows)
 
 
 def first_parameters(

@@ -72,8 +72,7 @@ from inference.methods.linear_gaussian.em import (
     sum_over_patterns,
 )
 from inference.methods.linear_gaussian.rows import CompressedRows, Pattern
-from inference.numerics.compiled import compiled
-from inference.numerics.gamma_draws import draw_sites
+from inference.numerics.host_draws import generator, site_draws
 from inference.numerics.weighted_rows import map_rows, row_limit
 from zoo.linear_gaussian.axes import signs_of
 
@@ -466,7 +465,9 @@ def concluded(
         keep_rows: whether the latents are drawn too.
     """
     means, covariances = latents
-    draws = _draws_of(key, num_samples, sample_globals, stored, model, latents, keep_rows)
+    program = _with_latents(sample_globals) if keep_rows else sample_globals
+    args = (stored, model, latents) if keep_rows else (stored, model)
+    draws = site_draws(generator(key), program, num_samples, *args)
     if row_limit(8 * means.size, "latents", ()):
         stored["latents"] = means
     if shared:
@@ -478,28 +479,15 @@ def concluded(
     return Outcome(posterior=posterior, variational=stored, dims=dims)
 
 
-@partial(compiled, static_argnames=("num_samples", "sample_globals", "keep_rows"))
-def _draws_of(
-    key: Array,
-    num_samples: int,
-    sample_globals: Callable,
-    stored: dict[str, Array],
-    model: Any,
-    latents: tuple[Array, Array],
-    keep_rows: bool,
-) -> dict[str, Array]:
-    """Draws from q: the sites of ``sample_globals``, and the latents if ``keep_rows``."""
-    means, factors = latents[0], jnp.linalg.cholesky(latents[1])
+@cache
+def _with_latents(sample_globals: Callable) -> Callable:
+    """Q of everything as a NumPyro program, made once, since it keys the compile cache."""
 
-    def one(key: Array) -> dict[str, Array]:
-        own, rest = jax.random.split(key)
-        values = draw_sites(own, sample_globals, stored, model)
-        if keep_rows:
-            noise = jax.random.normal(rest, means.shape)
-            values["latents"] = means + jnp.einsum("nij,nj->ni", factors, noise)
-        return values
+    def program(stored: dict[str, Array], model: Any, moments: tuple[Array, Array]) -> None:
+        sample_globals(stored, model)
+        sample_latents(*moments[0].shape, moments)
 
-    return jax.lax.map(one, jax.random.split(key, num_samples))
+    return program
 
 
 class LinearGaussianPosterior(NamedTuple):

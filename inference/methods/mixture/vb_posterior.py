@@ -6,7 +6,6 @@ q(alpha) q(pi) prod_k q(theta_k) is held by `MixtureVBState`; the labels' factor
 
 import warnings
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -32,7 +31,8 @@ from inference.methods.mixture.vb_hyperparameters import (
     with_learnt,
 )
 from inference.numerics.compiled import compiled
-from inference.numerics.gamma_draws import draw_sites
+from inference.numerics.host_draws import generator, label_draws, site_draws
+from inference.numerics.programs import derived_of_draws
 from inference.numerics.weighted_rows import map_rows, weight_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.mixture import Mixture
@@ -183,7 +183,11 @@ def conclude(
     """
     current = with_learnt(state, model)
     stored = _variables(state, current, *data)
-    draws = _draw(state, stored.get("responsibilities"), key, num_samples, current, keep_rows and bool(data))
+    rng = generator(key)
+    draws = site_draws(rng, sample_globals, num_samples, state, current)
+    if keep_rows and data:
+        labels = label_draws(rng, stored["responsibilities"], num_samples)
+        draws |= derived_of_draws({"assignments": labels}, current)
     outcome = Outcome(posterior=as_one_chain(draws), variational=stored)
     if not learn:
         return outcome
@@ -202,30 +206,6 @@ def conclude(
         )
     attrs = {"learnt_from": learnt_from(model, learn), "hyperparameters_at_bound": ", ".join(stuck)}
     return outcome._replace(model=learnt_model(state, model), attrs=attrs)
-
-
-@partial(compiled, static_argnames=("num_samples", "keep_rows"))
-def _draw(
-    state: MixtureVBState, r: Array | None, key: Array, num_samples: int, model: Mixture, keep_rows: bool
-) -> dict[str, Array]:
-    """Draws of every site of the guide; labels by inverting each row's cumulative responsibilities."""
-    upto = jnp.triu(jnp.ones((model.num_components, model.num_components)))[:, :-1]
-
-    def labels_of(uniform: Array) -> Array:  # block by block: no cumulated copy is held
-        def block(rows: Array) -> Array:
-            return jnp.sum(uniform[rows][:, None] > r[rows] @ upto, axis=-1)
-
-        return map_rows(block, jnp.arange(r.shape[0]))
-
-    def one(key: Array) -> dict[str, Array]:
-        globals_key, labels_key = jax.random.split(key)
-        values = draw_sites(globals_key, sample_globals, state, model)
-        if not keep_rows:
-            return values
-        labels = labels_of(jax.random.uniform(labels_key, (r.shape[0],)))
-        return values | model.derived({"assignments": labels})
-
-    return jax.lax.map(one, jax.random.split(key, num_samples))
 
 
 _variables = compiled(variables)

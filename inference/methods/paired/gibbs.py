@@ -128,7 +128,11 @@ class Turned(dist.Distribution):
         """
         if sample_shape:
             raise ValueError("a Gibbs draw is one value; sample_shape must be ()")
-        return self.rotation @ self.base.sample(key)
+        return self.of_base(self.base.sample(key))
+
+    def of_base(self, value: Array) -> Array:
+        """The rotation times a value of the base."""
+        return self.rotation @ value
 
 
 def _theta(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], v: int) -> Array:

@@ -50,7 +50,7 @@ from inference.methods.pcp.vb_posterior import (
     shrink,
     transform,
 )
-from inference.methods.pcp.vb_starts import PROJECTIONS, init
+from inference.methods.pcp.vb_starts import PROJECTIONS, init, power_of, settling_steps
 from inference.methods.pcp.vb_updates import assign, log_likelihood, update_globals, word_log_centres
 from inference.numerics.documents import DocumentBlocks, cut
 from zoo.checks import check_choice, check_flag
@@ -73,10 +73,16 @@ def step(
     learn: tuple[str, ...] = ("word_smoothing",),
     point: bool = False,
 ) -> tuple[PCPVBState, PCPVBInfo]:
-    """Clusters of documents, then centres, topics and hyperparameters in turn, then the bound."""
-    log_weights = expected_log_weights(state, model)
-    by_word, sizes, entropy = assign(documents, word_log_centres(state, point), log_weights)
-    state = update_globals(state, by_word, sizes, model, inner_steps, learn, point)
+    """Clusters of documents, then centres, topics and hyperparameters in turn, then the bound.
+
+    While an annealed start settles, documents are less sure of their clusters and hyperparameters are held.
+    """
+    log_weights, power, holds = expected_log_weights(state, model), 1.0, False
+    if (annealing := state.annealing) is not None:
+        power, holds = power_of(annealing), annealing.steps_left > 0
+        state = state._replace(annealing=annealing._replace(steps_left=annealing.steps_left - holds))
+    by_word, sizes, entropy = assign(documents, word_log_centres(state, point), log_weights, power)
+    state = update_globals(state, by_word, sizes, model, inner_steps, learn, point, holds)
     words = log_likelihood(state, by_word, point)
     objective = words + entropy + globals_bound(state, model, point) + documents.log_coefficient
     return state, info_of(objective, sizes, state)
@@ -147,10 +153,10 @@ def build(
 ) -> Algorithm:
     """The algorithm with its options."""
     point, steps = topics == "point", {} if family == "mean_field" else {"inner_steps": inner_steps}
-    begin = partial(init, strategy=strategy, family=family, point=point, **steps)
+    begin = partial(init, strategy=strategy, family=family, point=point)
     update = pcp_mean_field.step if family == "mean_field" else step
     once = partial(update, learn=learn, point=point, **steps)
-    return Algorithm(begin, once, shrink=shrink if prune else None)
+    return Algorithm(begin, once, shrink=shrink if prune else None, settling_steps=settling_steps)
 
 
 def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[DocumentBlocks]:

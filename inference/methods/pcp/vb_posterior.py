@@ -28,13 +28,16 @@ from inference.methods.documents.dirichlet_factors import (
 from inference.methods.lda.vb import affordable
 from inference.numerics.compiled import compiled
 from inference.numerics.documents import DocumentBlocks
-from inference.numerics.gamma_draws import draw, draw_dirichlet
+from inference.numerics.host_draws import dirichlet_draws, generator, label_draws, weight_draws
+from inference.numerics.programs import derived_of_draws
+from inference.precision import to_numpy
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.gamma_functions import digamma, expected_log, gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
 
 __all__ = [
+    "Annealing",
     "PCPVBInfo",
     "PCPVBState",
     "centre_log_probs",
@@ -57,6 +60,18 @@ FEWEST = 16  # clusters below which nothing is gained by dropping some
 OCCUPIED = 0.5  # a cluster counts as occupied when it is expected to hold more documents than this
 
 
+class Annealing(NamedTuple):
+    """Where deterministic annealing is (`inference.methods.pcp.vb_starts`).
+
+    Attributes:
+        first_power: of the documents' likelihood, in the first step.
+        steps_left: steps to come in which the power is below 1 or hyperparameters are held.
+    """
+
+    first_power: Array
+    steps_left: Array
+
+
 class PCPVBState(NamedTuple):
     """The global factors of q, and the priors as learnt so far.
 
@@ -69,6 +84,7 @@ class PCPVBState(NamedTuple):
         topic_prior: lambda, shape (num_topics,).
         word_smoothing: eps.
         responsibilities: mean-field family: q(c), shape (num_documents, num_clusters); else None.
+        annealing: of an annealed start; else None.
     """
 
     weights: dist.Distribution
@@ -78,6 +94,7 @@ class PCPVBState(NamedTuple):
     topic_prior: Array
     word_smoothing: Array
     responsibilities: Array | None = None
+    annealing: Annealing | None = None
 
 
 class PCPVBInfo(NamedTuple):
@@ -161,7 +178,12 @@ def globals_bound(state: PCPVBState, model: PCP, point: bool) -> Array:
 
 
 def learnt_factors(
-    state: PCPVBState, clusters: Array, tokens: Array, learn: tuple[str, ...], point: bool
+    state: PCPVBState,
+    clusters: Array,
+    tokens: Array,
+    learn: tuple[str, ...],
+    point: bool,
+    holds: Array | bool = False,
 ) -> PCPVBState:
     """The state with new centres and topics, and the hyperparameters that are optimal for them.
 
@@ -171,12 +193,13 @@ def learnt_factors(
         tokens: expected tokens of each word in each topic, shape (num_topics, num_words).
         learn: hyperparameters to learn.
         point: whether topics are point estimates.
+        holds: whether hyperparameters stay what they are in this step.
     """
     prior, smoothing = state.topic_prior, state.word_smoothing
     if "topic_prior" in learn:
         tokens_of_clusters = clusters - prior
         best = symmetric_prior(total_expected_log(clusters), *clusters.shape, prior[0])
-        prior = jnp.full_like(prior, best)
+        prior = jnp.where(holds, prior, best)
         clusters = prior + tokens_of_clusters
     if point:
         words = jnp.maximum(tokens + smoothing - 1, 0.0)
@@ -185,7 +208,8 @@ def learnt_factors(
     else:
         words = smoothing + tokens
         if "word_smoothing" in learn:
-            smoothing = symmetric_prior(total_expected_log(words), *words.shape, smoothing)
+            best = symmetric_prior(total_expected_log(words), *words.shape, smoothing)
+            smoothing = jnp.where(holds, smoothing, best)
             words = smoothing + tokens
     return state._replace(clusters=clusters, words=words, topic_prior=prior, word_smoothing=smoothing)
 
@@ -247,18 +271,17 @@ def shrink(states: PCPVBState, model: PCP) -> PCPVBState | None:
 
 
 def with_all_clusters(state: PCPVBState, model: PCP) -> PCPVBState:
-    """The state with the clusters that were dropped at the end, at their prior."""
-    if model.weights.has_sticks:
-        return state
+    """The state with the clusters that were dropped at the end, at their prior; on the host."""
     missing = model.num_clusters - state.clusters.shape[0]
-    share = state.concentration / model.num_clusters
-    weights = jnp.concatenate([state.weights.concentration, jnp.full(missing, share)])
-    priors = jnp.broadcast_to(state.topic_prior, (missing, state.clusters.shape[1]))
-    r = state.responsibilities
+    if model.weights.has_sticks or not missing:
+        return state
+    held, r = np.asarray(state.weights.concentration), state.responsibilities
+    share = np.full(missing, np.asarray(state.concentration) / model.num_clusters, held.dtype)
+    priors = np.broadcast_to(state.topic_prior, (missing, state.clusters.shape[1]))
     return state._replace(
-        weights=dist.Dirichlet(weights),
-        clusters=jnp.concatenate([state.clusters, priors]),
-        responsibilities=None if r is None else jnp.pad(r, ((0, 0), (0, missing))),
+        weights=dist.Dirichlet(np.concatenate([held, share]), validate_args=False),
+        clusters=np.concatenate([state.clusters, priors]),
+        responsibilities=None if r is None else np.pad(r, ((0, 0), (0, missing))),
     )
 
 
@@ -287,6 +310,7 @@ def conclude(
 ) -> Outcome:
     """Independent draws from q, as one chain, beside q's parameters; documents' clusters if ``keep_rows``."""
     point, documents = topics == "point", data[0]
+    state = to_numpy(state._replace(annealing=None))
     _warn_of_learnt(state, options.get("learn", ()), documents.shape[0], point)
     current, state = with_learnt(state, model), with_all_clusters(state, model)
     r = state.responsibilities
@@ -299,7 +323,17 @@ def conclude(
         "topic_word_probs" if point else "topic_word_concentration": state.words,
     } | model.weights.variables(state.weights)
     num_samples = affordable(num_samples, state.words.size + state.clusters.size)
-    draws = _draw(key, num_samples, state, r, current, keep_rows, point)
+    rng = generator(key)
+    draws = {
+        model.weights.site: weight_draws(rng, state.weights, num_samples),
+        "cluster_topic_probs": dirichlet_draws(rng, state.clusters, num_samples),
+    }
+    if point:
+        draws["topic_word_probs"] = np.broadcast_to(state.words, (num_samples, *state.words.shape))
+    else:
+        draws["topic_word_probs"] = dirichlet_draws(rng, state.words, num_samples)
+    if keep_rows:
+        draws |= derived_of_draws({"doc_clusters": label_draws(rng, r, num_samples)}, model)
     prior = state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0]
     fields = {name: getattr(model, name) for name in model.leaf_names()} | {"topic_prior": prior}
     fields |= {"concentration": state.concentration, "word_smoothing": state.word_smoothing}
@@ -330,26 +364,6 @@ def _warn_of_learnt(state: PCPVBState, learn: tuple[str, ...], num_documents: in
 def _shares_of(state: PCPVBState, model: PCP, documents: Any, point: bool) -> Array:
     """Shares of each document in the clusters, shape (num_documents, num_clusters)."""
     return jax.nn.softmax(cluster_scores(state, model, documents, point), axis=-1)
-
-
-@partial(compiled, static_argnames=("num_samples", "keep_rows", "point"))
-def _draw(
-    key: Array, num_samples: int, state: PCPVBState, r: Array, model: PCP, keep_rows: bool, point: bool
-) -> dict[str, Array]:
-    site = model.weights.site
-
-    def one(key: Array) -> dict[str, Array]:
-        keys = jax.random.split(key, 4)
-        values = {
-            site: draw(keys[0], state.weights),
-            "cluster_topic_probs": draw_dirichlet(keys[1], state.clusters),
-            "topic_word_probs": state.words if point else draw_dirichlet(keys[2], state.words),
-        }
-        if not keep_rows:
-            return values
-        return values | model.derived({"doc_clusters": jax.random.categorical(keys[3], jnp.log(r))})
-
-    return jax.lax.map(one, jax.random.split(key, num_samples))
 
 
 def guide(stored: Mapping[str, Array], model: PCP, counts: Any) -> None:

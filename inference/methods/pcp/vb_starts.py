@@ -7,7 +7,8 @@ and Okada 2008) raises their likelihood to a power that grows to 1: at first a d
 cluster as two words would, and clusters part as the power allows. They part along the topics, so each begins
 with a topic of its own: that takes as many topics as clusters. With fewer topics the clusters that share one
 fall together while the power is low, and a start without annealing ends higher on drawn corpora (on text that
-of LDA does).
+of LDA does). The annealed updates are steps of the run that come before the first that counts
+(`inference.algorithm.Algorithm.settling_steps`), so that they need no program of their own.
 """
 
 from functools import partial
@@ -15,19 +16,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from inference.methods.lda import vb as lda
 from inference.methods.pcp import mean_field as pcp_mean_field
-from inference.methods.pcp.vb_posterior import PCPVBState, expected_log_weights
-from inference.methods.pcp.vb_updates import assign, update_globals, word_log_centres
+from inference.methods.pcp.vb_posterior import Annealing, PCPVBState
 from inference.methods.plsi import em as plsi_em
 from inference.numerics.documents import DocumentBlocks
 from zoo.lda import LDA
 from zoo.pcp import PCP
 from zoo.plsi import PLSI
 
-__all__ = ["PROJECTIONS", "init"]
+__all__ = ["ANNEALING_STEPS", "PROJECTIONS", "init", "power_of", "settling_steps"]
 
 PROJECTIONS = ("lda", "plsi")
 PROJECTION_STEPS = 30  # of the starts that project first
@@ -44,7 +45,6 @@ def init(
     strategy: str = "auto",
     family: str = "structured",
     point: bool = False,
-    inner_steps: int = 5,
 ) -> PCPVBState:
     """The state of a start strategy.
 
@@ -52,7 +52,7 @@ def init(
     mean-field family, ``"random"``.
     ``"annealed"``: topics at the words' frequencies times Gamma draws of mean 1 and variance 1/100, clusters
     with nine tenths of their words in one topic (cluster m in topic m mod K) and shares uniform on the
-    simplex beside, then `ANNEALING_STEPS` updates under a growing power of the likelihood.
+    simplex beside, to be followed by `ANNEALING_STEPS` steps under a growing power of the likelihood.
     ``"random"``: topics all but flat, as LDA's start has them (the same Gamma draws), and clusters with
     shares uniform on the simplex (mean field: the topics of all tokens drawn at random, as line 1 of
     Algorithm 9.1).
@@ -87,26 +87,22 @@ def init(
     clusters = prior + tokens / model.num_clusters * shares
     state = _state(clusters, words, model, num_documents, dtype, point)
     if strategy == "annealed":
-        usual = tokens / num_documents
-        powers = jnp.minimum(FIRST_WORDS / usual, 1.0) ** jnp.linspace(1.0, 0.0, ANNEALING_STEPS)
-        return _annealed(state, model, documents, powers, inner_steps, point)
+        first_power = jnp.minimum(FIRST_WORDS * num_documents / tokens, 1.0)
+        return state._replace(annealing=Annealing(first_power, jnp.array(ANNEALING_STEPS)))
     if family == "mean_field":
         return pcp_mean_field.begin(share_key, state, model, documents, strategy, point)
     return state
 
 
-def _annealed(
-    state: PCPVBState, model: PCP, documents: DocumentBlocks, powers: Array, inner_steps: int, point: bool
-) -> PCPVBState:
-    """The state after an update under each power of the documents' likelihood; hyperparameters are kept."""
+def settling_steps(states: PCPVBState) -> np.ndarray:
+    """How many annealed steps the start of each restart asks for, shape (num_restarts,) or ()."""
+    return np.asarray(0 if states.annealing is None else states.annealing.steps_left)
 
-    def once(state: PCPVBState, power: Array) -> tuple[PCPVBState, None]:
-        log_weights = expected_log_weights(state, model)
-        sums = assign(documents, word_log_centres(state, point), log_weights, power)
-        state = update_globals(state, sums.by_word, sums.sizes, model, inner_steps, (), point)
-        return state, None
 
-    return jax.lax.scan(once, state, powers)[0]
+def power_of(annealing: Annealing) -> Array:
+    """The power of the documents' likelihood in the next step: geometric, and 1 in the last annealed one."""
+    left = jnp.maximum(annealing.steps_left - 1, 0)
+    return annealing.first_power ** (left / (ANNEALING_STEPS - 1))
 
 
 def _state(

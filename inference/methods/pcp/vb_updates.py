@@ -66,6 +66,7 @@ def update_globals(
     inner_steps: int,
     learn: tuple[str, ...],
     point: bool,
+    holds: Array | bool = False,
 ) -> PCPVBState:
     """Update everything but the documents' clusters; none of it passes over the documents.
 
@@ -77,6 +78,7 @@ def update_globals(
         inner_steps: updates of centres and topics in turn.
         learn: hyperparameters to learn.
         point: whether topics are point estimates.
+        holds: whether hyperparameters stay what they are in this step.
     """
     block_words = _block_words(by_word)
     rows = _in_row_blocks(by_word, block_words)
@@ -87,13 +89,14 @@ def update_globals(
         given, tokens = _divided(rows, _in_row_blocks(topics, block_words), shares)
         clusters = state.topic_prior + shares * given
         tokens = (tokens.reshape(-1, topics.shape[1])[: topics.shape[0]] * topics).T
-        return learnt_factors(state, clusters, tokens, learn, point)
+        return learnt_factors(state, clusters, tokens, learn, point, holds)
 
     state = jax.lax.fori_loop(1, inner_steps, lambda _, state: alternate(state, ()), state)
     state = alternate(state, learn)  # hyperparameters once: that costs more than an update
     weights = model.weights.posterior(sizes, state.concentration)
     if "concentration" in learn:
-        state = state._replace(concentration=learnt_concentration(state._replace(weights=weights), model))
+        best = learnt_concentration(state._replace(weights=weights), model)
+        state = state._replace(concentration=jnp.where(holds, state.concentration, best))
         weights = model.weights.posterior(sizes, state.concentration)
     return state._replace(weights=weights)
 

@@ -22,11 +22,9 @@ the longest first, with the largest entry of each positive.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jax import Array
@@ -36,7 +34,7 @@ from inference.methods.linear_gaussian.rows import check_complete
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted
 from zoo.checks import check_number
-from zoo.linear_gaussian import latents_covariance, latents_mean, log_density, shared_latents_covariance
+from zoo.linear_gaussian import latents_covariance, latents_mean
 from zoo.linear_gaussian.axes import signs_of
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
@@ -64,6 +62,7 @@ class ClosedForm(NamedTuple):
         noise_variance: shape ().
         log_likelihood: of all rows, nats.
         at_floor: whether the floor holds the noise variance.
+        latents: posterior means of the rows' latents, (N, K).
     """
 
     loadings: np.ndarray
@@ -71,6 +70,7 @@ class ClosedForm(NamedTuple):
     noise_variance: np.ndarray
     log_likelihood: float
     at_floor: bool
+    latents: np.ndarray
 
 
 def tipping_bishop(x: np.ndarray, num_latents: int, noise_floor: float = 1e-6) -> ClosedForm:
@@ -95,7 +95,10 @@ def tipping_bishop(x: np.ndarray, num_latents: int, noise_floor: float = 1e-6) -
     terms = np.log(leading).sum() + (num_features - num_latents) * np.log(noise)
     fit = (variances / leading).sum() + (total - variances.sum()) / noise
     log_likelihood = -0.5 * num_rows * (num_features * np.log(2 * np.pi) + terms + fit)
-    return ClosedForm(directions * (signs * lengths), loc, np.asarray(noise), float(log_likelihood), at_floor)
+    # with orthogonal loadings W'W + noise is diagonal, of variance itself in each direction
+    latents = centred @ (directions * (signs * lengths / leading))
+    loadings = directions * (signs * lengths)
+    return ClosedForm(loadings, loc, np.asarray(noise), float(log_likelihood), at_floor, latents)
 
 
 def _leading(centred: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -129,7 +132,8 @@ def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = 1e-6) ->
     found = tipping_bishop(x, model.num_latents, noise_floor)
     values = {name: getattr(found, name) for name in ("loadings", "loc", "noise_variance")}
     held = np.flatnonzero([found.at_floor])
-    return point_outcome(values, model, x, held=held, noise_floor=noise_floor), found.log_likelihood
+    known = {"log_likelihood": found.log_likelihood, "latents": found.latents}
+    return point_outcome(values, model, x, held=held, noise_floor=noise_floor, **known), found.log_likelihood
 
 
 def check(model: PPCA, *, noise_floor: Any) -> None:
@@ -145,12 +149,12 @@ def check(model: PPCA, *, noise_floor: Any) -> None:
 METHOD = Direct(options={"noise_floor": 1e-6}, solve=solve, check=check)
 
 
-def turned(values: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
-    """The estimate in its canonical rotation, and the matrix that rotates its latents."""
+def turned(values: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The estimate in its canonical rotation, and the matrix that rotates its latents; on the host."""
     loadings = values["loadings"]
-    turn = jnp.linalg.eigh(loadings.T @ loadings)[1][:, ::-1]
+    turn = np.linalg.eigh(loadings.T @ loadings)[1][:, ::-1]
     straight = loadings @ turn
-    sign = signs_of(straight)
+    sign = signs_of(straight).astype(turn.dtype)
     return dict(values) | {"loadings": straight * sign}, turn * sign
 
 
@@ -171,13 +175,14 @@ def check_noise_floor(noise_floor: Any) -> None:
 
 
 def point_outcome(
-    values: Mapping[str, Array],
+    values: Mapping[str, np.ndarray],
     model: PPCA,
-    x: Array | SparseMatrix | Rows,
+    x: np.ndarray | SparseMatrix | Rows,
     *,
     held: np.ndarray,
     noise_floor: float,
-    known: tuple[float, np.ndarray] | None = None,
+    log_likelihood: float,
+    latents: np.ndarray | None = None,
 ) -> Outcome:
     """Conclude a point estimate: one draw of one chain, the posterior of the latents, BIC and AIC.
 
@@ -187,18 +192,15 @@ def point_outcome(
         x: the rows fitted.
         held: noise variances that the floor holds.
         noise_floor: the floor.
-        known: log likelihood and E[z] of the rows where these are known already, which sparse rows need.
+        log_likelihood: of the rows at these values, in nats.
+        latents: E[z] of the rows where it is known already, which sparse rows need.
 
     Warns:
         UserWarning: the floor holds a noise variance.
     """
     rows = unweighted(x)
     weight = np.asarray(x.weight) if isinstance(x, Rows) else np.ones(rows.shape[0])
-    values, turn = _turned(dict(values))
-    if known is None:
-        log_likelihood = float(weight @ np.asarray(_at(log_density, values, rows)))
-    else:
-        log_likelihood = known[0]
+    values, turn = turned(values)
     if held.size:
         which = "the noise variance" + ("" if model.noise == "isotropic" else f" of column {held[0]}")
         more = f" ({held.size} in all)" if held.size > 1 else ""
@@ -208,13 +210,19 @@ def point_outcome(
             f"(loading_prior='ard', method='vb')",
             stacklevel=5,
         )
-    has_holes = known is None and bool(np.isnan(np.asarray(rows)).any())
+    has_holes = latents is None and bool(np.isnan(np.asarray(rows)).any())
     stored, dims = dict(values), {}
     num_rows, k = rows.shape[0], model.num_latents
+    gain, covariance = _gain_and_covariance(values)
     if row_limit(8 * num_rows * k, "latents", ()):
-        stored["latents"] = _at(latents_mean, values, rows) if known is None else known[1] @ np.asarray(turn)
+        if latents is not None:
+            stored["latents"] = latents @ turn
+        elif has_holes:
+            stored["latents"] = _means(rows, values["loadings"], values["loc"], values["noise_variance"])
+        else:
+            stored["latents"] = (np.asarray(rows) - values["loc"]) @ gain
     if not has_holes:  # one for all rows
-        stored["latents_covariance"] = _shared(values["loadings"], values["noise_variance"])
+        stored["latents_covariance"] = covariance
         dims["latents_covariance"] = ("latent", "latent_2")
     elif row_limit(8 * num_rows * k**2, "latents_covariance", ()):
         stored["latents_covariance"] = _covariances(rows, values["loadings"], values["noise_variance"])
@@ -230,13 +238,17 @@ def point_outcome(
     return Outcome(posterior=lead, variational=stored, attrs=attrs, dims=dims, is_point=True)
 
 
-_turned = compiled(turned)
+def _gain_and_covariance(values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """What turns centred rows into E[z], and Cov[z], where no cell is missing.
+
+    On the host: the compiled functions of `zoo.linear_gaussian.rows` take a second to compile.
+    """
+    loadings = values["loadings"]
+    scaled = loadings / np.broadcast_to(values["noise_variance"], len(loadings))[:, None]
+    factor = scipy.linalg.cho_factor(np.eye(loadings.shape[1], dtype=loadings.dtype) + scaled.T @ loadings)
+    covariance = scipy.linalg.cho_solve(factor, np.eye(loadings.shape[1], dtype=loadings.dtype))
+    covariance = (covariance + covariance.T) / 2
+    return scaled @ covariance, covariance
 
 
-_shared, _covariances = compiled(shared_latents_covariance), compiled(latents_covariance)
-
-
-@partial(compiled, static_argnums=0)
-def _at(function: Callable, values: dict[str, Array], x: Array) -> Array:
-    """Evaluate a function of rows, loadings, mean and noise variance at the estimate."""
-    return function(x, values["loadings"], values["loc"], values["noise_variance"])
+_means, _covariances = compiled(latents_mean), compiled(latents_covariance)

@@ -29,8 +29,8 @@ from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussia
 from inference.methods.linear_gaussian.em import LinearGaussianInfo, LinearGaussianState, LoadingPrior
 from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
 from inference.methods.ppca.closed_form import check_noise_floor, point_outcome, turned
-from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, unweighted
+from inference.precision import to_numpy
 from zoo.checks import check_choice
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
@@ -112,13 +112,14 @@ def step(
     return sparse_linear_gaussian.sweep(state, rows, prior_of(model, rows), **options)
 
 
-ALGORITHM = Algorithm(init, step)
+ALGORITHM = Algorithm(init, step, settling_steps=linear_gaussian.settling_steps)
 
 
 @cache
 def build(strategy: str, **options: Any) -> Algorithm:
     """Build the algorithm with a start strategy and options."""
-    return Algorithm(partial(init, strategy=strategy), partial(step, **options))
+    begin, once = partial(init, strategy=strategy), partial(step, **options)
+    return ALGORITHM._replace(init=begin, step=once)
 
 
 def check(model: PPCA, *, acceleration: Any, noise_floor: Any) -> None:
@@ -138,23 +139,27 @@ def conclude(
 ) -> Outcome:
     """Conclude with the estimate in its canonical rotation and the latents of the rows."""
     rows = compressed_rows(model, *data)
-    loadings, loc = linear_gaussian_rows.expanded(*state.parameters[:2], rows)
-    noise = (
-        state.parameters.noise_variance if model.noise == "diagonal" else state.parameters.noise_variance[0]
-    )
-    values = {"loadings": loadings, "loc": loc, "noise_variance": noise}
+    parameters = to_numpy(state.parameters)
+    loadings, loc = linear_gaussian_rows.expanded(*parameters[:2], rows)
+    noise = parameters.noise_variance if model.noise == "diagonal" else parameters.noise_variance[0]
+    values = {"loadings": loadings, "loc": loc, "noise_variance": np.asarray(noise)}
     if model.loading_prior == "ard":
-        values = _turned(values)[0]
+        values = turned(values)[0]
         precision = linear_gaussian.expected_precision(values["loadings"], prior_of(model, rows))
-        values["loading_precision"] = precision
-    held, known = np.flatnonzero(np.asarray(state.at_floor)), None
+        values["loading_precision"] = np.asarray(precision)
+    latents = None
     if isinstance(rows, SparseRows):
-        latents = sparse_linear_gaussian.sparse_latents(state.parameters, rows)
-        known = float(state.objective), latents
-    return point_outcome(values, model, data[0], held=held, noise_floor=noise_floor, known=known)
+        latents = sparse_linear_gaussian.sparse_latents(parameters, rows)
+    return point_outcome(
+        values,
+        model,
+        data[0],
+        held=np.flatnonzero(np.asarray(state.at_floor)),
+        noise_floor=noise_floor,
+        log_likelihood=float(state.moments.log_likelihood),
+        latents=latents,
+    )
 
-
-_turned = compiled(turned)
 
 METHOD = Ascent(
     options={"acceleration": "px", "noise_floor": 1e-6},

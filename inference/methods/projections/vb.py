@@ -14,11 +14,10 @@ Scott and Windle (2013); Virtanen (2010) for the models.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -34,8 +33,7 @@ from inference.methods.projections.vb_factors import (
     update,
 )
 from inference.methods.projections.views import View, given_values, prior_variance, views_of
-from inference.numerics.compiled import compiled
-from inference.numerics.gamma_draws import draw_sites
+from inference.numerics.host_draws import generator, site_draws
 from inference.numerics.weighted_rows import row_limit
 from zoo.epca import EPCA
 from zoo.exponential_family.natural_params import padded
@@ -299,23 +297,12 @@ def concluded(
     keep_rows: bool,
 ) -> Outcome:
     """Conclude with independent draws of the guide, as one chain, and its parameters."""
-    draws = _draw(guide, key, num_samples, stored, model)
+    rows = np.zeros((len(stored["latents_mean"]), 1))
+    draws = site_draws(generator(key), guide, num_samples, stored, model, rows)
     if not row_limit(8 * stored["latents_covariance"].size, "latents_covariance", ()):
         stored = {name: value for name, value in stored.items() if not name.startswith("latents_")}
     posterior = as_one_chain(draws)
     return Outcome(posterior=posterior, variational=stored, dims=dims)
-
-
-@partial(compiled, static_argnums=(0, 2))
-def _draw(
-    guide: Callable, key: Array, num_samples: int, stored: dict[str, Array], model: EPCA | Paired
-) -> dict[str, Array]:
-    rows = jnp.zeros((len(stored["latents_mean"]), 1))
-
-    def one(key: Array) -> dict[str, Array]:
-        return draw_sites(key, guide, stored, model, rows)
-
-    return jax.lax.map(one, jax.random.split(key, num_samples))
 
 
 # New rows, at the means of q

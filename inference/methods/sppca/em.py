@@ -46,6 +46,7 @@ from inference.methods.linear_gaussian.em import (
 from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
 from inference.methods.sppca import kernel_em as kernel_sppca
 from inference.methods.sppca.closed_form import by_site, concluded, log_density
+from inference.precision import to_numpy
 from zoo.checks import check_choice
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
@@ -145,13 +146,14 @@ def step(
     )
 
 
-ALGORITHM = Algorithm(init, step)
+ALGORITHM = Algorithm(init, step, settling_steps=linear_gaussian.settling_steps)
 
 
 @cache
 def build(strategy: str, **options: Any) -> Algorithm:
     """Build the algorithm with a start strategy and options."""
-    return Algorithm(partial(init, strategy=strategy), partial(step, **options))
+    begin, once = partial(init, strategy=strategy), partial(step, **options)
+    return ALGORITHM._replace(init=begin, step=once)
 
 
 def check(model: SPPCA, *, acceleration: Any) -> None:
@@ -203,12 +205,13 @@ def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: Any, **o
     if model.kernel is not None:
         return kernel_sppca.conclude(key, state, model, data)
     rows, latents = data[-1], None
-    loadings, loc = linear_gaussian_rows.expanded(*state.parameters[:2], rows)
-    noise = state.parameters.noise_variance
+    parameters = to_numpy(state.parameters)
+    loadings, loc = linear_gaussian_rows.expanded(*parameters[:2], rows)
+    noise = parameters.noise_variance
     noise_y = noise[1:] if model.output_noise == "per_output" else noise[1]
     values = by_site(loadings, loc, model) | {"noise_variance_x": noise[0], "noise_variance_y": noise_y}
     if isinstance(rows, SparseRows):
-        latents = sparse_linear_gaussian.sparse_latents(state.parameters, rows)
+        latents = sparse_linear_gaussian.sparse_latents(parameters, rows)
     return concluded(values, model, data[:2], latents=latents)
 
 

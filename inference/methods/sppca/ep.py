@@ -55,7 +55,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian.em import LoadingPrior, Parameters
-from inference.methods.linear_gaussian.rows import CompressedRows, compress, expanded
+from inference.methods.linear_gaussian.rows import CompressedRows, compress
 from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.methods.sppca.em import prior_about
 from zoo.checks import check_choice
@@ -132,7 +132,7 @@ def init(
 ) -> EPState:
     """The state at principal components of x with 2 y - 1 regressed on the scores, or at random loadings."""
     parameters = linear_gaussian.start_of(strategy, key, rows, model.num_latents, primary=(0,))
-    loadings, loc = expanded(parameters.loadings, parameters.loc, rows)
+    loadings, loc = parameters.loadings, rows.original_centre + parameters.loc
     noise = parameters.noise_variance[:1]
     if model.noise_variance_x is not None:
         noise = jnp.reshape(jnp.asarray(model.noise_variance_x), 1)

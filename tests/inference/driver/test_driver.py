@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,8 @@ import pytest
 from interruptions import cut_short, same
 
 from inference import fit
+from inference.driver.ascent import ascend
+from inference.driver.checkpoint import Checkpoint
 from inference.driver.progress import new_progress
 from inference.fitting.in_memory import progress_line
 from inference.fitting.verdict import five_small_gains
@@ -75,7 +78,7 @@ def test_a_checkpoint_of_another_run_is_refused_with_what_differs(small_model, t
         kept = {name: file[name] for name in file.files if name != "format"}
     with open(path, "wb") as file:
         np.savez(file, **kept)
-    with pytest.raises(ValueError, match="has format 1 and this version resumes format 4: remove the file"):
+    with pytest.raises(ValueError, match="has format 1 and this version resumes format 5: remove the file"):
         fit(small_model, two_clusters, **call)
     path.write_bytes(b"garbage")
     with pytest.raises(ValueError, match="is not a checkpoint"):
@@ -91,7 +94,7 @@ x = np.random.default_rng(0).normal(size=(400, 2))
 model = Mixture.from_data(x, num_components=10)
 settings = dict(num_chains=2, num_warmup=2000, num_samples=20000, seed=4)
 tree = fit(model, x, method="gibbs", checkpoint=sys.argv[1] or None, **settings)
-np.savez(sys.argv[2], lp=tree["sample_stats"]["lp"].to_numpy(), locs=tree["posterior"]["locs"].to_numpy())
+np.savez(sys.argv[2], lp=tree["trace"]["objective"].to_numpy(), locs=tree["posterior"]["locs"].to_numpy())
 """
 
 
@@ -231,29 +234,24 @@ def test_parallel_chains_on_two_devices():
     assert "num_chains must be a multiple of 2; got 3" in run.stdout, run.stderr[-800:]
 
 
+class _Info(NamedTuple):
+    objective: jax.Array
+
+
 def test_a_falling_or_infinite_objective_stops_with_the_iteration_and_the_last_good_state(two_clusters):
     """Planted: a step whose bound falls at iteration 6 or stops being a number."""
-    from typing import NamedTuple
-
-    import jax
-
-    from inference.driver.ascent import ascend
-    from inference.driver.checkpoint import Checkpoint
-
-    class Info(NamedTuple):
-        objective: jax.Array
 
     def run(bad_value):
         def step(key, state, model):
             state = state + 1
-            return state, Info(jnp.where(state == 6, bad_value, state.astype(float)))
+            return state, _Info(jnp.where(state == 6, bad_value, state.astype(float)))
 
         return ascend(
             step,
             lambda key, variables, model: jnp.zeros((), int),
             None,
             (),
-            key=jax.random.key(0),
+            keys=jax.random.split(jax.random.key(0), 1),
             variables={},
             num_rows=1,
             num_restarts=1,
@@ -286,3 +284,33 @@ def test_the_second_chunk_is_compiled_as_the_first():
     """Progress starts with the types that a chunk leaves it: a weak one cost every fit a compilation."""
     weak = jax.tree.map(lambda leaf: jax.typeof(leaf).weak_type, new_progress(2))
     assert not any(jax.tree.leaves(weak))
+
+
+@pytest.mark.parametrize("before", [jnp.nan, 1e9])
+def test_steps_before_the_first_that_counts_are_neither_judged_nor_recorded(before):
+    """Each start asks for its own number; no objective on the way ends one, be it NaN or above all later."""
+
+    def step(key, state, model):
+        done, wanted = state
+        objective = jnp.where(done < wanted, before, done.astype(float))
+        return (done + 1, wanted), _Info(objective)
+
+    found = ascend(
+        step,
+        lambda key, variables, model: (jnp.zeros((), int), variables["wanted"]),
+        None,
+        (),
+        keys=jax.random.split(jax.random.key(0), 2),
+        variables={"wanted": jnp.array([0, 3])},
+        num_rows=1,
+        num_restarts=2,
+        max_iterations=4,
+        tolerance=0,
+        must_rise=True,
+        rule=five_small_gains,
+        checkpoint=Checkpoint(None, {}),
+        open_bar=progress_line(False),
+        settling_steps=lambda states: states[1],
+    )
+    np.testing.assert_array_equal(found.trace["objective"], [[0.0, 1, 2, 3], [3.0, 4, 5, 6]])
+    assert found.best_restart == 1 and found.num_iterations == 4 and int(found.state[0]) == 7

@@ -9,9 +9,9 @@ from inference.precision import in_precision
 
 
 def minimised(loss, point, steps):
-    state = lbfgs_init(point, loss, 8)
-    values = [float(state.value)]
     step = jax.jit(lambda state: lbfgs_step(state, loss))
+    state = step(lbfgs_init(point, 8))
+    values = [float(state.value)]
     for _ in range(steps):
         state = step(state)
         values.append(float(state.value))
@@ -32,6 +32,22 @@ def test_quadratics_and_the_valley_of_rosenbrock():
         assert (np.diff(values) <= 1e-12).all()
 
 
+def test_the_first_step_evaluates_the_start_and_stays_there():
+    """Also where the start is outside the domain: then it stays without a finite value."""
+    with in_precision():
+        loss = lambda x: jnp.sum(x - jnp.log(x))  # noqa: E731
+        for start in (jnp.array([0.01, 3.0]), jnp.array([-1.0, 3.0])):
+            state = lbfgs_step(lbfgs_init(start, 8), loss)
+            np.testing.assert_array_equal(state.point, start)
+            assert not state.steps.any() and not state.inverse_products.any()
+            if start[0] > 0:
+                value, gradient = jax.value_and_grad(loss)(start)
+                assert state.value == value
+                np.testing.assert_array_equal(state.gradient, gradient)
+            else:
+                assert not np.isfinite(state.value)
+
+
 def test_steps_stay_inside_a_domain_and_lanes_are_alone():
     """x - log x ends at 1 from either side, never beyond the wall at 0; two lanes as each by itself."""
 
@@ -41,9 +57,9 @@ def test_steps_stay_inside_a_domain_and_lanes_are_alone():
     with in_precision():
         starts = jnp.array([[0.01, 3.0], [50.0, 1e-4]])
         alone = [minimised(loss, start, 40)[0] for start in starts]
-        lanes = jax.vmap(lambda s: lbfgs_init(s, loss, 8))(starts)
+        lanes = jax.vmap(lambda s: lbfgs_init(s, 8))(starts)
         step = jax.jit(jax.vmap(lambda state: lbfgs_step(state, loss)))
-        for _ in range(40):
+        for _ in range(41):
             lanes = step(lanes)
         np.testing.assert_allclose(lanes.point, 1, atol=1e-6)
         np.testing.assert_allclose(lanes.point, [state.point for state in alone], atol=1e-8)

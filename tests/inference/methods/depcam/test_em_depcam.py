@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from interruptions import cut_short
 from numpyro.infer.util import compute_log_probs
 from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
@@ -11,6 +12,11 @@ from scipy import stats
 import inference
 import zoo
 from inference import fit
+from inference.driver.ascent import ascend
+from inference.driver.checkpoint import Checkpoint
+from inference.fitting.in_memory import progress_line
+from inference.fitting.verdict import five_small_gains
+from inference.methods.depcam import em
 from inference.methods.depcam.em import (
     evaluate,
     repulsion_gradient,
@@ -343,3 +349,57 @@ def test_a_basis_of_its_own_stays():
     with in_precision():
         bases = orthonormal(jax.random.normal(jax.random.key(1), (2, 4, 3)))
         assert np.abs(stiefel_gradient(bases, bases)).max() < 1e-12  # scaling is not along the manifold
+
+
+def test_sweeps_with_labels_held_are_steps_of_the_same_program(table):
+    """Neither recorded nor judged; the run is that of single steps. Planted: a start that holds no labels."""
+    model = zoo.DEPCAM.from_data(table, **SIZES)
+    algorithm, traced = em.build("kmeans", 6), []
+
+    def counted(*args):
+        traced.append(1)
+        return em.step(*args)
+
+    with in_precision():
+        x, key = jnp.asarray(table), jax.random.key(0)
+        found = ascend(
+            counted,
+            lambda key, variables, *args: algorithm.init(key, *args),
+            model,
+            (x,),
+            keys=jax.random.fold_in(key, 0)[None],
+            variables={},
+            num_rows=len(table),
+            num_restarts=1,
+            max_iterations=4,
+            tolerance=0.0,
+            must_rise=True,
+            rule=five_small_gains,
+            checkpoint=Checkpoint(None, {}),
+            open_bar=progress_line(False),
+            settling_steps=algorithm.settling_steps,
+        )
+        state = algorithm.init(jax.random.fold_in(key, 0), model, x)
+        free = state._replace(num_clamped=jnp.array(0))
+        one, objectives = jax.jit(em.step), []
+        for _ in range(10):
+            state, info = one(key, state, model, x)
+            free, of_free = one(key, free, model, x)
+            objectives.append((float(info.objective), float(of_free.objective)))
+    assert len(traced) == 1 and int(found.state.num_sweeps) == 10
+    held, without = np.transpose(objectives)
+    np.testing.assert_allclose(found.trace["objective"], held[None, 6:], rtol=1e-10)
+    assert np.abs(without - held)[0] > 1e-3
+
+
+@pytest.mark.filterwarnings("ignore:depcam by .* has not converged")
+def test_a_resumed_run_does_not_hold_labels_again(table, tmp_path, monkeypatch):
+    call = dict(method="em", max_iterations=20, tolerance=0, clamped_sweeps=6, num_restarts=2, seed=1)
+    model, path = zoo.DEPCAM.from_data(table, **SIZES), tmp_path / "run"
+    whole = fit(model, table, **call)["trace"]["objective"]
+    with monkeypatch.context() as patch:
+        cut_short(patch, 1)
+        part = fit(model, table, checkpoint=path, **call)
+    assert 0 < part.attrs["num_iterations"] < 20
+    again = fit(model, table, checkpoint=path, **call)["trace"]["objective"]
+    np.testing.assert_allclose(again, whole, rtol=1e-12)

@@ -179,7 +179,16 @@ def revived(values, model, x):
         return em.evaluate(at, model, x, zero)
 
     now = judge(values)
-    new, after, _ = em.revive(jnp.array(em.REVIVAL_PERIOD - 1), values, model, x, now, judge)
+    column, weak = em.dead_columns(values, now)
+    lift = em.lift_of(values, model, x, now.responsibilities, column, weak)
+    new, after, *_ = em.climb(
+        lambda size: em.raised(size, values, model, now, lift, x),
+        values,
+        now,
+        jnp.array(1.0),
+        judge,
+        jnp.any(column),
+    )
     return new, float(now.objective), float(after.objective)
 
 

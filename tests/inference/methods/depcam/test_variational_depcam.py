@@ -11,6 +11,7 @@ import zoo
 from inference import fit
 from inference.calibration import elbo_check
 from inference.methods.depcam.em import evaluate, rows_of, update_latents
+from inference.methods.depcam.vb import _draws
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
 
@@ -130,3 +131,69 @@ def test_no_sweep_lowers_the_bound(table, family):
 def test_families_without_a_bound_are_refused(table):
     with pytest.raises(ValueError, match="vb integrates the latents of.*for Exponential use em"):
         fit(zoo.DEPCAM(family="exponential", **SIZES), table + 1.0, method="vb")
+
+
+def drawn_moments(latents_kind, draws=_draws):
+    """Largest distance of draws of labels and latents from q, in standard errors of their moments."""
+    rng, number, model = np.random.default_rng(1), 4000, zoo.DEPCAM(num_components=3, num_latents=2)
+    model = model.replaced(latents=latents_kind)
+    root = rng.normal(size=(2, 3, 2, 2))
+    stored = {
+        "responsibilities": np.array([[0.2, 0.5, 0.3], [0.0, 0.9, 0.1]]),
+        "latents_loc": rng.normal(size=(2, 3, 2)),
+        "latents_covariance": root @ np.swapaxes(root, -1, -2) + 0.1 * np.eye(2),
+    }
+    found = {
+        name: np.asarray(value) for name, value in draws(jax.random.key(0), number, stored, model).items()
+    }
+    worst = []
+    for row in range(2):
+        for own in range(3):
+            share, labels = stored["responsibilities"][row, own], found["assignments"][:, row]
+            worst.append(abs((labels == own).mean() - share) / np.sqrt(share * (1 - share) / number + 1e-12))
+            taken = labels == own
+            if taken.sum() < 100:
+                continue
+            y = (
+                found["latents"][taken, row]
+                if latents_kind == "shared"
+                else found["latents"][taken, row, own]
+            )
+            away = np.linalg.solve(
+                np.linalg.cholesky(stored["latents_covariance"][row, own]),
+                (y - stored["latents_loc"][row, own]).T,
+            )
+            second = np.stack([away[0] ** 2 - 1, away[1] ** 2 - 1, away[0] * away[1]]) / np.sqrt(
+                [[2], [2], [1]]
+            )
+            worst.extend(np.abs(away.mean(axis=1)) * np.sqrt(taken.sum()))
+            worst.extend(np.abs(second.mean(axis=1)) * np.sqrt(taken.sum()))
+            if latents_kind == "component":
+                others = np.delete(found["latents"][taken, row], own, axis=1).reshape(taken.sum(), -1)
+                worst.extend(np.abs(others.mean(axis=0)) * np.sqrt(taken.sum()))
+                worst.extend(np.abs((others**2 - 1).mean(axis=0)) * np.sqrt(taken.sum() / 2))
+    return max(worst)
+
+
+@pytest.mark.parametrize("latents_kind", ["component", "shared"])
+def test_draws_have_the_moments_of_q(latents_kind):
+    """At 5 standard errors each of at most 71 (false alarm rate 4e-5); planted: covariances as factors."""
+    assert drawn_moments(latents_kind) < 5
+
+    def planted(key, number, stored, model):
+        wrong = stored | {"latents_covariance": stored["latents_covariance"] @ stored["latents_covariance"]}
+        return _draws(key, number, wrong, model)
+
+    assert drawn_moments(latents_kind, planted) > 5
+
+
+def test_latents_without_spread_in_a_direction_are_drawn():
+    """Where rounding leaves no Cholesky factor of a covariance a fit does not end without its answer."""
+    stored = {
+        "responsibilities": np.ones((1, 1)),
+        "latents_loc": np.zeros((1, 1, 2)),
+        "latents_covariance": np.array([[[[1.0, 1.0], [1.0, 1.0 - 1e-17]]]]) - 1e-17 * np.eye(2),
+    }
+    drawn = _draws(jax.random.key(0), 50, stored, zoo.DEPCAM(num_components=1, num_latents=2))["latents"]
+    np.testing.assert_allclose(drawn[..., 0], drawn[..., 1], atol=1e-7)
+    assert np.isfinite(drawn).all() and drawn.std() > 0.5

@@ -20,7 +20,7 @@ from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
 from inference.methods.pcp import mean_field, vb
 from inference.methods.pcp import vb_starts as starts
-from inference.methods.pcp.vb_posterior import PCPVBState, prune, shrink, with_all_clusters
+from inference.methods.pcp.vb_posterior import Annealing, PCPVBState, prune, shrink, with_all_clusters
 from inference.numerics.documents import CACHED_NUMBERS, cut
 from inference.topics.tables import normalised_mutual_information
 from zoo.datasets import load
@@ -226,21 +226,49 @@ def test_a_random_start_has_topics_all_but_flat():
     assert abs(one - other).max() > 0.01
 
 
+ONE_STEP = jax.jit(LEARNING)
+
+
+def annealed(state, model, data, power, steps):
+    """The state after annealed steps, all of them under one power."""
+    left = starts.ANNEALING_STEPS if power != 1 else 1  # of the powers the first is as given, the last is 1
+    for _ in range(steps):
+        annealing = Annealing(jnp.asarray(power), jnp.asarray(left))
+        state, _ = ONE_STEP(None, state._replace(annealing=annealing), model, data)
+        assert int(state.annealing.steps_left) == left - 1
+    return state
+
+
 def test_annealing_by_the_whole_likelihood_is_a_climb():
     """A power of 1 leaves the step's updates, the hyperparameters held; a power near 0 no cluster apart.
 
-    Planted: at half the power the topics are others.
+    Planted: at half the power the topics are others; hyperparameters that are learnt on the way are others.
     """
     model, data = model_for(), corpus()
     state = random_state(model)._replace(responsibilities=None)
-    anneal = jax.jit(lambda powers: starts._annealed(state, model, data, powers, 5, False))
     climbed = climb(STRUCTURED, state, model, data, 4)[0]
-    np.testing.assert_allclose(anneal(jnp.ones(4)).words, climbed.words, rtol=1e-9)
-    assert abs(anneal(jnp.full(4, 0.5)).words - climbed.words).max() > 0.01
-    blurred = anneal(jnp.full(4, 1e-9))
+    np.testing.assert_allclose(annealed(state, model, data, 1.0, 4).words, climbed.words, rtol=1e-9)
+    assert abs(annealed(state, model, data, 0.5, 4).words - climbed.words).max() > 0.01
+    blurred = annealed(state, model, data, 1e-9, 4)
+    assert (blurred.word_smoothing, blurred.concentration) == (state.word_smoothing, state.concentration)
+    np.testing.assert_array_equal(blurred.topic_prior, state.topic_prior)
+    free, _ = ONE_STEP(None, state, model, data)
+    assert abs(free.word_smoothing - state.word_smoothing) > 1e-3
+    assert abs(free.concentration - state.concentration) > 1e-3
     shares = blurred.clusters - model._topic_prior()
     tokens = np.asarray(blurred.weights.concentration - model.concentration / 4) / 20 * COUNTS.sum()
     np.testing.assert_allclose(shares.sum(1), tokens, rtol=1e-6)  # each has its weight of every document
+
+
+def test_powers_grow_from_two_words_to_the_whole_likelihood():
+    model, data = model_for(4), corpus()
+    begun = vb.init(jax.random.key(0), model, data, strategy="annealed")
+    first = 2 / COUNTS.sum(axis=1).mean()
+    left = np.arange(starts.ANNEALING_STEPS, 0, -1)
+    powers = [float(starts.power_of(begun.annealing._replace(steps_left=jnp.asarray(n)))) for n in left]
+    np.testing.assert_allclose(powers, first ** np.linspace(1, 0, starts.ANNEALING_STEPS), rtol=1e-9)
+    assert int(starts.settling_steps(begun)) == len(powers)
+    assert starts.settling_steps(vb.init(jax.random.key(0), model, data, strategy="random")) == 0
 
 
 @pytest.mark.cases_by_default(1)

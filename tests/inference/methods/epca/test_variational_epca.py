@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import zoo
-from inference import fit, guide, predict, transform
+from inference import fit, guide, model_of, predict, transform
 from inference.calibration import elbo_check
 from inference.methods.projections.vb_factors import expected_exponential
 from inference.numerics import polya_gamma
@@ -131,7 +131,7 @@ def test_the_bound_never_falls(case, epca_vb_fits):
 def test_the_bound_is_that_of_program_and_guide(case, epca_vb_fits):
     """4 standard errors of 4000 particles: false alarm rate 6e-5."""
     tree, x = epca_vb_fits(case), data_of(case)
-    model = zoo.EPCA(num_latents=1, num_features=FEATURES, **CASES[case])
+    model = model_of(tree)  # with the priors of location and noise that the fit read off the data
     checked = {"key": jax.random.key(1), "num_particles": 4000}
     verdict = elbo_check(model, guide(tree), bound_of(tree), (x,), **checked)
     assert verdict.passed, verdict

@@ -215,6 +215,21 @@ def test_pca_start_is_the_answer_where_it_can_be():
     assert float(start[-1]) == pytest.approx(float(random[-1]), rel=1e-9)
 
 
+@pytest.mark.parametrize("acceleration", linear_gaussian.ACCELERATIONS)
+def test_the_first_step_of_an_unseen_start_is_its_e_step(acceleration):
+    """And nothing else: not a sweep, nor SQUAREM's leap; a start that is seen is swept."""
+    rows = compress(_with_holes(_toy(0)), GROUPS)
+    parameters = _random(rows)
+    step = jax.jit(partial(linear_gaussian.step, acceleration=acceleration))
+    wanted, unseen = linear_gaussian.begin(parameters, rows), linear_gaussian.unseen(parameters, rows)
+    found, _ = step(unseen, rows)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12), found._asdict()["parameters"], parameters)
+    np.testing.assert_allclose(found.objective, wanted.objective, rtol=1e-12)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9), found.moments, wanted.moments)
+    assert linear_gaussian.settling_steps(unseen) == 1 and linear_gaussian.settling_steps(found) == 0
+    assert step(found, rows)[0].objective > wanted.objective + 1
+
+
 def test_planted_bug_of_the_printed_covariance_is_caught():
     """(7.12) as printed drops the factor s2 of the latents' covariance: the likelihood then falls."""
     x = _toy(0)[:, :12]

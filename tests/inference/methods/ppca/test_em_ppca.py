@@ -1,5 +1,7 @@
 """PPCA and factor analysis by closed form and by EM: the same maximum, with and without missing cells."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -244,3 +246,20 @@ def test_tipping_bishop_agrees_with_the_svd_and_survives_small_noise():
         np.testing.assert_allclose(strengths, lengths[:3], rtol=1e-9)
         if noise > 1e-3:
             assert found.noise_variance == pytest.approx(lengths[3:].mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("case", ["tall", "wide", "at the floor"])
+def test_what_the_closed_form_knows_is_what_the_program_says(case):
+    """Latents and log likelihood come with the eigenvalues; the general formulas give the same."""
+    rng = np.random.default_rng(3)
+    x = {"tall": rng.normal(size=(60, 5)) * 3 + 1e3, "wide": rng.normal(size=(8, 30))}.get(case)
+    x = np.outer(rng.normal(size=50), np.ones(4)) if x is None else x
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the floor
+        tree = inference.fit(zoo.PPCA(num_latents=2), x, method="closed_form")
+    spread = tree["variational"]["latents"].values.std()
+    np.testing.assert_allclose(
+        tree["variational"]["latents"], inference.transform(tree, x), rtol=0, atol=1e-12 * spread
+    )
+    total = float(np.sum(np.asarray(inference.log_density(tree, x))))
+    np.testing.assert_allclose(tree.attrs["log_likelihood"], total, rtol=1e-11)

@@ -156,16 +156,19 @@ def test_every_bound_is_that_of_the_program(noise, loading_prior, x, holes):
     """Both priors and noises, with and without holes and transformation (false alarm rate 6e-5 each)."""
     model = zoo.PPCA(num_latents=3, loading_prior=loading_prior, noise=noise)
     for data in (x, holes):
-        ends = {}
+        ends, trees = {}, {}
+        settings = {"method": "vb", "tolerance": 0, "max_iterations": 1000, "num_samples": 1}
         for acceleration in ("px", "none"):
-            settings = {"tolerance": 0, "max_iterations": 1000, "num_samples": 1}
-            tree = inference.fit(model, data, method="vb", acceleration=acceleration, **settings)
+            tree = trees[acceleration] = inference.fit(model, data, acceleration=acceleration, **settings)
             ends[acceleration] = _objective(tree)
             assert -np.diff(_objective(tree)).min() < ROUNDING * abs(_objective(tree)[-1])
             arguments = (inference.model_of(tree), inference.guide(tree), _objective(tree)[-1], (data,))
             assert elbo_check(*arguments, key=jax.random.key(2), num_particles=4000).passed
-        # Both creep along one rotation of two latents of nearly one length, 1e-8 nats a sweep.
-        assert ends["px"][0] > ends["none"][0] - 1e-9 and abs(ends["px"][-1] - ends["none"][-1]) < 1e-3
+        # Without transformations the two latents of nearly one length turn by 4e-7 nats a sweep: with ARD
+        # and a noise variance for each column 0.016 nats below the end, and 0.009 after 20 000 sweeps.
+        assert ends["px"][0] > ends["none"][0] - 1e-9 and ends["px"][-1] > ends["none"][-1] - 1e-3
+        stays = inference.fit(model, data, acceleration="none", init=trees["px"], **settings)
+        assert abs(_objective(stays)[-1] - ends["px"][-1]) < 1e-3
 
 
 NEW = projected_rows()[:4] + 0.3 * np.random.default_rng(3).normal(size=(4, 5))

@@ -1,0 +1,288 @@
+r"""Independent draws from q, their random numbers made by NumPy.
+
+A program that holds a random number generator takes a second or more to compile, for every shape; NumPy has
+its generator compiled already, and draws gamma variables at twice the speed (``tests.benchmarks.numerics``).
+So the standard normal and gamma variables that a guide's sites are made of are drawn here, and a short
+program without randomness turns them into values of all sites, every draw at once.
+
+For that the parameters of gamma variables must be known beforehand: no site's may depend on the value of
+another site (those of normal variables may). A guide in which one does is refused.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from numpyro import handlers
+from numpyro.primitives import Messenger
+
+from inference.numerics.compiled import compiled
+from zoo.dirichlet_process import BetaDecay
+
+__all__ = ["dirichlet_draws", "generator", "label_draws", "log_gamma_draws", "site_draws", "weight_draws"]
+
+BLOCK_NUMBERS = 2**23  # drawn at once, so that what is made of them on the way stays small
+GAMMAS = dist.Dirichlet, dist.Wishart, dist.Gamma, dist.InverseGamma, dist.Beta, BetaDecay
+
+
+def generator(key: Array) -> np.random.Generator:
+    """NumPy's generator with the seed of a JAX key.
+
+    Args:
+        key: a JAX key.
+    """
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
+def log_gamma_draws(rng: np.random.Generator, concentration: Any, num_draws: int) -> np.ndarray:
+    r"""Logs of draws of Gamma(concentration, 1), which do not underflow where the draws do.
+
+    For a < 1 a draw of Gamma(a + 1) is multiplied by :math:`u^{1/a}`.
+
+    Args:
+        rng: the generator.
+        concentration: positive, any shape.
+        num_draws: how many draws.
+
+    Returns:
+        Shape (num_draws, ...), the last axes those of the concentration.
+    """
+    concentration = np.asarray(concentration, float)
+    small = concentration < 1
+    shape = (num_draws, *concentration.shape)
+    logs = np.log(rng.standard_gamma(np.where(small, concentration + 1, concentration), shape))
+    if small.any():
+        logs -= np.where(small, rng.standard_exponential(shape) / concentration, 0)
+    return logs
+
+
+def dirichlet_draws(rng: np.random.Generator, concentration: Any, num_draws: int) -> np.ndarray:
+    """Draws of each row's Dirichlet; no entry is zero, since zeros have no finite density.
+
+    Args:
+        rng: the generator.
+        concentration: positive, shape (..., size).
+        num_draws: how many draws.
+
+    Returns:
+        Shape (num_draws, ..., size), of the concentration's type.
+    """
+    concentration = np.asarray(concentration)
+    found = np.empty((num_draws, *concentration.shape), concentration.dtype)
+    size = max(BLOCK_NUMBERS // max(concentration.size, 1), 1)
+    for first in range(0, num_draws, size):  # little is held beside what is returned
+        block = found[first : first + size]
+        values = log_gamma_draws(rng, concentration, len(block))
+        values -= values.max(axis=-1, keepdims=True)
+        np.exp(values, out=values)
+        block[:] = values / values.sum(axis=-1, keepdims=True)
+        np.maximum(block, np.finfo(block.dtype).tiny, out=block)
+    return found
+
+
+def weight_draws(rng: np.random.Generator, law: dist.Distribution, num_draws: int) -> np.ndarray:
+    """Draws of the site of mixture weights.
+
+    Args:
+        rng: the generator.
+        law: a Dirichlet, or the law of the decays of sticks.
+        num_draws: how many draws.
+
+    Returns:
+        Shape (num_draws, ...), the last axes those of the law.
+    """
+    if isinstance(law, dist.Dirichlet):
+        return dirichlet_draws(rng, law.concentration, num_draws)
+    dtype = np.asarray(law.concentration1).dtype
+    taken, left = (log_gamma_draws(rng, own, num_draws) for own in (law.concentration1, law.concentration0))
+    return np.maximum(np.logaddexp(0, taken - left).astype(dtype), np.finfo(dtype).tiny)
+
+
+def label_draws(rng: np.random.Generator, probs: Any, num_draws: int) -> np.ndarray:
+    """Draws of each row's label, by inverting its cumulative probabilities.
+
+    Args:
+        rng: the generator.
+        probs: of the labels, shape (num_observations, num_labels); a row need not add up to one.
+        num_draws: how many draws.
+
+    Returns:
+        Whole numbers of the smallest type, shape (num_draws, num_observations).
+    """
+    upto = np.cumsum(np.asarray(probs, float), axis=1)
+    labels = np.empty((len(upto), num_draws), np.min_scalar_type(upto.shape[1] - 1))
+    for own, cumulative in zip(labels, upto, strict=True):
+        own[:] = np.searchsorted(cumulative[:-1], rng.random(num_draws) * cumulative[-1], side="right")
+    return labels.T
+
+
+def site_draws(rng: np.random.Generator, program: Callable, num_draws: int, *args: Any) -> dict[str, Array]:
+    """Draws of every site of a NumPyro program whose gamma variables do not depend on other sites.
+
+    Args:
+        rng: the generator.
+        program: a module-level function, since it keys the compile cache.
+        num_draws: how many draws.
+        *args: of the program.
+
+    Returns:
+        Draws of each site by name, a leading axis over them.
+
+    Raises:
+        ValueError: gamma variables of a site depend on the value of another.
+        TypeError: a site has a distribution that is not made of normal and gamma variables.
+    """
+    concentrations = _concentrations(program, args)
+    for name, own in concentrations.items():
+        if np.isnan(np.asarray(own)).any():
+            raise ValueError(
+                f"the concentration of site {name!r} is NaN, or depends on the value of another site"
+            )
+    shapes = {name: own.shape for name, own in jax.eval_shape(partial(_normal_shapes, program), args).items()}
+    numbers = sum(own.size for own in concentrations.values()) + sum(map(math.prod, shapes.values()))
+    num_blocks = -(-num_draws * numbers // BLOCK_NUMBERS) or 1
+    size = -(-num_draws // num_blocks)  # of all blocks, so that they share a program
+    found: dict[str, Any] = {}
+    for first in range(0, num_draws, size):
+        gammas = {name: log_gamma_draws(rng, own, size) for name, own in concentrations.items()}
+        normals = {name: rng.standard_normal((size, *shape)) for name, shape in shapes.items()}
+        values = _values(program, gammas, normals, args)
+        if size == num_draws:
+            return values
+        for name, value in values.items():
+            if not first:
+                found[name] = np.empty((num_draws, *value.shape[1:]), value.dtype)
+            found[name][first : first + size] = value[: num_draws - first]
+    return found
+
+
+@partial(compiled, static_argnums=0)
+def _concentrations(program: Callable, args: tuple) -> dict[str, Array]:
+    """The parameters of each site's gamma variables, every other site being NaN."""
+    return {name: _gamma_parameters(own) for name, own in _laws(program, args).items() if _has_gammas(own)}
+
+
+@partial(jax.jit, static_argnums=0)
+def _normal_shapes(program: Callable, args: tuple) -> dict[str, Array]:
+    """Zeros in the shape of each site's standard normal variables."""
+    shapes = {name: _normal_shape(own) for name, own in _laws(program, args).items()}
+    return {name: jnp.zeros(shape) for name, shape in shapes.items() if shape is not None}
+
+
+@partial(compiled, static_argnums=0)
+def _values(
+    program: Callable, gammas: dict[str, Array], normals: dict[str, Array], args: tuple
+) -> dict[str, Array]:
+    """Values of all sites, a leading axis over draws."""
+
+    def one(gammas: dict[str, Array], normals: dict[str, Array]) -> dict[str, Array]:
+        def value(name: str, own: dist.Distribution) -> Array:
+            return _made(own, gammas.get(name), normals.get(name))
+
+        return {name: site["value"] for name, site in _traced(program, value, args).items()}
+
+    return jax.vmap(one)(gammas, normals)
+
+
+class _Valued(Messenger):
+    """Values of a program's sites, by name and distribution."""
+
+    def __init__(self, program: Callable, value: Callable) -> None:
+        self.value = value
+        super().__init__(program)
+
+    def process_message(self, message: dict[str, Any]) -> None:
+        """Give a value to a site that has none yet."""
+        if message["type"] == "sample" and not message["is_observed"] and message["value"] is None:
+            message["value"] = self.value(message["name"], message["fn"])
+
+
+def _traced(program: Callable, value: Callable, args: tuple) -> dict[str, Any]:
+    trace = handlers.trace(_Valued(program, value)).get_trace(*args)
+    return {name: site for name, site in trace.items() if site["type"] == "sample"}
+
+
+def _laws(program: Callable, args: tuple) -> dict[str, dist.Distribution]:
+    """The distribution of each site, given NaN at all others."""
+    sites = _traced(program, lambda _, own: jnp.full(own.shape(), jnp.nan), args)
+    return {name: site["fn"] for name, site in sites.items()}
+
+
+def _inner(distribution: dist.Distribution) -> dist.Distribution:
+    """The distribution inside expansions, whose parameters broadcast to the shape of the whole."""
+    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution):
+        distribution = distribution.base_dist
+    return distribution
+
+
+def _has_gammas(distribution: dist.Distribution) -> bool:
+    return isinstance(_inner(distribution), GAMMAS)
+
+
+def _gamma_parameters(distribution: dist.Distribution) -> Array:
+    base, shape = _inner(distribution), distribution.shape()
+    if isinstance(base, dist.Wishart):
+        halves = 0.5 * (jnp.asarray(base.base_dist.concentration)[..., None] - jnp.arange(shape[-1]))
+        return jnp.broadcast_to(halves, shape[:-1])
+    if isinstance(base, dist.Beta | BetaDecay):
+        both = base.concentration1, base.concentration0
+        return jnp.stack([jnp.broadcast_to(own, shape) for own in both])
+    return jnp.broadcast_to(base.concentration, shape)
+
+
+def _normal_shape(distribution: dist.Distribution) -> tuple[int, ...] | None:
+    base, shape = _inner(distribution), distribution.shape()
+    if hasattr(base, "of_base"):
+        return _normal_shape(base.base)
+    if isinstance(base, dist.Wishart):
+        return shape
+    if isinstance(base, dist.TransformedDistribution):
+        for transform in reversed(base.transforms):
+            shape = transform.inverse_shape(shape)
+        base = _inner(base.base_dist)
+    return shape if isinstance(base, dist.Normal | dist.MultivariateNormal) else None
+
+
+def _made(distribution: dist.Distribution, logs: Array | None, normal: Array | None) -> Array:
+    """The value of a site.
+
+    Args:
+        distribution: of the site.
+        logs: of its gamma variables, shape of `_gamma_parameters`.
+        normal: its standard normal variables.
+    """
+    base = _inner(distribution)
+    if hasattr(base, "of_base"):  # a distribution of the project's own says what it makes of another's value
+        return base.of_base(_made(base.base, logs, normal))
+    if isinstance(base, dist.TransformedDistribution) and not isinstance(base, GAMMAS):
+        value = _made(base.base_dist, logs, normal)
+        for transform in base.transforms:
+            value = transform(value)
+        return value
+    if isinstance(base, dist.Normal):
+        return base.loc + base.scale * normal
+    if isinstance(base, dist.MultivariateNormal):
+        return base.loc + (base.scale_tril @ normal[..., None])[..., 0]
+    if isinstance(base, dist.Delta):
+        return jnp.broadcast_to(base.v, distribution.shape())
+    if isinstance(base, dist.Wishart):  # Bartlett's decomposition
+        diagonal = jnp.sqrt(2.0) * jnp.exp(0.5 * logs)[..., None] * jnp.eye(logs.shape[-1])
+        factor = base.base_dist.scale_tril @ (jnp.tril(normal, -1) + diagonal)
+        return factor @ jnp.swapaxes(factor, -1, -2)
+    if not isinstance(base, GAMMAS):
+        raise TypeError(f"{type(base).__name__} is not made of normal and gamma variables")
+    tiny, eps = jnp.finfo(logs.dtype).tiny, jnp.finfo(logs.dtype).epsneg
+    if isinstance(base, dist.Dirichlet):
+        return jnp.maximum(jax.nn.softmax(logs, axis=-1), tiny)  # zeros have no finite density
+    if isinstance(base, BetaDecay):
+        return jnp.maximum(jax.nn.softplus(logs[0] - logs[1]), tiny)
+    if isinstance(base, dist.Beta):
+        return jnp.clip(jax.nn.sigmoid(logs[0] - logs[1]), tiny, 1 - eps)
+    logs -= jnp.log(base.rate)
+    return jnp.clip(jnp.exp(logs if isinstance(base, dist.Gamma) else -logs), tiny, 1 / tiny)
