@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import zlib
+from contextlib import ExitStack
 from pathlib import Path
 
 import jax
@@ -26,33 +27,49 @@ missed = []
 monitoring.register_event_listener(lambda name, **_: missed.append(name) if "misses" in name else None)
 warnings.filterwarnings("error", message=".*persistent compilation.*")
 x = np.random.default_rng(0).normal(size=(12, 3))
+inference.compile_cache()
+print("has its folder", flush=True)
+input()
 tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
 print(len(missed), float(tree["trace"]["objective"][-1]))
 """
 SETTINGS = ("JAX_COMPILATION_CACHE_DIR", "ZOO_COMPILE_CACHE", "XDG_CACHE_HOME")
 
 
-def ran(**environment):
-    """What a process prints that fits, without the settings of this one."""
+def ran(count, **environment):
+    """What processes print that fit at once, without the settings of this one.
+
+    None begins its fit before all have their folders, and so before any can publish what it compiled.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in SETTINGS}
-    command = [sys.executable, "-c", FIT]
-    call = subprocess.run(command, env=kept | environment, capture_output=True, text=True, check=False)
-    assert call.returncode == 0, call.stderr[-2000:]
-    return call.stdout.split()
+    command, pipe = [sys.executable, "-c", FIT], subprocess.PIPE
+    with ExitStack() as open_processes:
+        started = [
+            open_processes.enter_context(
+                subprocess.Popen(
+                    command, env=kept | environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+                )
+            )
+            for _ in range(count)
+        ]
+        for process in started:
+            assert process.stdout.readline() == "has its folder\n", process.stderr.read()[-2000:]
+        for process in started:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        printed = [process.communicate() for process in started]
+    assert [process.returncode for process in started] == [0] * count, printed
+    return [out.split() for out, _ in printed]
 
 
 def test_a_second_process_compiles_nothing_and_two_at_once_are_safe(tmp_path):
-    environment, first = {"ZOO_COMPILE_CACHE": str(tmp_path / "programs")}, []
-    started = [threading.Thread(target=lambda: first.append(ran(**environment))) for _ in range(2)]
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join()
+    environment = {"ZOO_COMPILE_CACHE": str(tmp_path / "programs")}
+    first = ran(2, **environment)
     (common,) = (tmp_path / "programs").iterdir()
     assert {stat.S_IMODE(path.stat().st_mode) for path in (common.parent, common)} == {0o700}
     entries = list(common.iterdir())
     assert entries and all(path.is_file() for path in entries)  # the processes' own folders are gone
-    missed, objective = ran(**environment)
+    ((missed, objective),) = ran(1, **environment)
     assert int(missed) == 0
     assert [int(number) > 0 for number, _ in first] == [True, True]
     assert {value for _, value in first} == {objective}
