@@ -32,6 +32,15 @@ def test_quadratics_and_the_valley_of_rosenbrock():
         assert (np.diff(values) <= 1e-12).all()
 
 
+def test_curvatures_that_differ_by_ten_to_the_seven_cost_few_steps():
+    """Twelve coordinates of curvature 1 and forty of 1e7: with one number as scale it takes two thousand."""
+    with in_precision():
+        curvatures = np.where(np.arange(52) < 12, 1.0, 1e7)
+        curvatures = jnp.asarray(curvatures * np.random.default_rng(0).uniform(0.5, 2.0, 52))
+        _, values = minimised(lambda x: 0.5 * jnp.sum(curvatures * (x - 1) ** 2), jnp.zeros(52), 250)
+        assert values[-1] < 1e-6
+
+
 def test_the_first_step_evaluates_the_start_and_stays_there():
     """Also where the start is outside the domain: then it stays without a finite value."""
     with in_precision():
