@@ -45,12 +45,14 @@ __all__ = [
     "check_whole",
     "column_moments",
     "column_scale",
+    "is_finite",
     "largest_in_columns",
     "shown",
     "table_numbers",
     "unit_roundoff",
 ]
 
+BLOCK_CELLS = 2**17  # of a block of rows that stays in the cache
 LONGEST_SHOWN = 100  # characters of a value in a message
 NUMBERS = "biuf"  # NumPy's kinds of types that are read as real numbers
 
@@ -236,7 +238,8 @@ def check_finite(x: np.ndarray, name: str = "x") -> None:
         x: shape (num_observations, num_features).
         name: of the data in messages.
     """
-    _refuse_cells(x, ~np.isfinite(x), f"{name} must be finite, because this model cannot miss cells")
+    if not is_finite(x):
+        _refuse_cells(x, ~np.isfinite(x), f"{name} must be finite, because this model cannot miss cells")
 
 
 def _refuse_cells(x: np.ndarray, bad: np.ndarray, message: str) -> None:
@@ -245,6 +248,16 @@ def _refuse_cells(x: np.ndarray, bad: np.ndarray, message: str) -> None:
         count = f"({bad.sum()} such cells in all)"
         remedy = ": fill missing cells or leave their rows out" if np.isnan(x[row, column]) else ""
         raise ValueError(f"{message}; row {row}, column {column} is {x[row, column]:g} {count}{remedy}")
+
+
+def is_finite(x: np.ndarray) -> bool:
+    """Whether all numbers are finite; one pass where their sum is.
+
+    Args:
+        x: any shape.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(x.sum()) or np.isfinite(x).all())
 
 
 def column_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -256,12 +269,18 @@ def column_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         Two arrays of shape (num_features,).
     """
-    missing = np.isnan(x)
-    if len(x) and not missing.any():
-        means = x.sum(axis=0) / len(x)
-        away = x - means
-        return means, np.sqrt(np.square(away, out=away).sum(axis=0) / len(x))
-    seen = ~missing
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = x.sum(axis=0)
+    if x.size and np.isfinite(sums).all():
+        means = sums / len(x)
+        squares, size = np.zeros_like(means), -(-BLOCK_CELLS // x.shape[1])
+        block = np.empty((min(size, len(x)), x.shape[1]), means.dtype)
+        for first in range(0, len(x), size):
+            rows = x[first : first + size]
+            away = np.subtract(rows, means, out=block[: len(rows)])
+            squares += np.einsum("ij,ij->j", away, away)
+        return means, np.sqrt(squares / len(x))
+    seen = ~np.isnan(x)
     count = np.maximum(seen.sum(axis=0), 1)
     means = np.where(seen, x, 0.0).sum(axis=0) / count
     away = np.where(seen, x - means, 0.0)
@@ -288,7 +307,10 @@ def check_not_constant(x: np.ndarray, name: str = "x") -> None:
         x: shape (num_observations, num_features).
         name: of the data in messages.
     """
-    extremes = x.extremes if hasattr(x, "extremes") else lambda: (np.nanmin(x, axis=0), np.nanmax(x, axis=0))
+    is_dense = not hasattr(x, "extremes")
+    if is_dense and len(x) > 1 and ((x[0] < x[1]) | (x[0] > x[1])).all():
+        return
+    extremes = (lambda: (np.nanmin(x, axis=0), np.nanmax(x, axis=0))) if is_dense else x.extremes
     lowest, highest = extremes()
     constant = np.flatnonzero(highest == lowest)
     if constant.size:
@@ -377,7 +399,8 @@ def check_infinite(x: np.ndarray, name: str = "x") -> None:
         x: shape (num_observations, num_features).
         name: of the data in messages.
     """
-    _refuse_cells(x, np.isinf(x), f"{name} must be finite or NaN (missing)")
+    if not is_finite(x):
+        _refuse_cells(x, np.isinf(x), f"{name} must be finite or NaN (missing)")
 
 
 def check_some_cells(x: np.ndarray, name: str = "x") -> None:
@@ -387,9 +410,9 @@ def check_some_cells(x: np.ndarray, name: str = "x") -> None:
         x: shape (num_observations, num_features).
         name: of the data in messages.
     """
-    missing = np.isnan(x)
-    if not missing.any():
+    if is_finite(x):
         return
+    missing = np.isnan(x)
     for axis, kind, other in ((0, "column", "rows"), (1, "row", "columns")):
         empty = np.flatnonzero(missing.all(axis=axis))
         if empty.size:
@@ -733,6 +756,11 @@ def check_scale(
         is_whole: whether these are all rows; some of them may all be small.
     """
     smallest, largest = SCALES[dtype]
+    if x.dtype.kind == "f":
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            squares = np.einsum("ij,ij->j", x, x)  # one pass, and enough for most tables
+        if ((squares > len(x) * smallest**2) & (squares < largest**2)).all():
+            return
     size = np.fmax(np.fmax.reduce(x, axis=0, initial=0.0), np.abs(np.fmin.reduce(x, axis=0, initial=0.0)))
     if not np.isfinite(size).all():  # what is infinite is refused elsewhere
         size = np.where(np.isfinite(x), np.abs(x), 0.0).max(axis=0, initial=0.0)

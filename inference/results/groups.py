@@ -162,7 +162,9 @@ def observed_group(model: Model, data: tuple, labels: Labels) -> xr.Dataset:
         else:
             variables[name] = np.array(part)  # a copy: the caller may change theirs later
     group = dataset(variables, dims, labels, attrs=attrs)
-    return group.assign({name: ("nonzero", value) for name, value in bare.items()})  # these have no coords
+    if bare:  # these have no coords
+        group = group.assign({name: ("nonzero", value) for name, value in bare.items()})
+    return group
 
 
 def restored_data(group: xr.Dataset, model: Model) -> tuple:

@@ -29,6 +29,7 @@ from jax import Array
 from scipy.sparse import csr_array
 
 from inference.numerics.weighted_rows import Rows, unweighted, weight_of
+from zoo.checks import is_finite
 from zoo.sparse import SparseMatrix
 
 __all__ = [
@@ -229,7 +230,7 @@ def expanded(loadings: np.ndarray, loc: np.ndarray, rows: CompressedRows) -> tup
 def check_complete(method: str, remedy: str, **parts: np.ndarray) -> None:
     """Raise ValueError naming the first missing cell of the named parts of the data."""
     for name, part in parts.items():
-        if np.isnan(part).any():
+        if not is_finite(part) and np.isnan(part).any():
             row, column = np.argwhere(np.isnan(part))[0]
             raise ValueError(
                 f"{method} needs every cell; row {row}, column {column} of {name} is missing: {remedy}"

@@ -22,7 +22,7 @@ the longest first, with the largest entry of each positive.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 
+BLOCK_CELLS = 2**17  # of a block of rows that stays in the cache
 SMALL_GAIN = 1e-10  # of the largest eigenvalue: below it the products' round-off shows, and the SVD decides
 
 
@@ -83,8 +84,7 @@ def tipping_bishop(x: np.ndarray, num_latents: int, noise_floor: float = 1e-6) -
     """
     num_rows, num_features = x.shape
     loc = x.mean(axis=0)
-    centred = x - loc
-    variances, directions, total = _leading(centred, num_latents)
+    variances, directions, total = _leading(x, loc, num_latents)
     lowest = noise_floor * total / num_features
     noise = (total - variances.sum()) / (num_features - num_latents)
     at_floor = not noise > lowest
@@ -96,16 +96,37 @@ def tipping_bishop(x: np.ndarray, num_latents: int, noise_floor: float = 1e-6) -
     fit = (variances / leading).sum() + (total - variances.sum()) / noise
     log_likelihood = -0.5 * num_rows * (num_features * np.log(2 * np.pi) + terms + fit)
     # with orthogonal loadings W'W + noise is diagonal, of variance itself in each direction
-    latents = centred @ (directions * (signs * lengths / leading))
+    gain = directions * (signs * lengths / leading)
+    latents = np.empty((num_rows, num_latents), gain.dtype)
+    for first, rows in _centred_blocks(x, loc):
+        np.matmul(rows, gain, out=latents[first : first + len(rows)])
     loadings = directions * (signs * lengths)
     return ClosedForm(loadings, loc, np.asarray(noise), float(log_likelihood), at_floor, latents)
 
 
-def _leading(centred: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, float]:
+def _centred_blocks(x: np.ndarray, loc: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The first row and the centred rows of each block, all in one array, which stays in the cache."""
+    size = max(BLOCK_CELLS // x.shape[1], x.shape[1], 1)
+    block = np.empty((min(size, len(x)), x.shape[1]), x.dtype)
+    for first in range(0, len(x), size):
+        rows = x[first : first + size]
+        yield first, np.subtract(rows, loc, out=block[: len(rows)])
+
+
+def _gram(x: np.ndarray, loc: np.ndarray) -> np.ndarray:
+    """Sums of squares and products of the centred columns; LAPACK's lower triangle is enough for `eigh`."""
+    (add_product,) = scipy.linalg.get_blas_funcs(("syrk",), (x,))
+    square = np.zeros((x.shape[1], x.shape[1]), x.dtype, order="F")
+    for _, rows in _centred_blocks(x, loc):
+        square = add_product(1.0, rows.T, beta=1.0, c=square, lower=1, overwrite_c=1)
+    return square
+
+
+def _leading(x: np.ndarray, loc: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, float]:
     """The largest eigenvalues of the covariance, descending, their vectors, and the sum of all."""
-    num_rows, num_features = centred.shape
+    num_rows, num_features = x.shape
     wide = num_features > num_rows
-    square = centred @ centred.T if wide else centred.T @ centred
+    square = (x - loc) @ (x - loc).T if wide else _gram(x, loc)
     size, total = square.shape[0], np.trace(square) / num_rows
     if not np.isfinite(square).all():
         raise FloatingPointError("closed_form has no finite answer: the squares of the data overflow")
@@ -114,10 +135,10 @@ def _leading(centred: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, f
     )
     values, vectors = values[::-1], vectors[:, ::-1]
     if values[-1] < SMALL_GAIN * values[0]:
-        _, lengths, vectors = np.linalg.svd(centred, full_matrices=False)
+        _, lengths, vectors = np.linalg.svd(x - loc, full_matrices=False)
         return lengths[:count] ** 2 / num_rows, vectors[:count].T, total
     if wide:
-        vectors = centred.T @ vectors / np.sqrt(values)
+        vectors = (x - loc).T @ vectors / np.sqrt(values)
     return values / num_rows, vectors, total
 
 
