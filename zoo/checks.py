@@ -251,10 +251,13 @@ def _refuse_cells(x: np.ndarray, bad: np.ndarray, message: str) -> None:
 
 
 def is_finite(x: np.ndarray) -> bool:
-    """Whether all numbers are finite; one pass where their sum is.
+    """Whether all numbers are finite, told by their sum where that is finite.
 
     Args:
         x: any shape.
+
+    Returns:
+        Whether they are.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(x.sum()) or np.isfinite(x).all())

@@ -459,11 +459,12 @@ def _labels(model: Model, expected: Mapping, found: Mapping) -> dict[str, np.nda
 
 def _least_spread(name: str, expected: Mapping[str, xr.DataArray]) -> float:
     """Of covariances with locations, which may be zero but for rounding, the product of the deviations."""
-    found = re.fullmatch(r"(.*)_loc(.*)_covariance", name)
+    found = re.fullmatch(r"(.*)_loc(.*)_covariance(_\d+)?", name)
     if not found:
         return 0.0
     group, _, block = found[1].rpartition("/")
-    variances = f"{group}/{block}{found[2]}_covariance", f"{group}/loc{found[2]}_variance"
+    view = found[3] or ""
+    variances = f"{group}/{block}{found[2]}_covariance{view}", f"{group}/loc{found[2]}_variance{view}"
     return float(np.prod([np.sqrt(np.max(np.abs(expected[v].values))) for v in variances if v in expected]))
 
 
