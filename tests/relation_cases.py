@@ -34,7 +34,7 @@ _SHORT = {"num_chains": 32, "num_warmup": 60, "num_samples": 10}
 HAMILTONIAN = {"nuts": _SHORT | {"max_tree_depth": 5}, "hmc": _SHORT | {"num_steps": 8}}
 CHAINS = {"num_chains": 2, "num_warmup": 4, "num_samples": 4}
 #: The path of a few steps is compared; two of these relations are of where it ends.
-AT_THE_TOP = {"batches": NEAR_TOP, "fitted_rows": TOP}
+AT_THE_TOP = ("batches", "fitted_rows")
 
 
 class Case(NamedTuple):
@@ -164,4 +164,4 @@ def options_of(method, relation, said=""):
         return NEAR_TOP | {"inner_tolerance": 0.0}
     if "where it ends" in said:
         return TOP
-    return AT_THE_TOP.get(relation, PATH)
+    return NEAR_TOP if relation in AT_THE_TOP else PATH

@@ -189,6 +189,8 @@ class DEPCAM(MixtureModel):
             return "no: there are many optima, and rounding decides which one is reached"
         if name == "fitted_rows" and method == "map":
             return "same in any order; stored are others: those at the joint mode of the latents"
+        if name == "fitted_rows" and method == "vb":
+            return "same as stored where it ends: the bounds of its cells are those of the last step"
         return super().relation_of(name, method)
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:

@@ -33,8 +33,8 @@ NAMES = ("columns_renamed", "frame", "nested_list")
 #: programs all orders, units and formats share; second methods that take long to compile have names alone.
 DEFAULT = {
     "mixture": {"vb": (*ORDER, *UNITS, "fitted_rows")},
-    "mixture of bits": {"vb": (*MARKS, "row_doubled", "float32", "batches")},
-    "mixture of documents": {"em": (*ORDER, "sparse")},
+    "mixture of bits": {"vb": (*MARKS, "batches")},
+    "mixture of documents": {"em": (*ORDER, "sparse", "row_doubled", "float32")},
     "ppca": {
         "closed_form": (*ORDER, *UNITS, "float32", "fitted_rows"),
         "em": (*ORDER, *UNITS, *MARKS, "sparse", "row_doubled"),
@@ -57,20 +57,19 @@ DEFAULT = {
     },
     "paired of numbers": {
         "closed_form": (*ORDER, *UNITS, *MARKS, "views_exchanged", "float32", "fitted_rows"),
-        "vb": (*ORDER, *UNITS),
+        "vb": (*ORDER, *UNITS, *MARKS),
     },
-    "paired": {"map": MARKS},
     "paired with full covariances": {"vb": ("rescaled", "other_units")},
     "depcam of unknown noise": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows", "float32")},
     "depcam": {"map": NAMES},
     "lda": {
         "vb": (*ORDER, *UNITS, *WORDS, "float32", "fitted_rows"),
-        "gibbs": (*NAMES, "sparse"),
+        "gibbs": NAMES,
     },
     "plsi": {"em": (*ORDER, *UNITS, *WORDS, "fitted_rows", "float32"), "svi": NAMES},
     "pcp": {
         "vb": (*ORDER, *UNITS, *WORDS, "float32", "fitted_rows"),
-        "gibbs": (*NAMES, "sparse"),
+        "gibbs": NAMES,
     },
 }
 SLOW = {
@@ -79,7 +78,10 @@ SLOW = {
         "vb": ("float32", "batches", "row_doubled"),
         "em": ORDER,
     },
-    "paired": {"map": (*ORDER, "views_exchanged")},
+    "mixture of bits": {"vb": ("row_doubled", "float32")},
+    "paired": {"map": (*ORDER, *MARKS, "views_exchanged")},
+    "lda": {"gibbs": ("sparse",)},
+    "pcp": {"gibbs": ("sparse",)},
     "epca": {
         "map": (*ORDER, *UNITS, *MARKS, "fitted_rows"),
         "gibbs": NAMES,
@@ -393,7 +395,7 @@ FAULTS = {
     "rescaled": ("ppca", "closed_form", fixed_floor),
     "columns_rescaled": ("mixture", "vb", fixed_floor),
     "other_units": ("ppca", "closed_form", cast_before_centring),
-    "row_doubled": ("mixture of bits", "vb", no_weights),
+    "row_doubled": ("ppca", "em", no_weights),
     "masked_array": ("ppca", "em", no_masks),
     "frame_nan": ("ppca", "em", zeros_for_missing),
     "frame_na": ("ppca", "em", zeros_for_missing),
