@@ -351,7 +351,9 @@ class PPCA(Model):
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
         x = as_rows(x)
-        self.check_new(x)
+        checks.check_columns(x, self.num_features, owner="model")
+        if not isinstance(x, SparseMatrix):
+            checks.check_table(x)
         num_rows, num_features = x.shape
         for size, what in ((num_features, "features"), (num_rows, "rows")):
             if self.num_latents >= size:
@@ -359,8 +361,6 @@ class PPCA(Model):
                     f"num_latents must be smaller than the number of {what}, else the latents explain them "
                     f"whole; got num_latents={self.num_latents} and {size} {what}"
                 )
-        if not isinstance(x, SparseMatrix):
-            checks.check_some_cells(x)
         checks.check_not_constant(x)
 
     def check_new(self, x: np.ndarray) -> None:

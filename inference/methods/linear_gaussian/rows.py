@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jax import Array
 from scipy.sparse import csr_array
 
@@ -37,6 +38,7 @@ __all__ = [
     "Pattern",
     "SparseRows",
     "check_complete",
+    "gain_and_covariance",
     "compress",
     "expanded",
     "one_by_one",
@@ -235,6 +237,25 @@ def check_complete(method: str, remedy: str, **parts: np.ndarray) -> None:
             raise ValueError(
                 f"{method} needs every cell; row {row}, column {column} of {name} is missing: {remedy}"
             )
+
+
+def gain_and_covariance(loadings: np.ndarray, noise_variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What turns centred rows into E[z], and Cov[z], where no cell is missing.
+
+    On the host: the compiled functions of `zoo.linear_gaussian.rows` take a second to compile.
+
+    Args:
+        loadings: shape (num_features, num_latents).
+        noise_variance: shape () or (num_features,).
+
+    Returns:
+        Shapes (num_features, num_latents) and (num_latents, num_latents).
+    """
+    scaled = loadings / np.broadcast_to(noise_variance, len(loadings))[:, None]
+    identity = np.eye(loadings.shape[1], dtype=loadings.dtype)
+    covariance = scipy.linalg.cho_solve(scipy.linalg.cho_factor(identity + scaled.T @ loadings), identity)
+    covariance = (covariance + covariance.T) / 2
+    return scaled @ covariance, covariance
 
 
 def _basis(centred: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> np.ndarray | None:

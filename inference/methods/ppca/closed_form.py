@@ -30,7 +30,7 @@ import scipy.linalg
 from jax import Array
 
 from inference.algorithm import Direct, Outcome, as_one_draw
-from inference.methods.linear_gaussian.rows import check_complete
+from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted
 from zoo.checks import check_number
@@ -234,7 +234,7 @@ def point_outcome(
     has_holes = latents is None and bool(np.isnan(np.asarray(rows)).any())
     stored, dims = dict(values), {}
     num_rows, k = rows.shape[0], model.num_latents
-    gain, covariance = _gain_and_covariance(values)
+    gain, covariance = gain_and_covariance(values["loadings"], values["noise_variance"])
     if row_limit(8 * num_rows * k, "latents", ()):
         if latents is not None:
             stored["latents"] = latents @ turn
@@ -257,19 +257,6 @@ def point_outcome(
     }
     lead = as_one_draw(values)
     return Outcome(posterior=lead, variational=stored, attrs=attrs, dims=dims, is_point=True)
-
-
-def _gain_and_covariance(values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """What turns centred rows into E[z], and Cov[z], where no cell is missing.
-
-    On the host: the compiled functions of `zoo.linear_gaussian.rows` take a second to compile.
-    """
-    loadings = values["loadings"]
-    scaled = loadings / np.broadcast_to(values["noise_variance"], len(loadings))[:, None]
-    factor = scipy.linalg.cho_factor(np.eye(loadings.shape[1], dtype=loadings.dtype) + scaled.T @ loadings)
-    covariance = scipy.linalg.cho_solve(factor, np.eye(loadings.shape[1], dtype=loadings.dtype))
-    covariance = (covariance + covariance.T) / 2
-    return scaled @ covariance, covariance
 
 
 _means, _covariances = compiled(latents_mean), compiled(latents_covariance)

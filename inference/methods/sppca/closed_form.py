@@ -54,9 +54,10 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
-from inference.methods.linear_gaussian.rows import check_complete
+from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import row_limit
+from zoo.checks import is_finite
 from zoo.linear_gaussian.axes import signs_of
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
@@ -119,7 +120,9 @@ def concluded(
     x, y = data
     num_rows, k = x.shape[0], model.num_latents
     wanted = row_limit(8 * num_rows * k, "latents", ()), row_limit(8 * num_rows * k**2, "covariance", ())
-    if latents is None:
+    if latents is None and _is_plain(model, data):
+        values, latents = _with_latents_of_complete_rows(wanted, values, np.asarray(x), np.asarray(y))
+    elif latents is None:
         values, latents = _with_latents(wanted, dict(values), model, x, y)
     else:
         values, turn = _turned(dict(values), model)
@@ -197,6 +200,34 @@ def _with_latents(
     if wanted[1]:
         latents["latents_covariance"] = model.scores_covariance(values, x, y)
     return values, latents
+
+
+def _is_plain(model: SPPCA, data: tuple) -> bool:
+    """Whether E[z | x, y] is one product for all rows: real outputs in their own units, no cell missing."""
+    is_gaussian = model.output_likelihood == "gaussian" and model.kernel is None and not model.standardize
+    return is_gaussian and all(
+        not isinstance(part, SparseMatrix) and is_finite(np.asarray(part)) for part in data
+    )
+
+
+def _with_latents_of_complete_rows(
+    wanted: tuple[bool, bool], values: Mapping[str, Array], x: np.ndarray, y: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """What `_with_latents` gives, on the host."""
+    found = {name: np.asarray(value) for name, value in values.items()}
+    sizes, loadings = (x.shape[1], y.shape[1]), np.concatenate([found["loadings_x"], found["loadings_y"]])
+    noises = [found["noise_variance_x"], found["noise_variance_y"]]
+    noise = np.concatenate([np.broadcast_to(own, size) for own, size in zip(noises, sizes, strict=True)])
+    turn = np.linalg.eigh(loadings.T @ (loadings / noise[:, None]))[1][:, ::-1]
+    turn = turn * signs_of(found["loadings_x"] @ turn).astype(turn.dtype)
+    found |= {name: found[name] @ turn for name in ("loadings_x", "loadings_y")}
+    gain, covariance = gain_and_covariance(loadings @ turn, noise)
+    latents = {}
+    if wanted[0]:
+        latents["latents"] = (x - found["loc_x"]) @ gain[: sizes[0]] + (y - found["loc_y"]) @ gain[sizes[0] :]
+    if wanted[1]:
+        latents["latents_covariance"] = np.repeat(covariance[None], len(x), axis=0)
+    return found, latents
 
 
 class SPPCAState(NamedTuple):
