@@ -600,7 +600,9 @@ def random_start(key: Array, rows: CompressedRows | SparseRows, num_latents: int
 
 
 def pca_start(rows: CompressedRows, num_latents: int, primary: tuple[int, ...] | None = None) -> Parameters:
-    """Starting parameters from principal components of the primary groups, other columns regressed on them.
+    """Starting parameters from principal components of the primary groups.
+
+    The loadings of the other columns are zero; the first sweep regresses them on the scores.
 
     Args:
         rows: the data.
@@ -626,18 +628,7 @@ def pca_start(rows: CompressedRows, num_latents: int, primary: tuple[int, ...] |
     loadings = scale[:, None] * directions * lengths
     by_group = noise * rows.group_variance
     first_noise = jnp.where(wanted > 0, by_group, rows.group_variance)
-    start = Parameters(loadings, jnp.zeros_like(rows.sums), first_noise)
-    if primary is None:
-        return start
-    regressed, _ = m_step(
-        start, moments_of(start, rows), rows, None, center="joint", lowest=jnp.zeros(rows.num_groups)
-    )
-    own = chosen > 0
-    return Parameters(
-        jnp.where(own[:, None], start.loadings, regressed.loadings),
-        jnp.where(own, start.loc, regressed.loc),
-        jnp.where(wanted > 0, start.noise_variance, rows.group_variance / 2),
-    )
+    return Parameters(loadings, jnp.zeros_like(rows.sums), first_noise)
 
 
 def given_start(loadings: Array, loc: Array, noise_variance: Array, rows: CompressedRows) -> Parameters:

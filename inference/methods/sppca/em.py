@@ -11,9 +11,10 @@ outputs, which the text plugs in (7.7), is not the maximum: those rows' latents 
 
 Options: ``acceleration="px"`` (parameter expansion, the default: tens of sweeps where the text's plain EM,
 ``"none"``, takes hundreds), ``"squarem"`` (extrapolation on top of it). Starts: ``"pca"``, principal
-components of x with y regressed on the scores, or ``"random"``. With a Gaussian prior of the loadings the
-objective is the log posterior. With a kernel the same name runs `inference.methods.sppca.kernel_em`. Sparse
-inputs stay sparse: `inference.methods.linear_gaussian.sparse_em`, whose sweeps run on the host.
+components of x (the first sweep regresses y on the scores), or ``"random"``. With a Gaussian prior of the
+loadings the objective is the log posterior. With a kernel the same name runs
+`inference.methods.sppca.kernel_em`. Sparse inputs stay sparse:
+`inference.methods.linear_gaussian.sparse_em`, whose sweeps run on the host.
 
 With unlabelled rows there are local maxima, where a latent serves the labelled outputs alone and its loadings
 there are huge: of eight draws of the toy ``"squarem"`` ended in one from a random start, 402 nats below,

@@ -130,7 +130,7 @@ def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
 def init(
     key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
 ) -> EPState:
-    """The state at principal components of x with 2 y - 1 regressed on the scores, or at random loadings."""
+    """The state at principal components of x, with loadings of zero for y, or at random loadings."""
     parameters = linear_gaussian.start_of(strategy, key, rows, model.num_latents, primary=(0,))
     loadings, loc = parameters.loadings, rows.original_centre + parameters.loc
     noise = parameters.noise_variance[:1]

@@ -203,7 +203,7 @@ def test_floor_holds_a_noise_that_would_vanish():
 
 
 def test_pca_start_is_the_answer_where_it_can_be():
-    """Complete rows and isotropic noise: no sweep gains anything; primary groups: outputs are regressed."""
+    """Complete rows and isotropic noise: no sweep gains anything; of primary groups: outputs follow."""
     x = _toy(7)
     rows = compress(x[:, :12], np.zeros(12, int))
     trace = _run(jax.jit(pca_start, static_argnums=1)(rows, 3), rows)[1]
