@@ -59,10 +59,10 @@ Starts
 EM starts from principal components, from random loadings or from given values. The principal components are
 those of the columns divided by the standard deviation of their noise group, missing cells at the column's
 mean. With isotropic noise and nothing missing they are the answer already (Tipping and Bishop 1999, (7)).
-``primary`` restricts them to some groups (the inputs of a supervised projection); the other columns are then
-regressed on the latents of these components, and their noise starts at half their variance. A random start
-draws the loadings with the columns' own spread: drawn with unit variance whatever the scale of the data,
-plain EM needs hundreds of sweeps to forget it.
+``primary`` restricts them to some groups (the inputs of a supervised projection); the other columns start
+with loadings of zero and their variance for noise, so that the first sweep regresses them on the latents of
+these components. A random start draws the loadings with the columns' own spread: drawn with unit variance
+whatever the scale of the data, plain EM needs hundreds of sweeps to forget it.
 """
 
 from collections.abc import Callable, Mapping

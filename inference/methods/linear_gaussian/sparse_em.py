@@ -201,7 +201,7 @@ def first_parameters(
 
 
 def sparse_start(rows: SparseRows, num_latents: int, tolerance: float = START_TOLERANCE) -> Parameters:
-    """Starting parameters from principal components of sparse x, with the outputs regressed on them.
+    """Starting parameters from principal components of sparse x, with loadings of zero for the outputs.
 
     Args:
         rows: the data.
@@ -220,22 +220,7 @@ def sparse_start(rows: SparseRows, num_latents: int, tolerance: float = START_TO
     loadings = np.zeros((num_columns, num_latents), dtype)
     loadings[:num_inputs] = scale[:, None] * directions * lengths
     first_noise = np.where(np.arange(len(variance)) < num_groups, noise * variance, variance).astype(dtype)
-    start = Parameters(loadings, np.zeros(num_columns, dtype), first_noise)
-    if num_columns == num_inputs:
-        return start
-    regressed, _ = _swept(
-        start,
-        sparse_moments(start, rows),
-        rows.blocks,
-        jnp.zeros(len(variance), dtype),
-        None,
-        center="joint",
-        expand=False,
-    )
-    loadings[num_inputs:] = regressed.loadings[num_inputs:]
-    first_noise[num_groups:] = variance[num_groups:] / 2
-    start.loc[num_inputs:] = regressed.loc[num_inputs:]
-    return start
+    return Parameters(loadings, np.zeros(num_columns, dtype), first_noise)
 
 
 def _leading(

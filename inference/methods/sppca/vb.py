@@ -57,7 +57,7 @@ def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
 def init(
     key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
 ) -> LinearGaussianPosterior:
-    """Factors of q around principal components of x with y regressed on them, or random loadings."""
+    """Factors of q around principal components of x, with loadings of zero for y, or at random loadings."""
     parameters = linear_gaussian_em.start_of(strategy, key, rows, model.num_latents, primary=(0,))
     return linear_gaussian.posterior_at(parameters, rows, prior_of(model, rows))
 
