@@ -59,7 +59,7 @@ from inference.methods.mixture.gibbs import concentration_and_weights
 from inference.methods.mixture.starts import given_labels
 from inference.methods.mixture.urn_statistics import statistics_for
 from inference.numerics.compiled import compiled
-from inference.numerics.gamma_draws import draw
+from inference.numerics.gamma_draws import draw, draw_log_gamma
 from inference.numerics.programs import map_draws
 from zoo.checks import check_whole
 from zoo.dirichlet_process import BetaDecay
@@ -172,13 +172,15 @@ def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixtur
     if not model.weights.has_sticks:
         values = {"assignments": state.labels, "concentration": state.concentration}
         return draw(key, concentration_and_weights(values, model, x)["concentration"])
-    beta_key, which_key, gamma_key = jax.random.split(key, 3)
+    which_key, gamma_key = jax.random.split(key)
     num_rows, number = x.shape[0], jnp.sum(state.counts > 0)
     a, b = model.concentration.concentration, model.concentration.rate
-    rate = b - jnp.log(jax.random.beta(beta_key, state.concentration + 1, num_rows))
+    shapes = jnp.stack([state.concentration + 1, jnp.asarray(num_rows, float), a + number, a + number - 1])
+    own, rest, log_more, log_less = draw_log_gamma(gamma_key, shapes)  # in one call, which compiles sooner
+    rate = b - (own - jnp.logaddexp(own, rest))  # less the log of a beta variable
     odds = (a + number - 1) / (num_rows * rate)
     more = jax.random.uniform(which_key) < odds / (1 + odds)
-    alpha = jax.random.gamma(gamma_key, a + number - jnp.where(more, 0, 1)) / rate
+    alpha = jnp.exp(jnp.where(more, log_more, log_less)) / rate
     return jnp.maximum(alpha, jnp.finfo(alpha.dtype).tiny)  # of a tiny shape a draw may underflow
 
 
@@ -337,7 +339,7 @@ def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> 
     def one(args: tuple) -> dict[str, Array]:
         key, values = args
         labels = values["assignments"]
-        shuffle_key, weight_key, key = jax.random.split(key, 3)
+        shuffle_key, weight_key, *site_keys = jax.random.split(key, 2 + len(model.components.parameter_dims))
         if model.weights.has_sticks:
             labels = _by_size(labels, x.shape[0])
         else:  # which slot a cluster sits in is arbitrary
@@ -356,9 +358,8 @@ def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> 
         posterior = model.components.posterior(model.components.statistics(x, labels, model.num_components))
         parameters: dict[str, Array] = {}
         while len(sites := posterior.conditionals(parameters)) > len(parameters):
-            key, site_key = jax.random.split(key)
             site = list(sites)[len(parameters)]
-            parameters[site] = draw(site_key, sites[site])
+            parameters[site] = draw(site_keys[len(parameters)], sites[site])
         return completed | parameters | model.derived(completed)
 
     return map_draws(one, key, draws)
@@ -413,13 +414,15 @@ def split_or_merge(
         labels, counts, and whether the proposal was accepted. Without an empty slot a split is refused;
         the caller grows the slots.
     """
-    pair_key, order_key, allocation_key, accept_key = jax.random.split(key, 4)
-    num_rows = labels.shape[0]
-    i = jax.random.randint(pair_key, (), 0, num_rows)
-    j = (i + jax.random.randint(jax.random.fold_in(pair_key, 1), (), 1, num_rows)) % num_rows
+    row_key, pair_key = jax.random.split(key)  # few calls for random numbers: each takes a while to compile
+    num_rows, tiny = labels.shape[0], jnp.finfo(rows.dtype).tiny
+    of_order, of_side = jax.random.uniform(row_key, (2, num_rows), rows.dtype, tiny)
+    of_i, of_j, of_acceptance = jax.random.uniform(pair_key, (3,), rows.dtype, tiny)
+    i = jnp.floor(of_i * num_rows).astype(int)
+    j = (i + 1 + jnp.floor(of_j * (num_rows - 1)).astype(int)) % num_rows
     splits = labels[i] == labels[j]
-    order = jax.random.permutation(order_key, num_rows)
-    log_odds = jax.random.logistic(allocation_key, (num_rows,))
+    order = jnp.argsort(of_order)
+    log_odds = jnp.log(of_side) - jnp.log1p(-of_side)
     member = ((labels == labels[i]) | (labels == labels[j])).at[jnp.array([i, j])].set(False)
 
     def allocate(carry: tuple, item: tuple) -> tuple[tuple, Array]:
@@ -453,7 +456,7 @@ def split_or_merge(
     log_ratio = jnp.where(splits, log_ratio, -log_ratio)
     empty = jnp.argmin(counts)  # an empty slot, if there is one
     possible = ~splits | (counts[empty] == 0)
-    accepted = possible & (jnp.log(jax.random.uniform(accept_key)) < log_ratio)
+    accepted = possible & (jnp.log(of_acceptance) < log_ratio)
     moved = member & jnp.where(splits, side == SIDE_I, True)
     labels = jnp.where(accepted & moved, jnp.where(splits, empty, labels[j]), labels)
     return labels, jnp.zeros_like(counts).at[labels].add(1), accepted

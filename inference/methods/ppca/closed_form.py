@@ -81,6 +81,10 @@ def tipping_bishop(x: np.ndarray, num_latents: int, noise_floor: float = 1e-6) -
         x: rows without missing cells, shape (num_observations, num_features).
         num_latents: K, fewer than rows and than features.
         noise_floor: smallest noise variance as a share of the columns' mean variance.
+
+    Raises:
+        ValueError: a cell is missing.
+        FloatingPointError: squares of the data overflow.
     """
     num_rows, num_features = x.shape
     loc = x.mean(axis=0)
@@ -128,7 +132,8 @@ def _leading(x: np.ndarray, loc: np.ndarray, count: int) -> tuple[np.ndarray, np
     wide = num_features > num_rows
     square = (x - loc) @ (x - loc).T if wide else _gram(x, loc)
     size, total = square.shape[0], np.trace(square) / num_rows
-    if not np.isfinite(square).all():
+    if not np.isfinite(square).all():  # a pass over x to look for missing cells beforehand would cost 5 %
+        check_complete("closed_form", "fit with method='em'", x=x)
         raise FloatingPointError("closed_form has no finite answer: the squares of the data overflow")
     values, vectors = scipy.linalg.eigh(
         square, subset_by_index=[size - count, size - 1], overwrite_a=True, check_finite=False
@@ -149,7 +154,6 @@ def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = 1e-6) ->
         ValueError: a cell is missing.
     """
     (x,) = data
-    check_complete("closed_form", "fit with method='em'", x=x)
     found = tipping_bishop(x, model.num_latents, noise_floor)
     values = {name: getattr(found, name) for name in ("loadings", "loc", "noise_variance")}
     held = np.flatnonzero([found.at_floor])

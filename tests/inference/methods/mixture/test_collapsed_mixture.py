@@ -313,9 +313,9 @@ def completed(split_merge):
         counts = jnp.zeros(model.num_components, int).at[labels].add(1)
         inner = urn.CollapsedMixtureState(labels, counts, state.values["concentration"])
         inner, info = urn.step(step_key, inner, model, x, split_merge=split_merge)
-        draw = jax.tree.map(lambda leaf: leaf[None], urn.position(inner, model))
-        values = urn._complete(complete_key[None], draw, model, x)
-        return _Values({name: values[name][0].astype(v.dtype) for name, v in state.values.items()}), info
+        draw = jax.tree.map(lambda leaf: leaf[None, None], urn.position(inner, model))  # of a chain, one draw
+        values = urn._complete(complete_key, draw, model, x)
+        return _Values({name: values[name][0, 0].astype(v.dtype) for name, v in state.values.items()}), info
 
     def init(key, model, x):
         return _Values(dict(blocked.ALGORITHM.init(key, model, x).values))
