@@ -67,6 +67,14 @@ OWN_ROWS = 1.5  # a component with fewer has no spread of rows
 SPOILT_SHARE = 1e-2  # of a component's variance, uncertain by rounding
 
 
+def _rows_held(labels: np.ndarray, num_components: int) -> np.ndarray:
+    """Rows in each component in every draw: labels of shape (..., rows) to counts (..., components)."""
+    draws = labels.reshape(-1, labels.shape[-1])
+    places = draws + num_components * np.arange(len(draws))[:, None]
+    counts = np.bincount(places.ravel(), minlength=num_components * len(draws))
+    return counts.reshape(*labels.shape[:-1], num_components)
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture(MixtureModel):
     """A mixture of exponential families with Dirichlet or (truncated) Dirichlet-process weights.
@@ -283,7 +291,14 @@ class Mixture(MixtureModel):
         share = self.components.lost_share(values, dtype)
         if self.weight_site in values:  # components without rows are drawn from the prior
             share = share * (np.asarray(values[self.weight_site]) * num_rows > OWN_ROWS)[..., None]
-        *_, component, column = np.unravel_index(np.argmax(share), share.shape)
+            labels = values.get(self.cluster_site)
+            if labels is not None and share.max() > LOST_SHARE:  # weights say little of many components
+                held = _rows_held(np.asarray(labels), share.shape[-2]) > 1
+                share = share * held[..., None]
+        of_draws = share.reshape(-1, *share.shape[-2:])
+        worst = of_draws.max(axis=(1, 2))
+        share = of_draws[np.argsort(worst)[len(worst) // 2]]  # one draw of many may be from a tail
+        component, column = np.unravel_index(np.argmax(share), share.shape)
         if not share.max() > LOST_SHARE:
             return
         deviations = np.sqrt(share.max() / checks.unit_roundoff(dtype))

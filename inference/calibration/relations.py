@@ -458,10 +458,15 @@ def _labels(model: Model, expected: Mapping, found: Mapping) -> dict[str, np.nda
 
 
 def _least_spread(name: str, expected: Mapping[str, xr.DataArray]) -> float:
-    """Of covariances with locations, which may be zero but for rounding, the product of the deviations."""
+    """The size of covariances where their spread says little.
+
+    Of covariances with locations, which may be zero but for rounding, the product of the deviations; of
+    others, which may be nearly the same in all rows, the largest.
+    """
     found = re.fullmatch(r"(.*)_loc(.*)_covariance(_\d+)?", name)
     if not found:
-        return 0.0
+        is_covariance = name.endswith("_covariance")
+        return float(np.max(np.abs(expected[name].values), initial=0.0)) if is_covariance else 0.0
     group, _, block = found[1].rpartition("/")
     view = found[3] or ""
     variances = f"{group}/{block}{found[2]}_covariance{view}", f"{group}/loc{found[2]}_variance{view}"

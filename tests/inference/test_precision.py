@@ -417,8 +417,19 @@ def test_a_blurred_component_is_warned_of_before_it_is_spoilt():
         model.check_resolved(values | {"locs": np.full((2, 3), 1e6)}, 60, "float64")
         empty = {"weights": np.array([1.0, 0.0]), "locs": np.array([[0.0] * 3, [1e9] * 3])}
         model.check_resolved(values | empty, 60, "float64")
+        far = {name: value[None, None] for name, value in (values | {"locs": np.full((2, 3), 3e6)}).items()}
+        held = np.repeat([0, 1], 30)[None, None]
+        far["locs"][..., 0, :] = 0.0
+        model.check_resolved(far | {"assignments": 0 * held}, 60, "float64")  # whatever its weight says
+        near = {name: np.repeat(value, 3, axis=1) for name, value in far.items()}
+        near["locs"][:, 1:] = 0.0
+        model.check_resolved(
+            near | {"assignments": np.repeat(held, 3, axis=1)}, 60, "float64"
+        )  # a draw of three
     with pytest.warns(UserWarning, match="leaves 0.001 of its variance to rounding"):
         model.check_resolved(values | {"locs": np.full((2, 3), 3e6)}, 60, "float64")
+    with pytest.warns(UserWarning, match="component 1 lies"):
+        model.check_resolved(far | {"assignments": held}, 60, "float64")
     with pytest.raises(FloatingPointError, match="fit the far groups apart, or with dtype='float64'"):
         model.check_resolved(values | {"locs": np.full((2, 3), 3e6)}, 60, "float32")
 
