@@ -77,6 +77,39 @@ def moment_deviates(function, count, dtype):
     return np.abs(np.concatenate([by_mean, by_variance]))
 
 
+def in_small_calls(function):
+    """The same draws in fifty calls, each of so few elements that all rejected ones are proposed again."""
+    number = 50
+
+    def calls(key, count, tilt):
+        parts = (part.reshape(number, -1, part.shape[-1]) for part in (count, tilt))
+        draws = jax.lax.map(lambda call: function(*call), (jax.random.split(key, number), *parts))
+        return draws.reshape(tilt.shape)
+
+    assert DRAWS * len(TILTS) // number <= polya_gamma.SMALL_SIZE < DRAWS * len(TILTS)
+    return calls
+
+
+def test_few_elements_have_the_laplace_transform_and_the_moments():
+    draws = drawn(in_small_calls(polya_gamma.draw_whole), 1.0)
+    assert np.abs(deviates(draws, transform(1.0))).max() < LIMIT
+    assert moment_deviates(in_small_calls(polya_gamma.draw_matched), 0.5, "float64").max() < LIMIT
+
+
+def test_few_elements_taken_at_the_first_proposal_are_found(monkeypatch):
+    """Planted: what is rejected is not proposed again."""
+    until_accepted = polya_gamma._until_accepted
+
+    def first_alone(key, propose, parameters):
+        return until_accepted(
+            key, lambda *args: (propose(*args)[0], jnp.ones(args[1].shape, bool)), parameters
+        )
+
+    monkeypatch.setattr(polya_gamma, "_until_accepted", first_alone)
+    draws = drawn(in_small_calls(lambda *args: polya_gamma.draw_whole(*args)), 1.0)
+    assert np.abs(deviates(draws, transform(1.0))).max() > 8
+
+
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(("count", "dtype"), [(0.5, "float64"), (0.5, "float32"), (7.3, "float64")])
 def test_fractional_counts_have_mean_and_variance(count, dtype):
