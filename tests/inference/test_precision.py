@@ -12,7 +12,7 @@ import pytest
 import zoo
 from inference import fit, log_density, predict, transform
 from inference.driver.chains import _impossible
-from zoo.checks import LARGEST_COUNTS, check_counts, check_scale
+from zoo.checks import LARGEST_COUNTS, check_counts, check_scale, column_moments
 from zoo.conjugate import (
     BernoulliBeta,
     BinomialBeta,
@@ -456,3 +456,28 @@ def test_a_fit_by_vb_in_single_precision_is_scored_in_double(name):
     trees = [fit(model, *data, dtype=dtype, **call) for dtype in ("float32", "float64")]
     single, double = (log_density(tree, *data).to_numpy() for tree in trees)
     np.testing.assert_allclose(single, double, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("offset", [0.0, 3.0, 1e3, 1e6])
+@pytest.mark.parametrize("missing", [False, True])
+def test_moments_of_columns_lose_a_digit_at_most(missing: bool, offset: float, dtype: type) -> None:
+    """Against extended precision, whatever the means beside the spread; one column is far from the others."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(5000, 4)) + [offset, 0.0, -offset, 1.0]).astype(dtype)
+    if missing:
+        x[::7, 1:] = np.nan
+    means, deviations = column_moments(x)
+    exact = x.astype(np.longdouble)
+    rounding = 20 * np.finfo(dtype).eps * np.sqrt(len(x))
+    np.testing.assert_allclose(means, np.nanmean(exact, axis=0), rtol=0, atol=rounding * (1 + offset))
+    atol = rounding * offset**0.5
+    np.testing.assert_allclose(deviations, np.nanstd(exact, axis=0), rtol=rounding, atol=atol)
+
+
+def test_moments_of_a_far_column_are_not_taken_from_its_squares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted error: with no limit to the means, a column at 3e7 has no digits of its variance left."""
+    x = np.random.default_rng(0).normal(size=(5000, 2)) + 3e7
+    np.testing.assert_allclose(column_moments(x)[1], x.std(axis=0), rtol=1e-9)
+    monkeypatch.setattr("zoo.checks.LARGE_MEAN", np.inf)
+    assert not np.allclose(column_moments(x)[1], x.std(axis=0), rtol=1e-2)

@@ -68,7 +68,7 @@ objective does not fall, else halved:
   precision zeta :math:`(B/A)^{1/4}`, :math:`A = \zeta_j\phi_j^2`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -131,8 +131,8 @@ def spectral_labels(key: Array, z: Array, num_clusters: int) -> Array:
         z: rows without missing cells.
         num_clusters: how many clusters.
     """
-    landmark_key, cluster_key = jax.random.split(key)
     if z.shape[0] > LANDMARKS:
+        key, landmark_key = jax.random.split(key)
         chosen = jax.random.choice(landmark_key, z.shape[0], (LANDMARKS,), replace=False)
     else:
         chosen = jnp.arange(z.shape[0])
@@ -149,7 +149,7 @@ def spectral_labels(key: Array, z: Array, num_clusters: int) -> Array:
     values, vectors = jnp.linalg.eigh(scaled.T @ scaled)
     leading = scaled @ vectors[:, -num_clusters:] / jnp.sqrt(jnp.maximum(values[-num_clusters:], tiny))
     length = jnp.linalg.norm(leading, axis=1, keepdims=True)
-    return kmeans_labels(cluster_key, leading / jnp.where(length > 0, length, 1.0), num_clusters)
+    return kmeans_labels(key, leading / jnp.where(length > 0, length, 1.0), num_clusters)
 
 
 REVIVAL_PERIOD = 4  # sweeps; below the small gains in a row that end a run, so that none ends untried
@@ -247,8 +247,9 @@ def init(
     means = jnp.nanmean(x, axis=0)
     centred = jnp.where(jnp.isnan(x), 0.0, x - means)
     centred /= 4.0 * jnp.sqrt(jnp.max(jnp.sum(centred**2, axis=-1)))  # k-means++ caps distances at one
-    labels = LABELS[strategy](jax.random.fold_in(key, 1), centred, model.num_components)
-    return _from_labels(key, labels, model, x, clamped_sweeps, integrated)
+    label_key, *keys = jax.random.split(key, 3)
+    labels = LABELS[strategy](label_key, centred, model.num_components)
+    return _from_labels(keys, labels, model, x, clamped_sweeps, integrated)
 
 
 def _free_state(values: dict[str, Array], x: Array) -> DEPCAMState:
@@ -274,16 +275,17 @@ def _random_values(key: Array, model: DEPCAM, x: Array, integrated: bool) -> dic
 
 
 def _from_labels(
-    key: Array, labels: Array, model: DEPCAM, x: Array, clamped_sweeps: int, integrated: bool
+    keys: Sequence[Array], labels: Array, model: DEPCAM, x: Array, clamped_sweeps: int, integrated: bool
 ) -> DEPCAMState:
-    values = _random_values(key, model, x, integrated)
+    value_key, sign_key = keys
+    values = _random_values(value_key, model, x, integrated)
     taken = jax.nn.one_hot(labels, model.num_components)
     if model.offset:
         seen = (~jnp.isnan(x)).astype(x.dtype)
         of_columns = model.family.mean(model.family.natural_of_columns(x))  # columns may have different units
         means = (taken.T @ jnp.nan_to_num(x) + of_columns) / (taken.T @ seen + 1.0)
         values["offsets"] = model.local(values).family.natural(means)
-    values |= leading_values(jax.random.fold_in(key, 2), taken, values, model, x)
+    values |= leading_values(sign_key, taken, values, model, x)
     return _held_state(values, labels, clamped_sweeps)
 
 
@@ -313,7 +315,7 @@ def start(
         raise ValueError(f"init must hold responsibilities, assignments, or all of {needed}")
     r = given.get("responsibilities")
     labels = given["assignments"].astype(int) if r is None else jnp.argmax(r, axis=-1)
-    return _from_labels(key, labels, model, x, clamped_sweeps, integrated)
+    return _from_labels(jax.random.split(key), labels, model, x, clamped_sweeps, integrated)
 
 
 @cache

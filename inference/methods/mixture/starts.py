@@ -85,6 +85,8 @@ def kmeans_labels(key: Array, z: Array, num_clusters: int, num_used: Array | Non
     """
     beyond = 0.0 if num_used is None else jnp.where(jnp.arange(num_clusters) < num_used, 0.0, jnp.inf)
 
+    counted = jnp.append(z, jnp.ones((z.shape[0], 1), z.dtype), axis=-1)
+
     def seed(distance: Array, key: Array) -> tuple[Array, Array]:
         index = jax.random.categorical(key, jnp.log(distance))
         return jnp.minimum(distance, jnp.sum((z - z[index]) ** 2, axis=-1)), z[index]
@@ -95,8 +97,7 @@ def kmeans_labels(key: Array, z: Array, num_clusters: int, num_used: Array | Non
 
     def move(_: int, centres: Array) -> Array:
         labels = nearest(centres)
-        count = jnp.bincount(labels, length=num_clusters)[:, None]
-        sums = jax.ops.segment_sum(z, labels, num_segments=num_clusters)
+        sums, count = jnp.split(jax.ops.segment_sum(counted, labels, num_clusters), [z.shape[1]], axis=-1)
         return jnp.where(count > 0, sums / jnp.maximum(count, 1), centres)
 
     _, seeds = jax.lax.scan(seed, jnp.ones(z.shape[0]), jax.random.split(key, num_clusters))
