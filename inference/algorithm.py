@@ -104,8 +104,13 @@ class NaturalGradient(NamedTuple):
             batch is number ``time`` (from 1); the rows' part of the bound before the step.
         evaluate: ``evaluate(state, model, rows) -> (parameters of the rows, score)``.
         total: ``total(state, model) -> info``, the objective without the rows' part.
-        with_rows: ``with_rows(state, parameters)``, the state that ``conclude`` takes.
+        with_rows: ``with_rows(state, parameters)``, the state that ``conclude`` takes; None where they are
+            not kept.
         without_rows: ``without_rows(state)``, a start's state as batches pass it on.
+        num_columns: ``num_columns(model)``, parameters of a row, and columns that a pass gathers for a cell.
+        of_rows: name of the rows' parameters in a fit.
+        drawn_of_rows: name of the variable that is drawn of each row.
+        draw_width: ``draw_width(model)``, numbers of a row in a draw of it.
     """
 
     step: Callable
@@ -113,6 +118,10 @@ class NaturalGradient(NamedTuple):
     total: Callable
     with_rows: Callable
     without_rows: Callable
+    num_columns: Callable
+    of_rows: str
+    drawn_of_rows: str
+    draw_width: Callable
 
 
 class Outcome(NamedTuple):

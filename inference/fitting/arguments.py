@@ -20,7 +20,9 @@ from inference.algorithm import (
     Direct,
     DirectSettings,
     FitRequest,
+    Memoised,
     Method,
+    NaturalGradient,
     Sampler,
     SamplerSettings,
     model_name,
@@ -99,8 +101,8 @@ def read_call(
     stream, weight = None, None
     if call.in_batches:
         _refuse(call)
-        chosen.in_batches(**_options(chosen, name, options)[0])  # refuses what needs all rows at once
-        stream, coords = _open_stream(call, data, batch_size, sample_weight)
+        parts = chosen.in_batches(**_options(chosen, name, options)[0])  # refuses what needs all rows at once
+        stream, coords = _open_stream(call, parts, data, batch_size, sample_weight)
         if "documents" in chosen.takes:
             arrays, model = (stream.first,), _with_lengths(model, stream.lengths)
         else:
@@ -338,7 +340,7 @@ def _passes_in_batches(data: tuple, batch_size: int | None) -> bool:
 
 
 def _open_stream(
-    call: "_Call", data: tuple, batch_size: Any, sample_weight: Any
+    call: "_Call", parts: Memoised | NaturalGradient, data: tuple, batch_size: Any, sample_weight: Any
 ) -> tuple[RowStream | CountStream, dict[str, Any]]:
     """The rows or documents of a fit as batches, and the names of columns, words and documents.
 
@@ -350,8 +352,8 @@ def _open_stream(
     if len(data) != 1:
         raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
     (source,) = data
-    if "documents" in call.method.takes:
-        stream = CountStream(source, int(batch_size), call.model.num_topics)
+    if isinstance(parts, NaturalGradient):
+        stream = CountStream(source, int(batch_size), parts.num_columns(call.model))
         return stream, stream.coords
     if isinstance(source, SparseCounts) or hasattr(source, "tocoo"):
         raise TypeError("batch_size takes dense rows; sparse counts are fitted whole, without batch_size")

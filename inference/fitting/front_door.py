@@ -83,9 +83,9 @@ def fit(
             Sudderth 2013). A start sees ``batch_size`` rows, evenly spaced ones or the first ones of chunks,
             and VB climbs to the top of their bound (with ``moves``, if asked) before the first pass;
             data-dependent default priors are read off at most 100 000 rows of a file or of chunks. For ``vb``
-            of `zoo.LDA`: documents per batch, from anything that holds counts or from chunks of such, by
-            noisy natural gradients (`inference.methods.lda.vb`); the last value of the trace is
-            the bound of all documents.
+            of `zoo.LDA` and `zoo.PCP`: documents per batch, from anything that holds counts or from chunks of
+            such, by stochastic steps (`inference.methods.lda.vb`, `inference.methods.pcp.vb_batches`); the
+            last value of the trace is the bound of all documents.
         dtype: ``"float64"`` or ``"float32"``.
         keep: names of variables to store whatever their size (``"assignments"``, ``"log_likelihood"``).
         progress: whether to show a bar; None: on a terminal or in a notebook.

@@ -173,8 +173,9 @@ class NaturalGradientPlan(BatchPlan):
         request, stream, settings = self.request, self.request.stream, self.request.settings
         keys, conclude_key = run_keys(request.key, 1)
         in_memory = not stream.is_chunked
-        num_bytes = stream.num_rows * 8 * self.model.num_topics
-        holds_rows = in_memory and row_limit(num_bytes, "doc_topic_concentration", request.keep)
+        parts, num_rows = self.parts, stream.num_rows
+        num_bytes = num_rows * 8 * parts.num_columns(self.model)
+        holds_rows = in_memory and row_limit(num_bytes, parts.of_rows, request.keep)
         run, rows = ascend_stochastically(
             self.parts,
             self.start,
@@ -188,14 +189,15 @@ class NaturalGradientPlan(BatchPlan):
             variables={name: value[0] for name, value in (request.variables or {}).items()},
             **loop_arguments(request),
         )
-        state = run.state if rows is None else self.parts.with_rows(run.state, rows)
+        state, num_samples = parts.with_rows(run.state, rows), settings.num_samples
         data = (stream.source,) if in_memory else ()
-        num_samples = settings.num_samples
-        keep_rows = holds_rows and row_limit(num_samples * stream.num_rows, "doc_topic_probs", request.keep)
+        num_drawn = num_samples * num_rows * parts.draw_width(self.model)
+        keep_rows = holds_rows and row_limit(num_drawn * 8, parts.drawn_of_rows, request.keep)
+        held = data if holds_rows else ()
         outcome = request.method.conclude(
-            conclude_key, state, self.model, data, num_samples, keep_rows, **request.options
+            conclude_key, state, self.model, held, num_samples, keep_rows, **request.options
         )
-        return Fitted(run, with_arrays(outcome, run, self.model, holds_rows=True), data or None)
+        return Fitted(run, with_arrays(outcome, run, self.model, holds_rows), data or None)
 
 
 def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, states: Any) -> Any:

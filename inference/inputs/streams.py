@@ -242,7 +242,7 @@ class CountStream:
         source: documents as `fit` takes them; or chunks of documents: an object with ``__iter__``, or a
             callable that makes a fresh iterator.
         batch_size: documents per batch.
-        num_topics: columns of the sums that a pass gathers.
+        num_columns: that a pass gathers for each cell, such as topics or clusters.
 
     Attributes:
         num_rows: documents in all.
@@ -257,7 +257,7 @@ class CountStream:
         ValueError: no documents, chunks that differ in their words, or cells that are no counts.
     """
 
-    def __init__(self, source: Any, batch_size: int, num_topics: int) -> None:
+    def __init__(self, source: Any, batch_size: int, num_columns: int) -> None:
         """Read the source once."""
         self.batch_size, self.is_chunked, self.coords = batch_size, is_chunked(source), {}
         _refuse_iterator(source)
@@ -282,7 +282,7 @@ class CountStream:
             warn_of_empty(self.lengths)
         else:
             warn_of_empty(self.lengths, given, self.coords.get("document"))
-        self.layout = Layout.of(np.concatenate(cells), num_topics)
+        self.layout = Layout.of(np.concatenate(cells), num_columns)
         self._num_blocks = 0
 
     def batches(self, order: np.ndarray | None = None) -> Iterator[tuple[int, SparseCounts]]:

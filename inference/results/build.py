@@ -77,7 +77,12 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     groups["posterior"] = dataset(moved_back(draws, request), dims, labels, SAMPLE_DIMS)
     variational, too_large = _by_size(moved_back(outcome.variational, request), dims, keep)
     left_out += too_large
-    if not holds_rows and model.responsibility_site in dims:
+    in_batches = not holds_rows or request.stream is not None
+    if (
+        in_batches
+        and model.responsibility_site in dims
+        and model.responsibility_site not in outcome.variational
+    ):
         left_out.append(model.responsibility_site)
     if variational:
         groups["variational"] = dataset(variational, dims, labels)

@@ -15,11 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from zoo.checks import check_names, check_whole
+from zoo.checks import check_names, check_number, check_positive, check_whole
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 
 __all__ = [
+    "LEARNING_DECAY",
+    "LEARNING_OFFSET",
+    "check_learning_rate",
     "check_topic_options",
     "dirichlet_kl",
     "exp_expected_log",
@@ -32,6 +35,7 @@ __all__ = [
     "warn_of_smoothing",
 ]
 
+LEARNING_OFFSET, LEARNING_DECAY = 10.0, 0.7  # of batches: weight (offset + t)**-decay of batch t
 LEAST, MOST = 1e-6, 1e4  # a learnt parameter stays between
 HALVINGS = 60
 
@@ -124,6 +128,14 @@ def symmetric_prior(total_log: Array, num_vectors: int, size: int, current: Arra
     (low, high), _ = jax.lax.scan(halve, start, None, HALVINGS)
     best = jnp.exp(0.5 * (low + high))
     return jnp.where(height(best) >= height(current), best, current)
+
+
+def check_learning_rate(learning_offset: Any, learning_decay: Any) -> None:
+    """Raise TypeError or ValueError unless the batches' weights sum to infinity and their squares do not."""
+    check_positive("learning_offset", learning_offset)
+    check_number("learning_decay", learning_decay)
+    if not 0.5 < learning_decay <= 1:
+        raise ValueError(f"learning_decay must lie in (0.5, 1], so that steps settle; got {learning_decay}")
 
 
 def check_topic_options(model: TopicModel, inner_steps: Any, learn: Any, learnable: Collection[str]) -> None:

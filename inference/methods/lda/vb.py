@@ -61,6 +61,9 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, NaturalGradient, Outcome, as_one_chain, starts_by_size
 from inference.methods.documents.dirichlet_factors import (
+    LEARNING_DECAY,
+    LEARNING_OFFSET,
+    check_learning_rate,
     check_topic_options,
     dirichlet_kl,
     log_normaliser,
@@ -74,7 +77,7 @@ from inference.methods.documents.dirichlet_factors import (
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
 from inference.numerics.host_draws import dirichlet_draws, generator
 from inference.numerics.weighted_rows import row_limit
-from zoo.checks import check_choice, check_number, check_positive
+from zoo.checks import check_choice, check_number
 from zoo.documents.bags import CellTopics, dense_counts, log_coefficients
 from zoo.documents.shares import fold_in, log_integrals
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
@@ -462,10 +465,7 @@ def check(
     num_devices: int,
 ) -> None:
     """Raise ValueError if an option does not suit."""
-    check_positive("learning_offset", learning_offset)
-    check_number("learning_decay", learning_decay)
-    if not 0.5 < learning_decay <= 1:
-        raise ValueError(f"learning_decay must lie in (0.5, 1], so that steps settle; got {learning_decay}")
+    check_learning_rate(learning_offset, learning_decay)
     check_number("inner_tolerance", inner_tolerance)
     if not 0 <= inner_tolerance < 1:
         raise ValueError(
@@ -565,8 +565,10 @@ def total(state: LDAVBState, model: LDA) -> LDAVBInfo:
     return LDAVBInfo(-divergence, state.word_smoothing, jnp.mean(state.topic_prior))
 
 
-def with_rows(state: LDAVBState, doc_concentration: Array) -> LDAVBState:
-    """The state with the documents' parameters."""
+def with_rows(state: LDAVBState, doc_concentration: Array | None) -> LDAVBState:
+    """The state with the documents' parameters where they are kept."""
+    if doc_concentration is None:
+        return state
     return state._replace(doc_concentration=jnp.asarray(doc_concentration))
 
 
@@ -601,7 +603,21 @@ def in_batches(
     options = {"learn": learn, "learning_offset": learning_offset, "learning_decay": learning_decay}
     passes = {"inner_steps": inner_steps, "inner_tolerance": inner_tolerance}
     once = partial(step_of_batch, **passes, **options)
-    return NaturalGradient(once, partial(evaluate, **passes), total, with_rows, without_rows)
+    return NaturalGradient(
+        once,
+        partial(evaluate, **passes),
+        total,
+        with_rows,
+        without_rows,
+        num_columns=_num_topics,
+        of_rows="doc_topic_concentration",
+        drawn_of_rows="doc_topic_probs",
+        draw_width=_num_topics,
+    )
+
+
+def _num_topics(model: LDA) -> int:
+    return model.num_topics
 
 
 METHOD = Ascent(
@@ -610,8 +626,8 @@ METHOD = Ascent(
         "inner_steps": INNER_STEPS,
         "inner_tolerance": INNER_TOLERANCE,
         "learn": ("word_smoothing",),
-        "learning_offset": 10.0,
-        "learning_decay": 0.7,
+        "learning_offset": LEARNING_OFFSET,
+        "learning_decay": LEARNING_DECAY,
         "num_devices": None,
     },
     strategies=("random",),

@@ -20,7 +20,7 @@ The objective is the whole evidence lower bound, multinomial coefficients includ
 ``topics``: ``"posterior"`` (a Dirichlet factor) or ``"point"`` (the thesis's: the maximum, ``word_smoothing -
 1`` being its additive constant, 9.9). ``learn`` fits hyperparameters by maximum of the bound. A cluster
 without documents is at its prior: such are dropped on the way (``prune``), which leaves the bound as it is,
-and come last in the fit.
+and come last in the fit. With ``batch_size`` documents pass in batches (`inference.methods.pcp.vb_batches`).
 """
 
 import warnings
@@ -34,8 +34,14 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent
-from inference.methods.documents.dirichlet_factors import check_topic_options
+from inference.methods.documents.dirichlet_factors import (
+    LEARNING_DECAY,
+    LEARNING_OFFSET,
+    check_learning_rate,
+    check_topic_options,
+)
 from inference.methods.pcp import mean_field as pcp_mean_field
+from inference.methods.pcp.vb_batches import in_batches
 from inference.methods.pcp.vb_posterior import (
     PCPVBInfo,
     PCPVBState,
@@ -47,14 +53,14 @@ from inference.methods.pcp.vb_posterior import (
     guide,
     info_of,
     log_density,
+    log_weight_terms,
     shrink,
     transform,
 )
-from inference.methods.pcp.vb_starts import PROJECTIONS, init, power_of, settling_steps
+from inference.methods.pcp.vb_starts import PROJECTIONS, init, settled_by_one, settling_steps
 from inference.methods.pcp.vb_updates import assign, log_likelihood, update_globals, word_log_centres
 from inference.numerics.documents import DocumentBlocks, cut
 from zoo.checks import check_choice, check_flag
-from zoo.gamma_functions import digamma
 from zoo.pcp import PCP
 
 __all__ = ["METHOD"]
@@ -77,10 +83,8 @@ def step(
 
     While an annealed start settles, documents are less sure of their clusters and hyperparameters are held.
     """
-    log_weights, power, holds = expected_log_weights(state, model), 1.0, False
-    if (annealing := state.annealing) is not None:
-        power, holds = power_of(annealing), annealing.steps_left > 0
-        state = state._replace(annealing=annealing._replace(steps_left=annealing.steps_left - holds))
+    log_weights = expected_log_weights(state, model)
+    state, power, holds = settled_by_one(state)
     by_word, sizes, entropy = assign(documents, word_log_centres(state, point), log_weights, power)
     state = update_globals(state, by_word, sizes, model, inner_steps, learn, point, holds)
     words = log_likelihood(state, by_word, point)
@@ -96,14 +100,8 @@ def bound(state: PCPVBState, model: PCP, documents: DocumentBlocks, point: bool 
     log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
     log_weights = expected_log_weights(state, model)
     words = jnp.sum(jax.nn.logsumexp(documents.times(log_centres.T) + log_weights, axis=-1))
-    if model.weights.has_sticks:
-        a, b = state.weights.concentration1, state.weights.concentration0
-        counted = jnp.sum((a - 1) * (digamma(a) - digamma(a + b)))
-        counted += jnp.sum((b - state.concentration) * (digamma(b) - digamma(a + b)))
-    else:
-        sizes = state.weights.concentration - state.concentration / model.num_clusters
-        counted = jnp.sum(sizes * log_weights)
-    return words - counted + globals_bound(state, model, point) + documents.log_coefficient
+    of_globals = globals_bound(state, model, point) - log_weight_terms(state, model)
+    return words + of_globals + documents.log_coefficient
 
 
 # The algorithm
@@ -149,9 +147,15 @@ def start(
 
 @cache
 def build(
-    strategy: str, family: str, topics: str, inner_steps: int, learn: tuple[str, ...], prune: bool
+    strategy: str,
+    family: str,
+    topics: str,
+    inner_steps: int,
+    learn: tuple[str, ...],
+    prune: bool,
+    **of_batches: Any,
 ) -> Algorithm:
-    """The algorithm with its options."""
+    """The algorithm with its options; those of batches are ignored."""
     point, steps = topics == "point", {} if family == "mean_field" else {"inner_steps": inner_steps}
     begin = partial(init, strategy=strategy, family=family, point=point)
     update = pcp_mean_field.step if family == "mean_field" else step
@@ -168,9 +172,19 @@ def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) 
 
 
 def check(
-    model: PCP, *, family: Any, topics: Any, inner_steps: Any, learn: Any, prune: Any, num_devices: int
+    model: PCP,
+    *,
+    family: Any,
+    topics: Any,
+    inner_steps: Any,
+    learn: Any,
+    prune: Any,
+    learning_offset: Any,
+    learning_decay: Any,
+    num_devices: int,
 ) -> None:
     """Raise ValueError if an option does not suit the model; warn of the mean-field family."""
+    check_learning_rate(learning_offset, learning_decay)
     check_choice("family", family, FAMILIES)
     if family == "mean_field" and num_devices > 1:
         raise ValueError(
@@ -200,10 +214,12 @@ METHOD = Ascent(
         "inner_steps": 5,
         "learn": ("word_smoothing",),
         "prune": True,
+        "learning_offset": LEARNING_OFFSET,
+        "learning_decay": LEARNING_DECAY,
         "num_devices": None,
     },
     strategies=("auto", "annealed", "random", *PROJECTIONS),
-    takes=frozenset({"devices", "documents"}),
+    takes=frozenset({"batches", "devices", "documents"}),
     build=build,
     start=start,
     conclude=conclude,
@@ -212,4 +228,5 @@ METHOD = Ascent(
     log_density=log_density,
     prepare=prepare,
     check=check,
+    in_batches=in_batches,
 )

@@ -51,6 +51,7 @@ __all__ = [
     "learnt_concentration",
     "learnt_factors",
     "log_density",
+    "log_weight_terms",
     "shrink",
     "transform",
 ]
@@ -150,6 +151,16 @@ def cluster_scores(state: PCPVBState, model: PCP, documents: DocumentBlocks, poi
     """Unnormalised log q(c) of the structured family, shape (num_documents, num_clusters)."""
     log_centres = centre_log_probs(state.clusters, expected_log_topics(state.words, point))
     return documents.times(log_centres.T) + expected_log_weights(state, model)
+
+
+def log_weight_terms(state: PCPVBState, model: PCP) -> Array:
+    """The documents' expected log weights that q(weights) is optimal for, which `globals_bound` holds."""
+    if model.weights.has_sticks:
+        a, b = state.weights.concentration1, state.weights.concentration0
+        logs, rest = digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
+        return jnp.sum((a - 1) * logs) + jnp.sum((b - state.concentration) * rest)
+    sizes = state.weights.concentration - state.concentration / model.num_clusters
+    return jnp.sum(sizes * expected_log_weights(state, model))
 
 
 def globals_bound(state: PCPVBState, model: PCP, point: bool) -> Array:
@@ -308,20 +319,23 @@ def conclude(
     topics: str,
     **options: Any,
 ) -> Outcome:
-    """Independent draws from q, as one chain, beside q's parameters; documents' clusters if ``keep_rows``."""
-    point, documents = topics == "point", data[0]
+    """Independent draws from q, as one chain, beside q's parameters; documents' clusters if ``keep_rows``.
+
+    Without data (documents in batches that are not kept) nothing of the documents is concluded.
+    """
+    point = topics == "point"
     state = to_numpy(state._replace(annealing=None))
-    _warn_of_learnt(state, options.get("learn", ()), documents.shape[0], point)
+    _warn_of_learnt(state, options.get("learn", ()), data, point)
     current, state = with_learnt(state, model), with_all_clusters(state, model)
     r = state.responsibilities
-    if r is None:
-        r = _shares_of(state, current, documents, point)
+    if r is None and data:
+        r = _shares_of(state, current, data[0], point)
     stored = {
         "cluster_topic_concentration": state.clusters,
-        "responsibilities": r,
-        "num_occupied": np.sum(np.asarray(r).sum(axis=0) > OCCUPIED),
         "topic_word_probs" if point else "topic_word_concentration": state.words,
     } | model.weights.variables(state.weights)
+    if r is not None:
+        stored |= {"responsibilities": r, "num_occupied": np.sum(np.asarray(r).sum(axis=0) > OCCUPIED)}
     num_samples = affordable(num_samples, state.words.size + state.clusters.size)
     rng = generator(key)
     draws = {
@@ -345,13 +359,13 @@ def conclude(
     )
 
 
-def _warn_of_learnt(state: PCPVBState, learn: tuple[str, ...], num_documents: int, point: bool) -> None:
+def _warn_of_learnt(state: PCPVBState, learn: tuple[str, ...], data: tuple, point: bool) -> None:
     """Warn of learnt hyperparameters that outweigh what they are learnt from."""
     if "topic_prior" in learn:
         warn_of_prior(state.topic_prior, state.clusters, "topic_prior", "clusters")
     if "word_smoothing" in learn and not point:
         warn_of_smoothing(state.word_smoothing, state.words)
-    if "concentration" in learn and float(state.concentration) > num_documents:
+    if "concentration" in learn and float(state.concentration) > (num_documents := data[0].shape[0]):
         warnings.warn(
             f"the learnt concentration, {float(state.concentration):.3g}, outweighs the {num_documents} "
             "documents, so that all clusters are nearly equally probable: keep the concentration, or give "

@@ -28,7 +28,7 @@ from zoo.lda import LDA
 from zoo.pcp import PCP
 from zoo.plsi import PLSI
 
-__all__ = ["ANNEALING_STEPS", "PROJECTIONS", "init", "power_of", "settling_steps"]
+__all__ = ["ANNEALING_STEPS", "PROJECTIONS", "init", "settled_by_one", "settling_steps"]
 
 PROJECTIONS = ("lda", "plsi")
 PROJECTION_STEPS = 30  # of the starts that project first
@@ -97,6 +97,19 @@ def init(
 def settling_steps(states: PCPVBState) -> np.ndarray:
     """How many annealed steps the start of each restart asks for, shape (num_restarts,) or ()."""
     return np.asarray(0 if states.annealing is None else states.annealing.steps_left)
+
+
+def settled_by_one(state: PCPVBState) -> tuple[PCPVBState, Array | float, Array | bool]:
+    """The state one step of annealing on, the power of the likelihood in that step, and what it holds.
+
+    Returns:
+        The state, the power, and whether hyperparameters are held.
+    """
+    if (annealing := state.annealing) is None:
+        return state, 1.0, False
+    holds = annealing.steps_left > 0
+    left = annealing._replace(steps_left=annealing.steps_left - holds)
+    return state._replace(annealing=left), power_of(annealing), holds
 
 
 def power_of(annealing: Annealing) -> Array:
