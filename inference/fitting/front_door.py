@@ -69,8 +69,9 @@ def fit(
             0: exactly ``max_iterations`` steps.
         num_restarts: starts of VB, EM or MAP, run side by side; the best objective is kept. None: what model
             and method need where that is cheap, by sizes alone (the card says it): 10 for mixtures, 5 for MAP
-            under weak priors, 2 for LDA; otherwise, and with ``init``, ``batch_size`` or several devices, 1.
-            Of these a start that falls behind for good is stopped; those that are asked for all run on.
+            under weak priors, 2 for LDA and for PCP with more clusters than topics; otherwise, and with
+            ``init``, ``batch_size`` or several devices, 1. Of these a start that falls behind for good is
+            stopped; those that are asked for all run on.
         init: where to start: a former tree, a dict of variables (``{"responsibilities": r}``), or the name
             of a strategy.
         sample_weight: weight per row, at least 0, shape (num_observations,): a row of weight w counts as w

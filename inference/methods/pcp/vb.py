@@ -57,7 +57,14 @@ from inference.methods.pcp.vb_posterior import (
     shrink,
     transform,
 )
-from inference.methods.pcp.vb_starts import PROJECTIONS, init, settled_by_one, settling_steps
+from inference.methods.pcp.vb_starts import (
+    PROJECTIONS,
+    init,
+    numbered_init,
+    restarts,
+    settled_by_one,
+    settling_steps,
+)
 from inference.methods.pcp.vb_updates import assign, log_likelihood, update_globals, word_log_centres
 from inference.numerics.documents import DocumentBlocks, cut
 from zoo.checks import check_choice, check_flag
@@ -160,7 +167,14 @@ def build(
     begin = partial(init, strategy=strategy, family=family, point=point)
     update = pcp_mean_field.step if family == "mean_field" else step
     once = partial(update, learn=learn, point=point, **steps)
-    return Algorithm(begin, once, shrink=shrink if prune else None, settling_steps=settling_steps)
+    several = partial(numbered_init, family=family, point=point) if strategy == "auto" else None
+    return Algorithm(
+        begin,
+        once,
+        shrink=shrink if prune else None,
+        settling_steps=settling_steps,
+        numbered_init=several,
+    )
 
 
 def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[DocumentBlocks]:
@@ -219,6 +233,8 @@ METHOD = Ascent(
         "num_devices": None,
     },
     strategies=("auto", "annealed", "random", *PROJECTIONS),
+    restarts=restarts,
+    drops_starts=True,
     takes=frozenset({"batches", "devices", "documents"}),
     build=build,
     start=start,

@@ -24,6 +24,7 @@ from inference.methods.pcp.vb_posterior import Annealing, PCPVBState, prune, shr
 from inference.numerics.documents import CACHED_NUMBERS, cut
 from inference.topics.tables import normalised_mutual_information
 from zoo.datasets import load
+from zoo.sparse import SparseCounts
 
 LEARN = ("word_smoothing", "concentration", "topic_prior")
 
@@ -284,6 +285,25 @@ def test_the_default_start_is_annealed_where_there_are_topics_enough(num_topics,
     }
     np.testing.assert_array_equal(words["auto"], words.pop(chosen))
     assert abs(words["auto"] - words[min(set(words) - {"auto"})]).max() > 0.01
+
+
+def test_more_clusters_than_topics_begin_at_random_and_at_topics_of_lda():
+    """In turn, the best is kept; one start is LDA's where two are dear, and where there are topics enough."""
+    model, (key, data) = model_for(3), (jax.random.key(0), corpus())
+    each = {
+        name: jax.jit(partial(vb.init, strategy=name))(key, model, data).words for name in ("random", "lda")
+    }
+    begin = jax.jit(partial(starts.numbered_init, family="structured", point=False))
+    for number, name in enumerate(("random", "lda", "random")):
+        np.testing.assert_allclose(begin(jnp.array(number), key, model, data).words, each[name], rtol=1e-9)
+    many = SparseCounts(*np.zeros((3, 10**7), int), (10**5, 6))
+    assert (starts.restarts(model, (sparse(),)), starts.restarts(model, (many,))) == (2, 1)
+    assert (
+        starts.restarts(model_for(4), (sparse(),)) == starts.restarts(model, (sparse(),), "mean_field") == 1
+    )
+    tree = fit(model, COUNTS, num_samples=2, progress=False, max_iterations=40, learn=())
+    ends = tree["trace"].objective_at_end.values
+    assert ends.shape == (2,) and tree["trace"].objective[-1] == ends.max()
 
 
 def test_the_mean_field_family_begins_at_random_and_is_not_annealed():
