@@ -38,6 +38,10 @@ from zoo.model import in_current_precision
 __all__ = ["METHOD", "scan_tokens"]
 
 
+GROUP = 8  # topics whose weights are summed before a topic is looked for
+MOST_ADDITIONS = 64  # written out one by one
+
+
 class CollapsedLDAState(NamedTuple):
     """The tokens' topics and their counts.
 
@@ -80,23 +84,57 @@ def scan_tokens(
         New topics, and the counts they add up to.
     """
     level = jax.random.uniform(key, topics.shape, by_word.dtype)
-    room = by_word.shape[0] * smoothing
+    room, num_topics, kind = by_word.shape[0] * smoothing, by_word.shape[1], topics.dtype
+    padding = (0, -num_topics % GROUP)  # topics that fill up have no prior, and no probability
+    prior = jnp.pad(jnp.broadcast_to(prior, (num_topics,)).astype(by_word.dtype), padding)
+    by_row, by_word = (jnp.pad(counts, ((0, 0), padding)) for counts in (by_row, by_word))
+    number, first = jnp.arange(prior.shape[0], dtype=kind), jnp.zeros((), kind)
+    rows, words = rows.astype(kind), words.astype(kind)
+
+    def at(counts: Array, place: Array) -> Array:
+        return jax.lax.dynamic_slice(counts, (place, first), (1, number.shape[0]))[0]
+
+    def put(counts: Array, place: Array, own: Array) -> Array:
+        return jax.lax.dynamic_update_slice(counts, own[None], (place, first))
 
     def visit(carry: tuple, token: tuple) -> tuple[tuple, Array]:
         by_row, by_word, totals = carry
         row, word, old, u = token
-        out = jnp.arange(totals.shape[0]) == old
-        own_row, own_word = by_row[row] - out, by_word[word] - out
-        totals = totals - out
-        cumulated = jnp.cumsum((own_row + prior) * (own_word + smoothing) / (totals + room))
-        new = jnp.sum(cumulated[:-1] <= u * cumulated[-1]).astype(old.dtype)
-        into = jnp.arange(totals.shape[0]) == new
-        carry = (by_row.at[row].set(own_row + into), by_word.at[word].set(own_word + into), totals + into)
-        return carry, new
+        out = (number == old).astype(totals.dtype)
+        own_row, own_word, totals = at(by_row, row) - out, at(by_word, word) - out, totals - out
+        weights = (own_row + prior) * (own_word + smoothing) / (totals + room)
+        new = _drawn(u, jax.lax.optimization_barrier(weights), num_topics).astype(kind)
+        into = (number == new).astype(totals.dtype)
+        return (put(by_row, row, own_row + into), put(by_word, word, own_word + into), totals + into), new
 
     start = (by_row, by_word, jnp.sum(by_word, axis=0))
     (by_row, by_word, _), topics = jax.lax.scan(visit, start, (rows, words, topics, level))
-    return topics, by_row, by_word
+    return topics, by_row[:, :num_topics], by_word[:, :num_topics]
+
+
+def _drawn(level: Array, weights: Array, num_topics: int) -> Array:
+    """The topic whose share of the cumulated weights a level in [0, 1) falls into: its group, then itself.
+
+    Against one cumulated sum of 50 topics a sweep takes 0.55 of the time: XLA computes that in quadratic time
+    or with a pass for each of its kernels, and a kernel costs as much as eight additions.
+    """
+    groups = weights.reshape(-1, GROUP)
+    upto = _cumulated(jnp.sum(groups, axis=1))
+    goal = level * upto[-1]
+    group = jnp.sum((upto[:-1] <= goal).astype(jnp.int32), dtype=jnp.int32)
+    before = jnp.where(group > 0, upto[jnp.maximum(group - 1, 0)], 0)
+    own = jax.lax.dynamic_slice(groups, (group, jnp.zeros((), jnp.int32)), (1, GROUP))[0]
+    within = jnp.sum((before + _cumulated(own)[:-1] <= goal).astype(jnp.int32), dtype=jnp.int32)
+    return jnp.minimum(group * GROUP + within, num_topics - 1)
+
+
+def _cumulated(values: Array) -> Array:
+    if values.shape[0] > MOST_ADDITIONS:
+        return jnp.cumsum(values)
+    sums = [values[0]]
+    for i in range(1, values.shape[0]):
+        sums.append(sums[-1] + values[i])
+    return jnp.stack(sums)
 
 
 def state_of(topics: Array, tokens: Tokens, model: LDA) -> CollapsedLDAState:

@@ -158,6 +158,28 @@ def dirichlet_multinomial(counts, prior):
     return total + (gammaln(prior + counts) - gammaln(prior)).sum()
 
 
+@pytest.mark.parametrize("num_topics", [1, 3, 8, 11, 50, 8 * collapsed_lda.MOST_ADDITIONS + 5])
+def test_a_topic_is_drawn_by_its_share_whatever_group_it_is_in(num_topics):
+    """Against one cumulated sum, at 400 levels; some have no weight. Planted: groups before are left out."""
+    rng = np.random.default_rng(num_topics)
+    weights = rng.gamma(0.3, 1.0, num_topics) * (rng.random(num_topics) < 0.7)
+    weights[rng.integers(num_topics)] += 0.5
+    levels = np.linspace(0, 1, 400, endpoint=False) + 1e-5
+    expected = np.searchsorted(np.cumsum(weights), levels * weights.sum(), side="right")
+    padded = np.pad(weights, (0, -num_topics % collapsed_lda.GROUP))
+
+    def drawn(function):
+        with jax.enable_x64(True):
+            return np.asarray(
+                jax.vmap(lambda u: function(u, jnp.asarray(padded), num_topics))(jnp.asarray(levels))
+            )
+
+    np.testing.assert_array_equal(drawn(collapsed_lda._drawn), expected)
+    if num_topics > collapsed_lda.GROUP:
+        wrong = with_bug(collapsed_lda._drawn, "before + _cumulated", "_cumulated")
+        assert (drawn(wrong) != expected).any()
+
+
 def test_a_collapsed_sweep_leaves_the_exact_posterior_invariant():
     """LDA: topics drawn from all 512 exactly, then swept: each pair of tokens still agrees as often.
 
@@ -169,8 +191,8 @@ def test_a_collapsed_sweep_leaves_the_exact_posterior_invariant():
         "right": collapsed_lda.scan_tokens,
         "not decremented": with_bug(
             collapsed_lda.scan_tokens,
-            "by_row[row] - out, by_word[word] - out",
-            "by_row[row], by_word[word]",
+            "at(by_row, row) - out, at(by_word, word) - out",
+            "at(by_row, row), at(by_word, word)",
         ),
         "prior off by one": with_bug(collapsed_lda.scan_tokens, "own_row + prior", "own_row + prior + 1"),
     }
@@ -234,7 +256,13 @@ def test_joint_distribution_is_left_invariant(model, make):
     [
         (
             LDA,
-            {"scan": ("scan_tokens", "by_row[row] - out, by_word[word] - out", "by_row[row], by_word[word]")},
+            {
+                "scan": (
+                    "scan_tokens",
+                    "at(by_row, row) - out, at(by_word, word) - out",
+                    "at(by_row, row), at(by_word, word)",
+                )
+            },
         ),
         (LDA, {"scan": ("scan_tokens", "own_word + smoothing", "own_word + smoothing + 1")}),
         (PCP, {"scan": ("scan_tokens", "own_row + prior", "own_row + prior + 1")}),
