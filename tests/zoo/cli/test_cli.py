@@ -14,7 +14,7 @@ import pytest
 
 from zoo.cli import main
 from zoo.cli.arguments import parse_settings, resolve
-from zoo.cli.selection import select
+from zoo.cli.selection import reading_options, select
 
 
 def run(*arguments, **options):
@@ -217,7 +217,7 @@ def _status(arguments):
         ("a,b\n", "bad.csv has no rows"),
         ("a,b\n1,2\n", "at least 2 rows"),
         ("a,b\n1,2\n3,4\n", "at least 3 rows"),
-        ("", "No columns to parse from file"),
+        ("", "bad.csv is empty"),
         ("a\n1,2,3\n1\n", ""),
     ],
 )
@@ -251,6 +251,40 @@ def test_columns_are_chosen_by_name_run_and_array(tmp_path):
     assert list(first.columns) == ["a", "b"] and list(second.columns) == ["e"]
     with pytest.raises(ValueError, match="--views goes without --x and --y"):
         select(str(path), x="a", views=["b"])
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ({"x": ""}, "--x has an empty name in ''"),
+        ({"x": "a,,b"}, "--x has an empty name in 'a,,b': .* such as --x a,b$"),
+        ({"x": "a,a"}, "--x names 'a' twice"),
+        ({"x": "a,a:c"}, "the column 'a' is chosen twice"),
+        ({"y": ","}, "--y has an empty name"),
+        ({"views": ["a", "b,"]}, "--views has an empty name"),
+        ({"x": "", "views": ["a"]}, "--views goes without"),
+        ({"x": "incom"}, r"there is no column 'incom' \(did you mean 'income'\?\)"),
+        ({"read": {"decimal": ";"}}, "decimal must be a point or a comma"),
+    ],
+)
+def test_wrong_choices_of_columns_are_refused(terms, message, tmp_path):
+    path = tmp_path / "t.csv"
+    pd.DataFrame(np.ones((3, 4)), columns=["a", "b", "c", "income"]).to_csv(path, index=False)
+    with pytest.raises(ValueError, match=message):
+        select(str(path), **terms)
+
+
+def test_a_column_whose_name_holds_a_comma_is_quoted(tmp_path):
+    path = tmp_path / "t.csv"
+    pd.DataFrame(np.ones((3, 2)), columns=["rate, yearly", "b"]).to_csv(path, index=False)
+    assert list(select(str(path), x='"rate, yearly",b')[1][0].columns) == ["rate, yearly", "b"]
+
+
+def test_options_of_reading_are_named_values():
+    assert reading_options(["decimal=,", "header=no"]) == {"decimal": ",", "header": False}
+    for wrong in (["decimal"], ["speed=1"], ["header=perhaps"], ["header=no", "header=yes"]):
+        with pytest.raises(ValueError, match="--read"):
+            reading_options(wrong)
 
 
 def test_arrays_of_archives_are_tables(tmp_path):
