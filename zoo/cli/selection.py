@@ -5,12 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.datasets import catalogue, load
+from zoo.datasets import catalogue
 
 __all__ = ["reading_options", "select", "terms_of"]
 
 _ENDINGS = (".csv", ".tsv", ".txt", ".dat", ".xlsx", ".parquet", ".npz", ".nc")
-_READ = {"separator": None, "decimal": None, "header": {"yes": True, "no": False}, "encoding": None}
+_READ = {
+    "separator": None,
+    "decimal": {",": ",", ".": ".", "comma": ",", "point": "."},
+    "header": {"yes": True, "no": False},
+    "encoding": None,
+}
 
 
 def reading_options(texts: Iterable[str]) -> dict[str, Any]:
@@ -110,6 +115,7 @@ def select(
 def _open(source: str, read: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Open a source: its short name and its tables by name, a single table under the empty name."""
     if source in (names := catalogue()):
+        from zoo.datasets import load
         from zoo.datasets.files import as_table
 
         if read:

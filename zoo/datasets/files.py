@@ -26,7 +26,7 @@ import pandas as pd
 
 from zoo.checks import check_unique
 
-__all__ = ["ENDINGS", "as_table", "read_table", "read_tables"]
+__all__ = ["ENDINGS", "as_table", "read_table", "read_tables", "require"]
 
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 ENDINGS = (*TEXT, ".xlsx", ".parquet", ".npz", ".nc")
@@ -124,7 +124,7 @@ def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
         elif ending == ".xlsx":
             tables = _read_workbook(path, **how)
         elif ending == ".parquet":
-            _require(ending)
+            require(ending)
             tables = {"": pd.read_parquet(path)}
         else:
             tables = _read_archive(path) if ending == ".npz" else _read_netcdf(path)
@@ -163,12 +163,16 @@ def _say(option: str) -> str:
     return f"--read {option} (in Python {name}={value!r})"
 
 
-def _require(ending: str) -> None:
-    """Raise ModuleNotFoundError naming the extra if the package that reads such files is not installed."""
+def require(ending: str) -> None:
+    """Raise ModuleNotFoundError naming the extra unless the package for such files is installed.
+
+    Args:
+        ending: ``".parquet"`` or ``".xlsx"``.
+    """
     package, extra = EXTRAS[ending]
     if importlib.util.find_spec(package) is None:
         raise ModuleNotFoundError(
-            f"{ending} files are read by {package}, which is not installed: "
+            f"{ending} files need {package}, which is not installed: "
             f"pip install 'probabilistic-model-zoo[{extra}]', or save the table as CSV"
         )
 
@@ -215,7 +219,7 @@ def _read_netcdf(path: Path) -> dict[str, Any]:
 
 def _read_workbook(path: Path, header: bool | None = None) -> dict[str, Any]:
     """The sheets of a workbook by name, those without cells left out; a single one under the empty name."""
-    _require(".xlsx")
+    require(".xlsx")
     sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, engine="openpyxl")
     tables = {}
     for name, cells in sheets.items():

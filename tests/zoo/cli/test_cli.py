@@ -165,13 +165,16 @@ def test_a_reader_that_has_had_enough_is_no_error():
         ),
         (
             ["fit", "ppca", "faithful", "--set", "num_latents=1", "--y", "waiting"],
-            "PPCA takes 1 part of data, x; got 2: leave the others out; class labels and outputs go with",
+            "ppca takes one table, x, and no outputs or views: leave --y out, or fit sppca",
         ),
         (
             ["fit", "sppca", "faithful", "--set", "num_latents=1"],
-            "SPPCA takes 2 parts of data, x and y; got 1: y is missing",
+            "sppca predicts outputs y from x, and y is missing: name their columns",
         ),
-        (["fit", "mixture", "faithful", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (
+            ["fit", "mixture", "faithful", "--seed", "x"],
+            r"argument --seed: must be a whole number in \[0, 2\*\*32\); got 'x'",
+        ),
         (["fit", "mixture", "faithful", "--checkpoint", "/proc/c"], "cannot write /proc/c"),
         (
             ["fit", "mixture", "faithful", "--out", "no/folder/f.nc"],
@@ -448,7 +451,7 @@ def test_report_writes_the_page(fitted, ending, tmp_path, capsys):
 def test_a_report_is_refused_by_the_ending_of_its_name(fitted, tmp_path, capsys):
     out = tmp_path / "report.txt"
     assert main(["report", str(fitted[0] / "mixture-faithful.nc"), "--out", str(out)]) == 2
-    assert "written as .html or .md" in capsys.readouterr().err and not out.exists()
+    assert "--out takes a file ending in .html, .md" in capsys.readouterr().err and not out.exists()
 
 
 def test_compare_scores_held_out_rows(tmp_path, capsys):
