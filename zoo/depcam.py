@@ -485,10 +485,12 @@ class DEPCAM(MixtureModel):
         self._check_num_latents(x.shape[1])
         if x.shape[0] < self.num_components:
             raise ValueError(
-                f"num_components must be at most the number of rows, {x.shape[0]}; got {self.num_components}"
+                f"num_components must be at most the number of rows, {x.shape[0]}; got "
+                f"{self.num_components}: "
+                f"give num_components={x.shape[0]} or less"
             )
         if self.num_components > 1 and len(x) > 1 and (x == x[0]).all():
-            raise ValueError("all rows are the same: there is nothing to cluster")
+            raise ValueError("all rows are the same: there is nothing to cluster; use num_components=1")
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model."""
@@ -500,7 +502,7 @@ class DEPCAM(MixtureModel):
         if self.num_latents > num_features:
             raise ValueError(
                 f"num_latents must be at most the number of features, {num_features}: bases have orthonormal "
-                f"columns; got {self.num_latents}"
+                f"columns; got {self.num_latents}: give num_latents={num_features} or less"
             )
 
     def check_method(self, method: str) -> None:

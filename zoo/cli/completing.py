@@ -15,7 +15,14 @@ __all__ = ["completion"]
 
 
 def completion(options: argparse.Namespace) -> int:
-    """Print the script for a shell."""
+    """Print the script for a shell.
+
+    Args:
+        options: of the command line.
+
+    Returns:
+        The exit status.
+    """
     writers = dict(zip(SHELLS, (_bash, _zsh, _fish), strict=True))
     print(writers[options.shell]())
     return 0

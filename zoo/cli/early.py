@@ -172,10 +172,14 @@ def check_parts(card: Card, y: str | None, views: Sequence[str] | None) -> None:
 
 
 def check_fit_file(path: str) -> None:
-    """Raise OSError or ValueError unless a file is there and looks like a saved fit.
+    """Check that a file is there and looks like a saved fit.
 
     Args:
         path: of the fit.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no netCDF file.
     """
     file = Path(path)
     if not file.is_file():

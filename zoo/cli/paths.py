@@ -32,7 +32,11 @@ class Target(NamedTuple):
     may_replace: bool
 
     def settled(self) -> Path:
-        """The path to write to when the run has ended: another free one if a file has come there since."""
+        """The path to write to when the run has ended.
+
+        Returns:
+            The path, or another free one if a file has come there since.
+        """
         if self.may_replace or not os.path.lexists(self.path):
             return self.path
         return _free(self.path)
@@ -63,6 +67,7 @@ def target(
     Raises:
         ValueError: no name, another ending, or the path of a file that the command reads.
         FileExistsError: there is a file and no ``--force``, or something that is no regular file.
+        IsADirectoryError: the path is a folder.
         OSError: nothing can be written there.
     """
     if given is None:
@@ -153,6 +158,7 @@ def check_checkpoint(given: str | None, others: Iterable[str | Path]) -> None:
 
     Raises:
         ValueError: no name, a file that is no checkpoint, or one of the others.
+        IsADirectoryError: the path is a folder.
         OSError: nothing can be written there.
     """
     if given is None:

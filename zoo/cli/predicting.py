@@ -17,7 +17,14 @@ _PREVIEW = 5  # rows that are printed
 
 
 def predict(options: argparse.Namespace) -> int:
-    """Write what a fit says of new rows: clusters, completed cells, outputs, scores or log densities."""
+    """Write what a fit says of new rows: clusters, completed cells, outputs, scores or log densities.
+
+    Args:
+        options: of the command line.
+
+    Returns:
+        The exit status.
+    """
     check_fit_file(options.fit)
     default = f"{Path(options.fit).stem}-{Path(options.dataset).stem}.csv"
     inputs = (options.fit, *files_of(options.dataset))

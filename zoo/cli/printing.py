@@ -13,7 +13,11 @@ _WIDTH = 110
 
 @contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Collect the warnings for the user, each once, instead of printing them as Python does."""
+    """Collect the warnings for the user, each once, instead of printing them as Python does.
+
+    Returns:
+        A context whose value is the list of messages, filled when it ends.
+    """
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")

@@ -19,7 +19,17 @@ _COLUMNS = ("heldout", "standard_error", "difference", "difference_error", "bic"
 
 
 def sweep(options: argparse.Namespace) -> int:
-    """Fit a model in several sizes, score rows that were held out, and recommend a size."""
+    """Fit a model in several sizes, score rows that were held out, and recommend a size.
+
+    Args:
+        options: of the command line.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ValueError: sizes that the model does not have, or that are set as well.
+    """
     card = read_card(options.model)
     check_method(card, options.method)
     settings = parse_settings(options.set, tuple(card.fields), f"the model {card.name}")

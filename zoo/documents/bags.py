@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln, logsumexp
 
-from zoo.checks import as_plain, table_numbers
+from zoo.checks import as_plain, keep_labels, table_numbers
 from zoo.sparse import SparseCounts
 
 __all__ = [
@@ -61,6 +61,8 @@ def as_counts(counts: Any) -> SparseCounts:
     table = table_numbers(counts, "counts") if hasattr(counts, "columns") else as_plain(counts, "counts")
     if table.ndim != 2:
         raise ValueError(f"counts must have shape (num_documents, num_words); got {table.shape}")
+    if hasattr(counts, "columns"):
+        keep_labels(table, counts)
     if table.size > MOST_DENSE_CELLS:
         raise ValueError(
             f"a dense array of {table.shape[0]} documents x {table.shape[1]} words takes "
@@ -77,7 +79,11 @@ def check_word_counts(counts: SparseCounts, num_words: int | None) -> None:
         num_words: size of the vocabulary; None: whatever they have.
     """
     if num_words is not None and counts.shape[1] != num_words:
-        raise ValueError(f"counts must have {num_words} words, as the model has; got {counts.shape[1]}")
+        raise ValueError(
+            f"counts must have {num_words} words, as the model has; got {counts.shape[1]}: leave "
+            f"num_words out "
+            "to have it read off the data, or give the words that were fitted"
+        )
     if counts.shape[1] < 2:
         raise ValueError("a vocabulary of one word has no topics: counts must have at least 2 columns")
     if counts.shape[0] < 1:

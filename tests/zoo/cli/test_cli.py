@@ -213,9 +213,9 @@ def _status(arguments):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3,nan\n5,6\n", "row 1, column 1 is nan"),
-        ("a,b\n1,2\n3,inf\n5,6\n", "row 1, column 1 is inf"),
-        ("a,b\n1,2\n3,2\n5,2\n", "column 1 of x is constant"),
+        ("a,b\n1,2\n3,nan\n5,6\n", "row 1, column 'b' is nan"),
+        ("a,b\n1,2\n3,inf\n5,6\n", "row 1, column 'b' is inf"),
+        ("a,b\n1,2\n3,2\n5,2\n", "column 'b' of x is constant"),
         ("a,b\n1,red\n3,blue\n", "column 'b' of x is not numeric"),
         ("a,b\n", "bad.csv has no rows"),
         ("a,b\n1,2\n", "at least 2 rows"),
