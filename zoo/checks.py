@@ -5,10 +5,15 @@ and NaN are all the missing cell NaN, which a model takes or refuses. ``numpy.as
 lies under a mask for data.
 """
 
+import contextlib
+import os
+import sys
+import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,14 +61,32 @@ __all__ = [
     "shown",
     "table_numbers",
     "unit_roundoff",
+    "warn",
     "without_columns",
     "without_rows",
 ]
 
 BLOCK_CELLS = 2**17  # of a block of rows that stays in the cache
 LONGEST_SHOWN = 100  # characters of a value in a message
+_SKIPPED = ("sklearn", "jax", "jaxlib", "numpyro", "joblib")  # libraries through which a caller reaches us
 NUMBERS = "biuf"  # NumPy's kinds of types that are read as real numbers
 MOST_NAMED = 8  # columns that a message lists
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the caller: the first one that is not of this library, nor of one that calls it.
+
+    Args:
+        message: of the warning.
+        category: of the warning.
+    """
+    here = Path(__file__).parents[1]
+    held = [
+        sys.modules[name].__file__ for name in _SKIPPED if getattr(sys.modules.get(name), "__file__", None)
+    ]
+    folders = [here / "zoo", here / "inference", *(Path(file).parent for file in held)]
+    prefixes = (*(f"{folder}{os.sep}" for folder in folders), contextlib.__file__)
+    warnings.warn(message, category, skip_file_prefixes=prefixes)
 
 
 # Names of rows and columns in messages

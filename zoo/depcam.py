@@ -55,7 +55,6 @@ Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -524,10 +523,9 @@ class DEPCAM(MixtureModel):
                 f"{method} needs a proper posterior, and at sparsity=0 it is improper: the likelihood tends "
                 "to a positive constant as the scales grow; give sparsity > 0 or scale_prior='ard'"
             )
-        warnings.warn(
+        checks.warn(
             "sparsity=0 has no optimum: scales grow and latents shrink for ever, and the result depends on "
-            "when the run stops; give sparsity > 0 or scale_prior='ard'",
-            stacklevel=2,
+            "when the run stops; give sparsity > 0 or scale_prior='ard'"
         )
 
     @property

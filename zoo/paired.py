@@ -56,7 +56,6 @@ References: Virtanen (2010), chapters 4 and 6; Guo (2009), SEPCA; Rish et al. (2
 Jordan (2005), probabilistic CCA; Klami and Kaski (2007), Bayesian CCA.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -779,11 +778,10 @@ class Paired(JointPriorModel):
         weights = np.broadcast_to(self.view_weights, (len(views),))
         for v, (weight, view) in enumerate(zip(weights, views, strict=True)):
             if weight < 1 and weight * view.shape[1] < 1 / float(variance):
-                warnings.warn(
+                checks.warn(
                     f"view_weights of {weight:g} for y_{v} with {view.shape[1]} columns is less than the "
                     f"prior's precision {1 / float(variance):g}: the prior alone decides on that view; raise "
-                    "latent_variance * loading_variance along",
-                    stacklevel=3,
+                    "latent_variance * loading_variance along"
                 )
 
     @property

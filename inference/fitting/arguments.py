@@ -4,7 +4,6 @@ import difflib
 import json
 import os
 import sys
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -37,7 +36,16 @@ from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_scales, in_precision
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
-from zoo.checks import as_plain, check_choice, check_flag, check_size, check_whole, column_moments, shown
+from zoo.checks import (
+    as_plain,
+    check_choice,
+    check_flag,
+    check_size,
+    check_whole,
+    column_moments,
+    shown,
+    warn,
+)
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -196,17 +204,15 @@ def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> N
     if found:
         can = "standardize" in type(model).static_names()
         remedy = "give standardize=True" if can else "divide the columns by their standard deviations"
-        warnings.warn(
+        warn(
             f"{' and '.join(found)}, but share one noise variance, so that small columns hardly count; "
-            f"unless all are in the same unit, {remedy}",
-            stacklevel=4,
+            f"unless all are in the same unit, {remedy}"
         )
     for name, part, is_unit in zip(model.data_names, arrays, model.unit_noise_parts, strict=False):
         if is_unit and isinstance(part, np.ndarray) and (found := _misfit_of_unit_noise(model, part)):
-            warnings.warn(
+            warn(
                 f"the Gaussian cells of {name} have noise of known variance 1, the default, {found}: "
-                "estimate it by family Gaussian(noise_variance=None), or give the variance",
-                stacklevel=4,
+                "estimate it by family Gaussian(noise_variance=None), or give the variance"
             )
 
 

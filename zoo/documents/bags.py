@@ -9,7 +9,6 @@ Word probabilities are mixtures of topics, :math:`p = \theta' \beta`. Sparse cou
 nonzero cells only: no documents x words and no nonzeros x topics array is made.
 """
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln, logsumexp
 
-from zoo.checks import as_plain, keep_labels, table_numbers
+from zoo.checks import as_plain, keep_labels, table_numbers, warn
 from zoo.sparse import SparseCounts
 
 __all__ = [
@@ -90,25 +89,21 @@ def check_word_counts(counts: SparseCounts, num_words: int | None) -> None:
         raise ValueError("there are no documents")
 
 
-def warn_of_empty(
-    lengths: np.ndarray, given: Any = None, names: Sequence[Any] | None = None, stacklevel: int = 4
-) -> None:
+def warn_of_empty(lengths: np.ndarray, given: Any = None, names: Sequence[Any] | None = None) -> None:
     """Warn of documents without words.
 
     Args:
         lengths: tokens of each document, shape (num_documents,).
         given: the documents as the caller passed them, by which the advice on dropping them goes.
         names: of the documents; None: their row numbers.
-        stacklevel: of the warning.
     """
     empty = np.flatnonzero(lengths == 0)
     if empty.size:
         labels = empty if names is None else [names[row] for row in empty[:5]]
         named = ", ".join(map(str, labels[:5])) + (", ..." if empty.size > 5 else "")
-        warnings.warn(
+        warn(
             f"{empty.size} of {lengths.size} documents have no words (rows {named}): they keep the prior; "
-            f"{_how_to_drop_empty(given)}",
-            stacklevel=stacklevel,
+            f"{_how_to_drop_empty(given)}"
         )
 
 

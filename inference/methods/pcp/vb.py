@@ -23,7 +23,6 @@ without documents is at its prior: such are dropped on the way (``prune``), whic
 and come last in the fit.
 """
 
-import warnings
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
@@ -53,7 +52,7 @@ from inference.methods.pcp.vb_posterior import (
 from inference.methods.pcp.vb_starts import PROJECTIONS, init, power_of, settling_steps
 from inference.methods.pcp.vb_updates import assign, log_likelihood, update_globals, word_log_centres
 from inference.numerics.documents import DocumentBlocks, cut
-from zoo.checks import check_choice, check_flag
+from zoo.checks import check_choice, check_flag, warn
 from zoo.gamma_functions import digamma
 from zoo.pcp import PCP
 
@@ -186,10 +185,9 @@ def check(
         )
     check_topic_options(model, inner_steps, learn, LEARNABLE)
     if family == "mean_field":
-        warnings.warn(
+        warn(
             "family='mean_field' is the thesis's Algorithm 9.1, which from a random start collapses to one "
-            "cluster; the default family='structured' does not, and is cheaper",
-            stacklevel=4,
+            "cluster; the default family='structured' does not, and is cheaper"
         )
 
 
