@@ -6,6 +6,11 @@ An estimator holds the fields of a model and the arguments of `inference.fit`, a
 
 scikit-learn is not needed by the rest of the library: ``pip install 'probabilistic-model-zoo[sklearn]'``.
 
+Parameters have scikit-learn's names: ``random_state``, ``n_init``, ``max_iter`` and ``tol`` are the
+arguments ``seed``, ``num_restarts``, ``max_iterations`` and ``tolerance`` of `inference.fit`, and
+``settings`` holds the others. A table with columns that are not numbers is passed on as it is, for the model
+to take or refuse.
+
 ``score`` is the mean log density of the rows in nats (R squared for a regressor, accuracy for a classifier),
 so that cross-validation over ``num_components`` or ``num_latents`` chooses the model that predicts best.
 
@@ -14,20 +19,29 @@ the generated ``__init__``. A new estimator names its model, the commonest field
 """
 
 import inspect
+import warnings
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from numbers import Real
 from typing import Any, ClassVar, Self
 
+import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 from sklearn import base
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 import zoo
+from inference.extension import extend
 from inference.fitting.front_door import fit
+from inference.precision import double_precision
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
+from inference.results.groups import group_of
+from inference.symmetry import align_rotation
+from zoo.checks import check_whole, warn
 
 __all__ = [
     "DEPCAMEstimator",
@@ -42,10 +56,17 @@ __all__ = [
 
 _SHARED = {  # parameters of every estimator, and their meaning
     "method": "as in `inference.fit`.",
-    "seed": "as in `inference.fit`.",
+    "random_state": "a whole number or a ``RandomState``; None draws a seed from NumPy's global state.",
+    "n_init": "starts of an ascent, of which the best is kept; None: as many as model and method need.",
+    "max_iter": "most steps of an ascent.",
+    "tol": "gain of the objective in nats per row; five consecutive steps below it mean convergence.",
     "fields": "further fields of the model, by name.",
-    "options": "further arguments of `inference.fit`, by name.",
+    "settings": "further arguments of `inference.fit`, by name: ``num_samples``, options of the method, ...",
+    "seed": "deprecated: use ``random_state``.",
+    "options": "deprecated: use ``settings``, ``n_init``, ``max_iter`` and ``tol``.",
 }
+_GONE = "deprecated"  # value of a parameter of an earlier version that is not given
+_SAMPLED_AT_ONCE = 2**24  # cells of replicated data
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -54,10 +75,16 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
 
     _model: ClassVar[str]
     _takes_gaps: ClassVar[bool] = True
+    _expected: ClassVar[tuple[str, ...]] = ()  # beginnings of warnings that a default brings with it
     method: str = "auto"
-    seed: int = 0
+    random_state: Any = 0
+    n_init: int | None = None
+    max_iter: int = 1000
+    tol: float = 1e-6
     fields: Mapping[str, Any] | None = None
-    options: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] | None = None
+    seed: Any = _GONE
+    options: Any = _GONE
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -83,11 +110,88 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
         data = self._data(X, y)
         parameters = self.get_params(deep=False)
         fields = {name: value for name, value in parameters.items() if name not in _SHARED}
+        fields |= self._fields_from(data)
         model = getattr(zoo, self._model)(**fields | dict(self.fields or {}))
-        options = {"progress": False} | dict(self.options or {})
-        self.tree_ = fit(model, *data, method=self.method, seed=self.seed, **options)
+        settings = self._settings()
+        with warnings.catch_warnings():
+            for message in self._expected:
+                warnings.filterwarnings("ignore", message=message)
+            self.tree_ = fit(model, *data, method=self.method, **settings)
         self.n_iter_ = int(self.tree_.attrs["num_iterations"])
         return self
+
+    def _fields_from(self, data: tuple) -> dict[str, Any]:
+        """Fields of the model whose defaults follow the data."""
+        return {}
+
+    def _settings(self) -> dict[str, Any]:
+        """Arguments of `inference.fit` besides model, data and method."""
+        settings = {
+            "progress": False,
+            "seed": _seed_of(self.random_state),
+            "num_restarts": self.n_init,
+            "max_iterations": self.max_iter,
+            "tolerance": self.tol,
+        }
+        for name, remedy in (("seed", "random_state"), ("options", "settings, n_init, max_iter and tol")):
+            value = getattr(self, name)
+            if isinstance(value, str) and value == _GONE:
+                continue
+            warn(
+                f"{type(self).__name__}: {name} is deprecated and goes with the next release; use {remedy}",
+                FutureWarning,
+            )
+            settings |= {"seed": value} if name == "seed" else dict(value or {})
+        return settings | dict(self.settings or {})
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns of `transform`: ``latent0``, ... or ``component0``, ...
+
+        Args:
+            input_features: not used.
+
+        Returns:
+            Shape (num_latents,) or (num_components,).
+        """
+        check_is_fitted(self)
+        dim = model_of(self.tree_).score_dims[-1]
+        return np.array([f"{dim}{place}" for place in range(self._n_features_out)], dtype=object)
+
+    def bic(self, X: Any) -> float:
+        """The Bayesian information criterion of rows, lower is better; of fits by maximum likelihood.
+
+        Args:
+            X: rows with the columns of the fit.
+
+        Returns:
+            -2 log likelihood + number of parameters * log(number of rows), in nats.
+        """
+        log_likelihood, number, num_rows = self._likelihood(X)
+        return -2.0 * log_likelihood + number * np.log(num_rows)
+
+    def aic(self, X: Any) -> float:
+        """The Akaike information criterion of rows, lower is better; of fits by maximum likelihood.
+
+        Args:
+            X: rows with the columns of the fit.
+
+        Returns:
+            -2 log likelihood + 2 * number of parameters, in nats.
+        """
+        log_likelihood, number, _ = self._likelihood(X)
+        return -2.0 * log_likelihood + 2.0 * number
+
+    def _likelihood(self, X: Any) -> tuple[float, int, int]:
+        """Log likelihood of rows, number of parameters, and number of rows."""
+        rows = self._rows(X)
+        if "num_parameters" not in self.tree_.attrs:
+            raise ValueError(
+                f"bic and aic are of maximum likelihood, and this fit is by "
+                f"{self.tree_.attrs['method']!r}: fit "
+                "with method='em', or compare by score, which is of rows that were held out"
+            )
+        scores = log_density(self.tree_, rows).values
+        return float(scores.sum()), int(self.tree_.attrs["num_parameters"]), len(scores)
 
     def transform(self, X: Any) -> np.ndarray:
         """Posterior mean scores of rows: latents, or the shares of components (`inference.transform`).
@@ -115,6 +219,9 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
         """Rows as float64; those to be fitted (``reset``) decide the columns, others must have the same."""
         if not reset:
             check_is_fitted(self)
+        if _is_mixed(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X if reset else X[list(self.feature_names_in_)]
         finite = "allow-nan" if self._takes_gaps else True
         least = {"ensure_min_samples": 2, "ensure_min_features": 2} if reset else {}
         return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite, **least)
@@ -150,8 +257,35 @@ class _RowEstimator(_Estimator):
         Returns:
             Nats per row.
         """
+        return float(self.score_samples(X).mean())
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log density of each row, in nats.
+
+        Args:
+            X: rows with the columns of the fit.
+
+        Returns:
+            Shape (num_observations,).
+        """
         rows = self._rows(X)
-        return float(log_density(self.tree_, rows).mean())
+        return log_density(self.tree_, rows).values
+
+    def sample(self, n_samples: int = 1) -> np.ndarray:
+        """Draw new rows from the fit: each at a draw of its parameters.
+
+        Args:
+            n_samples: number of rows.
+
+        Returns:
+            Shape (n_samples, num_features).
+
+        Raises:
+            ValueError: a number below 1, or a fit that cannot be drawn from.
+        """
+        check_is_fitted(self)
+        check_whole("n_samples", n_samples)
+        return _replicated(self.tree_, int(n_samples), np.random.default_rng(_seed_of(self.random_state)))
 
 
 @dataclass(eq=False, repr=False)
@@ -169,7 +303,7 @@ class MixtureEstimator(_RowEstimator):
         >>> from sklearn.pipeline import make_pipeline
         >>> from sklearn.preprocessing import StandardScaler
         >>> x = np.random.default_rng(0).normal(size=(40, 2)) + np.repeat([[0.0], [9.0]], 20, axis=0)
-        >>> pipeline = make_pipeline(StandardScaler(), MixtureEstimator(num_components=2, seed=1))
+        >>> pipeline = make_pipeline(StandardScaler(), MixtureEstimator(num_components=2, random_state=1))
         >>> len(set(pipeline.fit_predict(x)))
         2
     """
@@ -181,6 +315,29 @@ class MixtureEstimator(_RowEstimator):
     concentration: float = 1.0
     weight_prior: str = "dirichlet"
     components: Any = None
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each component for each row, as `transform`.
+
+        Args:
+            X: rows with the columns of the fit.
+
+        Returns:
+            Shape (num_observations, num_components), rows summing to one.
+        """
+        return self.transform(X)
+
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Draw new rows from the fit, and say which component each most probably is of.
+
+        Args:
+            n_samples: number of rows.
+
+        Returns:
+            The rows, shape (n_samples, num_features), and their components by `predict`, shape (n_samples,).
+        """
+        rows = super().sample(n_samples)
+        return rows, predict(self.tree_, rows).values
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
         """Fit the model and return the component of each fitted row.
@@ -214,8 +371,31 @@ class DEPCAMEstimator(_RowEstimator):
     repulsion: float = 1.0
 
 
+class _Projection:
+    """What estimators of projections add: rows from latents."""
+
+    _suffix: ClassVar[str] = ""
+
+    def inverse_transform(self, Z: Any) -> np.ndarray:
+        """Expected rows at given latents: loadings times latents plus the location, in the units of the data.
+
+        Args:
+            Z: latents, shape (num_observations, num_latents), as `transform` gives them.
+
+        Returns:
+            Shape (num_observations, num_features).
+        """
+        check_is_fitted(self)
+        latents = check_array(Z, dtype=np.float64)
+        if latents.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"Z must have {self._n_features_out} columns, one a latent; got {latents.shape[1]}"
+            )
+        return _rows_at(self.tree_, latents, self._suffix)
+
+
 @dataclass(eq=False, repr=False)
-class PPCAEstimator(_RowEstimator):
+class PPCAEstimator(_Projection, _RowEstimator):
     """`zoo.PPCA` as an estimator: ``transform`` gives latents, ``predict`` rows without gaps.
 
     Args:
@@ -240,7 +420,7 @@ class PPCAEstimator(_RowEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class EPCAEstimator(_RowEstimator):
+class EPCAEstimator(_Projection, _RowEstimator):
     """`zoo.EPCA` as an estimator: ``transform`` gives latents, ``predict`` rows without gaps.
 
     Args:
@@ -311,7 +491,7 @@ class _Regressor(base.MultiOutputMixin, base.RegressorMixin, _Estimator):
 
 
 @dataclass(eq=False, repr=False)
-class SPPCARegressor(_Regressor):
+class SPPCARegressor(_Projection, _Regressor):
     """`zoo.SPPCA` as a regressor and transformer; a NaN in ``y`` is an output to be predicted.
 
     Args:
@@ -321,6 +501,7 @@ class SPPCARegressor(_Regressor):
     """
 
     _model = "SPPCA"
+    _suffix = "_x"
     num_latents: int = 1
     _: KW_ONLY
     output_noise: str = "shared"
@@ -348,17 +529,19 @@ class PairedRegressor(_Regressor):
 
 
 @dataclass(eq=False, repr=False)
-class SPPCAClassifier(base.ClassifierMixin, _Estimator):
+class SPPCAClassifier(_Projection, base.ClassifierMixin, _Estimator):
     """`zoo.SPPCA` as a classifier and transformer: class labels are columns of its outputs.
 
     Args:
-        num_latents: K.
+        num_latents: K; None: as many as classes, but fewer than features. The outputs' noise then lies at its
+            floor, since so many latents can fit the columns of the classes, and no warning says so.
         kernel: None, or a kernel of `zoo.kernels` or its name.
         label_coding: ``"one_of_c"`` or ``"reduced"``.
     """
 
     _model = "SPPCA"
-    num_latents: int = 1
+    _suffix = "_x"
+    num_latents: int | None = None
     _: KW_ONLY
     kernel: Any = None
     label_coding: str = "one_of_c"
@@ -367,12 +550,27 @@ class SPPCAClassifier(base.ClassifierMixin, _Estimator):
         """Rows, and the number of each row's class."""
         _require(self, y)
         least = {"ensure_min_samples": 2, "ensure_min_features": 2, "ensure_all_finite": "allow-nan"}
-        rows, labels = validate_data(self, X, y, dtype=np.float64, **least)
+        if _is_mixed(X):
+            rows, labels = self._rows(X, reset=True), column_or_1d(y)
+            check_consistent_length(rows, labels)
+        else:
+            rows, labels = validate_data(self, X, y, dtype=np.float64, **least)
         check_classification_targets(labels)
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold more than one class; every label is {self.classes_[0]!r}")
         return rows, coded
+
+    def _fields_from(self, data: tuple) -> dict[str, Any]:
+        """The number of latents that tells the classes apart."""
+        if self.num_latents is not None:
+            return {}
+        most = min(data[0].shape[0], data[0].shape[1]) - 1
+        return {"num_latents": max(1, min(len(self.classes_), most))}
+
+    @property
+    def _expected(self) -> tuple[str, ...]:
+        return () if self.num_latents is not None else (".* is at its floor", "the .+ outputs have rank")
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class.
@@ -402,6 +600,69 @@ class SPPCAClassifier(base.ClassifierMixin, _Estimator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # one direction by default
         return tags
+
+
+def _seed_of(random_state: Any) -> int:
+    """The seed of a fit: a whole number as it is, else one drawn from the state."""
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def _is_mixed(X: Any) -> bool:
+    """Whether this is a table with columns that are not numbers."""
+    if not (hasattr(X, "dtypes") and hasattr(X, "iloc") and hasattr(X, "columns")):
+        return False
+    return any(getattr(kind, "kind", "O") not in "biufO" or kind == "category" for kind in X.dtypes) or any(
+        getattr(kind, "kind", "O") == "O" and not _holds_numbers(X.iloc[:, place])
+        for place, kind in enumerate(X.dtypes)
+    )
+
+
+def _holds_numbers(column: Any) -> bool:
+    return all(isinstance(cell, Real | np.bool_) for cell in column.dropna())
+
+
+def _replicated(tree: xr.DataTree, num_rows: int, rng: np.random.Generator) -> np.ndarray:
+    """New rows, as evenly as can be from replicates of the fitted rows at different draws."""
+    model, posterior = model_of(tree), group_of(tree, "posterior")
+    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    site = model.data_names[0]
+    dims = model.variable_dims[site]
+    fitted, width = (
+        next(group.sizes[dim] for group in tree.children.values() if dim in group.sizes) for dim in dims
+    )
+    most = max(1, _SAMPLED_AT_ONCE // (fitted * width * chains))
+    rows: list[np.ndarray] = []
+    while (left := num_rows - sum(map(len, rows))) > 0:
+        chosen = rng.permutation(draws)[: min(draws, most, -(-left // chains))]
+        some = tree.copy()
+        some["posterior"] = xr.DataTree(posterior.isel(draw=np.sort(chosen)))
+        made = extend(some, "posterior_predictive", seed=int(rng.integers(2**31)))
+        replicates = group_of(made, "posterior_predictive")[site].to_numpy().reshape(-1, fitted, width)
+        each = min(fitted, -(-left // len(replicates)))
+        picked = np.concatenate([one[rng.permutation(fitted)[:each]] for one in replicates])
+        rows.append(picked[rng.permutation(len(picked))[:left]])
+    return np.concatenate(rows)
+
+
+@double_precision
+def _rows_at(tree: xr.DataTree, latents: np.ndarray, suffix: str) -> np.ndarray:
+    """Expected rows at given latents, by the estimate or the mean over aligned draws."""
+    model = model_of(tree)
+    held = group_of(tree, "variational") if "variational" in tree.children else {}
+    names = (f"loadings{suffix}", f"loc{suffix}")
+    if not all(name in held for name in names):
+        posterior = group_of(align_rotation(tree) if "rotation" in model.symmetries else tree, "posterior")
+        held = posterior.mean(("chain", "draw"))
+    if not all(name in held for name in names):
+        raise ValueError("with a kernel x is known in feature space alone: latents have no rows")
+    loadings, loc = (held[name].to_numpy() for name in names)
+    if not model.cell_families:
+        return latents @ loadings.T + loc
+    numbers = {name: jnp.asarray(value.to_numpy()) for name, value in held.items()}
+    cells = model.cells(numbers | {"latents": jnp.asarray(latents)})
+    return np.asarray(cells.mean_and_variance()[0])
 
 
 def _require(estimator: _Estimator, y: Any) -> None:

@@ -3,7 +3,6 @@
 The prior is drawn from by forward runs of the program, or by NUTS where a factor multiplies it.
 """
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -31,7 +30,7 @@ from inference.precision import double_precision, to_numpy
 from inference.prediction import prepared
 from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
 from inference.results.groups import ROW_DIMS, group_of, left_out_of, observed_group, restored_data
-from zoo.checks import check_whole, shown
+from zoo.checks import check_whole, shown, warn
 from zoo.model import Model, in_current_precision
 
 __all__ = ["extend", "prior_by_mcmc", "replicate", "simulate"]
@@ -153,11 +152,10 @@ def _prior_predictive(tree: xr.DataTree, model: Model, key: jax.Array, num_sampl
     for name, value in kept.items():
         infinite = ~np.isfinite(np.asarray(value, dtype=float))
         if infinite.any():
-            warnings.warn(
+            warn(
                 f"{infinite.mean():.0%} of the cells of {name!r} drawn from the prior are infinite or not a "
                 f"number: a prior is so wide that its draws leave the range of floating-point numbers; give "
-                f"the model a narrower one",
-                stacklevel=3,
+                f"the model a narrower one"
             )
     return kept, attrs
 
@@ -299,10 +297,9 @@ def prior_by_mcmc(
     rhat = float(array_stats.rhat(log_prior, chain_axis=0, draw_axis=1)) if log_prior.shape[1] > 3 else np.nan
     divergences = int(np.sum(run.draws["stats"]["diverging"]))
     if rhat > LARGEST_RHAT or divergences:
-        warnings.warn(
+        warn(
             f"the prior has a factor without a normaliser, so NUTS drew from it, and not well: R-hat of its "
-            f"log density {rhat:.3f}, {divergences} divergences; ask for more draws (num_samples)",
-            stacklevel=5,
+            f"log density {rhat:.3f}, {divergences} divergences; ask for more draws (num_samples)"
         )
     how = {"method": "nuts", "num_warmup": WARMUP}
     return kept, how | {"rhat_of_log_prior": rhat, "divergences": divergences}

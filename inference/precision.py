@@ -13,7 +13,6 @@ would be summed about a point that is far from all of them.
 """
 
 import functools
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +23,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from inference.program_cache import compile_cache_by_environment
-from zoo.checks import check_counts, check_scale, column_moments
+from zoo.checks import check_counts, check_scale, column_moments, warn
 from zoo.model import Model
 
 __all__ = [
@@ -249,8 +248,7 @@ def _warn_of_lost_digits(request: Any, origin: tuple) -> None:
             )
     if lost:
         more = f" ({len(lost)} such columns in all)" if len(lost) > 3 else ""
-        warnings.warn(
+        warn(
             f"dtype='float32' loses digits far from the origin: {'; '.join(lost[:3])}{more}; subtract the "
-            f"columns' means first, or fit with dtype='float64'",
-            stacklevel=4,
+            f"columns' means first, or fit with dtype='float64'"
         )

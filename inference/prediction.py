@@ -1,7 +1,6 @@
 """Scores, predictions and log densities of new rows from any fit, and its guide as a NumPyro program."""
 
 import json
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ from inference.precision import check_count_sizes, check_scales, double_precisio
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from inference.symmetry import align_rotation, relabel
-from zoo.checks import check_choice, check_flag
+from zoo.checks import check_choice, check_flag, warn
 from zoo.documents.bags import totals_of
 from zoo.model import Model
 
@@ -231,10 +230,9 @@ def warn_of_impossible(tree: xr.DataTree, model: Model, scores: np.ndarray, coun
     never = np.unique(word[held & (highest[word] <= 0)])
     names = [str(name) for name in _columns(tree, "word")[never[:5]]]
     of_words = f" to {', '.join(names)}{', ...' if never.size > 5 else ''}" if names else " to their words"
-    warnings.warn(
+    warn(
         f"{rows.size} of {scores.size} documents have density zero (rows {', '.join(map(str, rows[:5]))}"
-        f"{', ...' if rows.size > 5 else ''}): the fit gives probability zero{of_words}; fit with smoothing",
-        stacklevel=5,
+        f"{', ...' if rows.size > 5 else ''}): the fit gives probability zero{of_words}; fit with smoothing"
     )
 
 
@@ -314,10 +312,9 @@ def _warn_of_lost_rows(values: jax.Array, coords: dict[str, Any], dim: str) -> N
         return
     labels = coords.get(dim, np.arange(len(values)))
     named = ", ".join(str(labels[row]) for row in lost[:10]) + (", ..." if lost.size > 10 else "")
-    warnings.warn(
+    warn(
         f"{lost.size} of {len(values)} rows have NaN as their answer, because the mode of their latents was "
-        f"not found: rows {named}; look for cells that are far outside the fitted ones",
-        stacklevel=4,
+        f"not found: rows {named}; look for cells that are far outside the fitted ones"
     )
 
 
@@ -332,11 +329,10 @@ def _warn_of_tails(
     num_missing = int(np.sum(np.asarray(variance) != 0))
     has_bound = not any("other" in family.log_partition_forms for family in model.cell_families)
     better = "vb or nuts" if has_bound else "nuts"
-    warnings.warn(
+    warn(
         f"the expectations of {cells.sum()} of {num_missing} missing cells (columns {named}) come to more "
         "than a tenth from beyond three standard deviations of their rows' latents: at a point estimate, "
-        f"whose loadings tend to be too long, they may be too large by orders of magnitude; fit by {better}",
-        stacklevel=4,
+        f"whose loadings tend to be too long, they may be too large by orders of magnitude; fit by {better}"
     )
 
 

@@ -5,10 +5,16 @@ and NaN are all the missing cell NaN, which a model takes or refuses. ``numpy.as
 lies under a mask for data.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import contextlib
+import os
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -45,18 +51,163 @@ __all__ = [
     "check_table",
     "check_whole",
     "column_moments",
+    "column_of",
+    "copy_labels",
     "column_scale",
     "is_finite",
+    "keep_labels",
     "largest_in_columns",
+    "row_of",
     "shown",
     "table_numbers",
     "unit_roundoff",
+    "warn",
+    "without_columns",
+    "without_rows",
 ]
 
 LARGE_MEAN = 10  # times the variance: squares of smaller means may be taken off the mean squares
 BLOCK_CELLS = 2**17  # of a block of rows that stays in the cache
 LONGEST_SHOWN = 100  # characters of a value in a message
+_SKIPPED = ("sklearn", "jax", "jaxlib", "numpyro", "joblib")  # libraries through which a caller reaches us
 NUMBERS = "biuf"  # NumPy's kinds of types that are read as real numbers
+MOST_NAMED = 8  # columns that a message lists
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the caller: the first one that is not of this library, nor of one that calls it.
+
+    Args:
+        message: of the warning.
+        category: of the warning.
+    """
+    here = Path(__file__).parents[1]
+    held = [
+        sys.modules[name].__file__ for name in _SKIPPED if getattr(sys.modules.get(name), "__file__", None)
+    ]
+    folders = [here / "zoo", here / "inference", *(Path(file).parent for file in held)]
+    prefixes = (*(f"{folder}{os.sep}" for folder in folders), contextlib.__file__)
+    warnings.warn(message, category, skip_file_prefixes=prefixes)
+
+
+# Names of rows and columns in messages
+
+
+class _Labels(NamedTuple):
+    """Labels of the rows and columns of an array that was made from a table."""
+
+    array: weakref.ref
+    columns: Sequence[Any]
+    index: Any
+
+
+_LABELS: dict[int, _Labels] = {}  # by the identity of an array, for as long as it lives
+
+
+def keep_labels(array: np.ndarray, table: Any) -> None:
+    """Remember the labels of a table for messages on the array that its cells were read into.
+
+    The array stays an ordinary one; computed ones have no labels, and messages give their places.
+
+    Args:
+        array: shape (num_observations, num_features).
+        table: a DataFrame of that shape (anything with ``columns`` and ``index``).
+    """
+    key = id(array)
+    forget = weakref.ref(array, lambda _: _LABELS.pop(key, None))
+    _LABELS[key] = _Labels(forget, table.columns, table.index)
+
+
+def copy_labels(array: np.ndarray, of: np.ndarray) -> None:
+    """Remember the labels of one array for another of the same rows and columns.
+
+    Args:
+        array: shape (num_observations, num_features).
+        of: the array that may have labels.
+    """
+    labels = _labels_of(of)
+    if labels is not None:
+        keep_labels(array, labels)
+
+
+def _labels_of(array: Any) -> _Labels | None:
+    found = _LABELS.get(id(array))
+    return found if found is not None and found.array() is array else None
+
+
+def column_of(array: Any, place: int) -> str:
+    """A column in a message: ``column 'income'``, or ``column 3`` of an array without names.
+
+    Args:
+        array: the data.
+        place: of the column.
+
+    Returns:
+        Text.
+    """
+    labels = _labels_of(array)
+    return f"column {int(place) if labels is None else _plain_label(labels.columns[int(place)])!r}"
+
+
+def row_of(array: Any, place: int) -> str:
+    """A row in a message: ``row 'anna'``, or ``row 14`` counted from 0 where rows have no labels.
+
+    Args:
+        array: the data.
+        place: of the row.
+
+    Returns:
+        Text.
+    """
+    labels = _labels_of(array)
+    if labels is None or isinstance(labels.index, pd.RangeIndex):
+        return f"row {int(place) if labels is None else labels.index[int(place)]}"
+    return f"row {_plain_label(labels.index[int(place)])!r}"
+
+
+def _plain_label(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def without_columns(array: Any, places: Collection[int], name: str = "x") -> str:
+    """The expression that leaves columns out, for the end of a message.
+
+    Args:
+        array: the data.
+        places: of the columns.
+        name: of the data.
+
+    Returns:
+        Python.
+    """
+    labels = _labels_of(array)
+    if labels is None:
+        return f"np.delete({name}, {_one_or_all(list(map(int, places)))}, axis=1)"
+    return f"{name}.drop(columns={_one_or_all([_plain_label(labels.columns[int(p)]) for p in places])})"
+
+
+def without_rows(array: Any, places: Collection[int], name: str = "x") -> str:
+    """The expression that leaves rows out, for the end of a message.
+
+    Args:
+        array: the data.
+        places: of the rows.
+        name: of the data.
+
+    Returns:
+        Python.
+    """
+    labels = _labels_of(array)
+    if labels is None:
+        return f"np.delete({name}, {_one_or_all(list(map(int, places)))}, axis=0)"
+    return f"{name}.drop(index={_one_or_all([_plain_label(labels.index[int(p)]) for p in places])})"
+
+
+def _one_or_all(items: list) -> str:
+    return repr(items[0] if len(items) == 1 else items)
+
+
+# Reading numbers
 
 
 def as_plain(x: Any, name: str = "x") -> np.ndarray:
@@ -117,17 +268,44 @@ def table_numbers(table: Any, name: str = "x") -> np.ndarray:
         TypeError: a column holds text or other things that are not numbers.
     """
     kinds = [getattr(kind, "kind", "O") for kind in table.dtypes]
-    for place, (column, kind) in enumerate(zip(table.columns, table.dtypes, strict=True)):
-        if kinds[place] in NUMBERS:
-            continue
-        message = f"column {column!r} of {name} is not numeric: its type is {kind}"
-        if kind is not np.dtype(object):
-            raise TypeError(message)
-        _numbers_of(table.iloc[:, place].to_numpy(), lambda *_, message=message: message)
+    bad = [place for place, kind in enumerate(kinds) if kind not in NUMBERS and not _is_numeric(table, place)]
+    if bad:
+        raise TypeError(_not_numeric_columns(table, bad, name))
     if all(isinstance(kind, np.dtype) for kind in table.dtypes) and "O" not in kinds:
         return table.to_numpy(dtype=np.float64)
     columns = [as_numbers(table.iloc[:, place].to_numpy(), name) for place in range(len(kinds))]
     return np.stack(columns, axis=1)
+
+
+def _is_numeric(table: Any, place: int) -> bool:
+    """Whether a column of objects holds numbers and missing cells alone."""
+    if table.dtypes.iloc[place] is not np.dtype(object):
+        return False
+    cells = table.iloc[:, place]
+    return all(isinstance(cell, Real | Decimal | np.bool_) or cell is np.ma.masked for cell in cells.dropna())
+
+
+def _not_numeric_columns(table: Any, places: list[int], name: str) -> str:
+    """The message for columns that are not numbers: what they hold, and what to do with the first."""
+    names = [_plain_label(table.columns[place]) for place in places]
+    first, cells = names[0], table.iloc[:, places[0]]
+    message = f"column {first!r} of {name} is not numeric: its type is {cells.dtype}"
+    if len(names) > 1:
+        others = ", ".join(map(repr, names[1:MOST_NAMED])) + (", ..." if len(names) > MOST_NAMED else "")
+        message += f" (nor are {others})"
+    leave = f"{name}.drop(columns={_one_or_all(names)})"
+    if pd.api.types.is_datetime64_any_dtype(cells.dtype):
+        given = f"{name}.assign(**{{{first!r}: ({name}[{first!r}] - {name}[{first!r}].min()).dt.days}})"
+        return f"{message}; give days since the first, {given}, or leave it out, {leave}"
+    seen = cells.dropna()
+    numbers = pd.to_numeric(seen.astype(str), errors="coerce")
+    wrong = numbers.isna().to_numpy()
+    if 0 < wrong.sum() <= len(seen) // 2:
+        row, value = seen.index[wrong][0], seen[wrong].iloc[0]
+        where = f"row {_plain_label(row)!r} is {value!r} ({int(wrong.sum())} such cells in all)"
+        given = f"{name}.assign(**{{{first!r}: pd.to_numeric({name}[{first!r}], errors='coerce')}})"
+        return f"{message}, and {where}; make such cells missing, {given}, or leave it out, {leave}"
+    return f"{message}; leave {'it' if len(names) == 1 else 'them'} out, {leave}, or give numbers"
 
 
 def _without_masks(x: Any) -> Any:
@@ -168,16 +346,30 @@ def check_unique(names: Iterable[Any], of: str, kind: str = "columns", remedy: s
         kind: of what is named, in the plural.
         remedy: how to rename them; left out, that of a DataFrame.
     """
-    found: dict[str, int] = {}
-    for name in map(str, names):
+    names, found = list(map(str, names)), dict[str, int]()
+    for name in names:
         found[name] = found.get(name, 0) + 1
     several = [name for name, count in found.items() if count > 1]
     if several:
         more = f" (and {len(several) - 1} more such names)" if len(several) > 1 else ""
         raise ValueError(
             f"{of} has {found[several[0]]} {kind} of the name {several[0]!r}{more}: names must differ; "
-            + (remedy or f"rename them: {of}.columns = [...]")
+            + (remedy or f"rename them, {_renaming(names, of)}")
         )
+
+
+def _renaming(names: list[str], of: str) -> str:
+    """The expression that numbers columns of one name, for the end of a message."""
+    if len(names) > MOST_NAMED or " " in of:
+        return f"such as {of}.columns = [...]"
+    taken: list[str] = []
+    for name in names:
+        number, free = 1, name
+        while free in taken:
+            number += 1
+            free = f"{name}_{number}"
+        taken.append(free)
+    return f"{of}.set_axis({taken}, axis=1)"
 
 
 def as_matrix(x: Any, name: str = "x") -> np.ndarray:
@@ -211,7 +403,10 @@ def as_matrix(x: Any, name: str = "x") -> np.ndarray:
         raise ValueError(f"{name} must have shape (num_observations, num_features); got {array.shape}{hint}")
     if array.shape[1] == 0:
         raise ValueError(f"{name} has no columns")
-    return np.ascontiguousarray(array)  # a table lies column by column: its sums differ in the last bit
+    array = np.ascontiguousarray(array)  # a table lies column by column: its sums differ in the last bit
+    if hasattr(x, "columns"):
+        keep_labels(array, x)
+    return array
 
 
 def as_column(y: Any, name: str = "y") -> Any:
@@ -241,15 +436,39 @@ def check_finite(x: np.ndarray, name: str = "x") -> None:
         name: of the data in messages.
     """
     if not is_finite(x):
-        _refuse_cells(x, ~np.isfinite(x), f"{name} must be finite, because this model cannot miss cells")
+        if len(x) > 1:
+            _check_axis(x, name, 0)
+        message = f"{name} must be finite, because this model cannot miss cells"
+        _refuse_cells(x, ~np.isfinite(x), message, name, misses=False)
 
 
-def _refuse_cells(x: np.ndarray, bad: np.ndarray, message: str) -> None:
+def _mended_infinite(x: np.ndarray, name: str, misses: bool) -> str:
+    """What to do with infinite cells: missing ones where the model takes these, else their rows left out."""
+    labelled = _labels_of(x) is not None
+    if misses:
+        given = f"{name}.replace([np.inf, -np.inf], np.nan)" if labelled else None
+        return f"make them missing, {given or f'np.where(np.isinf({name}), np.nan, {name})'}"
+    rows = f"~np.isinf({name}).any(axis=1)"
+    return (
+        f"mend them, or leave their rows out, {name}.loc[{rows}]"
+        if labelled
+        else (f"mend them, or leave their rows out, {name}[{rows}]")
+    )
+
+
+def _refuse_cells(
+    x: np.ndarray, bad: np.ndarray, message: str, name: str, remedy: str = "", *, misses: bool = True
+) -> None:
     if bad.any():
         row, column = np.argwhere(bad)[0]
         count = f"({bad.sum()} such cells in all)"
-        remedy = ": fill missing cells or leave their rows out" if np.isnan(x[row, column]) else ""
-        raise ValueError(f"{message}; row {row}, column {column} is {x[row, column]:g} {count}{remedy}")
+        value = x[row, column]
+        if np.isnan(value):
+            drop = f"{name}.dropna()" if _labels_of(x) else f"{name}[np.isfinite({name}).all(axis=1)]"
+            remedy = f": fill missing cells, or leave their rows out, {drop}"
+        elif np.isinf(value):
+            remedy = f": {_mended_infinite(x, name, misses)}"
+        raise ValueError(f"{message}; {row_of(x, row)}, {column_of(x, column)} is {value:g} {count}{remedy}")
 
 
 def is_finite(x: np.ndarray) -> bool:
@@ -325,9 +544,12 @@ def check_not_constant(x: np.ndarray, name: str = "x") -> None:
     lowest, highest = extremes()
     constant = np.flatnonzero(highest == lowest)
     if constant.size:
+        first = int(constant[0])
+        also = f" ({constant.size} such columns in all)" if constant.size > 1 else ""
         raise ValueError(
-            f"column {constant[0]} of {name} is constant ({lowest[constant[0]]}): it has no variance; "
-            f"leave it out"
+            f"{column_of(x, first)} of {name} is constant ({lowest[first]}){also}: it has no variance; "
+            f"leave it "
+            f"out, {without_columns(x, constant, name)}"
         )
 
 
@@ -352,8 +574,11 @@ def column_scale(x: Any, given: Any = None, name: str = "x") -> np.ndarray:
         return np.asarray(given, np.float64)
     seen = ~np.isnan(x)
     if not seen.any(axis=0).all():
-        column = int(np.flatnonzero(~seen.any(axis=0))[0])
-        raise ValueError(f"column {column} of {name} has no cell: it has no scale; leave it out")
+        empty = np.flatnonzero(~seen.any(axis=0))
+        raise ValueError(
+            f"{column_of(x, empty[0])} of {name} has no cell: it has no scale; leave it out, "
+            f"{without_columns(x, empty, name)}"
+        )
     check_infinite(x, name)
     check_not_constant(x, name)
     return np.nanstd(x, axis=0)
@@ -386,10 +611,14 @@ def check_columns(
         owner: object that has the expected number of columns, for the message.
     """
     if num_features is not None and x.shape[1] != num_features:
-        raise ValueError(f"{name} must have {num_features} columns, as the {owner} has; got {x.shape[1]}")
+        raise ValueError(
+            f"{name} must have {num_features} columns, as the {owner} has; got {x.shape[1]}: give the "
+            f"columns "
+            f"that it was made for, or leave num_features out to have it read off the data"
+        )
 
 
-def check_cells(x: np.ndarray, good: np.ndarray, what: str, name: str = "x") -> None:
+def check_cells(x: np.ndarray, good: np.ndarray, what: str, name: str = "x", remedy: str = "") -> None:
     """Raise ValueError naming the first cell that is neither good nor missing (NaN).
 
     Args:
@@ -397,10 +626,11 @@ def check_cells(x: np.ndarray, good: np.ndarray, what: str, name: str = "x") -> 
         good: which cells are allowed, same shape.
         what: requirement on the cells, for the message.
         name: of the data.
+        remedy: end of the message.
     """
     bad = ~good
     bad &= ~np.isnan(x)
-    _refuse_cells(x, bad, f"{name} must hold {what}")
+    _refuse_cells(x, bad, f"{name} must hold {what}", name, remedy)
 
 
 def check_infinite(x: np.ndarray, name: str = "x") -> None:
@@ -411,7 +641,7 @@ def check_infinite(x: np.ndarray, name: str = "x") -> None:
         name: of the data in messages.
     """
     if not is_finite(x):
-        _refuse_cells(x, np.isinf(x), f"{name} must be finite or NaN (missing)")
+        _refuse_cells(x, np.isinf(x), f"{name} must be finite or NaN (missing)", name)
 
 
 def check_table(x: np.ndarray, name: str = "x") -> None:
@@ -435,14 +665,22 @@ def check_some_cells(x: np.ndarray, name: str = "x") -> None:
     """
     if is_finite(x):
         return
-    missing = np.isnan(x)
-    for axis, kind, other in ((0, "column", "rows"), (1, "row", "columns")):
-        empty = np.flatnonzero(missing.all(axis=axis))
-        if empty.size:
-            raise ValueError(
-                f"{kind} {empty[0]} of {name} is missing in all {other} ({empty.size} such {kind}s in all): "
-                f"leave it out"
-            )
+    for axis in (0, 1):
+        _check_axis(x, name, axis)
+
+
+def _check_axis(x: np.ndarray, name: str, axis: int) -> None:
+    """Raise ValueError naming the first column (axis 0) or row (axis 1) in which every cell is missing."""
+    empty = np.flatnonzero(np.isnan(x).all(axis=axis))
+    if not empty.size:
+        return
+    kind, other = ("column", "rows") if axis == 0 else ("row", "columns")
+    called, leave = (column_of, without_columns) if axis == 0 else (row_of, without_rows)
+    remedy = f"{name}.dropna(how='all')" if axis and _labels_of(x) else leave(x, empty, name)
+    raise ValueError(
+        f"{called(x, empty[0])} of {name} is missing in all {other} ({empty.size} such {kind}s in all): "
+        f"leave it out, {remedy}"
+    )
 
 
 def shown(value: Any) -> str:

@@ -55,7 +55,6 @@ Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -485,10 +484,12 @@ class DEPCAM(MixtureModel):
         self._check_num_latents(x.shape[1])
         if x.shape[0] < self.num_components:
             raise ValueError(
-                f"num_components must be at most the number of rows, {x.shape[0]}; got {self.num_components}"
+                f"num_components must be at most the number of rows, {x.shape[0]}; got "
+                f"{self.num_components}: "
+                f"give num_components={x.shape[0]} or less"
             )
         if self.num_components > 1 and len(x) > 1 and (x == x[0]).all():
-            raise ValueError("all rows are the same: there is nothing to cluster")
+            raise ValueError("all rows are the same: there is nothing to cluster; use num_components=1")
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model."""
@@ -500,7 +501,7 @@ class DEPCAM(MixtureModel):
         if self.num_latents > num_features:
             raise ValueError(
                 f"num_latents must be at most the number of features, {num_features}: bases have orthonormal "
-                f"columns; got {self.num_latents}"
+                f"columns; got {self.num_latents}: give num_latents={num_features} or less"
             )
 
     def check_method(self, method: str) -> None:
@@ -522,10 +523,9 @@ class DEPCAM(MixtureModel):
                 f"{method} needs a proper posterior, and at sparsity=0 it is improper: the likelihood tends "
                 "to a positive constant as the scales grow; give sparsity > 0 or scale_prior='ard'"
             )
-        warnings.warn(
+        checks.warn(
             "sparsity=0 has no optimum: scales grow and latents shrink for ever, and the result depends on "
-            "when the run stops; give sparsity > 0 or scale_prior='ard'",
-            stacklevel=2,
+            "when the run stops; give sparsity > 0 or scale_prior='ard'"
         )
 
     @property

@@ -668,7 +668,8 @@ class EPCA(JointPriorModel):
         for size, what in ((x.shape[1], "features"), (x.shape[0], "rows")):
             if self.num_latents > size:
                 raise ValueError(
-                    f"num_latents must be at most the number of {what}, {size}; got {self.num_latents}"
+                    f"num_latents must be at most the number of {what}, {size}; got {self.num_latents}: give "
+                    f"num_latents={size} or less"
                 )
 
     def check_new(self, x: np.ndarray) -> None:

@@ -258,7 +258,9 @@ class KernelPCA(Model):
                 else "has infinitely many dimensions, in which the estimate of the noise is 0"
             )
             raise ValueError(
-                f"noise_variance must be given with the kernel {type(self.kernel).__name__}: it {reason}"
+                f"noise_variance must be given with the kernel {type(self.kernel).__name__}: it {reason}; "
+                f"such as "
+                "noise_variance=0.01"
             )
 
     def check(self, x: np.ndarray) -> None:
@@ -267,7 +269,10 @@ class KernelPCA(Model):
         if self.kernel.is_precomputed:
             check_gram(x)
         checks.check_finite(x)
-        why = f"the centred Gram matrix of N rows has N - 1 components, and num_latents is {self.num_latents}"
+        why = (
+            f"the centred Gram matrix of N rows has N - 1 components, and num_latents is {self.num_latents}: "
+            f"give num_latents={max(len(x) - 1, 1)} or less"
+        )
         checks.check_rows(x, self.num_latents + 1, why)
         if self.noise_variance is None and self.num_latents >= self.kernel.feature_dimension(x.shape[1]):
             raise ValueError(

@@ -14,6 +14,7 @@ missing.
 
 import copy
 import dataclasses
+import difflib
 import sys
 import typing
 from collections.abc import Mapping, Sequence
@@ -100,6 +101,16 @@ class Assumptions:
         jax.tree_util.register_pytree_with_keys(
             cls, cls._flatten_with_keys, cls._unflatten, flatten_func=cls._flatten
         )
+
+    def __new__(cls, *values: Any, **fields: Any) -> Self:
+        """Refuse a field that there is not, and name those that there are."""
+        known = [field.name for field in dataclasses.fields(cls) if field.init]
+        for name in fields:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                meant = f"; did you mean {near[0]}?" if near else ""
+                raise TypeError(f"{cls.__name__} has no field {name!r}; it has: {', '.join(known)}{meant}")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Store hyperparameters as float64 NumPy arrays and validate them."""

@@ -56,7 +56,6 @@ References: Virtanen (2010), chapters 4 and 6; Guo (2009), SEPCA; Rish et al. (2
 Jordan (2005), probabilistic CCA; Klami and Kaski (2007), Bayesian CCA.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -718,21 +717,29 @@ class Paired(JointPriorModel):
             if missing.all():
                 raise ValueError(f"y_{v} is missing as a whole: leave the view out of the model")
             if missing.all(axis=0).any():
-                column = np.flatnonzero(missing.all(axis=0))[0]
-                raise ValueError(f"column {column} of y_{v} is missing in all rows: leave it out")
+                empty = np.flatnonzero(missing.all(axis=0))
+                raise ValueError(
+                    f"{checks.column_of(view, empty[0])} of y_{v} is missing in all rows: leave it out, "
+                    f"{checks.without_columns(view, empty, f'y_{v}')}"
+                )
             if self.num_specific[v] > view.shape[1]:
                 raise ValueError(
                     f"num_specific of view {v} must be at most its number of columns, {view.shape[1]}; "
-                    f"got {self.num_specific[v]}"
+                    f"got {self.num_specific[v]}: lower it, or leave num_specific out"
                 )
         empty = np.all([np.isnan(view).all(axis=1) for view in views], axis=0)
         if empty.any():
-            raise ValueError(f"row {np.flatnonzero(empty)[0]} is missing in all views: leave it out")
+            rows = np.flatnonzero(empty)
+            raise ValueError(
+                f"{checks.row_of(views[0], rows[0])} is missing in all views: leave it out, "
+                f"{checks.without_rows(views[0], rows, 'y_0')}, and likewise of the other views"
+            )
         for what, most in (("the columns of all views", size), ("the rows", lengths[0])):
             if self.num_latents > most:
                 raise ValueError(
                     f"there can be at most as many latents as {what}, {most}; got {self.num_latents} "
-                    f"({self.num_shared} shared, {self.num_specific} specific)"
+                    f"({self.num_shared} shared, {self.num_specific} specific): lower num_shared or "
+                    f"num_specific"
                 )
         self._warn_of_weak_views(views)
 
@@ -747,12 +754,19 @@ class Paired(JointPriorModel):
                 between views, or cells outside a family's domain.
         """
         if len(views) != len(self.families):
-            raise ValueError(f"the model has {len(self.families)} views; got {len(views)}")
+            raise ValueError(
+                f"the model has {len(self.families)} views, one for each of its families; got "
+                f"{len(views)}: give "
+                "families as many"
+            )
         views = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
         lengths = [view.shape[0] for view in views]
         if len(set(lengths)) > 1:
             found = ", ".join(map(str, lengths))
-            raise ValueError(f"the views must have the same rows; they have {found} rows")
+            raise ValueError(
+                f"the views must have the same rows; they have {found} rows: a row that a view lacks is "
+                f"NaN in it"
+            )
         for v, (family, view) in enumerate(zip(self.families, views, strict=True)):
             size = None if self.num_features is None else self.num_features[v]
             checks.check_columns(view, size, f"y_{v}", "model")
@@ -764,11 +778,10 @@ class Paired(JointPriorModel):
         weights = np.broadcast_to(self.view_weights, (len(views),))
         for v, (weight, view) in enumerate(zip(weights, views, strict=True)):
             if weight < 1 and weight * view.shape[1] < 1 / float(variance):
-                warnings.warn(
+                checks.warn(
                     f"view_weights of {weight:g} for y_{v} with {view.shape[1]} columns is less than the "
                     f"prior's precision {1 / float(variance):g}: the prior alone decides on that view; raise "
-                    "latent_variance * loading_variance along",
-                    stacklevel=3,
+                    "latent_variance * loading_variance along"
                 )
 
     @property

@@ -359,7 +359,9 @@ class PPCA(Model):
             if self.num_latents >= size:
                 raise ValueError(
                     f"num_latents must be smaller than the number of {what}, else the latents explain them "
-                    f"whole; got num_latents={self.num_latents} and {size} {what}"
+                    f"whole; got num_latents={self.num_latents} and {size} {what}: give "
+                    f"num_latents={size - 1} or less"
+                    + (" (one feature has no projection: add columns)" if size < 2 else "")
                 )
         checks.check_not_constant(x)
 

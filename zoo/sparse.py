@@ -20,15 +20,34 @@ from jax import Array
 from jax.scipy.special import gammaln
 from scipy.sparse import csr_array, csr_matrix
 
-from zoo.checks import as_matrix, as_numbers, as_plain
+from zoo.checks import as_matrix, as_numbers, as_plain, column_of, row_of
 
 __all__ = ["SparseCounts", "SparseMatrix", "as_rows", "is_sparse"]
 
 
 WHOLE_NUMBERS = 2.0**53  # every whole number up to here is a double
 CACHED_TERMS = 2**18  # numbers that are made for the cells of a sum at once
-_MISSING = ": a count cannot be missing; 0 where a word does not occur, or leave the row out"
+_MISSING = (
+    ": a count cannot be missing; give 0 where a word does not occur, counts.fillna(0), or leave the row out"
+)
 SCANNED_CELLS = (256, 8192)  # fewest and most cells at once
+
+
+def _are_no_counts(numbers: np.ndarray) -> np.ndarray:
+    return ~(np.isfinite(numbers) & (numbers >= 0) & (numbers == np.round(numbers)))
+
+
+def _no_count(where: str, value: float, how_many: int) -> str:
+    """The message for cells that are no counts."""
+    remedy = _MISSING
+    if value < 0:
+        remedy = ": a count is not negative; other numbers are of zoo.EPCA(family='gaussian')"
+    elif np.isfinite(value):
+        remedy = ": round counts, counts.round(); other numbers are of zoo.EPCA(family='gaussian')"
+    return (
+        f"counts must be whole numbers of at least 0; {where} is {value:g} ({how_many} such cells in all)"
+        f"{remedy}"
+    )
 
 
 class _Cells:
@@ -92,13 +111,11 @@ class SparseCounts(_Cells):
                 raise ValueError(f"{name} must lie in 0 to {size - 1}; got {index.min()} to {index.max()}")
         if np.any(np.diff(document) < 0):
             raise ValueError("cells must be sorted by document")
-        bad = ~(np.isfinite(count) & (count >= 0) & (count == np.round(count)))
+        bad = _are_no_counts(count)
         if bad.any():
             place = int(np.argmax(bad))
-            raise ValueError(
-                f"counts must be whole numbers of at least 0; row {document[place]}, column {word[place]} is "
-                f"{count[place]:g} ({bad.sum()} such cells in all)" + _MISSING * bool(np.isnan(count[place]))
-            )
+            where = f"row {document[place]}, column {word[place]}"
+            raise ValueError(_no_count(where, count[place], int(bad.sum())))
         self.document, self.word, self.count = document, word, count
         with np.errstate(over="ignore"):
             total = count.sum()
@@ -130,7 +147,13 @@ class SparseCounts(_Cells):
         if dense.ndim != 2:
             raise ValueError(f"counts must have shape (num_documents, num_words); got {dense.shape}")
         document, word = np.nonzero(dense)
-        return cls(document, word, dense[document, word], dense.shape)
+        count = dense[document, word]
+        bad = _are_no_counts(count)
+        if bad.any():
+            place = int(np.argmax(bad))
+            where = f"{row_of(dense, document[place])}, {column_of(dense, word[place])}"
+            raise ValueError(_no_count(where, count[place], int(bad.sum())))
+        return cls(document, word, count, dense.shape)
 
     def to_dense(self) -> np.ndarray:
         """The matrix as a dense array.

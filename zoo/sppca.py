@@ -603,7 +603,8 @@ class SPPCA(Model):
             read["feature_dimension"] = scored_dimension(model.kernel.feature_dimension(x.shape[1]), len(x))
         if model.loading_prior == "gaussian":
             scales = [read.get("column_scale_x", 1.0), read.get("column_scale_y", 1.0)]
-            read |= model._prior_from(x / scales[0], y / scales[1])
+            standard = (x / scales[0], y / scales[1]) if model.standardize else (x, y)
+            read |= model._prior_from(*standard)
             if model.standardize:
                 read["loc_mean"] = read["loc_mean"] * np.concatenate(scales)
             if model.loc_mean is not None:  # 0, beside a given variance
@@ -768,7 +769,9 @@ class SPPCA(Model):
         for counted, limit in limits.items():
             if self.num_latents >= limit:
                 raise ValueError(
-                    f"num_latents must be below the number of {counted}, {limit}; got {self.num_latents}"
+                    f"num_latents must be below the number of {counted}, {limit}; got {self.num_latents}: "
+                    f"give "
+                    f"num_latents={limit - 1} or less"
                 )
 
     def _check_observed(self, x: np.ndarray, y: np.ndarray) -> None:
@@ -781,14 +784,21 @@ class SPPCA(Model):
                 continue
             empty = np.flatnonzero(np.isnan(part).all(axis=0))
             if empty.size:
-                raise ValueError(f"column {empty[0]} of {name} has no observed cell; leave it out")
+                leave = checks.without_columns(part, empty, name)
+                raise ValueError(
+                    f"{checks.column_of(part, empty[0])} of {name} has no observed cell; leave it out, "
+                    f"{leave}"
+                )
             if name == "y" or not self._has_gram_matrix:
                 checks.check_not_constant(part, name)
         if isinstance(x, SparseMatrix):
             return
         empty = np.flatnonzero(np.isnan(x).all(axis=1) & np.isnan(y).all(axis=1))
         if empty.size:
-            raise ValueError(f"row {empty[0]} has no observed cell in x or y; leave it out")
+            raise ValueError(
+                f"{checks.row_of(x, empty[0])} has no observed cell in x or y; leave it out, "
+                f"{checks.without_rows(x, empty)}, and likewise of y"
+            )
 
     def check_new(self, x: np.ndarray, y: np.ndarray | None = None) -> None:
         """Raise ValueError if rows, new or fitted, do not suit the model."""
@@ -796,16 +806,27 @@ class SPPCA(Model):
             if part is None:
                 continue
             if size is not None and part.shape[1] != size:
-                raise ValueError(f"{name} must have {size} columns; got {part.shape[1]}")
+                raise ValueError(
+                    f"{name} must have {size} columns, as the model has; got {part.shape[1]}: give the "
+                    f"columns "
+                    "that it was made for, or leave the size out to have it read off the data"
+                )
             if not isinstance(part, SparseMatrix):  # which is finite
                 checks.check_infinite(part, name)
         if y is not None and y.shape[0] != x.shape[0]:
-            raise ValueError(f"x and y must have the same rows; x has {x.shape[0]} and y has {y.shape[0]}")
+            raise ValueError(
+                f"x and y must have the same rows; x has {x.shape[0]} and y has {y.shape[0]}: an output "
+                f"that is "
+                "not known is NaN"
+            )
         if self.output_likelihood == "probit" and y is not None:
             probit.check_probit_outputs(y, self.is_classes)
         if self.kernel is not None and np.isnan(x).any():
             row, column = np.argwhere(np.isnan(x))[0]
-            raise ValueError(f"a kernel needs every cell of x; row {row}, column {column} is missing")
+            raise ValueError(
+                f"a kernel needs every cell of x; {checks.row_of(x, row)}, {checks.column_of(x, column)} is "
+                f"missing: fill missing cells, or use kernel=None, which takes them"
+            )
 
     @property
     def location_sites(self) -> dict[str, tuple[int, slice]]:

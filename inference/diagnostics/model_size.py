@@ -48,13 +48,18 @@ from zoo.depcam import DEPCAM
 from zoo.model import Model
 from zoo.ppca import PPCA
 
-__all__ = ["choose_components_and_latents", "choose_num_latents", "cross_validate", "num_parameters"]
+__all__ = [
+    "choose_components_and_latents",
+    "choose_num_latents",
+    "cross_validate",
+    "num_parameters",
+    "recommended",
+]
 
 
 def cross_validate(
     models: Mapping[Any, Model],
-    x: Any,
-    *,
+    *data: Any,
     method: str = "auto",
     folds: int = 5,
     seed: int = 0,
@@ -64,7 +69,7 @@ def cross_validate(
 
     Args:
         models: name (such as the number of components) to model.
-        x: data, shape (num_observations, num_features), an array or a DataFrame.
+        *data: parts of the data as for ``fit``, rows first: arrays, DataFrames or sparse counts.
         method: as for ``fit``.
         folds: how many parts the rows are dealt into, at random but the same for every model.
         seed: of the parts, and of each fit.
@@ -85,8 +90,12 @@ def cross_validate(
     if not models:
         raise ValueError("models is empty: give at least one")
     check_seed("seed", seed)
-    rows = x if hasattr(x, "iloc") else as_plain(x)
-    num_rows = len(rows)
+    if not data:
+        raise TypeError("there is no data: call cross_validate(models, x)")
+    data = tuple(map(_sliceable, data))
+    num_rows = data[0].shape[0]
+    if any(part.shape[0] != num_rows for part in data):
+        raise ValueError(f"the parts of the data have {' and '.join(str(p.shape[0]) for p in data)} rows")
     if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= num_rows // 2:
         raise ValueError(
             f"folds must be a whole number from 2 to {num_rows // 2}, half the rows; got {folds!r}"
@@ -98,15 +107,15 @@ def cross_validate(
         scores[name] = np.empty(num_rows)
         missed = 0
         for fold in range(folds):
-            tree = _fit(model, _take(rows, part != fold), method, seed, settings)
-            scores[name][part == fold] = log_density(tree, _take(rows, part == fold)).to_numpy()
+            tree = _fit(model, _take(data, part != fold), method, seed, settings)
+            scores[name][part == fold] = log_density(tree, *_take(data, part == fold)).to_numpy()
             missed += not tree.attrs["converged"]
-        whole = _fit(model, rows, method, seed, settings)
+        whole = _fit(model, data, method, seed, settings)
         table[name] = {
             "heldout": scores[name].mean(),
             "standard_error": scores[name].std(ddof=1) / np.sqrt(num_rows),
             "bic": whole.attrs.get("bic", np.nan),
-            "fitted": float(log_density(whole, rows).mean()),
+            "fitted": float(log_density(whole, *data).mean()),
             "not_converged": missed + (not whole.attrs["converged"]),
             "seconds": time.perf_counter() - begin,
         }
@@ -118,15 +127,44 @@ def cross_validate(
     return pd.DataFrame.from_dict(table, orient="index")[[*columns, "not_converged", "seconds"]]
 
 
-def _take(rows: Any, which: np.ndarray) -> Any:
-    return rows.iloc[which] if hasattr(rows, "iloc") else rows[which]
+def recommended(table: pd.DataFrame) -> tuple[Any, Any]:
+    """The best model of a cross-validation, and the smallest that is as good within one standard error.
+
+    The difference to the best is paired, row by row, so its standard error is that of the difference
+    (Breiman, Friedman, Olshen and Stone 1984, section 3.4.3: the rule of one standard error).
+
+    Args:
+        table: of `cross_validate`, smaller models first.
+
+    Returns:
+        Two of its names.
+
+    Raises:
+        ValueError: no model has a finite score.
+    """
+    finite = table[np.isfinite(table["heldout"])]
+    if not len(finite):
+        raise ValueError("no model gives the held-out rows a finite density")
+    near = finite["difference"] >= -finite["difference_error"]
+    return finite["heldout"].idxmax(), finite.index[near.argmax()]
 
 
-def _fit(model: Model, rows: Any, method: str, seed: int, settings: Mapping[str, Any]) -> Any:
+def _sliceable(part: Any) -> Any:
+    """A part of the data whose rows can be taken by a mask."""
+    if hasattr(part, "to_scipy"):
+        part = part.to_scipy()
+    return part.tocsr() if hasattr(part, "tocsr") else part if hasattr(part, "iloc") else as_plain(part)
+
+
+def _take(data: tuple, which: np.ndarray) -> tuple:
+    return tuple(part.iloc[which] if hasattr(part, "iloc") else part[which] for part in data)
+
+
+def _fit(model: Model, data: tuple, method: str, seed: int, settings: Mapping[str, Any]) -> Any:
     """Fit without the warning of a fit that has not converged: the table counts these."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*has not converged")
-        return fit(model, rows, method=method, seed=seed, **settings)
+        return fit(model, *data, method=method, seed=seed, **settings)
 
 
 def choose_num_latents(

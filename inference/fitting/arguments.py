@@ -1,9 +1,9 @@
 """Validation of the arguments of `fit`, before anything is compiled, and the request that they become."""
 
+import difflib
 import json
 import os
 import sys
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+import zoo
 from inference.algorithm import (
     Ascent,
     AscentSettings,
@@ -37,7 +38,16 @@ from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_scales, in_precision
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
-from zoo.checks import as_plain, check_choice, check_flag, check_size, check_whole, column_moments, shown
+from zoo.checks import (
+    as_plain,
+    check_choice,
+    check_flag,
+    check_size,
+    check_whole,
+    column_moments,
+    shown,
+    warn,
+)
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -45,6 +55,7 @@ __all__ = ["key_of", "read_call", "read_init"]
 
 CHAIN_METHODS = ("vectorized", "sequential", "parallel")
 SIZES = ("num_chains", "num_warmup", "num_samples", "thinning", "max_iterations", "num_restarts")
+OTHERS = ("method", "seed", "tolerance", "init", "sample_weight", "batch_size", "dtype", "checkpoint")
 SCALE_RATIO = 10.0  # of standard deviations of columns under one noise variance
 NOISE_RATIO = 4.0  # of variances: noise that is half or twice as large as it is taken to be
 MODEL_SIZES = (  # in which a fit and one that starts from it must agree
@@ -78,7 +89,7 @@ def read_call(
         ValueError: anything else that is wrong with the call.
     """
     if not isinstance(model, Model):
-        raise TypeError(f"model must be a model of the zoo, such as zoo.Mixture; got {type(model).__name__}")
+        raise TypeError(_no_model(model))
     _check_arguments(seed, dtype, keep, progress, checkpoint, settings | {"num_restarts": num_restarts})
     name = model.methods[0] if isinstance(method, str) and method == "auto" else method
     chosen = method_of(model, name)
@@ -164,6 +175,18 @@ def read_call(
     )
 
 
+def _no_model(model: Any) -> str:
+    """The message for something that is no model: a class, a name, or anything else."""
+    found = None
+    if isinstance(model, type) and issubclass(model, Model):
+        found = model.__name__
+    elif isinstance(model, str) and model.lower() in zoo.MODELS:
+        found = zoo.MODELS[model.lower()]["class"]
+    got = f"the class {found}" if isinstance(model, type) and found else shown(model)
+    remedy = f": make one, zoo.{found}()" if found else ", such as zoo.Mixture()"
+    return f"model must be a model of the zoo; got {got}{remedy}"
+
+
 def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> None:
     """Warn of columns of very different scales under one noise variance, and of unit noise that is none."""
     found = []
@@ -183,17 +206,15 @@ def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> N
     if found:
         can = "standardize" in type(model).static_names()
         remedy = "give standardize=True" if can else "divide the columns by their standard deviations"
-        warnings.warn(
+        warn(
             f"{' and '.join(found)}, but share one noise variance, so that small columns hardly count; "
-            f"unless all are in the same unit, {remedy}",
-            stacklevel=4,
+            f"unless all are in the same unit, {remedy}"
         )
     for name, part, is_unit in zip(model.data_names, arrays, model.unit_noise_parts, strict=False):
         if is_unit and isinstance(part, np.ndarray) and (found := _misfit_of_unit_noise(model, part)):
-            warnings.warn(
+            warn(
                 f"the Gaussian cells of {name} have noise of known variance 1, the default, {found}: "
-                "estimate it by family Gaussian(noise_variance=None), or give the variance",
-                stacklevel=4,
+                "estimate it by family Gaussian(noise_variance=None), or give the variance"
             )
 
 
@@ -240,7 +261,9 @@ def _options(method: Method, name: str, options: Mapping[str, Any]) -> tuple[dic
     unknown = [option for option in options if option not in method.options]
     if unknown:
         has = ", ".join(method.options) or "no options"
-        raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}")
+        near = difflib.get_close_matches(unknown[0], (*method.options, *SIZES, *OTHERS), n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}{meant}")
     given = {key: _plain(value) for key, value in options.items()}
     read = dict(method.options) | given  # lists: as the options of a stored fit have them
     return read, resolved_num_devices(read.pop("num_devices")) if "num_devices" in read else 1
@@ -412,13 +435,17 @@ def _refusals(call: _Call) -> Iterator[tuple[bool, str]]:
     """Reasons to refuse a call, in order: whether each applies, and its message."""
     who, lacks = f"method {call.name!r} of {model_name(call.model)}", call.lacks
     of_documents, in_batches, has_weight = not lacks("documents"), call.in_batches, call.has_weight
-    yield in_batches and lacks("batches"), f"{who} does not take batch_size"
+    leave = "leave it out (it goes with vb of zoo.Mixture and of zoo.LDA)"
+    yield in_batches and lacks("batches"), f"{who} does not take batch_size: {leave}"
     if in_batches and of_documents:
         yield has_weight, "documents in batches do not take sample_weight"
         one = f"batch_size goes with one start for {model_name(call.model)}"
         yield call.num_restarts != 1, f"{one}; got num_restarts={call.num_restarts}"
     yield call.holds(SparseMatrix) and lacks("sparse"), f"{who} takes dense x; sparse x goes with 'em'"
-    yield has_weight and lacks("weights"), f"{who} does not take sample_weight"
+    if has_weight and lacks("weights"):
+        takers = methods_with_weights(call.model)
+        remedy = f"use method={takers[0]!r}" if takers else "leave it out"
+        yield True, f"{who} does not take sample_weight: {remedy}"
     yield has_weight and bool(call.options.get("moves")), f"{who} with moves does not take sample_weight"
     if (processes := jax.process_count()) > 1:
         this = f"this one is one of {processes}"

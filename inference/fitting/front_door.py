@@ -2,7 +2,6 @@
 
 import os
 import time
-import warnings
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from inference.methods.units import fitted_in_data_units, request_in_standard_un
 from inference.numerics.compiled import for_work
 from inference.precision import in_precision, moved
 from inference.results.build import build_tree
+from zoo.checks import warn
 from zoo.model import Model
 
 __all__ = ["fit"]
@@ -121,9 +121,7 @@ def fit(
     converged, advice = has_converged(request, fitted.run, tree)
     tree.attrs |= {"converged": int(converged), "sampling_time": time.perf_counter() - begun}
     if not converged and advice:
-        warnings.warn(
-            f"{model_name(request.model)} by {request.name} has not converged: {advice}", stacklevel=2
-        )
+        warn(f"{model_name(request.model)} by {request.name} has not converged: {advice}")
     return tree
 
 

@@ -35,7 +35,7 @@ def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[s
     if model.takes_documents:
         (counts,), coords = read_documents(*data)
         lengths = np.bincount(counts.document, counts.count, counts.shape[0])
-        warn_of_empty(lengths, data[0], coords.get("document"), stacklevel=5)
+        warn_of_empty(lengths, data[0], coords.get("document"))
         return (counts,), coords
     arrays, coords = [], {}
     for part, dim, name in zip(data, column_dims(model), model.data_names, strict=False):

@@ -7,13 +7,12 @@ are dropped and counted, words they lack count zero.
 """
 
 import importlib
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from zoo.checks import check_choice, check_unique
+from zoo.checks import check_choice, check_unique, warn
 from zoo.documents.bags import as_counts
 from zoo.sparse import SparseCounts
 
@@ -74,10 +73,7 @@ def matching_words(counts: Any, words: np.ndarray) -> Any:
         return counts
     matched, dropped = to_vocabulary(named, words)
     if dropped:
-        warnings.warn(
-            f"{dropped} tokens of new documents are of words that the fit has not seen: they are dropped",
-            stacklevel=4,
-        )
+        warn(f"{dropped} tokens of new documents are of words that the fit has not seen: they are dropped")
     return WordCounts(matched, list(words), named.documents)
 
 

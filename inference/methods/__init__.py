@@ -1,5 +1,6 @@
 """The table of methods: the module that fits a model by a method."""
 
+import difflib
 from importlib import import_module
 
 import zoo
@@ -47,7 +48,9 @@ def method_of(model: Model, name: str) -> Method:
     """
     key = model_name(model)
     if name not in model.methods:
-        raise ValueError(f"{key} has no method {name!r}; it has {', '.join(model.methods)}")
+        near = difflib.get_close_matches(str(name), model.methods, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{key} has no method {name!r}; it has {', '.join(model.methods)}{meant}")
     if key not in zoo.MODELS:
         raise ValueError(f"{type(model).__name__} is not a model of the zoo: call zoo.register first")
     method = _method_of(key, name)

@@ -89,8 +89,17 @@ def checked_weight(sample_weight: Any, num_rows: int) -> np.ndarray:
     bad = ~(np.isfinite(weight) & (weight >= 0))
     if bad.any():
         row = int(np.argmax(bad))
-        missing = " (missing or masked: 0 leaves a row out)" if np.isnan(weight[row]) else ""
-        raise ValueError(f"sample_weight must be at least 0 and finite; row {row} has {weight[row]}{missing}")
+        missing = " (missing or masked)" if np.isnan(weight[row]) else ""
+        label = (
+            sample_weight.index[row]
+            if hasattr(sample_weight, "index") and hasattr(sample_weight, "iloc")
+            else row
+        )
+        raise ValueError(
+            f"sample_weight must be at least 0 and finite; row {label} has {weight[row]}{missing}: 0 "
+            f"leaves a "
+            "row out"
+        )
     if not weight.any():
         raise ValueError("sample_weight is zero for every row: nothing is left to fit")
     return weight

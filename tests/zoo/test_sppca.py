@@ -307,7 +307,7 @@ def test_sizes_that_do_not_suit():
         SPPCA(num_latents=4).check(x, y)
     with pytest.raises(ValueError, match="num_latents must be below the number of rows, 9; got 9"):
         SPPCA(num_latents=9).check(np.tile(x, 3) + np.arange(12.0), y)
-    with pytest.raises(ValueError, match="y must have 3 columns; got 2"):
+    with pytest.raises(ValueError, match="y must have 3 columns, as the model has; got 2"):
         SPPCA(num_outputs=3).check(x, y)
 
 

@@ -1,24 +1,26 @@
-"""The command line: ``zoo list``, ``zoo show``, ``zoo fit``, ``zoo report`` and ``zoo compare``.
+"""The command line: ``zoo list``, ``show``, ``fit``, ``predict``, ``sweep``, ``report`` and ``compare``.
 
-``list``, ``show`` and ``--help`` read source files and import neither JAX nor NumPy. Every error is one line
-on stderr with exit status 2, and what can be checked is checked before the first import: names, settings,
-whether the output can be written.
+``list``, ``show``, ``completion`` and ``--help`` read source files and import neither JAX nor NumPy. Every
+error is one line on stderr with exit status 2, and what can be checked is checked before the first import:
+names, settings, options, whether the output can be written, how the data are read.
 """
 
 import argparse
 import os
 import sys
-import tempfile
-import textwrap
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from zoo import MODELS, canonical_name, model_class
-from zoo.cards import Card, read_card
+from zoo.cards import read_card
 from zoo.cli.arguments import COMPARE_OPTIONS, FIT_OPTIONS, parse
+from zoo.cli.completing import completion
+from zoo.cli.early import check_fields, check_fit_file, check_method, check_options, check_parts
+from zoo.cli.paths import check_checkpoint, files_of, target
+from zoo.cli.predicting import predict
+from zoo.cli.printing import collected_warnings, one_line, print_notes, print_warnings, shape
+from zoo.cli.sweeping import sweep
 from zoo.datasets import catalogue
 
 __all__ = ["main"]
@@ -26,6 +28,13 @@ __all__ = ["main"]
 _ERRORS = (ValueError, TypeError, KeyError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
 _INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
 _COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "MiB more")
+_HELD = {
+    "Data sets": ("shipped", "generated", "package"),
+    "Data sets that you must provide, in the folder that ZOO_DATA names (zoo fit MODEL NAME says how)": (
+        "user",
+    ),
+}
+_PAGES = (".html", ".md")
 _PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -50,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _ERRORS as error:
         if options.traceback:
             raise
-        print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
+        print(f"zoo: error: {one_line(error)}", file=sys.stderr)
         return 2
 
 
@@ -63,15 +72,18 @@ def list_models(options: argparse.Namespace) -> int:
         print(f"  {'':<12} methods: {', '.join(card.methods)}")
         print(f"  {'':<12} paper:   {card.paper}")
         print(f"  {'':<12} aliases: {', '.join(card.aliases)}")
-    print("\nData sets")
-    for name, entry in catalogue().items():
-        shapes = ", ".join(
-            f"{key} {' x '.join(map(str, spec['shape']))}" for key, spec in entry["arrays"].items()
-        )
-        held = {"user": " (yours, in ZOO_DATA)", "package": f" (comes with {entry.get('package')})"}.get(
-            entry["kind"], ""
-        )
-        print(f"  {name:<16} {shapes}{held}")
+    entries = catalogue()
+    width = max(map(len, entries))
+    for title, kinds in _HELD.items():
+        print(f"\n{title}")
+        for name, entry in entries.items():
+            if entry["kind"] not in kinds:
+                continue
+            shapes = ", ".join(
+                f"{key} {' x '.join(map(str, spec['shape']))}" for key, spec in entry["arrays"].items()
+            )
+            package = f" (comes with {entry['package']})" if entry["kind"] == "package" else ""
+            print(f"  {name:<{width}} {shapes}{package}")
     print("\nNext: zoo show MODEL, zoo fit MODEL DATASET")
     return 0
 
@@ -87,40 +99,52 @@ def show(options: argparse.Namespace) -> int:
         columns = shutil.get_terminal_size((100, 24)).columns
         print(card_as_text(card, min(max(columns, 60), 110)))
         return 0
-    out = Path(options.out)
-    if out.suffix != ".md":
-        raise ValueError(f"a card is written as Markdown, to a file ending in .md; got {options.out}")
-    _check_writable(out)
-    out.write_text(card_as_markdown(card), encoding="utf-8")
-    print(f"saved to {out}")
+    out = target("--out", options.out, f"{card.name}.md", force=options.force, endings=(".md",))
+    place = out.settled()
+    place.write_text(card_as_markdown(card), encoding="utf-8")
+    print(f"saved to {place}")
     return 0
 
 
 def fit(options: argparse.Namespace) -> int:
     """Fit a model to a data set, print a summary, and write the fit."""
     from zoo.cli.arguments import parse_settings, resolve
-    from zoo.cli.selection import select
+    from zoo.cli.selection import reading_options, select
 
     card = read_card(options.model)
-    _check_method(card, options.method)
+    check_method(card, options.method)
     settings = parse_settings(options.set, tuple(card.fields), f"the model {card.name}")
-    out = Path(options.out or f"{card.name}-{Path(options.dataset).stem}.nc")
-    for path in (out, options.checkpoint):
-        if path is not None:
-            _check_writable(Path(path))
-    name, data = select(options.dataset, options.x, options.y, options.views)
+    check_fields(card, settings)
+    check_options(card, options.method, [text.partition("=")[0].strip() for text in options.option])
+    check_parts(card, options.y, options.views)
     method_options = dict(_split(text) for text in options.option)
+    if not all(options.keep):
+        raise ValueError("--keep needs the name of a variable, such as --keep assignments")
+    files = files_of(options.dataset)
+    inputs = (*files, *([options.checkpoint] if options.checkpoint else []))
+    default = f"{card.name}-{Path(options.dataset).stem}.nc"
+    out = target("--out", options.out, default, force=options.force, inputs=inputs)
+    page = None
+    if options.report is not None:
+        held = (*inputs, out.path)
+        page = target(
+            "--report", options.report, "report.html", force=options.force, inputs=held, endings=_PAGES
+        )
+    written = (out.path, *([page.path] if page else []))
+    check_checkpoint(options.checkpoint, (*files, *written))
+    read = reading_options(options.read)
+    name, data = select(options.dataset, options.x, options.y, options.views, read)
     keywords = {key: getattr(options, key) for key in FIT_OPTIONS if getattr(options, key) is not None}
 
     import inference
     from inference.diagnostics import summary_text
-    from inference.inputs.tables import check_parts
+    from inference.inputs.tables import check_parts as check_data
 
     inference.compile_cache()
     chosen = model_class(card.name)
     if isinstance(chosen.data_names, tuple):  # else the data say how many parts there are
-        check_parts(chosen, data)
-    with _collected_warnings() as notes:
+        check_data(chosen, data)
+    with collected_warnings() as notes:
         model = chosen.from_data(*data, **resolve(settings, data))
         tree = inference.fit(
             model,
@@ -131,49 +155,80 @@ def fit(options: argparse.Namespace) -> int:
             **keywords,
             **method_options,
         )
-        inference.save(tree, out)
+        place = out.settled()
+        inference.save(tree, place)
         table = summary_text(tree)
     attributes = tree.attrs
     print(f"model      {card.name}: {card.title}")
-    print(f"data       {name}: {'; '.join(map(_shape, data))}")
+    print(f"data       {name}: {'; '.join(map(shape, data))}")
+    print_notes(data)
     chosen = " ".join(map(str.strip, options.set))
     print(f"method     {attributes['method']}, seed {attributes['seed']}" + (f", {chosen}" if chosen else ""))
     verdict = f"{'yes' if attributes['converged'] else 'NO'} ({attributes['stop_reason']})"
     spent = f"{attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s"
     print(f"converged  {verdict}, {spent}{_reached(tree)}")
-    _print_warnings(notes)
+    print_warnings(notes)
     print(f"\n{table}\n")
     interrupted = _was_interrupted(tree)
     saved = "interrupted; what there is was saved" if interrupted else "saved"
-    print(f"{saved} to {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    print(f"{saved} to {place} ({place.stat().st_size / 1e6:.1f} MB)")
+    if page is not None:
+        from inference.report import report as write_report
+
+        with collected_warnings() as notes:
+            written_page = write_report(tree, page.settled())
+        print_warnings(notes)
+        print(f"report in {written_page}")
     return _INTERRUPTED if interrupted else 0
 
 
 def report(options: argparse.Namespace) -> int:
     """Write the report of a fit, or a comparison of several fits of the same data."""
     several = len(options.fits) > 1
-    out = Path(options.out or ("comparison.html" if several else Path(options.fits[0]).with_suffix(".html")))
-    _check_writable(out)
+    for path in options.fits:
+        check_fit_file(path)
+    names = _short_names(options.fits)
+    default = "comparison.html" if several else Path(options.fits[0]).with_suffix(".html")
+    inputs = (*options.fits, *(files_of(options.heldout) if options.heldout else ()))
+    out = target("--out", options.out, default, force=options.force, inputs=inputs, endings=_PAGES)
     if options.heldout is not None and not several:
         raise ValueError("--heldout compares fits and one was given; name several")
-    names = _short_names(options.fits)
+    if options.heldout is None:
+        for option in ("x", "y", "views", "read"):
+            if getattr(options, option):
+                raise ValueError(
+                    f"--{option} chooses of the rows of --heldout, which is not given: leave it out"
+                )
+
+    from zoo.cli.selection import reading_options, select
+
+    held_out = ()
+    if options.heldout is not None:
+        read = reading_options(options.read)
+        held_out = select(options.heldout, options.x, options.y, options.views, read)[1]
 
     from inference import compile_cache, load
+    from inference.prediction import prepared
     from inference.report import report as write_report
     from inference.report import report_comparison
-    from zoo.cli.selection import select
 
     compile_cache()
-    with _collected_warnings() as notes:
+    place = out.settled()
+    with collected_warnings() as notes:
         if several:
-            columns = options.heldout, options.x, options.y, options.views
-            held_out = () if options.heldout is None else select(*columns)[1]
             trees = {name: load(path) for name, path in zip(names, options.fits, strict=True)}
-            report_comparison(trees, out, held_out)
+            for name, tree in trees.items() if held_out else ():
+                try:
+                    prepared(tree, held_out)
+                except (ValueError, TypeError) as error:
+                    raise ValueError(
+                        f"the rows of --heldout do not go with {name}: {one_line(error)}"
+                    ) from None
+            report_comparison(trees, place, held_out)
         else:
-            write_report(load(options.fits[0]), out)
-    _print_warnings(notes)
-    print(f"saved to {out}")
+            write_report(load(options.fits[0]), place)
+    print_warnings(notes)
+    print(f"saved to {place}")
     return 0
 
 
@@ -187,27 +242,31 @@ def _short_names(paths: Sequence[str]) -> list[str]:
 
 def compare(options: argparse.Namespace) -> int:
     """Fit every model by every method that accepts the data, and score rows that were held out."""
-    from zoo.cli.selection import select
-    from zoo.suitable_fields import suitable_fields
+    from zoo.cli.selection import reading_options, select
 
     wanted = [canonical_name(name) for name in options.models] if options.models else list(MODELS)
     cards = [read_card(name) for name in wanted]
     methods = list(dict.fromkeys(method for card in cards for method in card.methods))
     for method in options.methods or ():
         if method not in methods:
-            raise ValueError(f"no model has the method {method!r}; there are: {', '.join(methods)}")
+            whose = "no model" if options.models is None else "none of these models"
+            raise ValueError(f"{whose} has the method {method!r}; there are: {', '.join(methods)}")
+    out = None
     if options.out is not None:
-        if (path := Path(options.out)).suffix not in _PICTURES:
-            raise ValueError(
-                f"a picture is written as {', '.join(_PICTURES)}, by its name; got {path.name!r}"
-            )
-        _check_writable(path)
-    name, data = select(options.dataset, options.x, options.y, options.views)
+        inputs = files_of(options.dataset)
+        out = target(
+            "--out", options.out, "methods.svg", force=options.force, inputs=inputs, endings=_PICTURES
+        )
+    read = reading_options(options.read)
+    name, data = select(options.dataset, options.x, options.y, options.views, read)
+    if data[0].shape[0] < 5:
+        raise ValueError(f"{options.dataset} has {data[0].shape[0]} rows; a comparison needs 5 or more")
 
     import numpy as np
 
     from inference import compile_cache
     from inference.diagnostics.comparison import Refusal, score_methods
+    from zoo.suitable_fields import suitable_fields
 
     compile_cache()
     order = np.random.default_rng(options.seed).permutation(data[0].shape[0])
@@ -222,7 +281,7 @@ def compare(options: argparse.Namespace) -> int:
             model = model_class(card.name)
             models[card.name] = model.from_data(*train, **suitable_fields(model, train))
         except (ValueError, TypeError) as error:
-            refused.append(Refusal(card.name, "", _one_line(error)))
+            refused.append(Refusal(card.name, "", one_line(error)))
     keywords = {key: getattr(options, key) for key in (*COMPARE_OPTIONS, "seed", "progress")}
     layout = "{:<12} {:<16} {:>10} {:>8} {:>8} {:>9} {:>8} {:>8}"
     print(layout.format(*_COMPARED))
@@ -243,30 +302,15 @@ def compare(options: argparse.Namespace) -> int:
     print("seconds: of the fit, with compilation; MiB more: what it added to this process's memory")
     for model, method, reason in refused:
         print(f"not fitted: {model}{' by ' + method if method else ''}: {reason}")
-    if options.out is not None:
+    if not scores:
+        raise ValueError("no model could be fitted: the lines above say why of each")
+    if out is not None:
         from inference.plots.comparison import plot_methods
 
-        plot_methods(scores).savefig(options.out, dpi=150)
-        print(f"saved to {options.out}")
+        place = out.settled()
+        plot_methods(scores).savefig(place, dpi=150)
+        print(f"saved to {place}")
     return 0
-
-
-def _check_method(card: Card, method: str) -> None:
-    if method != "auto" and method not in card.methods:
-        raise ValueError(f"{card.name} has no method {method!r}; it has: {', '.join(card.methods)}")
-
-
-def _check_writable(path: Path) -> None:
-    """Raise OSError unless the file of the result can be written, before the run."""
-    if path.is_dir():
-        raise IsADirectoryError(f"cannot write {path}: it is a folder")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise OSError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _split(text: str) -> tuple[str, Any]:
@@ -275,32 +319,6 @@ def _split(text: str) -> tuple[str, Any]:
 
     key = text.partition("=")[0].strip()
     return key, parse_settings([text], (key,), "the method")[key]
-
-
-@contextmanager
-def _collected_warnings() -> Iterator[list[str]]:
-    """Collect the warnings for the user, each once, instead of printing them as Python does."""
-    messages: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
-        for category in (UserWarning, RuntimeWarning):
-            warnings.simplefilter("always", category)
-        yield messages
-    messages += dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
-
-
-def _one_line(error: BaseException) -> str:
-    message = (
-        error.args[0] if isinstance(error, KeyError) and error.args else str(error) or type(error).__name__
-    )
-    return " ".join(str(message).split())
-
-
-def _shape(table: Any) -> str:
-    rows, columns = table.shape
-    names = list(map(str, getattr(table, "columns", ())))
-    listed = f" ({', '.join(names)})" if 0 < len(names) <= 8 else ""
-    return f"{rows} rows, {columns} columns{listed}"
 
 
 def _reached(tree: Any) -> str:
@@ -315,13 +333,17 @@ def _was_interrupted(tree: Any) -> bool:
     return tree.attrs["stop_reason"].startswith("interrupted")
 
 
-def _print_warnings(notes: Sequence[str]) -> None:
-    for note in notes:
-        print(textwrap.fill(note, 110, initial_indent="warning    ", subsequent_indent=" " * 11))
-
-
 def _rows(data: Sequence[Any], index: Any) -> tuple[Any, ...]:
     return tuple(table.iloc[index] if hasattr(table, "iloc") else table[index] for table in data)
 
 
-_COMMANDS = {"list": list_models, "show": show, "fit": fit, "report": report, "compare": compare}
+_COMMANDS = {
+    "list": list_models,
+    "show": show,
+    "fit": fit,
+    "predict": predict,
+    "sweep": sweep,
+    "report": report,
+    "compare": compare,
+    "completion": completion,
+}

@@ -7,36 +7,107 @@ else the text itself (``stick_breaking``).
 
 import argparse
 import ast
+import difflib
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-__all__ = ["COMPARE_OPTIONS", "Call", "FIT_OPTIONS", "parse", "parse_settings", "resolve"]
+from zoo import __version__
+
+__all__ = [
+    "CHAIN_METHODS",
+    "COMMANDS",
+    "COMPARE_OPTIONS",
+    "Call",
+    "DTYPES",
+    "FIT_OPTIONS",
+    "SHELLS",
+    "parse",
+    "parse_settings",
+    "parser",
+    "resolve",
+    "whole",
+]
 
 
+def whole(least: int, most: int | None = None, range_in_words: str = "") -> Callable[[str], int]:
+    """The type of an argument that is a whole number.
+
+    Args:
+        least: smallest allowed value.
+        most: largest allowed value; None: any.
+        range_in_words: the range, for the message.
+
+    Returns:
+        A function of the text that returns the number.
+    """
+    expected = f"must be a whole number {range_in_words or f'of at least {least}'}"
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{expected}; got {text!r}") from None
+        if value < least or (most is not None and value > most):
+            raise argparse.ArgumentTypeError(f"{expected}; got {text}")
+        return value
+
+    return read
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of at least 0 (nats per row); got {text!r}")
+    return value
+
+
+def _one_of(name: str, *choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            listed = " or ".join(map(repr, choices))
+            raise argparse.ArgumentTypeError(f"{name} must be {listed}; got {text!r}")
+        return text
+
+    return read
+
+
+SEED = whole(0, 2**32 - 1, "in [0, 2**32)")
+CHAIN_METHODS = ("vectorized", "parallel", "sequential")
+DTYPES = ("float64", "float32")
 FIT_OPTIONS = {  # option of inference.fit -> its type and what it means
-    "seed": (int, "seed of all randomness, an int in [0, 2**32) (default 0)"),
-    "num_chains": (int, "chains of a sampler (default 4)"),
-    "num_warmup": (int, "warm-up sweeps of a sampler (default 1000)"),
-    "num_samples": (int, "draws kept: per chain of a sampler, from q for VB and SVI (default 1000)"),
-    "thinning": (int, "sweeps per draw kept (default 1)"),
-    "chain_method": (str, "vectorized, parallel or sequential (default vectorized)"),
-    "max_iterations": (int, "at most so many steps of an ascent (default 1000)"),
-    "tolerance": (float, "stop when the objective gains less, in nats per row (default 1e-6)"),
+    "seed": (SEED, "seed of all randomness, an int in [0, 2**32) (default 0)"),
+    "num_chains": (whole(1), "chains of a sampler (default 4)"),
+    "num_warmup": (whole(0), "warm-up sweeps of a sampler (default 1000)"),
+    "num_samples": (whole(1), "draws kept: per chain of a sampler, from q for VB and SVI (default 1000)"),
+    "thinning": (whole(1), "sweeps per draw kept (default 1)"),
+    "chain_method": (
+        _one_of("chain_method", *CHAIN_METHODS),
+        "vectorized, parallel or sequential (default vectorized)",
+    ),
+    "max_iterations": (whole(1), "at most so many steps of an ascent (default 1000)"),
+    "tolerance": (_tolerance, "stop when the objective gains less, in nats per row (default 1e-6)"),
     "num_restarts": (
-        int,
+        whole(1),
         "starts of an ascent, of which the best is kept (default: as model and method need)",
     ),
     "init": (str, "how to start: a strategy of the method, such as random or kmeans"),
-    "batch_size": (int, "rows per step of a stochastic method"),
-    "dtype": (str, "float64 or float32 (default float64)"),
+    "batch_size": (whole(1), "rows per step of a stochastic method"),
+    "dtype": (_one_of("dtype", *DTYPES), "float64 or float32 (default float64)"),
     "checkpoint": (str, "file to save the run to, and to resume it from"),
 }
 COMPARE_OPTIONS = {"num_chains": 2, "num_warmup": 200, "num_samples": 200, "num_restarts": 5}
+SHELLS = ("bash", "zsh", "fish")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Argument parser with one-line errors."""
+    """Argument parser with one-line errors, whose help keeps the lines of its examples."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
 
     def error(self, message: str) -> NoReturn:
         """Print the message without the usage and exit with status 2."""
@@ -53,17 +124,36 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         The options by name.
 
     Raises:
-        SystemExit: status 2 and one line on stderr for a wrong argument, status 0 after ``--help``.
+        SystemExit: status 2 and one line on stderr for a wrong argument, status 0 after ``--help`` and
+            ``--version``.
     """
-    parser = _Parser(prog="zoo", description="Probabilistic models as NumPyro programs, and how to fit them.")
-    parser.add_argument("--traceback", action="store_true", help="show the whole traceback of an error")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-    for name, (purpose, options) in _COMMANDS.items():
-        command = commands.add_parser(name, help=purpose)
+    return parser().parse_args(arguments)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command line.
+
+    Returns:
+        The parser, with one parser for each command.
+    """
+    examples = "examples:\n  zoo list\n  zoo fit mixture faithful\n  zoo report mixture-faithful.nc"
+    whole_line = _Parser(
+        prog="zoo",
+        description="Probabilistic models as NumPyro programs, and how to fit them.",
+        epilog=f"{examples}\n\nzoo COMMAND --help has examples of each command.",
+    )
+    whole_line.add_argument("--version", action="version", version=f"zoo {__version__}")
+    whole_line.add_argument("--traceback", action="store_true", help="show the whole traceback of an error")
+    commands = whole_line.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    for name, (purpose, options, examples) in COMMANDS.items():
+        lines = "".join(f"\n  {line}" for line in examples.strip().splitlines())
+        command = commands.add_parser(
+            name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.", epilog=f"examples:{lines}"
+        )
         command.set_defaults(command=name)
         for option, settings in options.items():
             command.add_argument(option, **settings)
-    return parser.parse_args(arguments)
+    return whole_line
 
 
 def _flag(name: str) -> str:
@@ -75,36 +165,118 @@ def _text(metavar: str, meaning: str, **settings: Any) -> dict[str, Any]:
     return {"metavar": metavar, "help": meaning} | settings
 
 
-_MODEL = {"model": {"metavar": "MODEL"}}
+_MODEL = {"model": _text("MODEL", "a model or a name that papers call it by, see zoo list")}
+_REPEATED = {"action": "append", "default": []}
 _COLUMNS = {
     "--x": _text("COLUMNS", "input columns: names with commas between, FIRST:LAST for a run"),
     "--y": _text("COLUMNS", "output columns, in the same form"),
     "--views": _text("COLUMNS", "columns of each view, in the same form", nargs="+"),
+    "--read": _text(
+        "NAME=VALUE",
+        "how to read a text file that does not say so itself: separator=semicolon, decimal=comma, header=no, "
+        "encoding=latin-1",
+        **_REPEATED,
+    ),
 }
-_DATA = {
-    "dataset": _text("DATASET", "a name in zoo list, or a .csv, .npz, .nc or .parquet file"),
-    **_COLUMNS,
+_FILES = "a .csv, .tsv, .txt, .xlsx, .parquet, .npz or .nc file"
+_DATA = {"dataset": _text("DATASET", f"a name in zoo list, or {_FILES}"), **_COLUMNS}
+_PROGRESS = {
     "--no-progress": {"dest": "progress", "action": "store_const", "const": False, "help": "no progress bar"},
 }
-_REPEATED = {"action": "append", "default": []}
-_COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {  # purpose and arguments of each command
-    "list": ("the models, their methods and papers, and the data sets", {}),
+_FORCE = {"--force": {"action": "store_true", "help": "replace files that exist"}}
+_MODEL_OPTIONS = {
+    "--method": {"default": "auto", "help": "one of the model's methods, see zoo show (default: its first)"},
+    "--set": _text("FIELD=VALUE", "a field of the model, such as num_components=20", **_REPEATED),
+    "--option": _text("NAME=VALUE", "an option of the method", **_REPEATED),
+}
+
+
+def _fit_options(*names: str) -> dict[str, dict[str, Any]]:
+    chosen = names or tuple(FIT_OPTIONS)
+    return {
+        _flag(name): {"type": FIT_OPTIONS[name][0], "help": FIT_OPTIONS[name][1], "metavar": "VALUE"}
+        for name in chosen
+    }
+
+
+#: Purpose, arguments and examples of each command.
+COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]], str]] = {
+    "list": ("the models, their methods and papers, and the data sets", {}, "zoo list"),
     "show": (
         "a model's card: what is assumed, methods and their cost, the paper's claims",
-        _MODEL | {"--out": _text("FILE", "write it as a page, a .md file")},
+        _MODEL | {"--out": _text("FILE", "write it as a page, a .md file")} | _FORCE,
+        "zoo show mixture\nzoo show ppca --out ppca.md",
     ),
     "fit": (
         "fit a model to a data set and save the fit",
         _MODEL
         | _DATA
+        | _PROGRESS
+        | _MODEL_OPTIONS
+        | {"--keep": _text("NAME", "keep this variable however large it is", **_REPEATED)}
+        | _fit_options()
         | {
-            "--method": {"default": "auto", "help": "one of the model's methods (default: its first)"},
-            "--set": _text("FIELD=VALUE", "a field of the model, such as num_components=20", **_REPEATED),
-            "--option": _text("NAME=VALUE", "an option of the method", **_REPEATED),
-            "--keep": _text("NAME", "keep this variable however large it is", **_REPEATED),
+            "--out": _text("FILE", "where to write the fit (default: MODEL-DATASET.nc, or a free name)"),
+            "--report": _text("FILE", "also write its report, an .html or .md file"),
         }
-        | {_flag(name): {"type": kind, "help": meaning} for name, (kind, meaning) in FIT_OPTIONS.items()}
-        | {"--out": _text("FILE", "where to write the fit (default: MODEL-DATASET.nc)")},
+        | _FORCE,
+        """
+zoo fit mixture faithful --set num_components=20
+zoo fit ppca table.csv --x age,income:score --set num_latents=2 --report ppca.html
+zoo fit sppca olive --y area --set num_latents=3
+zoo fit paired bfi --views A1:A5 N1:N5 --set "families=(Ordinal(6), Ordinal(6))"
+zoo fit mixture faithful --method gibbs --num-samples 2000 --checkpoint run.ckpt --out gibbs.nc
+zoo fit mixture measured.csv --read separator=semicolon --read decimal=comma
+""",
+    ),
+    "predict": (
+        "predict new rows with a saved fit: clusters, missing cells, outputs, or scores",
+        {
+            "fit": _text("FIT", "a file that zoo fit wrote"),
+            **_DATA,
+            "--what": _text(
+                "NAME",
+                "prediction (default), scores, log_density, or what the model predicts: classes, cells, y_1",
+            ),
+            "--deviations": {"action": "store_true", "help": "also write standard deviations of predictions"},
+            "--out": _text(
+                "FILE", "a .csv, .tsv, .xlsx or .parquet file (default: FIT-DATASET.csv, or a free name)"
+            ),
+        }
+        | _FORCE,
+        """
+zoo predict mixture-faithful.nc faithful
+zoo predict ppca-table.nc new.csv --out completed.csv
+zoo predict sppca-olive.nc olive --what classes
+zoo predict mixture-faithful.nc faithful --what log_density
+""",
+    ),
+    "sweep": (
+        "fit a model in several sizes, score rows that were held out, and recommend a size",
+        _MODEL
+        | _DATA
+        | {
+            "--sizes": _text(
+                "SIZES",
+                "FIRST:LAST or numbers with commas, of the model's first size or of FIELD=SIZES; several "
+                "fields: every combination",
+                action="append",
+                required=True,
+            ),
+            "--folds": _text("N", "parts that the rows are dealt into (default 5)", type=whole(2), default=5),
+        }
+        | _MODEL_OPTIONS
+        | _fit_options(
+            *("seed", "num_chains", "num_warmup", "num_samples", "max_iterations", "tolerance"),
+            *("num_restarts", "init", "dtype"),
+        )
+        | {"--out": _text("FILE", "also write the table, a .csv file")}
+        | _FORCE,
+        """
+zoo sweep mixture faithful --sizes 1:6
+zoo sweep ppca wine --x x --sizes 1,2,4,8 --set standardize=True
+zoo sweep depcam olive --sizes num_components=1:3 --sizes num_latents=1,2 --set family=gaussian
+""",
     ),
     "report": (
         "write a report of a saved fit, or compare several",
@@ -116,21 +288,46 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {  # purpose and a
             ),
             "--heldout": _text("DATASET", "several fits: score these rows too, a name in zoo list or a file"),
             **_COLUMNS,
-        },
+        }
+        | _FORCE,
+        """
+zoo report mixture-faithful.nc
+zoo report vb.nc gibbs.nc --heldout new.csv --out comparison.html
+""",
     ),
     "compare": (
         "fit every model by every method that accepts the data, and score held-out rows",
         _DATA
+        | _PROGRESS
         | {
             "--models": _text("MODEL", "only these models", nargs="+"),
             "--methods": _text("METHOD", "only these methods", nargs="+"),
-            "--seed": {"type": int, "default": 0, "help": "seed of the split and of the fits (default 0)"},
+            "--seed": _text("VALUE", "seed of the split and of the fits (default 0)", type=SEED, default=0),
         }
         | {
-            _flag(name): {"type": int, "default": default, "help": f"as in zoo fit (default {default})"}
+            _flag(name): {
+                "type": FIT_OPTIONS[name][0],
+                "default": default,
+                "metavar": "VALUE",
+                "help": f"as in zoo fit (default {default})",
+            }
             for name, default in COMPARE_OPTIONS.items()
         }
-        | {"--out": _text("FILE", "also draw the table: a .png, .svg or .pdf file")},
+        | {"--out": _text("FILE", "also draw the table: a .png, .svg or .pdf file")}
+        | _FORCE,
+        """
+zoo compare faithful
+zoo compare table.csv --models mixture ppca --methods vb em --out methods.svg
+""",
+    ),
+    "completion": (
+        "print the script that completes commands, options and names in a shell",
+        {"shell": {"metavar": "SHELL", "choices": SHELLS, "help": "bash, zsh or fish"}},
+        """
+zoo completion bash > ~/.local/share/bash-completion/completions/zoo
+source <(zoo completion zsh)    # in ~/.zshrc, after compinit
+zoo completion fish > ~/.config/fish/completions/zoo.fish
+""",
     ),
 }
 
@@ -182,7 +379,9 @@ def parse_settings(texts: Iterable[str], known: Sequence[str], what: str) -> dic
         if not equals or not value:
             raise ValueError(f"a setting is written key=value; got {text!r}")
         if key not in known:
-            raise ValueError(f"{what} has no setting {key!r}; it has: {', '.join(known)}")
+            near = difflib.get_close_matches(key, known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"{what} has no setting {key!r}; it has: {', '.join(known)}{meant}")
         if key in settings:
             raise ValueError(f"{key} is set twice")
         settings[key] = _parse_value(value)
@@ -235,6 +434,16 @@ def _parse_call(name: str, call: ast.Call) -> Call:
         raise ValueError(
             f"the arguments of {name} must be numbers or other literals; got {ast.unparse(call)}"
         ) from None
+    if _CALLS[name] == "numpyro.distributions":  # which refuse words by an error of NumPy
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(
+                    f"the arguments of {name} must be numbers; got {value!r} in {ast.unparse(call)}"
+                )
+            if value <= 0:
+                raise ValueError(
+                    f"the arguments of {name} must be positive; got {value} in {ast.unparse(call)}"
+                )
     return Call(name, args, kwargs)
 
 

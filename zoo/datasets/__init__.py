@@ -3,7 +3,7 @@
 ``catalogue()`` lists them, ``load(name)`` returns the arrays. Nothing is ever downloaded. Shipped files
 lie beside this file in an installed wheel (``zoo/data``) and one level up in a clone; sets that may not be
 passed on are read from the folder that the environment variable ``ZOO_DATA`` names, and recognised by their
-SHA-256.
+SHA-256. ``read_table(path)`` reads a file of the user's.
 """
 
 import importlib
@@ -11,7 +11,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Dataset", "catalogue", "load", "shipped_folder"]
+__all__ = ["Dataset", "catalogue", "load", "read_table", "read_tables", "shipped_folder"]
+
+_LAZY = {  # names imported on first access, so that the catalogue needs no NumPy
+    "Dataset": "zoo.datasets.loading",
+    "load": "zoo.datasets.loading",
+    "read_table": "zoo.datasets.files",
+    "read_tables": "zoo.datasets.files",
+}
 
 
 def catalogue() -> dict[str, dict[str, Any]]:
@@ -37,7 +44,7 @@ def shipped_folder() -> Path:
 
 
 def __getattr__(name: str) -> Any:
-    """Import `Dataset` and `load` on first access, so that the catalogue needs no NumPy."""
-    if name in ("Dataset", "load"):
-        return getattr(importlib.import_module("zoo.datasets.loading"), name)
+    """Import what needs NumPy and pandas on first access."""
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'zoo.datasets' has no attribute {name!r}")

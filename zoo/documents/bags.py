@@ -9,7 +9,6 @@ Word probabilities are mixtures of topics, :math:`p = \theta' \beta`. Sparse cou
 nonzero cells only: no documents x words and no nonzeros x topics array is made.
 """
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln, logsumexp
 
-from zoo.checks import as_plain, table_numbers
+from zoo.checks import as_plain, keep_labels, table_numbers, warn
 from zoo.sparse import SparseCounts
 
 __all__ = [
@@ -61,6 +60,8 @@ def as_counts(counts: Any) -> SparseCounts:
     table = table_numbers(counts, "counts") if hasattr(counts, "columns") else as_plain(counts, "counts")
     if table.ndim != 2:
         raise ValueError(f"counts must have shape (num_documents, num_words); got {table.shape}")
+    if hasattr(counts, "columns"):
+        keep_labels(table, counts)
     if table.size > MOST_DENSE_CELLS:
         raise ValueError(
             f"a dense array of {table.shape[0]} documents x {table.shape[1]} words takes "
@@ -77,32 +78,32 @@ def check_word_counts(counts: SparseCounts, num_words: int | None) -> None:
         num_words: size of the vocabulary; None: whatever they have.
     """
     if num_words is not None and counts.shape[1] != num_words:
-        raise ValueError(f"counts must have {num_words} words, as the model has; got {counts.shape[1]}")
+        raise ValueError(
+            f"counts must have {num_words} words, as the model has; got {counts.shape[1]}: leave "
+            f"num_words out "
+            "to have it read off the data, or give the words that were fitted"
+        )
     if counts.shape[1] < 2:
         raise ValueError("a vocabulary of one word has no topics: counts must have at least 2 columns")
     if counts.shape[0] < 1:
         raise ValueError("there are no documents")
 
 
-def warn_of_empty(
-    lengths: np.ndarray, given: Any = None, names: Sequence[Any] | None = None, stacklevel: int = 4
-) -> None:
+def warn_of_empty(lengths: np.ndarray, given: Any = None, names: Sequence[Any] | None = None) -> None:
     """Warn of documents without words.
 
     Args:
         lengths: tokens of each document, shape (num_documents,).
         given: the documents as the caller passed them, by which the advice on dropping them goes.
         names: of the documents; None: their row numbers.
-        stacklevel: of the warning.
     """
     empty = np.flatnonzero(lengths == 0)
     if empty.size:
         labels = empty if names is None else [names[row] for row in empty[:5]]
         named = ", ".join(map(str, labels[:5])) + (", ..." if empty.size > 5 else "")
-        warnings.warn(
+        warn(
             f"{empty.size} of {lengths.size} documents have no words (rows {named}): they keep the prior; "
-            f"{_how_to_drop_empty(given)}",
-            stacklevel=stacklevel,
+            f"{_how_to_drop_empty(given)}"
         )
 
 

@@ -66,6 +66,7 @@ class TopicModel(Model):
         if hasattr(counts, "columns"):
             check_unique(counts.columns, "counts", "words")
         counts = as_counts(counts)
+        check_word_counts(counts, None)
         lengths = np.bincount(counts.document, counts.count, counts.shape[0])
         read = {"num_words": counts.shape[1], "num_tokens": tuple(int(length) for length in lengths)}
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))

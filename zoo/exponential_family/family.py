@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import as_matrix, check_cells
+from zoo.checks import as_matrix, check_cells, copy_labels
 from zoo.exponential_family.expectations import expected_log_density
 from zoo.model import Assumptions, static
 
@@ -563,7 +563,19 @@ class Family(Assumptions):
             ValueError: a cell that is neither in the domain nor missing (NaN); the first one is named.
         """
         with np.errstate(invalid="ignore"):
-            check_cells(x, self.is_cell(x), self.domain, name)
+            good = self.is_cell(x)
+            check_cells(x, good, self.domain, name, "" if good.all() else _suited(x, name))
+
+
+def _suited(x: np.ndarray, name: str) -> str:
+    """The family whose domain cells lie in, for the end of a message."""
+    seen = x[~np.isnan(x)]
+    if not np.isfinite(seen).all():
+        return ""
+    kind = "poisson" if (seen >= 0).all() and (seen == np.round(seen)).all() else "gaussian"
+    what = "counts" if kind == "poisson" else "real numbers"
+    where = f"family={kind!r}" if name == "x" else f"the family {kind!r} in families"
+    return f": {what} are of {where}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -831,6 +843,7 @@ class ByColumn(Family):
         for family, columns, _ in self.groups:
             only = np.full(x.shape, np.nan)
             only[:, columns] = x[:, columns]
+            copy_labels(only, x)
             family.check(only, name)
 
 

@@ -21,12 +21,11 @@ Corrections of the source: the exponent of the kernel is a sum over cells (secti
 terms), and the normaliser integrates over U and V.
 """
 
-import warnings
-
 import jax.numpy as jnp
 import numpyro
 from jax import Array
 
+from zoo.checks import warn
 from zoo.exponential_family.family import Family
 from zoo.exponential_family.natural_params import LowRank
 
@@ -80,10 +79,9 @@ def refuse_improper(beta: float, method: str) -> None:
             "integrate them; use beta < 1, or a point estimate of Theta (method='map')"
         )
     if beta == 1:
-        warnings.warn(
+        warn(
             "beta=1 makes prior and posterior of (U, V) improper: their product Theta alone is estimated "
-            "(inference.symmetry.components decomposes it)",
-            stacklevel=4,
+            "(inference.symmetry.components decomposes it)"
         )
 
 
@@ -142,14 +140,12 @@ def check_joint_prior(family: Family, beta: float, lam: float, nu: float) -> Non
             f"see zoo.exponential_family for where it is proper"
         )
     if not family.kernel_is_proper(lam, nu):
-        warnings.warn(
+        warn(
             f"the conjugate kernel of {name} is not proper at conjugate=({lam:g}, {nu:g}): it pulls natural "
-            f"parameters towards infinity, and only the Gaussian part holds them",
-            stacklevel=3,
+            f"parameters towards infinity, and only the Gaussian part holds them"
         )
     if NEARLY_ONE < beta < 1:
-        warnings.warn(
+        warn(
             f"beta={beta:g} is nearly 1, where latents and loadings lose their scale: R-hat of natural "
-            f"parameters does not show it",
-            stacklevel=3,
+            f"parameters does not show it"
         )

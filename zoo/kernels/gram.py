@@ -36,7 +36,6 @@ In a space of infinitely many dimensions the terms in m are a constant for every
 
 import math
 import os
-import warnings
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -45,6 +44,7 @@ import scipy.linalg
 from jax import Array
 from jax.scipy.linalg import cho_solve
 
+from zoo.checks import warn
 from zoo.kernels import Kernel
 
 __all__ = [
@@ -182,11 +182,10 @@ def centred_gram(kernel: Kernel, x: Any, announce: bool = True) -> CentredGram:
                 remedy = "make the Gram matrix of rows about their mean"
             elif kernel.is_shift_invariant:
                 remedy = "use a smaller length_scale"
-            warnings.warn(
+            warn(
                 f"the values of the kernel {type(kernel).__name__} are so much larger than their differences "
                 f"(mean size of the diagonal {size / len(gram):.3g}, centred {trace / len(gram):.3g}) that "
-                f"rounding shows in the components: {remedy}",
-                stacklevel=3,
+                f"rounding shows in the components: {remedy}"
             )
         return CentredGram(gram, centring.column_means, rounding)
     rows = np.asarray(x, np.float64)
@@ -368,7 +367,7 @@ def announce_cost(num_rows: int, copies: int = 1) -> str:
     if size > memory:
         raise ValueError(f"{cost}, more than this machine has ({_in_words(memory)}): use fewer rows")
     if size >= LARGE_BYTES:
-        warnings.warn(f"{cost}, and time grows with the square of the number of rows", stacklevel=3)
+        warn(f"{cost}, and time grows with the square of the number of rows")
     return cost
 
 

@@ -83,13 +83,17 @@ def class_names(y: Any) -> tuple[Label, ...]:
     if not present:
         raise ValueError("every label of y is missing: without outputs the model is zoo.PPCA")
     if len(present) == 1:
-        raise ValueError(f"y must hold at least two classes; every label is {present[0]!r}")
+        raise ValueError(
+            f"y must hold at least two classes; every label is {present[0]!r}: give rows of "
+            "another class, or fit zoo.PPCA to x alone"
+        )
     for name in present:
         if (labels == name).sum() == 1:
-            row = int(np.flatnonzero((labels == name).to_numpy(bool, na_value=False))[0])
+            row = labels.index[(labels == name).to_numpy(bool, na_value=False)][0]
             raise ValueError(
                 f"class {name!r} of y has one example, row {row}: its output has no variance to estimate; "
-                f"give it a second one or leave it out"
+                f"give it a second one, or leave its label out"
+                + (f", y.where(y != {_plain(name)!r})" if hasattr(y, "iloc") else " (None)")
             )
     return tuple(_plain(name) for name in present)
 
@@ -110,7 +114,7 @@ def code_labels(y: Any, classes: Sequence[Label], coding: str = "one_of_c") -> p
     """
     labels = _series(y)
     plain = [None if missing else _plain(label) for label, missing in zip(labels, labels.isna(), strict=True)]
-    for row, label in enumerate(plain):
+    for row, label in zip(labels.index, plain, strict=True):
         if label is not None and label not in classes:
             raise ValueError(
                 f"label {label!r} in row {row} of y is none of the classes {', '.join(map(str, classes))}"

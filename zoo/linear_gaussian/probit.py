@@ -46,6 +46,7 @@ import scipy.stats
 from jax import Array
 from jax.scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
+from zoo.checks import column_of, row_of
 from zoo.linear_gaussian.rows import (
     latents_covariance,
     latents_mean,
@@ -428,7 +429,8 @@ def check_probit_outputs(y: np.ndarray, exclusive: bool) -> None:
     if strange.size:
         row, column = strange[0]
         raise ValueError(
-            f"probit outputs are 0, 1 or missing; row {row}, column {column} of y is {y[row, column]}"
+            f"probit outputs are 0, 1 or missing; {row_of(y, row)}, {column_of(y, column)} of y is "
+            f"{y[row, column]:g}: give class labels in words, or use output_likelihood='gaussian'"
         )
     if not exclusive:
         return
@@ -436,7 +438,11 @@ def check_probit_outputs(y: np.ndarray, exclusive: bool) -> None:
     several = ~np.isnan(y).any(axis=1) & (y.sum(axis=1) != 1)
     for rows, what in ((partly, "is missing in part"), (several, "does not have exactly one 1")):
         if rows.any():
-            raise ValueError(f"class labels take one column a class; row {int(np.argmax(rows))} of y {what}")
+            row = row_of(y, int(np.argmax(rows)))
+            raise ValueError(
+                f"class labels take one column a class; {row} of y {what}: give the labels themselves, "
+                f"one a row"
+            )
 
 
 def _carried_over(loadings: Array, covariance: Array) -> Array:

@@ -6,7 +6,6 @@ is, and :math:`\psi(Sa) - \psi(a)` falls from infinity to log S, so bisection in
 an end of the bracket the objective still rises from any value inside it.
 """
 
-import warnings
 from collections.abc import Collection
 from typing import Any
 
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from zoo.checks import check_names, check_number, check_positive, check_whole
+from zoo.checks import check_names, check_number, check_positive, check_whole, warn
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 
@@ -158,12 +157,11 @@ def warn_of_prior(parameter: Array, concentration: Array, name: str, holders: st
     prior = float(jnp.sum(parameter))
     tokens = float(jnp.mean(jnp.sum(concentration, axis=-1))) - prior
     if prior > tokens:
-        warnings.warn(
+        warn(
             f"the learnt {name}, {prior / parameter.size:.3g} for each topic, outweighs the {holders} "
             f"({tokens:.3g} tokens in the mean), so that all have nearly the same topics. Learnt "
             "from topics that are still alike it can run off: fit some steps with learn=() first and go "
-            "on from there (init=tree), or keep the prior; the higher bound decides",
-            stacklevel=5,
+            "on from there (init=tree), or keep the prior; the higher bound decides"
         )
 
 
@@ -178,10 +176,9 @@ def warn_of_smoothing(smoothing: Array, concentration: Array) -> None:
     prior = float(smoothing) * num_words
     tokens = float(np.asarray(concentration).sum()) / num_topics - prior
     if prior > tokens:
-        warnings.warn(
+        warn(
             f"the learnt word_smoothing, {float(smoothing):.3g} for each word, outweighs the topics "
             f"({tokens / num_words:.3g} tokens of a word in the mean), so that all words are nearly equally "
             "probable in each: the bound finds no topics in these counts. Keep the smoothing (learn=()), "
-            "give fewer topics, or compare with one topic",
-            stacklevel=5,
+            "give fewer topics, or compare with one topic"
         )

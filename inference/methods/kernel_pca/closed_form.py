@@ -24,7 +24,6 @@ A direction in feature space is a combination of centred rows, :math:`\hat\Phi^T
 New rows are projected on them by `zoo.KernelPCA.scores`.
 """
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ import scipy.sparse.linalg
 from jax import Array
 
 from inference.algorithm import Direct, Outcome, as_one_draw
-from zoo.checks import check_choice
+from zoo.checks import check_choice, warn
 from zoo.kernel_pca import KernelPCA
 from zoo.kernels import gram as gram_matrices
 from zoo.kernels.gram import CentredGram
@@ -222,11 +221,10 @@ def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
     pruned = int(np.sum(variances <= 0))
     if pruned:
         first = int(np.argmax(variances <= 0))
-        warnings.warn(
+        warn(
             f"{by}: {pruned} of {model.num_latents} components vanish, because their eigenvalues are not "
             f"above the noise, m * noise_variance = {freedom * components.noise_variance:.6g} (component "
-            f"{first} has {components.eigenvalues[first]:.6g}); lower noise_variance or num_latents",
-            stacklevel=4,
+            f"{first} has {components.eigenvalues[first]:.6g}); lower noise_variance or num_latents"
         )
     posterior = {"latents": components.vectors * np.sqrt(variances)}
     if model.noise_variance is None:

@@ -47,7 +47,6 @@ of the last pass. ``learn`` fits the symmetric priors, ``"word_smoothing"`` and 
 of the bound (`inference.methods.documents.dirichlet_factors`).
 """
 
-import warnings
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -77,7 +76,7 @@ from inference.methods.documents.dirichlet_factors import (
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
 from inference.numerics.host_draws import dirichlet_draws, generator
 from inference.numerics.weighted_rows import row_limit
-from zoo.checks import check_choice, check_number
+from zoo.checks import check_choice, check_number, warn
 from zoo.documents.bags import CellTopics, dense_counts, log_coefficients
 from zoo.documents.shares import fold_in, log_integrals
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
@@ -123,10 +122,9 @@ def affordable(num_samples: int, num_entries: int) -> int:
     """
     fits = max(int(TOPIC_BYTES // (8 * num_entries)), 1)
     if fits < num_samples:
-        warnings.warn(
+        warn(
             f"{num_samples} draws of the topics would take {num_samples * num_entries * 8 / 1e9:.1f} GB: "
-            f"{fits} are kept; ask for fewer by num_samples",
-            stacklevel=4,
+            f"{fits} are kept; ask for fewer by num_samples"
         )
     return min(num_samples, fits)
 
@@ -164,11 +162,10 @@ def conclude(
 def _check_settled(state: LDAVBState, inner_steps: int, inner_tolerance: float) -> None:
     """Warn of documents that still moved after the most passes that a step may make."""
     if 0 < inner_tolerance < float(state.moved) and int(state.passes) >= inner_steps:
-        warnings.warn(
+        warn(
             f"documents had not settled after inner_steps={inner_steps} passes: {float(state.moved):.2g} of "
             f"their tokens moved in the last one, more than inner_tolerance={inner_tolerance:g}; raise "
-            "inner_steps",
-            stacklevel=4,
+            "inner_steps"
         )
 
 

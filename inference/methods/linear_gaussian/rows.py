@@ -30,7 +30,7 @@ from jax import Array
 from scipy.sparse import csr_array
 
 from inference.numerics.weighted_rows import Rows, unweighted, weight_of
-from zoo.checks import is_finite
+from zoo.checks import column_of, is_finite, row_of
 from zoo.sparse import SparseMatrix
 
 __all__ = [
@@ -235,7 +235,9 @@ def check_complete(method: str, remedy: str, **parts: np.ndarray) -> None:
         if not is_finite(part) and np.isnan(part).any():
             row, column = np.argwhere(np.isnan(part))[0]
             raise ValueError(
-                f"{method} needs every cell; row {row}, column {column} of {name} is missing: {remedy}"
+                f"{method} needs every cell; {row_of(part, row)}, {column_of(part, column)} of {name} is "
+                f"missing: "
+                f"{remedy}"
             )
 
 

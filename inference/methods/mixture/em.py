@@ -24,7 +24,6 @@ parameters matters.
 Reference: Dempster, Laird and Rubin (1977); Bishop (2006), section 9.2.
 """
 
-import warnings
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -39,7 +38,7 @@ from inference.methods.mixture.starts import STRATEGIES, mixed, restarts, start_
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import map_rows, sum_over_rows
 from inference.precision import to_numpy
-from zoo.checks import check_number
+from zoo.checks import check_number, warn
 from zoo.mixture import Mixture
 
 __all__ = ["METHOD"]
@@ -215,11 +214,10 @@ def conclude(
         posterior.pop("assignments")
     held = int(state.at_floor)
     if held:
-        warnings.warn(
+        warn(
             f"em: a guard holds {held} of {model.num_components} components (variances at variance_floor, or "
             "probabilities next to 0 or 1): the likelihood has no maximum there; use fewer components, more "
-            "rows, or vb, whose prior keeps components proper",
-            stacklevel=4,
+            "rows, or vb, whose prior keeps components proper"
         )
     attrs = {
         "num_parameters": number,

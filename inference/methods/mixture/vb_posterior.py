@@ -4,7 +4,6 @@ q(alpha) q(pi) prod_k q(theta_k) is held by `MixtureVBState`; the labels' factor
 :math:`q(c_i = k) \propto \exp\{E[\log \pi_k] + E[\log p(x_i \mid \theta_k)]\}`.
 """
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -34,6 +33,7 @@ from inference.numerics.compiled import compiled
 from inference.numerics.host_draws import generator, label_draws, site_draws
 from inference.numerics.programs import derived_of_draws
 from inference.numerics.weighted_rows import map_rows, weight_of
+from zoo.checks import warn
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision
@@ -192,17 +192,15 @@ def conclude(
     if not learn:
         return outcome
     if state.learning_in > 0:
-        warnings.warn(
+        warn(
             f"hyperparameters were not learnt yet: that begins when the bound has settled, or after "
-            f"{LEARNING_AFTER} steps; raise max_iterations",
-            stacklevel=2,
+            f"{LEARNING_AFTER} steps; raise max_iterations"
         )
     stuck = at_bound(state, model, learn)
     if stuck:
-        warnings.warn(
+        warn(
             f"learnt to the end of what is allowed: {', '.join(stuck)}; the bound has no optimum inside, so "
-            f"fix it, or give the concentration or mean_precision a Gamma prior",
-            stacklevel=2,
+            f"fix it, or give the concentration or mean_precision a Gamma prior"
         )
     attrs = {"learnt_from": learnt_from(model, learn), "hyperparameters_at_bound": ", ".join(stuck)}
     return outcome._replace(model=learnt_model(state, model), attrs=attrs)

@@ -56,6 +56,7 @@ from inference.methods.projections.vb_factors import (
     normal_terms,
 )
 from inference.methods.projections.views import given_values, prior_variance
+from zoo.checks import row_of
 from zoo.conjugate.gaussian import expected_log_det, log_wishart_normaliser, symmetric_inverse
 from zoo.linear_gaussian.axes import signs_of
 from zoo.model import in_current_precision
@@ -323,10 +324,10 @@ def check_data(model: Paired, data: tuple) -> None:
         missing = np.isnan(y)
         partly = missing.any(axis=1) & ~missing.all(axis=1)
         if partly.any():
-            row = int(np.flatnonzero(partly)[0])
+            row = row_of(y, int(np.flatnonzero(partly)[0]))
             raise ValueError(
                 f"vb of specific='full_covariance' takes rows of a view that are whole or missing as a whole "
-                f"(the density of some cells has no expectation under a Wishart); row {row} of y_{v} has "
+                f"(the density of some cells has no expectation under a Wishart); {row} of y_{v} has "
                 f"only some: use gibbs"
             )
 

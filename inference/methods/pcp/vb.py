@@ -23,7 +23,6 @@ without documents is at its prior: such are dropped on the way (``prune``), whic
 and come last in the fit. With ``batch_size`` documents pass in batches (`inference.methods.pcp.vb_batches`).
 """
 
-import warnings
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
@@ -67,7 +66,7 @@ from inference.methods.pcp.vb_starts import (
 )
 from inference.methods.pcp.vb_updates import assign, log_likelihood, update_globals, word_log_centres
 from inference.numerics.documents import DocumentBlocks, cut
-from zoo.checks import check_choice, check_flag
+from zoo.checks import check_choice, check_flag, warn
 from zoo.pcp import PCP
 
 __all__ = ["METHOD"]
@@ -214,10 +213,9 @@ def check(
         )
     check_topic_options(model, inner_steps, learn, LEARNABLE)
     if family == "mean_field":
-        warnings.warn(
+        warn(
             "family='mean_field' is the thesis's Algorithm 9.1, which from a random start collapses to one "
-            "cluster; the default family='structured' does not, and is cheaper",
-            stacklevel=4,
+            "cluster; the default family='structured' does not, and is cheaper"
         )
 
 

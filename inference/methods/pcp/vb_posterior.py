@@ -5,7 +5,6 @@ family :math:`q(c_d = m) \propto \exp(E \log \pi_m + \sum_w n_{dw} \log \sum_k e
 \beta_{kw}})` and q(z | c); in the mean-field family q(c) is what the last step left and q(z) does not know c.
 """
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,6 +30,7 @@ from inference.numerics.documents import DocumentBlocks
 from inference.numerics.host_draws import dirichlet_draws, generator, label_draws, weight_draws
 from inference.numerics.programs import derived_of_draws
 from inference.precision import to_numpy
+from zoo.checks import warn
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.gamma_functions import digamma, expected_log, gammaln
 from zoo.model import in_current_precision
@@ -366,11 +366,10 @@ def _warn_of_learnt(state: PCPVBState, learn: tuple[str, ...], data: tuple, poin
     if "word_smoothing" in learn and not point:
         warn_of_smoothing(state.word_smoothing, state.words)
     if "concentration" in learn and float(state.concentration) > (num_documents := data[0].shape[0]):
-        warnings.warn(
+        warn(
             f"the learnt concentration, {float(state.concentration):.3g}, outweighs the {num_documents} "
             "documents, so that all clusters are nearly equally probable: keep the concentration, or give "
-            "fewer clusters",
-            stacklevel=5,
+            "fewer clusters"
         )
 
 

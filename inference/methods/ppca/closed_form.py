@@ -21,7 +21,6 @@ Point estimates of probabilistic PCA, from here and from EM, are rotated so that
 the longest first, with the largest entry of each positive.
 """
 
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ from inference.algorithm import Direct, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted
-from zoo.checks import check_number
+from zoo.checks import check_number, warn
 from zoo.linear_gaussian import latents_covariance, latents_mean
 from zoo.linear_gaussian.axes import signs_of
 from zoo.ppca import PPCA
@@ -229,11 +228,10 @@ def point_outcome(
     if held.size:
         which = "the noise variance" + ("" if model.noise == "isotropic" else f" of column {held[0]}")
         more = f" ({held.size} in all)" if held.size > 1 else ""
-        warnings.warn(
+        warn(
             f"{which}{more} is held at noise_floor={noise_floor:g} of the columns' variance: the latents "
             f"explain it whole and the likelihood has no maximum there; use fewer latents, or a prior "
-            f"(loading_prior='ard', method='vb')",
-            stacklevel=5,
+            f"(loading_prior='ard', method='vb')"
         )
     has_holes = latents is None and bool(np.isnan(np.asarray(rows)).any())
     stored, dims = dict(values), {}

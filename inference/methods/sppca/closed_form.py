@@ -44,7 +44,6 @@ Stored latents of the fitted rows are those given all that was observed of a row
 outputs `inference.transform` returns E[z | x].
 """
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -57,7 +56,7 @@ from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import row_limit
-from zoo.checks import is_finite
+from zoo.checks import is_finite, warn
 from zoo.linear_gaussian.axes import signs_of
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
@@ -159,27 +158,24 @@ def warn_of_floors(
         if held.any():
             which = f" of output {int(np.argmax(held))}" if name == "y" and not shared else ""
             share = float(model.noise_floor[int(name == "y")])
-            warnings.warn(
+            warn(
                 f"noise_variance_{name}{which} is at its floor, {share:g} of the variance: the likelihood "
-                f"rises as it goes to 0; use fewer latents, more rows, or label_coding='reduced' for labels",
-                stacklevel=5,
+                f"rises as it goes to 0; use fewer latents, more rows, or label_coding='reduced' for labels"
             )
     if not has_noise_y:
         return
     labelled = y[~np.isnan(y).any(axis=1)]
     rank = int(np.linalg.matrix_rank(labelled - labelled.mean(axis=0))) if len(labelled) else y.shape[1]
     if rank < y.shape[1] and model.num_latents >= rank:
-        warnings.warn(
+        warn(
             f"the {y.shape[1]} outputs have rank {rank} and there are {model.num_latents} latents: they can "
             f"be fitted exactly and only noise_floor bounds the likelihood; label_coding='reduced' leaves "
-            f"out the column of class labels that the others determine",
-            stacklevel=5,
+            f"out the column of class labels that the others determine"
         )
     elif model.num_latents >= len(labelled) - 1 > 0:
-        warnings.warn(
+        warn(
             f"there are {model.num_latents} latents and only {len(labelled)} labelled rows: their outputs "
-            f"can be fitted exactly",
-            stacklevel=5,
+            f"can be fitted exactly"
         )
 
 

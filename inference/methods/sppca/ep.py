@@ -42,7 +42,6 @@ References: Minka (2001), "Expectation propagation for approximate Bayesian infe
 (2006), "Gaussian processes for machine learning", section 3.6.
 """
 
-import warnings
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -58,7 +57,7 @@ from inference.methods.linear_gaussian.em import LoadingPrior, Parameters
 from inference.methods.linear_gaussian.rows import CompressedRows, compress
 from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.methods.sppca.em import prior_about
-from zoo.checks import check_choice
+from zoo.checks import check_choice, warn
 from zoo.linear_gaussian import log_density as linear_gaussian_log_density
 from zoo.linear_gaussian.probit import Orthant, decisions, positive_normal_moments
 from zoo.sppca import SPPCA
@@ -299,10 +298,9 @@ def conclude(key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: Any,
     x, y, _ = data
     certain = np.asarray(state.moments.log_evidence)[~np.isnan(np.asarray(y)).all(axis=1)]
     if model.loading_prior == "flat" and certain.min() > np.log(CERTAINTY):
-        warnings.warn(
+        warn(
             "the latents separate the outputs: with loading_prior='flat' the likelihood rises for ever as "
-            "the loadings grow; loading_prior='gaussian' gives it a maximum",
-            stacklevel=4,
+            "the loadings grow; loading_prior='gaussian' gives it a maximum"
         )
     return concluded(_values(state.parameters, model), model, (x, y))
 

@@ -25,7 +25,6 @@ A sweep costs O(N^2 K): the product G B.
 Reference: Yu (2006), section 7.2.3, (7.17)-(7.24) corrected.
 """
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -38,6 +37,7 @@ from jax.scipy.linalg import cho_solve
 from inference.algorithm import Outcome, as_one_draw
 from inference.methods.linear_gaussian.em import LinearGaussianInfo
 from inference.methods.sppca.closed_form import warn_of_floors
+from zoo.checks import warn
 from zoo.kernels.gram import centred_gram, feature_rows
 from zoo.linear_gaussian.axes import signs_of
 from zoo.sppca import SPPCA
@@ -260,10 +260,9 @@ def conclude(
     lengths = np.diag(np.asarray(turn.T @ inner @ turn))
     vanished = int(np.sum(lengths <= 1e-8 * float(jnp.trace(rows.gram)) / rows.shape[0]))
     if vanished:
-        warnings.warn(
+        warn(
             f"em: {vanished} of {model.num_latents} latents have no part in x, where variance is not above "
-            f"noise_variance_x = {float(state.noise_variance_x):.4g}; lower it or use fewer latents",
-            stacklevel=4,
+            f"noise_variance_x = {float(state.noise_variance_x):.4g}; lower it or use fewer latents"
         )
     y = np.where(np.asarray(rows.observed) > 0, np.asarray(rows.y), np.nan)
     per_cell = float(jnp.trace(rows.gram)) / (rows.shape[0] * max(model.feature_dimension, 1))

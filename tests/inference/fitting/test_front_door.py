@@ -37,9 +37,9 @@ def with_cell(value, row=4, column="b"):
 
 
 BAD_DATA = {
-    "NaN": (with_cell(np.nan), ValueError, r"x must be finite.*row 4, column 1 is nan"),
-    "infinity": (with_cell(-np.inf), ValueError, r"row 4, column 1 is -inf"),
-    "constant column": (table().assign(b=3.0), ValueError, r"column 1 of x is constant \(3.0\)"),
+    "NaN": (with_cell(np.nan), ValueError, r"x must be finite.*row 4, column 'b' is nan"),
+    "infinity": (with_cell(-np.inf), ValueError, r"row 4, column 'b' is -inf"),
+    "constant column": (table().assign(b=3.0), ValueError, r"column 'b' of x is constant \(3.0\)"),
     "text column": (table().assign(b="red"), TypeError, r"column 'b' of x is not numeric"),
     "text array": (np.array([["a", "b"], ["c", "d"]]), TypeError, "x must be numeric"),
     "no rows": (table(0), ValueError, "x must have at least 2 rows .*; got 0"),

@@ -14,7 +14,7 @@ import pytest
 
 from zoo.cli import main
 from zoo.cli.arguments import parse_settings, resolve
-from zoo.cli.selection import select
+from zoo.cli.selection import reading_options, select
 
 
 def run(*arguments, **options):
@@ -165,13 +165,16 @@ def test_a_reader_that_has_had_enough_is_no_error():
         ),
         (
             ["fit", "ppca", "faithful", "--set", "num_latents=1", "--y", "waiting"],
-            "PPCA takes 1 part of data, x; got 2: leave the others out; class labels and outputs go with",
+            "ppca takes one table, x, and no outputs or views: leave --y out, or fit sppca",
         ),
         (
             ["fit", "sppca", "faithful", "--set", "num_latents=1"],
-            "SPPCA takes 2 parts of data, x and y; got 1: y is missing",
+            "sppca predicts outputs y from x, and y is missing: name their columns",
         ),
-        (["fit", "mixture", "faithful", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (
+            ["fit", "mixture", "faithful", "--seed", "x"],
+            r"argument --seed: must be a whole number in \[0, 2\*\*32\); got 'x'",
+        ),
         (["fit", "mixture", "faithful", "--checkpoint", "/proc/c"], "cannot write /proc/c"),
         (
             ["fit", "mixture", "faithful", "--out", "no/folder/f.nc"],
@@ -210,14 +213,14 @@ def _status(arguments):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3,nan\n5,6\n", "row 1, column 1 is nan"),
-        ("a,b\n1,2\n3,inf\n5,6\n", "row 1, column 1 is inf"),
-        ("a,b\n1,2\n3,2\n5,2\n", "column 1 of x is constant"),
+        ("a,b\n1,2\n3,nan\n5,6\n", "row 1, column 'b' is nan"),
+        ("a,b\n1,2\n3,inf\n5,6\n", "row 1, column 'b' is inf"),
+        ("a,b\n1,2\n3,2\n5,2\n", "column 'b' of x is constant"),
         ("a,b\n1,red\n3,blue\n", "column 'b' of x is not numeric"),
         ("a,b\n", "bad.csv has no rows"),
         ("a,b\n1,2\n", "at least 2 rows"),
         ("a,b\n1,2\n3,4\n", "at least 3 rows"),
-        ("", "No columns to parse from file"),
+        ("", "bad.csv is empty"),
         ("a\n1,2,3\n1\n", ""),
     ],
 )
@@ -251,6 +254,40 @@ def test_columns_are_chosen_by_name_run_and_array(tmp_path):
     assert list(first.columns) == ["a", "b"] and list(second.columns) == ["e"]
     with pytest.raises(ValueError, match="--views goes without --x and --y"):
         select(str(path), x="a", views=["b"])
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ({"x": ""}, "--x has an empty name in ''"),
+        ({"x": "a,,b"}, "--x has an empty name in 'a,,b': .* such as --x a,b$"),
+        ({"x": "a,a"}, "--x names 'a' twice"),
+        ({"x": "a,a:c"}, "the column 'a' is chosen twice"),
+        ({"y": ","}, "--y has an empty name"),
+        ({"views": ["a", "b,"]}, "--views has an empty name"),
+        ({"x": "", "views": ["a"]}, "--views goes without"),
+        ({"x": "incom"}, r"there is no column 'incom' \(did you mean 'income'\?\)"),
+        ({"read": {"decimal": ";"}}, "decimal must be a point or a comma"),
+    ],
+)
+def test_wrong_choices_of_columns_are_refused(terms, message, tmp_path):
+    path = tmp_path / "t.csv"
+    pd.DataFrame(np.ones((3, 4)), columns=["a", "b", "c", "income"]).to_csv(path, index=False)
+    with pytest.raises(ValueError, match=message):
+        select(str(path), **terms)
+
+
+def test_a_column_whose_name_holds_a_comma_is_quoted(tmp_path):
+    path = tmp_path / "t.csv"
+    pd.DataFrame(np.ones((3, 2)), columns=["rate, yearly", "b"]).to_csv(path, index=False)
+    assert list(select(str(path), x='"rate, yearly",b')[1][0].columns) == ["rate, yearly", "b"]
+
+
+def test_options_of_reading_are_named_values():
+    assert reading_options(["decimal=,", "header=no"]) == {"decimal": ",", "header": False}
+    for wrong in (["decimal"], ["speed=1"], ["header=perhaps"], ["header=no", "header=yes"]):
+        with pytest.raises(ValueError, match="--read"):
+            reading_options(wrong)
 
 
 def test_arrays_of_archives_are_tables(tmp_path):
@@ -414,7 +451,7 @@ def test_report_writes_the_page(fitted, ending, tmp_path, capsys):
 def test_a_report_is_refused_by_the_ending_of_its_name(fitted, tmp_path, capsys):
     out = tmp_path / "report.txt"
     assert main(["report", str(fitted[0] / "mixture-faithful.nc"), "--out", str(out)]) == 2
-    assert "written as .html or .md" in capsys.readouterr().err and not out.exists()
+    assert "--out takes a file ending in .html, .md" in capsys.readouterr().err and not out.exists()
 
 
 def test_compare_scores_held_out_rows(tmp_path, capsys):

@@ -225,7 +225,7 @@ def test_errors_say_what_is_wrong_and_where():
     x = np.random.default_rng(0).normal(size=(6, 3))
     y = np.array([[0, 1, 1, 0, 2, 1.0]]).T
     probit = {"num_latents": 1, "output_likelihood": "probit"}
-    with pytest.raises(ValueError, match="row 4, column 0 of y is 2.0"):
+    with pytest.raises(ValueError, match="row 4, column 0 of y is 2:"):
         SPPCA.from_data(x, y, **probit).check(x, y)
     with pytest.raises(ValueError, match="probit outputs need x as it is"):
         SPPCA(kernel="linear", **probit)

@@ -142,7 +142,7 @@ def test_what_cannot_be_asked(tree):
     x, y = new_rows()
     with pytest.raises(ValueError, match="predicts outputs, cells; got 'classes'"):
         predict(tree, x, what="classes")
-    with pytest.raises(ValueError, match="x must have 12 columns; got 11"):
+    with pytest.raises(ValueError, match="x must have 12 columns, as the model has; got 11"):
         predict(tree, x[:, :11])
     with pytest.raises(ValueError, match="x has 6 and y has 5"):
         log_density(tree, x, y[:5])

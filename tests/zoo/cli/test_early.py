@@ -1,0 +1,356 @@
+"""Mistakes are answered before JAX, NumPy or pandas is imported, and nothing of the user's is replaced."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from zoo import MODELS, canonical_name
+from zoo.cards import read_card
+from zoo.cli import main
+from zoo.cli.arguments import COMMANDS, parser
+from zoo.cli.completing import _places, _values
+
+HEAVY = ("jax", "numpyro", "arviz", "xarray", "matplotlib", "scipy", "pandas", "numpy")
+MISTAKES = {  # the command line: part of the message
+    "fit mixtur faithful": "no model is called 'mixtur'",
+    "fit mixture absent.csv": "there is no file absent.csv",
+    "fit mixture faithfull": "no data set is called 'faithfull'",
+    "fit mixture faithful --method gibs": "did you mean gibbs?",
+    "fit mixture faithful --seed -1": "argument --seed: must be a whole number in [0, 2**32); got -1",
+    "fit mixture faithful --num-chains 0": "--num-chains: must be a whole number of at least 1; got 0",
+    "fit mixture faithful --num-warmup -1": "must be a whole number of at least 0; got -1",
+    "fit mixture faithful --tolerance nan": "--tolerance: must be a number of at least 0",
+    "fit mixture faithful --dtype float16": "dtype must be 'float64' or 'float32'; got 'float16'",
+    "fit mixture faithful --chain-method threads": "chain_method must be 'vectorized' or",
+    "fit mixture faithful --set num_component=3": "did you mean num_components?",
+    "fit mixture faithful --set num_components=0": "num_components must be a whole number of at least",
+    "fit mixture faithful --set num_components=True": "must be a whole number of at least 1; got True",
+    "fit mixture faithful --set free_last_stick=1": "free_last_stick must be True or False; got 1",
+    "fit mixture faithful --set concentration='1'": "must be a number, or a prior such as Gamma(2, 1)",
+    "fit mixture faithful --set concentration=Gamma('x',1)": "arguments of Gamma must be numbers; got 'x'",
+    "fit mixture faithful --set concentration=Gamma(0,1)": "the arguments of Gamma must be positive; got 0",
+    "fit mixture faithful --set concentration=None": "concentration must not be None: leave it out",
+    "fit ppca faithful --set beta=Gamma(1,1)": "the model ppca has no setting 'beta'",
+    "fit ppca faithful --set loc_mean=Gamma(1,1)": "loc_mean must be a number; got Gamma(1, 1)",
+    "fit mixture faithful --option sort_stick=1": "did you mean sort_sticks?",
+    "fit mixture faithful --method gibbs --option magic=1": "its options: label_moves",
+    "fit mixture faithful --keep=": "--keep needs the name of a variable",
+    "fit ppca faithful --y waiting": "ppca takes one table, x, and no outputs or views: leave --y out",
+    "fit sppca faithful": "y is missing: name their columns, such as --y COLUMN",
+    "fit paired faithful": "name the columns of each, such as --views a,b c,d",
+    "fit mixture faithful --views x x": "leave --views with 2 views out, or fit paired",
+    "fit mixture faithful --out=": "--out needs the name of a file",
+    "fit mixture faithful --checkpoint=": "--checkpoint needs the name of a file",
+    "fit mixture faithful --out held.csv": "held.csv exists: add --force to replace it",
+    "fit mixture held.csv --out held.csv --force": "this command reads it; choose another name",
+    "fit mixture held.csv --out linked.csv --force": "this command reads it",
+    "fit mixture faithful --out other-link --force": "it is a link",
+    "fit mixture faithful --out pipe --force": "it is no regular file",
+    "fit mixture faithful --out /dev/null --force": "it is no regular file",
+    "fit mixture faithful --out . --force": "it is a folder; name a file in it",
+    "fit mixture faithful --out a.nc --checkpoint a.nc": "this command reads it",
+    "fit mixture faithful --checkpoint held.csv": "held.csv is no checkpoint: it would be replaced",
+    "fit mixture faithful --out a.nc --report a.nc": "--report takes a file ending in .html, .md",
+    "fit mixture faithful --report a.txt": "--report takes a file ending in .html, .md; got 'a.txt'",
+    "fit mixture faithful --report a.html --out a.html": "this command reads it; choose another name",
+    "fit mixture held.csv --x=": "--x has an empty name",
+    "fit mixture held.csv --read decimal=x": "--read decimal takes , or .",
+    "report absent.nc": "there is no file absent.nc; fits in this folder: fit.nc",
+    "report held.csv": "held.csv is no saved fit",
+    "report fit.nc --out fit.nc --force": "--out takes a file ending in .html, .md",
+    "report fit.nc --heldout faithful": "--heldout compares fits and one was given",
+    "report fit.nc --x a": "--x chooses of the rows of --heldout",
+    "report fit.nc fit.nc": "a file was named twice",
+    "predict fit.nc faithful --out held.csv": "held.csv exists: add --force",
+    "predict fit.nc held.csv --out held.csv --force": "this command reads it",
+    "predict fit.nc faithful --out a.html": "--out takes a file ending in .csv, .tsv, .xlsx, .parquet",
+    "sweep mixture faithful --sizes 4:1": "--sizes takes FIRST:LAST",
+    "sweep mixture faithful --sizes num_topics=1:2": "no size 'num_topics' to sweep; it has: num_comp",
+    "sweep mixture faithful --sizes 1:2 --set num_components=2": "is swept by --sizes, and set by --set",
+    "sweep mixture faithful --sizes 1:2 --folds 1": "--folds: must be a whole number of at least 2",
+    "compare faithful --seed -1": "argument --seed: must be a whole number in [0, 2**32); got -1",
+    "compare faithful --methods gibs": "no model has the method 'gibs'",
+    "compare faithful --out a.txt": "--out takes a file ending in .png, .svg, .pdf",
+    "show mixture --out held.csv": "--out takes a file ending in .md",
+    "completion powershell": "invalid choice: 'powershell'",
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with a table, a link to it, a link to nothing, a pipe, and what looks like a fit."""
+    (tmp_path / "held.csv").write_text("a,b\n1,2\n3,4\n5,7\n")
+    os.link(tmp_path / "held.csv", tmp_path / "linked.csv")
+    (tmp_path / "other-link").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "fit.nc").write_bytes(b"\x89HDF\r\n\x1a\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_mistakes_are_answered_before_anything_is_imported(folder):
+    """One process answers all of them: one line each, nothing imported, nothing written."""
+    code = """
+import contextlib, io, json, sys
+from zoo.cli import main
+found = {}
+for line in json.load(sys.stdin):
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            status = main(line.split())
+        except SystemExit as stop:
+            status = stop.code
+    found[line] = status, out.getvalue(), err.getvalue()
+print(json.dumps([found, sorted(sys.modules)]))
+"""
+    before = sorted(os.listdir(folder))
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(list(MISTAKES)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found, imported = json.loads(answer.stdout)
+    for line, (status, out, err) in found.items():
+        assert status == 2 and out == "" and err.count("\n") == 1, (line, status, out, err)
+        assert MISTAKES[line] in err and err.startswith("zoo"), (line, err)
+    assert not set(HEAVY) & set(imported)
+    assert sorted(os.listdir(folder)) == before
+    assert (folder / "held.csv").read_text().startswith("a,b")
+
+
+def test_a_free_name_is_taken_where_none_is_given(folder, capsys):
+    (folder / "mixture.md").write_text("mine")
+    assert main(["show", "mixture", "--out", "mixture.md"]) == 2
+    assert "such as mixture-2.md" in capsys.readouterr().err
+    assert main(["show", "mixture", "--out", "mixture.md", "--force"]) == 0
+    assert (folder / "mixture.md").read_text() != "mine"
+
+
+def test_a_file_that_came_during_the_run_is_not_replaced(folder):
+    from zoo.cli.paths import target
+
+    given = target("--out", "a.nc", "b.nc")
+    assert str(given.settled()) == "a.nc"
+    (folder / "a.nc").write_text("of somebody else")
+    assert str(given.settled()) == "a-2.nc"
+    assert str(target("--out", "a.nc", "b.nc", force=True).settled()) == "a.nc"
+    assert str(target("--out", None, "a.nc").settled()) == "a-2.nc"
+
+
+# What is checked early is what the models declare
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_field_takes_its_default_early(name):
+    """A default that the early check refused would make a field unusable on the command line."""
+    from zoo.cli.arguments import parse_settings
+    from zoo.cli.early import check_fields
+
+    card = read_card(name)
+    for field, declared in card.fields.items():
+        default = declared.partition(" = ")[2]
+        if default and field not in ("kernel", "family", "families"):
+            check_fields(
+                card, parse_settings([f"{field}={default.strip(chr(39))}"], tuple(card.fields), name)
+            )
+
+
+def test_early_options_are_those_of_the_methods():
+    from inference.methods import method_of
+    from zoo import model_class
+    from zoo.cli.early import _options_of
+
+    known = 0
+    for name in MODELS:
+        for method in read_card(name).methods:
+            early = _options_of(name, method)
+            if early is not None:
+                known += 1
+                assert set(early) == set(method_of(object.__new__(model_class(name)), method).options), (
+                    name,
+                    method,
+                )
+    assert known > 30
+
+
+# Help, version, completion
+
+
+def test_every_command_shows_examples_that_parse(capsys):
+    for name, (_, _, examples) in COMMANDS.items():
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        out = capsys.readouterr().out
+        for line in filter(None, examples.strip().splitlines()):
+            assert line in out
+            if line.startswith("zoo "):
+                words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
+                options = parser().parse_args(words)
+                assert options.command == name
+                if hasattr(options, "model"):
+                    canonical_name(options.model)
+
+
+def test_the_version_is_the_package_s(capsys):
+    import zoo
+
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0 and capsys.readouterr().out == f"zoo {zoo.__version__}\n"
+
+
+COMPLETED = {
+    ("",): {"fit", "predict", "sweep", "report", "compare", "completion", "list", "show", "--version"},
+    ("fi",): {"fit"},
+    ("fit", "mixt"): {"mixture", "mixture_of_ppca"},
+    ("fit", "mixture", "fai"): {"faithful"},
+    ("fit", "mixture", "faithful", "--me"): {"--method"},
+    ("fit", "mixture", "faithful", "--method", "gi"): {"gibbs"},
+    ("fit", "mixture", "faithful", "--no-progress", "--se"): {"--seed", "--set"},
+    ("fit", "mixture", "faithful", "--set", "num_comp"): {"num_components="},
+    ("fit", "mixture", "faithful", "--out", "tab"): {"table.csv"},
+    ("fit", "--method", "vb", "mixture", "tab"): {"table.csv"},
+    ("predict", "tab"): {"table.csv"},
+    ("predict", "fit.nc", "faith"): {"faithful"},
+    ("completion", "f"): {"fish"},
+}
+
+
+def test_bash_completes_what_the_parser_takes(tmp_path, capsys):
+    """The script is run by bash itself, with words as it would be on a line."""
+    main(["completion", "bash"])
+    (tmp_path / "zoo.bash").write_text(capsys.readouterr().out)
+    (tmp_path / "table.csv").write_text("a\n1\n")
+    lines = ["source ./zoo.bash"]
+    for words in COMPLETED:
+        quoted = " ".join(f"'{word}'" for word in ("zoo", *words))
+        lines.append(
+            f'COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _zoo 2>/dev/null; echo "${{COMPREPLY[*]}}"'
+        )
+    answer = subprocess.run(
+        ["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    for words, line in zip(COMPLETED, answer.stdout.splitlines(), strict=True):
+        found = set(line.split())
+        assert found >= COMPLETED[words] if words == ("",) else found == COMPLETED[words], (words, found)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_names_every_option_and_model(shell, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for name, (_, options, _) in COMMANDS.items():
+        flags = [flag for flag in options if flag.startswith("--")]
+        assert name in script
+        assert all(re.search(rf"(-l |--){flag[2:]}\b", script) for flag in flags)
+    assert all(name in script for name in MODELS)
+    assert set(_places()) <= set(COMMANDS)
+    every = {flag for _, options, _ in COMMANDS.values() for flag in options}
+    assert set(_values()) <= every
+
+
+# Predicting and sweeping
+
+
+@pytest.fixture(scope="module")
+def projection(tmp_path_factory):
+    """A folder with a table, a fit of its three numeric columns, and one of its outputs on the others."""
+    folder = tmp_path_factory.mktemp("predict")
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=40)
+    table = pd.DataFrame({"a": z + 0.1 * rng.normal(size=40), "b": -z, "c": z + 0.1 * rng.normal(size=40)})
+    table["b"] += 0.1 * rng.normal(size=40)
+    table.index = [f"row{i}" for i in range(40)]
+    table.to_csv(folder / "table.csv")
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        assert main(["fit", "ppca", "table.csv", "--set", "num_latents=1", "--report", "p.md"]) == 0
+    finally:
+        os.chdir(here)
+    return folder, table
+
+
+def test_a_fit_reports_and_never_replaces(projection, monkeypatch, capsys):
+    folder, _ = projection
+    monkeypatch.chdir(folder)
+    assert "PPCA" in (folder / "p.md").read_text() or "PCA" in (folder / "p.md").read_text()
+    first = (folder / "ppca-table.nc").read_bytes()
+    assert main(["fit", "ppca", "table.csv", "--set", "num_latents=1"]) == 0
+    assert "saved to ppca-table-2.nc" in capsys.readouterr().out
+    assert (folder / "ppca-table.nc").read_bytes() == first
+
+
+def test_predict_completes_rows_by_name_and_label(projection, monkeypatch, capsys):
+    import inference
+
+    folder, table = projection
+    monkeypatch.chdir(folder)
+    new = table.iloc[:4].copy()
+    new.loc["row1", "b"] = np.nan
+    new.insert(0, "note", "x")
+    new[["c", "note", "a", "b"]].to_csv("new.csv")
+    assert main(["predict", "ppca-table.nc", "new.csv", "--deviations"]) == 0
+    assert "saved to ppca-table-new.csv" in capsys.readouterr().out
+    found = pd.read_csv("ppca-table-new.csv", index_col=0)
+    wanted = inference.predict(inference.load("ppca-table.nc"), new[["a", "b", "c"]])
+    assert list(found.index) == list(new.index) and list(found.columns) == [
+        "a",
+        "b",
+        "c",
+        "a_sd",
+        "b_sd",
+        "c_sd",
+    ]
+    np.testing.assert_allclose(found[["a", "b", "c"]], wanted)
+    np.testing.assert_allclose(found["b_sd"], wanted.standard_deviation[:, 1])
+    for what, columns in (("scores", ["latent_0"]), ("log_density", ["log_density"])):
+        assert main(["predict", "ppca-table.nc", "new.csv", "--what", what, "--out", f"{what}.tsv"]) == 0
+        assert list(pd.read_csv(f"{what}.tsv", sep="\t", index_col=0).columns) == columns
+
+
+def test_predict_refuses_rows_without_a_column(projection, monkeypatch, capsys):
+    folder, table = projection
+    monkeypatch.chdir(folder)
+    table[["a", "c"]].to_csv("lacking.csv")
+    assert main(["predict", "ppca-table.nc", "lacking.csv"]) == 2
+    assert "lack the columns b of the fit" in capsys.readouterr().err
+
+
+def test_sweep_recommends_the_size_that_made_the_rows(projection, monkeypatch, capsys):
+    """The rows have one latent; a rule that took the largest size, or the worst, fails here."""
+    folder, _ = projection
+    monkeypatch.chdir(folder)
+    arguments = ["--sizes", "1:2", "--folds", "2", "--out", "sweep.csv"]
+    assert main(["sweep", "ppca", "table.csv", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert "recommended: num_latents = 1" in out and "zoo fit ppca table.csv --set num_latents=1" in out
+    assert list(pd.read_csv("sweep.csv", index_col=0).index) == [1, 2]
+
+
+def test_the_smallest_size_within_one_standard_error_is_recommended():
+    from inference.diagnostics.model_size import recommended
+
+    table = pd.DataFrame(
+        {
+            "heldout": [-3.0, -2.1, -2.0, -2.05],
+            "difference": [-1.0, -0.1, 0.0, -0.05],
+            "difference_error": 0.2,
+        },
+        index=[1, 2, 3, 4],
+    )
+    assert recommended(table) == (3, 2)
+    assert recommended(table.assign(difference_error=0.01)) == (3, 3)
+    assert recommended(table.assign(heldout=[np.nan, -2.1, -2.0, -2.05])) == (3, 2)
+    with pytest.raises(ValueError, match="finite"):
+        recommended(table.assign(heldout=np.nan))

@@ -1,0 +1,195 @@
+"""Tables from files as people have them: what is told from the file is right, and what cannot be is refused.
+
+The cases are files with one answer; `pandas.read_csv` alone gives another one for most of them.
+"""
+
+import sys
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from zoo.datasets import read_table, read_tables
+
+NAN = np.nan
+READ = {  # text or bytes: columns, row labels (None: 0, 1, ...), cells, a part of the notes
+    "a;b\n0,126;-0,132\n0,640;0,105\n": (
+        ["a", "b"], None, [[0.126, -0.132], [0.64, 0.105]], "decimal commas",
+    ),
+    "0,126;-0,132\n0,640;0,105\n": (
+        ["column_1", "column_2"], None, [[0.126, -0.132], [0.64, 0.105]], "no hea",
+    ),
+    "c;n;s\nA;1.234;0,5\nB;22.345;0,7\n": (
+        ["c", "n", "s"], None, [["A", 1234, 0.5], ["B", 22345, 0.7]], "of 'n'",
+    ),
+    "c;n;s\nA;1.234;5\nB;22.345;7\n": (
+        ["c", "n", "s"], None, [["A", 1.234, 5], ["B", 22.345, 7]], "semicolons",
+    ),
+    ",a,b\n0,1.5,2\n1,2.5,3\n": (["a", "b"], [0, 1], [[1.5, 2], [2.5, 3]], "labels the rows"),
+    ",a,b\nx,1.5,2\ny,2.5,3\n": (["a", "b"], ["x", "y"], [[1.5, 2], [2.5, 3]], "labels the rows"),
+    ",b\n0.5,1\n0.5,2\n": (["column_1", "b"], None, [[0.5, 1], [0.5, 2]], "has no name"),
+    "0,1\n1.5,2.1\n2.5,3.2\n": (["0", "1"], None, [[1.5, 2.1], [2.5, 3.2]], "name the columns"),
+    "1.5,2.1\n2.5,3.2\n3.1,4.2\n": (
+        ["column_1", "column_2"], None, [[1.5, 2.1], [2.5, 3.2], [3.1, 4.2]], "no hea",
+    ),
+    "0,1\n1,0\n0,1\n": (["column_1", "column_2"], None, [[0, 1], [1, 0], [0, 1]], "no header"),
+    "5.1,3.5,se\n4.9,3.0,se\n": (
+        ["column_1", "column_2", "column_3"], None, [[5.1, 3.5, "se"], [4.9, 3.0, "se"]], "",
+    ),
+    "name,2019,2020\nA,1.5,2.5\nB,2.5,3.5\n": (
+        ["name", "2019", "2020"], None, [["A", 1.5, 2.5], ["B", 2.5, 3.5]], "",
+    ),
+    "4.5,4.6,4.7,4.8\n1,2,3,5\n4,5,6,7\n": (
+        ["4.5", "4.6", "4.7", "4.8"], None, [[1, 2, 3, 5], [4, 5, 6, 7]], "name",
+    ),
+    '"a","b"\n"1",2.5,3\n"2",3.5,4\n': (["a", "b"], [1, 2], [[2.5, 3], [3.5, 4]], "labels the rows"),
+    "a\tb\n1\t2\n3\t4\n": (["a", "b"], None, [[1, 2], [3, 4]], "tabs"),
+    "a|b\n1|2\n3|4\n": (["a", "b"], None, [[1, 2], [3, 4]], "bars"),
+    "  u   v\n  1.0   2.0\n  3.0   4.5\n": (["u", "v"], None, [[1, 2], [3, 4.5]], "spaces"),
+    "a, b\n1, 2\n3, 4\n": (["a", "b"], None, [[1, 2], [3, 4]], ""),
+    "sep=;\na;b\n1,5;2\n2,5;4\n": (["a", "b"], None, [[1.5, 2], [2.5, 4]], "decimal commas"),
+    "# by x\n# in m\na,b\n1,2\n3,4\n": (["a", "b"], None, [[1, 2], [3, 4]], "remarks"),
+    "# a,b\n1,2\n3,4\n": (["a", "b"], None, [[1, 2], [3, 4]], ""),
+    'a,b\n"0,12","1,5"\n"0,15","2,25"\n': (["a", "b"], None, [[0.12, 1.5], [0.15, 2.25]], "decimal commas"),
+    'a,b\n"1,234.50",2\n"5,678.00",3\n': (["a", "b"], None, [[1234.5, 2], [5678, 3]], "group thousands"),
+    "a,b,\n1,2,\n3,4,\n,,\n": (["a", "b"], None, [[1, 2], [3, 4]], "left out"),
+    "a,b\n1,?\n2,3\n": (["a", "b"], None, [[1, NAN], [2, 3]], ""),
+    'n,t\nA,"line one\nline two"\nB,"x; y"\n': (
+        ["n", "t"], None, [["A", "line one\nline two"], ["B", "x; y"]], "",
+    ),
+    "score\n1.5\n\n2.5\n": (["score"], None, [[1.5], [NAN], [2.5]], ""),
+    "gr\xf6\xdfe,b\n1,2\n3,4\n".encode("cp1252"): (
+        ["gr\xf6\xdfe", "b"], None, [[1, 2], [3, 4]], "Windows-1252",
+    ),
+    b"\xef\xbb\xbfa,b\n1,2\n3,4\n": (["a", "b"], None, [[1, 2], [3, 4]], ""),
+    "a\tb\n1\t2\n3\t4\n".encode("utf-16"): (["a", "b"], None, [[1, 2], [3, 4]], "UTF-16"),
+}  # fmt: skip
+
+
+def written(folder, content, name="table.csv"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize("content", READ, ids=lambda content: ascii(content)[:30])
+def test_a_file_is_read_as_its_writer_meant_it(content, tmp_path):
+    columns, index, cells, note = READ[content]
+    table = read_table(written(tmp_path, content))
+    index = range(len(cells)) if index is None else index
+    assert list(table.columns) == columns and list(table.index) == list(index)
+    wanted = pd.DataFrame(cells, columns=columns, index=index)
+    pd.testing.assert_frame_equal(table, wanted, check_dtype=False, check_index_type=False)
+    assert note in "; ".join(table.attrs["read_as"])
+    for name in columns:
+        assert pd.api.types.is_numeric_dtype(table[name]) == pd.api.types.is_numeric_dtype(wanted[name]), name
+
+
+def test_pandas_alone_reads_most_of_them_otherwise(tmp_path):
+    """The control of the test above: the former reader fails most of its cases."""
+    wrong = 0
+    for content, (columns, _, cells, _) in READ.items():
+        try:
+            table = pd.read_csv(written(tmp_path, content))
+            wrong += list(table.columns) != columns or table.shape != np.shape(cells)
+        except (ValueError, UnicodeError):
+            wrong += 1
+    assert wrong >= 20
+
+
+REFUSED = {  # content: part of the message, and what to tell the reader for the cells that follow
+    "a,b\n0,126,-0,132\n0,640,0,105\n": ("write the table with semicolons", None, None),
+    "a\n0,126\n0,640\n": ("the first line has 1 fields and the rows have 2", None, None),
+    'a,b\n"1,234",2\n"5,678",3\n': ("--read decimal=, ", {"decimal": ","}, [[1.234, 2], [5.678, 3]]),
+    'a\tb\n1,234\t2\n5,678\t3\n': ("(in Python decimal='.')", {"decimal": "."}, [[1234, 2], [5678, 3]]),
+    "a,b,a\n1,2,3\n4,5,6\n": ("2 columns of the name 'a' (columns 1 and 3)", None, None),
+    "a,b\n1,2\n3,4\n5,6,7\n": ("line 4 has 3 fields and line 2 has 2", None, None),
+    "\n# u\na,b\n1,2\n3\n": ("line 5 has 1 fields and line 4 has 2", None, None),
+    "a:b\n1,5:2\n2:3\n": ("", {"separator": ":"}, [[1.5, 2], [2, 3]]),
+    "": ("is empty", None, None),
+    "\n\n": ("is empty", None, None),
+    "a,b\n": ("has no rows", None, None),
+    b"PK\x03\x04abc": ("give it the ending .xlsx", None, None),
+    b"PAR1abc": ("give it the ending .parquet", None, None),
+    b"a\0,\0b\0\n\x001\0,\x002\0\n\0": ("encoding=utf-16", {"encoding": "utf-16-le"}, [[1, 2]]),
+    b"a,b\n\x81,1\n\x82,2\n": ("--read encoding=NAME", {"encoding": "cp437"}, [["\xfc", 1], ["\xe9", 2]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", REFUSED, ids=lambda content: ascii(content)[:30])
+def test_what_cannot_be_told_is_refused_and_the_remedy_works(content, tmp_path):
+    message, how, cells = REFUSED[content]
+    path = written(tmp_path, content)
+    if message:
+        with pytest.raises(ValueError, match=r".") as caught:
+            read_table(path)
+        assert message in str(caught.value) and "\n" not in str(caught.value)
+        assert type(caught.value) is ValueError
+    if how is not None:
+        assert read_table(path, **how).to_numpy().tolist() == cells
+
+
+def test_a_header_is_what_the_reader_says_it_is(tmp_path):
+    path = written(tmp_path, "0,1\n1.5,2.1\n2.5,3.2\n")
+    assert read_table(path, header=False).shape == (3, 2)
+    path = written(tmp_path, "1.5,2.1\n2.5,3.2\n3.5,4\n")
+    assert list(read_table(path, header=True).columns) == ["1.5", "2.1"]
+
+
+@pytest.mark.parametrize(("ending", "package"), [(".parquet", "pyarrow"), (".xlsx", "openpyxl")])
+def test_a_missing_extra_is_named(ending, package, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        ModuleNotFoundError, match=rf"{package}.*pip install 'probabilistic-model-zoo\["
+    ) as caught:
+        read_table(written(tmp_path, b"PAR1", f"table{ending}"))
+    extra = str(caught.value).partition("zoo[")[2].partition("]")[0]
+    with open("pyproject.toml", "rb") as file:
+        assert package in tomllib.load(file)["project"]["optional-dependencies"][extra][0]
+
+
+@pytest.mark.needs_peer
+def test_parquet_and_workbooks_are_read(tmp_path):
+    table = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]})
+    table.to_parquet(tmp_path / "t.parquet")
+    table.to_excel(tmp_path / "t.xlsx", index=False)
+    for name in ("t.parquet", "t.xlsx"):
+        pd.testing.assert_frame_equal(read_table(tmp_path / name), table, check_dtype=False)
+    table.to_excel(tmp_path / "i.xlsx")
+    assert list(read_table(tmp_path / "i.xlsx").columns) == ["a", "b"]
+    with pd.ExcelWriter(tmp_path / "two.xlsx") as writer:
+        table.to_excel(writer, sheet_name="first", index=False)
+        table.to_excel(writer, sheet_name="second", index=False)
+    assert sorted(read_tables(tmp_path / "two.xlsx")) == ["first", "second"]
+    with pytest.raises(ValueError, match="several tables, first, second"):
+        read_table(tmp_path / "two.xlsx")
+
+
+def test_options_of_text_are_refused_of_arrays(tmp_path):
+    np.savez(tmp_path / "t.npz", x=np.ones((3, 2)))
+    with pytest.raises(ValueError, match="decimal is of text files"):
+        read_table(tmp_path / "t.npz", decimal=",")
+    np.save(tmp_path / "u.npy", np.ones((3, 2)))
+    (tmp_path / "u.npy").rename(tmp_path / "u.npz")
+    with pytest.raises(ValueError, match="one array"):
+        read_table(tmp_path / "u.npz")
+
+
+def test_a_wide_table_is_read_in_reasonable_passes(tmp_path):
+    """Names are counted once, not once a column: ten thousand columns take less than a hundred passes."""
+    names = [f"word{i}" for i in range(10_000)]
+    text = ",".join(names) + "\n" + "\n".join(",".join(["1"] * 10_000) for _ in range(3))
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    path = written(tmp_path, text)
+    sys.setprofile(count)
+    try:
+        table = read_table(path)
+    finally:
+        sys.setprofile(None)
+    assert table.shape == (3, 10_000) and calls < 2_000_000

@@ -1,0 +1,144 @@
+"""``zoo predict``: what a saved fit says of new rows, as a table."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zoo.cli.early import check_fit_file
+from zoo.cli.paths import files_of, target
+from zoo.cli.printing import collected_warnings, print_notes, print_warnings, shape
+from zoo.cli.selection import reading_options, select
+
+__all__ = ["predict"]
+
+_ENDINGS = (".csv", ".tsv", ".xlsx", ".parquet")
+_PREVIEW = 5  # rows that are printed
+
+
+def predict(options: argparse.Namespace) -> int:
+    """Write what a fit says of new rows: clusters, completed cells, outputs, scores or log densities.
+
+    Args:
+        options: of the command line.
+
+    Returns:
+        The exit status.
+    """
+    check_fit_file(options.fit)
+    default = f"{Path(options.fit).stem}-{Path(options.dataset).stem}.csv"
+    inputs = (options.fit, *files_of(options.dataset))
+    out = target("--out", options.out, default, force=options.force, inputs=inputs, endings=_ENDINGS)
+    read = reading_options(options.read)
+    _, data = select(options.dataset, options.x, options.y, options.views, read)
+    write = _writer(out.path)
+
+    import inference
+
+    inference.compile_cache()
+    tree = inference.load(options.fit)
+    with collected_warnings() as notes:
+        model = inference.model_of(tree)
+        parts = data if len(data) > 1 else _parts(tree, model, data[0], options.what)
+        what, table = _answer(tree, model, parts, options)
+    place = out.settled()
+    write(table, place)
+    print(f"fit        {options.fit}: {tree.attrs['model']} by {tree.attrs['method']}")
+    print(f"data       {options.dataset}: {'; '.join(shape(part) for part in data)}")
+    print_notes(data)
+    print(f"predicted  {what}")
+    print_warnings(notes)
+    print(f"\n{table.head(_PREVIEW).to_string()}")
+    if len(table) > _PREVIEW:
+        print(f"... and {len(table) - _PREVIEW} rows more")
+    print(f"\nsaved to {place}")
+    return 0
+
+
+def _parts(tree: Any, model: Any, table: Any, what: str | None) -> tuple[Any, ...]:
+    """The parts of a model's data that are among the columns of one table."""
+    dims = [model.variable_dims[name][-1] for name in model.data_names]
+    if not hasattr(table, "columns"):
+        return (table,)
+    names = [[str(name) for name in _labels(tree, dim)] for dim in dims]
+    held = set(map(str, table.columns))
+    if len(names) == 1:
+        unnamed = names[0] == [str(place) for place in range(len(names[0]))]
+        if unnamed and not held >= set(names[0]) and table.shape[1] == len(names[0]):
+            return (table.set_axis(range(len(names[0])), axis=1),)  # the fit knows no names: by position
+        return (table,)
+    found = [table if held >= set(wanted) else None for wanted in names]
+    if found[0] is None and all(part is None for part in found):
+        return (table,)  # which says what is missing
+    if isinstance(type(model).data_names, tuple) and what != "log_density":
+        found[model.num_needed or len(found) :] = []  # outputs are to be predicted
+    if what in model.data_names and found[model.data_names.index(what)] is not None:
+        place = model.data_names.index(what)
+        if not table[names[place]].isna().any(axis=None):
+            found[place] = None  # a whole view is predicted from the others
+    while found and found[-1] is None:
+        found.pop()
+    return tuple(found)
+
+
+def _labels(tree: Any, dim: str) -> Any:
+    return next(group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
+
+
+def _answer(tree: Any, model: Any, parts: tuple, options: argparse.Namespace) -> tuple[str, Any]:
+    """The answer in words, and as a table."""
+    import inference
+
+    asked = options.what
+    if asked == "log_density":
+        return "log density of each row, in nats", _frame(inference.log_density(tree, *parts))
+    is_cluster = len(model.predicted_dims) == 1
+    if asked == "scores" or (asked is None and not is_cluster and not model.predicts_cells):
+        scores = inference.transform(tree, *parts)
+        return f"scores, by {scores.dims[-1]}", _frame(scores, f"{scores.dims[-1]}_")
+    given = {} if asked in (None, "prediction") else {"what": asked}
+    predicted = inference.predict(tree, *parts, **given)
+    if is_cluster:
+        shares = inference.transform(tree, *parts)
+        table = _frame(predicted)
+        table["probability"] = shares.max(shares.dims[-1]).to_numpy()
+        return f"{model.score_dims[-1]} of each row, and its probability", table
+    table = _frame(predicted)
+    if options.deviations and "standard_deviation" in predicted.coords:
+        deviations = predicted.standard_deviation.to_pandas().add_suffix("_sd")
+        table = table.join(deviations)
+    missing = (
+        " missing cells filled in" if predicted.dims == model.predicted_dims and model.takes_missing else ""
+    )
+    return f"{asked or predicted.dims[-1] + 's'} of each row" + ("," + missing if missing else ""), table
+
+
+def _frame(values: Any, prefix: str = "") -> Any:
+    """A DataArray of one or two dims as a DataFrame."""
+    plain = values.drop_vars([name for name in values.coords if name not in values.dims])
+    table = plain.to_pandas()
+    table = table.to_frame(values.name or "value") if table.ndim == 1 else table
+    table.columns = [f"{prefix}{name}" for name in table.columns]
+    table.index.name = values.dims[0]
+    return table
+
+
+def _writer(path: Path) -> Callable:
+    """How a table is written to a file of this ending, its extra asked for before the run."""
+    from inference.numerics.atomic_files import replacing
+    from zoo.datasets.files import require
+
+    ending = path.suffix.lower()
+    if ending in (".parquet", ".xlsx"):
+        require(ending)
+
+    def write(table: Any, place: Path) -> None:
+        with replacing(place) as temporary:
+            if ending == ".parquet":
+                table.to_parquet(temporary)
+            elif ending == ".xlsx":
+                table.to_excel(temporary, engine="openpyxl")
+            else:
+                table.to_csv(temporary, sep="\t" if ending == ".tsv" else ",")
+
+    return write

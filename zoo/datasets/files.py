@@ -1,0 +1,600 @@
+"""Tables from files as people have them: text of any separator and encoding, Parquet, Excel, arrays.
+
+What a file does not say is told from its cells, and every decision that another reader might have made
+otherwise is noted in ``table.attrs["read_as"]``. What cannot be told is refused, with what to write instead:
+a number read wrongly is worse than an error.
+
+A text file is read in this order: encoding (a byte order mark, UTF-8, else Windows-1252), separator (that by
+which all lines have as many fields and most of these are numbers), header (a first row that is not a row of
+data), row labels (an unnamed first column), decimal mark (by columns).
+"""
+
+import csv
+import importlib
+import importlib.util
+import io
+import itertools
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from zoo.checks import check_unique
+
+__all__ = ["ENDINGS", "as_table", "read_table", "read_tables", "require"]
+
+TEXT = (".csv", ".tsv", ".txt", ".dat")
+ENDINGS = (*TEXT, ".xlsx", ".parquet", ".npz", ".nc")
+SEPARATORS = ("\t", ";", "|", ",")
+SPACES = r"\s+"
+NAMES = {"tab": "\t", "space": SPACES, "comma": ",", "semicolon": ";", "pipe": "|", " ": SPACES, "\\t": "\t"}
+SHOWN = {"\t": "tabs", SPACES: "spaces", ",": "commas", ";": "semicolons", "|": "bars"}
+MISSING = ("?", ".", "-", "--")  # beside those of pandas: empty, NA, NaN, null, n/a, ...
+SAMPLE = 200  # records by which separator and header are told
+MAGIC = {  # beginnings of files of other kinds
+    b"PK\x03\x04": "an Excel workbook or another zip archive: give it the ending .xlsx",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook: save it as .xlsx or as CSV",
+    b"PAR1": "a Parquet file: give it the ending .parquet",
+    b"\x89HDF": "a netCDF or HDF5 file: give it the ending .nc",
+    b"\x1f\x8b": "compressed: unpack it with gunzip",
+}
+EXTRAS = {".parquet": ("pyarrow", "parquet"), ".xlsx": ("openpyxl", "excel")}
+
+POINT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+COMMA = re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)?,\d+([eE][+-]?\d+)?")
+GROUPED_BY_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
+GROUPED_BY_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
+SEVERAL_GROUPS = re.compile(r".*,\d{3}[,.].*")
+
+
+def read_table(
+    path: str | Path,
+    *,
+    separator: str | None = None,
+    decimal: str | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
+) -> pd.DataFrame:
+    r"""Read the one table of a file.
+
+    Args:
+        path: a ``.csv``, ``.tsv``, ``.txt``, ``.dat``, ``.xlsx``, ``.parquet``, ``.npz`` or ``.nc`` file.
+        separator: of the columns of a text file; None: told from the file.
+        decimal: ``"."`` or ``","``, of a text file; None: told from the file.
+        header: whether the first row of a text file or sheet names the columns; None: told from the file.
+        encoding: of a text file; None: told from the file.
+
+    Returns:
+        The table; ``table.attrs["read_as"]`` says what was told from the file, a sentence each.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ModuleNotFoundError: an extra is needed; the message names it.
+        ValueError: the file is damaged, of another kind, cannot be read without being told how, or holds
+            several tables.
+
+    Example:
+        >>> from pathlib import Path
+        >>> _ = Path("points.csv").write_text("height;weight\n1,75;70\n1,62;58,5\n")
+        >>> read_table("points.csv").to_numpy().tolist()
+        [[1.75, 70.0], [1.62, 58.5]]
+    """
+    how = {"separator": separator, "decimal": decimal, "header": header, "encoding": encoding}
+    tables = read_tables(path, **how)
+    if len(tables) > 1:
+        raise ValueError(f"{path} holds several tables, {', '.join(tables)}: use read_tables")
+    (table,) = tables.values()
+    return table
+
+
+def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
+    """Read the tables of a file by name; a single one has the empty name.
+
+    Args:
+        path: as for `read_table`.
+        **how: the other arguments of `read_table`; those of text files are refused of others.
+
+    Returns:
+        DataFrames by name: of arrays, of variables, or of sheets.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ModuleNotFoundError: an extra is needed; the message names it.
+        ValueError: the file is damaged, of another kind, or cannot be read without being told how.
+    """
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise ValueError(f"{path} must end in one of {', '.join(ENDINGS)}")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}" if not path.exists() else f"{path} is no file")
+    how = {name: value for name, value in how.items() if value is not None}
+    allowed = ("separator", "decimal", "header", "encoding") if ending in TEXT else ("header",)
+    for name in how:
+        if name not in allowed or ending in (".parquet", ".npz", ".nc"):
+            raise ValueError(f"{name} is of text files; {path} is {ending}")
+    try:
+        if ending in TEXT:
+            tables = {"": _read_text(path, **how)}
+        elif ending == ".xlsx":
+            tables = _read_workbook(path, **how)
+        elif ending == ".parquet":
+            require(ending)
+            tables = {"": pd.read_parquet(path)}
+        else:
+            tables = _read_archive(path) if ending == ".npz" else _read_netcdf(path)
+    except _Refusal as refusal:
+        raise ValueError(str(refusal)) from None
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        RuntimeError,
+        AttributeError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise ValueError(
+            f"{path} cannot be read as a {ending} file ({error}): it was cut short or is of another "
+            "kind; copy it again, or give it the ending that it is"
+        ) from None
+    if not tables:
+        raise ValueError(f"{path} holds no tables; a fit's data are in its group observed_data")
+    if not len(tables.get("", "a named table")):
+        raise ValueError(f"{path} has no rows")
+    if hasattr(tables.get(""), "columns"):
+        check_unique(tables[""].columns, str(path), remedy="rename them in the file")
+    return tables
+
+
+class _Refusal(ValueError):
+    """A message of this file, beside those of the libraries that read."""
+
+
+def _say(option: str) -> str:
+    """How to tell the reader something: as an option of the command line, and as an argument."""
+    name, _, value = option.partition("=")
+    value = {"yes": True, "no": False}.get(value, value)
+    return f"--read {option} (in Python {name}={value!r})"
+
+
+def require(ending: str) -> None:
+    """Raise ModuleNotFoundError naming the extra unless the package for such files is installed.
+
+    Args:
+        ending: ``".parquet"`` or ``".xlsx"``.
+    """
+    package, extra = EXTRAS[ending]
+    if importlib.util.find_spec(package) is None:
+        raise ModuleNotFoundError(
+            f"{ending} files need {package}, which is not installed: "
+            f"pip install 'probabilistic-model-zoo[{extra}]', or save the table as CSV"
+        )
+
+
+# Arrays and variables
+
+
+def as_table(
+    key: str, array: Any, columns: Sequence[str] | None = None, rows: Sequence[str] | None = None
+) -> Any:
+    """Convert a dense array to a DataFrame, a vector to one column; sparse matrices stay.
+
+    Args:
+        key: name of the array, and of the column that a vector becomes.
+        array: shape (num_observations, num_features) or (num_observations,).
+        columns: their names, or None.
+        rows: their labels, or None.
+
+    Returns:
+        A table with as many rows.
+    """
+    if not hasattr(array, "ndim") or hasattr(array, "tocsr"):
+        return array
+    return pd.DataFrame(
+        array,
+        index=None if rows is None else list(rows),
+        columns=[key] if array.ndim == 1 else None if columns is None else list(columns),
+    )
+
+
+def _read_archive(path: Path) -> dict[str, Any]:
+    file = np.load(path, allow_pickle=False)
+    if isinstance(file, np.ndarray):
+        raise _Refusal(f"{path} is a .npy file of one array: give it the ending of np.savez, or save it so")
+    with file:
+        return {key: as_table(key, file[key]) for key in file.files if file[key].ndim in (1, 2)}
+
+
+def _read_netcdf(path: Path) -> dict[str, Any]:
+    dataset = importlib.import_module("xarray").load_dataset(path, engine="h5netcdf")
+    tables = {str(k): v.to_pandas() for k, v in dataset.data_vars.items() if v.ndim in (1, 2)}
+    return {k: t.to_frame(k) if isinstance(t, pd.Series) else t for k, t in tables.items()}
+
+
+def _read_workbook(path: Path, header: bool | None = None) -> dict[str, Any]:
+    """The sheets of a workbook by name, those without cells left out; a single one under the empty name."""
+    require(".xlsx")
+    sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, engine="openpyxl")
+    tables = {}
+    for name, cells in sheets.items():
+        cells = cells.dropna(axis=0, how="all").dropna(axis=1, how="all")
+        if not len(cells):
+            continue
+        written = [["" if pd.isna(c) else str(c) for c in row] for row in cells.head(SAMPLE).to_numpy()]
+        names, notes, num_taken = _header(written, header)
+        body = cells.iloc[num_taken:].replace(list(MISSING), np.nan).infer_objects()
+        tables[str(name)] = _named(path, body, names, notes)
+    return {"": next(iter(tables.values()))} if len(tables) == 1 else tables
+
+
+# Text
+
+
+def _read_text(
+    path: Path,
+    separator: str | None = None,
+    decimal: str | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
+) -> pd.DataFrame:
+    if decimal not in (None, ".", ","):
+        raise _Refusal(f"decimal must be a point or a comma; got {decimal!r}")
+    text, notes = _decoded(path, encoding)
+    text, first_line = _without_preamble(text, notes)
+    if not text.strip():
+        raise _Refusal(f"{path} is empty: it has no columns and no rows")
+    if separator is not None:
+        separator = NAMES.get(separator, separator)
+        if len(separator) != 1 and separator != SPACES:
+            raise _Refusal(f"separator must be one character, tab or space; got {separator!r}")
+    else:
+        separator = _separator(text)
+        if separator != ",":
+            notes.append(f"{SHOWN[separator]} between the columns")
+    sample = list(itertools.islice(_records(text, separator), SAMPLE + 1))
+    width = _check_widths(path, text, separator, first_line)
+    names, told, num_taken = _header(sample, header, width, path)
+    body = text if not num_taken else _after_first_record(text, separator)
+    if not body.strip():
+        raise _Refusal(f"{path} has no rows")
+    table = _parsed(body, separator, width)
+    if decimal != ".":
+        _read_decimal_commas(path, table, body, separator, decimal, names, notes)
+    if decimal == ".":
+        _read_grouped(table)
+    return _named(path, table, names, notes + told)
+
+
+def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
+    """The text of a file, and the notes on its encoding."""
+    raw = path.read_bytes()
+    if encoding is not None:
+        try:
+            return raw.decode(encoding).removeprefix("\ufeff"), []
+        except (UnicodeDecodeError, LookupError) as error:
+            raise _Refusal(f"{path} is not encoded as {encoding!r}: {error}") from None
+    for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if raw.startswith(mark):
+            try:
+                return raw.decode(name), [] if name == "utf-8-sig" else ["encoded as UTF-16"]
+            except UnicodeDecodeError as error:
+                raise _Refusal(f"{path} begins as {name} and is not: {error}; copy it again") from None
+    for beginning, kind in MAGIC.items():
+        if raw.startswith(beginning):
+            raise _Refusal(f"{path} is no text: it is {kind}")
+    if b"\0" in raw:
+        raise _Refusal(
+            f"{path} is no text, or encoded otherwise: save it as UTF-8, or {_say('encoding=utf-16')}"
+        )
+    try:
+        return raw.decode("utf-8"), []
+    except UnicodeDecodeError:
+        pass
+    try:
+        text = raw.decode("cp1252")
+    except UnicodeDecodeError:
+        raise _Refusal(
+            f"{path} is neither UTF-8 nor Windows-1252: save it as UTF-8, or {_say('encoding=NAME')}"
+        ) from None
+    return text, [
+        f"encoded as Windows-1252, for it is not UTF-8; if letters are wrong, {_say('encoding=NAME')}"
+    ]
+
+
+def _without_preamble(text: str, notes: list[str]) -> tuple[str, int]:
+    """The text without blank lines, ``sep=;`` and remarks before it, and how many lines these were."""
+    lines = text.splitlines(keepends=True)
+    begin = 0
+    while begin < len(lines) and not lines[begin].strip():
+        begin += 1
+    if begin < len(lines) and re.fullmatch(r'"?sep=."?', lines[begin].strip(), re.IGNORECASE):
+        begin += 1
+    remarks = 0
+    while begin + remarks < len(lines) and lines[begin + remarks].startswith("#"):
+        remarks += 1
+    if remarks and begin + remarks < len(lines):  # the last may be the header: "# age, income"
+        last, following = lines[begin + remarks - 1].strip(), lines[begin + remarks].strip()
+        is_header = any(0 < last.count(mark) == following.count(mark) for mark in SEPARATORS)
+        remarks -= is_header
+        if remarks:
+            notes.append(
+                f"{remarks} lines of remarks (#) left out" if remarks > 1 else "a remark (#) left out"
+            )
+        if is_header:
+            lines[begin + remarks] = lines[begin + remarks].lstrip("# ")
+    begin += remarks
+    return "".join(lines[begin:]).rstrip("\r\n"), begin
+
+
+def _records(text: str, separator: str) -> Iterator[list[str]]:
+    """The fields of each line that is not blank."""
+    for _, fields in _numbered(text, separator):
+        yield [field.strip() for field in fields]
+
+
+def _numbered(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of each record's last line, and its fields."""
+    lines: Iterable[str] = io.StringIO(text, newline="")
+    if separator == SPACES:
+        lines, separator = (" ".join(line.split()) + "\n" for line in lines), " "
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    for fields in reader:
+        if any(fields) or len(fields) > 1:
+            yield reader.line_num, fields
+
+
+def _separator(text: str) -> str:
+    """The separator by which the lines have as many fields, and of several the one that leaves numbers."""
+    found = {}
+    for separator in SEPARATORS:
+        sample = list(itertools.islice(_records(text, separator), SAMPLE))
+        widths = {len(fields) for fields in sample[1:]} or {len(sample[0])}
+        if max(widths) < 2:
+            continue
+        agrees = len(widths) == 1 and len(sample[0]) == max(widths)
+        nearly = len(widths) == 1 and len(sample[0]) == max(widths) - 1  # no name of the row labels
+        cells = [cell for fields in sample[1:] for cell in fields if cell]
+        commas = separator != ","
+        numbers = sum(_is_number(cell, commas) for cell in cells) / max(len(cells), 1)
+        found[separator] = (2 * agrees + nearly, numbers)
+    if found:
+        return max(found, key=found.get)
+    sample = list(itertools.islice(_records(text, SPACES), SAMPLE))
+    widths = {len(fields) for fields in sample}
+    cells = [cell for fields in sample[1:] for cell in fields]
+    if len(widths) == 1 and widths != {1} and any(_is_number(cell, True) for cell in cells):
+        return SPACES
+    return ","
+
+
+def _is_number(cell: str, with_commas: bool = True) -> bool:
+    return bool(POINT.fullmatch(cell) or (with_commas and COMMA.fullmatch(cell)))
+
+
+def _check_widths(path: Path, text: str, separator: str, skipped: int) -> int:
+    """The number of fields of the rows; ValueError naming the first line that has another number."""
+    records = _numbered(text, separator)
+    _, first = next(records)
+    width, line = None, 0
+    for number, fields in records:
+        if width is None:
+            width, line = len(fields), number
+        elif len(fields) != width:
+            raise _Refusal(
+                f"{path}: line {number + skipped} has {len(fields)} fields and line {line + skipped} has "
+                f"{width} ({SHOWN.get(separator, repr(separator))} between them): mend the line, or say what "
+                f"is between the columns: {_say('separator=semicolon')}"
+            )
+    if width is None:
+        return len(first)
+    if len(first) not in (width, width - 1) or (len(first) < width and not _has_row_labels(text, separator)):
+        hint = "mend the file"
+        if separator == "," and width > len(first):
+            hint = (
+                "if the numbers have decimal commas, the columns cannot be told: write the table with "
+                "semicolons between the columns"
+            )
+        raise _Refusal(
+            f"{path}: the first line has {len(first)} fields and the rows have {width} "
+            f"({SHOWN.get(separator, repr(separator))} between them): {hint}"
+        )
+    return width
+
+
+def _has_row_labels(text: str, separator: str) -> bool:
+    """Whether the first of one field too many labels its row: all differ, and are words or 1, 2, ..."""
+    labels = [fields[0] for fields in itertools.islice(_records(text, separator), 1, None)]
+    in_step = labels in ([str(i) for i in range(first, first + len(labels))] for first in (0, 1))
+    return in_step or (len(set(labels)) == len(labels) and not any(map(_is_number, labels)))
+
+
+def _header(
+    sample: list[list[str]], header: bool | None, width: int | None = None, path: Any = None
+) -> tuple[list[str], list[str], int]:
+    """Names of the columns, notes, and how many records they took (0 or 1)."""
+    first, rest = sample[0], sample[1:]
+    width = width or len(first)
+    numbered = [f"column_{place + 1}" for place in range(width)]
+    if header is not None and not isinstance(header, bool):
+        raise _Refusal(f"header must be True or False, on the command line yes or no; got {header!r}")
+    if header is False:
+        return numbered, [], 0
+    if len(first) < width:
+        return ["", *first], [], 1
+    numbers = [place for place, cell in enumerate(first) if cell and _is_number(cell)]
+    if header is True or not numbers:
+        if header is None and rest and not any(first):
+            return numbered, [], 0
+        return list(first), [], 1
+    if not rest:
+        return numbered, [], 0
+    if _names_in_step([first[place] for place in numbers], [[r[p] for r in rest] for p in numbers]):
+        shown = ", ".join(first[place] for place in numbers[:3])
+        note = f"the numbers of the first row ({shown}, ...) name the columns; if they are data, "
+        return list(first), [note + _say("header=no")], 1
+    words = [place for place, cell in enumerate(first) if cell and place not in numbers]
+    if any(all(_is_number(row[place]) for row in rest if row[place]) for place in words) or any(
+        not all(_is_number(row[place]) for row in rest if row[place]) for place in numbers
+    ):
+        return list(first), [], 1
+    note = f"no header: the columns are named column_1 to column_{width}; if the first row names them, "
+    return numbered, [note + _say("header=yes")], 0
+
+
+def _names_in_step(cells: list[str], columns: list[list[str]]) -> bool:
+    """Whether numbers in the first row are names: 0, 1, 2, ..., years, or others in step, and no values."""
+    if any(cell in column for cell, column in zip(cells, columns, strict=True)):
+        return False
+    values = [float(cell.replace(",", ".")) for cell in cells]
+    steps = np.diff(values)
+    even = bool(len(steps) and steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-6))
+    are_whole = all(cell.isdigit() for cell in cells)
+    are_years = are_whole and all(1900 <= value <= 2100 for value in values)
+    counted = are_whole and even and values[0] in (0, 1) and steps[0] == 1
+    return counted or (are_years and (even or len(values) == 1)) or (even and len(values) > 3)
+
+
+def _after_first_record(text: str, separator: str) -> str:
+    """The text after its header, which may have line breaks between quotes."""
+    stream = io.StringIO(text, newline="")
+    next(csv.reader(stream, delimiter=" " if separator == SPACES else separator))
+    return text[stream.tell() :]
+
+
+def _parsed(body: str, separator: str, width: int, **options: Any) -> pd.DataFrame:
+    return pd.read_csv(
+        io.StringIO(body),
+        sep=separator,
+        header=None,
+        names=range(width),
+        index_col=False,
+        skipinitialspace=separator != SPACES,
+        na_values=list(MISSING),
+        low_memory=False,
+        skip_blank_lines=width > 1,
+        **options,
+    )
+
+
+def _texts(column: pd.Series) -> pd.Series | None:
+    """The cells of a column of text, stripped, without the missing ones; None of a column of numbers."""
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return None
+    cells = column.dropna().astype(str).str.strip()
+    return cells if len(cells) else None
+
+
+def _read_decimal_commas(
+    path: Path,
+    table: pd.DataFrame,
+    body: str,
+    separator: str,
+    decimal: str | None,
+    names: list[str],
+    notes: list[str],
+) -> None:
+    """Turn columns of numbers with decimal commas into numbers, in place.
+
+    Where one column has decimal commas, a point between groups of three digits groups thousands.
+    """
+    found, doubtful = [], []
+    for place in table.columns:
+        cells = _texts(table[place])
+        if cells is None or not cells.str.contains(",", regex=False).any():
+            continue
+        if not cells.map(lambda cell: bool(COMMA.fullmatch(cell) or POINT.fullmatch(cell))).all():
+            grouped = cells.map(lambda cell: bool(GROUPED_BY_COMMAS.fullmatch(cell) or POINT.fullmatch(cell)))
+            if grouped.all():  # 1,234,567 or 1,234.5
+                table[place] = pd.to_numeric(table[place].astype("object").str.replace(",", ""))
+                notes.append(f"commas of {names[place]!r} group thousands")
+            continue
+        with_comma = cells[cells.str.contains(",", regex=False)]
+        may_group = with_comma.map(lambda cell: bool(GROUPED_BY_COMMAS.fullmatch(cell))).all()
+        (doubtful if may_group and separator != ";" and decimal is None else found).append(place)
+    if doubtful and not found:
+        place = doubtful[0]
+        example = next(cell for cell in _texts(table[place]) if "," in cell)
+        raise _Refusal(
+            f"{path}: column {names[place]!r} has numbers such as {example!r}, which may be "
+            f"{example.replace(',', '')} or {example.replace(',', '.')}: say which mark is decimal, "
+            f"{_say('decimal=,')} or {_say('decimal=.')}"
+        )
+    if not found:
+        return
+    written, grouped = _parsed(body, separator, len(names), dtype=str), []
+    for place in table.columns:
+        cells = written[place].dropna().str.strip()
+        is_grouped = len(cells) and cells.map(lambda cell: bool(GROUPED_BY_POINTS.fullmatch(cell))).all()
+        grouped += [repr(names[place])] if is_grouped else []
+        if place in (*found, *doubtful) or is_grouped:
+            plain = written[place].str.strip().str.replace(".", "", regex=False)
+            table[place] = pd.to_numeric(plain.str.replace(",", ".", regex=False))
+    listed = [repr(names[place]) for place in found + doubtful]
+    which = f"column{'s' * (len(listed) > 1)} {', '.join(listed[:5])}{', ...' if len(listed) > 5 else ''}"
+    also = f"; points group the thousands of {', '.join(grouped[:5])}" if grouped else ""
+    notes.append(f"decimal commas ({which}){also}")
+
+
+def _read_grouped(table: pd.DataFrame) -> None:
+    """Turn columns whose commas group thousands into numbers, in place."""
+    for place in table.columns:
+        cells = _texts(table[place])
+        if cells is None or not cells.str.contains(",", regex=False).any():
+            continue
+        if cells.map(lambda cell: bool(GROUPED_BY_COMMAS.fullmatch(cell) or POINT.fullmatch(cell))).all():
+            table[place] = pd.to_numeric(table[place].str.strip().str.replace(",", "", regex=False))
+
+
+# Names and labels
+
+
+def _named(path: Path, table: pd.DataFrame, names: list[str], notes: list[str]) -> pd.DataFrame:
+    """The table with the names of its columns, an unnamed first one as row labels, without empty margins."""
+    table, notes = table.set_axis(range(table.shape[1]), axis=1), list(notes)
+    names = [name.strip() for name in names]
+    empty = table.isna().all(axis=1).to_numpy()
+    last = len(table) - int(np.argmin(empty[::-1])) if not empty.all() else 0
+    if last < len(table) and table.shape[1] > 1:
+        count = len(table) - last
+        notes.append(f"{count} empty rows at the end left out" if count > 1 else "an empty last row left out")
+        table = table.iloc[:last]
+    table = table.reset_index(drop=True)
+    if table.shape[1] > 1 and (not names[0] or names[0] == "Unnamed: 0") and _labels_rows(table[0]):
+        notes.append("the first column, which has no name, labels the rows")
+        index = pd.Index(table[0].to_numpy(), name=None)
+        table = table.drop(columns=0)
+        table.index = index
+    for place in list(table.columns):
+        if names[place]:
+            continue
+        if table[place].isna().all():
+            table = table.drop(columns=place)
+            notes.append(f"column {place + 1}, which has no name and no cells, left out")
+        else:
+            names[place] = f"column_{place + 1}"
+            notes.append(f"column {place + 1}, which has no name, is called {names[place]!r}")
+    given = [names[place] for place in table.columns]
+    for name, count in Counter(given).items():
+        if count > 1:
+            places = " and ".join(str(p + 1) for p, other in enumerate(names) if other == name)
+            raise _Refusal(
+                f"{path} has {count} columns of the name {name!r} (columns {places}): names must "
+                f"differ; rename them in the first line of the file, such as {name!r} and {name + '_2'!r}"
+            )
+    table.columns = given
+    table.attrs["read_as"] = notes
+    return table
+
+
+def _labels_rows(column: pd.Series) -> bool:
+    """Whether a column without a name may be the labels of rows: none is missing, and all differ."""
+    if column.isna().any():
+        return False
+    is_whole = pd.api.types.is_integer_dtype(column)
+    return is_whole or (not pd.api.types.is_float_dtype(column) and column.is_unique)
