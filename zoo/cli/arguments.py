@@ -138,9 +138,9 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {  # purpose and a
 _WORDS = {"true": True, "false": False, "none": None}
 _MODULES = {  # what may be called, by its module
     "numpyro.distributions": "Gamma",
-    "zoo.conjugate": "BernoulliBeta BinomialBeta ExponentialGamma GammaKnownShape GaussianKnownCovariance "
-    "GaussianKnownMean GaussianWishart MultinomialDirichlet NormalGamma PoissonGamma SharedGaussianWishart "
-    "SphericalNormalGamma",
+    "zoo.conjugate": "BernoulliBeta BinomialBeta CategoricalDirichlet ExponentialGamma GammaKnownShape "
+    "GaussianKnownCovariance GaussianKnownMean GaussianWishart LogNormalGamma MultinomialDirichlet "
+    "NormalGamma PoissonGamma SharedGaussianWishart SphericalNormalGamma",
     "zoo.exponential_family": "Bernoulli Binomial Categorical Exponential GammaWithShape Gaussian "
     "NegativeBinomial Ordinal Poisson",
     "zoo.kernels": "Linear Polynomial Precomputed RBF",

@@ -39,6 +39,7 @@ __all__ = [
     "bracket",
     "broadcast_fields",
     "expected_log_probs",
+    "floored_shares",
     "relative_eigenvalues",
     "root",
     "sampled",
@@ -629,6 +630,24 @@ def at_least_one(count: Array) -> Array:
         The shape of ``count``, one where it is zero.
     """
     return jnp.where(count > 0, count, np.ones(()))
+
+
+def floored_shares(counts: Array) -> tuple[Array, Array]:
+    """Shares of counts in their total, each at least ``PROBABILITY_FLOOR`` over their number.
+
+    Args:
+        counts: shape (..., num_categories); without any count all shares are equal.
+
+    Returns:
+        Shares, the shape of ``counts``, and which of them the floor holds.
+    """
+    size = counts.shape[-1]
+    total = jnp.sum(counts, axis=-1, keepdims=True)
+    own = jnp.where(total > 0, counts / at_least_one(total), 1.0 / size)
+    low = own < PROBABILITY_FLOOR / size  # what never occurs keeps a little of the mass
+    free = jnp.sum(jnp.where(low, 0.0, own), axis=-1, keepdims=True)
+    held = jnp.sum(low, axis=-1, keepdims=True) * PROBABILITY_FLOOR / size
+    return jnp.where(low, PROBABILITY_FLOOR / size, own * (1 - held) / free), low
 
 
 def broadcast_fields(fields: dict[str, Any], names: tuple[str, ...], num_features: int) -> dict[str, Any]:

@@ -326,7 +326,7 @@ class Product(ComponentPrior):
 
 def _renamed(dims_of: Mapping[str, tuple[str, ...]], number: int) -> dict[str, tuple[str, ...]]:
     """Dims by name, with the group's number in those of features."""
-    new = {"feature": f"feature_{number}", "feature_2": f"feature_{number}_2"}
+    new = {"feature": f"feature_{number}", "feature_2": f"feature_{number}_2", "level": f"level_{number}"}
     return {name: tuple(new.get(dim, dim) for dim in dims) for name, dims in dims_of.items()}
 
 
