@@ -98,12 +98,15 @@ def show(options: argparse.Namespace) -> int:
 
 def fit(options: argparse.Namespace) -> int:
     """Fit a model to a data set, print a summary, and write the fit."""
-    from zoo.cli.arguments import parse_settings, resolve
+    from zoo.cli.arguments import parse_families, parse_levels, parse_settings, resolve
     from zoo.cli.selection import select
 
     card = read_card(options.model)
     _check_method(card, options.method)
     settings = parse_settings(options.set, tuple(card.fields), f"the model {card.name}")
+    if options.standardize:
+        settings["standardize"] = _standardize(card, settings)
+    families, levels = parse_families(options.families), parse_levels(options.levels)
     out = Path(options.out or f"{card.name}-{Path(options.dataset).stem}.nc")
     for path in (out, options.checkpoint):
         if path is not None:
@@ -120,11 +123,15 @@ def fit(options: argparse.Namespace) -> int:
     chosen = model_class(card.name)
     if isinstance(chosen.data_names, tuple):  # else the data say how many parts there are
         check_parts(chosen, data)
+    elif "families" not in settings:
+        settings["families"] = ("auto",) * len(data)
     with _collected_warnings() as notes:
-        model = chosen.from_data(*data, **resolve(settings, data))
         tree = inference.fit(
-            model,
+            chosen(**resolve(settings)),
             *data,
+            families=families,
+            levels=levels,
+            id=options.id,
             method=options.method,
             keep=tuple(options.keep),
             progress=options.progress,
@@ -136,6 +143,10 @@ def fit(options: argparse.Namespace) -> int:
     attributes = tree.attrs
     print(f"model      {card.name}: {card.title}")
     print(f"data       {name}: {'; '.join(map(_shape, data))}")
+    if "columns" in tree.children:
+        print(
+            textwrap.fill(_columns_line(tree), 110, initial_indent="columns    ", subsequent_indent=" " * 11)
+        )
     chosen = " ".join(map(str.strip, options.set))
     print(f"method     {attributes['method']}, seed {attributes['seed']}" + (f", {chosen}" if chosen else ""))
     verdict = f"{'yes' if attributes['converged'] else 'NO'} ({attributes['stop_reason']})"
@@ -251,6 +262,20 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
+def _standardize(card: Card, settings: dict[str, Any]) -> bool:
+    """True, if the model can measure columns in their standard deviations; else ValueError."""
+    if "standardize" in settings:
+        raise ValueError("standardize is set twice: by --standardize and by --set")
+    if "standardize" not in card.fields:
+        remedy = (
+            "its default priors are as wide as each column, so that it needs none"
+            if card.name == "mixture"
+            else "divide the columns by their standard deviations, or take ppca or sppca, which have it"
+        )
+        raise ValueError(f"{card.name} has no field standardize: {remedy}")
+    return True
+
+
 def _check_method(card: Card, method: str) -> None:
     if method != "auto" and method not in card.methods:
         raise ValueError(f"{card.name} has no method {method!r}; it has: {', '.join(card.methods)}")
@@ -301,6 +326,20 @@ def _shape(table: Any) -> str:
     names = list(map(str, getattr(table, "columns", ())))
     listed = f" ({', '.join(names)})" if 0 < len(names) <= 8 else ""
     return f"{rows} rows, {columns} columns{listed}"
+
+
+def _columns_line(tree: Any) -> str:
+    """What was made of the columns, a few words each."""
+    from inference.results.groups import stored_columns
+
+    found = stored_columns(tree, _model_of(tree))
+    return "; ".join(str(columns) for columns in found if columns is not None)
+
+
+def _model_of(tree: Any) -> Any:
+    from inference import model_of
+
+    return model_of(tree)
 
 
 def _reached(tree: Any) -> str:

@@ -7,7 +7,7 @@ exactly: they are left out of the counts.
 Reference: Yu (2006), Table 2.1, the multinomial of one draw.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -72,7 +72,7 @@ class CategoricalDirichlet(ComponentPrior):
         (2, 3)
     """
 
-    concentration: Array
+    concentration: Array | None = None
     levels: tuple[str, ...] | None = static(default=None)
 
     field_dims = {"concentration": ("feature", "level")}
@@ -91,9 +91,12 @@ class CategoricalDirichlet(ComponentPrior):
         """Number of levels of every column."""
         return int(np.shape(self.concentration)[-1])
 
-    @property
-    def level_names(self) -> dict[str, tuple[str, ...]]:
-        """Names of the levels by dim, where they have names."""
+    def takes_levels(self, num_features: int) -> np.ndarray:
+        """All columns, shape (num_features,)."""
+        return np.ones(num_features, bool)
+
+    def labels_of(self, names: Sequence[Any] | None) -> dict[str, tuple[Any, ...]]:
+        """Names of the levels, where they have names."""
         return {} if self.levels is None else {"level": self.levels}
 
     @classmethod

@@ -133,7 +133,7 @@ class MultinomialDirichlet(ComponentPrior):
             one per row; not needed to condition on data.
     """
 
-    concentration: Array | dist.Distribution
+    concentration: Array | dist.Distribution | None = None
     num_tokens: int | tuple[int, ...] | None = static(default=None)
 
     field_dims = {"concentration": ("feature",)}

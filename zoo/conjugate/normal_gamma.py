@@ -46,10 +46,10 @@ class NormalGamma(Cellwise):
         center: the point about which moments are summed, shape (num_features,); by default ``loc``.
     """
 
-    loc: Array
-    mean_precision: Array
-    shape: Array
-    rate: Array
+    loc: Array | None = None
+    mean_precision: Array | None = None
+    shape: Array | None = None
+    rate: Array | None = None
     center: Array | None = None
 
     field_dims = dict.fromkeys(("loc", "mean_precision", "shape", "rate", "center"), ("feature",))
