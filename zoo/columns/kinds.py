@@ -57,6 +57,7 @@ KINDS = {  # word of a family or of a kind -> kind
 MOST_LEVELS = 20
 ROWS_PER_LEVEL = 2
 LEAST_STEPS = 8  # rows, from which on whole numbers in step are no accident
+LEAST_COUNTS = 8  # cells, from which on range and spread are looked at
 COUNT_DISPERSION = (0.5, 5.0)  # variance over mean of a column of counts
 COUNT_REACH = 4.0  # the smallest count is at most the mean over this
 LARGEST_MEAN_COUNT = 100.0
@@ -410,7 +411,7 @@ def _read_numbers(name: str, cells: pd.Series, numbers: pd.Series) -> Column:
     if not len(values):
         return _column(name, "real", "no cell has a value", cells)
     distinct = np.unique(values)
-    if len(distinct) == 2 and (distinct == (0.0, 1.0)).all():
+    if len(distinct) == 2 and (distinct == (0.0, 1.0)).all() and len(values) > 2:
         return _column(name, "yes/no", "zeros and ones", cells, levels=("0", "1"))
     if not np.isfinite(values).all():
         return _column(name, "real", "numbers, some infinite", cells)
@@ -435,6 +436,8 @@ def _read_numbers(name: str, cells: pd.Series, numbers: pd.Series) -> Column:
 def _not_counts(values: np.ndarray) -> str | None:
     """Why whole numbers do not look like counts; None: they do."""
     mean, least = values.mean(), values.min()
+    if len(values) < LEAST_COUNTS:
+        return "too few to tell counts by"
     if least < 0:
         return "some negative"
     if least > max(1.0, mean / COUNT_REACH):

@@ -3,6 +3,7 @@
 The names of a group's sites end in its number: ``locs_0``, ``probs_1``, ...
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -111,13 +112,14 @@ class Product(ComponentPrior):
         """
         numbers = _as_numbers(columns, getattr(x, "columns", None))
         x = as_matrix(x)
-        made = tuple(
-            family.from_data(x[:, list(group)])
-            if isinstance(family, type)
-            else family.filled(x[:, list(group)])
-            for family, group in zip(families, numbers, strict=True)
-        )
-        return cls(families=made, columns=numbers)
+        made = []
+        for family, group in zip(families, numbers, strict=True):
+            try:
+                fill = family.from_data if isinstance(family, type) else family.filled
+                made.append(fill(x[:, list(group)]))
+            except ValueError as error:
+                raise ValueError(_in_table(str(error), group)) from None
+        return cls(families=tuple(made), columns=numbers)
 
     def with_column_names(self, names: Sequence[str]) -> Self:
         """The prior with columns that were given by name as numbers.
@@ -271,7 +273,8 @@ class Product(ComponentPrior):
                 family.check(x[:, list(group)])
             except ValueError as error:
                 raise ValueError(
-                    f"columns {group} (group {number}, {type(family).__name__}): {error}"
+                    f"columns {group} (group {number}, {type(family).__name__}): "
+                    f"{_in_table(str(error), group)}"
                 ) from None
 
     def count_sizes(self, x: Any) -> np.ndarray | None:
@@ -305,7 +308,8 @@ class Product(ComponentPrior):
                 family.check_offset(x[:, list(group)], dtype)
             except ValueError as error:
                 raise ValueError(
-                    f"columns {group} (group {number}, {type(family).__name__}): {error}"
+                    f"columns {group} (group {number}, {type(family).__name__}): "
+                    f"{_in_table(str(error), group)}"
                 ) from None
 
     def lost_share(self, parameters: Mapping[str, np.ndarray], dtype: str) -> np.ndarray:
@@ -463,6 +467,11 @@ def _parts(statistics: Array, widths: tuple[int, ...], first_only: bool) -> list
         parts.append(jnp.concatenate([ahead, statistics[..., start : start + width]], axis=-1))
         start += width
     return parts
+
+
+def _in_table(message: str, group: Sequence[int]) -> str:
+    """A message of a group's family with the numbers of columns that the table has."""
+    return re.sub(r"\bcolumn (\d+)\b", lambda found: f"column {group[int(found[1])]}", message)
 
 
 def _as_numbers(columns: Sequence[Sequence[int | str]], names: Any) -> tuple[tuple[int, ...], ...]:

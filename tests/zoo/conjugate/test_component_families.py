@@ -199,7 +199,7 @@ def test_rows_drawn_from_the_predictive_have_its_density(name):
         ("CategoricalDirichlet", 3.0, r"numbers of levels, 0 to 2 .*row 4, column 1 is 3"),
         ("CategoricalDirichlet", 0.5, r"numbers of levels, 0 to 2 .*row 4, column 1 is 0.5"),
         ("NormalGamma", np.inf, r"finite or NaN .*row 4, column 1 is inf"),
-        ("Product", -1.0, r"columns \(1,\) \(group 1, PoissonGamma\): .*row 4, column 0 is -1"),
+        ("Product", -1.0, r"columns \(1,\) \(group 1, PoissonGamma\): .*row 4, column 1 is -1"),
     ],
 )
 def test_cells_outside_the_domain_are_named(name, cell, message):
