@@ -21,6 +21,7 @@ _PUBLIC = {
     "choose_num_latents": "diagnostics.model_size",
     "cross_validate": "diagnostics.model_size",
     "model_of": "results.files",
+    "columns_of": "results.groups",
     "compile_cache": "program_cache",
 }
 _MODULES = (

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from zoo.columns import Columns
+
 __all__ = [
     "Algorithm",
     "Ascent",
@@ -416,6 +418,7 @@ class FitRequest:
         data: the parts of the data as float64 arrays or sparse matrices; of rows that pass in batches those
             that default priors are read off.
         coords: labels by dim, as they came with the data.
+        columns: of each part of the data what its columns hold, None of a part that is no table.
         method: the method.
         name: its name.
         settings: the arguments of `fit` that matter to this kind of method.
@@ -441,6 +444,7 @@ class FitRequest:
     model: Any
     data: tuple
     coords: Mapping[str, Any]
+    columns: tuple[Columns | None, ...]
     method: Method
     name: str
     settings: AscentSettings | SamplerSettings | DirectSettings

@@ -81,6 +81,8 @@ def extend(
         new["observed_data"] = xr.DataTree(_observed(tree, model, given))
     elif "observed_data" in groups and "observed_data" not in tree.children:
         raise ValueError("the fit does not hold its data: pass them, extend(tree, 'observed_data', *data)")
+    if "observed_data" in new.children and not model.takes_documents:
+        model = model.for_data(*restored_data(group_of(new, "observed_data"), model))
     for group, make in _GROUPS.items():
         if group in groups:
             values, attrs = make(new, model, key, num_samples)

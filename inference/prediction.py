@@ -11,13 +11,20 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import Ascent, Direct, Method
-from inference.inputs.tables import as_arrays, check_parts, matching_columns, paired_rows
+from inference.inputs.tables import (
+    as_arrays,
+    check_parts,
+    encoded_parts,
+    label_parts,
+    matching_columns,
+    paired_rows,
+)
 from inference.inputs.text import matching_words
 from inference.methods import method_of
 from inference.numerics.compiled import compiled
 from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
-from inference.results.groups import ROW_DIMS, flat_draws, group_of
+from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data, stored_columns
 from inference.symmetry import align_rotation, relabel
 from zoo.checks import check_choice, check_flag, warn
 from zoo.documents.bags import totals_of
@@ -169,6 +176,10 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
     columns = list(model.classes) if dim == "class" else _columns(tree, dim)
     predicted = _labelled(mean, predicted_dims, Labels({**coords, dim: columns}))
     deviation = np.sqrt(np.maximum(np.asarray(variance), 0.0))
+    if completed is not None:
+        own = stored_columns(tree, model)[model.data_names.index(completed)]
+        if own is not None and own.level_numbers:
+            predicted.attrs["levels"] = json.dumps(own.level_numbers)
     return predicted.assign_coords(standard_deviation=(predicted_dims, deviation)).rename("predicted")
 
 
@@ -246,7 +257,9 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     model = model_of(tree)
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
     check_parts(model, given, least=model.num_needed)
-    model, given = model.encoded(*paired_rows(given, model.data_names))
+    given = encoded_parts(paired_rows(given, model.data_names), stored_columns(tree, model))
+    given = label_parts(model, given, asks=False)
+    model, given = model.encoded(*given)
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
     match = matching_words if model.takes_documents else matching_columns
     parts = tuple(match(part, _columns(tree, dim)) for part, dim in zip(given, dims, strict=True))
@@ -256,6 +269,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     check_scales(model, arrays, coords, is_whole=False)
     model.check_new(*arrays)
     check_count_sizes(model, arrays, coords)
+    model = model.for_data(*arrays)
     return model, jax.tree.map(jnp.asarray, arrays), coords
 
 
@@ -491,6 +505,8 @@ def guide(tree: xr.DataTree) -> Callable:
         raise ValueError(
             f"a fit by {tree.attrs['method']!r} has no variational posterior; fit with vb or svi"
         )
+    if "observed_data" in tree.children and not model.takes_documents:
+        model = model.for_data(*restored_data(group_of(tree, "observed_data"), model))
     stored = {name: value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()}
     options = json.loads(tree.attrs["options"])
     family = {"family": options["guide"]} if "guide" in options else {}

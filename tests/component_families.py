@@ -37,6 +37,8 @@ def priors():
         "PoissonGamma": conjugate.PoissonGamma([2.0, 1.5], [0.5, 1.3]),
         "ExponentialGamma": conjugate.ExponentialGamma([2.0, 3.5], [0.5, 1.3]),
         "GammaKnownShape": conjugate.GammaKnownShape([2.0, 3.5], [0.5, 1.3], [1.7, 0.6]),
+        "LogNormalGamma": conjugate.LogNormalGamma(**gaussian(), **normal_gamma),
+        "CategoricalDirichlet": conjugate.CategoricalDirichlet([[0.7, 1.2, 2.0], [1.5, 0.4, 0.9]]),
         "MultinomialDirichlet": conjugate.MultinomialDirichlet([0.7, 1.2, 2.0], num_tokens=9),
     }
     made["Product"] = conjugate.Product(
@@ -59,6 +61,8 @@ def rows(name, count, seed=0):
         "PoissonGamma": lambda: rng.poisson(4.0, (count, 2)),
         "ExponentialGamma": lambda: rng.gamma(2.0, size=(count, 2)),
         "GammaKnownShape": lambda: rng.gamma(2.0, size=(count, 2)),
+        "LogNormalGamma": lambda: rng.lognormal(1.0, 0.7, size=(count, 2)),
+        "CategoricalDirichlet": lambda: rng.integers(0, 3, (count, 2)),
         "MultinomialDirichlet": lambda: rng.multinomial(9, [0.2, 0.3, 0.5], count),
         "Product": lambda: np.column_stack(
             [
@@ -79,6 +83,8 @@ CELLWISE = tuple(
     in (
         "NormalGamma",
         "SphericalNormalGamma",
+        "LogNormalGamma",
+        "CategoricalDirichlet",
         "BernoulliBeta",
         "BinomialBeta",
         "PoissonGamma",

@@ -47,6 +47,7 @@ __all__ = [
     "check_single_concentration",
     "check_size",
     "check_some_cells",
+    "check_some_columns",
     "check_unique",
     "check_table",
     "check_whole",
@@ -681,6 +682,20 @@ def _check_axis(x: np.ndarray, name: str, axis: int) -> None:
         f"{called(x, empty[0])} of {name} is missing in all {other} ({empty.size} such {kind}s in all): "
         f"leave it out, {remedy}"
     )
+
+
+def check_some_columns(x: np.ndarray, name: str = "x") -> None:
+    """Raise ValueError naming the first column in which every cell is missing (NaN).
+
+    Args:
+        x: shape (num_observations, num_features).
+        name: of the data in messages.
+    """
+    if is_finite(x):
+        return
+    counts = (~np.isnan(x)).sum(axis=0)
+    if not counts.all():
+        raise ValueError(f"column {int(np.argmin(counts))} of {name} has no observed cell; leave it out")
 
 
 def shown(value: Any) -> str:

@@ -67,6 +67,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo import checks, suitable_fields
+from zoo.columns import Columns
 from zoo.dirichlet_process import MixtureModel, WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca
@@ -75,6 +76,7 @@ from zoo.exponential_family.expectations import rests_on_tail
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode, padded
 from zoo.model import in_current_precision, static
+from zoo.suitable_fields import ChoosesFamily, one_family_of_columns
 
 __all__ = ["DEPCAM", "orthonormal"]
 
@@ -99,13 +101,14 @@ LEAST_ARD_RATE = 1e-3  # of SePCA
 
 
 @dataclass(frozen=True, eq=False)
-class DEPCAM(MixtureModel):
+class DEPCAM(ChoosesFamily, MixtureModel):
     """A mixture of exponential-family PCAs whose components repel each other.
 
     Attributes:
         family: a family of `zoo.exponential_family` with one natural parameter a cell, or its name;
             ``"gaussian"`` is `Gaussian()`, noise of known variance 1, and a mixture of PPCAs needs
-            `Gaussian(noise_variance=None)`.
+            `Gaussian(noise_variance=None)`. ``"auto"`` is bernoulli for an array; for a DataFrame it is that
+            of its columns if they agree, else such a Gaussian.
         num_components: K.
         num_latents: d, at most D.
         repulsion: weight of log det S, at least 0.
@@ -133,7 +136,7 @@ class DEPCAM(MixtureModel):
         5
     """
 
-    family: Family | str = "bernoulli"
+    family: Family | str = "auto"
     num_components: int = static(default=3)
     num_latents: int = static(default=2)
     repulsion: Array = 1.0
@@ -357,9 +360,12 @@ class DEPCAM(MixtureModel):
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and with unknown noise its priors, read off the data, or as given."""
         given = {name: value for name, value in overrides.items() if value is not None}
+        family = given.get("family", suitable_fields.AUTO)
+        (x,), (family,) = suitable_fields.read_tables((x,), (family,), cls.families_for, cls.__name__)
+        given["family"] = family = as_family(family)
         x = checks.as_matrix(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}
-        if as_family(given.get("family", "bernoulli")).learns_noise:
+        if family.learns_noise:
             read |= cls._default_priors(*units_of(x))
         return cls(**(read | given))
 
@@ -412,11 +418,19 @@ class DEPCAM(MixtureModel):
         Raises:
             ValueError: as for a model whose fields are outside their domain.
         """
+        family = fields.get("family", suitable_fields.AUTO)
+        (x,), (family,) = suitable_fields.read_tables((x,), (family,), cls.families_for, cls.__name__)
+        fields["family"] = family
         x = checks.as_matrix(x)
-        learns_noise = as_family(fields.get("family", "bernoulli")).learns_noise
+        learns_noise = as_family(family).learns_noise
         rate = LEAST_ARD_RATE * (units_of(x)[1] if learns_noise else 1.0)
         given = {"ard_concentration": (x.shape[1] + 1) / 2, "ard_rate": rate, "repulsion": 0.0} | fields
         return cls.from_data(x, num_components=1, num_latents=num_latents, scale_prior="ard", **given)
+
+    @staticmethod
+    def families_for(columns: Sequence[Columns | None]) -> tuple[Any, ...]:
+        """One family for all columns of the table."""
+        return tuple("bernoulli" if own is None else one_family_of_columns(own) for own in columns)
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
@@ -433,6 +447,7 @@ class DEPCAM(MixtureModel):
 
     def __post_init__(self) -> None:
         """Replace a family's name by the family, and defaults that no data decide by their values."""
+        self._remember_auto()
         object.__setattr__(self, "family", as_family(self.family))
         checks.check_size("num_components", self.num_components)
         if not self.family.learns_noise:

@@ -70,6 +70,7 @@ from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latent
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
 from zoo.model import Model, in_current_precision, static
+from zoo.suitable_fields import ChoosesFamily
 
 __all__ = ["EPCA", "JointPriorModel"]
 
@@ -80,7 +81,7 @@ DEFAULT_PRIORS = {"loading_variance": 1.0, "loc_variance": 100.0}
 START_DEPTHS = (0.1, 1.0, 10.0)  # of natural parameters below zero, in sizes of their means
 
 
-class JointPriorModel(Model):
+class JointPriorModel(ChoosesFamily, Model):
     """A projection with Gaussian priors or the joint beta-prior (`zoo.exponential_family.joint_prior`).
 
     Subclasses have the fields ``beta``, ``conjugate``, ``ard`` and the variances, ``_check_kernels``, and of
@@ -388,7 +389,8 @@ class EPCA(JointPriorModel):
     Attributes:
         family: a family of `zoo.exponential_family`, its name, or a tuple with one for each column;
             ``"gaussian"`` is `Gaussian()`, noise of known variance 1: `Gaussian(noise_variance=None)` has
-            unknown noise.
+            unknown noise. ``"auto"`` is bernoulli for an array; for a DataFrame it is what its columns hold
+            (`zoo.suitable_fields.family_of_columns`).
         num_latents: K.
         beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
         latent_variance: sigma_U^2 > 0.
@@ -418,7 +420,7 @@ class EPCA(JointPriorModel):
         5
     """
 
-    family: Family | str = "bernoulli"
+    family: Family | str = "auto"
     num_latents: int = static(default=2)
     beta: Array = 0.0
     latent_variance: Array = 1.0
@@ -611,9 +613,11 @@ class EPCA(JointPriorModel):
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and the kernel's mean, read off the data; ``overrides`` are fields."""
+        given = overrides.get("family") or suitable_fields.AUTO
+        (x,), (family,) = suitable_fields.read_tables((x,), (given,), cls.families_for, cls.__name__)
+        overrides["family"] = family = as_family(family)
         x = checks.as_matrix(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}
-        family = as_family(overrides.get("family", "bernoulli"))
         if family.theta_is_negative:
             family.check(x)
             read["natural_unit"] = family.natural_units(x)
@@ -626,6 +630,7 @@ class EPCA(JointPriorModel):
 
     def __post_init__(self) -> None:
         """Replace a family's name by the family, then store and validate the fields."""
+        self._remember_auto()
         object.__setattr__(self, "family", as_family(self.family))
         super().__post_init__()
 

@@ -50,10 +50,21 @@ import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 from jax import Array
 
 from zoo import checks
-from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, NormalGamma, PoissonGamma
+from zoo.columns import Columns, read_columns
+from zoo.conjugate import (
+    BernoulliBeta,
+    CategoricalDirichlet,
+    GaussianWishart,
+    LogNormalGamma,
+    MultinomialDirichlet,
+    NormalGamma,
+    PoissonGamma,
+    Product,
+)
 from zoo.conjugate.component_prior import LOST_SHARE, ComponentPrior
 from zoo.conjugate.multinomial_dirichlet import SparseCountRows
 from zoo.dirichlet_process import WEIGHT_PRIORS, MixtureModel, WeightPrior, weight_prior
@@ -75,13 +86,41 @@ def _rows_held(labels: np.ndarray, num_components: int) -> np.ndarray:
     return counts.reshape(*labels.shape[:-1], num_components)
 
 
+def _components_for(columns: Columns) -> ComponentPrior | None:
+    """The family of components for columns of these kinds, not filled; None: a Gaussian of all of them."""
+    kept = columns.kept
+    asked = {column.kind for column in kept if column.is_given}
+    if {column.kind for column in kept} <= {"real", "date", "positive"} and "positive" not in asked:
+        return None
+    groups: dict[Any, list[int]] = {}
+    for place, column in enumerate(kept):
+        kind = {"date": "real", "ordered": "category"}.get(column.kind, column.kind)
+        groups.setdefault((kind, column.levels if kind == "category" else ()), []).append(place)
+    families = tuple(_family_of_kind(kind, levels) for kind, levels in groups)
+    return families[0] if len(groups) == 1 else Product(families, tuple(map(tuple, groups.values())))
+
+
+def _family_of_kind(kind: str, levels: tuple[str, ...]) -> ComponentPrior:
+    if kind == "category":
+        return CategoricalDirichlet(levels=levels)
+    families = {
+        "real": NormalGamma,
+        "positive": LogNormalGamma,
+        "count": PoissonGamma,
+        "yes/no": BernoulliBeta,
+    }
+    return families[kind]()
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture(MixtureModel):
     """A mixture of exponential families with Dirichlet or (truncated) Dirichlet-process weights.
 
     Attributes:
         components: the conjugate prior of a component's parameters, such as `zoo.conjugate.GaussianWishart`;
-            None: read off the data.
+            one that is not filled, such as ``NormalGamma()``, has its fields read off the data. None:
+            `GaussianWishart` for an array and for tables whose columns are all real; for other tables the
+            family of their columns, or `Product` of several (`zoo.columns`).
         num_components: K, the number of components or the truncation of the Dirichlet process.
         concentration: alpha, from 1e-300 to 1e10, or a ``numpyro.distributions.Gamma`` as its prior. With
             Dirichlet weights each component gets alpha / K.
@@ -173,10 +212,59 @@ class Mixture(MixtureModel):
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """The model with the default Gaussian-Wishart prior for these data (`GaussianWishart.from_data`)."""
-        if overrides.get("components") is None:
-            overrides["components"] = GaussianWishart.from_data(x)
-        return cls(**overrides)
+        """The model with its components read off the data.
+
+        Args:
+            x: rows, shape (num_observations, num_features); of a DataFrame the columns are read by what they
+                hold (`zoo.columns.read_columns`), of anything else all cells are real numbers.
+            **overrides: fields.
+
+        Returns:
+            The model.
+        """
+        components = overrides.get("components")
+        if isinstance(x, pd.DataFrame):
+            columns = read_columns(x)
+            components = _components_for(columns) if components is None else components
+            x = columns.encoded(x)
+        components = GaussianWishart() if components is None else components
+        is_prior = isinstance(components, ComponentPrior)
+        return cls(**overrides | {"components": components.filled(x) if is_prior else components})
+
+    def with_sizes_from(self, *data: Any) -> Self:
+        """The model with its components read off the data."""
+        if isinstance(self.components, ComponentPrior) and not self.components.is_filled:
+            return self.replaced(components=self.components.filled(data[0]))
+        return super().with_sizes_from(*data)
+
+    def for_data(self, *data: Any) -> Self:
+        """The model whose components know which cells of these rows are missing."""
+        (x,) = data
+        if self.components is None or isinstance(x, SparseCounts):
+            return self
+        components = self.components.with_patterns(np.asarray(x, float))
+        return self if components is self.components else self.replaced(components=components)
+
+    def suited_to(self, columns: Sequence[Columns | None]) -> Self:
+        """The model with the components for the columns of a table, where none were given."""
+        (own,) = columns
+        if own is None:
+            return self
+        if self.components is None:
+            return self.replaced(components=_components_for(own))
+        names = [column.name for column in own.kept]
+        return self.replaced(components=self.components.with_column_names(names))
+
+    def takes_levels(self, columns: Sequence[Columns | None]) -> tuple[np.ndarray, ...]:
+        """Columns of categorical families, whose levels are numbered from 0."""
+        (own,) = columns
+        if own is None or self.components is None:
+            return super().takes_levels(columns)
+        return (np.where(self.components.takes_levels(len(own.kept)), 0, -1),)
+
+    def dim_labels(self, coords: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+        """Levels of categories, and the columns of each group of a `Product`."""
+        return self.components.labels_of(coords.get("feature"))
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
@@ -341,8 +429,8 @@ class Mixture(MixtureModel):
 
     @property
     def takes_missing(self) -> bool:
-        """Whether cells may be missing: where the components have independent cells."""
-        return self.components is not None and self.components.takes_missing
+        """Whether cells may be missing: with all components but those of counts that share a total."""
+        return self.components is None or self.components.takes_missing
 
     @property
     def takes_sparse_counts(self) -> bool:
@@ -422,4 +510,9 @@ class Mixture(MixtureModel):
         if x is not None:
             return x.shape[0]
         reason = "free_last_stick=True defines no prior to draw from: its weights sum to less than one"
+        if self.components is not None and not self.components.is_filled:
+            raise ValueError(
+                f"the fields of components, {type(self.components).__name__}, are not set: make the model "
+                "with Mixture.from_data(x, components=...)"
+            )
         return self.rows_to_draw(num_observations, "components", reason=reason)

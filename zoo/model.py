@@ -34,6 +34,7 @@ from zoo.checks import (
     check_size,
     shown,
 )
+from zoo.columns import Columns
 
 __all__ = ["Assumptions", "Model", "as_hyperparameter", "attach_submodules", "in_current_precision", "static"]
 
@@ -122,7 +123,8 @@ class Assumptions:
                 object.__setattr__(self, field.name, int(value))
         for name in self.leaf_names():
             object.__setattr__(self, name, as_hyperparameter(name, getattr(self, name)))
-        self.validate()
+        if self.is_filled:
+            self.validate()
         for name in self.leaf_names():
             leaves = jax.tree.leaves(getattr(self, name))
             if any(isinstance(leaf, np.ndarray) and np.isnan(leaf).any() for leaf in leaves):
@@ -130,6 +132,13 @@ class Assumptions:
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
+
+    unstored: ClassVar[tuple[str, ...]] = ()  # fields that follow from the data and are not kept with a fit
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether nothing that others are checked against is still to be read off the data."""
+        return True
 
     @classmethod
     def leaf_names(cls) -> tuple[str, ...]:
@@ -219,6 +228,7 @@ class Model(Assumptions):
         local_sites: latents of single rows that the program draws and a fit may leave out for their size.
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
         takes_sparse: whether its rows may be a sparse matrix.
+        label_parts: parts of the data whose words are class labels, which `encoded` reads.
 
     Literals that name the variables of a role, for summaries, plots and reports; None or empty: no such role.
         cluster_site: label of each row's cluster.
@@ -279,6 +289,7 @@ class Model(Assumptions):
     local_sites: ClassVar[tuple[str, ...]] = ()
     takes_documents: ClassVar[bool] = False
     takes_sparse: ClassVar[bool] = False
+    label_parts: ClassVar[tuple[str, ...]] = ()
 
     cluster_site: ClassVar[str | None] = None
     weight_site: ClassVar[str | None] = None
@@ -585,6 +596,50 @@ class Model(Assumptions):
             The model that knows its labels, and the parts as tables of numbers.
         """
         return self, data
+
+    def for_data(self, *data: Any) -> Self:
+        """The model that knows what its program must know of data before it is traced; by default itself.
+
+        Args:
+            *data: parts of the data as arrays, in the model's order.
+
+        Returns:
+            The model.
+        """
+        return self
+
+    def suited_to(self, columns: Sequence[Columns | None]) -> Self:
+        """The model with what it was not given chosen by what the columns of tables hold.
+
+        Args:
+            columns: of each part of the data; None of a part that is an array.
+
+        Returns:
+            The model; by default itself.
+        """
+        return self
+
+    def takes_levels(self, columns: Sequence[Columns | None]) -> tuple[np.ndarray, ...]:
+        """Columns whose cells are numbers of levels, and the number of the first level.
+
+        Args:
+            columns: of each part of the data; None of a part that is an array.
+
+        Returns:
+            For each part -1 where cells are no levels, else the number of the first, shape (its columns,).
+        """
+        return tuple(np.full(0 if own is None else len(own.kept), -1) for own in columns)
+
+    def dim_labels(self, coords: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+        """Labels of dims that are no rows or columns of the data, such as levels and groups of columns.
+
+        Args:
+            coords: labels of rows and columns, by dim.
+
+        Returns:
+            Dim to labels; none by default.
+        """
+        return {}
 
     @classmethod
     def from_data(cls, *data: Any, **overrides: Any) -> Self:

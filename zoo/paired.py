@@ -97,7 +97,8 @@ class Paired(JointPriorModel):
     Attributes:
         families: one for each view: a family of `zoo.exponential_family`, its name, or a tuple with one for
             each column of the view. ``"gaussian"`` is `Gaussian()`, noise of known variance 1:
-            `Gaussian(noise_variance=None)` has unknown noise.
+            `Gaussian(noise_variance=None)` has unknown noise. ``"auto"`` is bernoulli for an array; for a
+            DataFrame it is what its columns hold (`zoo.suitable_fields.family_of_columns`).
         num_shared: K_S, latents that all views see.
         num_specific: K_v of each view, 0 where it has no specific latents; None: 0 for all views.
         specific: ``"low_rank"``: the latents above. ``"full_covariance"``: a covariance for each view.
@@ -131,7 +132,7 @@ class Paired(JointPriorModel):
         4
     """
 
-    families: tuple[Family | str, ...] = ("bernoulli", "bernoulli")
+    families: tuple[Family | str, ...] = ("auto", "auto")
     num_shared: int = static(default=1)
     num_specific: tuple[int, ...] | None = static(default=None)
     specific: str = static(default="low_rank")
@@ -162,6 +163,7 @@ class Paired(JointPriorModel):
         "natural_params_*": ("observation", "feature_*"),
         "y_*": ("observation", "feature_*"),
     }
+    family_field = "families"
     symmetries = ("rotation", "sign")
     relations = {
         "views_exchanged": "same, views in the new order",
@@ -556,12 +558,14 @@ class Paired(JointPriorModel):
         Raises:
             ValueError: another number of views than of families.
         """
-        families = overrides.get("families", ("bernoulli",) * len(views))
-        arrays = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
-        if len(arrays) != len(families):
+        families = overrides.get("families", (suitable_fields.AUTO,) * len(views))
+        if len(views) != len(families):
             raise ValueError(
-                f"there are {len(families)} families and {len(arrays)} views: give one for each view"
+                f"there are {len(families)} families and {len(views)} views: give one for each view"
             )
+        views, families = suitable_fields.read_tables(views, families, cls.families_for, cls.__name__)
+        overrides["families"] = families
+        arrays = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
         read: dict[str, Any] = {"num_features": tuple(array.shape[1] for array in arrays)}
         kinds = [as_family(family) for family in families]
         if any(kind.theta_is_negative for kind in kinds):
@@ -627,6 +631,7 @@ class Paired(JointPriorModel):
         """Replace names of families by families and lists by tuples, then store and validate the fields."""
         if isinstance(self.families, str | Family) or not isinstance(self.families, Sequence):
             raise TypeError(f"families must be a tuple with one for each view; got {self.families!r}")
+        self._remember_auto()
         try:
             object.__setattr__(self, "families", tuple(map(as_family, self.families)))
         except (TypeError, ValueError) as error:

@@ -210,6 +210,7 @@ class SPPCA(Model):
     feature_dimension: int | None = static(default=None)
 
     data_names = ("x", "y")
+    label_parts = ("y",)
     dims = {
         "loadings_x": ("feature", "latent"),
         "loadings_y": ("output", "latent"),

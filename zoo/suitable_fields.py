@@ -9,25 +9,37 @@ or that of a document given its length, and their log densities compare; a model
 refused.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from zoo.checks import as_numbers
-from zoo.exponential_family import Gaussian
+from zoo.columns import Column, Columns, read_columns
+from zoo.exponential_family import Categorical, Family, Gaussian, Ordinal, as_family
 from zoo.model import Model
 
 __all__ = [
+    "AUTO",
+    "ChoosesFamily",
     "check_not_sparse",
     "density_fields",
+    "families_of_views",
     "family_fields",
+    "family_of_columns",
+    "one_family_of_columns",
     "family_of",
     "kind_of_cells",
+    "level_starts",
     "suitable_fields",
+    "read_tables",
     "suitable_num_latents",
 ]
 
+AUTO = "auto"  # the name of a family that the columns of a table decide
 _SIZE = 2  # latents, where the data have columns enough
 
 
@@ -140,3 +152,186 @@ def suitable_num_latents(x: Any) -> int:
         1 or 2.
     """
     return max(1, min(_SIZE, x.shape[1] - 1, x.shape[0] - 1))
+
+
+# Families by what columns hold
+
+
+def families_of_views(views: Sequence[Columns | None]) -> tuple[Any, ...]:
+    """A family for each view, by its columns.
+
+    Args:
+        views: what their columns hold; None of a view that is an array, whose cells are zeros and ones.
+
+    Returns:
+        For each view a family, or a tuple with one for each column.
+    """
+    size = _size_of_scales([column for columns in views if columns is not None for column in columns.kept])
+    return tuple("bernoulli" if columns is None else _families(columns, size) for columns in views)
+
+
+def family_of_columns(columns: Columns) -> Any:
+    """The family of a table, or a tuple with one for each column.
+
+    Yes/no is Bernoulli, counts are Poisson, other numbers and dates Gaussian of unknown noise, categories
+    categorical; ordered levels are ordinal where they have the most common number of levels, since there is
+    one number of cut points, and categorical else.
+
+    Args:
+        columns: of the table.
+
+    Returns:
+        A family, its name, or a tuple of these.
+    """
+    return families_of_views((columns,))[0]
+
+
+def one_family_of_columns(columns: Columns) -> Any:
+    """One family for all columns: that of each if they agree, else a Gaussian of unknown noise.
+
+    Args:
+        columns: of the table.
+
+    Returns:
+        A family, or its name.
+    """
+    kinds = {column.kind for column in columns.kept}
+    name = {"yes/no": "bernoulli", "count": "poisson"}.get(next(iter(kinds))) if len(kinds) == 1 else None
+    return name or Gaussian(noise_variance=None)
+
+
+def _families(columns: Columns, size: int) -> Any:
+    each = tuple(_family_of(column, size) for column in columns.kept)
+    described = {repr(family) for family in each}
+    return each[0] if len(described) == 1 else each
+
+
+def _family_of(column: Column, size: int) -> Any:
+    if column.kind in ("yes/no", "count"):
+        return {"yes/no": "bernoulli", "count": "poisson"}[column.kind]
+    num_levels = _num_levels(column)
+    if num_levels == 0:
+        return Gaussian(noise_variance=None)
+    return Ordinal(size) if column.kind != "category" and num_levels == size else Categorical(num_levels)
+
+
+def _num_levels(column: Column) -> int:
+    if column.kind in ("category", "ordered"):
+        return len(column.levels)
+    return 0 if column.scale is None else column.scale[1] - column.scale[0] + 1
+
+
+def _size_of_scales(columns: Sequence[Column]) -> int:
+    """The most common number of ordered levels, 0 where nothing is ordered."""
+    sizes = Counter(_num_levels(column) for column in columns if column.kind != "category")
+    sizes.pop(0, None)
+    return sizes.most_common(1)[0][0] if sizes else 0
+
+
+def read_tables(
+    data: Sequence[Any], given: Sequence[Any], choose: Any, model: str
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The parts of the data as numbers, and a family for each.
+
+    Args:
+        data: parts; tables of pandas are read by what their columns hold.
+        given: for each part its family, or `AUTO`.
+        choose: what each part's columns, None of an array, make of the families that are not given.
+        model: its name, in messages.
+
+    Returns:
+        The parts with their tables as numbers, and the families; that of an array that is not given is
+        ``"bernoulli"``.
+    """
+    found = tuple(read_columns(part) if isinstance(part, pd.DataFrame) else None for part in data)
+    chosen = tuple(
+        own if _is_auto(family) else family for family, own in zip(given, choose(found), strict=True)
+    )
+    parts = []
+    for part, columns, family in zip(data, found, chosen, strict=True):
+        if columns is not None:
+            starts = as_family(family).level_starts(len(columns.kept))
+            part = columns.numbered_from(starts, model).encoded(part)
+        parts.append(part)
+    return tuple(parts), chosen
+
+
+class ChoosesFamily:
+    """A model whose families may be `AUTO`: until data decide, those cells are zeros and ones.
+
+    Class attributes:
+        family_field: the field that holds them.
+    """
+
+    family_field: ClassVar[str] = "family"
+    _given: ClassVar[Mapping[str, Any] | None] = None
+
+    def _remember_auto(self) -> None:
+        """Keep the fields as they were given, before a family and what follows from it take the place."""
+        held = getattr(self, self.family_field)
+        names = (held,) if isinstance(held, str) else held if isinstance(held, tuple | list) else ()
+        if not any(map(_is_auto, names)):
+            return
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+        object.__setattr__(self, "_given", given)
+        settled = tuple("bernoulli" if _is_auto(name) else name for name in names)
+        object.__setattr__(self, self.family_field, settled[0] if isinstance(held, str) else settled)
+
+    @staticmethod
+    def families_for(columns: Sequence[Columns | None]) -> tuple[Any, ...]:
+        """The families for what the columns of each part hold.
+
+        Args:
+            columns: of each part of the data; None of an array.
+
+        Returns:
+            One for each part.
+        """
+        return families_of_views(columns)
+
+    def suited_to(self, columns: Sequence[Columns | None]) -> Any:
+        """The model with the families of the columns of tables, where none were given.
+
+        Args:
+            columns: of each part of the data; None of an array.
+
+        Returns:
+            The model.
+        """
+        if self._given is None or all(own is None for own in columns):
+            return self
+        held, chosen = self._given[self.family_field], self.families_for(columns)
+        if isinstance(held, str):
+            return type(self)(**dict(self._given) | {self.family_field: chosen[0]})
+        both = zip(held, (*chosen, *["bernoulli"] * len(held)), strict=False)
+        settled = tuple(own if _is_auto(name) else name for name, own in both)
+        return type(self)(**dict(self._given) | {self.family_field: settled})
+
+    def takes_levels(self, columns: Sequence[Columns | None]) -> tuple[np.ndarray, ...]:
+        """Columns of ordered and categorical cells, and the number of their first level.
+
+        Args:
+            columns: of each part of the data; None of an array.
+
+        Returns:
+            For each part shape (its columns,), -1 where cells are no levels.
+        """
+        return tuple(level_starts(*pair) for pair in zip(self.cell_families, columns, strict=False))
+
+
+def _is_auto(family: Any) -> bool:
+    return isinstance(family, str) and family == AUTO
+
+
+def level_starts(family: Family, columns: Columns | None) -> np.ndarray:
+    """The number of the first level of each column of a table, -1 where cells are no levels.
+
+    Args:
+        family: of the table.
+        columns: of the table, or None of an array.
+
+    Returns:
+        Shape (its columns,); nothing for an array.
+    """
+    size = 0 if columns is None else len(columns.kept)
+    return family.level_starts(size)[:size] if size else np.zeros(0)

@@ -28,8 +28,16 @@ from inference.algorithm import (
     SamplerSettings,
     model_name,
 )
-from inference.inputs.streams import CountStream, RowStream, is_chunked
-from inference.inputs.tables import as_arrays, check_parts, column_dims, paired_rows
+from inference.inputs.streams import CountStream, RowStream, check_complete_batch, is_chunked
+from inference.inputs.tables import (
+    as_arrays,
+    check_parts,
+    column_dims,
+    encoded_parts,
+    label_parts,
+    paired_rows,
+    read_parts,
+)
 from inference.methods import method_of, methods_with_weights
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.devices import exchanged, resolved_num_devices
@@ -79,6 +87,9 @@ def read_call(
     keep: tuple[str, ...],
     progress: bool | None,
     checkpoint: str | os.PathLike | None,
+    families: Mapping[str, str] | None,
+    levels: Mapping[str, Any] | None,
+    id: str | None,
     options: Mapping[str, Any],
     **settings: Any,
 ) -> FitRequest:
@@ -97,7 +108,9 @@ def read_call(
     data = paired_rows(data, model.data_names)
     if sample_weight is not None:
         sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]
-    model, data = model.encoded(*data)
+    model, columns = read_parts(model, data, families, levels, id)
+    data = label_parts(model, data, families)
+    model, data = model.encoded(*encoded_parts(data, columns))
     call = _Call(
         chosen,
         name,
@@ -126,6 +139,10 @@ def read_call(
         model = model.continuing(_former_model(init, model))
     model = model.with_sizes_from(*of_all_processes)
     model.check(*arrays)
+    coords = {**coords, **model.dim_labels(coords)}
+    if stream is not None and "documents" not in chosen.takes:
+        check_complete_batch(model, arrays[0])
+    model = model.for_data(*arrays)
     _check_keep(keep, model)
     check_count_sizes(model, arrays, coords, dtype)
     model.check_precision(dtype, *of_all_processes)
@@ -155,6 +172,7 @@ def read_call(
         model=model,
         data=arrays,
         coords=coords,
+        columns=columns,
         method=chosen,
         name=name,
         settings=settings,

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -42,6 +43,9 @@ def fit(
     keep: tuple[str, ...] = (),
     progress: bool | None = None,
     checkpoint: str | os.PathLike | None = None,
+    families: Mapping[str, str] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    id: str | None = None,
     **options: Any,
 ) -> xr.DataTree:
     """Fit a model to data; the result is a DataTree that ArviZ reads.
@@ -49,12 +53,14 @@ def fit(
     Args:
         model: a model of the zoo; fields that are None are read off the data.
         *data: the arguments of the model's program: arrays of shape (num_observations, num_features), or
-            DataFrames, whose labels become coords. None, NaN, ``pandas.NA`` and the masked cells of
-            ``numpy.ma`` are missing cells, which the model takes or refuses. Rows of several parts that are
-            tables or Series of pandas are paired by their index: a part with the labels of the first in
-            another order is put in that order, and one with other labels is refused. An array has no labels:
-            beside a table it is paired by position, and a later part of pandas beside a first part that is
-            an array must have the index 0, 1, ... (else pass ``.to_numpy()``).
+            DataFrames, whose labels become coords and whose columns are read by what they hold: words,
+            dates, counts and ids too (`zoo.columns`); what was decided is `inference.columns_of(tree)`. None,
+            NaN, ``pandas.NA`` and the masked cells of ``numpy.ma`` are missing cells, which the model takes
+            or refuses. Rows of several parts that are tables or Series of pandas are paired by their index:
+            a part with the labels of the first in another order is put in that order, and one with other
+            labels is refused. An array has no labels: beside a table it is paired by position, and a later
+            part of pandas beside a first part that is an array must have the index 0, 1, ... (else pass
+            ``.to_numpy()``).
         method: one of ``model.methods``; ``"auto"`` is the first that suits model and data
             and, where ``init`` is given, starts anywhere at all.
         seed: a whole number in [0, 2**32) or a JAX key. Same seed, machine, versions, ``chain_method`` and
@@ -91,6 +97,11 @@ def fit(
         keep: names of variables to store whatever their size (``"assignments"``, ``"log_likelihood"``).
         progress: whether to show a bar; None: on a terminal or in a notebook.
         checkpoint: a file to save to and resume from; the same call goes on where it was cut.
+        families: column of a DataFrame to its family or kind, such as ``{"income": "gaussian"}``, one of
+            `zoo.columns.KINDS`, in place of what `zoo.columns.read_columns` makes of it; ``"leave_out"``
+            leaves it out.
+        levels: column of a DataFrame to its levels in rising order, which makes it ordered.
+        id: column of a DataFrame whose cells label the rows.
         **options: options of the method.
 
     Returns:

@@ -22,7 +22,7 @@ from inference.fitting.in_memory import (
     with_arrays,
 )
 from inference.fitting.verdict import five_small_gains
-from inference.inputs.streams import Batch
+from inference.inputs.streams import Batch, check_complete_batch
 from inference.numerics.devices import deal_out, on_all_devices, on_one_device
 from inference.numerics.host_keys import numbered_keys, run_keys
 from inference.numerics.weighted_rows import Rows, row_limit
@@ -147,6 +147,7 @@ class MemoisedPlan(BatchPlan):
             of_call = model, (rows,), self.request.coords, self.request.dtype
             check_scales(*of_call, is_whole=False)
             model.check(rows)
+            check_complete_batch(model, rows)
             check_count_sizes(*of_call)
         except ValueError as error:
             last = batch.begin + batch.count - 1

@@ -19,9 +19,10 @@ from inference.inputs.text import read_documents
 from inference.numerics.documents import DocumentBlocks, Layout, cut, log_coefficient
 from zoo.checks import as_matrix, shown
 from zoo.documents.bags import warn_of_empty
+from zoo.model import Model
 from zoo.sparse import SparseCounts
 
-__all__ = ["Batch", "CountStream", "RowStream", "is_chunked"]
+__all__ = ["Batch", "CountStream", "RowStream", "check_complete_batch", "is_chunked"]
 
 
 class Batch(NamedTuple):
@@ -55,6 +56,22 @@ def is_chunked(data: Any) -> bool:
     if isinstance(data, list | tuple):
         return any(np.ndim(chunk) == 2 for chunk in data)
     return callable(data) or hasattr(data, "__iter__")
+
+
+def check_complete_batch(model: Model, rows: np.ndarray) -> None:
+    """Raise ValueError if rows of a batch miss cells whose patterns all rows must be read for.
+
+    Args:
+        model: with its sizes.
+        rows: of the batch, shape (batch_size, num_features).
+    """
+    if model.for_data(rows) is not model:
+        row, column = np.argwhere(np.isnan(rows))[0]
+        raise ValueError(
+            f"cells are missing (row {row}, column {column} of a batch), and batch_size takes complete "
+            "rows under full covariances: leave batch_size out, or take components=NormalGamma(), whose "
+            "columns are independent"
+        )
 
 
 class RowStream:

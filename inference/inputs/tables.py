@@ -5,18 +5,31 @@ scipy sparse matrices where the model takes counts (or real numbers, `zoo.sparse
 is missing. Several parts of pandas are paired by their index (`paired_rows`).
 """
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from inference.inputs.text import read_documents
 from zoo.checks import as_matrix, check_unique
+from zoo.columns import KINDS, Columns, read_columns
 from zoo.documents.bags import warn_of_empty
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
-__all__ = ["as_arrays", "check_parts", "column_dims", "matching_columns", "paired_rows"]
+__all__ = [
+    "as_arrays",
+    "check_parts",
+    "column_dims",
+    "encoded_parts",
+    "label_parts",
+    "matching_columns",
+    "paired_rows",
+    "read_parts",
+]
 
 
 def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
@@ -49,6 +62,210 @@ def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[s
             coords[dim] = list(part.columns)
             coords.setdefault("observation", list(part.index))
     return tuple(arrays), coords
+
+
+# Columns by what they hold
+
+
+def read_parts(
+    model: Model,
+    data: tuple,
+    families: Mapping[str, str] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    id: str | None = None,
+) -> tuple[Model, tuple[Columns | None, ...]]:
+    """What the columns of the tables among the data hold, and the model that suits them.
+
+    Args:
+        model: fields that it was not given are chosen by the columns.
+        data: the parts.
+        families: column to family or kind, as of `zoo.columns.read_columns`.
+        levels: column to its levels.
+        id: column that labels the rows.
+
+    Returns:
+        The model, and for each part its columns, None of one that is no table to be read.
+
+    Raises:
+        TypeError: ``families``, ``levels`` or ``id`` and no table.
+        ValueError: they name a column that no table has, or a column has categories that the model does not
+            take.
+    """
+    families = _without_labels(model, data, families)
+    given = {"families": families, "levels": levels, "id": id}
+    tables = [
+        place
+        for place, part in enumerate(data)
+        if isinstance(part, pd.DataFrame) and model.data_names[place] not in model.label_parts
+    ]
+    if not tables:
+        for name, value in given.items():
+            if value is not None:
+                raise TypeError(f"{name} names columns, and there is no DataFrame among the data: pass one")
+        return model, (None,) * len(data)
+    own = _by_table(given, [data[place] for place in tables])
+    found: list[Columns | None] = [None] * len(data)
+    for place, arguments in zip(tables, own, strict=True):
+        name = model.data_names[place]
+        if model.takes_documents:
+            found[place] = _columns_of_counts(data[place], arguments, name)
+        else:
+            found[place] = read_columns(data[place], name=name, **arguments)
+    model = model.suited_to(tuple(found))
+    for place, starts in enumerate(model.takes_levels(tuple(found))):
+        if found[place] is not None:
+            found[place] = found[place].numbered_from(starts, type(model).__name__)
+    for columns in filter(None, found):
+        _warn_of_left_out(columns)
+    return model, tuple(found)
+
+
+MOST_CLASSES = 10  # whole numbers of which so many at most may be class labels
+
+
+def label_parts(
+    model: Model, data: tuple, families: Mapping[str, str] | None = None, *, asks: bool = True
+) -> tuple:
+    """The data with outputs that are class labels as such; asks where whole numbers may be labels.
+
+    Args:
+        model: whose ``label_parts`` are outputs.
+        data: the parts.
+        families: column to family; ``"categorical"`` makes a column of outputs class labels, and
+            ``"gaussian"`` numbers.
+        asks: whether to warn of whole numbers that may be labels.
+
+    Returns:
+        The parts, a table of one column of class labels as a Series.
+    """
+    parts = list(data)
+    for place, name in enumerate(model.data_names[: len(data)]):
+        part = data[place]
+        if name not in model.label_parts or not hasattr(part, "shape") or np.ndim(part) != 2:
+            continue
+        if part.shape[1] != 1 or hasattr(part, "tocoo"):
+            continue
+        column = str(part.columns[0]) if isinstance(part, pd.DataFrame) else None
+        kind = KINDS.get((families or {}).get(column, ""))
+        if kind in ("category", "ordered", "yes/no") or (column and getattr(model, "classes", None)):
+            cells = part.iloc[:, 0]
+            whole = pd.api.types.is_numeric_dtype(cells.dtype) and not cells.isna().any()
+            parts[place] = cells.astype(int) if whole else cells.astype(object)
+        elif asks and kind is None and (number := _number_of_classes(part)):
+            called = "y" if column is None else f"y, the column {column!r},"
+            as_labels = (
+                "y.ravel().astype(int)" if column is None else f"families={{{column!r}: 'categorical'}}"
+            )
+            as_numbers = (
+                "" if column is None else f"; if they are numbers, say families={{{column!r}: 'gaussian'}}"
+            )
+            warnings.warn(
+                f"{called} holds {number} different whole numbers, which are taken as real outputs: if they "
+                f"are class labels, pass {as_labels}{as_numbers}",
+                stacklevel=5,
+            )
+    return tuple(parts)
+
+
+def _number_of_classes(part: Any) -> int:
+    """How many classes one column of whole numbers would have; 0 if they are no labels."""
+    try:
+        values = as_matrix(part)[:, 0]
+    except (TypeError, ValueError):  # words, or what is refused later
+        return 0
+    values = values[~np.isnan(values)]
+    distinct = np.unique(values)
+    if not 3 <= len(distinct) <= MOST_CLASSES or distinct[0] not in (0.0, 1.0):
+        return 0
+    in_order = (distinct == distinct[0] + np.arange(len(distinct))).all()
+    return len(distinct) if in_order and len(values) >= 2 * len(distinct) else 0
+
+
+def _without_labels(
+    model: Model, data: tuple, families: Mapping[str, str] | None
+) -> Mapping[str, str] | None:
+    """The families without those of columns that are outputs, which `label_parts` reads."""
+    if not isinstance(families, Mapping):
+        return families
+    outputs = {
+        str(column)
+        for name, part in zip(model.data_names, data, strict=False)
+        if name in model.label_parts
+        for column in getattr(part, "columns", [getattr(part, "name", None)])
+    }
+    return {column: family for column, family in families.items() if str(column) not in outputs} or None
+
+
+def _by_table(given: Mapping[str, Any], tables: Sequence[pd.DataFrame]) -> list[dict[str, Any]]:
+    """The arguments for each table: what names its columns; ValueError for what names none."""
+    have = [set(map(str, table.columns)) for table in tables]
+    known = ", ".join(str(column) for table in tables for column in table.columns)
+    for name in ("families", "levels"):
+        if given[name] is not None and not isinstance(given[name], Mapping):
+            raise TypeError(f"{name} must be a mapping by column; got {given[name]!r}")
+        for column in given[name] or ():
+            if not any(str(column) in own for own in have):
+                raise ValueError(f"{name} names no column: {column!r}; there are {known}")
+    if given["id"] is not None and not any(str(given["id"]) in own for own in have):
+        raise ValueError(f"id names no column: {given['id']!r}; there are {known}")
+    return [
+        {
+            name: {column: value for column, value in (given[name] or {}).items() if str(column) in own}
+            for name in ("families", "levels")
+        }
+        | {"id": given["id"] if str(given["id"]) in own else None}
+        for own in have
+    ]
+
+
+def _columns_of_counts(table: pd.DataFrame, arguments: Mapping[str, Any], name: str) -> Columns | None:
+    """The columns of a table of documents that has more than counts; None: words and their counts alone."""
+    asked = any(arguments[key] for key in ("families", "levels", "id"))
+    strange = [place for place, kind in enumerate(table.dtypes) if not _is_count_type(kind)]
+    if not strange and not asked and not any(str(column).lower().endswith("id") for column in table.columns):
+        return None
+    columns = read_columns(table, name=name, **arguments)
+    is_count = ("count", "yes/no", "real", "id")
+
+    def as_counts(place: int, column: Any) -> Any:
+        if column.is_given or column.name == columns.label or place in strange:
+            kept = column.kind in is_count and _is_count_type(table.dtypes.iloc[place])
+            if kept or not column.is_kept:
+                return column
+            return replace(column, kind="text", why=f"{column.kind}, and documents are counts of words")
+        return replace(column, kind="count", why="counts of a word")
+
+    return replace(columns, columns=tuple(map(as_counts, range(table.shape[1]), columns.columns)))
+
+
+def _is_count_type(kind: Any) -> bool:
+    return pd.api.types.is_numeric_dtype(kind) or isinstance(kind, pd.SparseDtype)
+
+
+def _warn_of_left_out(columns: Columns) -> None:
+    if columns.left_out:
+        named = "; ".join(f"{column.name} ({column.why})" for column in columns.left_out)
+        warnings.warn(
+            f"columns left out: {named}; to keep one, say what it is: families={{'NAME': 'category'}}",
+            stacklevel=5,
+        )
+
+
+def encoded_parts(data: tuple, columns: Sequence[Columns | None]) -> tuple:
+    """The data with their tables as numbers.
+
+    Args:
+        data: the parts.
+        columns: of each part, as `read_parts` gives them; may be fewer.
+
+    Returns:
+        The parts.
+    """
+    known = (*columns, *[None] * len(data))
+    return tuple(
+        own.encoded(part) if own is not None and isinstance(part, pd.DataFrame) else part
+        for part, own in zip(data, known, strict=False)
+    )
 
 
 def column_dims(model: Model) -> tuple[str, ...]:

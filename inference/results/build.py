@@ -15,14 +15,14 @@ from inference.numerics.programs import deterministics, log_prior, over_draws
 from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit
 from inference.precision import moved_back, stored_model, to_numpy, unmoved_data
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
-from inference.results.groups import ROW_DIMS, observed_group
+from inference.results.groups import ROW_DIMS, columns_group, observed_group, with_levels
 from inference.results.model_fields import describe, field_dims
 from zoo.model import Model
 
 __all__ = ["build_tree"]
 
 _GROUPS = ("posterior", "variational", "trace", "sample_stats", "log_likelihood")
-_ORDER = (*_GROUPS, "observed_data", "constant_data")
+_ORDER = (*_GROUPS, "observed_data", "constant_data", "columns")
 
 
 def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
@@ -90,12 +90,16 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     if stats:
         groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
     if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
-        groups["observed_data"] = observed_group(model, unmoved_data(request, data), labels)
+        groups["observed_data"] = with_levels(
+            observed_group(model, unmoved_data(request, data), labels), model, request.columns
+        )
     else:
         left_out.append("observed_data")
     groups["constant_data"] = dataset(arrays, field_dims(stored), labels)
     if (weight := fitted.sample_weight) is not None:
         groups["constant_data"] = groups["constant_data"].assign(sample_weight=("observation", weight))
+    if (columns := columns_group(model, request.columns)) is not None:
+        groups["columns"] = columns
     tree = xr.DataTree.from_dict({name: groups[name] for name in _ORDER if name in groups})
     attrs = {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
     tree.attrs = attrs | _attributes(request, fitted) | versions()

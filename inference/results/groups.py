@@ -1,17 +1,22 @@
 """Access to the groups of a fit: variables by their role in the model, draws, and the observed data."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from inference.results.files import Labels, check_tree, dataset, model_of
+from zoo.columns import Columns
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
 __all__ = [
     "ROW_DIMS",
+    "columns_group",
+    "columns_of",
     "flat_draws",
     "group_of",
     "labels_of",
@@ -20,8 +25,10 @@ __all__ = [
     "observed_group",
     "responsibilities_of",
     "restored_data",
+    "stored_columns",
     "thinned",
     "with_groups",
+    "with_levels",
 ]
 
 ROW_DIMS = {"observation", "document"}  # dims along which a fit's data grow
@@ -165,6 +172,63 @@ def observed_group(model: Model, data: tuple, labels: Labels) -> xr.Dataset:
     if bare:  # these have no coords
         group = group.assign({name: ("nonzero", value) for name, value in bare.items()})
     return group
+
+
+def columns_group(model: Model, columns: Sequence[Columns | None]) -> xr.Dataset | None:
+    """What the columns of tables hold, by the names of the parts; None where no part is a table."""
+    texts = {
+        name: (f"column_{name}", np.array(own.as_text()))
+        for name, own in zip(model.data_names, columns, strict=False)
+        if own is not None
+    }
+    return xr.Dataset(texts) if texts else None
+
+
+def with_levels(group: xr.Dataset, model: Model, columns: Sequence[Columns | None]) -> xr.Dataset:
+    """The data with the names of levels beside the numbers, as JSON in the attribute ``levels``."""
+    for name, own in zip(model.data_names, columns, strict=False):
+        if own is not None and own.level_numbers and name in group:
+            group[name].attrs["levels"] = json.dumps(own.level_numbers)
+    return group
+
+
+def stored_columns(tree: xr.DataTree, model: Model) -> tuple[Columns | None, ...]:
+    """What the columns of each part of the fitted data hold; None of a part that was no table."""
+    if "columns" not in tree.children:
+        return (None,) * len(model.data_names)
+    group = tree["columns"]
+    return tuple(
+        Columns.from_text([str(entry) for entry in group[name].to_numpy()]) if name in group else None
+        for name in model.data_names
+    )
+
+
+def columns_of(tree: xr.DataTree) -> pd.DataFrame:
+    """What the columns of the tables of a fit were taken to hold, and why.
+
+    Args:
+        tree: a fit.
+
+    Returns:
+        One row a column, by the part of the data and the column's name, with kind, missing cells, levels and
+        the reason.
+
+    Raises:
+        ValueError: the data of the fit were arrays, whose cells are taken as they are.
+
+    Example:
+        >>> import numpy as np, pandas as pd, inference, zoo
+        >>> x = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=["height", "weight"])
+        >>> tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
+        >>> inference.columns_of(tree)["kind"].tolist()
+        ['real', 'real']
+    """
+    model = model_of(tree)
+    found = dict(zip(model.data_names, stored_columns(tree, model), strict=True))
+    tables = {name: columns.table() for name, columns in found.items() if columns is not None}
+    if not tables:
+        raise ValueError("the data of this fit were no tables with named columns: pass a DataFrame to fit")
+    return pd.concat(tables, names=["data"])
 
 
 def restored_data(group: xr.Dataset, model: Model) -> tuple:

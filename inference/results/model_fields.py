@@ -88,7 +88,8 @@ def _made(kind: type, fields: Mapping[str, Any]) -> Any:
 def _describe_fields(owner: Assumptions, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     described = {name: getattr(owner, name) for name in owner.static_names() if name != "draw_locals"}
     for name in owner.leaf_names():
-        described[name] = _describe(getattr(owner, name), f"{prefix}{name}", arrays)
+        if name not in owner.unstored:
+            described[name] = _describe(getattr(owner, name), f"{prefix}{name}", arrays)
     return described
 
 

@@ -16,10 +16,17 @@ from zoo import MODELS, canonical_name, model_class
 from zoo.cards import read_card
 from zoo.cli.arguments import COMPARE_OPTIONS, FIT_OPTIONS, parse
 from zoo.cli.completing import completion
-from zoo.cli.early import check_fields, check_fit_file, check_method, check_options, check_parts
+from zoo.cli.early import (
+    check_fields,
+    check_fit_file,
+    check_method,
+    check_options,
+    check_parts,
+    check_standardize,
+)
 from zoo.cli.paths import check_checkpoint, files_of, target
 from zoo.cli.predicting import predict
-from zoo.cli.printing import collected_warnings, one_line, print_notes, print_warnings, shape
+from zoo.cli.printing import collected_warnings, one_line, print_columns, print_notes, print_warnings, shape
 from zoo.cli.sweeping import sweep
 from zoo.datasets import catalogue
 
@@ -108,7 +115,7 @@ def show(options: argparse.Namespace) -> int:
 
 def fit(options: argparse.Namespace) -> int:
     """Fit a model to a data set, print a summary, and write the fit."""
-    from zoo.cli.arguments import parse_settings, resolve
+    from zoo.cli.arguments import parse_families, parse_levels, parse_settings, resolve
     from zoo.cli.selection import reading_options, select
 
     card = read_card(options.model)
@@ -117,6 +124,10 @@ def fit(options: argparse.Namespace) -> int:
     check_fields(card, settings)
     check_options(card, options.method, [text.partition("=")[0].strip() for text in options.option])
     check_parts(card, options.y, options.views)
+    if options.standardize:
+        check_standardize(card, settings)
+        settings["standardize"] = True
+    families, levels = parse_families(options.families), parse_levels(options.levels)
     method_options = dict(_split(text) for text in options.option)
     if not all(options.keep):
         raise ValueError("--keep needs the name of a variable, such as --keep assignments")
@@ -144,11 +155,15 @@ def fit(options: argparse.Namespace) -> int:
     chosen = model_class(card.name)
     if isinstance(chosen.data_names, tuple):  # else the data say how many parts there are
         check_data(chosen, data)
+    elif "families" not in settings:
+        settings["families"] = ("auto",) * len(data)
     with collected_warnings() as notes:
-        model = chosen.from_data(*data, **resolve(settings, data))
         tree = inference.fit(
-            model,
+            chosen(**resolve(settings)),
             *data,
+            families=families,
+            levels=levels,
+            id=options.id,
             method=options.method,
             keep=tuple(options.keep),
             progress=options.progress,
@@ -162,6 +177,7 @@ def fit(options: argparse.Namespace) -> int:
     print(f"model      {card.name}: {card.title}")
     print(f"data       {name}: {'; '.join(map(shape, data))}")
     print_notes(data)
+    print_columns(tree)
     chosen = " ".join(map(str.strip, options.set))
     print(f"method     {attributes['method']}, seed {attributes['seed']}" + (f", {chosen}" if chosen else ""))
     verdict = f"{'yes' if attributes['converged'] else 'NO'} ({attributes['stop_reason']})"

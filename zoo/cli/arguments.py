@@ -23,6 +23,8 @@ __all__ = [
     "FIT_OPTIONS",
     "SHELLS",
     "parse",
+    "parse_families",
+    "parse_levels",
     "parse_settings",
     "parser",
     "resolve",
@@ -180,6 +182,19 @@ _COLUMNS = {
 }
 _FILES = "a .csv, .tsv, .txt, .xlsx, .parquet, .npz or .nc file"
 _DATA = {"dataset": _text("DATASET", f"a name in zoo list, or {_FILES}"), **_COLUMNS}
+_KINDS = {
+    "--families": _text(
+        "COLUMN=FAMILY,...",
+        "what columns hold: gaussian, lognormal, poisson, bernoulli, categorical, ordinal, date or leave_out",
+        **{"action": "append", "default": []},
+    ),
+    "--levels": _text("COLUMN=LEVEL,...", "levels of a column in rising order", action="append", default=[]),
+    "--id": _text("COLUMN", "column that labels the rows"),
+    "--standardize": {
+        "action": "store_true",
+        "help": "measure each column in its standard deviation; results are in the units of the data",
+    },
+}
 _PROGRESS = {
     "--no-progress": {"dest": "progress", "action": "store_const", "const": False, "help": "no progress bar"},
 }
@@ -215,6 +230,7 @@ COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]], str]] = {
         | _MODEL_OPTIONS
         | {"--keep": _text("NAME", "keep this variable however large it is", **_REPEATED)}
         | _fit_options()
+        | _KINDS
         | {
             "--out": _text("FILE", "where to write the fit (default: MODEL-DATASET.nc, or a free name)"),
             "--report": _text("FILE", "also write its report, an .html or .md file"),
@@ -335,9 +351,9 @@ zoo completion fish > ~/.config/fish/completions/zoo.fish
 _WORDS = {"true": True, "false": False, "none": None}
 _MODULES = {  # what may be called, by its module
     "numpyro.distributions": "Gamma",
-    "zoo.conjugate": "BernoulliBeta BinomialBeta ExponentialGamma GammaKnownShape GaussianKnownCovariance "
-    "GaussianKnownMean GaussianWishart MultinomialDirichlet NormalGamma PoissonGamma SharedGaussianWishart "
-    "SphericalNormalGamma",
+    "zoo.conjugate": "BernoulliBeta BinomialBeta CategoricalDirichlet ExponentialGamma GammaKnownShape "
+    "GaussianKnownCovariance GaussianKnownMean GaussianWishart LogNormalGamma MultinomialDirichlet "
+    "NormalGamma PoissonGamma SharedGaussianWishart SphericalNormalGamma",
     "zoo.exponential_family": "Bernoulli Binomial Categorical Exponential GammaWithShape Gaussian "
     "NegativeBinomial Ordinal Poisson",
     "zoo.kernels": "Linear Polynomial Precomputed RBF",
@@ -388,23 +404,69 @@ def parse_settings(texts: Iterable[str], known: Sequence[str], what: str) -> dic
     return settings
 
 
-def resolve(settings: Mapping[str, Any], data: Sequence[Any]) -> dict[str, Any]:
-    """Replace each `Call` of the settings by its result; priors of components read defaults off the data.
+def parse_families(texts: Iterable[str]) -> dict[str, str] | None:
+    """Parse ``["income=gaussian,age=real"]`` into column to family; None without any.
+
+    Args:
+        texts: as written.
+
+    Returns:
+        Column to family or kind.
+
+    Raises:
+        ValueError: a part without ``=``, or a column named twice.
+    """
+    found: dict[str, str] = {}
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        column, equals, family = (word.strip() for word in part.rpartition("="))
+        if not (equals and column and family):
+            raise ValueError(f"--families is written COLUMN=FAMILY,COLUMN=FAMILY; got {part!r}")
+        if column in found:
+            raise ValueError(f"--families names the column {column!r} twice")
+        found[column] = family
+    return found or None
+
+
+def parse_levels(texts: Iterable[str]) -> dict[str, tuple[str, ...]] | None:
+    """Parse ``["opinion=never,rarely,often"]`` into column to levels; None without any.
+
+    Args:
+        texts: as written, one for each column.
+
+    Returns:
+        Column to its levels in rising order.
+
+    Raises:
+        ValueError: a text without ``=`` or with fewer than two levels, or a column named twice.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        column, _, levels = (word.strip() for word in text.partition("="))
+        names = tuple(level.strip() for level in levels.split(",") if level.strip())
+        if not column or len(names) < 2:
+            raise ValueError(f"--levels is written COLUMN=LOWEST,...,HIGHEST; got {text!r}")
+        if column in found:
+            raise ValueError(f"--levels names the column {column!r} twice")
+        found[column] = names
+    return found or None
+
+
+def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace each `Call` of the settings by its result; priors of components are filled by the fit.
 
     Args:
         settings: result of `parse_settings`.
-        data: from which priors read their defaults.
 
     Returns:
         Key to value.
     """
-    return {key: _resolved(value, data) for key, value in settings.items()}
+    return {key: _resolved(value) for key, value in settings.items()}
 
 
-def _resolved(value: Any, data: Sequence[Any]) -> Any:
+def _resolved(value: Any) -> Any:
     if isinstance(value, tuple) and not isinstance(value, Call):
-        return tuple(_resolved(member, data) for member in value)
-    return _build(value, data) if isinstance(value, Call) else value
+        return tuple(map(_resolved, value))
+    return _build(value) if isinstance(value, Call) else value
 
 
 def _parse_value(text: str) -> Any:
@@ -447,8 +509,5 @@ def _parse_call(name: str, call: ast.Call) -> Call:
     return Call(name, args, kwargs)
 
 
-def _build(call: Call, data: Sequence[Any]) -> Any:
-    target = getattr(importlib.import_module(_CALLS[call.name]), call.name)
-    if _CALLS[call.name] == "zoo.conjugate":  # these read their defaults off the data
-        return target.from_data(*data, *call.args, **call.kwargs)
-    return target(*call.args, **call.kwargs)
+def _build(call: Call) -> Any:
+    return getattr(importlib.import_module(_CALLS[call.name]), call.name)(*call.args, **call.kwargs)

@@ -14,7 +14,15 @@ import zoo
 from zoo.cards import Card, read_card
 from zoo.cli.arguments import Call
 
-__all__ = ["check_fit_file", "check_fields", "check_method", "check_options", "check_parts", "did_you_mean"]
+__all__ = [
+    "check_fields",
+    "check_fit_file",
+    "check_method",
+    "check_options",
+    "check_parts",
+    "check_standardize",
+    "did_you_mean",
+]
 
 _METHODS = Path(zoo.__file__).parents[1] / "inference" / "methods"
 _NUMBERS = {"Array", "None", "dist.Distribution"}
@@ -169,6 +177,24 @@ def check_parts(card: Card, y: str | None, views: Sequence[str] | None) -> None:
             f"{card.name} takes one table, {sites[0] if sites else 'x'}, and no outputs or views: leave "
             f"{given} out, or fit {taker}"
         )
+
+
+def check_standardize(card: Card, settings: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the model can measure columns in their standard deviations.
+
+    Args:
+        card: of the model.
+        settings: field to value, which must not set it as well.
+    """
+    if "standardize" in settings:
+        raise ValueError("standardize is set twice: by --standardize and by --set")
+    if "standardize" not in card.fields:
+        remedy = (
+            "its default priors are as wide as each column, so that it needs none"
+            if card.name == "mixture"
+            else "divide the columns by their standard deviations, or take ppca or sppca, which have it"
+        )
+        raise ValueError(f"{card.name} has no field standardize: {remedy}")
 
 
 def check_fit_file(path: str) -> None:

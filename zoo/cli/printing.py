@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["collected_warnings", "one_line", "print_notes", "print_warnings", "shape"]
+__all__ = ["collected_warnings", "one_line", "print_columns", "print_notes", "print_warnings", "shape"]
 
 _WIDTH = 110
 
@@ -77,6 +77,20 @@ def print_notes(data: Sequence[Any]) -> None:
         if notes:
             _print("read as", ["; ".join(notes)])
             return
+
+
+def print_columns(tree: Any) -> None:
+    """Print what was made of the columns of the tables of a fit, a few words each.
+
+    Args:
+        tree: the fit, a DataTree.
+    """
+    if "columns" in tree.children:
+        from inference import model_of
+        from inference.results.groups import stored_columns
+
+        found = stored_columns(tree, model_of(tree))
+        _print("columns", ["; ".join(str(columns) for columns in found if columns is not None)])
 
 
 def _print(title: str, notes: Sequence[str]) -> None:

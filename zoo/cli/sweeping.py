@@ -115,7 +115,7 @@ def _pairs(sizes: Mapping[str, Any], label: str) -> list[tuple[str, str]]:
 def _models(name: str, sizes: Mapping[str, list[int]], settings: Mapping[str, Any], data: tuple) -> dict:
     """A model for each size, smaller ones first, by the sizes in words."""
     model = model_class(name)
-    fields = resolve(settings, data)
+    fields = resolve(settings)
     pairs = sorted(product(*sizes.values()), key=lambda pair: (sum(pair), pair))
     return {
         " x ".join(map(str, pair)): model(**fields, **dict(zip(sizes, pair, strict=True))) for pair in pairs

@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.checks import as_matrix, check_cells, check_columns, check_infinite, check_scale
+from zoo.checks import as_matrix, check_cells, check_columns, check_infinite, check_scale, check_some_columns
 from zoo.conjugate.component_prior import (
     PROBABILITY_FLOOR,
     ComponentPrior,
@@ -225,8 +225,8 @@ class _GammaRates(Cellwise):
         rate: of the gamma prior, positive, shape (num_features,).
     """
 
-    shape: Array
-    rate: Array
+    shape: Array | None = None
+    rate: Array | None = None
 
     learnable = column_fields = ("shape", "rate")
     concentration_fields = ("shape",)
@@ -306,10 +306,8 @@ def column_means(x: Any) -> tuple[np.ndarray, np.ndarray]:
     x = as_matrix(x)
     check_infinite(x)
     check_scale(x)
-    counts = (~np.isnan(x)).sum(axis=0)
-    if not counts.all():
-        raise ValueError(f"column {int(np.argmin(counts))} of x has no observed cell; leave it out")
-    return x, np.nansum(x, axis=0) / counts
+    check_some_columns(x)
+    return x, np.nansum(x, axis=0) / (~np.isnan(x)).sum(axis=0)
 
 
 def _size(value: Any) -> int:
@@ -327,8 +325,8 @@ class BernoulliBeta(Cellwise):
         concentration0: :math:`b_j > 0`, shape (num_features,), zeros in prior pseudo-counts; or a ``Gamma``.
     """
 
-    concentration1: Array | dist.Distribution
-    concentration0: Array | dist.Distribution
+    concentration1: Array | dist.Distribution | None = None
+    concentration0: Array | dist.Distribution | None = None
 
     learnable = column_fields = concentration_fields = ("concentration1", "concentration0")
     field_dims = dict.fromkeys(column_fields, ("feature",))
@@ -419,7 +417,7 @@ class BinomialBeta(BernoulliBeta):
         total_count: :math:`m_j`, trials per cell of a column, shape (num_features,), whole and positive.
     """
 
-    total_count: Array
+    total_count: Array | None = None
 
     field_dims = BernoulliBeta.field_dims | {"total_count": ("feature",)}
     column_fields = ("concentration1", "concentration0", "total_count")
@@ -559,7 +557,7 @@ class GammaKnownShape(ExponentialGamma):
         known_shape: :math:`s_j > 0`, of the likelihood, shape (num_features,); 1 is the exponential.
     """
 
-    known_shape: Array
+    known_shape: Array | None = None
 
     field_dims = ExponentialGamma.field_dims | {"known_shape": ("feature",)}
     column_fields = ("shape", "rate", "known_shape")

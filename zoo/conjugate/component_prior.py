@@ -10,7 +10,8 @@ Equations in one unknown are solved by bisection of its logarithm; the equation 
 """
 
 import copy
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -39,6 +40,7 @@ __all__ = [
     "bracket",
     "broadcast_fields",
     "expected_log_probs",
+    "floored_shares",
     "relative_eigenvalues",
     "root",
     "sampled",
@@ -96,6 +98,7 @@ class ComponentPrior(Assumptions):
         location_fields: fields in the units and with the origin of the data.
         concentration_fields: fields whose log-gamma functions the evidence takes.
         has_counts: whether cells are counts, whose log factorials its density takes.
+        optional_fields: fields that may stay None.
     """
 
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -113,6 +116,113 @@ class ComponentPrior(Assumptions):
     location_fields: ClassVar[tuple[str, ...]] = ()
     concentration_fields: ClassVar[tuple[str, ...]] = ()
     has_counts: ClassVar[bool] = False
+    optional_fields: ClassVar[tuple[str, ...]] = ("center", "num_tokens", "levels", "patterns")
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether all fields are there; ``NormalGamma()`` is a prior whose fields are read off the data."""
+        names = (field.name for field in dataclasses.fields(self) if field.name not in self.optional_fields)
+        return all(getattr(self, name) is not None for name in names)
+
+    def filled(self, x: Any) -> Self:
+        """The prior with the fields that are None read off the data by `from_data`; itself where none is.
+
+        Args:
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            The prior.
+        """
+        if self.is_filled:
+            return self
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return type(self).from_data(x, **{name: value for name, value in given.items() if value is not None})
+
+    # Rows whose missing cells are integrated out by pattern
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether rows miss cells that the family integrates out by the patterns of `with_patterns`."""
+        return False
+
+    def with_patterns(self, x: Any) -> Self:
+        """The family that knows which cells of the rows are missing; by default itself.
+
+        Args:
+            x: all rows that it will be asked of, shape (num_observations, num_features), NaN where missing.
+
+        Returns:
+            The family.
+        """
+        return self
+
+    def complete(self) -> Self:
+        """The family of complete rows.
+
+        Returns:
+            The family without patterns of missing cells.
+        """
+        return self
+
+    def completed(self, key: Array, parameters: Mapping[str, Array], assignments: Array, x: Array) -> Array:
+        """Rows with the cells drawn that the family of complete rows cannot miss.
+
+        Args:
+            key: a JAX key.
+            parameters: values of the sites, leading shape (num_components,).
+            assignments: component of each row, shape (num_observations,).
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            Shape (num_observations, num_features).
+        """
+        return x
+
+    def expected_sums(self, by_row: Array, features: Any, coefficients: Array) -> Array:
+        """Weighted sums of features, those of missing cells at their expectation.
+
+        Args:
+            by_row: weights, shape (K, num_observations).
+            features: of the rows, a result of `features`.
+            coefficients: of the log density, shape (K, num_statistics).
+
+        Returns:
+            Shape (K, num_statistics).
+        """
+        return by_row @ features
+
+    def takes_levels(self, num_features: int) -> np.ndarray:
+        """Columns whose cells are numbers of levels without an order.
+
+        Args:
+            num_features: number of columns of the data.
+
+        Returns:
+            Booleans, shape (num_features,); none by default.
+        """
+        return np.zeros(num_features, bool)
+
+    def with_column_names(self, names: Sequence[str]) -> Self:
+        """The prior with columns that were given by name as numbers; itself by default.
+
+        Args:
+            names: of the columns of the data.
+
+        Returns:
+            The prior.
+        """
+        return self
+
+    def labels_of(self, names: Sequence[Any] | None) -> dict[str, tuple[Any, ...]]:
+        """Labels of the dims that this family adds to those of the model.
+
+        Args:
+            names: of the columns of the data, or None.
+
+        Returns:
+            Dim to labels; none by default.
+        """
+        return {}
 
     # Defined by each family
 
@@ -453,6 +563,8 @@ class ComponentPrior(Assumptions):
         Returns:
             Shape (num_components, num_statistics).
         """
+        if self.is_incomplete:
+            return jax.nn.one_hot(assignments, num_components, axis=0) @ self.features(x)
         return jax.ops.segment_sum(self.features(x), assignments, num_segments=num_components)
 
     def log_predictive(self, x: Array) -> Array:
@@ -629,6 +741,24 @@ def at_least_one(count: Array) -> Array:
         The shape of ``count``, one where it is zero.
     """
     return jnp.where(count > 0, count, np.ones(()))
+
+
+def floored_shares(counts: Array) -> tuple[Array, Array]:
+    """Shares of counts in their total, each at least ``PROBABILITY_FLOOR`` over their number.
+
+    Args:
+        counts: shape (..., num_categories); without any count all shares are equal.
+
+    Returns:
+        Shares, the shape of ``counts``, and which of them the floor holds.
+    """
+    size = counts.shape[-1]
+    total = jnp.sum(counts, axis=-1, keepdims=True)
+    own = jnp.where(total > 0, counts / at_least_one(total), 1.0 / size)
+    low = own < PROBABILITY_FLOOR / size  # what never occurs keeps a little of the mass
+    free = jnp.sum(jnp.where(low, 0.0, own), axis=-1, keepdims=True)
+    held = jnp.sum(low, axis=-1, keepdims=True) * PROBABILITY_FLOOR / size
+    return jnp.where(low, PROBABILITY_FLOOR / size, own * (1 - held) / free), low
 
 
 def broadcast_fields(fields: dict[str, Any], names: tuple[str, ...], num_features: int) -> dict[str, Any]:

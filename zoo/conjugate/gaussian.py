@@ -29,12 +29,14 @@ from jax.scipy.special import digamma, multigammaln
 from zoo.checks import (
     as_matrix,
     check_columns,
-    check_finite,
+    check_infinite,
     check_not_constant,
     check_positive,
     check_rows,
     check_scale,
+    check_some_columns,
     column_moments,
+    is_finite,
     unit_roundoff,
 )
 from zoo.conjugate.component_prior import (
@@ -48,6 +50,15 @@ from zoo.conjugate.component_prior import (
     root,
     sampled,
     within_scale,
+)
+from zoo.conjugate.missing_cells import (
+    IncompleteFeatures,
+    IncompleteRows,
+    covariance_of_observed,
+    features_of,
+    log_predictive_of_observed,
+    patterns_of,
+    places_of,
 )
 from zoo.model import as_hyperparameter
 
@@ -95,6 +106,8 @@ class _FullGaussian(ComponentPrior):
 
     location_fields = ("loc", "center")
     cell_units = "location_scale"
+    takes_missing = True
+    unstored = ("patterns",)
 
     def __post_init__(self) -> None:
         """Put the center at the prior location if it is not given."""
@@ -158,7 +171,40 @@ class _FullGaussian(ComponentPrior):
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` (numeric, two-dimensional) cannot come from this family."""
         check_columns(x, self.num_features)
-        check_finite(x)
+        check_infinite(x)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether rows miss cells."""
+        return self.patterns is not None
+
+    def with_patterns(self, x: Any) -> Self:
+        """The family that knows which cells of the rows are missing."""
+        patterns = patterns_of(np.asarray(x))
+        return self if patterns is None and self.patterns is None else self.replaced(patterns=patterns)
+
+    def complete(self) -> Self:
+        """The family of complete rows."""
+        return self.replaced(patterns=None)
+
+    def completed(self, key: Array, parameters: Mapping[str, Array], assignments: Array, x: Array) -> Array:
+        """Rows with their missing cells drawn given the observed ones and the component."""
+        if self.patterns is None:
+            return x
+        drawn = self.features(x).drawn(key, self.coefficients(parameters), assignments)
+        return jnp.where(jnp.isnan(x), drawn + self.center, x)
+
+    def expected_sums(self, by_row: Array, features: Any, coefficients: Array) -> Array:
+        """Weighted sums of features, those of missing cells at their expectation."""
+        if isinstance(features, IncompleteFeatures):
+            return features.expected_sums(by_row, coefficients)
+        return by_row @ features
+
+    def log_predictive(self, x: Array) -> Array:
+        """Log `predictive` density of rows under every component, missing cells integrated out, in nats."""
+        if self.patterns is None:
+            return super().log_predictive(x)
+        return log_predictive_of_observed(self.predictive(), x, jnp.asarray(self.patterns))
 
     def check_offset(self, x: np.ndarray, dtype: str) -> None:
         """Raise ValueError if a prior of means and full covariances is too far from the rows.
@@ -184,8 +230,11 @@ class _FullGaussian(ComponentPrior):
             f"of the rows: give loc near the data ({type(self).__name__}.from_data does){remedy}"
         )
 
-    def features(self, x: Array) -> Array:
+    def features(self, x: Array) -> Array | IncompleteFeatures:
         """Sufficient statistics of rows: ``[1, y, upper triangle of y y']`` with ``y = x - center``."""
+        if self.patterns is not None:
+            patterns = jnp.asarray(self.patterns)
+            return IncompleteFeatures(features_of(x, self.center), places_of(x, patterns), patterns)
         y = x - self.center
         row, column = np.triu_indices(self.num_features)
         return jnp.concatenate([jnp.ones_like(y[..., :1]), y, y[..., row] * y[..., column]], axis=-1)
@@ -206,9 +255,30 @@ class _FullGaussian(ComponentPrior):
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
+        return self._observed(self._rows(parameters), parameters)
+
+    def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+        """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
+        return self._observed(self._rows_of(parameters, assignments), parameters, assignments)
+
+    def _rows(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        """Complete rows under each component."""
         return dist.MultivariateNormal(
             parameters["locs"], precision_matrix=parameters["precisions"], validate_args=False
         )
+
+    def _rows_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+        """Complete rows under the components that they are assigned to."""
+        return self._rows({name: value[assignments] for name, value in parameters.items()})
+
+    def _observed(
+        self, rows: dist.Distribution, parameters: Mapping[str, Array], assignments: Array | None = None
+    ) -> dist.Distribution:
+        """The distribution of rows, of their observed cells where some are missing."""
+        if self.patterns is None:
+            return rows
+        patterns, center = jnp.asarray(self.patterns), jnp.asarray(self.center)
+        return IncompleteRows(rows, self.coefficients(parameters), patterns, center, assignments)
 
     def coefficients(self, parameters: Mapping[str, Array]) -> Array:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
@@ -338,20 +408,29 @@ def log_wishart_normaliser(q: _FullGaussian) -> Array:
 
 
 def _checked_columns(x: Any) -> np.ndarray:
-    """The data as a matrix in which every column varies and no cell is missing."""
+    """The data as a matrix in which every column has cells, and varies."""
     x = as_matrix(x)
     check_rows(x, 2, "a mixture of one row has nothing to cluster")
-    check_finite(x)
+    check_infinite(x)
     check_scale(x)
+    check_some_columns(x)
     check_not_constant(x)
     return x
+
+
+def _means(x: np.ndarray) -> np.ndarray:
+    """Means of the columns: of complete rows their sums, else those that the observed cells make likely."""
+    return x.mean(axis=0) if is_finite(x) else covariance_of_observed(x)[0]
 
 
 def _default_scale_matrix(x: np.ndarray, strength: np.ndarray) -> np.ndarray:
     """The inverse of the sample covariance over ``strength``; a warning if the columns are collinear."""
     num_features = x.shape[1]
     check_rows(x, num_features + 1, f"the sample covariance of {num_features} columns; or give scale_matrix")
-    covariance = np.cov(x, rowvar=False).reshape(num_features, num_features)
+    if is_finite(x):
+        covariance = np.cov(x, rowvar=False).reshape(num_features, num_features)
+    else:
+        covariance = covariance_of_observed(x)[1]
     variances = np.diag(covariance)
     deviations = np.sqrt(variances)  # a product of two variances would leave the range of doubles long before
     if np.linalg.eigvalsh(covariance / deviations[:, None] / deviations)[0] <= 1e-10:
@@ -383,13 +462,16 @@ class GaussianWishart(_FullGaussian):
         degrees_of_freedom: :math:`\nu_0 > ` num_features - 1. The prior mean of the covariance exists above
             num_features + 1 only.
         center: the point about which moments are summed; by default ``loc`` or its prior mean.
+        patterns: of missing cells, ones where cells are missing, shape (num_patterns, num_features); set
+            for a fit by `with_patterns`. None: rows are complete.
     """
 
-    loc: Array | dist.Distribution
-    mean_precision: Array | dist.Distribution
-    scale_matrix: Array | dist.Distribution
-    degrees_of_freedom: Array
+    loc: Array | dist.Distribution | None = None
+    mean_precision: Array | dist.Distribution | None = None
+    scale_matrix: Array | dist.Distribution | None = None
+    degrees_of_freedom: Array | None = None
     center: Array | None = None
+    patterns: Array | None = None
 
     learnable = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
     field_dims = _fields(*learnable)
@@ -421,11 +503,11 @@ class GaussianWishart(_FullGaussian):
             The prior.
 
         Raises:
-            ValueError: NaN, infinite or constant columns, or no more rows than columns (their covariance is
-                singular).
+            ValueError: infinite, constant or wholly missing columns, or no more rows than columns (their
+                covariance is singular).
         """
         x = _checked_columns(x)
-        mean = x.mean(axis=0)
+        mean = _means(x)
         fields = {
             "loc": mean,
             "mean_precision": 0.01,
@@ -449,9 +531,9 @@ class GaussianWishart(_FullGaussian):
             drawn["locs"] = _normal_locs(self.loc, self.mean_precision, values["precisions"])
         return drawn
 
-    def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
-        """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
-        components = self.likelihood(parameters)  # factorised once per component, not once per row
+    def _rows_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+        """Complete rows under the components that they are assigned to."""
+        components = self._rows(parameters)  # factorised once per component, not once per row
         return dist.MultivariateNormal(
             components.loc[assignments], scale_tril=components.scale_tril[assignments], validate_args=False
         )
@@ -608,15 +690,15 @@ class SharedGaussianWishart(GaussianWishart):
             drawn["locs"] = _normal_locs(self.loc, self.mean_precision, values["shared_precision"])
         return drawn
 
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
-        """The density of one row under each component, batch shape (num_components,)."""
+    def _rows(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        """Complete rows under each component."""
         return dist.MultivariateNormal(
             parameters["locs"], precision_matrix=parameters["shared_precision"], validate_args=False
         )
 
-    def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
-        """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
-        return self.likelihood(
+    def _rows_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+        """Complete rows under the components that they are assigned to."""
+        return self._rows(
             {"locs": parameters["locs"][assignments], "shared_precision": parameters["shared_precision"]}
         )
 
@@ -691,12 +773,15 @@ class GaussianKnownCovariance(_FullGaussian):
         mean_precision: :math:`\beta_0 > 0`, the number of rows that the prior mean is worth.
         covariance: :math:`\Sigma`, shape (num_features, num_features), known.
         center: the point about which moments are summed; by default ``loc``.
+        patterns: of missing cells, ones where cells are missing, shape (num_patterns, num_features); set
+            for a fit by `with_patterns`. None: rows are complete.
     """
 
-    loc: Array
-    mean_precision: Array
-    covariance: Array
+    loc: Array | None = None
+    mean_precision: Array | None = None
+    covariance: Array | None = None
     center: Array | None = None
+    patterns: Array | None = None
 
     field_dims = _fields("loc", "mean_precision", "covariance")
     posterior_dims = _fields_by_component("loc", "mean_precision")
@@ -714,23 +799,24 @@ class GaussianKnownCovariance(_FullGaussian):
             The prior.
 
         Raises:
-            ValueError: no ``covariance``, or NaN in the data.
+            ValueError: no ``covariance``, infinite cells, or a wholly missing column.
         """
         if "covariance" not in overrides:
             raise ValueError(
                 "GaussianKnownCovariance needs covariance=, of shape (num_features, num_features)"
             )
         x = as_matrix(x)
-        check_finite(x)
-        mean = x.mean(axis=0)
+        check_infinite(x)
+        check_some_columns(x)
+        mean = _means(x)
         return cls(**({"loc": mean, "mean_precision": 0.01, "center": mean} | overrides))
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The means."""
         return {"locs": _normal_locs(self.loc, self.mean_precision, self._precision())}
 
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
-        """The density of one row under each component, batch shape (num_components,)."""
+    def _rows(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        """Complete rows under each component."""
         return dist.MultivariateNormal(
             parameters["locs"], covariance_matrix=jnp.asarray(self.covariance), validate_args=False
         )
@@ -796,12 +882,15 @@ class GaussianKnownMean(_FullGaussian):
         scale_matrix: :math:`W_0`, shape (num_features, num_features), positive definite.
         degrees_of_freedom: :math:`\nu_0 > ` num_features - 1.
         center: the point about which moments are summed; by default ``loc``.
+        patterns: of missing cells, ones where cells are missing, shape (num_patterns, num_features); set
+            for a fit by `with_patterns`. None: rows are complete.
     """
 
-    loc: Array
-    scale_matrix: Array
-    degrees_of_freedom: Array
+    loc: Array | None = None
+    scale_matrix: Array | None = None
+    degrees_of_freedom: Array | None = None
     center: Array | None = None
+    patterns: Array | None = None
 
     field_dims = _fields("loc", "scale_matrix", "degrees_of_freedom")
     posterior_dims = _fields_by_component("scale_matrix", "degrees_of_freedom")
@@ -821,10 +910,10 @@ class GaussianKnownMean(_FullGaussian):
             The prior.
 
         Raises:
-            ValueError: NaN, infinite or constant columns, or no more rows than columns.
+            ValueError: infinite, constant or wholly missing columns, or no more rows than columns.
         """
         x = _checked_columns(x)
-        mean = x.mean(axis=0)
+        mean = _means(x)
         fields = {"loc": mean, "degrees_of_freedom": float(x.shape[1]), "center": mean} | overrides
         if "scale_matrix" not in fields:
             fields["scale_matrix"] = _default_scale_matrix(x, np.asarray(fields["degrees_of_freedom"]))
@@ -834,9 +923,9 @@ class GaussianKnownMean(_FullGaussian):
         """The precisions."""
         return {"precisions": _wishart(self.degrees_of_freedom, self.scale_matrix)}
 
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
-        """The density of one row under each component, batch shape (num_components,)."""
-        return super().likelihood({**parameters, "locs": self._locs(parameters)})
+    def _rows(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        """Complete rows under each component."""
+        return super()._rows({**parameters, "locs": self._locs(parameters)})
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """Covariances, and the known mean once per component, as the other Gaussian families have it."""

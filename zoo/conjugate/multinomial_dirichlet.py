@@ -21,13 +21,12 @@ from jax.scipy.special import digamma, gammaln, logsumexp
 
 from zoo.checks import as_matrix, check_cells, check_columns, check_finite, check_lengths
 from zoo.conjugate.component_prior import (
-    PROBABILITY_FLOOR,
     ComponentPrior,
     Estimate,
-    at_least_one,
     best_dirichlet,
     broadcast_fields,
     expected_log_probs,
+    floored_shares,
 )
 from zoo.model import static
 from zoo.sparse import SparseCounts
@@ -134,7 +133,7 @@ class MultinomialDirichlet(ComponentPrior):
             one per row; not needed to condition on data.
     """
 
-    concentration: Array | dist.Distribution
+    concentration: Array | dist.Distribution | None = None
     num_tokens: int | tuple[int, ...] | None = static(default=None)
 
     field_dims = {"concentration": ("feature",)}
@@ -253,13 +252,7 @@ class MultinomialDirichlet(ComponentPrior):
 
     def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
         """The probabilities."""
-        counts, floor = statistics[:, 1:-1], PROBABILITY_FLOOR / self.num_features
-        total = jnp.sum(counts, axis=-1, keepdims=True)
-        own = jnp.where(total > 0, counts / at_least_one(total), 1.0 / self.num_features)
-        low = own < floor  # words that a component never has keep a little of the mass
-        free = jnp.sum(jnp.where(low, 0.0, own), axis=-1, keepdims=True)
-        held = jnp.sum(low, axis=-1, keepdims=True) * PROBABILITY_FLOOR / self.num_features
-        probs = jnp.where(low, floor, own * (1 - held) / free)
+        probs, low = floored_shares(statistics[:, 1:-1])
         return Estimate({"probs": probs}, jnp.sum(jnp.any(low, axis=-1)))
 
     def num_free_parameters(self, num_components: int) -> int:

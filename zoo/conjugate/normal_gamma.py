@@ -1,5 +1,7 @@
 r"""Gaussian components without correlations: a variance per column, or one for all columns.
 
+Positive columns have a log-normal family too, whose logarithms are such Gaussians.
+
 With one column each equals the Gaussian-Wishart with ``scale_matrix = 1 / (2 rate)`` and
 ``degrees_of_freedom = 2 shape``. Missing cells (NaN) are integrated out exactly.
 
@@ -16,12 +18,12 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.checks import check_not_constant, check_positive, check_rows
+from zoo.checks import as_matrix, check_cells, check_infinite, check_not_constant, check_positive, check_rows
 from zoo.conjugate.cellwise import Cellwise, column_means
 from zoo.conjugate.component_prior import Estimate, Units, at_least_one, broadcast_fields
 from zoo.model import as_hyperparameter
 
-__all__ = ["NormalGamma", "SphericalNormalGamma"]
+__all__ = ["LogNormalGamma", "NormalGamma", "SphericalNormalGamma"]
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -44,10 +46,10 @@ class NormalGamma(Cellwise):
         center: the point about which moments are summed, shape (num_features,); by default ``loc``.
     """
 
-    loc: Array
-    mean_precision: Array
-    shape: Array
-    rate: Array
+    loc: Array | None = None
+    mean_precision: Array | None = None
+    shape: Array | None = None
+    rate: Array | None = None
     center: Array | None = None
 
     field_dims = dict.fromkeys(("loc", "mean_precision", "shape", "rate", "center"), ("feature",))
@@ -246,3 +248,72 @@ class SphericalNormalGamma(NormalGamma):
     def _log_normaliser(self) -> Array:
         a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)
         return gammaln(a) - a * jnp.log(b) - 0.5 * jnp.sum(jnp.log(self.mean_precision), axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class LogNormalGamma(NormalGamma):
+    r"""Positive columns whose logarithms are Gaussian, with a variance for each column.
+
+    .. math::
+        \tau_{kj} \sim \mathrm{Gamma}(a_j, b_j), \quad
+        \mu_{kj} \mid \tau_{kj} \sim \mathrm{Normal}(m_j, (\beta_j \tau_{kj})^{-1}), \quad
+        \log x_j \sim \mathrm{Normal}(\mu_{kj}, \tau_{kj}^{-1}).
+
+    Densities are those of x, not of its logarithm: each cell has the Jacobian :math:`1 / x_j`. ``locs`` and
+    ``precisions`` are of the logarithms; ``medians``, the exponentials of ``locs``, are in the units of x.
+
+    Attributes:
+        loc: :math:`m_j`, of the logarithms, shape (num_features,).
+        mean_precision: :math:`\beta_j > 0`, shape (num_features,).
+        shape: :math:`a_j > 0`, shape (num_features,).
+        rate: :math:`b_j > 0`, shape (num_features,).
+        center: the point about which logarithms are summed, shape (num_features,); by default ``loc``.
+    """
+
+    parameter_dims = NormalGamma.parameter_dims | {"medians": ("component", "feature")}
+    location_fields = ()  # logarithms: a unit moves them, an origin of the cells does not
+    cell_units = "scale"
+
+    @classmethod
+    def from_data(cls, x: Any, **overrides: Any) -> Self:
+        """The default of `NormalGamma` for the logarithms.
+
+        Args:
+            x: positive data, shape (num_observations, num_features), NaN where a cell is missing.
+            **overrides: as of `NormalGamma.from_data`, for the logarithms.
+
+        Returns:
+            The prior.
+
+        Raises:
+            ValueError: cells that are not positive, constant or wholly missing columns.
+        """
+        x = as_matrix(x)
+        check_infinite(x)
+        _check_positive_cells(x)
+        return super().from_data(np.log(x), **overrides)
+
+    @property
+    def location_columns(self) -> dict[str, np.ndarray]:
+        """None: logarithms do not move with the cells."""
+        return {}
+
+    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+        """The medians, in the units of the cells."""
+        return {"medians": jnp.exp(parameters["locs"])}
+
+    def _check_domain(self, x: np.ndarray) -> None:
+        _check_positive_cells(x)
+
+    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        return dist.LogNormal(parameters["locs"], 1.0 / jnp.sqrt(parameters["precisions"]))
+
+    def _cell_statistics(self, x: Array) -> tuple[Array, ...]:
+        return super()._cell_statistics(jnp.log(x))
+
+    def _log_base_measure(self, x: Array) -> Array:
+        return super()._log_base_measure(x) - jnp.log(x)
+
+
+def _check_positive_cells(x: np.ndarray) -> None:
+    check_cells(x, x > 0, "positive numbers (or NaN where a cell is missing)")

@@ -3,9 +3,10 @@
 The names of a group's sites end in its number: ``locs_0``, ``probs_1``, ...
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from jax import Array
 
 from zoo.checks import as_matrix, check_columns
 from zoo.conjugate.component_prior import ComponentPrior, Estimate, Units
+from zoo.conjugate.missing_cells import IncompleteFeatures
 from zoo.model import static
 
 __all__ = ["Product"]
@@ -63,8 +65,10 @@ class Product(ComponentPrior):
     """Groups of columns with a family each, independent given the component.
 
     Attributes:
-        families: one component prior per group, over its columns.
-        columns: the column numbers of each group; together every column once.
+        families: one component prior per group, over its columns; one that is not filled, such as
+            ``NormalGamma()``, has its fields read off the data.
+        columns: the numbers or names of each group's columns; together every column once. Names are those of
+            the DataFrame that is fitted.
 
     Example:
         >>> import numpy as np
@@ -77,17 +81,28 @@ class Product(ComponentPrior):
     """
 
     families: tuple[ComponentPrior, ...]
-    columns: tuple[tuple[int, ...], ...] = static()
+    columns: tuple[tuple[int | str, ...], ...] = static()
     is_grouped = True
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether the columns are numbers and the families have all their fields."""
+        return not self._named_columns and all(family.is_filled for family in self.families)
+
+    @property
+    def _named_columns(self) -> tuple[str, ...]:
+        return tuple(column for group in self.columns for column in group if isinstance(column, str))
+
     @classmethod
-    def from_data(cls, x: Any, *, families: tuple[Any, ...], columns: tuple[tuple[int, ...], ...]) -> Self:
+    def from_data(
+        cls, x: Any, *, families: tuple[Any, ...], columns: tuple[tuple[int | str, ...], ...]
+    ) -> Self:
         """Each group's default prior for its columns.
 
         Args:
             x: data, shape (num_observations, num_features).
-            families: per group a class of `zoo.conjugate`, or a prior already made.
-            columns: column numbers per group.
+            families: per group a class of `zoo.conjugate`, or a prior, filled or not.
+            columns: column numbers, or names if ``x`` is a DataFrame, per group.
 
         Returns:
             The prior.
@@ -95,12 +110,91 @@ class Product(ComponentPrior):
         Raises:
             ValueError: the default prior of a group refuses its columns.
         """
+        numbers = _as_numbers(columns, getattr(x, "columns", None))
         x = as_matrix(x)
-        made = tuple(
-            family.from_data(x[:, list(group)]) if isinstance(family, type) else family
-            for family, group in zip(families, columns, strict=True)
-        )
-        return cls(families=made, columns=tuple(tuple(int(c) for c in group) for group in columns))
+        made = []
+        for family, group in zip(families, numbers, strict=True):
+            try:
+                fill = family.from_data if isinstance(family, type) else family.filled
+                made.append(fill(x[:, list(group)]))
+            except ValueError as error:
+                raise ValueError(_in_table(str(error), group)) from None
+        return cls(families=tuple(made), columns=numbers)
+
+    def with_column_names(self, names: Sequence[str]) -> Self:
+        """The prior with columns that were given by name as numbers.
+
+        Args:
+            names: of the columns of the data.
+
+        Returns:
+            The prior.
+
+        Raises:
+            ValueError: a name that no column has.
+        """
+        if not self._named_columns:
+            return self
+        return self.replaced(columns=_as_numbers(self.columns, names))
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether cells may be missing: where all groups can do without them."""
+        return all(family.takes_missing for family in self.families)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a group integrates missing cells out by their patterns."""
+        return any(family.is_incomplete for family in self.families)
+
+    def with_patterns(self, x: Any) -> Self:
+        """Each group knows which of its cells are missing."""
+        found = self._by_group(lambda family, group: family.with_patterns(np.asarray(x)[:, group]))
+        pairs = zip(self.families, found.families, strict=True)
+        return self if all(old is new for old, new in pairs) else found
+
+    def complete(self) -> Self:
+        """Groups of complete rows."""
+        return self._by_group(lambda family, group: family.complete())
+
+    def completed(self, key: Array, parameters: Mapping[str, Array], assignments: Array, x: Array) -> Array:
+        """Rows with the cells drawn that a group of complete rows cannot miss."""
+        keys = jax.random.split(key, len(self.families))
+        for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
+            at, own = np.asarray(group), self._own(parameters, number)
+            x = x.at[:, at].set(family.completed(keys[number], own, assignments, x[:, at]))
+        return x
+
+    def expected_sums(self, by_row: Array, features: Any, coefficients: Array) -> Array:
+        """Those of the groups, the number of rows once and in front."""
+        if not isinstance(features, _GroupedFeatures):
+            return by_row @ features
+        parts = [
+            family.expected_sums(by_row, own, mine)
+            for family, own, mine in zip(
+                self.families, features.groups, self._split(coefficients, first_only=True), strict=True
+            )
+        ]
+        return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
+
+    def takes_levels(self, num_features: int) -> np.ndarray:
+        """Those of the groups, shape (num_features,)."""
+        found = np.zeros(num_features, bool)
+        for family, group in zip(self.families, self.columns, strict=True):
+            inside = [column for column in group if isinstance(column, int) and column < num_features]
+            found[inside] = family.takes_levels(len(inside))
+        return found
+
+    def labels_of(self, names: Sequence[Any] | None) -> dict[str, tuple[Any, ...]]:
+        """Names of the groups' columns and levels, by the dims of the groups."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
+            own = None if names is None else tuple(names[column] for column in group)
+            labels = ({} if own is None else {"feature": own}) | family.labels_of(own)
+            found |= {f"{dim}_{number}": value for dim, value in labels.items()}
+            if own is not None:
+                found[f"feature_{number}_2"] = own
+        return found
 
     def validate(self) -> None:
         """Raise ValueError if groups and families do not match, or a column is in no group or in two."""
@@ -179,7 +273,8 @@ class Product(ComponentPrior):
                 family.check(x[:, list(group)])
             except ValueError as error:
                 raise ValueError(
-                    f"columns {group} (group {number}, {type(family).__name__}): {error}"
+                    f"columns {group} (group {number}, {type(family).__name__}): "
+                    f"{_in_table(str(error), group)}"
                 ) from None
 
     def count_sizes(self, x: Any) -> np.ndarray | None:
@@ -213,7 +308,8 @@ class Product(ComponentPrior):
                 family.check_offset(x[:, list(group)], dtype)
             except ValueError as error:
                 raise ValueError(
-                    f"columns {group} (group {number}, {type(family).__name__}): {error}"
+                    f"columns {group} (group {number}, {type(family).__name__}): "
+                    f"{_in_table(str(error), group)}"
                 ) from None
 
     def lost_share(self, parameters: Mapping[str, np.ndarray], dtype: str) -> np.ndarray:
@@ -273,7 +369,17 @@ class Product(ComponentPrior):
         """A column of ones, then each group's features without their first column of ones."""
         pairs = zip(self.families, self.columns, strict=True)
         parts = [family.features(x[..., np.asarray(group)]) for family, group in pairs]
+        if any(isinstance(part, IncompleteFeatures) for part in parts):
+            return _GroupedFeatures(tuple(parts), self._widths())
         return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
+
+    def log_predictive(self, x: Array) -> Array:
+        """Log `predictive` density of rows under every component, in nats."""
+        if not self.is_incomplete:
+            return super().log_predictive(x)
+        pairs = zip(self.families, self.columns, strict=True)
+        parts = [family.log_predictive(x[:, np.asarray(group)]) for family, group in pairs]
+        return sum(parts[1:], parts[0])
 
     def posterior(self, statistics: Array) -> Self:
         """The posterior of each group of each component, given weighted sums of `features`."""
@@ -313,20 +419,82 @@ class Product(ComponentPrior):
         names = self.families[number].parameter_dims
         return {name: values[name + ending] for name in names if name + ending in values}
 
-    def _split(self, statistics: Array) -> list[Array]:
-        """Each group's statistics, with the number of rows in front."""
-        parts, start = [], 1
-        for family in self.families:
-            width = jax.eval_shape(family.features, jnp.zeros(family.num_features)).shape[-1] - 1
-            own = statistics[..., start : start + width]
-            parts.append(jnp.concatenate([statistics[..., :1], own], axis=-1))
-            start += width
-        return parts
+    def _widths(self) -> tuple[int, ...]:
+        """The number of statistics of each group, without the number of rows."""
+        return tuple(
+            jax.eval_shape(family.complete().features, jnp.zeros(family.num_features)).shape[-1] - 1
+            for family in self.families
+        )
+
+    def _split(self, statistics: Array, first_only: bool = False) -> list[Array]:
+        """Each group's statistics, with the number of rows (or in the first group only) in front."""
+        return _parts(statistics, self._widths(), first_only)
+
+
+class _GroupedFeatures(NamedTuple):
+    """The features of groups, some of which miss cells, as a factor of matrix products.
+
+    Attributes:
+        groups: the features of each group, each with a first column of ones.
+        widths: the number of statistics of each group without it.
+    """
+
+    groups: tuple[Any, ...]
+    widths: tuple[int, ...]
+
+    def __matmul__(self, by_statistic: Array) -> Array:
+        """Sums of the groups' log densities: (num_statistics, K) gives (num_observations, K)."""
+        parts = _parts(by_statistic.T, self.widths, first_only=True)
+        return sum(own @ part.T for own, part in zip(self.groups, parts, strict=True))
+
+    def __rmatmul__(self, by_row: Array) -> Array:
+        """Sums with missing cells at the center: (K, num_observations) gives (K, num_statistics)."""
+        parts = [by_row @ own for own in self.groups]
+        return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
+
+    def __getitem__(self, chosen: Any) -> Array:
+        """The features of some rows."""
+        parts = [own[chosen] for own in self.groups]
+        return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
+
+
+def _parts(statistics: Array, widths: tuple[int, ...], first_only: bool) -> list[Array]:
+    """Each group's statistics with the first one in front, of the groups after the first zero if asked."""
+    parts, start = [], 1
+    for number, width in enumerate(widths):
+        ahead = statistics[..., :1]
+        ahead = jnp.zeros_like(ahead) if first_only and number else ahead
+        parts.append(jnp.concatenate([ahead, statistics[..., start : start + width]], axis=-1))
+        start += width
+    return parts
+
+
+def _in_table(message: str, group: Sequence[int]) -> str:
+    """A message of a group's family with the numbers of columns that the table has."""
+    return re.sub(r"\bcolumn (\d+)\b", lambda found: f"column {group[int(found[1])]}", message)
+
+
+def _as_numbers(columns: Sequence[Sequence[int | str]], names: Any) -> tuple[tuple[int, ...], ...]:
+    """The numbers of the columns of each group, of which some may be given by name."""
+    known = None if names is None else list(map(str, names))
+
+    def number(column: int | str) -> int:
+        if not isinstance(column, str):
+            return int(column)
+        if known is None:
+            raise ValueError(
+                f"columns names {column!r}, but the data have no names of columns: give a DataFrame"
+            )
+        if column not in known:
+            raise ValueError(f"columns names {column!r}, which is no column: there are {', '.join(known)}")
+        return known.index(column)
+
+    return tuple(tuple(map(number, group)) for group in columns)
 
 
 def _renamed(dims_of: Mapping[str, tuple[str, ...]], number: int) -> dict[str, tuple[str, ...]]:
     """Dims by name, with the group's number in those of features."""
-    new = {"feature": f"feature_{number}", "feature_2": f"feature_{number}_2"}
+    new = {"feature": f"feature_{number}", "feature_2": f"feature_{number}_2", "level": f"level_{number}"}
     return {name: tuple(new.get(dim, dim) for dim in dims) for name, dims in dims_of.items()}
 
 

@@ -588,6 +588,7 @@ class Categorical(Family):
 
     num_classes: int = static(default=2)
     has_kernel = False
+    first_level = 0
 
     def validate(self) -> None:
         """Raise ValueError if there are fewer than two classes."""
@@ -664,6 +665,7 @@ class Ordinal(Family):
 
     num_levels: int = static(default=5)
     has_kernel = False
+    first_level = 1
 
     def validate(self) -> None:
         """Raise ValueError if there are fewer than two levels."""

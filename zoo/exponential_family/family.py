@@ -31,6 +31,7 @@ class Family(Assumptions):
         is_mixed: whether columns have different families.
         log_partition_form: ``"quadratic"``, ``"logistic"`` (n log(1 + e^theta)) or ``"exponential"``, for
             which inference has closed forms; ``"other"``.
+        first_level: number of the first level of a cell; -1: cells are no levels.
     """
 
     domain: ClassVar[str] = ""
@@ -39,6 +40,7 @@ class Family(Assumptions):
     has_kernel: ClassVar[bool] = True
     is_mixed: ClassVar[bool] = False
     log_partition_form: ClassVar[str] = "other"
+    first_level: ClassVar[int] = -1
 
     @property
     def log_partition_forms(self) -> frozenset[str]:
@@ -141,6 +143,17 @@ class Family(Assumptions):
             As many numbers of columns as a row has natural parameters.
         """
         return tuple(i // self.params_per_cell for i in range(self.num_params(num_features)))
+
+    def level_starts(self, num_features: int) -> np.ndarray:
+        """The number of the first level of each column.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            Shape (num_features,), -1 where cells are no levels.
+        """
+        return np.full(num_features, self.first_level)
 
     def level_columns(self, num_features: int) -> tuple[int, ...]:
         """Columns that have cut points instead of a mean.
@@ -683,6 +696,10 @@ class ByColumn(Family):
         """The column of each natural parameter of a row."""
         sizes = [self.families[place].params_per_cell for place in self.columns]
         return tuple(np.repeat(np.arange(len(sizes)), sizes).tolist())
+
+    def level_starts(self, num_features: int) -> np.ndarray:
+        """The number of the first level of each column, -1 where cells are no levels."""
+        return np.array([self.families[place].first_level for place in self.columns])
 
     def level_columns(self, num_features: int) -> tuple[int, ...]:
         """Columns that have cut points instead of a mean."""

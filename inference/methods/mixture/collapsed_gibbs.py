@@ -305,6 +305,11 @@ def check(model: Mixture, *, split_merge: Any) -> None:
             f"collapsed_gibbs needs components that are independent given the labels; "
             f"{type(model.components).__name__} share a covariance: use gibbs"
         )
+    if model.components.is_incomplete:
+        raise ValueError(
+            "collapsed_gibbs takes complete rows under full covariances, and cells are missing: use gibbs, "
+            "or components=NormalGamma(), whose columns are independent"
+        )
     if model.components.hyperprior_sites():
         raise ValueError("collapsed_gibbs takes numbers as hyperparameters of the components: use gibbs")
 

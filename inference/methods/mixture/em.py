@@ -86,7 +86,7 @@ def _log_joint_coefficients(log_weights: Array, parameters: Mapping[str, Array],
 
 
 def e_step(log_weights: Array, parameters: dict[str, Array], model: Mixture, x: Array) -> tuple[Array, ...]:
-    """Log likelihood, summed statistics and entropy of the responsibilities."""
+    """Log likelihood, summed statistics and entropy of responsibilities and missing cells."""
     coefficients = _log_joint_coefficients(log_weights, parameters, model)
 
     def block(rows: Array, weight: Array) -> tuple[Array, Array, Array]:
@@ -95,9 +95,14 @@ def e_step(log_weights: Array, parameters: dict[str, Array], model: Mixture, x: 
         log_normaliser = jax.nn.logsumexp(scores, axis=-1)
         r = jnp.exp(scores - log_normaliser[:, None])
         entropy = -jnp.sum(jax.scipy.special.xlogy(r, r), axis=-1)
-        return weight @ log_normaliser, (weight[:, None] * r).T @ features, weight @ entropy
+        sums = model.components.expected_sums((weight[:, None] * r).T, features, coefficients)
+        return weight @ log_normaliser, sums, weight @ entropy
 
-    return sum_over_rows(block, x)
+    log_likelihood, statistics, entropy = sum_over_rows(block, x)
+    if model.components.is_incomplete:  # the missing cells' entropy beside that of the labels
+        taken = statistics[:, :1] > 0
+        entropy = log_likelihood - jnp.sum(jnp.where(taken, coefficients * statistics, 0.0))
+    return log_likelihood, statistics, entropy
 
 
 def m_step(

@@ -96,7 +96,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Sampler, conclude_draws
-from inference.methods.gibbs_sweep import Move, conditionals_among, sweep
+from inference.methods.gibbs_sweep import Move, sweep
 from inference.methods.mixture.starts import given_labels
 from inference.numerics.programs import log_prior
 from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
@@ -311,6 +311,23 @@ def component_parameters(
     return prior.posterior(statistics).conditionals(values)
 
 
+def component_parameters_of_completed_rows(
+    key: Array, values: Mapping[str, Array], model: Mixture, x: Array
+) -> dict[str, Array]:
+    """Missing cells given labels and parameters, then the parameters given labels and the completed rows.
+
+    The cells are forgotten again: labels are drawn with them integrated out.
+    """
+    cell_key, parameter_key = jax.random.split(key)
+    prior = model.components.with_hyperparameters(values)
+    rows = prior.completed(cell_key, values, values["assignments"], x)
+    complete = model.replaced(components=model.components.complete())
+    return sweep(parameter_key, values, (component_parameters,), complete, rows)
+
+
+COMPLETING = Move(component_parameters_of_completed_rows)
+
+
 def labels(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The labels given weights and parameters."""
     return model.local_conditionals(values, x)
@@ -325,12 +342,13 @@ def blocks_of(model: Mixture) -> tuple[Callable | Move, ...]:
     Sticks and parameters follow the reordering at once: it integrates them out. So do the hyperparameters
     with the parameters of components without rows, which nothing reads before all are drawn again.
     """
-    return (*hyperparameter_blocks(model.components), *_weight_blocks(model), component_parameters, labels)
+    parameters = COMPLETING if model.components.is_incomplete else component_parameters
+    return (*hyperparameter_blocks(model.components), *_weight_blocks(model), parameters, labels)
 
 
 def plain_blocks_of(model: Mixture) -> tuple[Callable, ...]:
     """The blocks of a sweep without label moves."""
-    return conditionals_among(blocks_of(model))
+    return tuple(block for block in blocks_of(model) if block is COMPLETING or not isinstance(block, Move))
 
 
 def _weight_blocks(model: Mixture) -> tuple[Callable | Move, ...]:

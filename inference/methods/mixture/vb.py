@@ -139,10 +139,11 @@ def update_responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> 
         exponentials = jnp.exp(scores - peak)
         total = jnp.sum(exponentials, axis=-1, keepdims=True)
         log_normaliser = (peak + jnp.log(total))[:, 0]
-        return (exponentials * (weight[:, None] / total)).T @ features, weight @ log_normaliser
+        r = exponentials * (weight[:, None] / total)
+        return model.components.expected_sums(r.T, features, coefficients), weight @ log_normaliser
 
     statistics, log_normaliser = sum_over_rows(block, x)
-    # H(r) = sum_i log Z_i - sum_ik r_ik log(Z_i r_ik)
+    # H(r), with that of missing cells integrated out, = sum_i log Z_i - sum_ik r_ik log(Z_i r_ik)
     return RowSums(statistics, log_normaliser - jnp.sum(offset * statistics))
 
 
@@ -312,6 +313,11 @@ def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any, num_devic
     check_names("moves", moves, MOVES)
     if moves and model.num_components < 2:
         raise ValueError("moves need a mixture of at least two components")
+    if moves and model.components.is_incomplete:
+        raise ValueError(
+            "moves take complete rows under full covariances, and cells are missing: leave moves out, or "
+            "take components=NormalGamma(), whose columns are independent"
+        )
     check_learn(model, learn)
 
 

@@ -85,7 +85,7 @@ def test_both_lines_of_usage_make_the_same_model_of_the_same_data(name):
     assert line.method in ("auto", *card.methods)
     _, selected = select(line.dataset, line.x, line.y, line.views)
     settings = parse_settings(line.set, tuple(card.fields), name)
-    other = getattr(zoo, MODELS[name]["class"]).from_data(*selected, **resolve(settings, selected))
+    other = getattr(zoo, MODELS[name]["class"]).from_data(*selected, **resolve(settings))
     assert type(model) is type(other)
     assert [np.shape(part)[0] for part in data] == [np.shape(part)[0] for part in selected]
     mine, other = model.with_sizes_from(*data), other.with_sizes_from(*selected)

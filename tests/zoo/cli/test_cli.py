@@ -213,10 +213,9 @@ def _status(arguments):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3,nan\n5,6\n", "row 1, column 'b' is nan"),
         ("a,b\n1,2\n3,inf\n5,6\n", "row 1, column 'b' is inf"),
         ("a,b\n1,2\n3,2\n5,2\n", "column 'b' of x is constant"),
-        ("a,b\n1,red\n3,blue\n", "column 'b' of x is not numeric"),
+        ("a,b\n1,2\n3,red\n5,6\n", "column 'b' holds numbers, but row 1 has 'red'"),
         ("a,b\n", "bad.csv has no rows"),
         ("a,b\n1,2\n", "at least 2 rows"),
         ("a,b\n1,2\n3,4\n", "at least 3 rows"),
@@ -326,7 +325,7 @@ def test_settings_are_literals_words_or_calls_from_a_table():
         "i='20'",
         "j=(bernoulli, 2, Gamma(1, 3))",
     ]
-    settings = resolve(parse_settings(texts, "abcdefghij", "the model"), ())
+    settings = resolve(parse_settings(texts, "abcdefghij", "the model"))
     prior, (word, number, nested) = settings.pop("g"), settings.pop("j")
     assert (word, number, nested.rate) == ("bernoulli", 2, 3)
     assert settings == {
@@ -346,7 +345,7 @@ def test_a_component_prior_follows_the_data(faithful):
     settings = parse_settings(
         ["components=GaussianWishart(mean_precision=0.1)"], ("components",), "the model"
     )
-    components = resolve(settings, (faithful,))["components"]
+    components = resolve(settings)["components"].filled(faithful)
     assert components.mean_precision == 0.1
     np.testing.assert_allclose(components.loc, faithful.mean())
 

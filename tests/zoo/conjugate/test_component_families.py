@@ -129,10 +129,32 @@ def test_special_cases_equal_simpler_families():
     bernoulli = priors()["BernoulliBeta"]
     binomial = conjugate.BinomialBeta(bernoulli.concentration1, bernoulli.concentration0, np.ones(3))
     np.testing.assert_allclose(evidence(binomial, binary), evidence(bernoulli, binary), rtol=1e-11)
+    categories = conjugate.CategoricalDirichlet(
+        np.stack([bernoulli.concentration0, bernoulli.concentration1], 1)
+    )
+    np.testing.assert_allclose(evidence(categories, binary), evidence(bernoulli, binary), rtol=1e-11)
+    positive, normal = rows("LogNormalGamma", 10), priors()["NormalGamma"]
+    of_logs = evidence(normal, np.log(positive)) - np.log(positive).sum()
+    np.testing.assert_allclose(evidence(priors()["LogNormalGamma"], positive), of_logs, rtol=1e-11)
     counts = np.array([[1.0, 3.0], [4.0, 0.0], [2.0, 2.0]])
     multinomial = conjugate.MultinomialDirichlet([0.7, 1.5])
     binomial = conjugate.BinomialBeta([0.7], [1.5], [4.0])
     np.testing.assert_allclose(evidence(multinomial, counts), evidence(binomial, counts[:, :1]), rtol=1e-11)
+
+
+def test_predictive_densities_of_one_cell_have_mass_one():
+    """Summed over levels, integrated over positive numbers; with another Jacobian the integral is not one."""
+    categories = priors()["CategoricalDirichlet"]
+    every = np.stack(np.meshgrid(np.arange(3.0), np.arange(3.0)), axis=-1).reshape(-1, 2)
+    posterior = categories.posterior(categories.features(rows("CategoricalDirichlet", 8)).sum(axis=0))
+    np.testing.assert_allclose(np.exp(posterior.predictive().log_prob(every)).sum(), 1.0, rtol=1e-12)
+    positive = conjugate.LogNormalGamma([0.3], [0.4], [2.1], [1.2])
+    posterior = positive.posterior(positive.features(rows("LogNormalGamma", 8)[:, :1]).sum(axis=0))
+    log_x = np.linspace(-40.0, 40.0, 20_001)
+    density = np.exp(posterior.predictive().log_prob(np.exp(log_x)[:, None]) + log_x)
+    np.testing.assert_allclose(np.trapezoid(density, log_x), 1.0, rtol=1e-6)
+    planted = np.exp(posterior.predictive().log_prob(np.exp(log_x)[:, None]) + 2 * log_x)
+    assert abs(np.trapezoid(planted, log_x) - 1.0) > 0.1
 
 
 def test_a_product_is_the_sum_of_its_groups():
@@ -173,8 +195,11 @@ def test_rows_drawn_from_the_predictive_have_its_density(name):
         ("GaussianWishart", np.nan, r"cannot miss cells; row 4, column 1"),
         ("ExponentialGamma", -0.1, r"numbers of at least 0 .*row 4, column 1 is -0.1"),
         ("GammaKnownShape", 0.0, r"positive numbers .*row 4, column 1 is 0"),
+        ("LogNormalGamma", 0.0, r"positive numbers .*row 4, column 1 is 0"),
+        ("CategoricalDirichlet", 3.0, r"numbers of levels, 0 to 2 .*row 4, column 1 is 3"),
+        ("CategoricalDirichlet", 0.5, r"numbers of levels, 0 to 2 .*row 4, column 1 is 0.5"),
         ("NormalGamma", np.inf, r"finite or NaN .*row 4, column 1 is inf"),
-        ("Product", -1.0, r"columns \(1,\) \(group 1, PoissonGamma\): .*row 4, column 0 is -1"),
+        ("Product", -1.0, r"columns \(1,\) \(group 1, PoissonGamma\): .*row 4, column 1 is -1"),
     ],
 )
 def test_cells_outside_the_domain_are_named(name, cell, message):
@@ -198,6 +223,19 @@ def test_cells_outside_the_domain_are_named(name, cell, message):
         (lambda: conjugate.MultinomialDirichlet([1.0, -1.0]), "concentration must be positive"),
         (lambda: conjugate.MultinomialDirichlet(1.0), r"concentration must have shape \(num_features,\)"),
         (lambda: conjugate.SphericalNormalGamma([0.0], [1.0], -1.0, 1.0), "shape must be a positive number"),
+        (
+            lambda: conjugate.CategoricalDirichlet([1.0, 1.0]),
+            r"concentration must have shape \(num_features, num",
+        ),
+        (lambda: conjugate.CategoricalDirichlet([[1.0, 0.0]]), "concentration must be positive"),
+        (
+            lambda: conjugate.CategoricalDirichlet([[1.0, 1.0]], levels=("a",)),
+            "levels must be 2 different names",
+        ),
+        (
+            lambda: conjugate.LogNormalGamma.from_data([[1.0], [0.0]]),
+            "positive numbers .*row 1, column 0 is 0",
+        ),
         (lambda: conjugate.NormalGamma([np.nan], [1.0], [1.0], [1.0]), "loc must be finite"),
         (
             lambda: conjugate.GaussianKnownCovariance([0.0, 0.0], 1.0, -matrix(2)),

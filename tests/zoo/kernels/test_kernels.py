@@ -114,7 +114,7 @@ def test_names_defaults_and_what_is_read_off_data():
     )
     assert kernel.filled(X) is kernel and Linear().filled(X).feature_dimension(4) == 4
     settings = parse_settings(["a=RBF(0.5)", "b=Polynomial(2, offset=0)", "c=rbf"], ("a", "b", "c"), "it")
-    built = resolve(settings, (X,))
+    built = resolve(settings)
     assert float(built["a"].length_scale) == 0.5 and built["b"].degree == 2 and built["c"] == "rbf"
 
 

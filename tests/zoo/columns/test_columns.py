@@ -1,0 +1,234 @@
+"""Columns by what they hold: every rule, what overrules it, and new rows encoded as the old ones."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+from people_tables import customers, sales, survey
+
+import zoo
+from zoo.columns import Columns, read_columns
+
+RNG = np.random.default_rng(0)
+N = 60
+
+
+def kind_of(cells, name="x"):
+    frame = pd.DataFrame({name: cells, "other": RNG.normal(size=len(cells))})
+    return read_columns(frame).columns[0].kind
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (RNG.normal(size=N), "real"),
+        (np.where(np.arange(N) < 5, np.nan, RNG.normal(size=N)), "real"),
+        (RNG.poisson(3.0, N), "count"),
+        (np.where(np.arange(N) < 5, np.nan, RNG.poisson(3.0, N)), "count"),
+        (RNG.integers(18, 90, N), "real"),  # ages: none near zero
+        (RNG.integers(0, 1000, N), "real"),  # spread unlike counts
+        (-RNG.poisson(3.0, N), "real"),
+        (RNG.integers(0, 2, N), "yes/no"),
+        (RNG.integers(0, 2, N).astype(bool), "yes/no"),
+        (RNG.choice(["Yes", "no"], N), "yes/no"),
+        (RNG.choice(["n", "y"], N), "yes/no"),
+        (RNG.choice([True, False, None], N), "yes/no"),
+        (RNG.choice(["red", "green", "blue"], N), "category"),
+        (RNG.choice(["male", "female"], N), "category"),
+        (RNG.choice([f"w{i}" for i in range(25)], 500), "text"),  # more than 20 levels
+        ([f"w{i // 2}" for i in range(12)] + ["w9"] * 2, "category"),
+        ([f"w{i // 2}" for i in range(20)] + [f"v{i}" for i in range(10)], "text"),  # below two rows a level
+        (RNG.choice(["Never", "sometimes", "always"], N), "ordered"),
+        (RNG.choice(["strongly disagree", "agree", "neutral"], N), "ordered"),
+        (RNG.choice(["poor", "good", "excellent"], N), "ordered"),
+        (RNG.choice(["low", "medium", "high"], N), "ordered"),
+        (pd.Categorical(RNG.choice(["a", "b"], N)), "category"),
+        (pd.Categorical(RNG.choice(["a", "b"], N), categories=["b", "a"], ordered=True), "ordered"),
+        (np.exp(RNG.normal(9.0, 1.3, 400)), "positive"),
+        (RNG.gamma(9.0, size=N), "real"),  # positive, and hardly skewed
+        (pd.date_range("2024-01-31", periods=N, freq="5D"), "date"),
+        (pd.date_range("2024-01-31", periods=N).strftime("%Y-%m-%d"), "date"),
+        ([f"C{i:03d}" for i in range(N)], "id"),
+        (np.arange(100, 100 + N), "id"),
+        (np.arange(0, 5 * N, 5), "id"),
+        (RNG.permutation(N), "real"),  # all different, but neither in step nor named like an id
+        (["word"] * N, "text"),
+        ([None] * N, "text"),
+        (pd.array([1, 2, None, 4] * 15, dtype="Int64"), "count"),
+        (["1.5", "2.25", "3.5"] * 20, "real"),
+    ],
+)
+def test_a_column_is_what_its_cells_are(cells, kind):
+    assert kind_of(cells) == kind
+
+
+@pytest.mark.parametrize("name", ["id", "ID", "customer_id", "customerId", "row index", "Unnamed: 0", "uuid"])
+def test_whole_numbers_named_like_an_id_label_the_rows(name):
+    assert kind_of(RNG.permutation(N), name) == "id"
+    assert kind_of(RNG.permutation(N), "valid") == "real"  # ends in the letters, not in the word
+    assert kind_of(RNG.integers(0, 30, N), name) != "id"  # not all different
+
+
+def test_customers_are_read_as_they_are():
+    table = pd.read_csv(io.StringIO(customers()[0].to_csv(index=False)))
+    columns = read_columns(table)
+    assert columns.label == "customer_id"
+    assert str(columns).startswith("customer_id: row label; age: real, ")
+    assert "smoker: yes/no, " in str(columns) and "region: 5 categories, " in str(columns)
+    kinds = {column.name: column.kind for column in columns.kept}
+    assert kinds == {
+        "age": "real",
+        "income": "real",
+        "visits": "count",
+        "smoker": "yes/no",
+        "region": "category",
+        "plan": "category",
+        "exercise": "ordered",
+        "joined": "date",
+    }
+    assert [column.name for column in columns.left_out] == ["comment"]
+    told = columns.table()
+    assert told.loc["comment", "why"].endswith("more than 20") and (told["missing"] >= 0).all()
+    encoded = columns.encoded(table)
+    assert encoded.index.tolist() == table["customer_id"].tolist()
+    assert encoded["joined"].min() == 0.0 and encoded.dtypes.eq(float).all()
+    levels = columns.level_numbers["exercise"]
+    assert list(levels) == ["never", "rarely", "sometimes", "often", "always"]
+    back = encoded["exercise"].map({number: level for level, number in levels.items()})
+    assert back.tolist() == table["exercise"].tolist()
+    again = Columns.from_text(columns.as_text())
+    assert again == columns
+    pd.testing.assert_frame_equal(again.encoded(table.iloc[5:9]), encoded.iloc[5:9])
+
+
+def test_scales_of_several_columns_have_the_same_levels():
+    columns = read_columns(survey(40)[0])
+    assert columns.label == "respondent"
+    assert {column.levels for column in columns.kept[:6]} == {
+        ("never", "rarely", "sometimes", "often", "always")
+    }
+    numbers = pd.DataFrame(RNG.integers(1, 7, (200, 4)), columns=list("abcd"))
+    found = read_columns(numbers)
+    assert {(column.kind, column.scale) for column in found.columns} == {("real", (1, 6))}
+    assert (found.encoded(numbers) == numbers).all(axis=None)  # as they are, unless a model takes levels
+    from_one = found.numbered_from([1] * 4, "a model").encoded(numbers - 1 + 1)
+    assert (from_one == numbers).all(axis=None)
+
+
+def test_the_caller_overrules_by_name():
+    frame = pd.DataFrame(
+        {"visits": RNG.poisson(3.0, N), "grade": RNG.choice(["b", "a", "c"], N), "zip": RNG.integers(1, 4, N)}
+    )
+    columns = read_columns(
+        frame, families={"visits": "gaussian", "zip": "categorical"}, levels={"grade": ["c", "b", "a"]}
+    )
+    assert [column.kind for column in columns.columns] == ["real", "ordered", "category"]
+    assert columns.columns[1].levels == ("c", "b", "a") and columns.columns[2].levels == ("1", "2", "3")
+    encoded = columns.encoded(frame)
+    assert (encoded["zip"] == frame["zip"] - 1).all()
+    assert not read_columns(frame, families={"zip": "leave_out"}).columns[2].is_kept
+    assert read_columns(frame, id="zip").label == "zip"
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        (
+            {"families": {"agee": "gaussian"}},
+            ValueError,
+            "families names no column: 'agee'; there are age, opinion",
+        ),
+        (
+            {"families": {"age": "normal"}},
+            ValueError,
+            "families gives 'age' the kind 'normal'; there are gaussian",
+        ),
+        ({"families": "age=gaussian"}, TypeError, "families must be a mapping by column"),
+        (
+            {"levels": {"opinion": ["never", "often"]}},
+            ValueError,
+            "'always' in row 1, which is none of its levels",
+        ),
+        (
+            {"levels": {"opinion": "never"}},
+            ValueError,
+            "levels of 'opinion' must be a list of at least two names",
+        ),
+        ({"id": "name"}, ValueError, "id names no column: 'name'; there are age, opinion"),
+    ],
+)
+def test_arguments_that_name_nothing_are_refused(keywords, error, message):
+    frame = pd.DataFrame({"age": [1.5, 2.5, 3.5], "opinion": ["never", "always", "often"]})
+    with pytest.raises(error, match=message):
+        read_columns(frame, **keywords)
+
+
+def test_numbers_with_a_few_words_are_refused_by_row():
+    frame = pd.DataFrame({"age": ["31", "28", "unknown", "45"]}, index=list("abcd"))
+    with pytest.raises(ValueError, match=r"'age' holds numbers, but row 'c' has 'unknown' \(1 such cells\)"):
+        read_columns(frame)
+    assert read_columns(frame.replace("unknown", None)).columns[0].kind == "real"  # as the message says
+
+
+def test_new_words_are_named():
+    frame = pd.DataFrame({"region": ["n", "s", "n", "s"] * 3})
+    columns = read_columns(frame, families={"region": "category"})
+    with pytest.raises(ValueError, match="'region' has 'x' in row 1, which is none of its levels n, s"):
+        columns.encoded(pd.DataFrame({"region": ["n", "x"]}))
+
+
+def test_tables_of_real_numbers_keep_the_full_covariance():
+    faithful = zoo.datasets.load("faithful")
+    frame = pd.DataFrame(faithful["x"], columns=["eruptions", "waiting"])
+    model = zoo.Mixture.from_data(frame)
+    assert type(model.components).__name__ == "GaussianWishart"
+    same = zoo.Mixture.from_data(frame.to_numpy())
+    np.testing.assert_array_equal(model.components.scale_matrix, same.components.scale_matrix)
+
+
+def test_an_array_never_changes_its_family():
+    counts = RNG.poisson(3.0, (30, 2)).astype(float)
+    assert type(zoo.Mixture.from_data(counts).components).__name__ == "GaussianWishart"
+    assert type(zoo.Mixture.from_data(pd.DataFrame(counts)).components).__name__ == "PoissonGamma"
+    assert type(zoo.EPCA.from_data(np.eye(4), num_latents=1).family).__name__ == "Bernoulli"
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("EPCA", ["Bernoulli", "Poisson", "Gaussian", "Ordinal"]),
+        ("DEPCAM", ["Bernoulli", "Poisson", "Gaussian"]),
+    ],
+)
+def test_projections_choose_the_family_of_their_table(model, expected):
+    tables = {
+        "Bernoulli": pd.DataFrame(RNG.integers(0, 2, (40, 3))),
+        "Poisson": pd.DataFrame(RNG.poisson(3.0, (40, 3))),
+        "Gaussian": pd.DataFrame(RNG.normal(size=(40, 3))),
+        "Ordinal": survey(40)[0],
+    }
+    for name in expected:
+        made = getattr(zoo, model).from_data(tables[name], num_latents=1)
+        assert type(made.family).__name__ == name
+    if model == "EPCA":
+        mixed = zoo.EPCA.from_data(tables["Poisson"].assign(yes=RNG.integers(0, 2, 40)), num_latents=1)
+        assert [type(family).__name__ for family in mixed.family.families] == ["Poisson", "Bernoulli"]
+
+
+def test_views_choose_their_families():
+    made = zoo.Paired.from_data(
+        pd.DataFrame(RNG.integers(0, 2, (40, 3))), pd.DataFrame(RNG.poisson(3.0, (40, 3))), num_shared=1
+    )
+    assert [type(family).__name__ for family in made.families] == ["Bernoulli", "Poisson"]
+
+
+def test_categories_in_a_model_of_numbers_say_what_to_do():
+    frame = pd.DataFrame({"age": RNG.normal(size=N), "region": RNG.choice(["n", "s", "e"], N)})
+    with pytest.raises(ValueError, match=r"DEPCAM takes numbers .* hold categories: region .*'leave_out'"):
+        zoo.DEPCAM.from_data(frame, num_latents=1)
+
+
+def test_sales_of_a_shop_are_counts():
+    frame = sales(20)[0]
+    assert read_columns(frame).label == "shop"

@@ -1,0 +1,13 @@
+"""What the columns of a table hold: real numbers, counts, yes/no, categories, dates, ids.
+
+A table of pandas, or of a file, is read by what its columns hold; an array is numbers and stays as it is.
+
+>>> import pandas as pd
+>>> from zoo.columns import read_columns
+>>> print(read_columns(pd.DataFrame({"age": [31.5, None, 18.25], "smoker": ["yes", "no", "yes"]})))
+age: real, 1 missing; smoker: yes/no
+"""
+
+from zoo.columns.kinds import KINDS, Column, Columns, read_columns
+
+__all__ = ["KINDS", "Column", "Columns", "read_columns"]

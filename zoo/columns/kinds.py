@@ -1,0 +1,665 @@
+"""The kind of each column of a table, decided by its cells, and the table as numbers.
+
+==============  ======================================================  =====================================
+kind            which columns                                           as numbers
+==============  ======================================================  =====================================
+``real``        numbers                                                 themselves
+``positive``    positive numbers, so skewed that logarithms are less    themselves
+``count``       whole numbers that reach down towards zero and spread   themselves
+                as counts do
+``yes/no``      0 and 1, booleans, yes and no and the like              0 and 1
+``category``    words of at most 20 levels, two rows a level or more    0, 1, ...: levels in their order
+``ordered``     words of a common scale, or levels that were given      0, 1, ...: levels in rising order
+``date``        dates and times                                         days since the first
+``id``          words, or whole numbers in step or so named, all        left out; the first labels the rows
+                different
+``text``        other words                                             left out
+==============  ======================================================  =====================================
+
+Every decision can be overruled by the column's name. New rows are encoded as the rows of the fit were.
+"""
+
+import json
+import re
+import tomllib
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from zoo.checks import check_unique, shown
+
+__all__ = ["KINDS", "Column", "Columns", "read_columns"]
+
+KINDS = {  # word of a family or of a kind -> kind
+    "gaussian": "real",
+    "real": "real",
+    "lognormal": "positive",
+    "positive": "positive",
+    "poisson": "count",
+    "count": "count",
+    "bernoulli": "yes/no",
+    "yes/no": "yes/no",
+    "categorical": "category",
+    "category": "category",
+    "ordinal": "ordered",
+    "ordered": "ordered",
+    "date": "date",
+    "id": "id",
+    "text": "text",
+    "leave_out": "text",
+}
+MOST_LEVELS = 20
+ROWS_PER_LEVEL = 2
+LEAST_STEPS = 8  # rows, from which on whole numbers in step are no accident
+LEAST_COUNTS = 8  # cells, from which on range and spread are looked at
+COUNT_DISPERSION = (0.5, 5.0)  # variance over mean of a column of counts
+COUNT_REACH = 4.0  # the smallest count is at most the mean over this
+LARGEST_MEAN_COUNT = 100.0
+SKEWED = 2.0  # skewness of a positive column, above which its logarithms are looked at
+MOSTLY = 0.5  # share of words that are numbers, above which the others are taken for mistakes
+LEAST_SCALE, MOST_SCALE = 3, 10  # levels of a scale of whole numbers
+SHARED_SCALE = 3  # columns with the same levels, from which on whole numbers are levels
+_LEFT_OUT = ("id", "text")
+_WORDS_OF_KIND = ("category", "ordered")
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column holds.
+
+    Attributes:
+        name: of the column.
+        kind: one of the values of `KINDS`.
+        why: the reason for the decision, in words.
+        num_missing: cells without a value.
+        levels: names of the levels in their order, or of the two answers; empty: none.
+        origin: the first date of a column of dates, ISO 8601.
+        is_given: whether the caller said what the column holds.
+        scale: smallest and largest of the whole numbers of a scale that several columns share.
+        first: number of the first level; None: words are numbered from 0, and a scale as it is.
+    """
+
+    name: str
+    kind: str
+    why: str
+    num_missing: int = 0
+    levels: tuple[str, ...] = ()
+    origin: str | None = None
+    is_given: bool = False
+    scale: tuple[int, int] | None = None
+    first: int | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the column is part of the data: neither an id nor text."""
+        return self.kind not in _LEFT_OUT
+
+    def __str__(self) -> str:
+        """The decision in a few words."""
+        what = {
+            "category": f"{len(self.levels)} categories",
+            "ordered": f"{len(self.levels)} ordered levels",
+            "count": "counts",
+            "date": "dates",
+            "text": "left out",
+        }.get(self.kind, self.kind)
+        return f"{self.name}: {what}" + (f", {self.num_missing} missing" if self.num_missing else "")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a table hold, and how they become numbers.
+
+    Attributes:
+        columns: one for each column of the table, in its order.
+        label: name of the column whose cells label the rows; None: the index of the table does.
+    """
+
+    columns: tuple[Column, ...]
+    label: str | None = None
+
+    @property
+    def kept(self) -> tuple[Column, ...]:
+        """The columns that are part of the data."""
+        return tuple(column for column in self.columns if column.is_kept)
+
+    @property
+    def left_out(self) -> tuple[Column, ...]:
+        """The columns that are neither part of the data nor label the rows."""
+        return tuple(c for c in self.columns if not c.is_kept and c.name != self.label)
+
+    @property
+    def level_numbers(self) -> dict[str, dict[str, int]]:
+        """Column to the number of each of its levels, of columns whose levels have names."""
+        return {
+            column.name: {level: number + (column.first or 0) for number, level in enumerate(column.levels)}
+            for column in self.kept
+            if column.levels
+        }
+
+    def encoded(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table as numbers, its rows labelled by their ids.
+
+        Args:
+            frame: rows with the columns of the table that was read; ids and text may be missing.
+
+        Returns:
+            The columns that are part of the data and that ``frame`` has, in their order, as float64.
+
+        Raises:
+            TypeError: a cell that is no number in a column of numbers.
+            ValueError: a word that is none of a column's levels.
+        """
+        have = {str(name): name for name in frame.columns}
+        numbers = {
+            have[column.name]: _numbers(frame[have[column.name]], column)
+            for column in self.kept
+            if column.name in have
+        }
+        encoded = pd.DataFrame(numbers, index=frame.index)
+        if self.label is not None and self.label in have and _is_plain(frame.index):
+            encoded.index = pd.Index(frame[have[self.label]], name=self.label)
+        return encoded
+
+    def table(self) -> pd.DataFrame:
+        """What was decided, and why.
+
+        Returns:
+            One row a column, with the columns kind, missing, levels and why.
+        """
+        rows = [
+            {
+                "kind": "row label" if column.name == self.label else str(column.kind),
+                "missing": column.num_missing,
+                "levels": ", ".join(column.levels),
+                "why": column.why,
+            }
+            for column in self.columns
+        ]
+        return pd.DataFrame(rows, index=pd.Index([column.name for column in self.columns], name="column"))
+
+    def __str__(self) -> str:
+        """The decisions in one line."""
+        return "; ".join(
+            f"{column.name}: row label" if column.name == self.label else str(column)
+            for column in self.columns
+        )
+
+    def as_text(self) -> tuple[str, ...]:
+        """The decisions as text, one entry for the label and one for each column; `from_text` reads it.
+
+        Returns:
+            JSON, an entry each.
+        """
+        return (json.dumps(self.label), *(json.dumps(asdict(column)) for column in self.columns))
+
+    @classmethod
+    def from_text(cls, entries: Sequence[str]) -> Self:
+        """The decisions that `as_text` wrote.
+
+        Args:
+            entries: its result.
+
+        Returns:
+            The decisions.
+        """
+        label, *columns = map(json.loads, entries)
+        made = (
+            Column(
+                **fields
+                | {"levels": tuple(fields["levels"]), "scale": fields["scale"] and tuple(fields["scale"])}
+            )
+            for fields in columns
+        )
+        return cls(tuple(made), label)
+
+    def numbered_from(self, starts: Sequence[int], model: str) -> Self:
+        """The columns with levels numbered as a model takes them.
+
+        Args:
+            starts: for each column that is part of the data the number of its first level, -1 where the model
+                takes no levels.
+            model: its name, in messages.
+
+        Returns:
+            The columns.
+
+        Raises:
+            ValueError: a column of categories where the model takes no levels.
+        """
+        pairs = list(zip(self.kept, starts, strict=True))
+        refused = [column for column, start in pairs if column.kind == "category" and start < 0]
+        if refused:
+            named = ", ".join(column.name for column in refused)
+            words = ", ".join(map(repr, refused[0].levels[:3]))
+            raise ValueError(
+                f"{model} takes numbers here, and these columns hold categories: {named} (such as {words}); "
+                f"leave them out by families={{{refused[0].name!r}: 'leave_out'}}, or take zoo.Mixture or "
+                "zoo.EPCA, which choose families that suit"
+            )
+        first = {column.name: int(start) for column, start in pairs if start >= 0}
+        return replace(
+            self, columns=tuple(replace(column, first=first.get(column.name)) for column in self.columns)
+        )
+
+
+def read_columns(
+    frame: pd.DataFrame,
+    *,
+    families: Mapping[str, str] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    id: str | None = None,
+    name: str = "x",
+) -> Columns:
+    """What the columns of a table hold, decided by their cells.
+
+    Args:
+        frame: the table.
+        families: column to the family or kind that it is to have, one of `KINDS`; ``"leave_out"`` leaves it
+            out.
+        levels: column to its levels in rising order: it is ordered then.
+        id: column whose cells label the rows; None: the first that looks like an id, unless the table has an
+            index other than 0, 1, ...
+        name: of the data in messages.
+
+    Returns:
+        The decisions; printed, they are one line, and ``.table()`` has the reasons.
+
+    Raises:
+        TypeError: ``frame`` is no table of pandas, or ``families`` or ``levels`` no mapping.
+        ValueError: two columns of one name, no such column or kind, words in a column of numbers, or cells
+            that are none of the levels that are given.
+
+    Example:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"opinion": ["often", "never", "often"], "visits": [0, 3, 1]})
+        >>> read_columns(frame, levels={"opinion": ["never", "often"]}).columns[0].levels
+        ('never', 'often')
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(f"{name} must be a DataFrame for its columns to be read; got {type(frame).__name__}")
+    check_unique(frame.columns, name)
+    known = [str(column) for column in frame.columns]
+    families = _by_column("families", families, known)
+    levels = _by_column("levels", levels, known)
+    if id is not None and str(id) not in known:
+        raise ValueError(f"id names no column: {id!r}; there are {', '.join(known)}")
+    for column, family in families.items():
+        if family not in KINDS:
+            raise ValueError(
+                f"families gives {column!r} the kind {shown(family)}; there are {', '.join(KINDS)}"
+            )
+    found = []
+    for column, cells in zip(known, (frame.iloc[:, i] for i in range(frame.shape[1])), strict=True):
+        kind = KINDS[families[column]] if column in families else None
+        if column == id:
+            found.append(_column(column, "id", "named by id=", cells, is_given=True))
+        elif column in levels:
+            found.append(_with_given_levels(column, cells, levels[column], kind or "ordered"))
+        else:
+            found.append(_read(column, cells, kind))
+    found = _on_common_scales(frame, found)
+    found = _with_scales_of_numbers(frame, found)
+    return _labelled(frame, found, None if id is None else str(id))
+
+
+def _by_column(what: str, given: Mapping[str, Any] | None, known: Sequence[str]) -> dict[str, Any]:
+    """An argument that has a value for some columns."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{what} must be a mapping by column, such as {{{known[0]!r}: ...}}; got {shown(given)}"
+        )
+    strange = [str(column) for column in given if str(column) not in known]
+    if strange:
+        raise ValueError(f"{what} names no column: {strange[0]!r}; there are {', '.join(known)}")
+    return {str(column): value for column, value in given.items()}
+
+
+def _column(name: str, kind: str, why: str, cells: pd.Series, **fields: Any) -> Column:
+    return Column(name, kind, why, int(_is_missing(cells).sum()), **fields)
+
+
+def _is_missing(cells: pd.Series) -> pd.Series:
+    """Cells without a value: missing ones of pandas, and empty words."""
+    missing = cells.isna()
+    return missing if _is_numeric(cells) else missing | (cells.astype(str).str.strip() == "")
+
+
+def _is_numeric(cells: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(cells.dtype)
+
+
+def _words(cells: pd.Series) -> pd.Series:
+    """The words of a column without spaces around them, missing ones left out."""
+    return cells[~_is_missing(cells)].astype(str).str.strip()
+
+
+# One column
+
+
+def _read(name: str, cells: pd.Series, kind: str | None) -> Column:
+    """What a column holds; ``kind`` is what the caller said, or None."""
+    if kind is not None:
+        return _as_told(name, cells, kind)
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        levels = tuple(str(level) for level in cells.cat.categories)
+        order = "ordered" if cells.cat.ordered else "category"
+        return _column(name, order, "a categorical of pandas", cells, levels=levels)
+    if pd.api.types.is_datetime64_any_dtype(cells.dtype):
+        return _dates(name, cells, cells, "dates of pandas")
+    if pd.api.types.is_bool_dtype(cells.dtype):
+        return _column(name, "yes/no", "booleans", cells, levels=("no", "yes"))
+    if _is_numeric(cells):
+        return _read_numbers(name, cells, cells)
+    values = cells[~_is_missing(cells)]
+    if not len(values):
+        return _column(name, "text", "no cell has a value", cells)
+    if not values.map(lambda value: isinstance(value, str)).any():
+        plain = pd.to_numeric(values, errors="coerce")
+        if not plain.isna().any():
+            return _read_numbers(name, cells, plain.astype(float))
+        return _column(name, "text", f"cells such as {shown(values.iloc[0])}", cells)
+    return _read_words(name, cells)
+
+
+def _as_told(name: str, cells: pd.Series, kind: str) -> Column:
+    """A column whose kind the caller gave."""
+    fields: dict[str, Any] = {"is_given": True}
+    words = _words(cells)
+    if kind in _WORDS_OF_KIND:
+        if isinstance(cells.dtype, pd.CategoricalDtype):
+            fields["levels"] = tuple(map(str, cells.cat.categories))
+        else:
+            scale = _scale_of(words)
+            fields["levels"] = _sorted_words(cells) if scale is None else _on_scale(words, scale)
+        if len(fields["levels"]) < 2:
+            raise ValueError(f"column {name!r} has fewer than two levels: leave it out")
+    elif kind == "yes/no" and not _is_numeric(cells):
+        fields["levels"] = _answers(words) or _sorted_words(cells)
+        if len(fields["levels"]) != 2:
+            raise ValueError(
+                f"column {name!r} has {len(fields['levels'])} different words, and yes/no takes two: leave "
+                f"families out, or say 'category'"
+            )
+    elif kind == "date":
+        return replace(_dates(name, cells, _as_dates(cells, name), "as given"), is_given=True)
+    return _column(name, kind, "as given", cells, **fields)
+
+
+def _with_given_levels(name: str, cells: pd.Series, levels: Sequence[Any], kind: str) -> Column:
+    """A column whose levels the caller gave."""
+    if isinstance(levels, str) or not isinstance(levels, Sequence) or len(set(map(str, levels))) < 2:
+        raise ValueError(f"levels of {name!r} must be a list of at least two names; got {shown(levels)}")
+    if kind not in _WORDS_OF_KIND:
+        raise ValueError(f"column {name!r} has levels, so that families must say 'ordered' or 'category'")
+    column = _column(name, kind, "levels as given", cells, levels=tuple(map(str, levels)), is_given=True)
+    _codes(cells, column)  # which names a word that is none of them
+    return column
+
+
+def _read_numbers(name: str, cells: pd.Series, numbers: pd.Series) -> Column:
+    """A column of numbers."""
+    values = numbers.dropna().to_numpy(dtype=float)
+    if not len(values):
+        return _column(name, "real", "no cell has a value", cells)
+    distinct = np.unique(values)
+    if len(distinct) == 2 and (distinct == (0.0, 1.0)).all() and len(values) > 2:
+        return _column(name, "yes/no", "zeros and ones", cells, levels=("0", "1"))
+    if not np.isfinite(values).all():
+        return _column(name, "real", "numbers, some infinite", cells)
+    is_whole = (values == np.round(values)).all()
+    if is_whole and len(distinct) == len(values) and not numbers.isna().any():
+        if _is_named_like_id(name):
+            return _column(name, "id", "all different whole numbers, named like an id", cells)
+        steps = np.unique(np.diff(values))
+        is_integer = pd.api.types.is_integer_dtype(cells.dtype)
+        if is_integer and len(values) >= LEAST_STEPS and len(steps) == 1:
+            return _column(name, "id", f"all different whole numbers, in steps of {steps[0]:g}", cells)
+    if is_whole and len(distinct) > 1:
+        why = _not_counts(values)
+        if why is None:
+            return _column(name, "count", "whole numbers with the range and spread of counts", cells)
+        return _column(name, "real", f"whole numbers, {why}", cells)
+    if values.min() > 0 and len(distinct) > 2 and _is_log_normal(values):
+        return _column(name, "positive", "positive numbers, less skewed on a log scale", cells)
+    return _column(name, "real", "numbers", cells)
+
+
+def _not_counts(values: np.ndarray) -> str | None:
+    """Why whole numbers do not look like counts; None: they do."""
+    mean, least = values.mean(), values.min()
+    if len(values) < LEAST_COUNTS:
+        return "too few to tell counts by"
+    if least < 0:
+        return "some negative"
+    if least > max(1.0, mean / COUNT_REACH):
+        return f"none near zero (the smallest is {least:g})"
+    if mean > LARGEST_MEAN_COUNT:
+        return f"too large for counts (mean {mean:.4g})"
+    dispersion = values.var() / mean
+    if not COUNT_DISPERSION[0] <= dispersion <= COUNT_DISPERSION[1]:
+        return f"spread unlike counts (variance {dispersion:.2g} times the mean)"
+    return None
+
+
+def _is_log_normal(values: np.ndarray) -> bool:
+    """Whether logarithms are much less skewed than the numbers."""
+    skewness = _skewness(values)
+    return skewness > SKEWED and abs(_skewness(np.log(values))) < 0.5 * skewness
+
+
+def _skewness(values: np.ndarray) -> float:
+    deviations = values - values.mean()
+    spread = np.sqrt(np.mean(deviations**2))
+    return float(np.mean(deviations**3) / spread**3) if spread > 0 else 0.0
+
+
+def _is_named_like_id(name: str) -> bool:
+    """Whether the last word of a name is one of ids: ``customer_id``, ``customerId``, ``ID``."""
+    parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip()
+    return parts in _known()["id_names"] or re.split(r"[\W_]+", parts)[-1] in _known()["id_names"]
+
+
+def _read_words(name: str, cells: pd.Series) -> Column:
+    """A column of words."""
+    words = _words(cells)
+    numbers = pd.to_numeric(words, errors="coerce")
+    if numbers.isna().any() and numbers.notna().mean() > MOSTLY:
+        row, word = words[numbers.isna()].index[0], words[numbers.isna()].iloc[0]
+        raise ValueError(
+            f"column {name!r} holds numbers, but row {row!r} has {word!r} ({int(numbers.isna().sum())} such "
+            f"cells): write missing cells as NaN, or say families={{{name!r}: 'category'}} or 'leave_out'"
+        )
+    if not numbers.isna().any():
+        return _read_numbers(name, cells, numbers)
+    if answers := _answers(words):
+        return _column(name, "yes/no", f"the words {' and '.join(answers)}", cells, levels=answers)
+    if (dates := _as_dates(cells)) is not None:
+        return _dates(name, cells, dates, "words that are dates")
+    scale = _scale_of(words)
+    if scale is not None:
+        return _column(
+            name, "ordered", f"words of the scale of {scale}", cells, levels=_on_scale(words, scale)
+        )
+    num_levels = words.nunique()
+    if num_levels == len(cells) and num_levels > 2:
+        return _column(name, "id", "all different words", cells)
+    if num_levels < 2:
+        return _column(name, "text", f"one word in every row: {words.iloc[0]!r}", cells)
+    if num_levels > MOST_LEVELS:
+        return _column(name, "text", f"{num_levels} different words, more than {MOST_LEVELS}", cells)
+    if len(words) < ROWS_PER_LEVEL * num_levels:
+        return _column(name, "text", f"{num_levels} different words in {len(words)} rows", cells)
+    return _column(name, "category", f"{num_levels} different words", cells, levels=_sorted_words(cells))
+
+
+def _sorted_words(cells: pd.Series) -> tuple[str, ...]:
+    """The different words, or numbers as words, in their order."""
+    if _is_numeric(cells):
+        return tuple(f"{value:g}" for value in np.unique(cells.dropna().to_numpy(dtype=float)))
+    return tuple(sorted(set(_words(cells))))
+
+
+def _answers(words: pd.Series) -> tuple[str, str] | None:
+    """The words for no and yes, as they are written; None: others."""
+    written = {word.lower(): word for word in words.unique()}
+    for pair in _known()["yes_no"]:
+        if set(written) == set(pair):
+            return written[pair[0]], written[pair[1]]
+    return None
+
+
+def _scale_of(words: pd.Series) -> str | None:
+    """The name of the common scale that has all the words, two or more; None: there is none."""
+    found = {word.lower() for word in words.unique()}
+    if len(found) < 2:
+        return None
+    return next((name for name, scale in _known()["scales"].items() if found <= set(scale)), None)
+
+
+def _on_scale(words: pd.Series, scale: str) -> tuple[str, ...]:
+    """The words that occur, as they are first written, in the order of a scale."""
+    written = {word.lower(): word for word in reversed(words.unique())}
+    return tuple(written[word] for word in _known()["scales"][scale] if word in written)
+
+
+@cache
+def _known() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "words.toml").read_text(encoding="utf-8"))
+
+
+def _as_dates(cells: pd.Series, name: str | None = None) -> pd.Series | None:
+    """Words as dates, missing ones NaT; None, or ValueError with a name, if some are none."""
+    if pd.api.types.is_datetime64_any_dtype(cells.dtype):
+        return cells
+    words = _words(cells)
+    if name is not None or (words.str.contains(r"\d", regex=True).all() and words.str.len().min() >= 6):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of formats that differ or are not known
+            dates = pd.to_datetime(words, errors="coerce")
+        if len(words) and not dates.isna().any():
+            return dates.reindex(cells.index)
+    if name is None:
+        return None
+    raise ValueError(f"column {name!r} is to hold dates; write them as 2024-03-31")
+
+
+def _dates(name: str, cells: pd.Series, dates: pd.Series, why: str) -> Column:
+    first = dates.min()
+    return _column(name, "date", why, cells, origin=None if pd.isna(first) else first.isoformat())
+
+
+# All columns
+
+
+def _on_common_scales(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
+    """Ordered columns of one scale with the levels that occur in any of them."""
+    scales = {}
+    for place, column in enumerate(found):
+        if column.kind == "ordered" and not column.is_given:
+            scale = _scale_of(_words(frame.iloc[:, place]))
+            if scale is not None and not isinstance(frame.dtypes.iloc[place], pd.CategoricalDtype):
+                scales.setdefault(scale, []).append(place)
+    for scale, places in scales.items():
+        words = pd.concat([_words(frame.iloc[:, place]) for place in places], ignore_index=True)
+        levels = _on_scale(words, scale)
+        for place in places:
+            found[place] = replace(found[place], levels=levels)
+    return found
+
+
+def _with_scales_of_numbers(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
+    """Whole numbers that are levels of one scale in several columns, and no counts."""
+    ranges: dict[tuple[int, int], list[int]] = {}
+    for place, column in enumerate(found):
+        if column.kind not in ("real", "count") or column.is_given or not _is_numeric(frame.iloc[:, place]):
+            continue
+        distinct = np.unique(frame.iloc[:, place].dropna().to_numpy(dtype=float))
+        few = LEAST_SCALE <= len(distinct) <= MOST_SCALE
+        if few and distinct[0] in (0.0, 1.0) and (distinct == distinct[0] + np.arange(len(distinct))).all():
+            ranges.setdefault((int(distinct[0]), int(distinct[-1])), []).append(place)
+    numbers = sum(column.kind in ("real", "count") for column in found)
+    for (low, high), places in ranges.items():
+        if len(places) >= SHARED_SCALE and len(places) > MOSTLY * numbers:
+            why = f"whole numbers {low} to {high}, a scale of {len(places)} columns"
+            for place in places:
+                found[place] = replace(found[place], kind="real", why=why, scale=(low, high))
+    return found
+
+
+def _labelled(frame: pd.DataFrame, found: list[Column], given: str | None) -> Columns:
+    """The decisions with the column that labels the rows."""
+    ids = [place for place, column in enumerate(found) if column.kind == "id"]
+    label = given
+    if label is None and ids and _is_plain(frame.index):
+        named = [place for place in ids if _is_named_like_id(found[place].name)]
+        label = found[(named or ids)[0]].name
+    if len(ids) == len(found) and given is None:  # numbers in step are all that there is
+        numbers = [p for p in ids if _is_numeric(frame.iloc[:, p])]
+        if numbers:
+            found = list(found)
+            for place in numbers:
+                found[place] = replace(found[place], kind="real", why="whole numbers in step, and no others")
+            label = None if label in {found[place].name for place in numbers} else label
+    return Columns(tuple(found), label)
+
+
+def _is_plain(index: pd.Index) -> bool:
+    """Whether rows are numbered 0, 1, ... and have no labels."""
+    return isinstance(index, pd.RangeIndex) or index.equals(pd.RangeIndex(len(index)))
+
+
+# Numbers
+
+
+def _numbers(cells: pd.Series, column: Column) -> np.ndarray:
+    """The cells of a column that is part of the data as float64, NaN where one is missing."""
+    if column.kind in _WORDS_OF_KIND or (column.kind == "yes/no" and not _is_plain_answer(cells)):
+        return _codes(cells, column)
+    if column.kind == "date":
+        dates = _as_dates(cells, column.name)
+        days = (dates - pd.Timestamp(column.origin)) / pd.Timedelta(days=1)
+        return days.to_numpy(dtype=float)
+    values = cells.where(~_is_missing(cells)) if not _is_numeric(cells) else cells
+    numbers = pd.to_numeric(values, errors="coerce")
+    strange = numbers.isna() & ~_is_missing(cells)
+    if strange.any():
+        raise TypeError(
+            f"column {column.name!r} is not numeric: row {cells.index[strange][0]!r} has "
+            f"{shown(cells[strange].iloc[0])}; write missing cells as NaN, or leave the column out"
+        )
+    shift = 0 if column.scale is None or column.first is None else column.first - column.scale[0]
+    return numbers.to_numpy(dtype=float, na_value=np.nan) + shift
+
+
+def _is_plain_answer(cells: pd.Series) -> bool:
+    return _is_numeric(cells) or pd.api.types.is_bool_dtype(cells.dtype)
+
+
+def _codes(cells: pd.Series, column: Column) -> np.ndarray:
+    """Levels as their numbers, NaN where one is missing."""
+    missing = _is_missing(cells)
+    if _is_numeric(cells):
+        words = cells[~missing].map(lambda value: f"{value:g}")
+    else:
+        words = cells[~missing].astype(str).str.strip()
+    place = {level.lower(): number for number, level in enumerate(column.levels)}
+    place |= {level: number for number, level in enumerate(column.levels)}
+    codes = words.map(lambda word: place.get(word, place.get(word.lower(), -1)))
+    strange = codes < 0
+    if strange.any():
+        raise ValueError(
+            f"column {column.name!r} has {words[strange].iloc[0]!r} in row {words.index[strange][0]!r}, "
+            f"which is none of its levels {', '.join(column.levels)}: correct it, or write NaN where missing"
+        )
+    numbers = np.full(len(cells), np.nan)
+    numbers[~missing.to_numpy()] = codes.to_numpy(dtype=float) + (column.first or 0)
+    return numbers
