@@ -1,21 +1,28 @@
-"""Posterior predictive checks in a report: statistics of rows, or of documents, observed and replicated."""
+"""The section of a report on prediction: the leave-one-out score and posterior predictive checks.
+
+Checks compare statistics of rows, or of documents, observed and replicated. Of a fit whose run failed nothing here
+is in favour: its score is withheld, and what its draws reproduce is provisional.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+from arviz_stats.utils import ELPDData
 
 from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
+from inference.diagnostics.comparison import leave_one_out
 from inference.diagnostics.model_criticism import check_features
+from inference.diagnostics.verdicts import Judgement
 from inference.extension import extend
 from inference.plots.topics import plot_document_check
-from inference.report.page import Judgement, Paragraph, Picture, Table
+from inference.report.page import Paragraph, Picture, Section, Table, one_column
 from inference.results.files import model_of
 from inference.results.groups import thinned
 from inference.topics.document_checks import check_documents
 
-__all__ = ["document_blocks", "predictive_blocks"]
+__all__ = ["document_blocks", "predictive_blocks", "predictive_section"]
 
 _MOST_REPLICATIONS, _FEWEST_REPLICATIONS = 500, 50
 _OF_AN_ESTIMATE = 200
@@ -23,6 +30,87 @@ _MOST_CELLS = 2**26  # of all replications, 512 MiB
 _MOST_LINES = 24
 _MOST_TOPICS = 20
 _SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is named
+
+
+_MOST_NAMED = 5  # rows that the score hangs on
+
+
+def predictive_section(tree: xr.DataTree, provisional: bool) -> tuple[Section, list[Judgement]]:
+    """Return the section on prediction, and those of its judgements that count for the verdict on the fit.
+
+    Args:
+        tree: a fit.
+        provisional: whether its run failed.
+    """
+    score, counted = _leave_one_out(tree, provisional)
+    checks = predictive_blocks(tree)
+    if provisional:
+        text = "The run of this fit failed (see Convergence): all of this section is provisional."
+        checks = [_withheld(block) if isinstance(block, Judgement) else block for block in checks]
+        return Section("Predictive checks", [Paragraph(text), *score, *checks]), []
+    counted = [*counted, *(block for block in checks if isinstance(block, Judgement))]
+    return Section("Predictive checks", [*checks, *score]), counted
+
+
+def _withheld(judgement: Judgement) -> Judgement:
+    """A judgement in favour of a fit whose run failed speaks neither for nor against it."""
+    text = f"Provisional: {judgement.text[:1].lower()}{judgement.text[1:]}"
+    return judgement._replace(good=None if judgement.good else judgement.good, text=text)
+
+
+def _leave_one_out(tree: xr.DataTree, provisional: bool) -> tuple[list, list[Judgement]]:
+    """Blocks on the leave-one-out score, and the judgements that count."""
+    model, missing = model_of(tree), "No leave-one-out score"
+    advice = "judge it by its purpose: predict from its scores (inference.transform), rows held out"
+    if not tree.attrs.get("generative", 1):
+        reason = f"method {tree.attrs.get('method')!r} is a projection, under which rows have no density"
+        return [Judgement(None, missing, reason, advice)], []
+    if not model.scores_rows:
+        reason = f"{type(model).__name__} is no distribution of rows, which have no density"
+        return [Judgement(None, missing, reason, advice)], []
+    if provisional and kind_of(tree) != "point":
+        reason = "the run failed, so the draws are not yet those that the score needs"
+        return [Judgement(None, f"{missing} yet", reason, "mend the run first (see Convergence)")], []
+    try:
+        score = leave_one_out(tree)
+    except ValueError as why_not:
+        advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
+        return [Judgement(None, missing, str(why_not), advice)], []
+    judgement = _of_score(tree, score)
+    numbers = {
+        "elpd (nats)": float(score.elpd),
+        "standard error": float(score.se),
+        "elpd per row": float(score.elpd) / score.n_data_points,
+        "effective number of parameters": float(score.p),
+        f"rows with Pareto k above {score.good_k:.2f}": int((score.pareto_k > score.good_k).sum()),
+        "largest Pareto k": float(score.pareto_k.max()),
+    }
+    return [judgement, one_column("Leave-one-out prediction (PSIS-LOO)", numbers)], [judgement]
+
+
+def _of_score(tree: xr.DataTree, score: ELPDData) -> Judgement:
+    far = np.flatnonzero(np.asarray(score.pareto_k).ravel() > score.good_k)
+    rows = score.n_data_points
+    of_q = "; the draws are from q, so this is the score of the approximation"
+    of_q = of_q if kind_of(tree) == "variational" else ""
+    if not far.size:
+        reason = f"all Pareto k are below {score.good_k:.2f}{of_q}"
+        advice = "compare it with other models of the same data: inference.diagnostics.compare"
+        return Judgement(True, "The leave-one-out score can be trusted", reason, advice)
+    order = far[np.argsort(-np.asarray(score.pareto_k).ravel()[far], kind="stable")]
+    dim = [name for name in score.pareto_k.dims if name not in ("chain", "draw")][0]
+    labels = score.pareto_k[dim].values if dim in score.pareto_k.coords else np.arange(rows)
+    named = ", ".join(str(labels[place]) for place in order[:_MOST_NAMED])
+    named += ", ..." if far.size > _MOST_NAMED else ""
+    noun = f"{dim}{'s' if rows != 1 else ''}".replace("observation", "row")
+    text = f"The fit hangs on {far.size} of {rows} {noun} ({named}): its leave-one-out score is doubtful"
+    reason = (
+        f"without one of these the posterior would change too much (Pareto k above {score.good_k:.2f}){of_q}"
+    )
+    advice = (
+        f"look at these {noun}: outliers, or a likelihood with tails too thin; score held-out rows instead"
+    )
+    return Judgement(None, text, reason, advice)
 
 
 def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Judgement]:

@@ -1,4 +1,4 @@
-"""The sections of a report on results: convergence, findings and predictive fit."""
+"""The section of a report on results: what the fit says about its data."""
 
 import numpy as np
 import pandas as pd
@@ -12,30 +12,27 @@ from inference.component_subspaces import (
 )
 from inference.convergence.identifiable import draws_of, feature_names, kind_of
 from inference.convergence.partitions import point_partition
-from inference.convergence.r_hat import judge
-from inference.convergence.starts import spread_of_starts
-from inference.diagnostics.comparison import leave_one_out
-from inference.diagnostics.tables import occupied, summary, summary_cells
+from inference.diagnostics.tables import occupied
+from inference.diagnostics.verdicts import Judgement
 from inference.plots.components import (
     plot_component_similarity,
     plot_hinton,
     plot_loading_products,
     plot_overlap,
 )
-from inference.plots.fits import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
+from inference.plots.fits import plot_co_clustering, plot_mixture
 from inference.plots.mixtures import occupied_components
 from inference.plots.projections import plot_biplot, plot_loadings
 from inference.plots.topics import plot_clusters, plot_topics
 from inference.prediction import transform
-from inference.report.page import Judgement, Paragraph, Picture, Section, Table, one_column
-from inference.report.predictive import predictive_blocks
+from inference.report.page import Paragraph, Picture, Section, Table
 from inference.results.files import model_of
 from inference.results.groups import labels_of, loadings_of, responsibilities_of, restored_data, thinned
 from inference.symmetry import relabel
 from inference.symmetry.rotation import align_rotation
 from inference.topics.tables import top_words
 
-__all__ = ["believed", "fits", "found", "local_pca_blocks", "projection_blocks", "topic_blocks"]
+__all__ = ["local_pca_blocks", "projection_blocks", "results_section", "topic_blocks"]
 
 _MOST_ROWS = 5000  # of a point partition: it costs O(N^2)
 _MOST_FEATURES = 6
@@ -43,9 +40,6 @@ _MOST_COMPONENTS = 8
 _MOST_LOCAL_PCAS = 12
 _MOST_PRODUCT_FEATURES = 64  # of a drawn W W'
 _MOST_DRAWS = 400  # turned to a common mean
-_SOLVED = "solved directly"
-_WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
-_VARIED_SEEDS = "fit again with another seed, and do not trust quantities that change"
 _NO_COMPONENTS = Paragraph(
     "No table of components: labels are matched by the assignments, which this fit does not hold."
 )
@@ -56,88 +50,21 @@ _IDENTIFIED = (
 )
 
 
-def believed(tree: xr.DataTree) -> Section:
-    """Return the section on convergence: a verdict with its reason and the next step, and the invariants."""
-    kind, table = kind_of(tree), summary(tree)
-    verdicts = _sampler_verdicts(tree) if kind == "sampling" else [_ascent_verdict(tree, kind)]
-    cells = summary_cells(table)
-    blocks = [
-        *verdicts,
-        Table("Invariants (nothing in this table depends on labels or axes)", cells),
-        Paragraph(f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()),
-    ]
-    if kind == "sampling" and draws_of(tree).sizes["chain"] > 1 and draws_of(tree).sizes["draw"] >= 40:
-        alt = f"Line plot of the PSRF against draws per chain. {_extremes(table)}"
-        caption = "PSRF of the invariants as draws accumulate: all should fall below the dashed line."
-        blocks.append(Picture("psrf", caption, alt, plot_psrf_path(tree)))
-    elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
-        objective = tree["trace"]["objective"].values
-        final = objective[np.isfinite(objective)].max()
-        occupation = model_of(tree).occupied_site in tree["trace"]
-        counted = " and the number of occupied components" if occupation else ""
-        caption = f"The objective (higher is better){counted} by iteration."
-        alt = f"Line plot of the objective, whose best value is {final:.2f} nats."
-        blocks.append(Picture("objective", caption, alt, plot_objective(tree)))
-    return Section("Believed", blocks)
-
-
-def _extremes(table: pd.DataFrame) -> str:
-    factors = pd.to_numeric(table["r_hat"], errors="coerce")
-    if factors.isna().all():
-        return "All quantities are constant."
-    return f"At the end the largest is {factors.max():.3f}, for {factors.idxmax()}."
-
-
-def _sampler_verdicts(tree: xr.DataTree) -> list[Judgement]:
-    """Judge whether the chains agree, and count the transitions that diverged if any did."""
-    good, reason = judge(tree)
-    reason, _, advice = reason.partition(". Next: ")
-    text = "The chains have NOT converged: do not build on these draws yet"
-    if good:
-        text = "The chains agree: the draws can be trusted"
-    verdicts = [Judgement(good, text, reason, advice or _VARIED_SEEDS)]
-    diverging = tree["sample_stats"].get("diverging") if "sample_stats" in tree.children else None
-    if diverging is not None and diverging.any():
-        text = f"{int(diverging.sum())} of {diverging.size} transitions diverged"
-        reason = "near a divergence the sampler may miss a region of high curvature, unseen by the PSRF"
-        advice = "raise target_accept_prob to 0.95, or compare with another method"
-        verdicts.append(Judgement(False, text, reason, advice))
-    return verdicts
-
-
-def _ascent_verdict(tree: xr.DataTree, kind: str) -> Judgement:
-    stopped = tree.attrs.get("stop_reason", "no reason recorded")
-    if stopped == _SOLVED:
-        advice = "score held-out rows; for uncertainty fit by a method with a posterior, if there is one"
-        reason = "a closed form: the optimum of the objective, one point without uncertainty"
-        return Judgement(True, "Solved directly: there is nothing to converge", reason, advice)
-    result = "q" if kind == "variational" else "the estimate"
-    if not int(tree.attrs.get("converged", 0)):
-        text = f"The objective has NOT converged: {result} is not final"
-        advice = "raise max_iterations, or continue with init=tree"
-        return Judgement(False, text, _WHY_STOPPED.get(stopped, stopped), advice)
-    restarts = tree["trace"].sizes.get("restart", 1) if "trace" in tree.children else 1
-    reason = f"{stopped}; {spread_of_starts(tree) or 'another start may still reach a better optimum'}"
-    referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
-    advice = f"compare with method='{referee}': an approximation usually understates uncertainty"
-    if restarts < 5:
-        advice = "num_restarts=10: the ascent finds the optimum nearest to its start"
-    return Judgement(True, f"The objective has converged: {result} is final for its start", reason, advice)
-
-
-def found(tree: xr.DataTree) -> Section:
-    """Return the section on findings: clusters, components, co-clustering, loadings or topics."""
-    model, names, blocks = model_of(tree), draws_of(tree), _provisional(tree)
+def results_section(tree: xr.DataTree) -> Section:
+    """Return the section on results: clusters, components, co-clustering, loadings or topics."""
+    model, names, blocks = model_of(tree), draws_of(tree), []
     symmetries = model.symmetries
     if "rotation" in symmetries and "labels" not in symmetries:
-        return Section("Found", [*blocks, *projection_blocks(tree)])
+        return Section("Results", [*blocks, *projection_blocks(tree)])
     if "labels" not in symmetries:
-        text = "The findings are the invariants above: this model has no clusters."
-        return Section("Found", [Paragraph(text)])
+        text = (
+            "This model has no clusters, topics or latents: the results are the invariants under Convergence."
+        )
+        return Section("Results", [Paragraph(text)])
     if model.topic_site in names:
         blocks += topic_blocks(tree)
         if model.cluster_site is None:
-            return Section("Found", blocks)
+            return Section("Results", blocks)
     blocks += _occupied(tree)
     for sites, blocks_of in ((model.gaussian_sites, _components), (model.subspace_sites, local_pca_blocks)):
         if sites and all(site in names for site in sites):
@@ -154,7 +81,7 @@ def found(tree: xr.DataTree) -> Section:
             "Sharp blocks are reliable clusters."
         )
         blocks.append(Picture("co-clustering", caption, alt, plot_co_clustering(tree)))
-    return Section("Found", blocks)
+    return Section("Results", blocks)
 
 
 def _occupied(tree: xr.DataTree) -> list[Table | Judgement]:
@@ -353,52 +280,3 @@ def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
         alt = "Matrix of clusters by topics, shaded by the topic's share."
         blocks.append(Picture("clusters", caption, alt, plot_clusters(tree, least_weight=0.01)))
     return blocks
-
-
-def fits(tree: xr.DataTree) -> Section:
-    """Return the section on prediction: the leave-one-out score and posterior predictive checks."""
-    return Section("Fits", [*_provisional(tree), *_leave_one_out(tree), *predictive_blocks(tree)])
-
-
-def _provisional(tree: xr.DataTree) -> list[Paragraph]:
-    if int(tree.attrs.get("converged", 1)):
-        return []
-    return [Paragraph("This fit has not converged (see Believed): all of this section is provisional.")]
-
-
-def _leave_one_out(tree: xr.DataTree) -> list:
-    model, missing = model_of(tree), "No leave-one-out score"
-    advice = "judge it by its purpose: predict from its scores (inference.transform), rows held out"
-    if not tree.attrs.get("generative", 1):
-        reason = f"method {tree.attrs.get('method')!r} is a projection, under which rows have no density"
-        return [Judgement(None, missing, reason, advice)]
-    if not model.scores_rows:
-        reason = f"{type(model).__name__} is no distribution of rows, which have no density"
-        return [Judgement(None, missing, reason, advice)]
-    try:
-        score = leave_one_out(tree)
-    except ValueError as why_not:
-        advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
-        return [Judgement(None, missing, str(why_not), advice)]
-    bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
-    numbers = {
-        "elpd (nats)": float(score.elpd),
-        "standard error": float(score.se),
-        "elpd per row": float(score.elpd) / rows,
-        "effective number of parameters": float(score.p),
-        f"rows with Pareto k above {score.good_k:.2f}": bad,
-        "largest Pareto k": float(score.pareto_k.max()),
-    }
-    if bad:
-        text = f"The leave-one-out score is doubtful for {bad} of {rows} rows"
-        reason = "without one of these rows the posterior would change too much for importance sampling"
-        advice = "look at these rows; score held-out rows instead"
-    else:
-        text, reason = "The leave-one-out score can be trusted", "all Pareto k are below the threshold"
-        advice = "compare it with other models of the same data: inference.diagnostics.compare"
-    if kind_of(tree) == "variational":
-        reason += "; the draws are from q, so this is the score of the approximation"
-    return [
-        Judgement(not bad, text, reason, advice),
-        one_column("Leave-one-out prediction (PSIS-LOO)", numbers),
-    ]

@@ -7,6 +7,7 @@ whether the output can be written.
 
 import argparse
 import os
+import shlex
 import sys
 import tempfile
 import textwrap
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     options = parse(arguments)
+    options.words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _COMMANDS[options.command](options)
     except BrokenPipeError:  # the reader of our output has had enough
@@ -131,6 +133,7 @@ def fit(options: argparse.Namespace) -> int:
             **keywords,
             **method_options,
         )
+        tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])}
         inference.save(tree, out)
         table = summary_text(tree)
     attributes = tree.attrs
