@@ -630,6 +630,10 @@ class MixtureModel(Model):
         """
         return jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
 
+    def log_density_by_cluster(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Log density of each row were it in each of the components; see `zoo.model.Model`."""
+        return self.log_joint_rows(values, x) - self.weights.log_weights(values)
+
     def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
         """The summed-out labels given everything else.
 

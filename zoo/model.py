@@ -17,7 +17,7 @@ import dataclasses
 import sys
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,15 @@ from zoo.checks import (
     shown,
 )
 
-__all__ = ["Assumptions", "Model", "as_hyperparameter", "attach_submodules", "in_current_precision", "static"]
+__all__ = [
+    "Assumptions",
+    "Model",
+    "TypicalCells",
+    "as_hyperparameter",
+    "attach_submodules",
+    "in_current_precision",
+    "static",
+]
 
 _SHIFTS = ("shifted", "other_units")
 _MISSING = ("masked_array", "frame_nan", "frame_na", "row_masked")
@@ -172,6 +180,22 @@ class Assumptions:
             for name, value in zip(names, values, strict=True):
                 object.__setattr__(new, name, value)
         return new
+
+
+class TypicalCells(NamedTuple):
+    """Typical cells of every cluster in some columns, in the units of the data.
+
+    Attributes:
+        quantity: what the values are, such as ``"mean"`` or ``"probability of 1"``.
+        columns: positions of the columns in the first part of the data, shape (num_columns,).
+        values: shape (..., num_clusters, num_columns).
+        spread: standard deviation of cells within a cluster, the same shape; None: the quantity has none.
+    """
+
+    quantity: str
+    columns: np.ndarray
+    values: Any
+    spread: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -552,6 +576,11 @@ class Model(Assumptions):
             return "no: no cell may be missing"
         return said
 
+    @property
+    def num_canonical(self) -> int:
+        """Number of canonical correlations between two views; 0: the model is not of two views."""
+        return 0
+
     def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Covariances of two views that share ``num_shared`` latents, for their canonical correlations.
 
@@ -712,6 +741,50 @@ class Model(Assumptions):
             Variable name to value, shapes as in ``dims``.
         """
         return {}
+
+    def typical_cells(self, values: Mapping[str, Any]) -> tuple[TypicalCells, ...]:
+        """Typical cells of each cluster at one draw: means, rates, probabilities of levels.
+
+        Args:
+            values: of the sites, shapes as in ``dims``.
+
+        Returns:
+            One entry a quantity; empty: clusters are described by no cells, or there are none.
+        """
+        return ()
+
+    def log_density_by_cluster(self, values: Mapping[str, Any], *data: Any) -> Any:
+        """Log density of each row were it in each of the clusters, at one draw.
+
+        Args:
+            values: of the sites, shapes as in ``dims``.
+            *data: rows.
+
+        Returns:
+            Shape (num_observations, num_clusters), in nats.
+
+        Raises:
+            ValueError: the model has no clusters of rows.
+        """
+        raise ValueError(f"{type(self).__name__} has no clusters of rows")
+
+    def view_variances(self, values: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Variance of each column that the latents explain at one draw, and what they leave.
+
+        Args:
+            values: of the sites, shapes as in ``dims``.
+
+        Returns:
+            Suffix of the view, as in `loading_sites`, to two arrays of shape (num_columns,); empty: a model
+            without loadings.
+        """
+        found = {}
+        for site, suffix in self.loading_sites.items():
+            explained = jnp.sum(jnp.asarray(values[site]) ** 2, axis=-1)
+            noise = jnp.asarray(values.get(f"noise_variance{suffix}", 0.0))
+            left = noise * self.noise_factors.get(suffix, 1.0)
+            found[suffix] = explained, jnp.broadcast_to(left, explained.shape)
+        return found
 
     def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
         """Posterior mean scores of rows given values of everything else, dims ``score_dims``.

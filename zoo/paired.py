@@ -385,6 +385,11 @@ class Paired(JointPriorModel):
         """The model of (y_v - loc_mean) / unit of the views that have one."""
         return self.replaced(unit=None, loc_mean=None) if self.units else self
 
+    @property
+    def num_canonical(self) -> int:
+        """The shared latents of two views."""
+        return self.num_shared if len(self.families) == 2 else 0
+
     def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Covariances of two views: of the first, of the first with the second, of the second.
 

@@ -2,8 +2,8 @@
 
 ``tables`` makes the table of invariants, the posterior of the number of clusters and the ranking of
 partitions, ``comparison`` scores fits against each other, ``model_size`` chooses numbers of components and
-latents, ``model_criticism`` checks the model against its data and its prior, ``text_heldout`` scores
-documents. Which quantities a symmetry cannot change, and whether chains agree on them, is computed in
+latents, ``model_criticism`` checks the model against its data and its prior, ``profiles`` tabulates the
+answers of a fit. Which quantities a symmetry cannot change, and whether chains agree on them, is computed in
 `inference.convergence`.
 """
 
@@ -12,6 +12,7 @@ from inference.convergence.partitions import co_clustering, point_partition
 from inference.convergence.r_hat import judge, psrf, psrf_path
 from inference.diagnostics.comparison import compare, heldout, leave_one_out
 from inference.diagnostics.model_criticism import check_features, prior_sensitivity
+from inference.diagnostics.profiles import profile_cells, profile_text, profiles
 from inference.diagnostics.tables import occupied, summary, summary_cells, summary_text, top_partitions
 
 __all__ = [
@@ -25,6 +26,9 @@ __all__ = [
     "occupied",
     "point_partition",
     "prior_sensitivity",
+    "profile_cells",
+    "profile_text",
+    "profiles",
     "psrf",
     "psrf_path",
     "summary",

@@ -34,12 +34,12 @@ from arviz_stats.utils import ELPDData
 from inference.convergence.identifiable import draws_of, invariants, kind_of, scalars
 from inference.convergence.r_hat import is_constant
 from inference.diagnostics.tables import summary
-from inference.diagnostics.text_heldout import PROTOCOLS, heldout_text
 from inference.extension import extend
 from inference.fitting.front_door import fit
 from inference.prediction import log_density
 from inference.results.files import model_of
 from inference.results.groups import group_of, left_out_of
+from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo.model import Model
 
 __all__ = [
@@ -175,7 +175,7 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed:
         tree: a fit.
         data: new data, the sites in the model's order, as for ``inference.log_density``.
         protocol: None for rows. ``"bound"``, ``"likelihood"`` and ``"completion"`` are ways to score text
-            (see `inference.diagnostics.text_heldout`).
+            (see `inference.topics.text_heldout`).
         seed: of the split of tokens (completion).
 
     Returns:

@@ -99,18 +99,19 @@ def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:
     return extend(tree, "log_likelihood") if row_limit(num_bytes, "log_likelihood") else tree
 
 
-def summary_text(tree: xr.DataTree, **options: object) -> str:
+def summary_text(tree: xr.DataTree, *, most: int = _MOST_OF_A_VARIABLE, **options: object) -> str:
     """Format the table of ``summary`` with its note as text to print.
 
     Args:
         tree: a fit.
+        most: rows of one variable, as for ``summary_cells``.
         options: passed to ``summary``.
 
     Returns:
         Lines of at most about 110 characters.
     """
     table = summary(tree, **options)
-    cells = summary_cells(table)
+    cells = summary_cells(table, most)
     note = f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()
     return cells.to_string() + "\n\n" + textwrap.fill(note, 110)
 

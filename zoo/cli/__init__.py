@@ -25,6 +25,7 @@ from zoo.datasets import catalogue
 __all__ = ["main"]
 
 _ERRORS = (ValueError, TypeError, KeyError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
+_MOST_OF_A_VARIABLE = 4  # rows of the table of `fit`
 _INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
 _COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "MiB more")
 _PICTURES = (".png", ".svg", ".pdf")
@@ -115,7 +116,7 @@ def fit(options: argparse.Namespace) -> int:
     keywords = {key: getattr(options, key) for key in FIT_OPTIONS if getattr(options, key) is not None}
 
     import inference
-    from inference.diagnostics import summary_text
+    from inference.diagnostics import profile_text, summary_text
     from inference.inputs.tables import check_parts
 
     inference.compile_cache()
@@ -135,7 +136,7 @@ def fit(options: argparse.Namespace) -> int:
         )
         tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])}
         inference.save(tree, out)
-        table = summary_text(tree)
+        answers, table = profile_text(tree), summary_text(tree, most=_MOST_OF_A_VARIABLE)
     attributes = tree.attrs
     print(f"model      {card.name}: {card.title}")
     print(f"data       {name}: {'; '.join(map(_shape, data))}")
@@ -145,7 +146,7 @@ def fit(options: argparse.Namespace) -> int:
     spent = f"{attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s"
     print(f"converged  {verdict}, {spent}{_reached(tree)}")
     _print_warnings(notes)
-    print(f"\n{table}\n")
+    print(f"\n{answers}\n\n{table}\n" if answers else f"\n{table}\n")
     interrupted = _was_interrupted(tree)
     saved = "interrupted; what there is was saved" if interrupted else "saved"
     print(f"{saved} to {out} ({out.stat().st_size / 1e6:.1f} MB)")

@@ -49,7 +49,7 @@ from zoo.conjugate.component_prior import (
     sampled,
     within_scale,
 )
-from zoo.model import as_hyperparameter
+from zoo.model import TypicalCells, as_hyperparameter
 
 __all__ = [
     "GaussianKnownCovariance",
@@ -209,6 +209,12 @@ class _FullGaussian(ComponentPrior):
         return dist.MultivariateNormal(
             parameters["locs"], precision_matrix=parameters["precisions"], validate_args=False
         )
+
+    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        """Means and deviations of the columns; see `ComponentPrior.typical_cells`."""
+        variances = jnp.diagonal(jnp.asarray(parameters["covariances"]), axis1=-2, axis2=-1)
+        columns = np.arange(self.num_features)
+        return (TypicalCells("mean", columns, jnp.asarray(parameters["locs"]), jnp.sqrt(variances)),)
 
     def coefficients(self, parameters: Mapping[str, Array]) -> Array:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
