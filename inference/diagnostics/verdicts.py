@@ -9,7 +9,7 @@ The rules; of those that fail the gravest is the verdict, and the others are nam
 3. *No transition diverged.*
 4. *The ascent has converged*: five steps in a row of less gain than ``tolerance``; a noisy objective has
    levelled.
-5. *The answer does not hang on the start* (a caution): of several starts at least two end within 2 nats of
+5. *The answer does not depend on the start* (a caution): of several starts at least two end within 2 nats of
    the best, and those that do occupy the same number of clusters; of a model with several modes there is more
    than one start.
 6. *The truncation is long enough* (a caution): an infinite prior that was cut at K clusters fills all K in
@@ -119,12 +119,13 @@ def convergence_judgements(tree: xr.DataTree) -> list[Judgement]:
         TypeError: ``tree`` is not a DataTree.
         ValueError: it has no draws.
     """
-    found = _of_sampler(tree) if kind_of(tree) == "sampling" else _of_ascent(tree)
-    return [*found, *_of_truncation(tree)]
-
-
-def _of_sampler(tree: xr.DataTree) -> list[Judgement]:
-    return [_of_chains(tree), *_of_divergences(tree)]
+    if kind_of(tree) != "sampling":
+        return [*_of_ascent(tree), *_of_truncation(tree)]
+    chains, diverged = _of_chains(tree), _of_divergences(tree)
+    if chains.good and diverged:  # R-hat passes, and yet the draws cannot be trusted
+        chains = chains._replace(good=None, text="R-hat and effective draws alone are in order")
+        return [*diverged, chains, *_of_truncation(tree)]
+    return [chains, *diverged, *_of_truncation(tree)]
 
 
 def _of_chains(tree: xr.DataTree) -> Judgement:
@@ -206,13 +207,14 @@ def _of_ascent(tree: xr.DataTree) -> list[Judgement]:
 def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: str) -> list[Judgement]:
     """Judge an ascent that has converged by how its starts ended."""
     model, spread = model_of(tree), spread_of_starts(tree)
+    said = [stopped] if stopped != "converged" else []
     more = "num_restarts=10: the ascent finds the optimum nearest to its start"
     if not spread:
         if "labels" in model.symmetries or model.has_several_modes:
-            reason = f"{stopped}; there was one start, and this objective has many optima; {result}"
+            reason = "; ".join([*said, "there was one start, and this objective has many optima", result])
             return [Judgement(None, f"{name} has converged, from one start only", reason, more)]
-        return [Judgement(True, f"{name} has converged", f"{stopped}; {result}", advice)]
-    reason = f"{stopped}; {spread} {result[:1].upper()}{result[1:]}"
+        return [Judgement(True, f"{name} has converged", "; ".join([*said, result]), advice)]
+    reason = "; ".join([*said, spread.rstrip("."), result])
     ends = tree["trace"]["objective_at_end"].to_numpy()
     near = int((np.nanmax(ends) - ends[np.isfinite(ends)] <= CLOSE).sum())
     if "Not sure how many" in spread:

@@ -1,7 +1,7 @@
 """The page that compares several fits of the same data: predictive scores, and agreement of the methods.
 
-Nothing is ranked over a fit that has not converged, and fits of one model are never ranked: what they differ in is
-the approximation. Of several fits of one model the first sampler speaks for the model.
+Nothing is ranked over a fit that has not converged, and fits of one model are never ranked: what they
+differ in is the approximation. Of several fits of one model the first sampler speaks for the model.
 """
 
 import json
@@ -313,7 +313,7 @@ def _held_out(
         frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("fit").sort_values("below best")
         late = [name for name in scores if name in unfinished]
         ranking = _best_on_new_rows(frame, late, scores[best].size)
-        blocks = [ranking, Table("Rows held out", frame, ("below best", "its error", "converged"))]
+        blocks = [ranking, Table("Rows held out", frame, ("below best", "converged"))]
     if refused:
         blocks.append(one_column("Fits that do not score these rows", refused, "why"))
     return blocks, ranking

@@ -1,8 +1,8 @@
 """Blocks of a page, and writing a page as one self-contained HTML file or as Markdown with pictures.
 
 The templates ``page.html.j2`` and ``page.md.j2``, the style sheet ``page.css`` and the script ``page.js`` lie
-beside this module. The page's Content-Security-Policy allows that style and that script by their hashes, pictures
-inside the file, and nothing else: text from the data cannot run or fetch, whatever it says.
+beside this module. The page's Content-Security-Policy allows that style and that script by their hashes,
+pictures inside the file, and nothing else: text from the data cannot run or fetch, whatever it says.
 """
 
 import base64
@@ -73,11 +73,13 @@ class Table(NamedTuple):
         caption: its title.
         frame: the cells, as text or numbers; the index gives the first columns, and its names their headings.
         decisive: columns that a reader must not miss. They come first, beside the index, and are bold.
+        note: what its columns are, in a line below the title.
     """
 
     caption: str
     frame: pd.DataFrame
     decisive: Sequence[str] = ()
+    note: str = ""
 
 
 class Picture(NamedTuple):

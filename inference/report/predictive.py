@@ -1,7 +1,7 @@
 """The section of a report on prediction: the leave-one-out score and posterior predictive checks.
 
-Checks compare statistics of rows, or of documents, observed and replicated. Of a fit whose run failed nothing here
-is in favour: its score is withheld, and what its draws reproduce is provisional.
+Checks compare statistics of rows, or of documents, observed and replicated. Of a fit whose run failed nothing
+here is in favour: its score is withheld, and what its draws reproduce is provisional.
 """
 
 from collections.abc import Sequence
@@ -33,6 +33,7 @@ _SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is 
 
 
 _MOST_NAMED = 5  # rows that the score hangs on
+_NO_MEAN = 1.0  # Pareto k above which importance weights have no mean
 
 
 def predictive_section(tree: xr.DataTree, provisional: bool) -> tuple[Section, list[Judgement]]:
@@ -76,7 +77,7 @@ def _leave_one_out(tree: xr.DataTree, provisional: bool) -> tuple[list, list[Jud
     except ValueError as why_not:
         advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
         return [Judgement(None, missing, str(why_not), advice)], []
-    judgement = _of_score(tree, score)
+    judgement, counts = _of_score(tree, score)
     numbers = {
         "elpd (nats)": float(score.elpd),
         "standard error": float(score.se),
@@ -85,32 +86,37 @@ def _leave_one_out(tree: xr.DataTree, provisional: bool) -> tuple[list, list[Jud
         f"rows with Pareto k above {score.good_k:.2f}": int((score.pareto_k > score.good_k).sum()),
         "largest Pareto k": float(score.pareto_k.max()),
     }
-    return [judgement, one_column("Leave-one-out prediction (PSIS-LOO)", numbers)], [judgement]
+    table = one_column("Leave-one-out prediction (PSIS-LOO)", numbers)
+    return [judgement, table], [judgement] if counts else []
 
 
-def _of_score(tree: xr.DataTree, score: ELPDData) -> Judgement:
-    far = np.flatnonzero(np.asarray(score.pareto_k).ravel() > score.good_k)
-    rows = score.n_data_points
+def _of_score(tree: xr.DataTree, score: ELPDData) -> tuple[Judgement, bool]:
+    """Judge the score, and whether that counts for the fit: a Pareto k above 1 names a row that it hangs on."""
+    k, rows = np.asarray(score.pareto_k).ravel(), score.n_data_points
     of_q = "; the draws are from q, so this is the score of the approximation"
     of_q = of_q if kind_of(tree) == "variational" else ""
-    if not far.size:
+    if not (k > score.good_k).any():
         reason = f"all Pareto k are below {score.good_k:.2f}{of_q}"
         advice = "compare it with other models of the same data: inference.diagnostics.compare"
-        return Judgement(True, "The leave-one-out score can be trusted", reason, advice)
-    order = far[np.argsort(-np.asarray(score.pareto_k).ravel()[far], kind="stable")]
-    dim = [name for name in score.pareto_k.dims if name not in ("chain", "draw")][0]
+        return Judgement(True, "The leave-one-out score can be trusted", reason, advice), True
+    (dim,) = (name for name in score.pareto_k.dims if name not in ("chain", "draw"))
+    noun = f"{dim}{'s' if rows != 1 else ''}".replace("observation", "row")
     labels = score.pareto_k[dim].values if dim in score.pareto_k.coords else np.arange(rows)
+    hangs = bool((k > _NO_MEAN).any())
+    far = np.flatnonzero(k > (_NO_MEAN if hangs else score.good_k))
+    order = far[np.argsort(-k[far], kind="stable")]
     named = ", ".join(str(labels[place]) for place in order[:_MOST_NAMED])
     named += ", ..." if far.size > _MOST_NAMED else ""
-    noun = f"{dim}{'s' if rows != 1 else ''}".replace("observation", "row")
-    text = f"The fit hangs on {far.size} of {rows} {noun} ({named}): its leave-one-out score is doubtful"
-    reason = (
-        f"without one of these the posterior would change too much (Pareto k above {score.good_k:.2f}){of_q}"
-    )
     advice = (
-        f"look at these {noun}: outliers, or a likelihood with tails too thin; score held-out rows instead"
+        f"look at these {noun}: outliers, or a likelihood with too thin tails; score held-out rows instead"
     )
-    return Judgement(None, text, reason, advice)
+    if hangs:
+        text = f"The fit hangs on {far.size} of {rows} {noun} ({named})"
+        reason = f"without one of these the posterior would be another (Pareto k above {_NO_MEAN:g}){of_q}"
+        return Judgement(None, text, reason, advice), True
+    text = f"The leave-one-out score is doubtful for {far.size} of {rows} {noun} ({named})"
+    reason = f"importance sampling is noisy there (Pareto k above {score.good_k:.2f}){of_q}"
+    return Judgement(None, text, reason, advice), False
 
 
 def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Judgement]:

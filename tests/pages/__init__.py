@@ -1,4 +1,4 @@
-"""Pages in a real browser: the browser itself, what is measured in it, and the script that takes the pictures."""
+"""Pages in a real browser: the browser, what is measured in it, and the script that takes the pictures."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A Chromium driven through its DevTools protocol over a pipe: no package is needed, and no port is opened."""
+"""A Chromium driven through its DevTools protocol over a pipe: it needs no package and opens no port."""
 
 import base64
 import contextlib
