@@ -10,18 +10,28 @@ answers of a fit. Which quantities a symmetry cannot change, and whether chains 
 from inference.convergence.identifiable import invariants
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.convergence.r_hat import judge, psrf, psrf_path
-from inference.diagnostics.comparison import compare, heldout, leave_one_out
-from inference.diagnostics.model_criticism import check_features, prior_sensitivity
+from inference.diagnostics.comparison import compare, heldout, judge_leave_one_out, leave_one_out
+from inference.diagnostics.model_criticism import (
+    check_features,
+    check_predictions,
+    judge_features,
+    judge_prior,
+    prior_sensitivity,
+)
 from inference.diagnostics.profiles import profile_cells, profile_text, profiles
 from inference.diagnostics.tables import occupied, summary, summary_cells, summary_text, top_partitions
 
 __all__ = [
     "check_features",
+    "check_predictions",
     "co_clustering",
     "compare",
     "heldout",
     "invariants",
     "judge",
+    "judge_features",
+    "judge_leave_one_out",
+    "judge_prior",
     "leave_one_out",
     "occupied",
     "point_partition",

@@ -303,9 +303,8 @@ def _clusters_text(tables: dict[str, pd.DataFrame], width: int) -> list[str]:
         topics = tables["cluster_topics"]["mean"].unstack("topic").loc[kept].T
         parts.append(topics.map("{:.0%}".format).rename(index="topic {}".format).head(_MOST_COLUMNS))
     if "cluster_rows" in tables:
-        rows = (
-            tables["cluster_rows"]["row"].groupby(level="cluster").apply(lambda own: ", ".join(map(str, own)))
-        )
+        named = tables["cluster_rows"]["row"].map(str)
+        rows = named.groupby(level="cluster").apply(", ".join)
         parts.append(rows.reindex(kept).fillna("-").rename("most typical").to_frame().T)
     shown = pd.concat(parts).rename(columns="cluster {}".format)
     shown.columns.name = shown.index.name = None

@@ -10,7 +10,7 @@ from inference.component_subspaces import (
     loading_products,
     responsibility_overlap,
 )
-from inference.convergence.identifiable import draws_of, feature_names, kind_of
+from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import point_partition
 from inference.diagnostics.profiles import profile_cells, profiles
 from inference.plots.components import (

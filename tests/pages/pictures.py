@@ -1,8 +1,8 @@
 """Pictures of every model's report and of a comparison, as a reader sees them: to be looked at.
 
-``python -m tests.pages.pictures FOLDER [NAME ...]`` writes the pages to FOLDER with, for each, pictures at 1280 and
-390 pixels (first screen and whole page), dark, and printed (a PDF file), and prints what `audit.js` measures.
-It needs Chromium, which it drives over a pipe.
+``python -m tests.pages.pictures FOLDER [NAME ...]`` writes the pages to FOLDER and, of each, pictures at 1280 and
+390 pixels (first screen and whole page), light and dark, and printed (a PDF file); it prints what `audit.js`
+measures. It needs Chromium, which it drives over a pipe.
 """
 
 import sys
@@ -17,7 +17,6 @@ from pages.browser import CHROMIUM, Browser
 __all__ = ["AUDIT", "main"]
 
 AUDIT = Path(__file__).with_name("audit.js").read_text(encoding="utf-8")
-_HIGHEST = 3000  # pixels of a part of a long page
 
 
 def main(folder: str, names: Sequence[str] = ()) -> int:
@@ -44,9 +43,8 @@ def main(folder: str, names: Sequence[str] = ()) -> int:
                 view.picture(out / f"{label}.png")
                 view.close()
             view = browser.open(page, 1280)
-            print(
-                f"{name}: {page.stat().st_size / 1e6:.2f} MB, {view.printed(out / f'{name}.pdf')} printed pages"
-            )
+            size, printed = page.stat().st_size / 1e6, view.printed(out / f"{name}.pdf")
+            print(f"{name}: {size:.2f} MB, {printed} printed pages", flush=True)
             view.close()
     return count
 

@@ -18,7 +18,7 @@ from planted import (
     variational_mixture,
 )
 
-from inference.diagnostics.model_criticism import check_features
+from inference.diagnostics.model_criticism import STATISTICS, check_features
 from inference.diagnostics.verdicts import Judgement, convergence_judgements
 from inference.plots.model_graph import Graph
 from inference.report import report
@@ -246,8 +246,8 @@ def test_missing_cells_are_left_out_of_data_and_replications():
     drawn = np.array([[[0.0, 0], [-9.0, 0], [3.0, 0]], [[2.0, 0], [-9.0, 0], [5.0, 0]]])[None]
     replicated = xr.DataArray(drawn, dims=("chain", "draw", "observation", "feature_1"))
     table = check_features(observed, replicated)
-    assert list(table.index) == [f"feature 0: {name}" for name in ("mean", "sd", "smallest", "largest")]
-    np.testing.assert_allclose(table["observed"], [2.0, 1.0, 1.0, 3.0])
+    assert list(table.index) == [f"feature 0: {name}" for name in STATISTICS]
+    np.testing.assert_allclose(table["observed"], [2.0, 1.0, 1.0, 3.0, 1.2, 2.0, 2.8])
     assert table.loc["feature 0: smallest", "replicated_lb"] >= 0.0
     assert table.loc["feature 0: smallest", "p"] == 0.5
 
