@@ -43,7 +43,7 @@ def report(tree: xr.DataTree, path: str | os.PathLike) -> Path:
     predictive, further = predictive_section(tree, provisional)
     results = results_section(tree)
     if provisional:
-        text = "The run of this fit failed (see Convergence): these results are provisional."
+        text = "Nothing can be built on this run yet (see Convergence): these results are provisional."
         results = results._replace(blocks=[Paragraph(text), *results.blocks])
     sections = [results, convergence_section(tree, own), predictive, run_section(tree), model_section(tree)]
     return write_page(front_of(tree, gravest(own, further)), sections, path)

@@ -19,6 +19,7 @@ _FEWEST_DRAWS = 40  # per chain, of a picture of chains
 _MOST_DRAWN = 3  # invariants whose trace and ranks are drawn
 _MOST_OF_A_VARIABLE = 6
 _DECISIVE = ("r_hat", "ess_bulk")
+_END = {"_lb": "5", "_ub": "95"}  # of an interval of 90 %
 
 
 def convergence_section(tree: xr.DataTree, own: Sequence[Judgement]) -> Section:
@@ -30,6 +31,9 @@ def convergence_section(tree: xr.DataTree, own: Sequence[Judgement]) -> Section:
     """
     table = summary(tree)
     cells = summary_cells(table, _MOST_OF_A_VARIABLE)
+    ends = {name: f"{_END[name[-3:]]} %" for name in cells.columns if name[-3:] in _END}
+    said = f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()
+    cells = cells.rename(columns=ends).rename_axis("quantity")
     sizes = draws_of(tree).sizes
     blocks: list = list(own)
     if kind_of(tree) == "sampling" and sizes["chain"] > 1 and sizes["draw"] >= _FEWEST_DRAWS:
@@ -37,7 +41,6 @@ def convergence_section(tree: xr.DataTree, own: Sequence[Judgement]) -> Section:
     elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
         blocks.append(_of_objective(tree))
     caption = "Invariants: no quantity in this table depends on labels or axes"
-    said = f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()
     return Section("Convergence", [*blocks, Table(caption, cells, _DECISIVE), Paragraph(said)])
 
 

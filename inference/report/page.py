@@ -245,7 +245,7 @@ class _Cells(NamedTuple):
 
 
 def _cells(table: Table) -> _Cells:
-    """Write a table: the index first, then the decisive columns, then the others; words are set to the left."""
+    """Write a table: the index first, then decisive columns, then the others; words are set to the left."""
     decisive = [name for name in table.decisive if name in table.frame]
     frame = table.frame[[*decisive, *(name for name in table.frame if name not in decisive)]].map(_cell)
     index = frame.index.to_frame(index=False)

@@ -46,7 +46,7 @@ def predictive_section(tree: xr.DataTree, provisional: bool) -> tuple[Section, l
     score, counted = _leave_one_out(tree, provisional)
     checks = predictive_blocks(tree)
     if provisional:
-        text = "The run of this fit failed (see Convergence): all of this section is provisional."
+        text = "Nothing can be built on this run yet (see Convergence): all of this section is provisional."
         checks = [_withheld(block) if isinstance(block, Judgement) else block for block in checks]
         return Section("Predictive checks", [Paragraph(text), *score, *checks]), []
     prior = _prior(tree)
@@ -91,7 +91,7 @@ def _leave_one_out(tree: xr.DataTree, provisional: bool) -> tuple[list, list[Jud
         reason = f"{type(model).__name__} is no distribution of rows, which have no density"
         return [Judgement(None, missing, reason, advice)], []
     if provisional and kind_of(tree) != "point":
-        reason = "the run failed, so the draws are not yet those that the score needs"
+        reason = "the run cannot be trusted, so its draws are not yet those that the score needs"
         return [Judgement(None, f"{missing} yet", reason, "mend the run first (see Convergence)")], []
     try:
         score = leave_one_out(tree)
@@ -112,7 +112,7 @@ def _leave_one_out(tree: xr.DataTree, provisional: bool) -> tuple[list, list[Jud
 
 
 def _of_score(tree: xr.DataTree, score: ELPDData) -> tuple[Judgement, bool]:
-    """Judge the score, and whether that counts for the fit: a Pareto k above 1 names a row that it hangs on."""
+    """Judge the score, and say whether that counts for the fit: it does where it hangs on single rows."""
     k, rows = np.asarray(score.pareto_k).ravel(), score.n_data_points
     of_q = "; the draws are from q, so this is the score of the approximation"
     of_q = of_q if kind_of(tree) == "variational" else ""
@@ -192,7 +192,7 @@ def _verdict_on_rows(tree: xr.DataTree, check: PredictiveCheck) -> Judgement:
 
 def _features(table: pd.DataFrame) -> Table:
     note = (
-        "90 % interval of each statistic in replicated data; p: share of replications that are larger; distance: "
+        "90 % interval of each statistic in replicated data; p: share of larger replications; distance: "
         "from their median, in their spreads"
     )
     shown = table.rename(columns={"replicated_lb": "from", "replicated_ub": "to"}).rename_axis("statistic")

@@ -165,7 +165,7 @@ def _components(tree: xr.DataTree) -> list[Picture | Paragraph]:
     blocks = []
     if "relabel_rhat_after" in aligned.attrs:
         before, after = aligned.attrs["relabel_rhat_before"], aligned.attrs["relabel_rhat_after"]
-        text = f"Largest R-hat of the parameters of clusters: {before:.3f} before relabelling, {after:.3f} after."
+        text = f"Largest R-hat of parameters of clusters: {before:.3f} before relabelling, {after:.3f} after."
         blocks.append(Paragraph(text))
     if "observed_data" not in tree.children:
         return [*blocks, Paragraph("This fit does not hold its data, so there is no picture of them.")]

@@ -1,8 +1,8 @@
 """Pictures of every model's report and of a comparison, as a reader sees them: to be looked at.
 
-``python -m tests.pages.pictures FOLDER [NAME ...]`` writes the pages to FOLDER and, of each, pictures at 1280 and
-390 pixels (first screen and whole page), light and dark, and printed (a PDF file); it prints what `audit.js`
-measures. It needs Chromium, which it drives over a pipe.
+``python -m tests.pages.pictures FOLDER [NAME ...]`` writes the pages to FOLDER and, of each, pictures at 1280
+and 390 pixels (first screen and whole page), light and dark, and printed (a PDF file); it prints what
+`audit.js` measures. It needs Chromium, which it drives over a pipe.
 """
 
 import sys

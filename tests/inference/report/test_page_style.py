@@ -83,7 +83,8 @@ def test_links_lead_to_sections_and_pictures_have_words(model, tmp_path):
     assert [name for name in page.targets if not name.startswith("table-")] == sections
 
 
-def _page(*blocks, verdict=Judgement(True, "Good", "why", "next")):
+def _page(*blocks, verdict=None):
+    verdict = verdict or Judgement(True, "Good", "why", "next")
     front = Front("Title", verdict, {"Data": "rows"})
     pictures = {block.name: to_png(block.figure) for block in blocks if isinstance(block, Picture)}
     return as_html(front, [Section("One", blocks)], pictures)
