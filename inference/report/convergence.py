@@ -7,6 +7,7 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.r_hat import mixing
 from inference.diagnostics.tables import summary, summary_cells
 from inference.diagnostics.verdicts import Judgement
 from inference.plots.chains import plot_rank, plot_trace
