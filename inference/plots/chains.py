@@ -9,7 +9,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.stats import rankdata
 
 from inference.convergence.identifiable import draws_of, invariants, kind_of, scalars
 from inference.convergence.r_hat import mixing, why_no_psrf
@@ -61,7 +60,8 @@ def plot_rank(
 
     Chains that agree have level lines up to chance (Vehtari et al. 2021, "Rank-normalization, folding, and
     localization: an improved R-hat"): the band holds 99 per cent of the counts of independent draws. A chain
-    with many low ranks sits lower than the others, one with ranks in the middle is too narrow.
+    with many low ranks sits lower than the others, one with middle ranks only is too narrow. Equal draws are
+    ranked in random order.
 
     Args:
         tree: a fit by a sampler.
@@ -78,7 +78,7 @@ def plot_rank(
     chosen, factors = _chosen(tree, var_names, most)
     figure, panels = _panels(len(chosen), ax, "rank")
     for axis, (name, draws) in zip(panels, chosen.items(), strict=True):
-        ranks = rankdata(draws, method="average").reshape(draws.shape)
+        ranks = _ranks(draws)
         num_bins = int(np.clip(draws.shape[1] // 10, 4, _MOST_BINS))
         edges = np.linspace(0.5, draws.size + 0.5, num_bins + 1)
         wanted = draws.shape[1] / num_bins
@@ -95,6 +95,14 @@ def plot_rank(
         axis.set_xlabel("rank among all draws")
         axis.set_ylabel("draws")
     return _with_legend(figure, panels, ax)
+
+
+def _ranks(draws: np.ndarray) -> np.ndarray:
+    """Ranks from 1 of all draws, ties in random order, so that those of indicators are level too."""
+    order = np.lexsort((np.random.default_rng(0).random(draws.size), draws.ravel()))
+    ranks = np.empty(draws.size)
+    ranks[order] = np.arange(1, draws.size + 1)
+    return ranks.reshape(draws.shape)
 
 
 def _chosen(
