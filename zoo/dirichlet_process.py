@@ -613,6 +613,11 @@ class MixtureModel(Model):
     cluster_site = "assignments"
     weight_site = "weights"
 
+    @property
+    def truncation(self) -> int | None:
+        """The number of components at which a stick-breaking prior is cut; None: no such prior."""
+        return self.num_components if isinstance(self.weights, StickBreaking) else None
+
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
         """Log density of each row, labels summed out.
 

@@ -465,6 +465,11 @@ class Model(Assumptions):
         return max([1, *(int(getattr(self, name, None) or 1) for name in names)])
 
     @property
+    def truncation(self) -> int | None:
+        """Number of clusters at which an infinite prior is cut; None: their number is part of the model."""
+        return None
+
+    @property
     def has_several_modes(self) -> bool:
         """Whether the joint density is known to have several modes of different height at these priors."""
         return False

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from inference.diagnostics.comparison import MethodScore
-from inference.plots.palette import COLOURS, MARKERS, figure_with_axes
+from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, literal
 
 __all__ = ["plot_agreement", "plot_methods", "plot_scores"]
 
@@ -55,8 +55,16 @@ def plot_agreement(table: pd.DataFrame) -> Figure:
         axis.hlines(level, here - thin.loc[kept, name], here + thin.loc[kept, name], colour, linewidth=0.8)
         wide = 2 * thick.loc[kept, name]
         axis.hlines(level, here - wide, here + wide, colour, linewidth=3.0, alpha=0.7)
-        axis.plot(here, level, linestyle="", marker=MARKERS[i % len(MARKERS)], color=colour, label=name, ms=5)
-    axis.set_yticks(height, kept, fontsize=8)
+        axis.plot(
+            here,
+            level,
+            linestyle="",
+            marker=MARKERS[i % len(MARKERS)],
+            color=colour,
+            label=literal(name),
+            ms=5,
+        )
+    axis.set_yticks(height, [literal(name) for name in kept], fontsize=8)
     axis.set_ylim(-0.7, len(kept) - 0.3)
     axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     axis.set_xlabel("mean, in posterior standard deviations from the first fit that has draws")
@@ -82,7 +90,7 @@ def plot_scores(table: pd.DataFrame) -> Figure:
         style = {"fmt": "o", "color": COLOURS[0], "markerfacecolor": "white" if bad else COLOURS[0]}
         axis.errorbar(x, y, xerr=error or None, **style)
     axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
-    axis.set_yticks(height, table.index)
+    axis.set_yticks(height, [literal(name) for name in table.index])
     axis.set_ylim(-0.6, len(table) - 0.4)
     axis.set_xlabel("elpd less the best one, nats over all rows, one standard error of the difference")
     if table["pareto_k_bad"].any():
@@ -142,7 +150,7 @@ def plot_methods(scores: Sequence[MethodScore]) -> Figure:
         panels[3].axvline(_BELIEVED, color="grey", linestyle=":")
         panels[3].xaxis.set_major_locator(MaxNLocator(3))
     panels[0].set_ylim(-0.6, len(ranked) - 0.4)
-    panels[0].set_yticks(range(len(ranked)), [f"{score.model} · {score.method}" for score in ranked])
+    panels[0].set_yticks(range(len(ranked)), [literal(f"{score.model} · {score.method}") for score in ranked])
     figure.suptitle("Hollow: not converged", fontsize="small", x=0.99, ha="right")
     return figure
 

@@ -12,7 +12,7 @@ from inference.convergence.identifiable import draws_of, kind_of, scalars
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.convergence.r_hat import psrf_path
 from inference.plots.mixtures import draw_mixture
-from inference.plots.palette import COLOURS, LINES, figure_with_axes
+from inference.plots.palette import COLOURS, LINES, figure_with_axes, literal
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 from zoo.checks import check_size
@@ -20,7 +20,7 @@ from zoo.checks import check_size
 __all__ = ["plot_co_clustering", "plot_mixture", "plot_objective", "plot_psrf_path"]
 
 _MOST_ROWS = 1000  # of a drawn matrix: more than the picture has pixels
-_MOST_LINES = 8
+_MOST_LINES = 5
 _LEAST_MARGIN = 0.5  # nats below the final values: smaller differences mean nothing
 
 
@@ -140,7 +140,7 @@ def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
     """Plot the PSRF of the invariants against the number of draws, to see whether the chains keep agreeing.
 
     The axis is linear up to 1.01, where noise lives, and logarithmic in the excess over 1 from there. The
-    eight quantities that end highest are named, the others grey.
+    five quantities that end highest are named, the others grey.
 
     Args:
         tree: a fit by MCMC with at least two chains.
@@ -161,8 +161,8 @@ def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
     for i, (name, values) in enumerate(lines):
         style = {"color": "0.75", "linewidth": 0.8, "label": "others" if i == _MOST_LINES else None}
         if i < _MOST_LINES:
-            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // 3], "linewidth": 1.4}
-            style |= {"label": name, "zorder": 3}
+            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i % len(LINES)], "linewidth": 1.4}
+            style |= {"label": literal(name), "zorder": 3}
         axis.plot(draws, values - 1.0, **style)
     for excess, colour, dashes, label in (
         (0.01, "0.2", (8, 3), "1.01: wanted at the end"),
@@ -177,9 +177,11 @@ def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
     axis.set_yticks([], minor=True)
     axis.set_xlabel("draws per chain so far (second half used)")
     axis.set_ylabel("PSRF (rank-normalised)" if method == "rank" else f"PSRF ({method})")
+    title = f"{tree.attrs.get('method', 'fit')}: do the chains agree, and do they stay so?"
     if path.attrs["constant"]:
-        axis.set_title(f"not shown, because constant: {path.attrs['constant']}", fontsize=9, loc="left")
-    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+        title += f"\nnot shown, because constant: {literal(path.attrs['constant'])}"
+    axis.set_title(title, fontsize=10, loc="left")
+    figure.legend(loc="outside lower center", fontsize=8, frameon=False, ncols=3)
     return figure
 
 

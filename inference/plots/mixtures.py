@@ -22,7 +22,7 @@ from scipy.stats import chi2
 
 from inference.convergence.identifiable import draws_of, feature_names, kind_of
 from inference.convergence.partitions import central_draw, point_partition
-from inference.plots.palette import COLOURS, LINES, MARKERS, figure_with_axes, shade_cells
+from inference.plots.palette import COLOURS, LINES, MARKERS, figure_with_axes, literal, shade_cells
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
@@ -191,7 +191,7 @@ def _plane(x: xr.DataArray, features: tuple | None) -> _Plane:
         others = num_features - len(chosen)
         note = f"\n{others} other features are not shown." if others else ""
         return _Plane(
-            np.zeros(num_features), np.eye(num_features)[:, chosen], [names[i] for i in chosen], note
+            np.zeros(num_features), np.eye(num_features)[:, chosen], [literal(names[i]) for i in chosen], note
         )
     centre, sd = x.values.mean(0), x.values.std(0)
     sd = np.where(sd > 0, sd, 1.0)
@@ -397,7 +397,7 @@ def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
     words = np.where(counts > 0, counts.astype(str), "") if counts.size <= 400 else np.empty((0, 0), str)
     image = shade_cells(axis, counts / counts.sum(1, keepdims=True), words, 8, aspect="auto")
     axis.set_xticks(range(counts.shape[1]), [f"{total}" for total in counts.sum(0)], fontsize=8)
-    axis.set_yticks(range(counts.shape[0]), [str(label) for label in table.index], fontsize=8)
+    axis.set_yticks(range(counts.shape[0]), [literal(label) for label in table.index], fontsize=8)
     axis.set(xlabel="cluster, by its number of rows", ylabel="label")
     pairs = np.repeat(np.indices(counts.shape).reshape(2, -1), counts.ravel(), axis=1)
     shared = normalised_mutual_information(*pairs)

@@ -4,11 +4,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "LINES", "MARKERS", "figure_with_axes", "figure_with_grid", "shade_cells"]
+__all__ = ["COLOURS", "LINES", "MARKERS", "figure_with_axes", "figure_with_grid", "literal", "shade_cells"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
+
+
+def literal(name: object) -> str:
+    """Return a name from the data as a picture shows it: no part of it is read as mathematics.
+
+    Matplotlib takes what stands between two dollar signs for a formula, and stops where that is none.
+    """
+    return str(name).replace("$", r"\$")
 
 
 def figure_with_axes(width: float, height: float) -> tuple[Figure, Axes]:

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from matplotlib.figure import Figure
 
-from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid
+from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid, literal
 from inference.topics.document_checks import DocumentCheck
 from inference.topics.tables import (
     cluster_shares,
@@ -55,7 +55,7 @@ def plot_clusters(
         used = np.argsort(-shares.max(0), kind="stable")[:num_topics]
         order = order[np.isin(order, used)]
     words = top_words(tree, num_words)
-    names = [", ".join(map(str, words.iloc[topic])) for topic in order]
+    names = [literal(", ".join(map(str, words.iloc[topic]))) for topic in order]
     figure, axes = figure_with_axes(2.4 + 0.42 * len(order), 1.9 + 0.3 * len(table))
     image = axes.imshow(shares[:, order], cmap="Greys", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(order)), names, rotation=90, fontsize=8)
@@ -100,7 +100,7 @@ def plot_document_check(check: DocumentCheck) -> Figure:
     away = (words["replicated"] - words["documents"]) / words["sd"].clip(lower=0.5)
     for word in away[away > _FAR].nlargest(_MOST_WORDS).index:
         place = (words.loc[word, "replicated"], words.loc[word, "documents"])
-        right.annotate(str(word), place, (4, -7), textcoords="offset points", fontsize=7)
+        right.annotate(literal(word), place, (4, -7), textcoords="offset points", fontsize=7)
     right.set_xscale("symlog", linthresh=1)
     right.set_yscale("symlog", linthresh=1)
     right.set(xlabel="documents with the word, replicated (mean)", ylabel="observed")
@@ -137,7 +137,7 @@ def plot_document_clusters(tree: xr.DataTree, classes: Any, least_weight: float 
     image = axes.imshow(shares[kept].to_numpy()[order], **style)
     for border in first[1:]:
         axes.axhline(border - 0.5, color="tab:blue", linewidth=0.8)
-    axes.set_yticks((first + ends) / 2 - 0.5, [str(name) for name in names], fontsize=8)
+    axes.set_yticks((first + ends) / 2 - 0.5, [literal(name) for name in names], fontsize=8)
     axes.set_xticks(range(len(kept)), [str(name) for name in kept], fontsize=8)
     axes.set_xlabel("cluster, heaviest first")
     axes.set_title("Documents by class", loc="left", fontsize=10)
@@ -174,7 +174,7 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
         probs = np.sort(words.to_numpy()[topic])[::-1][:num_words]
         level = np.arange(num_words)[::-1]
         axis.barh(level, probs, color=COLOURS[0])
-        axis.set_yticks(level, [str(word) for word in names.iloc[topic]], fontsize=7)
+        axis.set_yticks(level, [literal(word) for word in names.iloc[topic]], fontsize=7)
         axis.tick_params(axis="x", labelsize=7, labelbottom=True)
         axis.set_title(f"topic {words.index[topic]}: {share[topic]:.0%} of tokens", fontsize=8, loc="left")
         axis.set_xlabel("probability", fontsize=7)

@@ -7,6 +7,7 @@ whether the output can be written.
 
 import argparse
 import os
+import shlex
 import sys
 import tempfile
 import textwrap
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     options = parse(arguments)
+    options.words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _COMMANDS[options.command](options)
     except BrokenPipeError:  # the reader of our output has had enough
@@ -132,6 +134,7 @@ def fit(options: argparse.Namespace) -> int:
             **keywords,
             **method_options,
         )
+        tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])}
         inference.save(tree, out)
         answers, table = profile_text(tree), summary_text(tree, most=_MOST_OF_A_VARIABLE)
     attributes = tree.attrs

@@ -324,7 +324,7 @@ def test_summary_report_and_plots(by_em, by_nuts, documents, tmp_path):
             assert len(summary(tree)) and plot_objective(tree).axes and plot_model_graph(tree).axes
             path = report(tree, tmp_path / f"{name}.html")
             said = path.read_text(encoding="utf-8")
-            assert zoo.MODELS[name]["title"] in said and "Believed" in said and "Found" in said
+            assert zoo.MODELS[name]["title"] in said and "Convergence" in said and "Results" in said
         assert plot_psrf_path(by_nuts[name]).axes
     for tree in (by_em["unigrams"], by_nuts["unigrams"]):
         assert occupied(tree).attrs["mode"] == 2
