@@ -768,6 +768,26 @@ class Model(Assumptions):
         """
         raise ValueError(f"{type(self).__name__} has no clusters of rows")
 
+    @property
+    def independent_parts(self) -> bool:
+        """Whether the parts of a row are independent given a draw, so that each has a density of its own."""
+        return False
+
+    def log_likelihood_by_part(self, values: Mapping[str, Any], *data: Any) -> list[Any]:
+        """Log density of each part of each row at one draw.
+
+        Args:
+            values: of the sites, shapes as in ``dims``.
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            A part's densities, shape (num_observations,), in nats, which sum to those of the rows.
+
+        Raises:
+            ValueError: the parts of a row are not independent.
+        """
+        raise ValueError(f"the parts of a row of {type(self).__name__} are not independent given a draw")
+
     def view_variances(self, values: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Variance of each column that the latents explain at one draw, and what they leave.
 

@@ -10,6 +10,7 @@ answers of a fit. Which quantities a symmetry cannot change, and whether chains 
 from inference.convergence.identifiable import invariants
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.convergence.r_hat import judge, psrf, psrf_path
+from inference.diagnostics.arviz_trees import for_arviz
 from inference.diagnostics.comparison import compare, heldout, judge_leave_one_out, leave_one_out
 from inference.diagnostics.model_criticism import (
     check_features,
@@ -26,6 +27,7 @@ __all__ = [
     "check_predictions",
     "co_clustering",
     "compare",
+    "for_arviz",
     "heldout",
     "invariants",
     "judge",

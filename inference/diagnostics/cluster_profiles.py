@@ -90,14 +90,14 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
         else ""
     )
     table.attrs |= {"title": "Clusters by size", "note": note}
-    found = {"clusters": table} | found
+    found = {"clusters": table} | found | _cells(aligned, asked, by_draw, kept)
+    typical = _typical_rows(aligned, asked, probs, kept)
+    found |= {} if typical is None else {"cluster_rows": typical}
     if model.subspace_sites:
         found["cluster_directions"] = _directions(tree, len(kept))
-    found |= _cells(aligned, asked, by_draw, kept)
     if model.cluster_topic_site is not None:
         found["cluster_topics"] = _topics_of_clusters(aligned, asked, kept)
-    typical = _typical_rows(aligned, asked, probs, kept)
-    return found if typical is None else found | {"cluster_rows": typical}
+    return found
 
 
 def number_table(tree: xr.DataTree) -> pd.DataFrame:

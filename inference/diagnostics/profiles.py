@@ -63,6 +63,9 @@ def profiles(
 
     ``"cluster_directions"`` (mixtures of PCAs): index ``cluster``; effective number and sizes of directions.
 
+    ``"cluster_topics"`` (clusters of documents): index ``cluster``, ``topic``; columns ``mean``, ``lb``,
+    ``ub``.
+
     Topics:
 
     ``"topics"``: index ``topic``, the numbers of the tree; columns ``share`` of all tokens, ``lb``, ``ub``,
@@ -73,9 +76,6 @@ def profiles(
 
     ``"topic_documents"``: index ``topic``, ``rank``; columns ``document`` (name), ``share`` of the topic in
     its tokens. ``num_rows`` a topic.
-
-    ``"cluster_topics"`` (clusters of documents): index ``cluster``, ``topic``; columns ``mean``, ``lb``,
-    ``ub``.
 
     Projections, in the canonical orientation:
 
@@ -135,17 +135,9 @@ def profiles(
     filled, starts = _filled_cells(tree), starts_table(tree)
     found |= {} if filled is None else {"filled_cells": filled}
     found |= {} if starts is None else {"starts": starts}
-    tables = {key: found[key] for key in _KEYS if key in found}
-    for table in tables.values():
+    for table in found.values():
         table.attrs |= {"provisional": _provisional(tree), "probability": probability}
-    return tables
-
-
-_KEYS = (
-    "clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows", "cluster_directions",
-    "topics", "topic_words", "topic_documents", "cluster_topics", "latents", "loadings", "columns",
-    "extreme_rows", "canonical_correlations", "filled_cells", "starts",
-)  # fmt: skip
+    return found
 
 
 def _provisional(tree: xr.DataTree) -> str:
@@ -260,26 +252,12 @@ def profile_text(tree: xr.DataTree, *, width: int = 110) -> str:
     Returns:
         Lines; empty for a fit without any of them.
     """
-    tables = profiles(tree, num_rows=3)
-    found = []
-    if "clusters" in tables:
-        found += _clusters_text(tables, width)
-    elif "num_clusters" in tables:
-        found.append(tables["num_clusters"].attrs["note"])
-    if "topics" in tables:
-        found += _topics_text(tables["topics"])
-    if "latents" in tables:
-        found += _latents_text(tables, width)
-    elif "extreme_rows" in tables:
-        found += _ends_text(tables["extreme_rows"])
-    if "filled_cells" in tables:
-        filled = tables["filled_cells"]
-        found.append(
-            f"Missing cells filled in: {len(filled)} (inference.diagnostics.profiles(tree)['filled_cells'])"
-        )
-    first = next(iter(tables.values()), None)
-    if first is not None and first.attrs["provisional"] and found:
-        found.insert(0, f"Provisional: {first.attrs['provisional']}.")
+    tables, found = profiles(tree, num_rows=3), []
+    for key, table in tables.items():
+        if writer := _WRITERS.get(key):
+            found += writer(table, tables, width)
+    provisional = {table.attrs["provisional"] for table in tables.values()} - {""}
+    found = [f"Provisional: {reason}." for reason in provisional if found] + found
     lines = []
     for text in found:
         if "\n" in text:
@@ -289,9 +267,18 @@ def profile_text(tree: xr.DataTree, *, width: int = 110) -> str:
     return "\n".join(lines)
 
 
-def _clusters_text(tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """The number of clusters, a column a cluster, and what sets each apart."""
-    clusters, values = tables["clusters"], tables.get("cluster_values")
+def _number_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """The number of clusters in a sentence, where no table of them has it."""
+    return [] if "clusters" in tables else [_number_of(table)]
+
+
+def _number_of(table: pd.DataFrame) -> str:
+    return f"Number of clusters: {table.attrs['note'].partition('; ')[2]}."
+
+
+def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """A column a cluster, and what sets each apart."""
+    values = tables.get("cluster_values")
     kept = clusters.index[:_MOST_CLUSTERS]
     parts, notes = [profile_cells(clusters.loc[kept])[["share"]].T], []
     if values is not None:
@@ -308,11 +295,10 @@ def _clusters_text(tables: dict[str, pd.DataFrame], width: int) -> list[str]:
         parts.append(rows.reindex(kept).fillna("-").rename("most typical").to_frame().T)
     shown = pd.concat(parts).rename(columns="cluster {}".format)
     shown.columns.name = shown.index.name = None
-    found = [f"Number of clusters: {tables['num_clusters'].attrs['note'].partition('; ')[2]}."]
     if len(clusters) > _MOST_CLUSTERS:
         notes.append(f"the largest {_MOST_CLUSTERS} of {len(clusters)} clusters")
     more = f" ({', '.join(notes)})" if notes else ""
-    found += [f"Clusters{more}:", shown.to_string(line_width=width)]
+    found = [_number_of(tables["num_clusters"]), f"Clusters{more}:", shown.to_string(line_width=width)]
     apart = tables.get("cluster_differences")
     if apart is None or not len(apart):
         return found
@@ -337,7 +323,7 @@ def _wide(values: pd.DataFrame, clusters: pd.Index) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=clusters)
 
 
-def _topics_text(topics: pd.DataFrame) -> list[str]:
+def _topics_text(topics: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
     """A line a topic: its share and its words."""
     cells = profile_cells(topics.head(_MOST_TOPICS))
     lines = zip(cells.index, cells["share"], cells["words"], strict=True)
@@ -346,24 +332,26 @@ def _topics_text(topics: pd.DataFrame) -> list[str]:
     return found + [f"  topic {topic}  {share}:  {words}" for topic, share, words in lines]
 
 
-def _latents_text(tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """Shares of variance, the largest loadings, and the rows at the ends."""
-    latents = profile_cells(tables["latents"])
+def _latents_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """Shares of variance."""
+    latents = profile_cells(table)
     kinds = latents["kind"] if "kind" in latents else [""] * len(latents)
     named = zip(latents.index, kinds, latents["share"], strict=True)
     shares = [f"latent {k}{f' ({kind})' if kind else ''} {share}" for k, kind, share in named]
-    found = [f"{tables['latents'].attrs['title']}:", f"  {'; '.join(shares)}"]
-    if "loadings" in tables:
-        found += _loadings_text(tables["loadings"], width)
-    if "extreme_rows" in tables:
-        found += _ends_text(tables["extreme_rows"])
-    if "canonical_correlations" in tables:
-        cells = profile_cells(tables["canonical_correlations"])["mean"]
-        found.append(f"Canonical correlations: {', '.join(cells)}")
-    return found
+    return [f"{table.attrs['title']}:", f"  {'; '.join(shares)}"]
 
 
-def _loadings_text(loadings: pd.DataFrame, width: int) -> list[str]:
+def _correlations_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """Canonical correlations in a line."""
+    return [f"Canonical correlations: {', '.join(profile_cells(table)['mean'])}"]
+
+
+def _filled_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """How many cells were filled in, and where to see them."""
+    return [f"Missing cells filled in: {len(table)} (inference.diagnostics.profiles(tree)['filled_cells'])"]
+
+
+def _loadings_text(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
     """Loadings of the columns that have the largest ones, a column a latent."""
     cells = profile_cells(loadings)["mean"].unstack("latent").fillna("")
     sizes = loadings["mean"].abs().groupby(level=["view", "column"]).max()
@@ -377,10 +365,22 @@ def _loadings_text(loadings: pd.DataFrame, width: int) -> list[str]:
     return [f"Loadings{more}:", shown.to_string(line_width=width)]
 
 
-def _ends_text(rows: pd.DataFrame) -> list[str]:
+def _ends_text(rows: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
     """The rows at both ends of each latent, a line a latent."""
     found = ["Rows at the low and the high end:"]
     for latent, part in rows["row"].groupby(level="latent"):
         ends = [", ".join(map(str, own)) for _, own in part.groupby(level="end", sort=False)]
         found.append(f"  latent {latent}: {' | '.join(ends)}")
     return found
+
+
+_WRITERS = {  # of the tables that are printed
+    "num_clusters": _number_text,
+    "clusters": _clusters_text,
+    "topics": _topics_text,
+    "latents": _latents_text,
+    "loadings": _loadings_text,
+    "extreme_rows": _ends_text,
+    "canonical_correlations": _correlations_text,
+    "filled_cells": _filled_text,
+}

@@ -72,7 +72,7 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     return figure
 
 
-def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
+def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1), *, ax: Axes | None = None) -> Figure:
     """Plot rows as points and features as arrows on the plane of two latents.
 
     Bars are one posterior standard deviation of a row's scores, where there are few enough rows to see them;
@@ -81,6 +81,7 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
     Args:
         tree: a fit of a projection with latents; without loadings (kernel PCA) only the rows are drawn.
         latents: the two latents.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure. Arrows are scaled to the scores; the twelve longest are named. Above 2000 rows an even
@@ -101,7 +102,7 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
     centre = tips.mean(0)
     longest = np.linalg.norm(centre, axis=1).max(initial=1e-12)
     scale = 0.9 * np.quantile(np.linalg.norm(mean, axis=1), 0.95) / longest
-    figure, axis = figure_with_axes(7.4, 6.4)
+    figure, axis = figure_with_axes(7.4, 6.4, ax)
     if sd is not None and len(mean) <= _MOST_BARS:
         style = {"fmt": "none", "ecolor": "0.8", "linewidth": 0.7, "zorder": 1}
         axis.errorbar(*mean.T, xerr=sd[:, 0], yerr=sd[:, 1], **style)
