@@ -5,7 +5,6 @@ notebook display it. Colours are those of Okabe and Ito (2008), which remain dis
 readers; markers and line styles repeat the distinction.
 """
 
-from inference.plots.chains import plot_rank, plot_trace
 from inference.plots.comparison import plot_agreement, plot_methods, plot_scores
 from inference.plots.components import (
     plot_component_similarity,

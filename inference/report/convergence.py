@@ -10,7 +10,7 @@ from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.r_hat import mixing
 from inference.diagnostics.tables import summary, summary_cells
 from inference.diagnostics.verdicts import Judgement
-from inference.plots.chains import plot_rank, plot_trace
+from inference.plots.draws import plot_rank, plot_trace
 from inference.plots.fits import plot_objective, plot_psrf_path
 from inference.report.page import Paragraph, Picture, Section, Table
 from inference.results.files import model_of
@@ -58,7 +58,7 @@ def _of_chains(tree: xr.DataTree, table: pd.DataFrame) -> list[Picture]:
         )
         pictures.append(Picture("trace", caption, alt, plot_trace(tree, worst)))
         alt = f"Counts of the ranks of each chain's draws among all draws, for {named}."
-        caption = "Ranks of the same draws: level lines within the grey band are chains that agree."
+        caption = "Ranks of the same draws: chains that agree have lines near the dashed one."
         pictures.append(Picture("rank", caption, alt, plot_rank(tree, worst)))
     alt = f"Line plot of the PSRF against draws per chain. {_extremes(table)}"
     caption = "PSRF of the invariants as draws accumulate: all should fall below the dashed line."
