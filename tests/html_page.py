@@ -65,8 +65,10 @@ class Page(HTMLParser):
         assert self.open.pop() == tag, f"{tag} closes another element"
 
     def handle_data(self, data):
-        if self.open and self.open[-1] in ("h2", "caption"):
-            (self.headings if self.open[-1] == "h2" else self.captions).append(data)
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+        elif self.open[-2:] == ["caption", "b"]:
+            self.captions.append(data)
 
     @property
     def verdicts(self):

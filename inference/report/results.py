@@ -70,8 +70,8 @@ def results_section(tree: xr.DataTree) -> Section:
 def _table(table: pd.DataFrame, key: str) -> Table:
     """A table of `profiles` as a reader sees it: typical values and loadings side by side, long ones cut."""
     cells, note = profile_cells(table), str(table.attrs.get("note", ""))
-    if key in _SIDE_BY_SIDE and table.index.nlevels > 1:
-        level, most = _SIDE_BY_SIDE[key]
+    if (across := _ACROSS.get(key)) and table.index.nlevels > 1:
+        level, most = across
         number = len(dict.fromkeys(table.index.get_level_values(level)))
         cells = _wide(cells["mean"], level, most)
         note += f"; the first {most} of {number} {level}s" if number > most else ""
@@ -137,7 +137,7 @@ def _together(tree: xr.DataTree) -> list[Picture]:
 
 
 _MOST_LINES = 40  # of a table
-_SIDE_BY_SIDE = {"cluster_values": ("cluster", 8), "loadings": ("latent", 8)}
+_ACROSS = {"cluster_values": ("cluster", 8), "loadings": ("latent", 8)}
 _DECISIVE = {
     "clusters": ("share", "rows"),
     "topics": ("share", "words"),

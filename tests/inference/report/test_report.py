@@ -37,7 +37,7 @@ def planted_graph(tree):
 @pytest.fixture(scope="module", autouse=True)
 def of_planted_models():
     patch = pytest.MonkeyPatch()
-    patch.setattr("inference.report.predictive.extend", planted_extend)
+    patch.setattr("inference.diagnostics.model_criticism.extend", planted_extend)
     patch.setattr("inference.report.run.graph_of", planted_graph)
     with planted_zoo():
         yield
@@ -77,10 +77,11 @@ def test_every_verdict_has_a_reason_and_a_next_step(page):
 
 def test_the_report_shows_what_was_found(page, switched):
     for text in (
-        "relabelled",
-        "component 0",
-        "component 2",
-        "width: mean",
+        "Clusters by size",
+        "cluster 0",
+        "cluster 2",
+        "Typical values of each cluster",
+        "width",
         "Pareto k",
         "num_occupied",
         "before relabelling",
@@ -161,7 +162,7 @@ def test_divergences_are_reported():
     tree = planted_regression()
     stats = tree["sample_stats"].to_dataset()
     stats["diverging"] = (("chain", "draw"), np.arange(800).reshape(4, 200) < 7)
-    verdict = convergence_judgements(replaced(tree, sample_stats=stats))[1]
+    verdict = convergence_judgements(replaced(tree, sample_stats=stats))[0]
     assert verdict.text.startswith("7 of 800 transitions diverged") and "target_accept_prob" in verdict.advice
 
 

@@ -93,7 +93,8 @@ def test_a_closed_form_has_nothing_to_converge_and_no_objective_of_one_point(tmp
 
 def test_an_estimate_has_components_and_no_posterior_of_their_number(tmp_path):
     text = report(fitted("mixture"), tmp_path / "fit.md").read_text(encoding="utf-8")
-    assert "The estimate has 2 occupied components" in text and "Posterior of the number" not in text
+    assert "Clusters by size" in text and "a point estimate has no intervals" in text
+    assert "Posterior of the number" not in text
 
 
 def test_a_projection_that_is_no_model_shows_its_rows(tmp_path):
