@@ -207,7 +207,7 @@ def _of_ascent(tree: xr.DataTree) -> list[Judgement]:
 def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: str) -> list[Judgement]:
     """Judge an ascent that has converged by how its starts ended."""
     model, spread = model_of(tree), spread_of_starts(tree)
-    said = [stopped] if stopped != "converged" else []
+    said = {"converged": [], "max_iterations": ["the objective has levelled off"]}.get(stopped, [stopped])
     more = "num_restarts=10: the ascent finds the optimum nearest to its start"
     if not spread:
         if "labels" in model.symmetries or model.has_several_modes:

@@ -313,7 +313,10 @@ def _held_out(
         frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("fit").sort_values("below best")
         late = [name for name in scores if name in unfinished]
         ranking = _best_on_new_rows(frame, late, scores[best].size)
-        blocks = [ranking, Table("Rows held out", frame, ("below best", "converged"))]
+        if late:  # differences from the best would rank it
+            frame = frame.loc[list(scores), ["nats per row", "converged", "standard error"]]
+        decisive = ("nats per row" if late else "below best", "converged")
+        blocks = [ranking, Table("Rows held out", frame, decisive)]
     if refused:
         blocks.append(one_column("Fits that do not score these rows", refused, "why"))
     return blocks, ranking
@@ -351,7 +354,7 @@ def _agreed(trees: Mapping[str, xr.DataTree], unfinished: Sequence[str]) -> tupl
             "different kinds are shown side by side but need not agree."
         )
         blocks.append(Paragraph(text))
-    blocks += _side_by_side(table, same)
+    blocks += _side_by_side(table, [pair for pair in same if not set(pair) & set(unfinished)])
     if any(kind_of(tree) != "point" for tree in trees.values()):
         try:
             figure = plot_agreement(table)

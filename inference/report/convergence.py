@@ -7,8 +7,10 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.r_hat import mixing
 from inference.diagnostics.tables import summary, summary_cells
 from inference.diagnostics.verdicts import Judgement
+from inference.plots.draws import plot_rank, plot_trace
 from inference.plots.fits import plot_objective, plot_psrf_path
 from inference.report.page import Paragraph, Picture, Section, Table
 from inference.results.files import model_of
@@ -46,9 +48,21 @@ def convergence_section(tree: xr.DataTree, own: Sequence[Judgement]) -> Section:
 
 def _of_chains(tree: xr.DataTree, table: pd.DataFrame) -> list[Picture]:
     """Pictures of the invariants on which the chains agree least."""
+    mixed, pictures = mixing(tree), []
+    if mixed.factors and not mixed.broken:
+        worst = mixed.worst[:_MOST_DRAWN]
+        named = ", ".join(f"{name} (R-hat {mixed.factors[name]:.3f})" for name in worst)
+        alt = f"Draws of each chain in their order, for {named}."
+        caption = (
+            "Traces of the invariants that agree least: chains should lie on top of each other and not drift."
+        )
+        pictures.append(Picture("trace", caption, alt, plot_trace(tree, worst)))
+        alt = f"Counts of the ranks of each chain's draws among all draws, for {named}."
+        caption = "Ranks of the same draws: chains that agree have lines near the dashed one."
+        pictures.append(Picture("rank", caption, alt, plot_rank(tree, worst)))
     alt = f"Line plot of the PSRF against draws per chain. {_extremes(table)}"
     caption = "PSRF of the invariants as draws accumulate: all should fall below the dashed line."
-    return [Picture("psrf", caption, alt, plot_psrf_path(tree))]
+    return [*pictures, Picture("psrf", caption, alt, plot_psrf_path(tree))]
 
 
 def _extremes(table: pd.DataFrame) -> str:

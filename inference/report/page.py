@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from matplotlib.figure import Figure
+from PIL import Image
 
 from inference.diagnostics.verdicts import Judgement, sentences
 from inference.numerics.atomic_files import replacing
@@ -137,9 +138,12 @@ def one_column(caption: str, values: Mapping[str, object], name: str = "value") 
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return the picture as the bytes of a PNG file."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=_DPI)
+    """Return the picture as the bytes of a PNG file of 256 colours, a third of the size of one of all."""
+    drawn, buffer = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=_DPI)
+    with Image.open(drawn) as whole:
+        few = whole.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    few.save(buffer, "png", optimize=True)
     return buffer.getvalue()
 
 

