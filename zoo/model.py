@@ -766,7 +766,11 @@ class Model(Assumptions):
         Raises:
             ValueError: the model has no clusters of rows.
         """
-        raise ValueError(f"{type(self).__name__} has no clusters of rows")
+        labels = self.local_conditionals(values, *data).get(self.cluster_site)
+        if labels is None or self.weight_site not in values:
+            raise ValueError(f"{type(self).__name__} has no labels of rows that can be summed out")
+        rows = self.log_likelihood(values, *data)[:, None]
+        return rows + jax.nn.log_softmax(labels.logits, axis=-1) - jnp.log(values[self.weight_site])
 
     @property
     def independent_parts(self) -> bool:

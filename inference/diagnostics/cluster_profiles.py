@@ -32,6 +32,7 @@ from inference.results.groups import flat_draws, labels_of, responsibilities_of,
 from inference.symmetry import relabel
 from inference.topics.tables import nearest_documents
 from zoo.model import Model
+from zoo.sparse import SparseCounts
 
 __all__ = ["aligned_clusters", "cluster_tables", "mixed_cells", "number_in_words", "starts_table"]
 
@@ -337,6 +338,15 @@ def _by_cluster(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Arra
     return model.log_density_by_cluster(values, *data)
 
 
+def _cells_of_rows(x: Any) -> np.ndarray:
+    """Observed cells of each row, or counts of each document, shape (rows,)."""
+    if isinstance(x, np.ndarray):
+        return np.isfinite(x).sum(1)
+    if isinstance(x, SparseCounts):
+        return np.bincount(np.asarray(x.document), np.asarray(x.count), x.shape[0])
+    return np.full(x.shape[0], x.shape[1])
+
+
 def _typical_rows(
     aligned: xr.DataTree, asked: Asked, probs: np.ndarray, kept: np.ndarray
 ) -> pd.DataFrame | None:
@@ -359,13 +369,13 @@ def _typical_rows(
         table.attrs |= {"title": "Most typical documents", "note": note.format(unit="word")}
         return table
     most = int(np.clip(_SCORED_ROWS // len(probs), 1, _SCORED_DRAWS))
-    scores = np.asarray(over_draws(_by_cluster, parameters_of(aligned, most), model, data))[0].mean(0)
-    table_of_cells = data[0] if isinstance(data[0], np.ndarray) else None
-    cells = (
-        np.full(len(probs), data[0].shape[1])
-        if table_of_cells is None
-        else np.maximum(np.isfinite(table_of_cells).sum(1), 1)
-    )
+    try:
+        scores = np.asarray(over_draws(_by_cluster, parameters_of(aligned, most), model, data))[0].mean(0)
+    except ValueError as why_not:  # the model cannot tell: its labels are not summed out
+        table = ranked([], ("cluster", "rank"), columns)
+        table.attrs |= {"title": "Most typical rows", "note": f"not known: {why_not}"}
+        return table
+    cells = np.maximum(_cells_of_rows(data[0]), 1)
     scores, names, rows = scores / cells[:, None], row_names(aligned), []
     for k in kept:
         members = np.flatnonzero(probs.argmax(1) == k)
@@ -375,5 +385,10 @@ def _typical_rows(
             cell = {"row": names[n], "probability": probs[n, k], "distance": far}
             rows.append({"cluster": int(k), "rank": rank} | cell)
     table = ranked(rows, ("cluster", "rank"), columns)
-    table.attrs |= {"title": "Most typical rows", "note": note.format(unit="cell")}
+    table.attrs |= {
+        "title": "Most typical rows",
+        "note": note.format(
+            unit="word" if model.takes_sparse_counts and not isinstance(data[0], np.ndarray) else "cell"
+        ),
+    }
     return table

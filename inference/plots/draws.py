@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
 from inference.convergence.r_hat import effective_sample_size, is_constant, psrf_of, why_no_psrf
@@ -338,12 +339,14 @@ def _draw_replicas(axis: Axes, x: np.ndarray, replicas: np.ndarray) -> None:
     """The data of a column and the band of its replications."""
     values = np.unique(x)
     if len(values) <= _FEW_VALUES and (values == np.round(values)).all():
-        levels = np.arange(min(values.min(), np.quantile(replicas, 0.01)), values.max() + 1)
+        levels = np.arange(np.floor(min(values.min(), np.quantile(replicas, 0.01))), values.max() + 1)
         share = (replicas[:, :, None] == levels).mean(1)
         low, high = np.quantile(share, [0.05, 0.95], axis=0)
         axis.bar(levels, high - low, bottom=low, width=0.7, color="0.8", label="90 % of the replications")
         axis.plot(levels, (x[:, None] == levels).mean(0), "o", color=COLOURS[0], ms=4, label="data")
-        axis.set_ylabel("share of rows", fontsize=7)
+        axis.set(ylabel="share of rows", ylim=(0, None))
+        axis.yaxis.label.set_fontsize(7)
+        axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         return
     low, high = np.quantile(replicas, [0.002, 0.998])
     grid = np.linspace(min(low, x.min()), max(high, x.max()), 200)
