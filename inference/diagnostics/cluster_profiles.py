@@ -382,7 +382,8 @@ def _typical_rows(
         order = members[np.argsort(-scores[members, k], kind="stable")][: asked.num_rows]
         for rank, n in enumerate(order, start=1):
             far = scores[order[0], k] - scores[n, k]
-            cell = {"row": names[n], "probability": probs[n, k], "distance": far}
+            row = n if names is None else names[n]
+            cell = {"row": row, "probability": probs[n, k], "distance": far}
             rows.append({"cluster": int(k), "rank": rank} | cell)
     table = ranked(rows, ("cluster", "rank"), columns)
     table.attrs |= {

@@ -65,7 +65,7 @@ def plot_clusters(
         order = order[np.isin(order, used)]
     words = top_words(tree, num_words)
     names = [literal(", ".join(map(str, words.iloc[topic]))) for topic in order]
-    figure, axes = figure_with_axes(2.4 + 0.42 * len(order), 1.9 + 0.3 * len(table), ax)
+    figure, axes = figure_with_axes(2.4 + 0.42 * len(order), 1.9 + 0.3 * max(len(table), 5), ax)
     image = axes.imshow(shares[:, order], cmap="Greys", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(order)), names, rotation=90, fontsize=8)
     labels = [f"cluster {name}, {w:.0%}" for name, w in zip(table.index, weights, strict=True)]

@@ -57,7 +57,7 @@ def results_section(tree: xr.DataTree) -> Section:
     tables = profiles(tree)
     blocks: list = []
     for keys, pictures in _ORDER:
-        blocks += [_table(tables[key], key) for key in keys if key in tables]
+        blocks += [_shown(tables[key], key) for key in keys if key in tables]
         blocks += pictures(tree)
     if not blocks:
         text = (
@@ -67,8 +67,10 @@ def results_section(tree: xr.DataTree) -> Section:
     return Section("Results", blocks)
 
 
-def _table(table: pd.DataFrame, key: str) -> Table:
+def _shown(table: pd.DataFrame, key: str) -> Table | Paragraph:
     """A table of `profiles` as a reader sees it: typical values and loadings side by side, long ones cut."""
+    if table.empty:
+        return Paragraph(f"{table.attrs.get('title', key)}: {table.attrs.get('note', 'none')}.")
     cells, note = profile_cells(table), str(table.attrs.get("note", ""))
     if (across := _ACROSS.get(key)) and table.index.nlevels > 1:
         level, most = across

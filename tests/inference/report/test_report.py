@@ -66,7 +66,7 @@ def page(switched, tmp_path_factory):
 def test_html_is_one_file_with_its_sections_in_order(page):
     read = Page(page)
     read.assert_needs_no_other()
-    assert read.headings == SECTIONS and len(read.alts) == 4
+    assert read.headings == SECTIONS and len(read.alts) == 6
 
 
 def test_every_verdict_has_a_reason_and_a_next_step(page):
@@ -80,8 +80,7 @@ def test_the_report_shows_what_was_found(page, switched):
         "Clusters by size",
         "cluster 0",
         "cluster 2",
-        "Typical values of each cluster",
-        "width",
+        "Most typical rows",
         "Pareto k",
         "num_occupied",
         "before relabelling",
@@ -94,8 +93,8 @@ def test_markdown_has_the_same_sections_and_its_pictures_beside_it(switched, tmp
     text = report(switched, tmp_path / "fit.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
     pictures = sorted(file.name for file in tmp_path.glob("*.png"))
-    assert len(pictures) == 4 and all(name in text for name in pictures)
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(pictures) == 6 and all(name in text for name in pictures)
+    assert len(list(tmp_path.iterdir())) == 7
 
 
 def test_the_recipe_runs(switched):

@@ -7,9 +7,14 @@ scripts. Faults are planted, one of each kind, and must be found.
 """
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 from pages.browser import CHROMIUM, Browser
 from pages.pictures import AUDIT
 from report_cases import PAGES, write_page_of
+
+from inference.report.page import to_png
 
 pytestmark = [
     pytest.mark.slow,
@@ -70,6 +75,61 @@ def test_the_page_reads_the_same_without_scripts(page, browser):
         assert view.run("document.querySelectorAll('button').length > 0") is scripts
         view.close()
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_labels_of_pictures_are_whole_and_apart(name, tmp_path, monkeypatch):
+    """By their boxes: no text of a picture leaves it, and no two labels of an axis lie on each other."""
+    figures = {}
+
+    def drawn(figure):
+        figures[len(figures)] = figure
+        return to_png(figure)
+
+    monkeypatch.setattr("inference.report.page.to_png", drawn)
+    write_page_of(name, tmp_path)
+    assert figures and [fault for figure in figures.values() for fault in faults_of(figure)] == []
+
+
+def faults_of(figure):
+    """Texts of a figure that are cut at its edge, and labels of one axis that overlap."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer, edge, found = canvas.get_renderer(), figure.bbox, []
+    for text in figure.findobj(Text):
+        if text.get_visible() and text.get_text().strip() and text.get_window_extent(renderer).width:
+            box = text.get_window_extent(renderer)
+            out = max(edge.x0 - box.x0, box.x1 - edge.x1, edge.y0 - box.y0, box.y1 - edge.y1)
+            own = text.axes is None or _is_shown(text)
+            found += [f"cut: {text.get_text()!r}"] if out > 1.5 and own else []
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            labels = [one for one in axis.get_ticklabels() if _is_shown(one) and one.get_text()]
+            boxes = [label.get_window_extent(renderer) for label in labels]
+            for one, other, first, second in zip(labels, labels[1:], boxes, boxes[1:], strict=False):
+                across = min(first.x1, second.x1) - max(first.x0, second.x0)
+                down = min(first.y1, second.y1) - max(first.y0, second.y0)
+                if across > 1 and down > 1:
+                    found.append(f"overlap: {one.get_text()!r} and {other.get_text()!r}")
+    return found
+
+
+def _is_shown(text):
+    """Whether a tick's label stands within the limits of its axis, so that it is drawn at all."""
+    axes = text.axes
+    if text not in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        return True
+    place = text.get_position()[0 if text in axes.get_xticklabels() else 1]
+    low, high = sorted(axes.get_xlim() if text in axes.get_xticklabels() else axes.get_ylim())
+    return text.get_visible() and low - 1e-9 <= place <= high + 1e-9
+
+
+def test_a_cut_and_a_covered_label_are_found():
+    figure = Figure(figsize=(2, 2))
+    axis = figure.subplots()
+    axis.set_xticks([0.5, 0.52], ["a long label", "another label"])
+    axis.set_title("a title that is far too long for a picture of two inches")
+    assert {fault.partition(":")[0] for fault in faults_of(figure)} == {"cut", "overlap"}
 
 
 PLANTED = {
