@@ -7,6 +7,7 @@ scripts. Faults are planted, one of each kind, and must be found.
 """
 
 import pytest
+from matplotlib.axis import Tick
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -96,32 +97,27 @@ def faults_of(figure):
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer, edge, found = canvas.get_renderer(), figure.bbox, []
-    for text in figure.findobj(Text):
-        if text.get_visible() and text.get_text().strip() and text.get_window_extent(renderer).width:
-            box = text.get_window_extent(renderer)
-            out = max(edge.x0 - box.x0, box.x1 - edge.x1, edge.y0 - box.y0, box.y1 - edge.y1)
-            own = text.axes is None or _is_shown(text)
-            found += [f"cut: {text.get_text()!r}"] if out > 1.5 and own else []
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            labels = [one for one in axis.get_ticklabels() if _is_shown(one) and one.get_text()]
+    drawn = []
+    for axes in filter(lambda one: one.axison, figure.axes):
+        for axis, limits, place in ((axes.xaxis, axes.get_xlim(), 0), (axes.yaxis, axes.get_ylim(), 1)):
+            low, high = sorted(limits)
+            labels = [label for label in axis.get_ticklabels() if label.get_visible() and label.get_text()]
+            labels = [label for label in labels if low - 1e-9 <= label.get_position()[place] <= high + 1e-9]
             boxes = [label.get_window_extent(renderer) for label in labels]
-            for one, other, first, second in zip(labels, labels[1:], boxes, boxes[1:], strict=False):
+            drawn += labels
+            for i in range(len(labels) - 1):
+                first, second = boxes[i : i + 2]
                 across = min(first.x1, second.x1) - max(first.x0, second.x0)
                 down = min(first.y1, second.y1) - max(first.y0, second.y0)
                 if across > 1 and down > 1:
-                    found.append(f"overlap: {one.get_text()!r} and {other.get_text()!r}")
+                    found.append(f"overlap: {labels[i].get_text()!r} and {labels[i + 1].get_text()!r}")
+    ticks = {label for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)}
+    for text in [*drawn, *(text for text in figure.findobj(Text) if text not in ticks)]:
+        if text.get_visible() and text.get_text().strip():
+            box = text.get_window_extent(renderer)
+            out = max(edge.x0 - box.x0, box.x1 - edge.x1, edge.y0 - box.y0, box.y1 - edge.y1)
+            found += [f"cut by {out:.0f}: {text.get_text()!r}"] if out > 1.5 else []
     return found
-
-
-def _is_shown(text):
-    """Whether a tick's label stands within the limits of its axis, so that it is drawn at all."""
-    axes = text.axes
-    if text not in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-        return True
-    place = text.get_position()[0 if text in axes.get_xticklabels() else 1]
-    low, high = sorted(axes.get_xlim() if text in axes.get_xticklabels() else axes.get_ylim())
-    return text.get_visible() and low - 1e-9 <= place <= high + 1e-9
 
 
 def test_a_cut_and_a_covered_label_are_found():
