@@ -14,6 +14,7 @@ missing.
 
 import copy
 import dataclasses
+import html
 import sys
 import typing
 from collections.abc import Mapping, Sequence
@@ -320,6 +321,29 @@ class Model(Assumptions):
             TypeError: the model does not define one.
         """
         raise TypeError(f"{type(self).__name__} defines no program")
+
+    def _repr_html_(self) -> str:
+        """A card for notebooks: what is assumed, the fields, and the ways to fit it."""
+        title = (type(self).__doc__ or type(self).__name__).strip().partition("\n")[0]
+        prior = {
+            "proper": "proper: it draws data without any",
+            "unnormalised": "unnormalised: a factor multiplies it",
+            "improper": "improper: it draws nothing without data",
+        }[self.prior]
+        rows = [
+            (field.name, _short_html(getattr(self, field.name)))
+            for field in dataclasses.fields(self)
+            if field.init
+        ]
+        rows += [("prior", prior), ("unchanged under", ", ".join(self.symmetries) or "nothing")]
+        rows.append(("methods", ", ".join(self.methods) or "registered ones"))
+        cells = "".join(
+            f'<tr><th scope="row" style="text-align:left;padding-right:1em">{html.escape(name)}</th>'
+            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+            for name, text in rows
+        )
+        name = html.escape(type(self).__name__)
+        return f"<div><p><strong>{name}</strong> {html.escape(title)}</p><table>{cells}</table></div>"
 
     @property
     def explicit(self) -> Self:
@@ -905,6 +929,19 @@ class Model(Assumptions):
         Args:
             method: its name.
         """
+
+
+def _short_html(value: Any) -> str:
+    """A field in a few words: numbers as they are, larger arrays by their shape and range."""
+    if value is None:
+        return "read off the data"
+    if isinstance(value, np.ndarray):
+        if value.size <= 4:
+            return np.array2string(value, precision=4, separator=", ")
+        ends = f", from {np.nanmin(value):.3g} to {np.nanmax(value):.3g}" if value.dtype.kind in "fiu" else ""
+        return f"array of shape {value.shape}{ends}"
+    text = type(value).__name__ if isinstance(value, Assumptions | Distribution) else shown(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _check_kind(field: dataclasses.Field, value: Any) -> None:

@@ -11,6 +11,7 @@ from inference.convergence.identifiable import invariants
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.convergence.r_hat import judge, psrf, psrf_path
 from inference.diagnostics.arviz_trees import for_arviz
+from inference.diagnostics.cards import card, html_of_tree
 from inference.diagnostics.comparison import compare, heldout, judge_leave_one_out, leave_one_out
 from inference.diagnostics.model_criticism import (
     check_features,
@@ -23,12 +24,14 @@ from inference.diagnostics.profiles import profile_cells, profile_text, profiles
 from inference.diagnostics.tables import occupied, summary, summary_cells, summary_text, top_partitions
 
 __all__ = [
+    "card",
     "check_features",
     "check_predictions",
     "co_clustering",
     "compare",
     "for_arviz",
     "heldout",
+    "html_of_tree",
     "invariants",
     "judge",
     "judge_features",

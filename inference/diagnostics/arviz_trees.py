@@ -26,10 +26,11 @@ _MADE = ("posterior_predictive", "prior", "log_prior")
 _MOST_CELLS = 2**24  # of all replications
 _MOST_PRIOR_DRAWS = 500
 _MOST_COUNTS = 2**22  # cells of documents as a matrix
-_RENAMED = {
+_RENAMED = {  # dims of ArviZ's own, and of a few cells that are no rows
     "component": "mixture_component",
     "row": "data_row",
     "column": "data_column",
+    "document": "data_document",
 }  # ArviZ has such dims
 
 

@@ -31,7 +31,7 @@ from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, thinned
 from inference.symmetry import relabel
 from inference.topics.tables import nearest_documents
-from zoo.model import Model
+from zoo.model import Model, TypicalCells
 from zoo.sparse import SparseCounts
 
 __all__ = ["aligned_clusters", "cluster_tables", "mixed_cells", "number_in_words", "starts_table"]
@@ -208,13 +208,24 @@ def _arrays(model: Model, values: Mapping[str, Any]) -> list[tuple[jax.Array, ja
     return [(jnp.asarray(part.values), part.spread) for part in model.typical_cells(values)]
 
 
+def _quantities(model: Model, draws: Mapping[str, np.ndarray]) -> list[TypicalCells]:
+    """What the typical cells of a model are, and their columns, without computing any."""
+    found: list[TypicalCells] = []
+
+    def note(values: Mapping[str, Any]) -> None:
+        found.extend(part._replace(values=None, spread=None) for part in model.typical_cells(values))
+
+    jax.eval_shape(note, {name: value[0, 0] for name, value in draws.items()})
+    return found
+
+
 def _cells(
     aligned: xr.DataTree, asked: Asked, by_draw: np.ndarray, kept: np.ndarray
 ) -> dict[str, pd.DataFrame]:
     """Typical cells of the clusters, and what sets each apart."""
     model, kind = model_of(aligned), kind_of(aligned)
     draws = parameters_of(aligned, MOST_DRAWS)
-    parts = model.typical_cells({name: value[0, 0] for name, value in draws.items()})
+    parts = _quantities(model, draws)
     if not parts:
         return {}
     size = 1 + max(int(part.columns.max()) for part in parts if part.columns.size)
@@ -293,7 +304,7 @@ def mixed_cells(tree: xr.DataTree) -> dict[str, tuple[np.ndarray, np.ndarray]] |
     aligned = aligned_clusters(tree)
     model, probs = model_of(aligned), _memberships(aligned)
     draws = parameters_of(aligned, MOST_DRAWS)
-    parts = model.typical_cells({name: value[0, 0] for name, value in draws.items()})
+    parts = _quantities(model, draws)
     if not parts:
         return None
     (data,), name = fitted_data(aligned), model.data_names[0]

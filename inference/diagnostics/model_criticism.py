@@ -57,14 +57,14 @@ __all__ = [
 
 
 def _quantile(probability: float):  # noqa: ANN202  (a function of cells and an axis, as the others)
-    return lambda cells, axis=None: np.nanquantile(cells, probability, axis=axis)
+    return lambda cells, axis=None: np.quantile(cells, probability, axis=axis)
 
 
 STATISTICS = {
-    "mean": np.nanmean,
-    "sd": np.nanstd,
-    "smallest": np.nanmin,
-    "largest": np.nanmax,
+    "mean": np.mean,
+    "sd": np.std,
+    "smallest": np.min,
+    "largest": np.max,
     "10 % quantile": _quantile(0.1),
     "median": _quantile(0.5),
     "90 % quantile": _quantile(0.9),
