@@ -4,6 +4,7 @@ Public names are imported when first asked for.
 """
 
 import importlib
+import sys
 from typing import Any
 
 import zoo  # noqa: F401 - which lets former names of modules be imported
@@ -50,3 +51,19 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*_PUBLIC, *_MODULES])
+
+
+def _html_of_tree(tree: Any) -> str:
+    """The card of a fit, imported when the first tree is shown."""
+    return importlib.import_module("inference.diagnostics").html_of_tree(tree)
+
+
+def _show_cards_in_notebooks() -> None:
+    """Let a running IPython show fits as cards; nothing is imported for it."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None and getattr(shell, "display_formatter", None) is not None:
+        formatter = shell.display_formatter.formatters["text/html"]
+        formatter.for_type_by_name("xarray.core.datatree", "DataTree", _html_of_tree)
+
+
+_show_cards_in_notebooks()

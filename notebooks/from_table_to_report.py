@@ -112,7 +112,9 @@ latents = rng.normal(size=(100 if SMALL else 300, 2))
 loadings = np.zeros((10, 2))
 loadings[:5, 0], loadings[5:, 1] = rng.uniform(1.5, 2.5, 5), -rng.uniform(1.5, 2.5, 5)
 score = latents @ loadings.T + rng.logistic(size=(len(latents), 10))
-answers = pd.DataFrame(scale[np.digitize(score, [-2.5, -0.8, 0.8, 2.5])], columns=[f"q{i + 1}" for i in range(10)])
+answers = pd.DataFrame(
+    scale[np.digitize(score, [-2.5, -0.8, 0.8, 2.5])], columns=[f"q{i + 1}" for i in range(10)]
+)
 answers = answers.mask(rng.random(answers.shape) < 0.03)
 answers.insert(0, "respondent", np.arange(1001, 1001 + len(answers)))
 answers.to_csv(folder / "survey.csv", index=False)
@@ -189,7 +191,9 @@ assert [type(family).__name__ for family in inference.model_of(customers).compon
 ]
 assert type(inference.model_of(survey).family).__name__ == "Ordinal"
 assert (explained > 0.7).all(), explained
-distance = min(np.abs(words.values[list(order)] - topics).sum(axis=1).max() / 2 for order in permutations(range(3)))
+distance = min(
+    np.abs(words.values[list(order)] - topics).sum(axis=1).max() / 2 for order in permutations(range(3))
+)
 assert distance < 0.15, distance
 for name in ("customers", "survey", "sales"):
     assert (folder / f"{name}.html").stat().st_size > 10_000

@@ -1,6 +1,7 @@
 """What a report page holds, read by Python's HTML parser: its structure, links and pictures."""
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 
 __all__ = ["Page"]
@@ -20,7 +21,11 @@ class Page(HTMLParser):
         targets: all ids, in order.
         addresses: whatever a browser could fetch.
         alts: the words of each picture, empty where it has none.
-        meta: name to content of ``meta`` elements.
+        meta: name (or ``http-equiv``) to content of ``meta`` elements.
+        front: the words of the verdict on the first screen.
+        state: ``"good"``, ``"open"`` or ``"bad"``, of that verdict.
+        facts: the facts on the first screen.
+        judged: kind (``"good"``, ``"open"``, ``"bad"``) and words of every verdict, the first screen's first.
         loose_tables: tables outside of a box that scrolls.
         blocks: id of each section to how many paragraphs, tables, figures and listings it holds.
     """
@@ -39,7 +44,8 @@ class Page(HTMLParser):
         attrs = dict(attrs)
         self.addresses += [attrs[name] for name in _ADDRESSES if name in attrs]
         self.targets += [attrs["id"]] if "id" in attrs else []
-        self.meta |= {attrs["name"]: attrs["content"]} if tag == "meta" and "name" in attrs else {}
+        if tag == "meta" and "content" in attrs:
+            self.meta[attrs.get("name") or attrs["http-equiv"]] = attrs["content"]
         self.loose_tables += tag == "table" and not any(self._scrolls)
         if tag == "section":
             self._section = attrs["id"]
@@ -59,22 +65,46 @@ class Page(HTMLParser):
         assert self.open.pop() == tag, f"{tag} closes another element"
 
     def handle_data(self, data):
-        if self.open and self.open[-1] in ("h2", "caption"):
-            (self.headings if self.open[-1] == "h2" else self.captions).append(data)
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+        elif self.open[-2:] == ["caption", "b"]:
+            self.captions.append(data)
 
     @property
     def verdicts(self):
         """The verdicts in plain words."""
-        return [
-            re.sub("<.*?>", "", part) for part in re.findall(r'<p class="verdict[^>]*>(.*?)</p>', self.text)
-        ]
+        return [words for _, words in self.judged]
+
+    @property
+    def judged(self):
+        """Kind and plain words of each verdict, the one on the first screen first."""
+        found = re.findall(r'<p class="verdict (?:front )?(\w+)">(.*?)</p>', self.text, re.DOTALL)
+        return [(kind, " ".join(unescape(re.sub("<.*?>", "", part)).split())) for kind, part in found]
+
+    @property
+    def state(self):
+        """Kind of the verdict on the first screen."""
+        return self.judged[0][0]
+
+    @property
+    def front(self):
+        """Words of the verdict on the first screen."""
+        return self.judged[0][1]
+
+    @property
+    def facts(self):
+        """Facts on the first screen."""
+        return {
+            unescape(name): unescape(value)
+            for name, value in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", self.text, re.DOTALL)
+        }
 
     def assert_needs_no_other(self):
         """Whole, every link leads to a place in it, nothing is fetched, every picture has words."""
         assert self.open == [] and len(set(self.targets)) == len(self.targets)
         assert self.links and all(link.removeprefix("#") in self.targets for link in self.links)
-        assert len(set(self.links)) == len(self.links)
         assert all(address.startswith(("#", "data:image/png;base64,")) for address in self.addresses)
         own = re.sub(r"base64,[A-Za-z0-9+/=]+", "", self.text)
-        assert not any(word in own for word in ("http", "<script", "@import"))
+        own = own.replace("http-equiv", "")
+        assert not any(word in own for word in ("http", "@import")) and own.count("<script") == 1
         assert all(len(alt) > 20 for alt in self.alts)

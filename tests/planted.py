@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+import numpyro.distributions as dist
 import xarray as xr
 
 import zoo
@@ -38,6 +39,11 @@ class PlantedMixture(Model):
     cluster_site = "assignments"
     weight_site = "weights"
     gaussian_sites = ("weights", "locs", "covariances")
+
+    def log_density_by_cluster(self, values, x):
+        """Log densities of rows in each cluster, (num_observations, num_components)."""
+        normal = dist.MultivariateNormal(values["locs"], values["covariances"])
+        return normal.log_prob(x[:, None, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,8 +280,10 @@ def replaced(tree, **groups):
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs))} | kept)
 
 
-def planted_extend(tree, group):
+def planted_extend(tree, group, seed=0):
     """Stands in for ``inference.extend``: posterior predictive draws of the three planted clusters."""
+    if group != "posterior_predictive":
+        raise ValueError("a planted model has no program")
     x, sizes = tree["observed_data"]["x"], tree["posterior"].sizes
     rng = np.random.default_rng(9)
     label = rng.choice(3, p=SHARES, size=(sizes["chain"], sizes["draw"], len(x)))

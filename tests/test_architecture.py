@@ -24,8 +24,8 @@ LAYERS = (
     "prediction",
     "extension",
     "component_subspaces calibration",
-    "diagnostics",
     "topics",
+    "diagnostics",
     "plots",
     "report estimators gibbs",
 )

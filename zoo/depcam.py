@@ -75,7 +75,7 @@ from zoo.exponential_family.cells import FamilyCells, units_of
 from zoo.exponential_family.expectations import rests_on_tail
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode, padded
-from zoo.model import in_current_precision, static
+from zoo.model import TypicalCells, in_current_precision, static
 from zoo.suitable_fields import ChoosesFamily, one_family_of_columns
 
 __all__ = ["DEPCAM", "orthonormal"]
@@ -677,6 +677,16 @@ class DEPCAM(ChoosesFamily, MixtureModel):
             return mean, variance
         missing = jnp.isnan(x)
         return jnp.where(missing, mean, x), jnp.where(missing, variance, 0.0)
+
+    def typical_cells(self, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        """Mean and deviation of a cell of each component, averaged over the prior of its latents."""
+        nothing = jnp.full((1, self.num_features), jnp.nan)
+        _, means, variances = self._expected(values, nothing)
+        deviations = jnp.sqrt(variances[0])
+        return tuple(
+            TypicalCells(family.mean_is, columns, means[0][:, columns], deviations[:, columns])
+            for family, columns in self.family.column_groups(self.num_features)
+        )
 
     def _expected(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array, Array]:
         """Shares of the components, and mean and variance of all cells under each."""

@@ -613,6 +613,11 @@ class MixtureModel(Model):
     cluster_site = "assignments"
     weight_site = "weights"
 
+    @property
+    def truncation(self) -> int | None:
+        """The number of components at which a stick-breaking prior is cut; None: no such prior."""
+        return self.num_components if isinstance(self.weights, StickBreaking) else None
+
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
         """Log density of each row, labels summed out.
 
@@ -624,6 +629,10 @@ class MixtureModel(Model):
             Shape (num_observations,), in nats.
         """
         return jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
+
+    def log_density_by_cluster(self, values: Mapping[str, Array], x: Array) -> Array:
+        """Log density of each row were it in each of the components; see `zoo.model.Model`."""
+        return self.log_joint_rows(values, x) - self.weights.log_weights(values)
 
     def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
         """The summed-out labels given everything else.

@@ -200,6 +200,29 @@ class JointPriorModel(ChoosesFamily, Model):
         nothing = tuple(jnp.full_like(table[:1], jnp.nan) for table in data)
         return whole - self._modes(values, nothing).log_integral
 
+    def view_variances(self, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+        """Variance of the cells' means over the rows, and mean of their variances; NaN for classes.
+
+        Args:
+            values: of the sites, the latents among them.
+
+        Returns:
+            Suffix of the view to two arrays of shape (num_columns,).
+        """
+        found = {}
+        for v, family in enumerate(self.cell_families):
+            suffix = self._suffix(v)
+            means, variances = self._table(v, values).mean_and_variance()
+            total = jnp.var(means, axis=0) + jnp.mean(variances, axis=0)
+            by_latents = {name: own for name, own in values.items() if name != f"natural_params{suffix}"}
+            explained = jnp.var(self._table(v, by_latents).mean_and_variance()[0], axis=0)
+            groups = family.column_groups(means.shape[1])
+            named = [own for group, own in groups if group.has_classes]  # classes have no variance
+            classes = np.concatenate([np.zeros(0, int), *named])
+            pair = explained, jnp.maximum(total - explained, 0.0)
+            found[suffix] = tuple(part.at[classes].set(jnp.nan) for part in pair)
+        return found
+
     def scores(self, values: Mapping[str, Array], *data: Array, kind: str = "latent") -> Array:
         """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis.
 

@@ -68,7 +68,7 @@ from zoo.conjugate import (
 from zoo.conjugate.component_prior import LOST_SHARE, ComponentPrior
 from zoo.conjugate.multinomial_dirichlet import SparseCountRows
 from zoo.dirichlet_process import WEIGHT_PRIORS, MixtureModel, WeightPrior, weight_prior
-from zoo.model import Assumptions, in_current_precision, static
+from zoo.model import Assumptions, TypicalCells, in_current_precision, static
 from zoo.sparse import SparseCounts
 from zoo.suitable_fields import kind_of_cells
 
@@ -505,6 +505,10 @@ class Mixture(MixtureModel):
         if self.free_last_stick:  # the missing mass is a factor of the program, not part of a row's density
             rows = rows - jax.nn.logsumexp(self.weights.log_weights(values))
         return rows
+
+    def typical_cells(self, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        """Those of the component family; see `zoo.model.Model.typical_cells`."""
+        return self.components.typical_cells(values)
 
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         if x is not None:

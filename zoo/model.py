@@ -15,10 +15,11 @@ missing.
 import copy
 import dataclasses
 import difflib
+import html
 import sys
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +37,15 @@ from zoo.checks import (
 )
 from zoo.columns import Columns
 
-__all__ = ["Assumptions", "Model", "as_hyperparameter", "attach_submodules", "in_current_precision", "static"]
+__all__ = [
+    "Assumptions",
+    "Model",
+    "TypicalCells",
+    "as_hyperparameter",
+    "attach_submodules",
+    "in_current_precision",
+    "static",
+]
 
 _SHIFTS = ("shifted", "other_units")
 _MISSING = ("masked_array", "frame_nan", "frame_na", "row_masked")
@@ -194,6 +203,22 @@ class Assumptions:
         return new
 
 
+class TypicalCells(NamedTuple):
+    """Typical cells of every cluster in some columns, in the units of the data.
+
+    Attributes:
+        quantity: what the values are, such as ``"mean"`` or ``"probability of 1"``.
+        columns: positions of the columns in the first part of the data, shape (num_columns,).
+        values: shape (..., num_clusters, num_columns).
+        spread: standard deviation of cells within a cluster, the same shape; None: the quantity has none.
+    """
+
+    quantity: str
+    columns: np.ndarray
+    values: Any
+    spread: Any
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model(Assumptions):
     """A probabilistic model, which is called as a NumPyro program.
@@ -318,6 +343,29 @@ class Model(Assumptions):
             TypeError: the model does not define one.
         """
         raise TypeError(f"{type(self).__name__} defines no program")
+
+    def _repr_html_(self) -> str:
+        """A card for notebooks: what is assumed, the fields, and the ways to fit it."""
+        title = (type(self).__doc__ or type(self).__name__).strip().partition("\n")[0]
+        prior = {
+            "proper": "proper: it draws data without any",
+            "unnormalised": "unnormalised: a factor multiplies it",
+            "improper": "improper: it draws nothing without data",
+        }[self.prior]
+        rows = [
+            (field.name, _short_html(getattr(self, field.name)))
+            for field in dataclasses.fields(self)
+            if field.init
+        ]
+        rows += [("prior", prior), ("unchanged under", ", ".join(self.symmetries) or "nothing")]
+        rows.append(("methods", ", ".join(self.methods) or "registered ones"))
+        cells = "".join(
+            f'<tr><th scope="row" style="text-align:left;padding-right:1em">{html.escape(name)}</th>'
+            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+            for name, text in rows
+        )
+        name = html.escape(type(self).__name__)
+        return f"<div><p><strong>{name}</strong> {html.escape(title)}</p><table>{cells}</table></div>"
 
     @property
     def explicit(self) -> Self:
@@ -463,6 +511,11 @@ class Model(Assumptions):
         return max([1, *(int(getattr(self, name, None) or 1) for name in names)])
 
     @property
+    def truncation(self) -> int | None:
+        """Number of clusters at which an infinite prior is cut; None: their number is part of the model."""
+        return None
+
+    @property
     def has_several_modes(self) -> bool:
         """Whether the joint density is known to have several modes of different height at these priors."""
         return False
@@ -568,6 +621,11 @@ class Model(Assumptions):
         if name in _MISSING and not self.takes_missing:
             return "no: no cell may be missing"
         return said
+
+    @property
+    def num_canonical(self) -> int:
+        """Number of canonical correlations between two views; 0: the model is not of two views."""
+        return 0
 
     def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Covariances of two views that share ``num_shared`` latents, for their canonical correlations.
@@ -774,6 +832,74 @@ class Model(Assumptions):
         """
         return {}
 
+    def typical_cells(self, values: Mapping[str, Any]) -> tuple[TypicalCells, ...]:
+        """Typical cells of each cluster at one draw: means, rates, probabilities of levels.
+
+        Args:
+            values: of the sites, shapes as in ``dims``.
+
+        Returns:
+            One entry a quantity; empty: clusters are described by no cells, or there are none.
+        """
+        return ()
+
+    def log_density_by_cluster(self, values: Mapping[str, Any], *data: Any) -> Any:
+        """Log density of each row were it in each of the clusters, at one draw.
+
+        Args:
+            values: of the sites, shapes as in ``dims``.
+            *data: rows.
+
+        Returns:
+            Shape (num_observations, num_clusters), in nats.
+
+        Raises:
+            ValueError: the model has no clusters of rows.
+        """
+        labels = self.local_conditionals(values, *data).get(self.cluster_site)
+        if labels is None or self.weight_site not in values:
+            raise ValueError(f"{type(self).__name__} has no labels of rows that can be summed out")
+        rows = self.log_likelihood(values, *data)[:, None]
+        return rows + jax.nn.log_softmax(labels.logits, axis=-1) - jnp.log(values[self.weight_site])
+
+    @property
+    def independent_parts(self) -> bool:
+        """Whether the parts of a row are independent given a draw, so that each has a density of its own."""
+        return False
+
+    def log_likelihood_by_part(self, values: Mapping[str, Any], *data: Any) -> list[Any]:
+        """Log density of each part of each row at one draw.
+
+        Args:
+            values: of the sites, shapes as in ``dims``.
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            A part's densities, shape (num_observations,), in nats, which sum to those of the rows.
+
+        Raises:
+            ValueError: the parts of a row are not independent.
+        """
+        raise ValueError(f"the parts of a row of {type(self).__name__} are not independent given a draw")
+
+    def view_variances(self, values: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Variance of each column that the latents explain at one draw, and what they leave.
+
+        Args:
+            values: of the sites, shapes as in ``dims``.
+
+        Returns:
+            Suffix of the view, as in `loading_sites`, to two arrays of shape (num_columns,); empty: a model
+            without loadings.
+        """
+        found = {}
+        for site, suffix in self.loading_sites.items():
+            explained = jnp.sum(jnp.asarray(values[site]) ** 2, axis=-1)
+            noise = jnp.asarray(values.get(f"noise_variance{suffix}", 0.0))
+            left = noise * self.noise_factors.get(suffix, 1.0)
+            found[suffix] = explained, jnp.broadcast_to(left, explained.shape)
+        return found
+
     def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
         """Posterior mean scores of rows given values of everything else, dims ``score_dims``.
 
@@ -869,6 +995,19 @@ class Model(Assumptions):
         Args:
             method: its name.
         """
+
+
+def _short_html(value: Any) -> str:
+    """A field in a few words: numbers as they are, larger arrays by their shape and range."""
+    if value is None:
+        return "read off the data"
+    if isinstance(value, np.ndarray):
+        if value.size <= 4:
+            return np.array2string(value, precision=4, separator=", ")
+        ends = f", from {np.nanmin(value):.3g} to {np.nanmax(value):.3g}" if value.dtype.kind in "fiu" else ""
+        return f"array of shape {value.shape}{ends}"
+    text = type(value).__name__ if isinstance(value, Assumptions | Distribution) else shown(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _check_kind(field: dataclasses.Field, value: Any) -> None:

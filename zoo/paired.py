@@ -386,6 +386,11 @@ class Paired(JointPriorModel):
         """The model of (y_v - loc_mean) / unit of the views that have one."""
         return self.replaced(unit=None, loc_mean=None) if self.units else self
 
+    @property
+    def num_canonical(self) -> int:
+        """The shared latents of two views."""
+        return self.num_shared if len(self.families) == 2 else 0
+
     def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Covariances of two views: of the first, of the first with the second, of the second.
 
@@ -954,9 +959,18 @@ class Paired(JointPriorModel):
         names = ", ".join(self.data_names)
         raise ValueError(f"say which view to predict: what= one of {names}")
 
-    def _log_cells(self, values: Mapping[str, Array], views: tuple[Array, ...]) -> Array:
+    @property
+    def independent_parts(self) -> bool:
+        """True: the latents are drawn, and given them views are independent."""
+        return True
+
+    def log_likelihood_by_part(self, values: Mapping[str, Array], *views: Array) -> list[Array]:
+        """Log density of the rows of each view given the latents, times its weight; see `zoo.model.Model`."""
         weights = jnp.broadcast_to(in_current_precision(self.view_weights), (len(views),))
-        rows = [weights[v] * self.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
+        return [weights[v] * self.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
+
+    def _log_cells(self, values: Mapping[str, Array], views: tuple[Array, ...]) -> Array:
+        rows = self.log_likelihood_by_part(values, *views)
         return sum(rows[1:], rows[0])
 
     def _with_local(self, values: Mapping[str, Array], local: Array) -> dict[str, Array]:

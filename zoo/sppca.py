@@ -405,6 +405,12 @@ class SPPCA(Model):
         noise = jnp.broadcast_to(values["noise_variance_y"], values["loc_y"].shape)
         return noise * in_current_precision(self).column_scales["y"] ** 2 if self.standardize else noise
 
+    def view_variances(self, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+        """Explained variance and noise of inputs and outputs; see `zoo.model.Model.view_variances`."""
+        noises = {"_x": self.noise_of_inputs, "_y": self.noise_of_outputs}
+        sites = {site: suffix for site, suffix in self.loading_sites.items() if site in values}
+        return {s: (jnp.sum(values[site] ** 2, axis=-1), noises[s](values)) for site, s in sites.items()}
+
     # Units
 
     @property

@@ -176,7 +176,8 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
 def scalars(values: xr.Dataset) -> list[tuple[str, np.ndarray]]:
     """Every scalar quantity in a Dataset of draws: (name with its coordinates, draws of shape (chain, draw)).
 
-    Of a symmetric matrix (dims d and d_2) only the upper triangle is listed.
+    Of a symmetric matrix (dims d and d_2) only the upper triangle is listed. Names are the coords, which
+    count from 0 where they are numbers; ranks, dims called ``rank`` or ``..._rank``, count from 1.
     """
     found = []
     for name, variable in values.data_vars.items():
@@ -186,10 +187,17 @@ def scalars(values: xr.Dataset) -> list[tuple[str, np.ndarray]]:
         for index in np.ndindex(variable.shape[2:]):
             if symmetric and index[0] > index[1]:
                 continue
-            places = [str(variable[dim].values[i]) for dim, i in zip(inner, index, strict=True)]
+            places = [_place(variable, str(dim), i) for dim, i in zip(inner, index, strict=True)]
             label = f"{name}[{', '.join(places)}]" if places else name
             found.append((label, variable.values[(slice(None), slice(None), *index)].astype(float)))
     return found
+
+
+def _place(variable: xr.DataArray, dim: str, place: int) -> str:
+    """The label of a place along a dim."""
+    if dim in variable.coords:
+        return str(variable[dim].values[place])
+    return str(place + 1 if dim.partition("_")[0] == "rank" or dim.endswith("_rank") else place)
 
 
 def _plain(dims: tuple) -> set[str]:
@@ -286,6 +294,8 @@ def natural_invariants(tree: xr.DataTree) -> dict[str, xr.DataArray]:
         tall = np.concatenate([value[..., shared] for value in loadings.values()], axis=2)
         found["theta_shared_singular_values"] = _spectrum(u[..., shared], tall).rename(rank="shared_rank")
     rows = _spread(u.shape[2])
+    row_labels = _labels(posterior[model_of(tree).latent_site], "observation", rows)
+    views = loadings_of(tree)
     for suffix, value in loadings.items():
         columns = _spread(value.shape[2])
         if f"natural_params{suffix}" in posterior:  # noisy ones, drawn
@@ -294,7 +304,8 @@ def natural_invariants(tree: xr.DataTree) -> dict[str, xr.DataArray]:
             cells = u[..., rows, :] @ np.swapaxes(value[..., columns, :], -1, -2)
             if f"loc{suffix}" in posterior:
                 cells = cells + posterior[f"loc{suffix}"].values[..., None, columns]
-        found[f"natural_params{suffix}"] = _of_draws(cells, row=rows, **{f"column{suffix}": columns})
+        labels = _labels(views[suffix], str(views[suffix].dims[2]), columns)
+        found[f"natural_params{suffix}"] = _of_draws(cells, row=row_labels, **{f"column{suffix}": labels})
     return found
 
 
@@ -309,16 +320,18 @@ def word_probs(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     }
     topics = values[model.topic_site]
     columns = _spread(topics.shape[3])
+    words = _labels(posterior[model.topic_site], "word", columns)
     if model.document_topic_site is not None:
         shares = values[model.document_topic_site]
         rows = _spread(shares.shape[2])
         cells = shares[:, :, rows] @ topics[..., columns]
-        return {"word_probs": _of_draws(cells, document=rows, word=columns)}
+        documents = _labels(posterior[model.document_topic_site], "document", rows)
+        return {"word_probs": _of_draws(cells, document=documents, word=words)}
     centres = model.centres(values)
     centres = np.broadcast_to(centres, (*topics.shape[:2], *centres.shape[-2:]))
     weights = values[model.weight_site]
     cells = np.einsum("cdm,cdmk,cdkw->cdw", weights, centres, topics[..., columns], optimize=True)
-    return {"word_probs": _of_draws(cells, word=columns)}
+    return {"word_probs": _of_draws(cells, word=words)}
 
 
 def _of_draws(values: np.ndarray, **coords: Any) -> xr.DataArray:
@@ -334,6 +347,11 @@ def _spectrum(u: np.ndarray, v: np.ndarray) -> xr.DataArray:
         v = np.linalg.qr(v, mode="r")
     spectrum = np.linalg.svd(u @ np.swapaxes(v, -1, -2), compute_uv=False)
     return xr.DataArray(spectrum, dims=("chain", "draw", "rank"))
+
+
+def _labels(variable: xr.DataArray, dim: str, places: np.ndarray) -> np.ndarray:
+    """Labels of some places along a dim; their numbers where it has none."""
+    return variable[dim].values[places]
 
 
 def _spread(size: int) -> np.ndarray:

@@ -11,6 +11,7 @@ have nothing to forget: they are refused.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -20,10 +21,12 @@ from inference.convergence.identifiable import draws_of, hidden_variables, invar
 from zoo.checks import check_choice
 
 __all__ = [
+    "Mixing",
     "effective_sample_size",
     "is_constant",
     "judge",
     "largest_psrf",
+    "mixing",
     "psrf",
     "psrf_of",
     "psrf_path",
@@ -32,8 +35,8 @@ __all__ = [
 
 _METHODS = ("rank", "split", "folded", "z_scale", "identity")
 _FEWEST_DRAWS = 4
-_THRESHOLD = 1.01  # recommended by Vehtari et al. 2021
-_ESS_PER_CHAIN = 100
+R_HAT_WANTED = 1.01  # below it: recommended by Vehtari et al. 2021
+ESS_PER_CHAIN_WANTED = 100
 
 
 def psrf(tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str = "rank") -> xr.Dataset:
@@ -91,7 +94,65 @@ def psrf_path(
     return xr.concat(path, dim=along).assign_attrs(method=method, constant=_constant(values))
 
 
-def judge(tree: xr.DataTree) -> tuple[bool, str]:
+class Mixing(NamedTuple):
+    """What `judge` goes by, invariant by invariant.
+
+    Attributes:
+        factors: rank-normalised R-hat of each scalar that varies, by its name.
+        sizes: bulk effective sample size of the same scalars.
+        constant: names of the scalars that never change.
+        broken: name and number of draws that are not finite of the first scalar that has such; empty if none.
+        needed: the effective sample size that is wanted.
+    """
+
+    factors: dict[str, float]
+    sizes: dict[str, float]
+    constant: list[str]
+    broken: tuple[str, int] | tuple[()]
+    needed: int
+
+    @property
+    def apart(self) -> list[str]:
+        """Names of the scalars on which the chains disagree, the worst first."""
+        failed = [name for name, factor in self.factors.items() if not factor < R_HAT_WANTED]
+        return sorted(failed, key=lambda name: -self.factors[name])
+
+    @property
+    def slow(self) -> list[str]:
+        """Names of the scalars with too few effective draws, the worst first."""
+        return sorted((n for n, size in self.sizes.items() if not size > self.needed), key=self.sizes.get)
+
+    @property
+    def worst(self) -> list[str]:
+        """Names of all scalars that vary, the largest R-hat first."""
+        return sorted(self.factors, key=lambda name: -np.nan_to_num(self.factors[name], nan=np.inf))
+
+
+def mixing(tree: xr.DataTree) -> Mixing:
+    """R-hat and effective sample size of every invariant.
+
+    Args:
+        tree: a fit by MCMC with at least two chains of four draws.
+
+    Raises:
+        ValueError: the draws are not Markov chains.
+    """
+    if kind_of(tree) != "sampling":
+        raise ValueError(why_no_psrf(tree))
+    values = invariants(tree)
+    factors, sizes, constant = {}, {}, []
+    needed = ESS_PER_CHAIN_WANTED * values.sizes["chain"]
+    for name, draws in scalars(values):
+        if number := np.count_nonzero(~np.isfinite(draws)):
+            return Mixing(factors, sizes, constant, (name, number), needed)
+        if is_constant(draws):
+            constant.append(name)
+        else:
+            factors[name], sizes[name] = psrf_of(draws, "rank"), effective_sample_size(draws, "bulk")
+    return Mixing(factors, sizes, constant, (), needed)
+
+
+def judge(tree: xr.DataTree, mixed: Mixing | None = None) -> tuple[bool, str]:
     """Whether the chains of a sampler agree on every invariant, and why.
 
     Converged means: rank-normalised R-hat below 1.01 and bulk ESS above 100 per chain, for all invariants
@@ -99,6 +160,7 @@ def judge(tree: xr.DataTree) -> tuple[bool, str]:
 
     Args:
         tree: a fit by MCMC.
+        mixed: its `mixing`, where it is known already.
 
     Returns:
         The verdict and one sentence of reasons, with the next step if the verdict is no.
@@ -108,37 +170,30 @@ def judge(tree: xr.DataTree) -> tuple[bool, str]:
     """
     if kind_of(tree) != "sampling":
         raise ValueError(why_no_psrf(tree))
-    values = invariants(tree)
-    num_chains, num_draws = values.sizes["chain"], values.sizes["draw"]
-    if num_chains < 2:
+    sizes = draws_of(tree).sizes
+    if sizes["chain"] < 2:
         return False, "one chain: nothing to compare it with. Run at least two (num_chains=4)"
-    if num_draws < _FEWEST_DRAWS:
-        return False, f"{num_draws} draws per chain are too few to judge. Raise num_samples"
-    factors, sizes, constant = {}, {}, []
-    for name, draws in scalars(values):
-        if number := np.count_nonzero(~np.isfinite(draws)):
-            return False, f"{name} is not finite in {number} draws. Check the data and the prior's scale"
-        if is_constant(draws):
-            constant.append(name)
-        else:
-            factors[name], sizes[name] = psrf_of(draws, "rank"), effective_sample_size(draws, "bulk")
-    if not factors:
-        return True, f"all {len(constant)} invariants are constant over the draws"
-    worst, least = max(factors, key=factors.get), min(sizes, key=sizes.get)
-    needed = _ESS_PER_CHAIN * num_chains
+    if sizes["draw"] < _FEWEST_DRAWS:
+        return False, f"{sizes['draw']} draws per chain are too few to judge. Raise num_samples"
+    mixed = mixing(tree) if mixed is None else mixed
+    if mixed.broken:
+        name, number = mixed.broken
+        return False, f"{name} is not finite in {number} draws. Check the data and the prior's scale"
+    if not mixed.factors:
+        return True, f"all {len(mixed.constant)} invariants are constant over the draws"
+    worst, least = max(mixed.factors, key=mixed.factors.get), min(mixed.sizes, key=mixed.sizes.get)
     figures = (
-        f"largest R-hat {factors[worst]:.3f} ({worst}; below {_THRESHOLD} wanted), "
-        f"smallest bulk ESS {sizes[least]:.0f} ({least}; above {needed} wanted), "
-        f"over {len(factors)} invariants"
+        f"largest R-hat {mixed.factors[worst]:.3f} ({worst}; below {R_HAT_WANTED} wanted), "
+        f"smallest bulk ESS {mixed.sizes[least]:.0f} ({least}; above {mixed.needed} wanted), "
+        f"over {len(mixed.factors)} invariants"
     )
-    if factors[worst] < _THRESHOLD and sizes[least] > needed:
+    if mixed.factors[worst] < R_HAT_WANTED and mixed.sizes[least] > mixed.needed:
         return True, figures
-    apart = sum(not factor < _THRESHOLD for factor in factors.values())
-    slow = sum(not size > needed for size in sizes.values())
-    advice = "raise num_warmup and num_samples" if apart else "raise num_samples or thinning"
-    if factors[worst] > 1.1:
+    advice = "raise num_warmup and num_samples" if mixed.apart else "raise num_samples or thinning"
+    if mixed.factors[worst] > 1.1:
         advice += ", and look at psrf_path and the trace: the chains may sit in different modes"
-    return False, f"{apart} invariants fail on R-hat and {slow} on ESS: {figures}. Next: {advice}"
+    failed = f"{len(mixed.apart)} invariants fail on R-hat and {len(mixed.slow)} on ESS"
+    return False, f"{failed}: {figures}. Next: {advice}"
 
 
 def why_no_psrf(tree: xr.DataTree) -> str:

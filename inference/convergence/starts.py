@@ -5,10 +5,29 @@ import xarray as xr
 
 from inference.results.files import model_of
 
-__all__ = ["CLOSE", "spread_of_starts"]
+__all__ = ["CLOSE", "occupied_by_start", "spread_of_starts"]
 
 CLOSE = 2.0  # nats: of starts that end so near to the best, none can be called the worse answer
 MOST_NAMED = 10
+
+
+def occupied_by_start(tree: xr.DataTree) -> np.ndarray | None:
+    """Occupied components at the end of every start of an ascent.
+
+    Args:
+        tree: a fit.
+
+    Returns:
+        Whole numbers, shape (num_starts,), of the starts that ended with a finite objective, the best first;
+            None for a sampler, one start, or a model without components.
+    """
+    trace = tree["trace"] if "trace" in tree.children else {}
+    counted = f"{model_of(tree).occupied_site}_at_end"
+    if counted not in trace or trace["objective_at_end"].size == 1:
+        return None
+    ends = trace["objective_at_end"].to_numpy()
+    found = np.flatnonzero(np.isfinite(ends))
+    return trace[counted].to_numpy()[found[np.argsort(-ends[found], kind="stable")]].astype(int)
 
 
 def spread_of_starts(tree: xr.DataTree) -> str:

@@ -34,12 +34,12 @@ from arviz_stats.utils import ELPDData
 from inference.convergence.identifiable import draws_of, invariants, kind_of, scalars
 from inference.convergence.r_hat import is_constant
 from inference.diagnostics.tables import summary
-from inference.diagnostics.text_heldout import PROTOCOLS, heldout_text
 from inference.extension import extend
 from inference.fitting.front_door import fit
 from inference.prediction import log_density
 from inference.results.files import model_of
 from inference.results.groups import group_of, left_out_of
+from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo.model import Model
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "differences",
     "different_data",
     "heldout",
+    "judge_leave_one_out",
     "leave_one_out",
     "same_posterior",
     "score_methods",
@@ -99,6 +100,34 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
         return loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
 
 
+def judge_leave_one_out(tree: xr.DataTree, score: ELPDData | None = None) -> tuple[bool | None, str]:
+    """Judge whether the leave-one-out score of a fit can be trusted, and say why.
+
+    *Rule*: the verdict is withheld (None) while the fit has not converged, whatever its Pareto k; else the
+    score can be trusted where the Pareto k of every row is below the threshold.
+
+    Args:
+        tree: a fit with a posterior.
+        score: the result of `leave_one_out`, so that it is not computed again.
+
+    Returns:
+        The verdict and one sentence of reasons.
+
+    Raises:
+        ValueError: as `leave_one_out`.
+    """
+    score = leave_one_out(tree) if score is None else score
+    bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
+    found = f"{bad} of {rows} rows have Pareto k above {score.good_k:.2f}"
+    if not int(tree.attrs.get("converged", 1)):
+        return None, f"the fit has not converged, so its score is that of unfinished draws ({found})"
+    text = "no row has" if not bad else f"{bad} of {rows} rows have"
+    reason = f"{text} a Pareto k above {score.good_k:.2f}"
+    if kind_of(tree) == "variational":
+        reason += "; the draws are from q, so this is the score of the approximation"
+    return not bad, reason
+
+
 def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) -> None:
     """Raise unless there are at least two fits to compare, all of the same data.
 
@@ -137,7 +166,9 @@ def compare(
     Returns:
         ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``,
         ``weight``, ..., in nats), with ``pareto_k_bad``, the number of rows whose LOO is not to be trusted,
-        and ``pareto_k_max``. The attribute ``note`` explains both in words.
+        ``pareto_k_max`` and ``converged``. The attribute ``note`` explains them in words, and ``ranked`` is
+        false where nothing may be read off the order: a fit has not converged, or all are of one posterior,
+        which they approximate differently.
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
@@ -164,6 +195,20 @@ def compare(
         for name in table.index
         if kind_of(trees[name]) == "variational"
     ]
+    table["converged"] = [bool(int(trees[name].attrs.get("converged", 1))) for name in table.index]
+    unfinished = [str(name) for name, done in table["converged"].items() if not done]
+    first = trees[table.index[0]]
+    same = all(same_posterior(first, trees[name]) for name in table.index[1:])
+    table.attrs["ranked"] = not unfinished and not same
+    if unfinished:
+        notes.insert(
+            0,
+            f"no ranking: {', '.join(unfinished)} has not converged"
+            if len(unfinished) == 1
+            else f"no ranking: {', '.join(unfinished)} have not converged",
+        )
+    elif same:
+        notes.insert(0, "no ranking: all are of one posterior, and differ by how they approximate it")
     table.attrs["note"] = ". ".join(notes) or "all Pareto k are below the threshold"
     return table
 
@@ -175,7 +220,7 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed:
         tree: a fit.
         data: new data, the sites in the model's order, as for ``inference.log_density``.
         protocol: None for rows. ``"bound"``, ``"likelihood"`` and ``"completion"`` are ways to score text
-            (see `inference.diagnostics.text_heldout`).
+            (see `inference.topics.text_heldout`).
         seed: of the split of tokens (completion).
 
     Returns:

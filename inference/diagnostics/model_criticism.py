@@ -7,43 +7,101 @@ assessment of model fitness via realized discrepancies"). Values near 0 or 1 nam
 reproduce. They use the data twice and are therefore conservative. Missing cells are left out of the data
 and of their replications.
 
+The statistics of a feature are its mean, spread, extremes and quantiles, the share of zeros of counts, and,
+where replications are of new rows, how many of its cells lie in the middle half and the middle nine tenths of
+their own predictive distributions, by their randomised rank among the replications (the probability integral
+transform; ties are broken at random). Replications at the latents of the fitted rows have followed these
+rows: ranks among them are too central even for a true model, and are left out. The statistic of two features
+is their correlation.
+
+*Rule of the verdict.* Every replication is put in the place of the data and compared with the others, which
+gives the distribution of (a) the number of statistics with a p-value beyond .01 or .99 and (b) the distance
+of the statistic that is furthest out, in units of its spread over replications. The data misfit where (a) or
+(b) is larger than in 99.5 per cent of the replications. So a fit that is true fails in at most one check of
+100, however many statistics there are; in fewer, since the data were used twice.
+
 **Prior sensitivity** is measured by power-scaling, on quantities that a symmetry cannot change (Kallioinen,
 Paananen, Buerkner and Vehtari 2024, "Detecting and diagnosing prior and likelihood sensitivity with
 power-scaling"): the prior, or the likelihood, is raised to a power near one and the draws are weighted
 anew; quantities that move depend on it. The computation is ArviZ's ``psense_summary``, which has a
 dimension called ``component``, as mixtures do, so that it cannot be given a mixture's parameters unchanged.
+
+The weights must be good ones: their Pareto k below the threshold of LOO, and their effective sample size at
+least 100. The prior of components that hold no rows varies by hundreds of nats from draw to draw; then the
+weights rest on a handful of draws and what they move is noise.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from arviz_stats import psense_summary
+from arviz_stats.base import array_stats
 
-from inference.convergence.identifiable import feature_names, invariants, kind_of, scalars
+from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
 from inference.extension import extend
-from inference.results.groups import group_of
+from inference.results.files import model_of
+from inference.results.groups import group_of, thinned
 
-__all__ = ["STATISTICS", "check_features", "prior_sensitivity"]
+__all__ = [
+    "STATISTICS",
+    "PredictiveCheck",
+    "check_features",
+    "check_predictions",
+    "judge_features",
+    "judge_prior",
+    "prior_sensitivity",
+]
 
 
-STATISTICS = {"mean": np.nanmean, "sd": np.nanstd, "smallest": np.nanmin, "largest": np.nanmax}
+def _quantile(probability: float):  # noqa: ANN202  (a function of cells and an axis, as the others)
+    return lambda cells, axis=None: np.quantile(cells, probability, axis=axis)
+
+
+STATISTICS = {
+    "mean": np.mean,
+    "sd": np.std,
+    "smallest": np.min,
+    "largest": np.max,
+    "10 % quantile": _quantile(0.1),
+    "median": _quantile(0.5),
+    "90 % quantile": _quantile(0.9),
+}
+_MIDDLES = {"cells in their middle 50 %": 0.5, "cells in their middle 90 %": 0.9}
+_SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is suspect
+_BY_CHANCE = 0.995  # of the replications that both numbers of the verdict must exceed
+_FEWEST_OF_VERDICT = 50  # replications
+_MOST_PAIRS = 45  # correlations: all of ten features, or the strongest
+_FEWEST_FOR_PAIRS = 8  # rows
+_MOST_RANKED = 2**24  # cells of all replications that are ranked
 
 
 def check_features(
-    observed: xr.DataArray, replicated: xr.DataArray, probability: float = 0.9
+    observed: xr.DataArray,
+    replicated: xr.DataArray,
+    probability: float = 0.9,
+    *,
+    new_rows: bool = False,
+    seed: int = 0,
 ) -> pd.DataFrame:
-    """Compare mean, standard deviation and extremes of each feature, observed and replicated.
+    """Compare statistics of each feature, and correlations of pairs, observed and replicated.
 
     Args:
         observed: the data (observation, feature), or another dim of columns; NaN where a cell is missing.
         replicated: posterior predictive draws (chain, draw, observation, feature).
         probability: content of the equal-tailed interval of the replications.
+        new_rows: whether the replications are of new rows, not drawn at the latents of the fitted ones; then
+            cells are ranked among them.
+        seed: of the ranks of tied cells.
 
     Returns:
         One row a feature and statistic: ``observed``, ``replicated_lb``, ``replicated_ub``, ``p`` (the share
-            of replications that are larger). A column without an observed cell has no row.
+            of replications that are larger), ``distance`` (of observed from the replications' median, in
+            units of their spread). A column without an observed cell has no row. `judge_features` goes by
+            the attributes ``num_suspect``, ``most_suspect_by_chance``, ``furthest``, ``furthest_by_chance``
+            and ``num_replications``.
 
     Raises:
         ValueError: the replications are of data of another shape.
@@ -53,43 +111,227 @@ def check_features(
     drawn = replicated.transpose("chain", "draw", "observation", column)
     if drawn.shape[2:] != x.shape:
         raise ValueError(f"replications must have the shape of the data, {x.shape}; got {drawn.shape[2:]}")
-    flat, missing = drawn.values.reshape(-1, *x.shape), np.isnan(x.values)
+    flat, missing = drawn.values.reshape(-1, *x.shape).astype(float), np.isnan(x.values)
     flat = np.where(missing, np.nan, flat) if missing.any() else flat
     names = feature_names(x, column.rstrip("_0123456789"))
-    tail = (1 - probability) / 2
-    rows = {}
+    both = np.concatenate([x.values[None].astype(float), flat])  # the data first
+    found: dict[str, np.ndarray] = {}
     for i in np.flatnonzero(~missing.all(axis=0)):
+        cells = both[:, ~missing[:, i], i]
         for statistic, function in STATISTICS.items():
-            value, values = float(function(x.values[:, i])), function(flat[:, :, i], axis=-1)
-            low, high = np.quantile(values, [tail, 1 - tail])
-            p = float((values > value).mean() + 0.5 * (values == value).mean())
-            rows[f"{names[i]}: {statistic}"] = (value, low, high, p)
-    columns = ["observed", "replicated_lb", "replicated_ub", "p"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+            found[f"{names[i]}: {statistic}"] = function(cells, axis=-1)
+        if (cells == np.round(cells)).all() and cells.min() >= 0 and len(np.unique(cells[0])) > 2:
+            found[f"{names[i]}: share of zeros"] = (cells == 0).mean(-1)
+        if new_rows and len(flat) >= _FEWEST_OF_VERDICT and cells.size <= _MOST_RANKED:
+            ranks = _ranks(cells, np.random.default_rng([seed, i]))
+            for statistic, middle in _MIDDLES.items():
+                found[f"{names[i]}: {statistic}"] = (np.abs(ranks - 0.5) < middle / 2).mean(-1)
+    found |= _correlations(both, missing, names)
+    return _compared(found, probability)
+
+
+def _ranks(cells: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rank of every cell among those in its place, between 0 and 1, ties at random; shape (draws, cells)."""
+    order = np.lexsort((rng.random(cells.shape), cells), axis=0)
+    ranks = np.empty(cells.shape)
+    np.put_along_axis(ranks, order, np.arange(len(cells))[:, None] + 0.5, axis=0)
+    return ranks / len(cells)
+
+
+def _correlations(both: np.ndarray, missing: np.ndarray, names: list[str]) -> dict[str, np.ndarray]:
+    """Correlations of pairs of features that have no missing cell, the strongest where there are many."""
+    whole = np.flatnonzero(~missing.any(axis=0) & (np.ptp(np.nan_to_num(both), axis=1) > 0).all(axis=0))
+    if len(whole) < 2 or both.shape[1] < _FEWEST_FOR_PAIRS:
+        return {}
+    centred = both[..., whole] - both[..., whole].mean(1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).sum(1, keepdims=True))
+    first, second = np.triu_indices(len(whole), 1)
+    if len(first) > _MOST_PAIRS:
+        strength = np.abs((scaled[0].T @ scaled[0])[first, second])
+        kept = np.sort(np.argsort(-strength, kind="stable")[:_MOST_PAIRS])
+        first, second = first[kept], second[kept]
+    values = np.einsum("snp,snp->sp", scaled[..., first], scaled[..., second])
+    pairs = zip(first, second, values.T, strict=True)
+    return {f"{names[whole[i]]} and {names[whole[j]]}: correlation": r for i, j, r in pairs}
+
+
+def _compared(found: dict[str, np.ndarray], probability: float) -> pd.DataFrame:
+    """The table of statistics, whose first value is that of the data, with what chance would give."""
+    values = np.stack(list(found.values()), axis=1) if found else np.zeros((1, 0))
+    data, drawn = values[0], values[1:]
+    tail = (1 - probability) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail], axis=0) if len(drawn) else (data * np.nan,) * 2
+    p = (drawn > data).mean(0) + 0.5 * (drawn == data).mean(0)
+    middle, wide = np.median(drawn, axis=0), drawn.std(0)
+    constant = (wide <= 1e-12 * np.abs(middle)) & (drawn == data).all(0)
+    distances = np.abs(values - middle) / np.where(wide > 0, wide, np.finfo(float).tiny)
+    distances[:, constant] = 0.0
+    table = pd.DataFrame(
+        {"observed": data, "replicated_lb": low, "replicated_ub": high, "p": p, "distance": distances[0]},
+        index=list(found),
+    )
+    by_chance = np.zeros(len(drawn), int)
+    for column in drawn.T:  # every replication in the place of the data
+        below = np.searchsorted(np.sort(column), column, side="left")
+        upto = np.searchsorted(np.sort(column), column, side="right")
+        share = 1 - (below + upto) / (2 * len(column))
+        by_chance += np.abs(share - 0.5) > 0.5 - _SUSPECT
+    furthest = distances.max(1, initial=0.0)
+    table.attrs = {
+        "num_suspect": int((np.abs(p - 0.5) > 0.5 - _SUSPECT).sum()),
+        "most_suspect_by_chance": int(np.quantile(by_chance, _BY_CHANCE, method="higher")),
+        "furthest": float(furthest[0]),
+        "furthest_by_chance": float(np.quantile(furthest[1:], _BY_CHANCE, method="higher")),
+        "num_replications": len(drawn),
+    }
+    return table
+
+
+def judge_features(table: pd.DataFrame) -> tuple[bool | None, str]:
+    """Judge by the rule at the head of this module whether replications look like the data, and say why.
+
+    Args:
+        table: the result of `check_features`.
+
+    Returns:
+        The verdict, None where there are too few replications, and one sentence of reasons.
+    """
+    found = table.attrs
+    if found["num_replications"] < _FEWEST_OF_VERDICT:
+        return None, f"{found['num_replications']} replications are too few to judge by"
+    suspect = table.index[(table["p"] - 0.5).abs() > 0.5 - _SUSPECT]
+    if (
+        found["num_suspect"] <= found["most_suspect_by_chance"]
+        and found["furthest"] <= found["furthest_by_chance"]
+    ):
+        text = (
+            f"{found['num_suspect']} of {len(table)} statistics are out of the ordinary (p beyond .01 or .99)"
+        )
+        return True, f"{text}, where chance alone gives up to {found['most_suspect_by_chance']}"
+    order = table["distance"].sort_values(ascending=False, kind="stable").index
+    named = [name for name in order if name in set(suspect)] or [order[0]]
+    listed = "; ".join(named[:8]) + ("; ..." if len(named) > 8 else "")
+    text = (
+        f"{found['num_suspect']} of {len(table)} statistics are out of the ordinary, where chance alone gives"
+    )
+    text += f" up to {found['most_suspect_by_chance']}, and the furthest lies {found['furthest']:.1f} spreads"
+    return False, f"{text} out (by chance up to {found['furthest_by_chance']:.1f}): {listed}"
+
+
+class PredictiveCheck(NamedTuple):
+    """What replications of the data say of a fit.
+
+    Attributes:
+        good: whether they look like the data; None: too few to judge.
+        reason: why, in a sentence.
+        table: of `check_features`, all parts of the data one below the other.
+        num_replications: how many there were.
+    """
+
+    good: bool | None
+    reason: str
+    table: pd.DataFrame
+    num_replications: int
+
+
+_MOST_REPLICATIONS, _FEWEST_REPLICATIONS = 500, 50
+_OF_AN_ESTIMATE = 200
+_MOST_CELLS = 2**26  # of all replications, 512 MiB
+
+
+def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int = 0) -> PredictiveCheck:
+    """Draw the data of a fit anew and judge whether they look like the data.
+
+    Replications of a point estimate vary less than they should: its parameters do not.
+
+    Args:
+        tree: a fit that holds its data, tables of rows.
+        probability: content of the intervals.
+        seed: of the replications.
+
+    Returns:
+        The verdict, its reason and the table.
+
+    Raises:
+        ValueError: the fit does not hold its data, they are sparse or documents, or nothing can be drawn.
+    """
+    observed = {
+        str(name): values
+        for name, values in group_of(tree, "observed_data").data_vars.items()
+        if values.ndim == 2 and "observation" in values.dims
+    }
+    if not tree.attrs.get("generative", 1):
+        raise ValueError(f"method {tree.attrs.get('method')!r} is a projection, which draws no rows")
+    if not observed:
+        raise ValueError(
+            "the data of this fit are no tables of rows: inference.topics.check_documents checks documents"
+        )
+    cells = sum(values.size for values in observed.values())
+    most = min(_MOST_REPLICATIONS, _MOST_CELLS // cells)
+    if most < _FEWEST_REPLICATIONS:
+        raise ValueError(f"there are {cells} cells, too many to be drawn {_FEWEST_REPLICATIONS} times")
+    if kind_of(tree) == "point":
+        times = min(most, _OF_AN_ESTIMATE)
+        held = draws_of(tree).isel(draw=np.zeros(times, int)).assign_coords(draw=np.arange(times))
+        few = tree.assign({"posterior": xr.DataTree(held)})
+    else:
+        few = thinned(tree, most)
+    drawn = extend(few, "posterior_predictive", seed=seed)["posterior_predictive"]
+    nouns = [str(values.dims[-1]).rstrip("_0123456789") for values in observed.values()]
+    parts, verdicts = [], []
+    for noun, (name, values) in zip(nouns, observed.items(), strict=True):
+        fresh = model_of(tree).sums_out_locals
+        part = check_features(values, drawn[name], probability, new_rows=fresh, seed=seed)
+        verdicts.append(judge_features(part))
+        view = f"{name} " if nouns.count(noun) > 1 else ""
+        parts.append(part.rename(index=lambda own, view=view: view + own))
+    bad = [reason for good, reason in verdicts if good is False]
+    good = False if bad else None if any(good is None for good, _ in verdicts) else True
+    reason = "; ".join(bad or [reason for _, reason in verdicts])
+    table = parts[0] if len(parts) == 1 else pd.concat([part.rename_axis(None) for part in parts])
+    return PredictiveCheck(good, reason, table, drawn.sizes["chain"] * drawn.sizes["draw"])
 
 
 _DENSITIES = ("lp", "objective")  # the densities themselves, which every power moves
+_ALPHAS = (0.99, 1.01)
+_LEAST_ESS = 100  # of the weights
+_MUCH = 0.05  # cumulative Jensen-Shannon distance
 
 
-def prior_sensitivity(tree: xr.DataTree, var_names: Sequence[str] | None = None) -> pd.DataFrame:
+def prior_sensitivity(
+    tree: xr.DataTree, var_names: Sequence[str] | None = None, *, force: bool = False
+) -> pd.DataFrame:
     """Compute the sensitivity of a fit's invariants, or of parameters, to its prior and its likelihood.
 
     Args:
         tree: a fit by a sampler; its log prior is made if it is not there.
         var_names: variables of ``posterior``; None: the invariants (`inference.diagnostics.invariants`).
+        force: compute it where it is refused, for a fit that has not converged or weights that are noise; the
+            attribute ``note`` then gives the reason not to believe it.
 
     Returns:
         A row a quantity: ``prior``, ``likelihood`` (cumulative Jensen-Shannon distances; above 0.05 is much),
-        ``diagnosis``. Quantities that are the same in every draw are left out.
+        ``diagnosis``, and ``prior_noise`` (what the prior's weights give where they are shuffled among the
+        draws: a smaller distance means nothing, and the diagnosis says so). Quantities that are the same in
+        every draw are left out. The attribute ``reliability`` is a table of the weights: ``deviation`` (of
+        the log prior or likelihood over draws, nats), ``pareto_k``, ``good_k`` and ``ess``.
 
     Raises:
-        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies.
+        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies; a fit
+            that has not converged, or a prior whose weights are noise, unless ``force``.
     """
     if kind_of(tree) != "sampling":
         raise ValueError(
             "the prior's weight is read off draws of the posterior; method "
             f"{tree.attrs['method']!r} has none: fit by a sampler, such as nuts"
         )
+    doubts = []
+    if not int(tree.attrs.get("converged", 1)):
+        doubts.append(
+            "this fit has not converged: its draws are not yet those of the posterior; run it longer"
+        )
+        if not force:
+            raise ValueError(f"{doubts[0]} (or force=True)")
     posterior = group_of(tree, "posterior")
     unknown = [name for name in var_names or () if name not in posterior]
     if unknown:
@@ -104,5 +346,103 @@ def prior_sensitivity(tree: xr.DataTree, var_names: Sequence[str] | None = None)
         raise ValueError("every quantity asked for is the same in all draws: nothing can move")
     whole = tree if "log_prior" in tree.children else extend(tree, "log_prior")
     groups = {name: group_of(whole, name) for name in ("log_likelihood", "log_prior")}
+    reliability = _reliability(groups)
+    bad = _noisy(reliability)
+    if "prior" in bad:
+        row, size = reliability.loc["prior"], posterior.sizes["chain"] * posterior.sizes["draw"]
+        reason = (
+            f"the weights of the prior rest on {row['ess']:.1f} of {size} draws (Pareto k "
+            f"{row['pareto_k']:.2f}), since the log prior varies by {row['deviation']:.0f} nats: what they "
+            "show would be noise"
+        )
+        if model_of(tree).occupied_site in posterior:
+            reason += "; components without rows are drawn from the prior: fit with as many as hold rows"
+        else:
+            reason += "; draw more, or compare with a fit under another prior"
+        doubts.append(reason)
+        if not force:
+            raise ValueError(f"{reason} (or force=True)")
     coords = {dim: posterior[dim] for dim in ("chain", "draw")}
-    return psense_summary(xr.DataTree.from_dict({"posterior": xr.Dataset(draws, coords)} | groups))
+    variables = xr.Dataset(draws, coords)
+    table = psense_summary(xr.DataTree.from_dict({"posterior": variables} | groups), alphas=_ALPHAS)
+    shuffled = _shuffled(groups["log_prior"])
+    noise = psense_summary(
+        xr.DataTree.from_dict({"posterior": variables} | groups | {"log_prior": shuffled}), alphas=_ALPHAS
+    )
+    table["prior_noise"] = noise["prior"]
+    distance, chance = (pd.to_numeric(table[name]) for name in ("prior", "prior_noise"))
+    drowned = (distance > _MUCH) & (distance <= chance.max())
+    table.loc[drowned, "diagnosis"] = "no more than noise"
+    if "likelihood" in bad:
+        table["likelihood"] = np.nan
+        doubts.append("the weights of the likelihood are noise, so its column is empty")
+    table.attrs |= {"reliability": reliability, "note": "; ".join(doubts)}
+    return table
+
+
+def _reliability(groups: dict[str, xr.Dataset]) -> pd.DataFrame:
+    """Pareto k and effective size of the weights that power-scaling gives the draws, the worse of two."""
+    rows = {}
+    for name in ("log_prior", "log_likelihood"):
+        total = sum(
+            value.sum([dim for dim in value.dims if dim not in ("chain", "draw")])
+            for value in groups[name].data_vars.values()
+        )
+        total = total.transpose("chain", "draw").to_numpy().ravel()
+        shapes, sizes = [], []
+        for alpha in _ALPHAS:
+            weights, k = array_stats.psislw(-(alpha - 1) * (total - total.mean()))
+            shapes.append(float(k))
+            sizes.append(float(1 / np.sum(np.exp(weights - np.logaddexp.reduce(weights)) ** 2)))
+        good = min(1 - 1 / np.log10(total.size), 0.7)
+        ess = min(sizes)
+        rows[name.removeprefix("log_")] = (float(total.std()), max(shapes), good, ess)
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["deviation", "pareto_k", "good_k", "ess"])
+
+
+def _noisy(reliability: pd.DataFrame) -> list[str]:
+    """Names of the densities whose weights are noise."""
+    needed = reliability["ess"] < _LEAST_ESS
+    return list(reliability.index[needed | (reliability["pareto_k"] > reliability["good_k"])])
+
+
+def _shuffled(log_prior: xr.Dataset) -> xr.Dataset:
+    """The log prior of the draws in another order, which no quantity can depend on."""
+    num_chains, num_draws = log_prior.sizes["chain"], log_prior.sizes["draw"]
+    order = np.random.default_rng(0).permutation(num_chains * num_draws)
+    stacked = log_prior.stack(sample=("chain", "draw")).isel(sample=order)
+    new = log_prior.copy(deep=True)
+    for name, value in log_prior.data_vars.items():
+        values = stacked[name].transpose("sample", ...).to_numpy()
+        inner = [dim for dim in value.dims if dim not in ("chain", "draw")]
+        new[name] = (("chain", "draw", *inner), values.reshape(num_chains, num_draws, *values.shape[1:]))
+    return new
+
+
+def judge_prior(table: pd.DataFrame) -> tuple[bool | None, str]:
+    """Judge whether the prior moves the answers of a fit.
+
+    *Rule*: the prior decides where a quantity moves by more than 0.05 under the prior's power, and by more
+    than shuffled weights move any quantity.
+
+    Args:
+        table: the result of `prior_sensitivity`.
+
+    Returns:
+        The verdict, None for a table that was forced, and one sentence of reasons.
+    """
+    if table.attrs.get("note"):
+        return None, str(table.attrs["note"])
+    moved = pd.to_numeric(table["prior"])
+    floor = max(_MUCH, float(pd.to_numeric(table["prior_noise"]).max()))
+    named = list(moved[moved > floor].sort_values(ascending=False, kind="stable").index)
+    if not named:
+        return (
+            True,
+            f"none of {len(table)} quantities moves by more than {floor:.2g} when the prior is scaled",
+        )
+    listed = ", ".join(named[:5]) + (", ..." if len(named) > 5 else "")
+    return (
+        False,
+        f"the prior moves {len(named)} of {len(table)} quantities by more than {floor:.2g}: {listed}",
+    )

@@ -20,7 +20,7 @@ from inference.convergence.r_hat import (
     psrf_of,
     why_no_psrf,
 )
-from inference.convergence.starts import spread_of_starts
+from inference.convergence.starts import occupied_by_start, spread_of_starts
 from inference.extension import extend
 from inference.numerics.weighted_rows import row_limit
 from inference.results.files import model_of
@@ -83,10 +83,30 @@ def summary(
                 row[f"ess_{tail}"] = constant or effective_sample_size(draws, tail)
             if several_chains:
                 row["r_hat"] = constant or psrf_of(draws, method)
+    honest = _by_starts(tree, rows, (lower, upper)) if kind == "variational" else ""
     table = pd.DataFrame.from_dict(rows, orient="index")
     note = _note(tree, kind, several_chains, [] if var_names else list(hidden_variables(tree)))
-    table.attrs["note"] = f"{note} {spread_of_starts(tree)}".strip()
+    table.attrs["note"] = " ".join(filter(None, (note, spread_of_starts(tree), honest)))
     return table
+
+
+def _by_starts(tree: xr.DataTree, rows: dict[str, dict], ends: tuple[str, str]) -> str:
+    """Widen the row of the number of clusters of one q to what all starts found; return a note.
+
+    One q holds its own optimum only: that its draws agree tells nothing about the number.
+    """
+    site = model_of(tree).occupied_site
+    if site not in rows or np.isnan(rows[site]["sd"]):
+        return ""
+    row, found = rows[site], occupied_by_start(tree)
+    if found is None:
+        if row["sd"] == 0:
+            row |= {"sd": np.nan} | dict.fromkeys(ends, np.nan)
+            return f"{site} is of one start, which has no spread; see other starts (num_restarts=10)."
+        return ""
+    row[ends[0]], row[ends[1]] = (min(row[ends[0]], found.min()), max(row[ends[1]], found.max()))
+    row["sd"] = np.nan if found.min() < found.max() else row["sd"]
+    return f"The interval of {site} spans all starts." if found.min() < found.max() else ""
 
 
 def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:
@@ -99,18 +119,19 @@ def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:
     return extend(tree, "log_likelihood") if row_limit(num_bytes, "log_likelihood") else tree
 
 
-def summary_text(tree: xr.DataTree, **options: object) -> str:
+def summary_text(tree: xr.DataTree, *, most: int = _MOST_OF_A_VARIABLE, **options: object) -> str:
     """Format the table of ``summary`` with its note as text to print.
 
     Args:
         tree: a fit.
+        most: rows of one variable, as for ``summary_cells``.
         options: passed to ``summary``.
 
     Returns:
         Lines of at most about 110 characters.
     """
     table = summary(tree, **options)
-    cells = summary_cells(table)
+    cells = summary_cells(table, most)
     note = f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()
     return cells.to_string() + "\n\n" + textwrap.fill(note, 110)
 

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import jax
@@ -130,7 +131,12 @@ def fit(
         request.model.check_resolved(fitted.outcome.posterior, len(request.data[0]), dtype)
         tree = build_tree(request, fitted)
     converged, advice = has_converged(request, fitted.run, tree)
-    tree.attrs |= {"converged": int(converged), "sampling_time": time.perf_counter() - begun}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    tree.attrs |= {
+        "converged": int(converged),
+        "sampling_time": time.perf_counter() - begun,
+        "created_at": now,
+    }
     if not converged and advice:
         warn(f"{model_name(request.model)} by {request.name} has not converged: {advice}")
     return tree

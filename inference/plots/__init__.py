@@ -12,6 +12,7 @@ from inference.plots.components import (
     plot_loading_products,
     plot_overlap,
 )
+from inference.plots.draws import plot_forest, plot_ppc, plot_rank, plot_scree, plot_trace
 from inference.plots.fits import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.plots.mixtures import draw_mixture, plot_confusion, plot_dirichlet_process, plot_em
 from inference.plots.model_graph import plot_model_graph
@@ -35,6 +36,7 @@ __all__ = [
     "plot_document_check",
     "plot_document_clusters",
     "plot_em",
+    "plot_forest",
     "plot_hinton",
     "plot_loading_products",
     "plot_loadings",
@@ -43,7 +45,11 @@ __all__ = [
     "plot_model_graph",
     "plot_objective",
     "plot_overlap",
+    "plot_ppc",
     "plot_psrf_path",
+    "plot_rank",
     "plot_scores",
+    "plot_scree",
     "plot_topics",
+    "plot_trace",
 ]

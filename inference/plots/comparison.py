@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from inference.diagnostics.comparison import MethodScore
-from inference.plots.palette import COLOURS, MARKERS, figure_with_axes
+from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, legend_of, literal
 
 __all__ = ["plot_agreement", "plot_methods", "plot_scores"]
 
@@ -17,7 +17,7 @@ __all__ = ["plot_agreement", "plot_methods", "plot_scores"]
 _MOST = 24
 
 
-def plot_agreement(table: pd.DataFrame) -> Figure:
+def plot_agreement(table: pd.DataFrame, *, ax: Axes | None = None) -> Figure:
     """Plot means of invariants under each fit, in posterior standard deviations from the first with draws.
 
     A thick bar is two Monte Carlo standard errors, a thin one a posterior standard deviation to each side:
@@ -27,6 +27,7 @@ def plot_agreement(table: pd.DataFrame) -> Figure:
     Args:
         table: the result of `inference.diagnostics.comparison.agreement`. Of more than 24 invariants those
             furthest apart are drawn.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure.
@@ -48,41 +49,50 @@ def plot_agreement(table: pd.DataFrame) -> Figure:
     apart = (places.max(axis=1) - places.min(axis=1)).fillna(0.0)
     kept = apart.index[np.sort(np.argsort(-apart.to_numpy(), kind="stable")[:_MOST])]
     height = np.arange(len(kept))[::-1]
-    figure, axis = figure_with_axes(8.0, 1.8 + 0.3 * len(kept) + 0.12 * len(names))
+    figure, axis = figure_with_axes(8.0, 1.8 + 0.3 * len(kept) + 0.12 * len(names), ax)
     for i, name in enumerate(names):
         colour, level = COLOURS[i % len(COLOURS)], height + 0.5 * (0.5 - (i + 0.5) / len(names))
         here = places.loc[kept, name].to_numpy()
         axis.hlines(level, here - thin.loc[kept, name], here + thin.loc[kept, name], colour, linewidth=0.8)
         wide = 2 * thick.loc[kept, name]
         axis.hlines(level, here - wide, here + wide, colour, linewidth=3.0, alpha=0.7)
-        axis.plot(here, level, linestyle="", marker=MARKERS[i % len(MARKERS)], color=colour, label=name, ms=5)
-    axis.set_yticks(height, kept, fontsize=8)
+        axis.plot(
+            here,
+            level,
+            linestyle="",
+            marker=MARKERS[i % len(MARKERS)],
+            color=colour,
+            label=literal(name),
+            ms=5,
+        )
+    axis.set_yticks(height, [literal(name) for name in kept], fontsize=8)
     axis.set_ylim(-0.7, len(kept) - 0.3)
     axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     axis.set_xlabel("mean, in posterior standard deviations from the first fit that has draws")
     if len(kept) < len(unit):
         axis.set_title(f"the {len(kept)} of {len(unit)} furthest apart", fontsize=9, loc="left")
-    figure.legend(loc="outside upper center", ncols=4, fontsize=8, frameon=False)
+    legend_of(figure, axis, ax, "outside upper center", ncols=4)
     return figure
 
 
-def plot_scores(table: pd.DataFrame) -> Figure:
+def plot_scores(table: pd.DataFrame, *, ax: Axes | None = None) -> Figure:
     """Plot leave-one-out scores of fits below the best, with the standard error of the difference.
 
     Args:
         table: the result of `inference.diagnostics.compare`.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure; fits with rows whose Pareto k is too high are drawn hollow.
     """
     below = (table["elpd"] - table["elpd"].max()).to_numpy()
     height = np.arange(len(table))[::-1]
-    figure, axis = figure_with_axes(8.0, 1.3 + 0.35 * len(table))
+    figure, axis = figure_with_axes(8.0, 1.3 + 0.35 * len(table), ax)
     for x, error, y, bad in zip(below, table["dse"], height, table["pareto_k_bad"], strict=True):
         style = {"fmt": "o", "color": COLOURS[0], "markerfacecolor": "white" if bad else COLOURS[0]}
         axis.errorbar(x, y, xerr=error or None, **style)
     axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
-    axis.set_yticks(height, table.index)
+    axis.set_yticks(height, [literal(name) for name in table.index])
     axis.set_ylim(-0.6, len(table) - 0.4)
     axis.set_xlabel("elpd less the best one, nats over all rows, one standard error of the difference")
     if table["pareto_k_bad"].any():
@@ -142,7 +152,7 @@ def plot_methods(scores: Sequence[MethodScore]) -> Figure:
         panels[3].axvline(_BELIEVED, color="grey", linestyle=":")
         panels[3].xaxis.set_major_locator(MaxNLocator(3))
     panels[0].set_ylim(-0.6, len(ranked) - 0.4)
-    panels[0].set_yticks(range(len(ranked)), [f"{score.model} · {score.method}" for score in ranked])
+    panels[0].set_yticks(range(len(ranked)), [literal(f"{score.model} · {score.method}") for score in ranked])
     figure.suptitle("Hollow: not converged", fontsize="small", x=0.99, ha="right")
     return figure
 

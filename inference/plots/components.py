@@ -5,7 +5,6 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
 
 from inference.component_subspaces import (
     component_similarity,
@@ -13,7 +12,8 @@ from inference.component_subspaces import (
     loading_products,
     responsibility_overlap,
 )
-from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid, shade_cells
+from inference.convergence.identifiable import feature_names
+from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid, shade_cells, tick_names
 from zoo.checks import check_size
 
 __all__ = ["plot_component_similarity", "plot_hinton", "plot_loading_products", "plot_overlap"]
@@ -21,7 +21,7 @@ __all__ = ["plot_component_similarity", "plot_hinton", "plot_loading_products", 
 _MOST_WRITTEN = 10  # components; above it no numbers are written into the cells
 
 
-def plot_hinton(tree: xr.DataTree) -> Figure:
+def plot_hinton(tree: xr.DataTree, *, ax: Axes | None = None) -> Figure:
     """Plot a Hinton diagram of the scales: a row a component, squares whose area is |phi|, largest first.
 
     Signs and the order of columns mean nothing, so neither is drawn; an empty place is a direction that the
@@ -29,6 +29,7 @@ def plot_hinton(tree: xr.DataTree) -> Figure:
 
     Args:
         tree: a fit of DEPCAM.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure.
@@ -39,7 +40,7 @@ def plot_hinton(tree: xr.DataTree) -> Figure:
     table = effective_directions(tree)
     sizes = table[[name for name in table if name.startswith("direction_")]].to_numpy()
     num_components, num_latents = sizes.shape
-    figure, axes = figure_with_axes(2.6 + 0.5 * num_latents, 1.6 + 0.45 * num_components)
+    figure, axes = figure_with_axes(2.6 + 0.5 * num_latents, 1.6 + 0.45 * num_components, ax)
     largest = sizes.max() or 1.0
     for k, j in np.ndindex(sizes.shape):
         if sizes[k, j] > 0:
@@ -82,11 +83,12 @@ def plot_component_similarity(tree: xr.DataTree) -> Figure:
     return figure
 
 
-def plot_overlap(tree: xr.DataTree) -> Figure:
+def plot_overlap(tree: xr.DataTree, *, ax: Axes | None = None) -> Figure:
     """Plot which components share rows: where a component's rows would go if labels were drawn again.
 
     Args:
         tree: a fit of DEPCAM.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure.
@@ -96,7 +98,7 @@ def plot_overlap(tree: xr.DataTree) -> Figure:
     """
     overlap = responsibility_overlap(tree)
     size = 1.8 + 0.42 * len(overlap)
-    figure, axes = figure_with_axes(1.6 + size, 0.8 + size)
+    figure, axes = figure_with_axes(1.6 + size, 0.8 + size, ax)
     image = _matrix(axes, overlap.to_numpy(), "Where rows may go")
     axes.set_yticks(range(len(overlap)), _names(effective_directions(tree)["share"]))
     axes.set_xlabel("given to component")
@@ -120,13 +122,13 @@ def plot_loading_products(tree: xr.DataTree, num_columns: int = 4) -> Figure:
     check_size("num_columns", num_columns)
     products = loading_products(tree)
     names, limit = _names(products["share"].values), float(np.abs(products).max()) or 1.0
+    features = feature_names(products)
     figure, grid = figure_with_grid(len(names), num_columns, (1.2, 0.6), (2.3, 2.3), sharex=True, sharey=True)
     for axes, values, name in zip(grid, products.values, names, strict=True):
         image = axes.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
         axes.set_title(name, loc="left", fontsize=9)
-        axes.set(xlabel="feature", ylabel="feature")
-        for line in (axes.xaxis, axes.yaxis):
-            line.set_major_locator(MaxNLocator(5, integer=True))
+        tick_names(axes.xaxis, features, rotation=90, fontsize=7)
+        tick_names(axes.yaxis, features, fontsize=7)
         axes.label_outer()
     figure.colorbar(image, ax=list(grid), label="W W'", shrink=0.8)
     return figure

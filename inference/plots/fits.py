@@ -12,7 +12,7 @@ from inference.convergence.identifiable import draws_of, kind_of, scalars
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.convergence.r_hat import psrf_path
 from inference.plots.mixtures import draw_mixture
-from inference.plots.palette import COLOURS, LINES, figure_with_axes
+from inference.plots.palette import COLOURS, LINES, figure_with_axes, legend_of, literal
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 from zoo.checks import check_size
@@ -20,12 +20,17 @@ from zoo.checks import check_size
 __all__ = ["plot_co_clustering", "plot_mixture", "plot_objective", "plot_psrf_path"]
 
 _MOST_ROWS = 1000  # of a drawn matrix: more than the picture has pixels
-_MOST_LINES = 8
+_MOST_LINES = 5
 _LEAST_MARGIN = 0.5  # nats below the final values: smaller differences mean nothing
 
 
 def plot_mixture(
-    tree: xr.DataTree, features: tuple | None = None, num_draws: int = 15, content: float = 0.9
+    tree: xr.DataTree,
+    features: tuple | None = None,
+    num_draws: int = 15,
+    content: float = 0.9,
+    *,
+    ax: Axes | None = None,
 ) -> Figure:
     """Plot the data, the occupied components and the predictive density of a mixture.
 
@@ -39,6 +44,7 @@ def plot_mixture(
             components of the data. One feature is drawn as a histogram with densities.
         num_draws: draws shown as thin ellipses.
         content: probability that an ellipse holds, between 0 and 1.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure.
@@ -49,8 +55,8 @@ def plot_mixture(
     if not 0 < content < 1:
         raise ValueError(f"content must lie between 0 and 1; got {content}")
     check_size("num_draws", num_draws, 0)
-    figure = Figure(figsize=(8.0, 5.6), layout="constrained")
-    draw_mixture(figure, tree, features, num_draws, content)
+    figure = Figure(figsize=(8.0, 5.6), layout="constrained") if ax is None else ax.figure
+    draw_mixture(figure, tree, features, num_draws, content, ax=ax)
     return figure
 
 
@@ -95,7 +101,7 @@ def plot_objective(tree: xr.DataTree) -> Figure:
     return figure
 
 
-def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
+def plot_co_clustering(tree: xr.DataTree, loss: str = "binder", *, ax: Axes | None = None) -> Figure:
     """Plot the posterior probability that two rows share a component, as a matrix ordered in blocks.
 
     Rows are ordered by the point partition (its clusters by an optimal leaf ordering, so that clusters that
@@ -105,6 +111,7 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
     Args:
         tree: a fit with assignments or responsibilities.
         loss: loss of the point partition, as for ``point_partition``.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure.
@@ -117,7 +124,7 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
     together = co_clustering(tree, rows).values
     partition = point_partition(tree, loss, rows).values
     order = _order(together, partition)
-    figure, axis = figure_with_axes(6.6, 5.6)
+    figure, axis = figure_with_axes(6.6, 5.6, ax)
     style = {"cmap": "cividis", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
     image = axis.imshow(together[np.ix_(order, order)], **style)
     borders = np.r_[-0.5, np.flatnonzero(np.diff(partition[order])) + 0.5, len(order) - 0.5]
@@ -136,15 +143,16 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder") -> Figure:
     return figure
 
 
-def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
+def plot_psrf_path(tree: xr.DataTree, method: str = "rank", *, ax: Axes | None = None) -> Figure:
     """Plot the PSRF of the invariants against the number of draws, to see whether the chains keep agreeing.
 
     The axis is linear up to 1.01, where noise lives, and logarithmic in the excess over 1 from there. The
-    eight quantities that end highest are named, the others grey.
+    five quantities that end highest are named, the others grey.
 
     Args:
         tree: a fit by MCMC with at least two chains.
         method: ``"rank"`` or ``"identity"`` (the papers' Gelman-Rubin).
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure.
@@ -157,12 +165,12 @@ def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
     lines = [(name, values[0]) for name, values in scalars(path.expand_dims("chain"))]
     lines = [(name, values) for name, values in lines if not np.isnan(values).all()]
     lines.sort(key=lambda line: -np.nan_to_num(line[1][-1], nan=-np.inf))
-    figure, axis = figure_with_axes(8.0, 4.6)
+    figure, axis = figure_with_axes(8.0, 4.6, ax)
     for i, (name, values) in enumerate(lines):
         style = {"color": "0.75", "linewidth": 0.8, "label": "others" if i == _MOST_LINES else None}
         if i < _MOST_LINES:
-            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // 3], "linewidth": 1.4}
-            style |= {"label": name, "zorder": 3}
+            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i % len(LINES)], "linewidth": 1.4}
+            style |= {"label": literal(name), "zorder": 3}
         axis.plot(draws, values - 1.0, **style)
     for excess, colour, dashes, label in (
         (0.01, "0.2", (8, 3), "1.01: wanted at the end"),
@@ -177,9 +185,11 @@ def plot_psrf_path(tree: xr.DataTree, method: str = "rank") -> Figure:
     axis.set_yticks([], minor=True)
     axis.set_xlabel("draws per chain so far (second half used)")
     axis.set_ylabel("PSRF (rank-normalised)" if method == "rank" else f"PSRF ({method})")
+    title = f"{tree.attrs.get('method', 'fit')}: do the chains agree, and do they stay so?"
     if path.attrs["constant"]:
-        axis.set_title(f"not shown, because constant: {path.attrs['constant']}", fontsize=9, loc="left")
-    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+        title += f"\nnot shown, because constant: {literal(path.attrs['constant'])}"
+    axis.set_title(title, fontsize=10, loc="left")
+    legend_of(figure, axis, ax, "outside lower center", ncols=3)
     return figure
 
 

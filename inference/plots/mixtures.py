@@ -22,7 +22,7 @@ from scipy.stats import chi2
 
 from inference.convergence.identifiable import draws_of, feature_names, kind_of
 from inference.convergence.partitions import central_draw, point_partition
-from inference.plots.palette import COLOURS, LINES, MARKERS, figure_with_axes, shade_cells
+from inference.plots.palette import COLOURS, LINES, MARKERS, figure_with_axes, legend_of, literal, shade_cells
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
@@ -123,7 +123,13 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
 
 
 def draw_mixture(
-    figure: Figure, tree: xr.DataTree, features: tuple | None, num_draws: int, content: float
+    figure: Figure,
+    tree: xr.DataTree,
+    features: tuple | None,
+    num_draws: int,
+    content: float,
+    *,
+    ax: Axes | None = None,
 ) -> None:
     """Draw the picture that ``inference.plots.plot_mixture`` describes into an empty figure.
 
@@ -133,6 +139,7 @@ def draw_mixture(
         features: two features, or None.
         num_draws: draws shown as thin ellipses.
         content: probability that an ellipse holds.
+        ax: axes of the figure to draw into; None: new ones.
 
     Raises:
         ValueError: no Gaussian components, no data, or an unknown feature.
@@ -151,7 +158,7 @@ def draw_mixture(
         )
     x = tree["observed_data"][model.data_names[0]].transpose("observation", "feature")
     plane = _plane(x, features)
-    axis = figure.subplots()
+    axis = figure.subplots() if ax is None else ax
     weights, locs, covariances = mixture = _projected(posterior, model.gaussian_sites, plane)
     if plane.basis.shape[1] == 1:
         _draw_line(axis, tree, mixture, x.values[:, 0], plane)
@@ -169,7 +176,7 @@ def draw_mixture(
     axis.set(xlabel=plane.labels[0], ylabel=plane.labels[1])
     title = f"ellipses hold {100 * content:.0f} % of a component{plane.note}"
     axis.set_title(f"{tree.attrs.get('method', 'fit')}: {title}", fontsize=10, loc="left")
-    figure.legend(handles=handles, loc="outside right upper", fontsize=8, frameon=False)
+    legend_of(figure, axis, ax, "outside right upper", handles=handles)
 
 
 def _plane(x: xr.DataArray, features: tuple | None) -> _Plane:
@@ -191,7 +198,7 @@ def _plane(x: xr.DataArray, features: tuple | None) -> _Plane:
         others = num_features - len(chosen)
         note = f"\n{others} other features are not shown." if others else ""
         return _Plane(
-            np.zeros(num_features), np.eye(num_features)[:, chosen], [names[i] for i in chosen], note
+            np.zeros(num_features), np.eye(num_features)[:, chosen], [literal(names[i]) for i in chosen], note
         )
     centre, sd = x.values.mean(0), x.values.std(0)
     sd = np.where(sd > 0, sd, 1.0)
@@ -378,12 +385,13 @@ def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
     return table.iloc[:, np.lexsort((-counts.max(0), counts.argmax(0)))]
 
 
-def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
+def plot_confusion(tree: xr.DataTree, labels: Any, *, ax: Axes | None = None) -> Figure:
     """Plot known labels by found clusters, shaded by the share of the label that the cluster holds.
 
     Args:
         tree: a fit with clusters: a mixture, DEPCAM or PCP.
         labels: the known label of each fitted row.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure; the numbers are rows, the title has the normalised mutual information.
@@ -393,11 +401,11 @@ def plot_confusion(tree: xr.DataTree, labels: Any) -> Figure:
     """
     table = confusion(tree, labels)
     counts = table.to_numpy()
-    figure, axis = figure_with_axes(2.6 + 0.5 * counts.shape[1], 1.5 + 0.36 * counts.shape[0])
+    figure, axis = figure_with_axes(2.6 + 0.5 * counts.shape[1], 1.5 + 0.36 * counts.shape[0], ax)
     words = np.where(counts > 0, counts.astype(str), "") if counts.size <= 400 else np.empty((0, 0), str)
     image = shade_cells(axis, counts / counts.sum(1, keepdims=True), words, 8, aspect="auto")
     axis.set_xticks(range(counts.shape[1]), [f"{total}" for total in counts.sum(0)], fontsize=8)
-    axis.set_yticks(range(counts.shape[0]), [str(label) for label in table.index], fontsize=8)
+    axis.set_yticks(range(counts.shape[0]), [literal(label) for label in table.index], fontsize=8)
     axis.set(xlabel="cluster, by its number of rows", ylabel="label")
     pairs = np.repeat(np.indices(counts.shape).reshape(2, -1), counts.ravel(), axis=1)
     shared = normalised_mutual_information(*pairs)
@@ -414,7 +422,7 @@ def _clusters(tree: xr.DataTree) -> np.ndarray:
     return central_draw(tree) if num_rows > _MOST_ROWS else point_partition(tree).values
 
 
-def plot_em(tree: xr.DataTree, iterations: int = 15) -> Figure:
+def plot_em(tree: xr.DataTree, iterations: int = 15, *, ax: Axes | None = None) -> Figure:
     """Plot the log likelihood and the lower bound of the first iterations of EM (of the best restart).
 
     After an E-step the bound touches the log likelihood; the M-step raises the bound, and the log
@@ -423,6 +431,7 @@ def plot_em(tree: xr.DataTree, iterations: int = 15) -> Figure:
     Args:
         tree: a fit by ``em``.
         iterations: how many are drawn.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure.
@@ -439,7 +448,7 @@ def plot_em(tree: xr.DataTree, iterations: int = 15) -> Figure:
     count = min(iterations, int(np.isfinite(likelihood).sum()))
     likelihood, bound = likelihood[:count], trace["bound"].to_numpy()[:count]
     place = np.arange(1, count + 1)
-    figure, axis = figure_with_axes(8.0, 4.2)
+    figure, axis = figure_with_axes(8.0, 4.2, ax)
     steps = np.stack([likelihood[:-1], bound[1:], likelihood[1:]])
     for i in range(count - 1):
         axis.plot([place[i], place[i + 1]], steps[:2, i], color=COLOURS[1], lw=1.2, ls="--")
@@ -449,5 +458,5 @@ def plot_em(tree: xr.DataTree, iterations: int = 15) -> Figure:
     axis.set(xlabel="iteration", ylabel="nats")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.spines[["top", "right"]].set_visible(False)
-    figure.legend(frameon=False, loc="outside upper left", ncols=2)
+    legend_of(figure, axis, ax, "outside upper left", ncols=2)
     return figure

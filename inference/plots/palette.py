@@ -1,20 +1,73 @@
 """Empty figures, and colours, markers and lines that colour-blind readers can tell apart (Okabe and Ito)."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "LINES", "MARKERS", "figure_with_axes", "figure_with_grid", "shade_cells"]
+__all__ = [
+    "COLOURS",
+    "LINES",
+    "MARKERS",
+    "figure_with_axes",
+    "figure_with_grid",
+    "legend_of",
+    "literal",
+    "shade_cells",
+    "tick_names",
+]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
 
 
-def figure_with_axes(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return an empty figure of that size in inches and its only axes."""
+def literal(name: object) -> str:
+    """Return a name from the data as a picture shows it: no part of it is read as mathematics.
+
+    Matplotlib takes what stands between two dollar signs for a formula, and stops where that is none.
+    """
+    return str(name).replace("$", r"\$")
+
+
+def figure_with_axes(width: float, height: float, ax: Axes | None = None) -> tuple[Figure, Axes]:
+    """Return an empty figure of that size in inches and its only axes, or given axes and their figure."""
+    if ax is not None:
+        return ax.figure, ax
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
+
+
+def legend_of(figure: Figure, axes: Axes, given: Axes | None, place: str, **options: Any) -> None:
+    """Draw a legend outside of the only axes of a figure, or inside axes that were given.
+
+    Args:
+        figure: with the axes.
+        axes: that were drawn into.
+        given: the axes that a caller passed, if any.
+        place: outside of the axes, as of ``Figure.legend``.
+        **options: of the legend.
+    """
+    if given is not None:
+        axes.legend(handles=options.get("handles"), fontsize=7, frameon=False)
+        return
+    figure.legend(**{"loc": place, "fontsize": 8, "frameon": False} | options)
+
+
+def tick_names(axis: Axis, names: Sequence[object], most: int = 16, **style: Any) -> None:
+    """Write names at the ticks of an axis; of more than can be read an even selection.
+
+    Args:
+        axis: ``axes.xaxis`` or ``axes.yaxis``, its places 0, 1, ...
+        names: one a place.
+        most: names written.
+        **style: of the labels.
+    """
+    places = np.unique(np.linspace(0, len(names) - 1, min(len(names), most)).round().astype(int))
+    axis.set_ticks(places, [literal(names[place]) for place in places], **style)
 
 
 def figure_with_grid(

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from inference.convergence.identifiable import draws_of, kind_of
-from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid
+from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid, literal
 from inference.results.files import model_of
 from inference.results.groups import loadings_of, thinned
 from inference.symmetry.rotation import align_rotation
@@ -63,7 +63,7 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
         axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
         axis.set_title(f"latent {latent}", fontsize=9)
         axis.set_xlabel("loading")
-    panels[0].set_yticks(height, [names[i] for i in kept], fontsize=8)
+    panels[0].set_yticks(height, [literal(names[i]) for i in kept], fontsize=8)
     panels[0].set_ylim(-0.7, len(kept) - 0.3)
     notes = [] if kind_of(tree) == "point" else [f"{prob:.0%} intervals; filled: without zero"]
     notes += [f"{len(kept)} of {len(names)} features"] if len(kept) < len(names) else []
@@ -72,7 +72,7 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     return figure
 
 
-def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
+def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1), *, ax: Axes | None = None) -> Figure:
     """Plot rows as points and features as arrows on the plane of two latents.
 
     Bars are one posterior standard deviation of a row's scores, where there are few enough rows to see them;
@@ -81,6 +81,7 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
     Args:
         tree: a fit of a projection with latents; without loadings (kernel PCA) only the rows are drawn.
         latents: the two latents.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure. Arrows are scaled to the scores; the twelve longest are named. Above 2000 rows an even
@@ -101,7 +102,7 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1)) -> Figure:
     centre = tips.mean(0)
     longest = np.linalg.norm(centre, axis=1).max(initial=1e-12)
     scale = 0.9 * np.quantile(np.linalg.norm(mean, axis=1), 0.95) / longest
-    figure, axis = figure_with_axes(7.4, 6.4)
+    figure, axis = figure_with_axes(7.4, 6.4, ax)
     if sd is not None and len(mean) <= _MOST_BARS:
         style = {"fmt": "none", "ecolor": "0.8", "linewidth": 0.7, "zorder": 1}
         axis.errorbar(*mean.T, xerr=sd[:, 0], yerr=sd[:, 1], **style)
@@ -150,7 +151,9 @@ def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> 
         taken.append((left, right, level))
         box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6}
         sideways = "left" if tip[0] >= 0 else "right"
-        axis.text(x, level, name, fontsize=8, color=colour, ha=sideways, va="center", bbox=box, zorder=5)
+        axis.text(
+            x, level, literal(name), fontsize=8, color=colour, ha=sideways, va="center", bbox=box, zorder=5
+        )
 
 
 def plot_basis_images(tree: xr.DataTree, shape: tuple[int, int], num_columns: int = 6) -> Figure:

@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid
+from inference.diagnostics.profile_parts import MOST_DRAWS
+from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid, literal
+from inference.results.groups import thinned
+from inference.symmetry.topics import align_topics
 from inference.topics.document_checks import DocumentCheck
 from inference.topics.tables import (
     cluster_shares,
     cluster_topics,
-    documents_of,
-    token_shares,
+    token_share_draws,
     top_words,
     topic_words,
 )
@@ -29,7 +32,12 @@ _FAR = 3.0  # standard deviations of the replications
 
 
 def plot_clusters(
-    tree: xr.DataTree, num_words: int = 4, least_weight: float = 0.0, num_topics: int | None = None
+    tree: xr.DataTree,
+    num_words: int = 4,
+    least_weight: float = 0.0,
+    num_topics: int | None = None,
+    *,
+    ax: Axes | None = None,
 ) -> Figure:
     """Plot the share of each topic in the words of each cluster: a row a cluster, a column a topic.
 
@@ -41,6 +49,7 @@ def plot_clusters(
         num_words: words by which a topic is named.
         least_weight: clusters of less expected weight are left out.
         num_topics: only so many topics, those with the largest share in any of the clusters shown.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure.
@@ -55,8 +64,8 @@ def plot_clusters(
         used = np.argsort(-shares.max(0), kind="stable")[:num_topics]
         order = order[np.isin(order, used)]
     words = top_words(tree, num_words)
-    names = [", ".join(map(str, words.iloc[topic])) for topic in order]
-    figure, axes = figure_with_axes(2.4 + 0.42 * len(order), 1.9 + 0.3 * len(table))
+    names = [literal(", ".join(map(str, words.iloc[topic]))) for topic in order]
+    figure, axes = figure_with_axes(2.4 + 0.42 * len(order), 1.9 + 0.3 * max(len(table), 5), ax)
     image = axes.imshow(shares[:, order], cmap="Greys", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(order)), names, rotation=90, fontsize=8)
     labels = [f"cluster {name}, {w:.0%}" for name, w in zip(table.index, weights, strict=True)]
@@ -100,7 +109,7 @@ def plot_document_check(check: DocumentCheck) -> Figure:
     away = (words["replicated"] - words["documents"]) / words["sd"].clip(lower=0.5)
     for word in away[away > _FAR].nlargest(_MOST_WORDS).index:
         place = (words.loc[word, "replicated"], words.loc[word, "documents"])
-        right.annotate(str(word), place, (4, -7), textcoords="offset points", fontsize=7)
+        right.annotate(literal(word), place, (4, -7), textcoords="offset points", fontsize=7)
     right.set_xscale("symlog", linthresh=1)
     right.set_yscale("symlog", linthresh=1)
     right.set(xlabel="documents with the word, replicated (mean)", ylabel="observed")
@@ -109,13 +118,16 @@ def plot_document_check(check: DocumentCheck) -> Figure:
     return figure
 
 
-def plot_document_clusters(tree: xr.DataTree, classes: Any, least_weight: float = 0.0) -> Figure:
+def plot_document_clusters(
+    tree: xr.DataTree, classes: Any, least_weight: float = 0.0, *, ax: Axes | None = None
+) -> Figure:
     """Plot the probability of each cluster (columns) for each document (rows, ordered by known classes).
 
     Args:
         tree: a fit of PCP that holds its documents' clusters.
         classes: the class of each fitted document.
         least_weight: clusters of less expected weight are left out.
+        ax: axes to draw into; None: a new figure.
 
     Returns:
         The figure.
@@ -132,12 +144,12 @@ def plot_document_clusters(tree: xr.DataTree, classes: Any, least_weight: float 
     order = np.argsort(classes, kind="stable")
     names, first = np.unique(classes[order], return_index=True)
     ends = np.append(first[1:], classes.size)
-    figure, axes = figure_with_axes(2.4 + 0.3 * len(kept), 4.0)
+    figure, axes = figure_with_axes(2.4 + 0.3 * len(kept), 4.0, ax)
     style = {"cmap": "Greys", "vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "nearest"}
     image = axes.imshow(shares[kept].to_numpy()[order], **style)
     for border in first[1:]:
         axes.axhline(border - 0.5, color="tab:blue", linewidth=0.8)
-    axes.set_yticks((first + ends) / 2 - 0.5, [str(name) for name in names], fontsize=8)
+    axes.set_yticks((first + ends) / 2 - 0.5, [literal(name) for name in names], fontsize=8)
     axes.set_xticks(range(len(kept)), [str(name) for name in kept], fontsize=8)
     axes.set_xlabel("cluster, heaviest first")
     axes.set_title("Documents by class", loc="left", fontsize=10)
@@ -162,9 +174,8 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
     """
     for name, value in (("num_words", num_words), ("num_columns", num_columns), ("most", most)):
         check_size(name, value)
-    words, shares = topic_words(tree), token_shares(tree)
-    lengths = documents_of(tree).sum(axis=1)
-    share = np.average(shares.to_numpy(), axis=0, weights=np.asarray(lengths).ravel())
+    words = topic_words(tree)
+    share = token_share_draws(align_topics(thinned(tree, MOST_DRAWS))).mean(0)  # as in profiles
     order = np.argsort(-share, kind="stable")[:most]
     num_words = min(num_words, words.shape[1])
     size = (2.3, 0.6 + 0.19 * num_words)
@@ -174,7 +185,7 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
         probs = np.sort(words.to_numpy()[topic])[::-1][:num_words]
         level = np.arange(num_words)[::-1]
         axis.barh(level, probs, color=COLOURS[0])
-        axis.set_yticks(level, [str(word) for word in names.iloc[topic]], fontsize=7)
+        axis.set_yticks(level, [literal(word) for word in names.iloc[topic]], fontsize=7)
         axis.tick_params(axis="x", labelsize=7, labelbottom=True)
         axis.set_title(f"topic {words.index[topic]}: {share[topic]:.0%} of tokens", fontsize=8, loc="left")
         axis.set_xlabel("probability", fontsize=7)

@@ -1,4 +1,4 @@
-"""The report of a fit: assumptions, run, convergence, findings and predictive fit, in this order.
+"""The report of a fit: verdict and facts first, then results, convergence, prediction, run and model.
 
 Each judgement comes with its reason and the next step. The same sections are written as one HTML file that
 needs no other, or as Markdown with its pictures beside it.
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import xarray as xr
 
-from inference.convergence.identifiable import draws_of
+from inference.diagnostics.verdicts import convergence_judgements, gravest, is_provisional
 from inference.report.comparison import report_comparison
-from inference.report.page import check_page_path, write_page
-from inference.report.results import believed, fits, found
-from inference.report.run import assumed, done, title_of
+from inference.report.convergence import convergence_section
+from inference.report.page import Paragraph, check_page_path, write_page
+from inference.report.predictive import predictive_section
+from inference.report.results import results_section
+from inference.report.run import front_of, model_section, run_section
 
 __all__ = ["report", "report_comparison"]
 
@@ -36,6 +38,12 @@ def report(tree: xr.DataTree, path: str | os.PathLike) -> Path:
     """
     path = Path(path)
     check_page_path(path)
-    draws_of(tree)
-    title = f"{title_of(tree)}, fitted by {tree.attrs.get('method', 'an unnamed method')}"
-    return write_page(title, [assumed(tree), done(tree), believed(tree), found(tree), fits(tree)], path)
+    own = convergence_judgements(tree)
+    provisional = is_provisional(own)
+    predictive, further = predictive_section(tree, provisional)
+    results = results_section(tree)
+    if provisional:
+        text = "Nothing can be built on this run yet (see Convergence): these results are provisional."
+        results = results._replace(blocks=[Paragraph(text), *results.blocks])
+    sections = [results, convergence_section(tree, own), predictive, run_section(tree), model_section(tree)]
+    return write_page(front_of(tree, gravest(own, further)), sections, path)

@@ -1,4 +1,8 @@
-"""The page that compares several fits of the same data: predictive scores, and agreement of the methods."""
+"""The page that compares several fits of the same data: predictive scores, and agreement of the methods.
+
+Nothing is ranked over a fit that has not converged, and fits of one model are never ranked: what they
+differ in is the approximation. Of several fits of one model the first sampler speaks for the model.
+"""
 
 import json
 import os
@@ -21,10 +25,11 @@ from inference.diagnostics.comparison import (
     same_posterior,
     standard_error,
 )
+from inference.diagnostics.verdicts import Judgement, convergence_judgements, gravest, is_provisional
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.prediction import log_density
 from inference.report.page import (
-    Judgement,
+    Front,
     Paragraph,
     Picture,
     Section,
@@ -33,8 +38,7 @@ from inference.report.page import (
     one_column,
     write_page,
 )
-from inference.report.results import believed
-from inference.report.run import run_facts, title_of
+from inference.report.run import data_in_words, file_of, heading_of, run_facts, title_of
 
 __all__ = ["report_comparison"]
 
@@ -68,31 +72,93 @@ def report_comparison(
     path = Path(path)
     check_page_path(path)
     check_fits(trees, without_data=True)
-    sections = [_fitted(trees), _predicted(trees, held_out), _agreed(trees)]
-    sections += [_one(name, tree) for name, tree in trees.items()]
-    return write_page(f"{len(trees)} fits compared: {', '.join(trees)}", sections, path)
+    own = {name: convergence_judgements(tree) for name, tree in trees.items()}
+    unfinished = [name for name, judged in own.items() if _failed(trees[name], judged)]
+    predicted, ranking = _predicted(trees, unfinished, held_out)
+    agreed, pairs = _agreed(trees, unfinished)
+    fitted = _fitted(trees, own, unfinished)
+    front = _front(trees, _verdict(trees, unfinished, ranking, pairs), unfinished)
+    sections = [predicted, agreed, fitted] if len(_posteriors(trees)) > 1 else [agreed, predicted, fitted]
+    sections += [_one(name, tree, own[name]) for name, tree in trees.items()]
+    return write_page(front, sections, path)
 
 
-def _fitted(trees: Mapping[str, xr.DataTree]) -> Section:
+def _failed(tree: xr.DataTree, own: Sequence[Judgement]) -> bool:
+    """Whether nothing may be built on a fit: its run failed, or it is recorded as not converged."""
+    return is_provisional(own) or not int(tree.attrs.get("converged", 1))
+
+
+def _verdict(
+    trees: Mapping[str, xr.DataTree],
+    unfinished: Sequence[str],
+    ranking: Judgement | None,
+    pairs: Sequence[Judgement],
+) -> Judgement:
+    """The one verdict on several fits: none while one has not converged, else how they predict, or agree."""
+    if unfinished:
+        text = (
+            f"No verdict yet: {_listed(unfinished)} {'has' if len(unfinished) == 1 else 'have'} not converged"
+        )
+        reason = (
+            "scores and differences of a fit that has not converged are those of its run, not of its model"
+        )
+        return Judgement(
+            None, text, reason, f"run {_listed(unfinished)} longer, or mend the run, then compare"
+        )
+    far = [pair.text for pair in pairs if pair.good is False]
+    if len(_posteriors(trees)) == 1:
+        if not pairs:
+            return Judgement(None, "Same model: there is nothing to agree on", "", "compare how they predict")
+        worst = gravest(pairs)
+        text = f"Same model, so differences are of the methods: {worst.text}"
+        return worst._replace(text=text)
+    if ranking is None:
+        return Judgement(None, "Different models without a common score", "", "score rows: --heldout FILE")
+    also = "".join(f"; also: {text}" for text in far)
+    return ranking._replace(reason=ranking.reason + also)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _front(trees: Mapping[str, xr.DataTree], verdict: Judgement, unfinished: Sequence[str]) -> Front:
+    first = next(iter(trees.values()))
+    same = len(_posteriors(trees)) == 1
+    models = f"{title_of(first)}, the same for all" if same else f"{len(_posteriors(trees))} different models"
+    dates = sorted({run_facts(tree).get("date", "not recorded") for tree in trees.values()})
+    facts = {
+        "Data": data_in_words(first),
+        "Converged": ", ".join(f"{name}: {'NO' if name in unfinished else 'yes'}" for name in trees),
+        "Fits": ", ".join(f"{name}: {heading_of(tree)}" for name, tree in trees.items()),
+        "Models": models,
+        "Date": dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}",
+        "Files": ", ".join(dict.fromkeys(map(file_of, trees.values()))),
+    }
+    return Front(f"{len(trees)} fits compared: {', '.join(trees)}", verdict, facts)
+
+
+def _fitted(
+    trees: Mapping[str, xr.DataTree], own: Mapping[str, Sequence[Judgement]], unfinished: Sequence[str]
+) -> Section:
     rows, unchecked = {}, [name for name, tree in trees.items() if "observed_data" not in tree.children]
     for name, tree in trees.items():
         facts = run_facts(tree)
-        rows[name] = {"model": title_of(tree)}
-        rows[name] |= {key: facts.get(key, "-") for key in ("method", "draws", "seed")}
-        rows[name]["seconds"] = facts.get("time", "-").removesuffix(" s")
-        rows[name]["converged"] = "yes" if int(tree.attrs.get("converged", 0)) else "NO"
-    blocks = [Table("The fits", pd.DataFrame.from_dict(rows, orient="index"))]
-    data = run_facts(next(iter(trees.values()))).get("data", "")
+        rows[name] = {"converged": "NO" if name in unfinished else "yes", "model": title_of(tree)}
+        rows[name] |= {key: facts.get(key, "-") for key in ("method", "draws", "seed", "time")}
+        rows[name]["verdict"] = gravest(own[name]).text
+    frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("fit")
+    blocks: list = [Table("The fits", frame, ("converged",))]
     if unchecked:
         reason = f"the data were left out of {', '.join(unchecked)} for their size"
         advice = "check it yourself, or fit with keep=('observed_data',)"
         text = "It is not checked that all fits are of the same data"
         blocks.append(Judgement(False, text, reason, advice))
     else:
-        blocks.append(Paragraph(f"All are of the same data, cell by cell{f': {data}' if data else ''}."))
+        blocks.append(Paragraph("All are of the same data, cell by cell."))
     if len(fields := _fields_that_differ(trees)):
         blocks.append(Table("Assumptions that differ", fields))
-    return Section("Fitted", blocks)
+    return Section("Fits", blocks)
 
 
 def _fields_that_differ(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
@@ -126,102 +192,161 @@ def _written(value: object) -> str:
     return json.dumps(value) if isinstance(value, dict | list) else str(value)
 
 
-def _predicted(trees: Mapping[str, xr.DataTree], held_out: Sequence[Any]) -> Section:
+def _predicted(
+    trees: Mapping[str, xr.DataTree], unfinished: Sequence[str], held_out: Sequence[Any]
+) -> tuple[Section, Judgement | None]:
+    """The section on prediction, and the ranking that counts: of rows held out, else by leave-one-out."""
     blocks: list = []
     if len({str(tree.attrs["model"]) for tree in trees.values()}) > 1:
         blocks.append(Paragraph(_UNITS))
-    blocks += _leave_one_out(trees)
     if held_out:
-        blocks += _held_out(trees, held_out)
-    else:
-        blocks.append(Paragraph("No rows were held out: --heldout FILE scores the fits on such rows too."))
-    return Section("Predicted", blocks)
+        found, ranking = _held_out(trees, unfinished, held_out)
+        more, other = _leave_one_out(trees, unfinished)
+        return Section("Prediction", [*blocks, *found, *more]), ranking or other
+    found, ranking = _leave_one_out(trees, unfinished)
+    text = "No rows were held out: --heldout FILE scores the fits on such rows too."
+    return Section("Prediction", [*blocks, *found, Paragraph(text)]), ranking
 
 
-def _leave_one_out(trees: Mapping[str, xr.DataTree]) -> list:
-    refused, scored = {}, {}
-    for name, tree in trees.items():
-        try:
-            scored[name] = leave_one_out(tree)
-        except ValueError as why_not:
-            refused[name] = str(why_not)
-    try:
-        if len(scored) < 2:
-            raise ValueError("it takes two fits with a posterior and its pointwise log likelihood")
-        blocks = _ranking({name: trees[name] for name in scored}, scored)
-    except ValueError as why_not:
-        advice = "score rows that were held out: --heldout FILE"
-        blocks = [Judgement(None, "No ranking by leave-one-out", str(why_not), advice)]
+def _leave_one_out(
+    trees: Mapping[str, xr.DataTree], unfinished: Sequence[str]
+) -> tuple[list, Judgement | None]:
+    refused = {name: "it has not converged" for name in unfinished}
+    scored = {}
+    for name in trees:
+        if name not in unfinished:
+            try:
+                scored[name] = leave_one_out(trees[name])
+            except ValueError as why_not:
+                refused[name] = str(why_not)
+    blocks, ranking = _scores({name: trees[name] for name in scored}, scored, bool(unfinished))
     if refused:
         blocks.append(one_column("Fits without a leave-one-out score", refused, "why"))
-    return blocks
+    return blocks, ranking
 
 
-def _ranking(trees: Mapping[str, xr.DataTree], scores: Mapping[str, ELPDData]) -> list:
-    table = compare(trees, scores=scores)
+def _scores(
+    trees: Mapping[str, xr.DataTree], scores: Mapping[str, ELPDData], partial: bool
+) -> tuple[list, Judgement | None]:
+    """Scores of fits that have converged; models are ranked, and fits of one model are not."""
+    advice = "score rows that were held out: --heldout FILE"
+    if len(scores) < 2:
+        reason = "it takes two converged fits with a posterior and its pointwise log likelihood"
+        ranking = Judgement(None, "No ranking by leave-one-out", reason, advice)
+        return [ranking], ranking
+    try:
+        table = compare(trees, scores=scores)
+    except ValueError as why_not:
+        ranking = Judgement(None, "No ranking by leave-one-out", str(why_not), advice)
+        return [ranking], ranking
+    shown = table[["elpd", "se", "p", "pareto_k_bad", "pareto_k_max"]].rename_axis("fit")
+    caption = "Leave-one-out (PSIS-LOO), nats over all rows"
+    best_of_each = [group[0] for group in _posteriors(trees)]
+    if len(best_of_each) < 2:
+        text = "Same model: a difference in score is of the approximation, so there is no ranking"
+        reason = "fits of one model estimate one score; a q that is too narrow scores higher by construction"
+        advice = "read the score off the sampler, if there is one"
+        return [Judgement(None, text, reason, advice), Table(caption, shown)], None
+    shown.insert(0, "below best", table["elpd"].max() - table["elpd"])
+    shown.insert(1, "dse", table["dse"])
+    shown["weight"] = [f"{weight:.3f}" for weight in table["weight"]]
+    ranking = _ranking(table.loc[[name for name in table.index if name in best_of_each]], trees, scores)
+    if partial:
+        text = f"Among the fits that have converged, {ranking.text}"
+        ranking = ranking._replace(good=None, text=text)
+    places = "; ".join(
+        f"{name} {value:.2f} nats below the best" for name, value in shown["below best"].items() if value
+    )
+    alt = f"Points: {table.index[0]} has the highest score; {places or 'no other differs'}."
+    picture = "Leave-one-out scores below the best one, with the standard error of the difference."
+    caption += "; dse: standard error of the difference from the best"
+    blocks = [
+        ranking,
+        Table(caption, shown, ("below best", "dse")),
+        Picture("scores", picture, alt, plot_scores(table)),
+    ]
+    return blocks, ranking
+
+
+def _ranking(
+    table: pd.DataFrame, trees: Mapping[str, xr.DataTree], scores: Mapping[str, ELPDData]
+) -> Judgement:
+    """Judge which of several models predicts best, by the first fit of each."""
     best, second = table.index[:2]
-    gap, error = float(table["elpd"].iloc[0] - table["elpd"].iloc[1]), float(table["dse"].iloc[1])
+    gaps = np.asarray(scores[best].elpd_i).ravel() - np.asarray(scores[second].elpd_i).ravel()
+    gap, error = float(gaps.sum()), float(gaps.std(ddof=1) * np.sqrt(gaps.size))
     clear = gap > 2 * error
     text = f"{best} predicts best" if clear else f"{best} and {second} cannot be told apart"
     reason = f"elpd {gap:.2f} nats above {second}, standard error of the difference {error:.2f}"
     bad = int(table["pareto_k_bad"].sum())
-    reason += f"; {table.attrs['note']}"
+    if bad:
+        reason += f"; {bad} Pareto k are too high for a score to be trusted"
+    of_q = [name for name in (best, second) if kind_of(trees[name]) == "variational"]
+    if of_q:
+        reason += f"; the score of {_listed(of_q)} is that of an approximation"
     advice = "score rows that were held out" if bad else "look at the rows that decide it (compare, elpd_i)"
-    shown = table[["elpd", "se", "dse", "p", "weight", "pareto_k_bad", "pareto_k_max"]].copy()
-    shown["weight"] = [f"{weight:.3f}" for weight in shown["weight"]]
-    shown.insert(2, "below best", table["elpd"].max() - table["elpd"])
-    alt = "; ".join(
-        f"{name} {value:.2f} nats below the best" for name, value in shown["below best"].items() if value
-    )
-    caption = "Leave-one-out scores below the best one, with the standard error of the difference."
-    alt = f"Points: {best} is best; {alt or 'no other differs'}."
-    return [
-        Judgement(None if bad else clear, text, reason, advice),
-        Table("Leave-one-out (PSIS-LOO), nats over all rows; dse: standard error of the difference", shown),
-        Picture("scores", caption, alt, plot_scores(table)),
-    ]
+    return Judgement(None if bad or not clear else True, text, reason, advice)
 
 
-def _held_out(trees: Mapping[str, xr.DataTree], data: Sequence[Any]) -> list:
+def _held_out(
+    trees: Mapping[str, xr.DataTree], unfinished: Sequence[str], data: Sequence[Any]
+) -> tuple[list, Judgement | None]:
     scores, refused = {}, {}
     for name, tree in trees.items():
         try:
             scores[name] = log_density(tree, *data).values
         except (ValueError, TypeError) as why_not:
             refused[name] = str(why_not)
-    blocks: list = []
+    blocks, ranking = [], None
     if scores:
         best = max(scores, key=lambda name: scores[name].mean())
         rows = {
             name: {
-                "nats per row": values.mean(),
-                "standard error": standard_error(values),
                 "below best": float(np.mean(scores[best] - values)),
                 "its error": standard_error(scores[best] - values),
+                "converged": "NO" if name in unfinished else "yes",
+                "nats per row": values.mean(),
+                "standard error": standard_error(values),
             }
             for name, values in scores.items()
         }
-        frame = pd.DataFrame.from_dict(rows, orient="index").sort_values("below best")
-        others = [name for name in frame.index if name != best]
-        clear = all(frame.loc[name, "below best"] > 2 * frame.loc[name, "its error"] for name in others)
-        text = f"{best} predicts the rows held out best" + ("" if clear else ", but not clearly")
-        reason = f"over {scores[best].size} rows; differences are taken row by row"
-        advice = "hold other rows out and see whether it stays so"
-        blocks = [Judgement(None, text, reason, advice), Table("Rows held out", frame)]
+        frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("fit").sort_values("below best")
+        late = [name for name in scores if name in unfinished]
+        ranking = _best_on_new_rows(frame, late, scores[best].size)
+        if late:  # differences from the best would rank it
+            frame = frame.loc[list(scores), ["nats per row", "converged", "standard error"]]
+        decisive = ("nats per row" if late else "below best", "converged")
+        blocks = [ranking, Table("Rows held out", frame, decisive)]
     if refused:
         blocks.append(one_column("Fits that do not score these rows", refused, "why"))
-    return blocks
+    return blocks, ranking
 
 
-def _agreed(trees: Mapping[str, xr.DataTree]) -> Section:
+def _best_on_new_rows(frame: pd.DataFrame, late: Sequence[str], num_rows: int) -> Judgement:
+    """Judge which fit predicts rows held out best; none while one of them (``late``) has not converged."""
+    best, *others = frame.index
+    if late:
+        reason = f"{_listed(late)} may score otherwise once it has converged"
+        text = f"No ranking by rows held out: {_listed(late)} not converged"
+        return Judgement(None, text, reason, "finish the runs first")
+    clear = all(frame.loc[name, "below best"] > 2 * frame.loc[name, "its error"] for name in others)
+    text = f"{best} predicts the rows held out best" + ("" if clear else ", but not clearly")
+    reason = f"over {num_rows} rows; differences are taken row by row"
+    advice = "hold other rows out and see whether it stays so"
+    return Judgement(True if clear else None, text, reason, advice)
+
+
+def _agreed(trees: Mapping[str, xr.DataTree], unfinished: Sequence[str]) -> tuple[Section, list[Judgement]]:
+    """The section on agreement, and the judgement of each pair of fits of one posterior."""
     table = agreement(trees)
     if table.empty:
         reason = "the models have no invariant in common"
         advice = "compare how they predict"
-        return Section("Agreement", [Judgement(None, "There is nothing to agree on", reason, advice)])
+        return Section("Agreement", [Judgement(None, "There is nothing to agree on", reason, advice)]), []
     groups = _posteriors(trees)
     same = [(group[0], other) for group in groups for other in group[1:]]
-    blocks: list = [_pair_verdict(table, pair, trees) for pair in same]
+    pairs = [_pair_verdict(table, pair, trees, unfinished) for pair in same]
+    blocks: list = list(pairs)
     if len(groups) > 1:
         listed = "; ".join(", ".join(group) for group in groups)
         text = (
@@ -229,19 +354,19 @@ def _agreed(trees: Mapping[str, xr.DataTree]) -> Section:
             "different kinds are shown side by side but need not agree."
         )
         blocks.append(Paragraph(text))
-    blocks += _side_by_side(table, same)
+    blocks += _side_by_side(table, [pair for pair in same if not set(pair) & set(unfinished)])
     if any(kind_of(tree) != "point" for tree in trees.values()):
         try:
             figure = plot_agreement(table)
         except ValueError as why_not:
-            return Section("Agreement", [*blocks, Paragraph(f"No picture: {why_not}.")])
+            return Section("Agreement", [*blocks, Paragraph(f"No picture: {why_not}.")]), pairs
         caption = (
             "Invariants under each fit, in posterior standard deviations from the first that has draws. "
             "Thick: two Monte Carlo standard errors; thin: one posterior standard deviation."
         )
         alt = f"{len(table)} shared invariants under {len(trees)} fits; the table above holds the numbers."
         blocks.append(Picture("agreement", caption, alt, figure))
-    return Section("Agreement", blocks)
+    return Section("Agreement", blocks), pairs
 
 
 def _posteriors(trees: Mapping[str, xr.DataTree]) -> list[list[str]]:
@@ -262,14 +387,22 @@ def _posteriors(trees: Mapping[str, xr.DataTree]) -> list[list[str]]:
     return [sorted(group, key=trust) for group in groups]
 
 
-def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str, xr.DataTree]) -> Judgement:
+def _pair_verdict(
+    table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str, xr.DataTree], unfinished: Sequence[str]
+) -> Judgement:
     gaps = differences(table, *pair)
     samplers = [name for name in pair if kind_of(trees[name]) == "sampling"]
-    unfinished = [name for name in samplers if not int(trees[name].attrs.get("converged", 0))]
-    if len(samplers) == 2:
-        return _by_monte_carlo_error(gaps["standard_errors"].abs().dropna(), pair, unfinished)
-    apart = gaps["posterior_sds"].abs().replace(np.inf, np.nan).dropna()
+    late = [name for name in pair if name in unfinished]
     one, other = pair
+    if late:
+        reason = (
+            f"{_listed(late)} not converged: until then neither its means nor their errors measure anything"
+        )
+        text = f"{one} and {other} cannot be compared yet"
+        return Judgement(None, text, reason, f"run {_listed(late)} longer first")
+    if len(samplers) == 2:
+        return _by_monte_carlo_error(gaps["standard_errors"].abs().dropna(), pair)
+    apart = gaps["posterior_sds"].abs().replace(np.inf, np.nan).dropna()
     if apart.empty:
         reason = "neither has draws that vary, so there is no posterior standard deviation to measure by"
         advice = "add a fit by a sampler: its posterior is the unit"
@@ -280,16 +413,14 @@ def _pair_verdict(table: pd.DataFrame, pair: tuple[str, str], trees: Mapping[str
         f"means differ by at most {apart.max():.2f} posterior standard deviations ({apart.idxmax()}) over "
         f"{len(apart)} invariants; one of them is no sampler, so a difference is bias, not chance"
     )
-    if unfinished:
-        advice = f"run {unfinished[0]} longer first: until a sampler has converged it is no measure"
-    elif near:
+    if near:
         advice = "spreads may still be too small: compare the sd of the quantities you need"
     else:
-        advice = "build on the sampler" if samplers else "run a sampler to see which is nearer"
+        advice = f"build on {samplers[0]}" if samplers else "run a sampler to see which is nearer"
     return Judgement(None if near else False, text, reason, advice)
 
 
-def _by_monte_carlo_error(apart: pd.Series, pair: tuple[str, str], unfinished: Sequence[str]) -> Judgement:
+def _by_monte_carlo_error(apart: pd.Series, pair: tuple[str, str]) -> Judgement:
     """Judge whether two samplers of one posterior agree: ``apart`` is in combined standard errors."""
     one, other = pair
     good = bool((apart < _STANDARD_ERRORS).all())
@@ -297,15 +428,10 @@ def _by_monte_carlo_error(apart: pd.Series, pair: tuple[str, str], unfinished: S
         f"over {len(apart)} invariants the largest difference is {apart.max():.1f} combined Monte Carlo "
         f"standard errors ({apart.idxmax()}); {_STANDARD_ERRORS:g} allowed, by chance 6 times in 100 000"
     )
-    if unfinished:
-        longer = " and ".join(unfinished)
-        advice = f"run {longer} longer: until a sampler has converged its error is not known"
-    elif good:
+    advice = "one of them is wrong or stuck: run both longer from other seeds"
+    if good:
         advice = "build on either; prefer the one with more effective draws"
-    else:
-        advice = "one of them is wrong or stuck: run both longer from other seeds"
-    text = f"{one} and {other} {'agree' if good else 'DISAGREE'}"
-    return Judgement(None if good and unfinished else good, text, reason, advice)
+    return Judgement(good, f"{one} and {other} {'agree' if good else 'DISAGREE'}", reason, advice)
 
 
 def _side_by_side(table: pd.DataFrame, same: Sequence[tuple[str, str]]) -> list:
@@ -334,7 +460,7 @@ def _side_by_side(table: pd.DataFrame, same: Sequence[tuple[str, str]]) -> list:
     left_out = variable[~kept].value_counts()
     more = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
     note = [Paragraph(f"Not shown: {more} (of each, those furthest apart are shown).")] if more else []
-    return [Table(caption, cells[kept]), *note]
+    return [Table(caption, cells[kept], ("apart (SE)", "apart (sd)")), *note]
 
 
 def _mean_and_error(mean: float, error: float) -> str:
@@ -343,7 +469,6 @@ def _mean_and_error(mean: float, error: float) -> str:
     return f"{mean:.4g}" if np.isnan(error) or error == 0 else f"{mean:.4g} ± {error:.2g}"
 
 
-def _one(name: str, tree: xr.DataTree) -> Section:
-    """Return the section on one fit: its verdicts and its run."""
-    verdicts = [block for block in believed(tree).blocks if isinstance(block, Judgement)]
-    return Section(f"File {name}", [*verdicts, one_column(f"The run of {name}", run_facts(tree))])
+def _one(name: str, tree: xr.DataTree, own: Sequence[Judgement]) -> Section:
+    """Return the section on one fit: its judgements and its run."""
+    return Section(f"Fit {name}", [*own, one_column(f"The run of {name}", run_facts(tree))])

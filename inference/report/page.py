@@ -1,30 +1,38 @@
 """Blocks of a page, and writing a page as one self-contained HTML file or as Markdown with pictures.
 
-The templates ``page.html.j2`` and ``page.md.j2`` and the style sheet ``page.css`` lie beside this module.
+The templates ``page.html.j2`` and ``page.md.j2``, the style sheet ``page.css`` and the script ``page.js`` lie
+beside this module. The page's Content-Security-Policy allows that style and that script by their hashes,
+pictures inside the file, and nothing else: text from the data cannot run or fetch, whatever it says.
 """
 
 import base64
+import hashlib
 import io
 import re
 import struct
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from matplotlib.figure import Figure
+from PIL import Image
 
+from inference.diagnostics.verdicts import Judgement, sentences
 from inference.numerics.atomic_files import replacing
 
 __all__ = [
     "Code",
+    "Front",
     "Paragraph",
     "Picture",
     "Section",
     "Table",
-    "Judgement",
     "as_html",
     "as_markdown",
     "check_page_path",
@@ -37,7 +45,6 @@ _ENDINGS = (".html", ".md")
 _VALUE = r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)"
 _NUMBER = re.compile(rf"{_VALUE}( ± {_VALUE})?|-|constant")
 _DPI = 130
-_WIDE = 700  # pixels of a picture that would be too small to read if it were shrunk to a phone
 
 
 class Paragraph(NamedTuple):
@@ -48,22 +55,6 @@ class Paragraph(NamedTuple):
     """
 
     text: str
-
-
-class Judgement(NamedTuple):
-    """A verdict with its reason and the next step.
-
-    Attributes:
-        good: whether it is in favour; None: neither.
-        text: the verdict in one sentence.
-        reason: why.
-        advice: the next step.
-    """
-
-    good: bool | None
-    text: str
-    reason: str
-    advice: str
 
 
 class Code(NamedTuple):
@@ -81,11 +72,15 @@ class Table(NamedTuple):
 
     Attributes:
         caption: its title.
-        frame: the cells, as text or numbers; the index is the first column.
+        frame: the cells, as text or numbers; the index gives the first columns, and its names their headings.
+        decisive: columns that a reader must not miss. They come first, beside the index, and are bold.
+        note: what its columns are, in a line below the title.
     """
 
     caption: str
     frame: pd.DataFrame
+    decisive: Sequence[str] = ()
+    note: str = ""
 
 
 class Picture(NamedTuple):
@@ -102,6 +97,20 @@ class Picture(NamedTuple):
     caption: str
     alt: str
     figure: Figure
+
+
+class Front(NamedTuple):
+    """The first screen of a page.
+
+    Attributes:
+        title: its heading.
+        verdict: the one verdict.
+        facts: what, how, when and where, in a few words each.
+    """
+
+    title: str
+    verdict: Judgement
+    facts: Mapping[str, str]
 
 
 class Section(NamedTuple):
@@ -124,27 +133,38 @@ def one_column(caption: str, values: Mapping[str, object], name: str = "value") 
         values: the rows, in order.
         name: the column's heading.
     """
-    return Table(caption, pd.DataFrame({name: values.values()}, index=list(values)))
+    index = pd.Index(list(values), name="item")
+    return Table(caption, pd.DataFrame({name: values.values()}, index=index))
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return the picture as the bytes of a PNG file."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=_DPI)
+    """Return the picture as the bytes of a PNG file of 256 colours, a third of the size of one of all."""
+    drawn, buffer = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=_DPI)
+    with Image.open(drawn) as whole:
+        few = whole.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    few.save(buffer, "png", optimize=True)
     return buffer.getvalue()
 
 
-def as_html(title: str, sections: Sequence[Section], pictures: Mapping[str, bytes]) -> str:
+def as_html(front: Front, sections: Sequence[Section], pictures: Mapping[str, bytes]) -> str:
     """Render the page as one HTML file: ``pictures[picture.name]`` (PNG) become data URLs."""
     template = _TEMPLATES.get_template("page.html.j2")
+    parts = {"style": _beside("page.css"), "script": _beside("page.js")}
     return template.render(
-        title=title, sections=sections, anchors=_anchors(sections), pictures=pictures, widest=_WIDE
+        front=front, sections=sections, anchors=_anchors(sections), pictures=pictures, **parts
     )
 
 
-def as_markdown(title: str, sections: Sequence[Section], files: Mapping[str, str]) -> str:
+def as_markdown(front: Front, sections: Sequence[Section], files: Mapping[str, str]) -> str:
     """Render the page as Markdown; pictures link to their files, ``files[picture.name]``."""
-    return _TEMPLATES.get_template("page.md.j2").render(title=title, sections=sections, files=files)
+    return _TEMPLATES.get_template("page.md.j2").render(front=front, sections=sections, files=files)
+
+
+@cache
+def _beside(name: str) -> str:
+    """The text of a file beside this module, with the line ends that its hash is taken of."""
+    return "\n".join(files("inference.report").joinpath(name).read_text(encoding="utf-8").splitlines())
 
 
 def check_page_path(path: Path) -> None:
@@ -171,11 +191,11 @@ def check_page_path(path: Path) -> None:
         pass
 
 
-def write_page(title: str, sections: Sequence[Section], path: Path) -> Path:
+def write_page(front: Front, sections: Sequence[Section], path: Path) -> Path:
     """Write a page in the form that the ending of its name asks for.
 
     Args:
-        title: its heading.
+        front: its first screen.
         sections: its contents.
         path: where; pictures of Markdown are PNG files beside it, under its name.
 
@@ -189,12 +209,12 @@ def write_page(title: str, sections: Sequence[Section], path: Path) -> Path:
         if isinstance(block, Picture)
     }
     if path.suffix == ".html":
-        page = as_html(title, sections, pictures)
+        page = as_html(front, sections, pictures)
     else:
-        files = {name: f"{path.stem}-{name}.png" for name in pictures}
+        links = {name: f"{path.stem}-{name}.png" for name in pictures}
         for name, data in pictures.items():
-            _write(path.with_name(files[name]), data)
-        page = as_markdown(title, sections, files)
+            _write(path.with_name(links[name]), data)
+        page = as_markdown(front, sections, links)
     _write(path, page.encode("utf-8"))
     return path
 
@@ -213,27 +233,52 @@ def _anchors(sections: Sequence[Section]) -> list[str]:
     ]
 
 
-def _sentences(verdict: Judgement) -> tuple[str, list[str]]:
-    """Sentences of a verdict: itself, and its reason and advice if there are any."""
-    found = [verdict.text]
-    found += [f"Why: {verdict.reason}"] if verdict.reason else []
-    found += [f"Next: {verdict.advice}"] if verdict.advice else []
-    first, *rest = (text if text.endswith((".", "?", "!")) else f"{text}." for text in found)
-    return first, rest
+class _Column(NamedTuple):
+    """A column as it is written: its heading, whether its cells head their rows, and its CSS classes."""
+
+    name: str
+    is_header: bool
+    classes: str
 
 
-def _cells(frame: pd.DataFrame) -> tuple[list[str], list[list[str]], list[bool]]:
-    """Column names, rows as text, and which columns hold words (set to the left); the index comes first."""
-    cells = frame.map(_cell)
-    rows = [[str(index), *row] for index, row in zip(cells.index, cells.values, strict=True)]
-    of_words = [not all(map(_NUMBER.fullmatch, column)) for column in cells.values.T]
-    return ["", *map(str, cells.columns)], rows, [True, *of_words]
+class _Cells(NamedTuple):
+    """A table as it is written."""
+
+    columns: list[_Column]
+    rows: list[list[str]]
+
+
+def _cells(table: Table) -> _Cells:
+    """Write a table: the index first, then decisive columns, then the others; words are set to the left."""
+    decisive = [name for name in table.decisive if name in table.frame]
+    frame = table.frame[[*decisive, *(name for name in table.frame if name not in decisive)]].map(_cell)
+    index = frame.index.to_frame(index=False)
+    columns = [_Column(str(name or "quantity"), True, "words") for name in frame.index.names]
+    for place, name in enumerate(frame):
+        words = not all(map(_NUMBER.fullmatch, frame.iloc[:, place]))
+        classes = [kind for kind, holds in (("words", words), ("decisive", name in decisive)) if holds]
+        columns.append(_Column(str(name), False, " ".join(classes)))
+    heads = index.astype(str).to_numpy().tolist()
+    return _Cells(columns, [[*head, *row] for head, row in zip(heads, frame.to_numpy(), strict=True)])
+
+
+def _plain(text: object) -> str:
+    """Text for Markdown on one line, in which no character of the data is markup."""
+    flat = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+    return flat.replace("`", "\\`")
+
+
+def _sha256(text: str) -> str:
+    """The hash of an inline style or script, as a Content-Security-Policy names it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
 
 
 def _cell(value: object) -> str:
     """Format a cell: text unchanged, whole numbers whole, others with four significant digits."""
     if isinstance(value, str):
         return value
+    if np.isnan(value):
+        return "-"
     if float(value).is_integer() and abs(value) < 1e9:
         return str(int(value))
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.1f}"
@@ -251,6 +296,8 @@ _TEMPLATES.tests["of_kind"] = lambda block, kind: type(block).__name__ == kind
 _TEMPLATES.filters |= {
     "base64": lambda png: base64.b64encode(png).decode("ascii"),
     "cells": _cells,
+    "plain": _plain,
     "png_size": lambda png: struct.unpack(">II", png[16:24]),  # as a PNG file begins
-    "sentences": _sentences,
+    "sentences": sentences,
+    "sha256": _sha256,
 }

@@ -1,4 +1,4 @@
-"""The sections of a report on results: convergence, findings and predictive fit."""
+"""The section of a report on results: what the fit says about its data."""
 
 import numpy as np
 import pandas as pd
@@ -10,44 +10,36 @@ from inference.component_subspaces import (
     loading_products,
     responsibility_overlap,
 )
-from inference.convergence.identifiable import draws_of, feature_names, kind_of
+from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import point_partition
-from inference.convergence.r_hat import judge
-from inference.convergence.starts import spread_of_starts
-from inference.diagnostics.comparison import leave_one_out
-from inference.diagnostics.tables import occupied, summary, summary_cells
+from inference.diagnostics.profiles import profile_cells, profiles
 from inference.plots.components import (
     plot_component_similarity,
     plot_hinton,
     plot_loading_products,
     plot_overlap,
 )
-from inference.plots.fits import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
+from inference.plots.draws import plot_scree
+from inference.plots.fits import plot_co_clustering, plot_mixture
 from inference.plots.mixtures import occupied_components
 from inference.plots.projections import plot_biplot, plot_loadings
 from inference.plots.topics import plot_clusters, plot_topics
 from inference.prediction import transform
-from inference.report.page import Judgement, Paragraph, Picture, Section, Table, one_column
-from inference.report.predictive import predictive_blocks
+from inference.report.page import Paragraph, Picture, Section, Table
 from inference.results.files import model_of
 from inference.results.groups import labels_of, loadings_of, responsibilities_of, restored_data, thinned
 from inference.symmetry import relabel
 from inference.symmetry.rotation import align_rotation
 from inference.topics.tables import top_words
 
-__all__ = ["believed", "fits", "found", "local_pca_blocks", "projection_blocks", "topic_blocks"]
+__all__ = ["local_pca_blocks", "projection_blocks", "results_section", "topic_blocks"]
 
 _MOST_ROWS = 5000  # of a point partition: it costs O(N^2)
-_MOST_FEATURES = 6
-_MOST_COMPONENTS = 8
 _MOST_LOCAL_PCAS = 12
 _MOST_PRODUCT_FEATURES = 64  # of a drawn W W'
 _MOST_DRAWS = 400  # turned to a common mean
-_SOLVED = "solved directly"
-_WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
-_VARIED_SEEDS = "fit again with another seed, and do not trust quantities that change"
 _NO_COMPONENTS = Paragraph(
-    "No table of components: labels are matched by the assignments, which this fit does not hold."
+    "No picture of clusters: labels are matched by the assignments, which this fit does not hold."
 )
 _IDENTIFIED = (
     "Read products of loadings, sizes of directions, offsets and shares of rows; the numbers of components, "
@@ -56,157 +48,134 @@ _IDENTIFIED = (
 )
 
 
-def believed(tree: xr.DataTree) -> Section:
-    """Return the section on convergence: a verdict with its reason and the next step, and the invariants."""
-    kind, table = kind_of(tree), summary(tree)
-    verdicts = _sampler_verdicts(tree) if kind == "sampling" else [_ascent_verdict(tree, kind)]
-    cells = summary_cells(table)
-    blocks = [
-        *verdicts,
-        Table("Invariants (nothing in this table depends on labels or axes)", cells),
-        Paragraph(f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()),
+def results_section(tree: xr.DataTree) -> Section:
+    """Return the section on results: the tables of `inference.diagnostics.profiles`, with pictures between.
+
+    Args:
+        tree: a fit.
+    """
+    tables = profiles(tree)
+    blocks: list = []
+    for keys, pictures in _ORDER:
+        blocks += [_shown(tables[key], key) for key in keys if key in tables]
+        blocks += pictures(tree)
+    if not blocks:
+        text = (
+            "This model has no clusters, topics or latents: the results are the invariants under Convergence."
+        )
+        blocks.append(Paragraph(text))
+    return Section("Results", blocks)
+
+
+def _shown(table: pd.DataFrame, key: str) -> Table | Paragraph:
+    """A table of `profiles` as a reader sees it: typical values and loadings side by side, long ones cut."""
+    if table.empty:
+        return Paragraph(f"{table.attrs.get('title', key)}: {table.attrs.get('note', 'none')}.")
+    cells, note = profile_cells(table), str(table.attrs.get("note", ""))
+    if (across := _ACROSS.get(key)) and table.index.nlevels > 1:
+        level, most = across
+        number = len(dict.fromkeys(table.index.get_level_values(level)))
+        cells = _wide(cells["mean"], level, most)
+        note += f"; the first {most} of {number} {level}s" if number > most else ""
+    if len(cells) > _MOST_LINES:
+        note += f"; the first {_MOST_LINES} of {len(cells)} rows"
+        cells = cells.head(_MOST_LINES)
+    names = [name for name in cells.index.names if name is not None]
+    single = [
+        name for name in names if name in ("view",) and len(set(cells.index.get_level_values(name))) == 1
     ]
-    if kind == "sampling" and draws_of(tree).sizes["chain"] > 1 and draws_of(tree).sizes["draw"] >= 40:
-        alt = f"Line plot of the PSRF against draws per chain. {_extremes(table)}"
-        caption = "PSRF of the invariants as draws accumulate: all should fall below the dashed line."
-        blocks.append(Picture("psrf", caption, alt, plot_psrf_path(tree)))
-    elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
-        objective = tree["trace"]["objective"].values
-        final = objective[np.isfinite(objective)].max()
-        occupation = model_of(tree).occupied_site in tree["trace"]
-        counted = " and the number of occupied components" if occupation else ""
-        caption = f"The objective (higher is better){counted} by iteration."
-        alt = f"Line plot of the objective, whose best value is {final:.2f} nats."
-        blocks.append(Picture("objective", caption, alt, plot_objective(tree)))
-    return Section("Believed", blocks)
+    cells = cells.droplevel(single) if single and cells.index.nlevels > len(single) else cells
+    return Table(str(table.attrs.get("title", key)), cells, _DECISIVE.get(key, ()), note)
 
 
-def _extremes(table: pd.DataFrame) -> str:
-    factors = pd.to_numeric(table["r_hat"], errors="coerce")
-    if factors.isna().all():
-        return "All quantities are constant."
-    return f"At the end the largest is {factors.max():.3f}, for {factors.idxmax()}."
+def _wide(means: pd.Series, level: str, most: int) -> pd.DataFrame:
+    """Means with their intervals, a column for each cluster or latent, in the order of the table."""
+    kept = list(dict.fromkeys(means.index.get_level_values(level)))[:most]
+    rest = [name for name in means.index.names if name != level]
+    rows = means.index.droplevel(level).unique()
+    columns = {
+        f"{level} {number}": means.xs(number, level=level).reindex(rows).fillna("-") for number in kept
+    }
+    frame = pd.DataFrame(columns, index=rows)
+    if "quantity" in rest and set(rows.get_level_values("quantity")) == {"mean"}:
+        frame = frame.droplevel("quantity")
+    return frame
 
 
-def _sampler_verdicts(tree: xr.DataTree) -> list[Judgement]:
-    """Judge whether the chains agree, and count the transitions that diverged if any did."""
-    good, reason = judge(tree)
-    reason, _, advice = reason.partition(". Next: ")
-    text = "The chains have NOT converged: do not build on these draws yet"
-    if good:
-        text = "The chains agree: the draws can be trusted"
-    verdicts = [Judgement(good, text, reason, advice or _VARIED_SEEDS)]
-    diverging = tree["sample_stats"].get("diverging") if "sample_stats" in tree.children else None
-    if diverging is not None and diverging.any():
-        text = f"{int(diverging.sum())} of {diverging.size} transitions diverged"
-        reason = "near a divergence the sampler may miss a region of high curvature, unseen by the PSRF"
-        advice = "raise target_accept_prob to 0.95, or compare with another method"
-        verdicts.append(Judgement(False, text, reason, advice))
-    return verdicts
-
-
-def _ascent_verdict(tree: xr.DataTree, kind: str) -> Judgement:
-    stopped = tree.attrs.get("stop_reason", "no reason recorded")
-    if stopped == _SOLVED:
-        advice = "score held-out rows; for uncertainty fit by a method with a posterior, if there is one"
-        reason = "a closed form: the optimum of the objective, one point without uncertainty"
-        return Judgement(True, "Solved directly: there is nothing to converge", reason, advice)
-    result = "q" if kind == "variational" else "the estimate"
-    if not int(tree.attrs.get("converged", 0)):
-        text = f"The objective has NOT converged: {result} is not final"
-        advice = "raise max_iterations, or continue with init=tree"
-        return Judgement(False, text, _WHY_STOPPED.get(stopped, stopped), advice)
-    restarts = tree["trace"].sizes.get("restart", 1) if "trace" in tree.children else 1
-    reason = f"{stopped}; {spread_of_starts(tree) or 'another start may still reach a better optimum'}"
-    referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
-    advice = f"compare with method='{referee}': an approximation usually understates uncertainty"
-    if restarts < 5:
-        advice = "num_restarts=10: the ascent finds the optimum nearest to its start"
-    return Judgement(True, f"The objective has converged: {result} is final for its start", reason, advice)
-
-
-def found(tree: xr.DataTree) -> Section:
-    """Return the section on findings: clusters, components, co-clustering, loadings or topics."""
-    model, names, blocks = model_of(tree), draws_of(tree), _provisional(tree)
-    symmetries = model.symmetries
-    if "rotation" in symmetries and "labels" not in symmetries:
-        return Section("Found", [*blocks, *projection_blocks(tree)])
-    if "labels" not in symmetries:
-        text = "The findings are the invariants above: this model has no clusters."
-        return Section("Found", [Paragraph(text)])
-    if model.topic_site in names:
-        blocks += topic_blocks(tree)
-        if model.cluster_site is None:
-            return Section("Found", blocks)
-    blocks += _occupied(tree)
+def _cluster_pictures(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
+    model, names, blocks = model_of(tree), draws_of(tree), []
     for sites, blocks_of in ((model.gaussian_sites, _components), (model.subspace_sites, local_pca_blocks)):
         if sites and all(site in names for site in sites):
             blocks += blocks_of(tree)
+    return blocks
+
+
+def _topic_pictures(tree: xr.DataTree) -> list[Picture | Paragraph]:
+    return topic_blocks(tree) if model_of(tree).topic_site in draws_of(tree) else []
+
+
+def _projection_pictures(tree: xr.DataTree) -> list[Paragraph | Picture]:
+    symmetries = model_of(tree).symmetries
+    return projection_blocks(tree) if "rotation" in symmetries and "labels" not in symmetries else []
+
+
+def _together(tree: xr.DataTree) -> list[Picture]:
+    """The co-clustering of the rows, where there are clusters of rows and not too many rows."""
+    if model_of(tree).cluster_site is None or "labels" not in model_of(tree).symmetries:
+        return []
     labels = labels_of(tree)
     per_row = responsibilities_of(tree) if labels is None else labels
     num_rows = 0 if per_row is None else per_row.sizes.get("observation", 0)  # documents: their own section
-    if 0 < num_rows <= _MOST_ROWS and (labels is not None or kind_of(tree) != "sampling"):
-        partition = point_partition(tree)
-        sizes = ", ".join(map(str, np.bincount(partition.values)))
-        alt = f"Matrix in blocks: the point partition of {num_rows} rows has clusters of {sizes} rows."
-        caption = (
-            "Posterior probability that two rows share a component, rows ordered by cluster. "
-            "Sharp blocks are reliable clusters."
-        )
-        blocks.append(Picture("co-clustering", caption, alt, plot_co_clustering(tree)))
-    return Section("Found", blocks)
+    if not 0 < num_rows <= _MOST_ROWS or (labels is None and kind_of(tree) == "sampling"):
+        return []
+    partition = point_partition(tree)
+    sizes = ", ".join(map(str, np.bincount(partition.values)))
+    alt = f"Matrix in blocks: the point partition of {num_rows} rows has clusters of {sizes} rows."
+    caption = (
+        "Posterior probability that two rows share a component, rows ordered by cluster. "
+        "Sharp blocks are reliable clusters."
+    )
+    return [Picture("co-clustering", caption, alt, plot_co_clustering(tree))]
 
 
-def _occupied(tree: xr.DataTree) -> list[Table | Judgement]:
-    """Return the verdict on the number of components that hold rows, and its posterior."""
-    counts = occupied(tree)
-    mode = counts.attrs["mode"]
-    advice = "compare with the clusters below: how many rows each holds matters more than their number"
-    if kind_of(tree) == "point":
-        text = f"The estimate has {mode} occupied component{'s' if mode != 1 else ''}"
-        return [Judgement(None, text, "each is the most probable one of at least one row", advice)]
-    frame = counts.to_dataframe().rename_axis(None)[["probability", "mcse"]]
-    noun = "component is" if mode == 1 else "components are"
-    text = f"{mode} occupied {noun} most probable (probability {float(counts.max()):.2f})"
-    reason = "each occupied component holds at least one row; small ones may come and go between draws"
-    if "variational_num_occupied" in counts.attrs:
-        reason += f"; q itself holds {counts.attrs['variational_num_occupied']} (expected rows above 0.5)"
-    table = Table("Posterior of the number of occupied components", frame)
-    return [Judgement(None, text, reason, advice), table]
+_MOST_LINES = 40  # of a table
+_ACROSS = {"cluster_values": ("cluster", 8), "loadings": ("latent", 8)}
+_DECISIVE = {
+    "clusters": ("share", "rows"),
+    "topics": ("share", "words"),
+    "num_clusters": ("probability", "starts"),
+    "cluster_differences": ("column", "difference"),
+    "cluster_rows": ("row", "probability"),
+    "latents": ("share",),
+    "columns": ("explained",),
+    "extreme_rows": ("row", "score"),
+    "starts": ("behind",),
+}
+_ORDER = (  # keys of `profiles` and the pictures that follow them
+    (("clusters", "num_clusters", "cluster_values", "cluster_differences"), _cluster_pictures),
+    (("cluster_rows", "cluster_directions"), _together),
+    (("topics", "cluster_topics", "topic_documents"), _topic_pictures),
+    (("latents", "loadings", "columns", "canonical_correlations", "extreme_rows"), _projection_pictures),
+    (("filled_cells", "starts"), lambda tree: []),
+)
 
 
-def _components(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
+def _components(tree: xr.DataTree) -> list[Picture | Paragraph]:
     if kind_of(tree) == "sampling" and labels_of(tree) is None:
         return [_NO_COMPONENTS]
     aligned = tree if "relabelled" in tree.attrs else relabel(tree)
     components = occupied_components(aligned)
-    columns = {"share of rows": components.share}
-    names = feature_names(draws_of(aligned)[model_of(tree).gaussian_sites[1]])
-    for i, name in enumerate(names[:_MOST_FEATURES]):
-        columns[f"{name}: mean"] = components.locs[:, i]
-        if kind_of(tree) != "point":
-            columns[f"{name}: sd of the mean"] = components.loc_sds[:, i]
-        columns[f"{name}: spread"] = np.sqrt(components.covariances[:, i, i])
-    caption = (
-        "Components with at least 1 % of the rows, relabelled, the largest first; "
-        "spread is the standard deviation within a component"
-    )
-    if len(names) > _MOST_FEATURES:
-        caption += f"; the first {_MOST_FEATURES} of {len(names)} features"
-    frame = pd.DataFrame(columns, index=[f"component {k}" for k in components.index]).head(_MOST_COMPONENTS).T
-    if len(components.index) > _MOST_COMPONENTS:
-        caption += f"; the first {_MOST_COMPONENTS} of {len(components.index)} components"
-    blocks = [Table(caption, frame)]
+    blocks = []
     if "relabel_rhat_after" in aligned.attrs:
         before, after = aligned.attrs["relabel_rhat_before"], aligned.attrs["relabel_rhat_after"]
-        text = f"Largest R-hat of these parameters: {before:.3f} before relabelling, {after:.3f} after."
+        text = f"Largest R-hat of parameters of clusters: {before:.3f} before relabelling, {after:.3f} after."
         blocks.append(Paragraph(text))
     if "observed_data" not in tree.children:
         return [*blocks, Paragraph("This fit does not hold its data, so there is no picture of them.")]
     shares = zip(components.index, components.share, strict=True)
-    described = "; ".join(f"component {k} with {100 * share:.0f} % of the rows" for k, share in shares)
-    alt = f"Scatter plot of the rows with an ellipse for each component: {described}."
-    caption = "The data, the components and the predictive density."
+    described = "; ".join(f"cluster {k} with {100 * share:.0f} % of the rows" for k, share in shares)
+    alt = f"Scatter plot of the rows with an ellipse for each cluster: {described}."
+    caption = "The data, the clusters and the predictive density."
     blocks.append(Picture("components", caption, alt, plot_mixture(aligned)))
     return blocks
 
@@ -272,6 +241,10 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     num_latents = loadings[0].sizes["latent"]
     aligned = align_rotation(thinned(tree, _MOST_DRAWS))
     blocks: list[Paragraph | Picture] = [Paragraph(_how_aligned(tree, aligned))]
+    if num_latents > 1:
+        caption = "Share of the variance that each latent explains, the strongest first."
+        alt = f"Scree picture of {num_latents} latents; the table of latents holds the numbers."
+        blocks.append(Picture("scree", caption, alt, plot_scree(tree)))
     caption = "Loadings: features that move together along each latent; signs and order are a convention."
     strongest = _strongest(aligned)
     blocks.append(Picture("loadings", caption, f"Loadings by feature. {strongest}", plot_loadings(aligned)))
@@ -331,19 +304,15 @@ def _strongest(aligned: xr.DataTree) -> str:
     return f"Largest on {'; '.join(parts)}."
 
 
-def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
-    """Build the blocks on topics, their words and shares, and on clusters as mixtures of topics.
+def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
+    """Build the pictures of topics by their words, and of clusters as mixtures of topics.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
     """
-    words = top_words(tree)
-    caption = "The most probable words of each topic"
-    if kind_of(tree) == "sampling":
-        caption += ", with the topics of all draws matched by their words"
-    blocks: list[Paragraph | Picture | Table] = [Table(caption, words)]
+    words, blocks = top_words(tree), []
     if "observed_data" not in tree.children:
-        return [*blocks, Paragraph("This fit does not hold its documents, so there are no shares of topics.")]
+        return [Paragraph("This fit does not hold its documents, so there is no picture of its topics.")]
     first = ", ".join(f"{topic}: {row.iloc[0]}" for topic, row in words.head(20).iterrows())
     caption = "Topics by their most probable words, the largest share of all tokens first."
     alt = f"Bars of word probabilities. First words: {first}."
@@ -353,52 +322,3 @@ def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
         alt = "Matrix of clusters by topics, shaded by the topic's share."
         blocks.append(Picture("clusters", caption, alt, plot_clusters(tree, least_weight=0.01)))
     return blocks
-
-
-def fits(tree: xr.DataTree) -> Section:
-    """Return the section on prediction: the leave-one-out score and posterior predictive checks."""
-    return Section("Fits", [*_provisional(tree), *_leave_one_out(tree), *predictive_blocks(tree)])
-
-
-def _provisional(tree: xr.DataTree) -> list[Paragraph]:
-    if int(tree.attrs.get("converged", 1)):
-        return []
-    return [Paragraph("This fit has not converged (see Believed): all of this section is provisional.")]
-
-
-def _leave_one_out(tree: xr.DataTree) -> list:
-    model, missing = model_of(tree), "No leave-one-out score"
-    advice = "judge it by its purpose: predict from its scores (inference.transform), rows held out"
-    if not tree.attrs.get("generative", 1):
-        reason = f"method {tree.attrs.get('method')!r} is a projection, under which rows have no density"
-        return [Judgement(None, missing, reason, advice)]
-    if not model.scores_rows:
-        reason = f"{type(model).__name__} is no distribution of rows, which have no density"
-        return [Judgement(None, missing, reason, advice)]
-    try:
-        score = leave_one_out(tree)
-    except ValueError as why_not:
-        advice = "score rows that were not fitted: inference.diagnostics.heldout(tree, x)"
-        return [Judgement(None, missing, str(why_not), advice)]
-    bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
-    numbers = {
-        "elpd (nats)": float(score.elpd),
-        "standard error": float(score.se),
-        "elpd per row": float(score.elpd) / rows,
-        "effective number of parameters": float(score.p),
-        f"rows with Pareto k above {score.good_k:.2f}": bad,
-        "largest Pareto k": float(score.pareto_k.max()),
-    }
-    if bad:
-        text = f"The leave-one-out score is doubtful for {bad} of {rows} rows"
-        reason = "without one of these rows the posterior would change too much for importance sampling"
-        advice = "look at these rows; score held-out rows instead"
-    else:
-        text, reason = "The leave-one-out score can be trusted", "all Pareto k are below the threshold"
-        advice = "compare it with other models of the same data: inference.diagnostics.compare"
-    if kind_of(tree) == "variational":
-        reason += "; the draws are from q, so this is the score of the approximation"
-    return [
-        Judgement(not bad, text, reason, advice),
-        one_column("Leave-one-out prediction (PSIS-LOO)", numbers),
-    ]

@@ -1,25 +1,115 @@
-"""The sections of a report on assumptions and on the run."""
+"""The first screen of a report, and its sections on the run and on the model."""
 
 import dataclasses
 import json
 import sys
 import textwrap
 from itertools import takewhile
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
+from inference.diagnostics.verdicts import Judgement
 from inference.plots.model_graph import draw_graph, graph_of, in_words
-from inference.report.page import Code, Paragraph, Picture, Section, one_column
+from inference.report.page import Code, Front, Paragraph, Picture, Section, one_column
 from inference.results.files import model_of
 from zoo import MODELS
+from zoo.model import Model
 
-__all__ = ["assumed", "done", "run_facts", "title_of"]
+__all__ = [
+    "data_in_words",
+    "file_of",
+    "front_of",
+    "heading_of",
+    "model_section",
+    "run_facts",
+    "run_section",
+    "title_of",
+]
 
 
-def assumed(tree: xr.DataTree) -> Section:
-    """Return the section on assumptions: generative process, fields, priors, graph and symmetries."""
+_MOST_NAMES = 6  # of columns on the first screen
+_MINUTE = 60.0
+
+
+def front_of(tree: xr.DataTree, verdict: Judgement) -> Front:
+    """Return the first screen of a report: verdict, data, model, method, draws, date, file, seed and time.
+
+    Args:
+        tree: a fit.
+        verdict: the one verdict on it.
+    """
+    facts = run_facts(tree)
+    model = f"{title_of(tree)}{_sizes(model_of(tree))}"
+    method = f"{facts['method']}: {facts['draws']}"
+    shown = {"Data": data_in_words(tree), "Model": model, "Method": method}
+    shown |= {"Date": facts.get("date", "not recorded"), "File": file_of(tree)}
+    shown |= {"Seed": facts.get("seed", "not recorded"), "Time": facts.get("time", "not recorded")}
+    return Front(heading_of(tree), verdict, shown)
+
+
+def heading_of(tree: xr.DataTree) -> str:
+    """Return a short heading for a fit: data, if they have a name, model and method.
+
+    Args:
+        tree: a fit.
+    """
+    name, method = tree.attrs.get("data_name"), tree.attrs.get("method", "an unnamed method")
+    fit = f"{tree.attrs.get('model', 'model')} by {method}"
+    return f"{name}: {fit}" if name else fit
+
+
+def file_of(tree: xr.DataTree) -> str:
+    """Return the name of the file that a fit was loaded from.
+
+    Args:
+        tree: a fit.
+    """
+    source = tree.encoding.get("source")
+    return Path(source).name if source else "not loaded from a file"
+
+
+def data_in_words(tree: xr.DataTree) -> str:
+    """Describe the data of a fit: their name, size and columns.
+
+    Args:
+        tree: a fit.
+    """
+    said = run_facts(tree).get("data", "not stored in this fit")
+    if "observed_data" in tree.children:
+        cells = tree["observed_data"].to_dataset()
+        tables = [values for values in cells.data_vars.values() if values.ndim == 2]
+        names = [name for values in tables for name in _names(values)]
+        if 0 < len(names) <= _MOST_NAMES:
+            said += f" ({', '.join(names)})"
+    name = tree.attrs.get("data_name")
+    return f"{name}: {said}" if name else said
+
+
+def _names(values: xr.DataArray) -> list[str]:
+    """Names of the columns of a table; empty where they are only numbered."""
+    column = values.dims[-1]
+    labels = values[column].values if column in values.coords else np.zeros(0, int)
+    return [] if labels.dtype.kind in "iu" else [str(label) for label in labels]
+
+
+def _sizes(model: Model) -> str:
+    """The sizes that were chosen for a model, in brackets."""
+    names = [field.name for field in dataclasses.fields(model) if field.name in _CHOSEN_SIZES]
+    held = {name: getattr(model, name) for name in names}
+    said = ", ".join(f"{name}={value}" for name, value in held.items() if value is not None)
+    return f" ({said})" if said else ""
+
+
+_CHOSEN_SIZES = tuple(
+    f"num_{noun}" for noun in ("components", "clusters", "topics", "latents", "shared", "specific")
+)
+
+
+def model_section(tree: xr.DataTree) -> Section:
+    """Return the section on the model: generative process, fields, priors, graph and symmetries."""
     model = model_of(tree)
     name = tree.attrs.get("model", "")
     blocks = []
@@ -33,9 +123,9 @@ def assumed(tree: xr.DataTree) -> Section:
         blocks.append(Paragraph(text))
     blocks += [one_column("Fields and priors", dict(_fields(model))), _graph(tree)]
     if symmetries := ", ".join(symmetries_of(tree)):
-        text = f"Symmetries of the posterior: {symmetries}. Nothing below depends on them unless it is noted."
-        blocks.append(Paragraph(text))
-    return Section("Assumed", blocks)
+        text = f"The posterior does not change under these symmetries: {symmetries}."
+        blocks.append(Paragraph(f"{text} Nothing on this page depends on them unless it is noted."))
+    return Section("Model", blocks)
 
 
 def _graph(tree: xr.DataTree) -> Picture | Paragraph:
@@ -120,7 +210,9 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
     counted, reason = (attrs.get(name, "not recorded") for name in ("num_iterations", "stop_reason"))
     facts["iterations"] = f"{counted}; stopped: {reason}"
     if "sampling_time" in attrs:
-        facts["time"] = f"{float(attrs['sampling_time']):.1f} s"
+        facts["time"] = _duration(float(attrs["sampling_time"]))
+    if "created_at" in attrs:
+        facts["date"] = str(attrs["created_at"]).replace("T", " ").replace("+00:00", " UTC")
     facts |= {name: str(attrs[name]) for name in ("seed", "dtype", "left_out") if str(attrs.get(name, ""))}
     facts["settings"] = ", ".join(f"{name}={value}" for name, value in _options(tree).items())
     versions = [(name, value) for name, value in attrs.items() if name.startswith("version_")]
@@ -128,10 +220,17 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
     return {name: value for name, value in facts.items() if value}
 
 
-def done(tree: xr.DataTree) -> Section:
+def _duration(seconds: float) -> str:
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / _MINUTE)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def run_section(tree: xr.DataTree) -> Section:
     """Return the section on the run: method, data, time, settings, and how to repeat it."""
     facts = one_column("The run", run_facts(tree))
-    return Section("Done", [facts, Paragraph("To repeat it:"), Code(_command(tree))])
+    return Section("Run", [facts, Paragraph("To repeat it:"), Code(_command(tree))])
 
 
 def _command(tree: xr.DataTree) -> str:

@@ -5,7 +5,6 @@ Parameters are posterior means, under q or over draws whose topics were brought 
 with the data.
 """
 
-from inference.diagnostics.text_heldout import split_tokens
 from inference.inputs.text import WordCounts, to_vocabulary
 from inference.symmetry.topics import align_topics, match_topics
 from inference.topics.document_checks import check_documents
@@ -23,6 +22,7 @@ from inference.topics.tables import (
     topic_shares,
     topic_words,
 )
+from inference.topics.text_heldout import split_tokens
 
 __all__ = [
     "WordCounts",

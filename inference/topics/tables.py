@@ -21,7 +21,7 @@ from scipy.special import entr, softmax
 from inference.precision import double_precision
 from inference.prediction import prepared, transform
 from inference.results.files import model_of
-from inference.results.groups import labels_of, responsibilities_of, restored_data
+from inference.results.groups import flat_draws, labels_of, responsibilities_of, restored_data, thinned
 from inference.symmetry.topics import align_topics, match_topics
 from zoo.checks import check_choice, check_size
 from zoo.documents.bags import as_counts
@@ -37,6 +37,7 @@ __all__ = [
     "normalised_mutual_information",
     "numbered_like",
     "pyldavis_arrays",
+    "token_share_draws",
     "token_shares",
     "top_words",
     "topic_shares",
@@ -128,6 +129,45 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
     total = tokens.sum(axis=1, keepdims=True)
     shares = np.where(total > 0, tokens / np.where(total > 0, total, 1.0), of_documents)
     return pd.DataFrame(shares, index=pd.Index(names, name="document"), columns=topics.index)
+
+
+def token_share_draws(tree: xr.DataTree, most: int = 100) -> np.ndarray:
+    """Compute the share of each topic in all words of the documents, draw by draw.
+
+    Args:
+        tree: a fit of LDA, pLSI or PCP with its documents, its topics in one numbering (`align_topics`).
+        most: draws, evenly spread.
+
+    Returns:
+        Shape (draws, num_topics), rows that sum to one.
+
+    Raises:
+        ValueError: the fit is of no topic model, does not hold its documents, or no shares of theirs.
+    """
+    documents, _ = _documents(_checked(tree))
+    model, posterior = model_of(tree), thinned(tree, most)["posterior"].to_dataset()
+    topics, labels = flat_draws(posterior[model.topic_site], "topic", "word"), None
+    if model.document_topic_site in posterior:
+        shares = flat_draws(posterior[model.document_topic_site], "document", "topic")
+    elif model.cluster_site in posterior:
+        site, labels = model.cluster_topic_site, flat_draws(posterior[model.cluster_site]).astype(int)
+        centres = flat_draws(posterior[site], "cluster", "topic") if site in posterior else None
+    else:  # shares of the documents were left out for their size
+        return _pooled(documents, token_shares(tree).to_numpy())[None]
+    found = []
+    for draw, words in enumerate(topics):
+        if labels is None:
+            own = shares[draw]
+        else:
+            own = (_centres(tree) if centres is None else centres[draw])[labels[draw]]
+        found.append(_tokens_by_topic(documents, own, words.T).sum(0))
+    total = np.stack(found)
+    return total / total.sum(1, keepdims=True)
+
+
+def _pooled(documents: SparseCounts, shares: np.ndarray) -> np.ndarray:
+    """Shares of topics in all words, from those in each document's."""
+    return np.average(shares, axis=0, weights=np.bincount(documents.document, documents.count, len(shares)))
 
 
 def _tokens_by_topic(documents: SparseCounts, shares: np.ndarray, by_word: np.ndarray) -> np.ndarray:

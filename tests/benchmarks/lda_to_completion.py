@@ -74,7 +74,7 @@ def race(name, seed):
     from sklearn.decomposition import LatentDirichletAllocation
 
     from inference.diagnostics import heldout
-    from inference.diagnostics.text_heldout import split_tokens
+    from inference.topics.text_heldout import split_tokens
     from zoo.sparse import SparseCounts
 
     train, test = split(name, seed)

@@ -23,8 +23,8 @@ import numpy as np
 import zoo
 from inference import fit
 from inference.diagnostics import heldout
-from inference.diagnostics.text_heldout import split_tokens
 from inference.topics import normalised_mutual_information
+from inference.topics.text_heldout import split_tokens
 from tests.benchmarks.topics import one_label
 from tests.recording import add_to_record
 from zoo.datasets import load

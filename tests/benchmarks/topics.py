@@ -18,9 +18,9 @@ import numpy as np
 import zoo
 from inference import fit
 from inference.diagnostics import heldout
-from inference.diagnostics.text_heldout import split_tokens
 from inference.results.files import versions
 from inference.topics import normalised_mutual_information
+from inference.topics.text_heldout import split_tokens
 from zoo.datasets import load
 from zoo.sparse import SparseCounts
 

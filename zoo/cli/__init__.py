@@ -7,6 +7,7 @@ names, settings, options, whether the output can be written, how the data are re
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ from zoo.datasets import catalogue
 __all__ = ["main"]
 
 _ERRORS = (ValueError, TypeError, KeyError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
+_MOST_OF_A_VARIABLE = 4  # rows of the table of `fit`
 _INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
 _COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "MiB more")
 _HELD = {
@@ -55,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     options = parse(arguments)
+    options.words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _COMMANDS[options.command](options)
     except BrokenPipeError:  # the reader of our output has had enough
@@ -148,7 +151,7 @@ def fit(options: argparse.Namespace) -> int:
     keywords = {key: getattr(options, key) for key in FIT_OPTIONS if getattr(options, key) is not None}
 
     import inference
-    from inference.diagnostics import summary_text
+    from inference.diagnostics import profile_text, summary_text
     from inference.inputs.tables import check_parts as check_data
 
     inference.compile_cache()
@@ -170,9 +173,10 @@ def fit(options: argparse.Namespace) -> int:
             **keywords,
             **method_options,
         )
+        tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])}
         place = out.settled()
         inference.save(tree, place)
-        table = summary_text(tree)
+        answers, table = profile_text(tree), summary_text(tree, most=_MOST_OF_A_VARIABLE)
     attributes = tree.attrs
     print(f"model      {card.name}: {card.title}")
     print(f"data       {name}: {'; '.join(map(shape, data))}")
@@ -184,7 +188,7 @@ def fit(options: argparse.Namespace) -> int:
     spent = f"{attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s"
     print(f"converged  {verdict}, {spent}{_reached(tree)}")
     print_warnings(notes)
-    print(f"\n{table}\n")
+    print(f"\n{answers}\n\n{table}\n" if answers else f"\n{table}\n")
     interrupted = _was_interrupted(tree)
     saved = "interrupted; what there is was saved" if interrupted else "saved"
     print(f"{saved} to {place} ({place.stat().st_size / 1e6:.1f} MB)")

@@ -34,6 +34,7 @@ from zoo.conjugate.component_prior import (
     expected_log_probs,
     root,
 )
+from zoo.model import TypicalCells
 from zoo.supports.small_probabilities import Beta
 
 __all__ = [
@@ -90,11 +91,13 @@ class Cellwise(ComponentPrior):
     Class attributes:
         column_fields: the fields with one number per column.
         has_base_measure: whether h differs from one, so that its logarithm is a feature.
+        mean_is: what the mean of a cell is called.
     """
 
     column_fields = ()
     has_base_measure = False
     takes_missing = True
+    mean_is = "mean"
 
     def __post_init__(self) -> None:
         """Repeat a field given as one number for all columns."""
@@ -197,6 +200,11 @@ class Cellwise(ComponentPrior):
     def coefficients(self, parameters: Mapping[str, Array]) -> Array:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return self._on_features(self._natural(parameters))
+
+    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        """Mean and deviation of the cells; see `ComponentPrior.typical_cells`."""
+        cell, columns = self._cell(parameters), np.arange(self.num_features)
+        return (TypicalCells(self.mean_is, columns, cell.mean, jnp.sqrt(cell.variance)),)
 
     def log_evidence(self, statistics: Array) -> Array:
         """Log probability of the observed cells of each component, parameters integrated out, in nats."""
@@ -329,6 +337,7 @@ class BernoulliBeta(Cellwise):
     concentration0: Array | dist.Distribution | None = None
 
     learnable = column_fields = concentration_fields = ("concentration1", "concentration0")
+    mean_is = "probability of 1"
     field_dims = dict.fromkeys(column_fields, ("feature",))
     posterior_dims = dict.fromkeys(column_fields, ("component", "feature"))
     parameter_dims = {"probs": ("component", "feature")}
@@ -419,6 +428,7 @@ class BinomialBeta(BernoulliBeta):
 
     total_count: Array | None = None
 
+    mean_is = "mean count"
     field_dims = BernoulliBeta.field_dims | {"total_count": ("feature",)}
     column_fields = ("concentration1", "concentration0", "total_count")
     has_base_measure = True
@@ -471,6 +481,7 @@ class PoissonGamma(_GammaRates):
 
     has_base_measure = True
     has_counts = True
+    mean_is = "rate"
 
     @staticmethod
     def _rate_for(means: np.ndarray) -> np.ndarray:

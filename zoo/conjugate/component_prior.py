@@ -23,7 +23,7 @@ from jax import Array
 from jax.scipy.special import digamma
 
 from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
-from zoo.model import Assumptions, as_hyperparameter
+from zoo.model import Assumptions, TypicalCells, as_hyperparameter
 from zoo.supports.in_units import InUnits
 
 __all__ = [
@@ -315,6 +315,28 @@ class ComponentPrior(Assumptions):
             Shape (num_components, num_statistics).
         """
         raise NotImplementedError
+
+    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        """Typical cells of each component: means with deviations, or probabilities of levels.
+
+        Args:
+            parameters: of the components, shapes as in `parameter_dims`.
+
+        Returns:
+            One entry a quantity, values of shape (num_components, num_columns).
+        """
+        columns = np.arange(self.num_features)
+        for name, dims in self.parameter_dims.items():
+            if dims[-1].partition("_")[0] == "level":  # cells that are names have probabilities and no mean
+                probs = jnp.asarray(parameters[name])
+                known = getattr(self, "levels", None)
+                levels = range(probs.shape[-1]) if known is None else known
+                return tuple(
+                    TypicalCells(f"probability of {level}", columns, probs[..., place], None)
+                    for place, level in enumerate(levels)
+                )
+        row = self.likelihood(parameters)
+        return (TypicalCells("mean", columns, row.mean, jnp.sqrt(row.variance)),)
 
     def log_evidence(self, statistics: Array) -> Array:
         """Log probability of the rows of each component with its parameters integrated out.

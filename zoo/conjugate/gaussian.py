@@ -60,7 +60,7 @@ from zoo.conjugate.missing_cells import (
     patterns_of,
     places_of,
 )
-from zoo.model import as_hyperparameter
+from zoo.model import TypicalCells, as_hyperparameter
 
 __all__ = [
     "GaussianKnownCovariance",
@@ -279,6 +279,12 @@ class _FullGaussian(ComponentPrior):
             return rows
         patterns, center = jnp.asarray(self.patterns), jnp.asarray(self.center)
         return IncompleteRows(rows, self.coefficients(parameters), patterns, center, assignments)
+
+    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        """Means and deviations of the columns; see `ComponentPrior.typical_cells`."""
+        variances = jnp.diagonal(jnp.asarray(parameters["covariances"]), axis1=-2, axis2=-1)
+        columns = np.arange(self.num_features)
+        return (TypicalCells("mean", columns, jnp.asarray(parameters["locs"]), jnp.sqrt(variances)),)
 
     def coefficients(self, parameters: Mapping[str, Array]) -> Array:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.

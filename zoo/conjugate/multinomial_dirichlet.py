@@ -28,7 +28,7 @@ from zoo.conjugate.component_prior import (
     expected_log_probs,
     floored_shares,
 )
-from zoo.model import static
+from zoo.model import TypicalCells, static
 from zoo.sparse import SparseCounts
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -192,6 +192,10 @@ class MultinomialDirichlet(ComponentPrior):
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
         return CountRow(parameters["probs"], self.num_tokens)
+
+    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        """Shares of the columns in a row's counts; see `ComponentPrior.typical_cells`."""
+        return (TypicalCells("share of counts", np.arange(self.num_features), parameters["probs"], None),)
 
     def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""

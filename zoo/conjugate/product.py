@@ -17,7 +17,7 @@ from jax import Array
 from zoo.checks import as_matrix, check_columns
 from zoo.conjugate.component_prior import ComponentPrior, Estimate, Units
 from zoo.conjugate.missing_cells import IncompleteFeatures
-from zoo.model import static
+from zoo.model import TypicalCells, static
 
 __all__ = ["Product"]
 
@@ -350,6 +350,14 @@ class Product(ComponentPrior):
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The distributions of the groups, one after another."""
         return self._numbered(lambda number, family: family.conditionals(self._own(values, number)))
+
+    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        """Those of the groups, with the columns in the whole table."""
+        return tuple(
+            part._replace(columns=np.asarray(group)[part.columns])
+            for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True))
+            for part in family.typical_cells(self._own(parameters, number))
+        )
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """Those of the groups."""

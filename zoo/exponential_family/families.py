@@ -170,6 +170,7 @@ class Bernoulli(_Logistic):
     """Zeros and ones; theta is the log odds."""
 
     domain = "0 or 1"
+    mean_is = "probability of 1"
 
     def log_partition(self, theta: Array) -> Array:
         """Log(1 + e^theta)."""
@@ -259,6 +260,7 @@ class Poisson(Family):
     """Counts; theta is the log rate."""
 
     domain = "whole numbers of at least 0"
+    mean_is = "rate"
     log_partition_form = "exponential"
 
     def log_partition(self, theta: Array) -> Array:
@@ -587,6 +589,7 @@ class Categorical(Family):
     """
 
     num_classes: int = static(default=2)
+    mean_is = "most probable class"
     has_kernel = False
     first_level = 0
 
@@ -664,6 +667,7 @@ class Ordinal(Family):
     """
 
     num_levels: int = static(default=5)
+    mean_is = "mean level"
     has_kernel = False
     first_level = 1
 

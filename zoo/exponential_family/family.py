@@ -25,6 +25,7 @@ class Family(Assumptions):
 
     Class attributes:
         domain: values that a cell may have, in words, for messages.
+        mean_is: what the mean of a cell is called.
         theta_is_negative: whether natural parameters are negative instead of real.
         cell_units: as in `zoo.model.Model.cell_units`.
         has_kernel: whether there is a conjugate kernel, which the joint prior needs.
@@ -35,6 +36,7 @@ class Family(Assumptions):
     """
 
     domain: ClassVar[str] = ""
+    mean_is: ClassVar[str] = "mean"
     theta_is_negative: ClassVar[bool] = False
     cell_units: ClassVar[str] = "none"
     has_kernel: ClassVar[bool] = True

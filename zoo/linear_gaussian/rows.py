@@ -367,6 +367,14 @@ class DenseRows(dist.Distribution):
         noise = jax.random.normal(key, (*sample_shape, *self.loc.shape), self.loc.dtype)
         return self.loc + noise @ jnp.linalg.cholesky(self.covariance).T
 
+    def mean_and_variance(self) -> tuple[Array, Array]:
+        """Mean and variance of every cell.
+
+        Returns:
+            Two arrays of shape (num_observations, num_features).
+        """
+        return self.loc, jnp.broadcast_to(jnp.diagonal(self.covariance), self.loc.shape)
+
     def completed(self, x: Array) -> tuple[Array, Array]:
         """Rows with missing cells at their expectation given the observed ones, and each cell's variance.
 

@@ -17,10 +17,10 @@ from inference.diagnostics.comparison import (
     leave_one_out,
     same_posterior,
 )
+from inference.diagnostics.verdicts import Judgement, convergence_judgements
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.report import report_comparison
 from inference.report.comparison import _agreed, _fitted, _pair_verdict
-from inference.report.page import Judgement
 from zoo.cli import main
 
 
@@ -59,12 +59,33 @@ def text(three, tmp_path_factory):
 def test_the_page_is_whole_and_alone(text):
     page = Page(text)
     page.assert_needs_no_other()
-    assert page.headings[:3] == ["Fitted", "Predicted", "Agreement"]
-    assert page.headings[3:] == ["File first", "File second", "File vb"]
-    assert len(page.links) == 6 and len(page.alts) == 2
+    assert page.headings[:3] == ["Agreement", "Prediction", "Fits"]
+    assert page.headings[3:] == ["Fit first", "Fit second", "Fit vb"]
+    assert len(page.links) == 7 and len(page.alts) == 1
     assert page.verdicts and all("Why: " in verdict and "Next: " in verdict for verdict in page.verdicts)
     for caption in ("The fits", "Leave-one-out (PSIS-LOO)", "Invariants: mean"):
         assert any(own.startswith(caption) for own in page.captions), caption
+
+
+def test_fits_of_one_model_are_not_ranked(text):
+    """A q that is too narrow has the higher score by construction: the difference is of the approximation."""
+    assert Page(text).front.startswith("Caution Same model, so differences are of the methods")
+    assert "predicts best" not in text and "a difference in score is of the approximation" in text
+
+
+def test_nothing_is_ranked_over_a_fit_that_has_not_converged(three, tmp_path):
+    """Neither on the first screen nor below it is anything green or said to be best."""
+    other = replaced(three["second"])
+    other.attrs |= {"model_fields": '{"num_components": 4}', "converged": 0, "stop_reason": "completed"}
+    page = report_comparison({"five": three["first"], "four": other}, tmp_path / "page.html")
+    page = Page(page.read_text(encoding="utf-8"))
+    assert page.state == "open" and "No verdict yet: four has not converged" in page.front
+    assert page.facts["Converged"] == "five: yes, four: NO"
+    assert "predicts best" not in page.text and "cannot be told apart" not in page.text
+    assert [words for kind, words in page.judged if kind == "good" and "chains agree" not in words] == []
+    other.attrs["converged"] = 1
+    page = report_comparison({"five": three["first"], "four": other}, tmp_path / "page.html")
+    assert "five and four cannot be told apart" in Page(page.read_text(encoding="utf-8")).front
 
 
 def test_samplers_of_one_posterior_agree(three):
@@ -81,6 +102,10 @@ def test_samplers_of_one_posterior_agree(three):
     )
 
 
+def _fits(trees):
+    return _fitted(trees, {name: convergence_judgements(tree) for name, tree in trees.items()}, [])
+
+
 def _verdicts(section):
     return [block for block in section.blocks if isinstance(block, Judgement)]
 
@@ -90,9 +115,9 @@ def test_a_sampler_that_is_off_is_found(three):
     posterior = three["first"]["posterior"].to_dataset().copy(deep=True)
     posterior["concentration"] += 0.5 * float(posterior["concentration"].std())
     off = {"second": three["second"], "moved": replaced(three["first"], posterior=posterior)}
-    (found,) = _verdicts(_agreed(off))
+    (found,) = _agreed(off, [])[1]
     assert found.good is False and "DISAGREE" in found.text and "(concentration)" in found.reason
-    (found,) = _verdicts(_agreed({name: three[name] for name in ("second", "first")}))
+    (found,) = _agreed({name: three[name] for name in ("second", "first")}, [])[1]
     assert found.good is True and found.text == "second and first agree"
 
 
@@ -122,9 +147,9 @@ def test_other_assumptions_are_not_one_posterior(three):
     )
     assert same_posterior(three["first"], three["second"]) and not same_posterior(three["first"], other)
     both = {"five": three["first"], "four": other}
-    agreed = _agreed(both)
-    assert _verdicts(agreed) == [] and "are of 2 kinds: five; four" in agreed.blocks[0].text
-    differing = _fitted(both).blocks[-1].frame
+    agreed, pairs = _agreed(both, [])
+    assert pairs == [] and "are of 2 kinds: five; four" in agreed.blocks[0].text
+    differing = _fits(both).blocks[-1].frame
     assert differing.to_dict("index") == {"num_components": {"five": "5", "four": "4"}}
 
 
@@ -153,7 +178,7 @@ def test_what_cannot_be_compared_is_refused_before_work(three, tmp_path):
 def test_data_that_were_left_out_are_not_vouched_for(three):
     both = {"a": three["second"], "b": replaced(three["first"], observed_data=None)}
     check_fits(both, without_data=True)
-    (found,) = _verdicts(_fitted(both))
+    (found,) = _verdicts(_fits(both))
     assert not found.good and "not checked" in found.text
 
 
@@ -188,10 +213,11 @@ def test_a_sampler_that_has_not_converged_is_no_measure(three):
     pair = {name: replaced(three[name]) for name in ("first", "vb")}
     columns = pd.MultiIndex.from_product([list(pair), ["mean", "mcse", "sd"]])
     table = pd.DataFrame([[2.0, 0.1, 0.5, 9.0, 0.2, 0.4]], ["size"], columns)
-    for converged, said in ((0, "run first longer first"), (1, "build on the sampler")):
-        pair["first"].attrs["converged"] = converged
-        verdict = _pair_verdict(table, ("first", "vb"), pair)
-        assert verdict.good is False and verdict.advice.startswith(said)
+    verdict = _pair_verdict(table, ("first", "vb"), pair, ["first"])
+    assert verdict.good is None and verdict.text == "first and vb cannot be compared yet"
+    assert verdict.advice == "run first longer first" and "bias" not in verdict.reason
+    verdict = _pair_verdict(table, ("first", "vb"), pair, [])
+    assert verdict.good is False and verdict.advice == "build on first" and "bias" in verdict.reason
 
 
 def test_leave_one_out_is_computed_once_for_each_fit(three, tmp_path, monkeypatch):

@@ -18,14 +18,15 @@ from planted import (
     variational_mixture,
 )
 
-from inference.diagnostics.model_criticism import check_features
+from inference.diagnostics.model_criticism import STATISTICS, check_features
+from inference.diagnostics.verdicts import Judgement, convergence_judgements
 from inference.plots.model_graph import Graph
 from inference.report import report
-from inference.report.page import Code, Judgement, Paragraph, Section, Table, as_html, as_markdown
-from inference.report.results import believed, fits
+from inference.report.page import Code, Front, Paragraph, Section, Table, as_html, as_markdown
+from inference.report.predictive import predictive_section
 from inference.report.run import _command, _first_literal_block, _short
 
-SECTIONS = ["Assumed", "Done", "Believed", "Found", "Fits"]
+SECTIONS = ["Results", "Convergence", "Predictive checks", "Run", "Model"]
 
 
 def planted_graph(tree):
@@ -36,7 +37,7 @@ def planted_graph(tree):
 @pytest.fixture(scope="module", autouse=True)
 def of_planted_models():
     patch = pytest.MonkeyPatch()
-    patch.setattr("inference.report.predictive.extend", planted_extend)
+    patch.setattr("inference.diagnostics.model_criticism.extend", planted_extend)
     patch.setattr("inference.report.run.graph_of", planted_graph)
     with planted_zoo():
         yield
@@ -65,7 +66,7 @@ def page(switched, tmp_path_factory):
 def test_html_is_one_file_with_its_sections_in_order(page):
     read = Page(page)
     read.assert_needs_no_other()
-    assert read.headings == SECTIONS and len(read.alts) == 4
+    assert read.headings == SECTIONS and len(read.alts) == 6
 
 
 def test_every_verdict_has_a_reason_and_a_next_step(page):
@@ -76,10 +77,10 @@ def test_every_verdict_has_a_reason_and_a_next_step(page):
 
 def test_the_report_shows_what_was_found(page, switched):
     for text in (
-        "relabelled",
-        "component 0",
-        "component 2",
-        "width: mean",
+        "Clusters by size",
+        "cluster 0",
+        "cluster 2",
+        "Most typical rows",
         "Pareto k",
         "num_occupied",
         "before relabelling",
@@ -92,8 +93,8 @@ def test_markdown_has_the_same_sections_and_its_pictures_beside_it(switched, tmp
     text = report(switched, tmp_path / "fit.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
     pictures = sorted(file.name for file in tmp_path.glob("*.png"))
-    assert len(pictures) == 4 and all(name in text for name in pictures)
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(pictures) == 6 and all(name in text for name in pictures)
+    assert len(list(tmp_path.iterdir())) == 7
 
 
 def test_the_recipe_runs(switched):
@@ -127,7 +128,8 @@ def test_the_recipe_of_a_fit_without_its_data_says_so(switched):
 @pytest.mark.parametrize("name", ["fit.pdf", "fit.txt", "fit", "missing/fit.html", "."])
 def test_a_path_that_cannot_be_written_is_refused_before_any_work(tmp_path, name, monkeypatch):
     monkeypatch.setattr(
-        "inference.report.assumed", lambda tree: pytest.fail("worked before looking at the path")
+        "inference.report.convergence_judgements",
+        lambda tree: pytest.fail("worked before looking at the path"),
     )
     with pytest.raises((ValueError, OSError)):
         report(planted_mixture(), tmp_path / name)
@@ -149,8 +151,8 @@ def _verdicts(section):
 
 
 def test_chains_that_disagree_are_not_believed():
-    good = _verdicts(believed(planted_regression(num_draws=1000)))[0]
-    bad = _verdicts(believed(planted_regression(num_draws=1000, shift=1.0)))[0]
+    good = convergence_judgements(planted_regression(num_draws=1000))[0]
+    bad = convergence_judgements(planted_regression(num_draws=1000, shift=1.0))[0]
     assert good.good and not bad.good
     assert "NOT converged" in bad.text and "R-hat" in bad.reason and "num_warmup" in bad.advice
 
@@ -159,26 +161,41 @@ def test_divergences_are_reported():
     tree = planted_regression()
     stats = tree["sample_stats"].to_dataset()
     stats["diverging"] = (("chain", "draw"), np.arange(800).reshape(4, 200) < 7)
-    verdict = _verdicts(believed(replaced(tree, sample_stats=stats)))[1]
-    assert verdict.text == "7 of 800 transitions diverged" and "target_accept_prob" in verdict.advice
+    verdict = convergence_judgements(replaced(tree, sample_stats=stats))[0]
+    assert verdict.text.startswith("7 of 800 transitions diverged") and "target_accept_prob" in verdict.advice
 
 
-def test_a_variational_fit_is_judged_by_its_objective():
+def _climbed(*ends, occupied=3):
+    """A fit by VB whose starts ended with these objectives, and with this many clusters or these."""
     tree = variational_mixture()
+    trace = tree["trace"].to_dataset().isel(restart=[0] * len(ends))
+    counts = np.broadcast_to(np.asarray(occupied, float), len(ends))
+    trace["objective_at_end"] = ("restart", np.array(ends))
+    trace["num_occupied_at_end"] = ("restart", counts)
+    tree = replaced(tree, trace=trace)
     tree.attrs |= {"converged": 1, "stop_reason": "gain below tolerance"}
-    verdict = _verdicts(believed(tree))[0]
-    assert verdict.good and "num_restarts" in verdict.advice
-    assert "3 starts: best -300.0, next -305.0 nats; occupied 3, 3, 3" in verdict.reason
+    return tree
+
+
+def test_a_variational_fit_is_judged_by_its_objective_and_its_starts():
+    """In favour where two starts reach the best objective and occupy as many clusters; else a caution."""
+    (verdict,) = convergence_judgements(_climbed(-300.0, -301.0, -309.0))
+    assert verdict.good and verdict.text == "VB has converged: 2 of 3 starts end within 2 nats of the best"
+    assert "3 starts: best -300.0, next -301.0 nats; occupied 3, 3, 3" in verdict.reason
+    (verdict,) = convergence_judgements(_climbed(-300.0, -305.0, -309.0))
+    assert verdict.good is None and "only 1 of 3 starts reached the best" in verdict.text
+    (verdict,) = convergence_judgements(_climbed(-300.0, -301.0, occupied=[3, 4]))
+    assert verdict.good is None and "disagree on the number of clusters" in verdict.text
+    tree = _climbed(-300.0, -301.0)
     tree.attrs["converged"] = 0
-    assert not _verdicts(believed(tree))[0].good
+    (verdict,) = convergence_judgements(tree)
+    assert verdict.good is False and verdict.text == "VB has NOT converged: q is not final"
 
 
 def test_one_restart_has_no_second_to_be_compared_with():
-    tree = variational_mixture()
-    tree = replaced(tree, trace=tree["trace"].to_dataset().isel(restart=[0]))
-    tree.attrs |= {"converged": 1, "stop_reason": "gain below tolerance"}
-    verdict = _verdicts(believed(tree))[0]
-    assert verdict.good and "starts:" not in verdict.reason and "num_restarts" in verdict.advice
+    (verdict,) = convergence_judgements(_climbed(-300.0))
+    assert verdict.good is None and verdict.text == "VB has converged, from one start only"
+    assert "starts:" not in verdict.reason and "num_restarts" in verdict.advice
 
 
 def test_a_point_estimate_gets_a_report_without_loo(tmp_path):
@@ -197,11 +214,11 @@ def test_a_model_without_clusters_gets_a_report(tmp_path):
 
 
 def test_checks_name_the_statistic_that_is_not_reproduced(switched):
-    verdict = _verdicts(fits(switched))[1]
+    verdict = _verdicts(predictive_section(switched, False)[0])[0]
     assert verdict.good
     x = switched["observed_data"].to_dataset().copy(deep=True)
     x["x"][0, 1] = 40.0  # an outlier in height: its largest value and its spread
-    verdict = _verdicts(fits(replaced(switched, observed_data=x)))[1]
+    verdict = _verdicts(predictive_section(replaced(switched, observed_data=x), False)[0])[0]
     assert not verdict.good and "height: largest" in verdict.reason and "width" not in verdict.reason
 
 
@@ -229,13 +246,15 @@ def test_missing_cells_are_left_out_of_data_and_replications():
     drawn = np.array([[[0.0, 0], [-9.0, 0], [3.0, 0]], [[2.0, 0], [-9.0, 0], [5.0, 0]]])[None]
     replicated = xr.DataArray(drawn, dims=("chain", "draw", "observation", "feature_1"))
     table = check_features(observed, replicated)
-    assert list(table.index) == [f"feature 0: {name}" for name in ("mean", "sd", "smallest", "largest")]
-    np.testing.assert_allclose(table["observed"], [2.0, 1.0, 1.0, 3.0])
+    assert list(table.index) == [f"feature 0: {name}" for name in STATISTICS]
+    np.testing.assert_allclose(table["observed"], [2.0, 1.0, 1.0, 3.0, 1.2, 2.0, 2.8])
     assert table.loc["feature 0: smallest", "replicated_lb"] >= 0.0
     assert table.loc["feature 0: smallest", "p"] == 0.5
 
 
 # The page
+
+FRONT = Front("T & U", Judgement(True, "<i>", "why", "next"), {"Data": "a < b"})
 
 
 def test_text_is_escaped_in_html_and_markdown_tables():
@@ -246,15 +265,21 @@ def test_text_is_escaped_in_html_and_markdown_tables():
             [Paragraph("1 < 2"), Code("a <- b"), Table("t", frame), Judgement(True, "<b>", "why", "next")],
         )
     ]
-    page = as_html("T & U", sections, {})
-    assert "<script>" not in page and "1 &lt; 2" in page and "T &amp; U" in page and "&lt;b&gt;" in page
-    text = as_markdown("T", sections, {})
-    assert "| x & y | <script> |" in text and "a\\|b" in text and "Why: why." in text
+    page = as_html(FRONT, sections, {})
+    assert (
+        "<script><" not in page
+        and page.count("<script>") == 1
+        and "1 &lt; 2" in page
+        and "T &amp; U" in page
+        and "&lt;b&gt;" in page
+    )
+    text = as_markdown(FRONT, sections, {})
+    assert "| x &amp; y | &lt;script> |" in text and "a\\|b" in text and "Why: why." in text
 
 
 def test_numbers_are_short_and_whole_numbers_whole():
     frame = pd.DataFrame({"v": [3.0, 0.123456, 123456.78, "constant"]})
-    text = as_markdown("T", [Section("S", [Table("t", frame)])], {})
+    text = as_markdown(FRONT, [Section("S", [Table("t", frame)])], {})
     assert re.findall(r"(\S+) \|$", text, re.MULTILINE)[-4:] == ["3", "0.1235", "123456.8", "constant"]
 
 

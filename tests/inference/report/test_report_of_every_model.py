@@ -9,11 +9,13 @@ from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
+from inference.diagnostics.verdicts import Judgement
 from inference.plots.projections import plot_biplot, plot_loadings
 from inference.plots.topics import plot_topics
 from inference.report import report
-from inference.report.page import Judgement, Paragraph, Picture, Table, write_page
-from inference.report.results import fits, projection_blocks
+from inference.report.page import Paragraph, Picture, Table, write_page
+from inference.report.predictive import predictive_section
+from inference.report.results import projection_blocks
 from inference.topics import top_words, topic_words
 
 PICTURES = {  # besides the graph of the program and the objective
@@ -35,20 +37,23 @@ PICTURES = {  # besides the graph of the program and the objective
 def test_the_report_is_whole(name, tmp_path, monkeypatch):
     shown = set()
 
-    def written(title, sections, path):
+    def written(front, sections, path):
         shown.update(b.name for section in sections for b in section.blocks if isinstance(b, Picture))
-        return write_page(title, sections, path)
+        return write_page(front, sections, path)
 
     monkeypatch.setattr("inference.report.write_page", written)
     text = report(fitted(name), tmp_path / "fit.html").read_text(encoding="utf-8")
     assert shown >= PICTURES[name] | {"model-graph"}
     page = Page(text)
     page.assert_needs_no_other()
-    assert page.headings == ["Assumed", "Done", "Believed", "Found", "Fits"]
-    assert page.links == [f"#{section}" for section in page.blocks] and len(page.links) == 5
+    assert page.headings == ["Results", "Convergence", "Predictive checks", "Run", "Model"]
+    assert page.links[1:] == [f"#{section}" for section in page.blocks] and len(page.links) == 6
     assert all(count >= 1 for count in page.blocks.values()), page.blocks
-    assert len(page.alts) == len(shown) and page.alts[0].startswith("Graph of the program")
-    assert len(text) < 3e6
+    assert len(page.alts) == len(shown) and page.alts[-1].startswith("Graph of the program")
+    assert len(text) < 1e6
+    assert {"Data", "Model", "Method", "Date", "File", "Seed", "Time"} == set(page.facts)
+    if page.state == "bad":  # stopped early: nothing below may be in favour
+        assert "NOT converged" in page.front and not [words for kind, words in page.judged if kind == "good"]
     assert page.verdicts and all("Why: " in verdict and "Next: " in verdict for verdict in page.verdicts)
 
 
@@ -88,7 +93,8 @@ def test_a_closed_form_has_nothing_to_converge_and_no_objective_of_one_point(tmp
 
 def test_an_estimate_has_components_and_no_posterior_of_their_number(tmp_path):
     text = report(fitted("mixture"), tmp_path / "fit.md").read_text(encoding="utf-8")
-    assert "The estimate has 2 occupied components" in text and "Posterior of the number" not in text
+    assert "Clusters by size" in text and "a point estimate has no intervals" in text
+    assert "Posterior of the number" not in text
 
 
 def test_a_projection_that_is_no_model_shows_its_rows(tmp_path):
@@ -109,12 +115,12 @@ def _of(section, kind):
 @pytest.mark.cases_by_default(4)
 @pytest.mark.parametrize("name", ["ppca", "sppca", "paired", "mixture", "epca", "depcam"])
 def test_estimates_are_replicated_at_the_estimate(name):
-    """Every table of every model: four statistics a column, and all values are numbers."""
+    """Every table of every model: seven statistics a column or more, and all values are numbers."""
     tree = fitted(name)
-    section = fits(tree)
-    shown = _of(section, Table)[-1].frame
+    section, _ = predictive_section(tree, False)
+    shown = _of(section, Table)[0].frame
     columns = sum(values.shape[1] for values in tree["observed_data"].data_vars.values())
-    assert np.isfinite(shown.to_numpy(float)).all() and len(shown) == min(4 * columns, 24)
+    assert np.isfinite(shown.to_numpy(float)).all() and min(7 * columns, 24) <= len(shown) <= 24
     assert any("200 replications" in block.text for block in _of(section, Paragraph))
     assert any("Data drawn from the fit" in block.text for block in _of(section, Judgement))
 
@@ -124,7 +130,7 @@ def test_an_outlier_is_not_reproduced_by_an_estimate():
     rows = ROWS.copy()
     rows[0, 1] = 60.0
     tree = inference.fit(zoo.PPCA(num_latents=1), rows, method="closed_form")
-    verdict = _of(fits(tree), Judgement)[-1]
+    verdict = _of(predictive_section(tree, False)[0], Judgement)[0]
     assert (
         verdict.good is False and "feature 1: largest" in verdict.reason and "more latents" in verdict.advice
     )
@@ -132,7 +138,7 @@ def test_an_outlier_is_not_reproduced_by_an_estimate():
 
 def test_what_is_no_distribution_of_rows_is_not_asked_for_any():
     """Kernel PCA scores a Gram matrix; a report of its draws once stopped here."""
-    section = fits(fitted("kernelpca"))
+    section, _ = predictive_section(fitted("kernelpca"), False)
     assert "no distribution of rows, which have no density" in _of(section, Judgement)[0].reason
     assert any(
         "No data were drawn from the fit: KernelPCA" in block.text for block in _of(section, Paragraph)

@@ -10,10 +10,10 @@ from text_cases import WORDS, sparse
 import zoo
 from inference import extend, fit, load, log_density, save, topics
 from inference.diagnostics import heldout, invariants, summary
-from inference.diagnostics.text_heldout import split_tokens
 from inference.plots import plot_clusters, plot_document_clusters
 from inference.report import report
 from inference.topics.tables import NORMALISERS, coherence, normalised_mutual_information
+from inference.topics.text_heldout import split_tokens
 
 KINDS = np.repeat(
     np.array([[0.3, 0.3, 0.3, 0.04, 0.03, 0.03], [0.03, 0.03, 0.04, 0.3, 0.3, 0.3]]), 10, axis=0
@@ -378,7 +378,7 @@ def test_a_report_shows_the_topics(name, tmp_path):
     model, method = models[name]
     tree = fit(model, pd.DataFrame(COUNTS, columns=WORDS), method=method, num_samples=20)
     page = report(tree, tmp_path / "fit.html").read_text()
-    assert "most probable words of each topic" in page and WORDS[0] in page
+    assert "Topics by size" in page and WORDS[0] in page
     assert len(summary(tree))
 
 

@@ -28,7 +28,7 @@ def test_draws_are_summarised_by_invariants_and_used(latents):
     x, tree = sampled(latents)
     assert int(tree["sample_stats"]["diverging"].sum()) == 0
     table = summary(tree)
-    assert {"loading_norms[0]", "sorted_weights[2]", "num_occupied"} <= set(table.index)
+    assert {"loading_norms[1]", "sorted_weights[2]", "num_occupied"} <= set(table.index)
     assert np.isfinite(table["mean"].astype(float)).all()
     assert transform(tree, x[:3]).dims == ("observation", "component")
     assert predict(tree, x[:3]).dims == ("observation", "feature")

@@ -262,7 +262,7 @@ def test_completion_of_the_drawn_corpus_is_as_good_as_scikit_learn():
     from sklearn.decomposition import LatentDirichletAllocation
 
     from inference.diagnostics import heldout
-    from inference.diagnostics.text_heldout import split_tokens
+    from inference.topics.text_heldout import split_tokens
     from zoo.datasets import load
 
     counts = load("pcp_corpus", seed=0)["counts"].toarray()

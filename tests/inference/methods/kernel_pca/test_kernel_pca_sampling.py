@@ -37,7 +37,7 @@ def nuts():
 
 
 def standard_errors(tree, freedom):
-    table = summary(tree).loc["explained_variances[0]"]
+    table = summary(tree).loc["explained_variances[1]"]
     total, first, second = moments_of_length(freedom)
     mean = first / total
     deviation = np.sqrt(second / total - mean**2)

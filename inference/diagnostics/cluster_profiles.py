@@ -1,0 +1,406 @@
+"""Profiles of clusters: sizes, numbers, typical cells, what sets them apart, and their most typical rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from inference.component_subspaces import effective_directions
+from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.starts import CLOSE
+from inference.diagnostics.profile_parts import (
+    MOST_DRAWS,
+    Asked,
+    column_names,
+    fitted_data,
+    intervals,
+    kind_in_words,
+    mean_of_held,
+    parameters_of,
+    ranked,
+    row_names,
+)
+from inference.diagnostics.tables import occupied
+from inference.extension import extend
+from inference.numerics.programs import over_draws
+from inference.results.files import model_of
+from inference.results.groups import flat_draws, labels_of, responsibilities_of, thinned
+from inference.symmetry import relabel
+from inference.topics.tables import nearest_documents
+from zoo.model import Model, TypicalCells
+from zoo.sparse import SparseCounts
+
+__all__ = ["aligned_clusters", "cluster_tables", "mixed_cells", "number_in_words", "starts_table"]
+
+_LEAST_ROWS = 0.5  # expected rows of a cluster that is listed
+_SCORED_ROWS = 50_000  # rows times draws at which densities by cluster are averaged
+_SCORED_DRAWS = 50
+
+
+def aligned_clusters(tree: xr.DataTree) -> xr.DataTree:
+    """The fit with one numbering of its clusters in at most 400 draws, and labels drawn if it has none."""
+    few = thinned(tree, MOST_DRAWS)
+    if "relabelled" in tree.attrs:
+        return few
+    if kind_of(tree) == "sampling" and labels_of(few) is None and "observed_data" in few.children:
+        few = extend(few, "assignments")
+    return relabel(few)
+
+
+def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
+    """Build the tables on clusters of rows or documents.
+
+    Args:
+        tree: a fit of a model with clusters.
+        asked: the arguments of `profiles`.
+
+    Returns:
+        Key to table, as `profiles` lists them.
+    """
+    model, kind = model_of(tree), kind_of(tree)
+    found = {"num_clusters": number_table(tree)}
+    if kind == "sampling" and labels_of(tree) is None and "observed_data" not in tree.children:
+        note = "clusters are not described: the fit holds neither labels nor data (keep=('assignments',))"
+        found["num_clusters"].attrs["note"] += f"; {note}"
+        return found
+    aligned = aligned_clusters(tree)
+    probs, by_draw = _memberships(aligned), _shares(aligned)
+    rows = probs.sum(0)
+    kept = np.flatnonzero(rows >= _LEAST_ROWS)
+    kept = kept[np.argsort(-rows[kept], kind="stable")]
+    clusters = intervals(by_draw, kind, asked.probability)
+    table = pd.DataFrame(
+        {
+            "share": rows[kept] / len(probs),
+            "lb": clusters["lb"][kept],
+            "ub": clusters["ub"][kept],
+            "rows": rows[kept],
+        },
+        index=pd.Index(kept, name="cluster"),
+    )
+    empty = by_draw.shape[1] - len(kept)
+    noun = "documents" if model.takes_documents else "rows"
+    note = f"share of the fitted {noun}; rows: expected number of them; {kind_in_words(tree)}"
+    note += (
+        f"; {empty} of {by_draw.shape[1]} clusters hold less than half a row and are left out"
+        if empty
+        else ""
+    )
+    table.attrs |= {"title": "Clusters by size", "note": note}
+    found = {"clusters": table} | found | _cells(aligned, asked, by_draw, kept)
+    typical = _typical_rows(aligned, asked, probs, kept)
+    found |= {} if typical is None else {"cluster_rows": typical}
+    if model.subspace_sites:
+        found["cluster_directions"] = _directions(tree, len(kept))
+    if model.cluster_topic_site is not None:
+        found["cluster_topics"] = _topics_of_clusters(aligned, asked, kept)
+    return found
+
+
+def number_table(tree: xr.DataTree) -> pd.DataFrame:
+    """Tabulate the number of clusters under a fit, and how many its other starts found.
+
+    Args:
+        tree: a fit of a model with clusters.
+
+    Returns:
+        Index ``num_clusters``; ``probability``, ``mcse`` and, of several starts, ``starts``.
+    """
+    counts = occupied(tree)
+    table = counts.to_dataframe().rename_axis("num_clusters")[["probability", "mcse"]]
+    starts = starts_table(tree)
+    if starts is not None and "occupied" in starts:
+        near = starts.loc[starts["behind"] <= CLOSE, "occupied"].value_counts()
+        table = table.reindex(table.index.union(near.index)).fillna(0.0)
+        table["starts"] = near.reindex(table.index).fillna(0).astype(int)
+    table.index.name = "num_clusters"
+    note = "clusters that hold at least one row; " + number_in_words(tree)
+    table.attrs |= {"title": "How many clusters", "note": note}
+    return table
+
+
+def number_in_words(tree: xr.DataTree) -> str:
+    """The number of clusters of a fit in a sentence that is honest about other starts.
+
+    Args:
+        tree: a fit of a model with clusters.
+
+    Returns:
+        The sentence, without a full stop.
+    """
+    counts, starts, kind = occupied(tree), starts_table(tree), kind_of(tree)
+    support = counts["num_occupied"].to_numpy()[counts.to_numpy() > 0.0]
+    if kind == "sampling":
+        mode = counts.attrs["mode"]
+        sure = float(counts.max())
+        span = "" if len(support) == 1 else f", between {support.min()} and {support.max()} in all draws"
+        return f"{mode} most probable ({sure:.0%} of the draws{span})"
+    held = str(counts.attrs["mode"])
+    if starts is None or "occupied" not in starts:
+        return f"{held} from one start: other starts may find other numbers (num_restarts=10)"
+    every = starts["occupied"]
+    near = every[starts["behind"] <= CLOSE]
+    listed = ", ".join(map(str, every.head(10))) + (", ..." if len(every) > 10 else "")
+    if every.nunique() == 1:
+        return f"{held}, as in all {len(every)} starts"
+    if near.nunique() == 1:
+        return (
+            f"{held} in the best start and all within {CLOSE:g} nats of it; all starts, best first: {listed}"
+        )
+    span = f"between {near.min()} and {near.max()}"
+    return f"not sure: {span} in starts within {CLOSE:g} nats of the best; all starts, best first: {listed}"
+
+
+def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
+    """Tabulate how the starts of an ascent ended, the best first.
+
+    Args:
+        tree: a fit.
+
+    Returns:
+        Index ``start``; ``objective``, ``behind`` and, with clusters, ``occupied``; None for one start.
+    """
+    trace = tree["trace"].to_dataset() if "trace" in tree.children else xr.Dataset()
+    if "objective_at_end" not in trace or trace["objective_at_end"].size == 1:
+        return None
+    ends = trace["objective_at_end"].to_numpy()
+    order = np.argsort(-np.where(np.isfinite(ends), ends, -np.inf), kind="stable")
+    order = order[np.isfinite(ends[order])]
+    table = pd.DataFrame(
+        {"objective": ends[order], "behind": ends[order[:1]].max(initial=-np.inf) - ends[order]}
+    )
+    counted = f"{model_of(tree).occupied_site}_at_end"
+    if counted in trace:
+        table["occupied"] = trace[counted].to_numpy()[order].astype(int)
+    table.index = pd.Index(order, name="start")
+    lost = ends.size - order.size
+    note = "objective in nats; behind: below the best one; occupied: clusters that hold rows"
+    note += f"; {lost} starts had no finite objective" if lost else ""
+    table.attrs |= {"title": "How the starts ended", "note": note}
+    return table
+
+
+def _memberships(aligned: xr.DataTree) -> np.ndarray:
+    """Probability of each cluster for each fitted row, shape (rows, clusters)."""
+    soft = responsibilities_of(aligned)
+    if soft is not None:
+        return soft.to_numpy().astype(float)
+    labels = flat_draws(labels_of(aligned)).astype(int)
+    model, posterior = model_of(aligned), draws_of(aligned)
+    size = max(posterior.sizes.get(model.variable_dims[model.weight_site][-1], 0), int(labels.max()) + 1)
+    return np.stack([(labels == k).mean(0) for k in range(size)], axis=1)
+
+
+def _shares(aligned: xr.DataTree) -> np.ndarray:
+    """Share of the fitted rows in each cluster, draw by draw, shape (draws, clusters)."""
+    labels, probs = labels_of(aligned), _memberships(aligned)
+    if labels is None or kind_of(aligned) == "point":
+        return probs.mean(0)[None]
+    drawn = flat_draws(labels).astype(int)
+    return np.stack([np.bincount(z, minlength=probs.shape[1]) for z in drawn]) / drawn.shape[1]
+
+
+def _arrays(model: Model, values: Mapping[str, Any]) -> list[tuple[jax.Array, jax.Array | None]]:
+    return [(jnp.asarray(part.values), part.spread) for part in model.typical_cells(values)]
+
+
+def _quantities(model: Model, draws: Mapping[str, np.ndarray]) -> list[TypicalCells]:
+    """What the typical cells of a model are, and their columns, without computing any."""
+    found: list[TypicalCells] = []
+
+    def note(values: Mapping[str, Any]) -> None:
+        found.extend(part._replace(values=None, spread=None) for part in model.typical_cells(values))
+
+    jax.eval_shape(note, {name: value[0, 0] for name, value in draws.items()})
+    return found
+
+
+def _cells(
+    aligned: xr.DataTree, asked: Asked, by_draw: np.ndarray, kept: np.ndarray
+) -> dict[str, pd.DataFrame]:
+    """Typical cells of the clusters, and what sets each apart."""
+    model, kind = model_of(aligned), kind_of(aligned)
+    draws = parameters_of(aligned, MOST_DRAWS)
+    parts = _quantities(model, draws)
+    if not parts:
+        return {}
+    size = 1 + max(int(part.columns.max()) for part in parts if part.columns.size)
+    names = column_names(aligned, model.data_names[0], size)
+    share = by_draw if len(by_draw) == draws[next(iter(draws))].shape[1] else by_draw.mean(0)[None]
+    held = np.where(share > 0, 1.0, np.nan)[..., None]  # a cluster without rows is a draw from the prior
+    values_of, apart = [], {int(k): [] for k in kept}
+    for part, (values, spread) in zip(parts, over_draws(_arrays, draws, model, ()), strict=True):
+        values = np.asarray(values)[0]  # (draws, clusters, columns)
+        spread = None if spread is None else np.asarray(spread)[0]
+        total = np.einsum("sk,skf->sf", np.broadcast_to(share, values.shape[:2]), values)[:, None]
+        left = 1.0 - share[..., None]
+        others = np.divide(
+            total - share[..., None] * values, left, where=left > 1e-9, out=np.full(values.shape, np.nan)
+        )
+        unit = _unit(values, spread, share)
+        effect = np.divide(values - others, unit, where=unit > 0, out=np.zeros_like(values)) * held
+        own, far = (intervals(part, kind, asked.probability) for part in (values * held, effect))
+        sure = mean_of_held(np.where(np.isnan(effect), np.nan, np.sign(effect) == np.sign(far["mean"])))
+        others, inside = mean_of_held(others * held), None if spread is None else mean_of_held(spread * held)
+        for k in kept:
+            for j, column in enumerate(part.columns):
+                cell = {"mean": own["mean"][k, j], "others": others[k, j]}
+                key = {"cluster": int(k), "column": names[column], "quantity": part.quantity}
+                inner = np.nan if inside is None else inside[k, j]
+                bounds = {"lb": own["lb"][k, j], "ub": own["ub"][k, j], "spread": inner}
+                values_of.append(key | cell | bounds)
+                bounds = {"lb": far["lb"][k, j], "ub": far["ub"][k, j]}
+                sign = np.nan if np.isnan(far["lb"][k, j]) else sure[k, j]
+                apart[int(k)].append(
+                    key | cell | bounds | {"difference": far["mean"][k, j], "probability": sign}
+                )
+    index = ("cluster", "column", "quantity")
+    table = ranked(values_of, index, ("mean", "lb", "ub", "spread", "others")).loc[list(map(int, kept))]
+    note = (
+        "in the units of the data; spread: standard deviation of cells within the cluster; others: the mean "
+    )
+    note += f"over the other clusters; {kind_in_words(aligned)}"
+    if np.isnan(held).any():
+        note += "; over the draws in which the cluster holds rows"
+    table.attrs |= {"title": "Typical values of each cluster", "note": note}
+    rows = []
+    for found in apart.values() if len(kept) > 1 else ():
+        found = [row for row in found if np.isfinite(row["difference"])]
+        order = sorted(found, key=lambda row: -abs(row["difference"]))[: asked.num_rows]
+        rows += [row | {"rank": rank} for rank, row in enumerate(order, start=1)]
+    columns = ("column", "quantity", "mean", "others", "difference", "lb", "ub", "probability")
+    different = ranked(rows, ("cluster", "rank"), columns)
+    note = "difference from the other clusters in standard deviations of the column within clusters; "
+    note += "probability: that its sign is right"
+    different.attrs |= {"title": "What sets each cluster apart", "note": note}
+    return {"cluster_values": table, "cluster_differences": different}
+
+
+def _unit(values: np.ndarray, spread: np.ndarray | None, share: np.ndarray) -> np.ndarray:
+    """Standard deviation of a column within clusters, or of an indicator with the mean probability."""
+    weights = np.broadcast_to(share, values.shape[:2])
+    if spread is not None:
+        return np.sqrt(np.einsum("sk,skf->sf", weights, np.nan_to_num(spread) ** 2))[:, None]
+    mean = np.einsum("sk,skf->sf", weights, values)[:, None]
+    return np.sqrt(np.maximum(mean * (1 - mean), 0.0))
+
+
+def mixed_cells(tree: xr.DataTree) -> dict[str, tuple[np.ndarray, np.ndarray]] | None:
+    """Expectations and standard deviations of all cells of the rows of a mixture given their clusters.
+
+    Right where cells are independent within a cluster, as in every family that may miss some.
+
+    Args:
+        tree: a fit of a mixture with its data.
+
+    Returns:
+        Name of the data site to two arrays of its shape, NaN for cells that are names; None where the
+            clusters have no typical cells.
+    """
+    aligned = aligned_clusters(tree)
+    model, probs = model_of(aligned), _memberships(aligned)
+    draws = parameters_of(aligned, MOST_DRAWS)
+    parts = _quantities(model, draws)
+    if not parts:
+        return None
+    (data,), name = fitted_data(aligned), model.data_names[0]
+    first, second = np.full(data.shape, np.nan), np.full(data.shape, np.nan)
+    for part, (values, spread) in zip(parts, over_draws(_arrays, draws, model, ()), strict=True):
+        if spread is None:
+            continue
+        values, spread = np.asarray(values)[0], np.asarray(spread)[0]
+        first[:, part.columns] = probs @ values.mean(0)
+        second[:, part.columns] = probs @ (values**2 + spread**2).mean(0)
+    return {name: (first, np.sqrt(np.maximum(second - first**2, 0.0)))}
+
+
+def _directions(tree: xr.DataTree, count: int) -> pd.DataFrame:
+    """Directions that each cluster uses."""
+    table = effective_directions(tree).head(count).rename_axis("cluster").drop(columns="share")
+    note = (
+        "effective: number of directions, weighed by their size; direction_1, ...: sizes, the largest first"
+    )
+    table.attrs |= {"title": "Directions within each cluster", "note": note}
+    return table
+
+
+def _topics_of_clusters(aligned: xr.DataTree, asked: Asked, kept: np.ndarray) -> pd.DataFrame:
+    """Shares of the topics in each cluster of documents."""
+    model, kind = model_of(aligned), kind_of(aligned)
+    site = model.cluster_topic_site
+    values = flat_draws(draws_of(aligned)[site], *model.variable_dims[site])
+    found = intervals(values, kind, asked.probability)
+    rows = [
+        {"cluster": int(k), "topic": topic} | {name: part[k, topic] for name, part in found.items()}
+        for k in kept
+        for topic in range(values.shape[2])
+    ]
+    table = ranked(rows, ("cluster", "topic"), ("mean", "lb", "ub"))
+    note = f"share of the topic in the words of a document of the cluster; {kind_in_words(aligned)}"
+    table.attrs |= {"title": "Topics of each cluster", "note": note}
+    return table
+
+
+def _by_cluster(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
+    return model.log_density_by_cluster(values, *data)
+
+
+def _cells_of_rows(x: Any) -> np.ndarray:
+    """Observed cells of each row, or counts of each document, shape (rows,)."""
+    if isinstance(x, np.ndarray):
+        return np.isfinite(x).sum(1)
+    if isinstance(x, SparseCounts):
+        return np.bincount(np.asarray(x.document), np.asarray(x.count), x.shape[0])
+    return np.full(x.shape[0], x.shape[1])
+
+
+def _typical_rows(
+    aligned: xr.DataTree, asked: Asked, probs: np.ndarray, kept: np.ndarray
+) -> pd.DataFrame | None:
+    """The rows of each cluster at which its density is highest; None without the data."""
+    data, model = fitted_data(aligned), model_of(aligned)
+    if data is None:
+        return None
+    columns = ("row", "probability", "distance")
+    note = "of the rows whose most probable cluster it is; distance: nats a {unit} below the most typical row"
+    if model.cluster_topic_site is not None:
+        rows = []
+        for k in kept:
+            near = nearest_documents(aligned, int(k), asked.num_rows)
+            first = near["divergence"].min()
+            for rank, (name, row) in enumerate(near.iterrows(), start=1):
+                cells = {"row": name, "probability": row["share"], "distance": row["divergence"] - first}
+                rows.append({"cluster": int(k), "rank": rank} | cells)
+        table = ranked(rows, ("cluster", "rank"), columns)
+        note = note.replace("rows whose", "documents whose").replace("typical row", "typical document")
+        table.attrs |= {"title": "Most typical documents", "note": note.format(unit="word")}
+        return table
+    most = int(np.clip(_SCORED_ROWS // len(probs), 1, _SCORED_DRAWS))
+    try:
+        scores = np.asarray(over_draws(_by_cluster, parameters_of(aligned, most), model, data))[0].mean(0)
+    except ValueError as why_not:  # the model cannot tell: its labels are not summed out
+        table = ranked([], ("cluster", "rank"), columns)
+        table.attrs |= {"title": "Most typical rows", "note": f"not known: {why_not}"}
+        return table
+    cells = np.maximum(_cells_of_rows(data[0]), 1)
+    scores, names, rows = scores / cells[:, None], row_names(aligned), []
+    for k in kept:
+        members = np.flatnonzero(probs.argmax(1) == k)
+        order = members[np.argsort(-scores[members, k], kind="stable")][: asked.num_rows]
+        for rank, n in enumerate(order, start=1):
+            far = scores[order[0], k] - scores[n, k]
+            row = n if names is None else names[n]
+            cell = {"row": row, "probability": probs[n, k], "distance": far}
+            rows.append({"cluster": int(k), "rank": rank} | cell)
+    table = ranked(rows, ("cluster", "rank"), columns)
+    table.attrs |= {
+        "title": "Most typical rows",
+        "note": note.format(
+            unit="word" if model.takes_sparse_counts and not isinstance(data[0], np.ndarray) else "cell"
+        ),
+    }
+    return table

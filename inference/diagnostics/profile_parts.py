@@ -1,0 +1,170 @@
+"""What the tables of `inference.diagnostics.profiles` share: intervals, names of columns, rows and data."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from inference.convergence.identifiable import kind_of
+from inference.precision import double_precision
+from inference.results.files import model_of
+from inference.results.groups import ROW_DIMS, group_of, restored_data
+
+__all__ = [
+    "MOST_DRAWS",
+    "Asked",
+    "column_names",
+    "fitted_data",
+    "intervals",
+    "kind_in_words",
+    "mean_of_held",
+    "names_along",
+    "parameters_of",
+    "ranked",
+    "row_names",
+]
+
+MOST_DRAWS = 400  # of which tables are made: intervals need no more
+
+
+class Asked(NamedTuple):
+    """The arguments of `profiles`.
+
+    Attributes:
+        probability: content of the intervals.
+        num_rows: rows, documents or columns named for each cluster, topic or end.
+        num_words: words of a topic.
+    """
+
+    probability: float
+    num_rows: int
+    num_words: int
+
+
+def intervals(values: np.ndarray, kind: str, probability: float) -> dict[str, np.ndarray]:
+    """Mean and equal-tailed interval over the first axis, NaN left out; no interval of a point estimate.
+
+    Args:
+        values: draws, shape (num_draws, ...).
+        kind: as of `inference.convergence.identifiable.kind_of`.
+        probability: content of the interval.
+
+    Returns:
+        ``mean``, ``lb`` and ``ub``, shape of a draw.
+    """
+    mean = mean_of_held(values)
+    if kind == "point" or len(values) == 1:
+        return {"mean": mean, "lb": np.full_like(mean, np.nan), "ub": np.full_like(mean, np.nan)}
+    tails = [(1 - probability) / 2, (1 + probability) / 2]
+    if not np.isnan(values).any():
+        low, high = np.quantile(values, tails, axis=0)
+    else:
+        with warnings.catch_warnings():  # a cell that no draw holds is NaN
+            warnings.simplefilter("ignore", RuntimeWarning)
+            low, high = np.nanquantile(values, tails, axis=0)
+    return {"mean": mean, "lb": low, "ub": high}
+
+
+def mean_of_held(values: np.ndarray) -> np.ndarray:
+    """Mean over the first axis, NaN left out; NaN where there is nothing else."""
+    held = ~np.isnan(values)
+    count = held.sum(0)
+    total = np.where(held, values, 0.0).sum(0)
+    return np.divide(total, count, where=count > 0, out=np.full(count.shape, np.nan))
+
+
+def names_along(tree: xr.DataTree, dim: str, size: int, noun: str) -> list[str]:
+    """Labels along a dim of a fit; "feature 0", ... where they are only numbered.
+
+    Args:
+        tree: a fit.
+        dim: the dim.
+        size: of the dim.
+        noun: the word for numbered ones.
+
+    Returns:
+        A name a place.
+    """
+    held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
+    names = next((found for found in held if len(found) == size), np.arange(size))
+    return [f"{noun} {name}" if isinstance(name, int | np.integer) else str(name) for name in names]
+
+
+def column_names(tree: xr.DataTree, part: str, size: int) -> list[str]:
+    """Names of the columns of a part of the data.
+
+    Args:
+        tree: a fit.
+        part: name of the data site.
+        size: how many columns it has.
+
+    Returns:
+        A name a column.
+    """
+    dim = model_of(tree).variable_dims[part][1]
+    return names_along(tree, dim, size, dim.partition("_")[0])
+
+
+def row_names(tree: xr.DataTree) -> np.ndarray | None:
+    """Labels of the fitted rows or documents, as they are in the tree; None where the fit holds no row."""
+    dim = model_of(tree).score_dims[0]
+    held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
+    return next(held, None)
+
+
+def fitted_data(tree: xr.DataTree) -> tuple | None:
+    """The data of a fit, arrays or sparse as they were; None where it does not hold them."""
+    if "observed_data" not in tree.children:
+        return None
+    return restored_data(tree["observed_data"].to_dataset(), model_of(tree))
+
+
+@double_precision
+def parameters_of(tree: xr.DataTree, most: int, with_rows: bool = False) -> dict[str, np.ndarray]:
+    """Draws of the parameters, evenly spread, all chains end to end; one where all are equal.
+
+    Args:
+        tree: a fit.
+        most: draws.
+        with_rows: whether values by row are among them.
+
+    Returns:
+        Name to draws, dims (1, draws, ...) as `inference.numerics.programs.over_draws` takes them.
+    """
+    posterior = group_of(tree, "posterior")
+    size = posterior.sizes["chain"] * posterior.sizes["draw"]
+    chosen = np.linspace(0, size - 1, min(most, size)).round().astype(int)
+    found: dict[str, np.ndarray] = {}
+    for name, value in posterior.data_vars.items():
+        if with_rows or not ROW_DIMS & set(value.dims):
+            values = value.transpose("chain", "draw", ...).to_numpy()
+            values = values.reshape(size, *values.shape[2:])[chosen][None]
+            found[str(name)] = values.astype(float) if values.dtype.kind == "f" else values
+    if all((values == values[:, :1]).all() for values in found.values()):  # an estimate with q of the rows
+        return {name: values[:, :1] for name, values in found.items()}
+    return found
+
+
+def ranked(rows: list[dict[str, Any]], index: tuple[str, ...], columns: tuple[str, ...]) -> pd.DataFrame:
+    """A table from its rows, with an index of several levels.
+
+    Args:
+        rows: each with the names of the index and of the columns.
+        index: names of the levels.
+        columns: names of the columns.
+
+    Returns:
+        The table; empty with the same columns where there are no rows.
+    """
+    return pd.DataFrame(rows, columns=[*index, *columns]).set_index(list(index))
+
+
+def kind_in_words(tree: xr.DataTree) -> str:
+    """How the intervals of a fit are to be read."""
+    return {
+        "sampling": "intervals are of the posterior",
+        "variational": "intervals are of the approximation q, usually too narrow",
+        "point": "a point estimate has no intervals",
+    }[kind_of(tree)]

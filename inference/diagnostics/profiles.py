@@ -1,0 +1,386 @@
+r"""The answers of a fit as tables: its clusters, topics, latents and views, and the cells that it fills in.
+
+Nothing here depends on an arbitrary order of labels or on an arbitrary rotation: draws are first brought to
+one labelling (`inference.symmetry.relabel`, `inference.symmetry.topics.align_topics`) or turned to the
+canonical orientation (`inference.symmetry.align_rotation`).
+"""
+
+import textwrap
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from inference.convergence.identifiable import draws_of
+from inference.diagnostics.cluster_profiles import cluster_tables, mixed_cells, starts_table
+from inference.diagnostics.profile_parts import Asked, column_names, fitted_data, ranked, row_names
+from inference.diagnostics.projection_profiles import projection_tables
+from inference.diagnostics.topic_profiles import topic_tables
+from inference.prediction import predict
+from inference.results.files import model_of
+from inference.results.groups import thinned
+from zoo.checks import check_size
+from zoo.model import Model
+
+__all__ = ["profile_cells", "profile_text", "profiles"]
+
+_MOST_DRAWS = 200  # of a sampler, by which cells are filled in
+_MOST_COLUMNS = 12  # of a printed table
+_MOST_CLUSTERS = 8
+_MOST_TOPICS = 20
+_MOST_LOADINGS = 12
+
+
+def profiles(
+    tree: xr.DataTree, *, probability: float = 0.9, num_rows: int = 5, num_words: int = 10
+) -> dict[str, pd.DataFrame]:
+    """Tabulate what a fit says about its data, in the data's own units and names.
+
+    The tables, by key and in this order; a fit has those of its kinds. Means are posterior means, ``lb`` and
+    ``ub`` the ends of an equal-tailed interval, NaN for a point estimate, which has no uncertainty. Clusters,
+    topics, latents and views are numbered from 0, as the coordinates of the tree; ``rank`` counts from 1.
+
+    Clusters of rows (mixtures, mixtures of PCAs) or of documents:
+
+    ``"clusters"``: index ``cluster``, the largest first; columns ``share`` of the rows, ``lb``, ``ub``, and
+    ``rows`` (expected number). Clusters that hold less than half a row are left out; the note counts them.
+
+    ``"num_clusters"``: index ``num_clusters``; columns ``probability``, ``mcse`` (under this fit) and, of an
+    ascent from several starts, ``starts`` (how many starts within 2 nats of the best end with so many).
+
+    ``"cluster_values"``: index ``cluster``, ``column`` (name), ``quantity`` (``"mean"``, ``"rate"``,
+    ``"probability of 1"``, ...); columns ``mean``, ``lb``, ``ub``, ``spread`` (standard deviation of cells
+    within the cluster), ``others`` (mean over the other clusters, by their shares). In the units of the data.
+
+    ``"cluster_differences"``: index ``cluster``, ``rank``; columns ``column``, ``quantity``, ``mean``,
+    ``others``, ``difference`` (of mean and others, in standard deviations of the column within clusters),
+    ``lb``, ``ub``, ``probability`` (that the sign is right). What sets a cluster apart, the largest first, at
+    most ``num_rows`` a cluster.
+
+    ``"cluster_rows"``: index ``cluster``, ``rank``; columns ``row`` (name), ``probability`` (that the cluster
+    holds it), ``distance`` (from the cluster, in nats a cell or token below the most typical one: 0 for rank
+    1). The most typical rows, at most ``num_rows`` a cluster. Needs the fit's data.
+
+    ``"cluster_directions"`` (mixtures of PCAs): index ``cluster``; effective number and sizes of directions.
+
+    ``"cluster_topics"`` (clusters of documents): index ``cluster``, ``topic``; columns ``mean``, ``lb``,
+    ``ub``.
+
+    Topics:
+
+    ``"topics"``: index ``topic``, the numbers of the tree; columns ``share`` of all tokens, ``lb``, ``ub``,
+    ``words`` (the most probable ones in one string). Sorted by share.
+
+    ``"topic_words"``: index ``topic``, ``rank``; columns ``word``, ``mean`` (probability), ``lb``, ``ub``,
+    ``lift`` (times the word's frequency in the documents). ``num_words`` a topic.
+
+    ``"topic_documents"``: index ``topic``, ``rank``; columns ``document`` (name), ``share`` of the topic in
+    its tokens. ``num_rows`` a topic.
+
+    Projections, in the canonical orientation:
+
+    ``"latents"``: index ``latent``, the strongest first; columns ``share`` (of the variance that the model
+    explains and does not: the rest is noise), ``lb``, ``ub``, ``cumulative``. Cells that are not Gaussian:
+    shares of the variance of the natural parameters. Paired views also have ``kind`` (``"shared"`` or the
+    name of the one view that has it) and ``share_0``, ``share_1``, ... of the variance of each view.
+
+    ``"loadings"``: index ``view`` (name of the data site), ``column``, ``latent``; columns ``mean``, ``lb``,
+    ``ub``, ``probability`` (that the sign is right).
+
+    ``"columns"``: index ``view``, ``column``; columns ``explained`` (share of the column's variance that the
+    latents explain), ``lb``, ``ub``.
+
+    ``"extreme_rows"``: index ``latent``, ``end`` (``"low"``, ``"high"``), ``rank``; columns ``row`` (name),
+    ``score``, ``sd`` (posterior standard deviation, NaN where the fit holds none). ``num_rows`` an end.
+
+    ``"canonical_correlations"`` (two views): index ``rank``; columns ``mean``, ``lb``, ``ub``.
+
+    Any fit:
+
+    ``"filled_cells"``: index ``view``, ``row``, ``column``; columns ``mean``, ``sd``: the expectation of each
+    missing cell given the observed ones. Only where the fitted data have missing cells that the model fills.
+
+    ``"starts"``: of an ascent from several starts, index ``start``; columns ``objective``, ``behind`` (nats
+    below the best), ``occupied`` (clusters, where there are any), the best first.
+
+    Args:
+        tree: a fit.
+        probability: content of the intervals.
+        num_rows: rows, documents or columns named for each cluster, topic or end of a latent.
+        num_words: words of a topic.
+
+    Returns:
+        Key to table. The attributes of each table: ``title`` (a heading), ``note`` (what the columns are, and
+        what was left out with the remedy), ``provisional`` (why not to build on it; empty for a fit that has
+        converged) and ``probability``. ``profile_cells(table)`` formats one for print, intervals beside their
+        means, and ``profile_text(tree)`` the main ones together.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: it has no draws, or an argument is out of its range.
+    """
+    if not 0 < probability < 1:
+        raise ValueError(f"probability must lie between 0 and 1; got {probability}")
+    check_size("num_rows", num_rows)
+    check_size("num_words", num_words)
+    draws_of(tree)
+    model, asked = model_of(tree), Asked(probability, num_rows, num_words)
+    found: dict[str, pd.DataFrame] = {}
+    if model.cluster_site is not None:
+        found |= cluster_tables(tree, asked)
+    if model.topic_site is not None:
+        found |= topic_tables(tree, asked)
+    if "rotation" in model.symmetries:
+        found |= projection_tables(tree, asked)
+    filled, starts = _filled_cells(tree), starts_table(tree)
+    found |= {} if filled is None else {"filled_cells": filled}
+    found |= {} if starts is None else {"starts": starts}
+    for table in found.values():
+        table.attrs |= {"provisional": _provisional(tree), "probability": probability}
+    return found
+
+
+def _provisional(tree: xr.DataTree) -> str:
+    """Why not to build on a fit; empty for one that has converged."""
+    if int(tree.attrs.get("converged", 1)):
+        return ""
+    return f"this fit has not converged ({tree.attrs.get('stop_reason', 'no reason recorded')})"
+
+
+def _filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
+    """Expectations of the missing cells; None where there are none, or the model fills none."""
+    data, model = fitted_data(tree), model_of(tree)
+    if data is None:
+        return None
+    gaps = {
+        name: np.isnan(part)
+        for name, part in zip(model.data_names, data, strict=True)
+        if isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind == "f" and np.isnan(part).any()
+    }
+    if not gaps:
+        return None
+    few, rows, unnamed = thinned(tree, _MOST_DRAWS), [], 0
+    if len(model.predicted_dims) == 1:  # predict gives clusters
+        found = mixed_cells(few)
+        names = tuple(gaps) if found is not None else ()
+    else:
+        names = tuple(gaps)
+        found = {name: _predicted(few, model, data, name, gaps[name]) for name in names}
+    labels = row_names(tree)
+    for name in names:
+        columns, (mean, deviation) = column_names(tree, name, gaps[name].shape[1]), found[name]
+        for n, d in np.argwhere(gaps[name]):
+            if np.isnan(mean[n, d]):
+                unnamed += 1
+                continue
+            key = {"view": name, "row": n if labels is None else labels[n], "column": columns[d]}
+            rows.append(key | {"mean": mean[n, d], "sd": deviation[n, d]})
+    table = ranked(rows, ("view", "row", "column"), ("mean", "sd"))
+    note = "expectation of each missing cell given the observed ones of its row, and its standard deviation"
+    note += f"; {unnamed} cells are not filled: they are names, or their row has no answer" if unnamed else ""
+    table.attrs |= {"title": "Missing cells filled in", "note": note}
+    return table
+
+
+def _predicted(
+    tree: xr.DataTree, model: Model, data: tuple, name: str, gaps: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the missing cells of a part, the shape of the part."""
+    chosen = [what for what in (*model.completions(), None) if model.predicted_part(what) == name]
+    mean, deviation = (np.full(gaps.shape, np.nan) for _ in range(2))
+    rows = np.flatnonzero(gaps.any(1))
+    if not chosen or not rows.size:
+        return mean, deviation
+    parts = tuple(part[rows] for part in data)
+    found = predict(tree, *parts, what=chosen[0])
+    if found.shape[1] == gaps.shape[1]:
+        mean[rows], deviation[rows] = found.to_numpy(), found["standard_deviation"].to_numpy()
+    return mean, deviation
+
+
+def profile_cells(table: pd.DataFrame) -> pd.DataFrame:
+    """Format a table of `profiles` for print: intervals beside their means, shares in per cent.
+
+    Args:
+        table: one of the tables.
+
+    Returns:
+        A table of strings with the same index and attributes. ``lb`` and ``ub`` stand behind the quantity
+        that they belong to, as in ``"3.29 (3.10 to 3.45)"``.
+    """
+    columns = {}
+    leading = next((name for name in ("difference", "mean", "share", "explained") if name in table), None)
+    for name in table.columns:
+        if name in ("lb", "ub"):
+            continue
+        column = [_cell(value, name) for value in table[name]]
+        if name == leading and "lb" in table:
+            cells = zip(column, table["lb"], table["ub"], strict=True)
+            column = [_with_ends(*cell, name) for cell in cells]
+        columns[str(name)] = column
+    cells = pd.DataFrame(columns, index=table.index)
+    cells.attrs = dict(table.attrs)
+    return cells
+
+
+def _with_ends(text: str, low: float, high: float, name: object) -> str:
+    """A mean with its interval, unless that is shorter than the digits shown."""
+    ends = _cell(low, name), _cell(high, name)
+    return text if pd.isna(low) or set(ends) == {text} else f"{text} ({ends[0]} to {ends[1]})"
+
+
+def _cell(value: object, name: object) -> str:
+    """One cell in words: shares in per cent, numbers with three digits, text as it is."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return "-"
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    if str(name).partition("_")[0] in ("share", "explained", "cumulative"):
+        return f"{100 * value:.0f} %" if value >= 0.1 or value == 0 else f"{100 * value:.1f} %"
+    if str(name) == "probability":
+        return f"{value:.2f}"
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:#.3g}".rstrip(".")
+
+
+def profile_text(tree: xr.DataTree, *, width: int = 110) -> str:
+    """Print the main answers of a fit: its clusters, topics or latents.
+
+    Args:
+        tree: a fit.
+        width: of a line.
+
+    Returns:
+        Lines; empty for a fit without any of them.
+    """
+    tables, found = profiles(tree, num_rows=3), []
+    for key, table in tables.items():
+        if writer := _WRITERS.get(key):
+            found += writer(table, tables, width)
+    provisional = {table.attrs["provisional"] for table in tables.values()} - {""}
+    found = [f"Provisional: {reason}." for reason in provisional if found] + found
+    lines = []
+    for text in found:
+        if "\n" in text:
+            lines.append(text)
+        else:
+            lines += textwrap.wrap(text, width, subsequent_indent="  ") or [""]
+    return "\n".join(lines)
+
+
+def _number_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """The number of clusters in a sentence, where no table of them has it."""
+    return [] if "clusters" in tables else [_number_of(table)]
+
+
+def _number_of(table: pd.DataFrame) -> str:
+    return f"Number of clusters: {table.attrs['note'].partition('; ')[2]}."
+
+
+def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """A column a cluster, and what sets each apart."""
+    values = tables.get("cluster_values")
+    kept = clusters.index[:_MOST_CLUSTERS]
+    parts, notes = [profile_cells(clusters.loc[kept])[["share"]].T], []
+    if values is not None:
+        wide = _wide(values, kept)
+        parts.append(wide.head(_MOST_COLUMNS))
+        if len(wide) > _MOST_COLUMNS:
+            notes.append(f"the first {_MOST_COLUMNS} of {len(wide)} columns")
+    if "cluster_topics" in tables:
+        topics = tables["cluster_topics"]["mean"].unstack("topic").loc[kept].T
+        parts.append(topics.map("{:.0%}".format).rename(index="topic {}".format).head(_MOST_COLUMNS))
+    if "cluster_rows" in tables:
+        named = tables["cluster_rows"]["row"].map(str)
+        rows = named.groupby(level="cluster").apply(", ".join)
+        parts.append(rows.reindex(kept).fillna("-").rename("most typical").to_frame().T)
+    shown = pd.concat(parts).rename(columns="cluster {}".format)
+    shown.columns.name = shown.index.name = None
+    if len(clusters) > _MOST_CLUSTERS:
+        notes.append(f"the largest {_MOST_CLUSTERS} of {len(clusters)} clusters")
+    more = f" ({', '.join(notes)})" if notes else ""
+    found = [_number_of(tables["num_clusters"]), f"Clusters{more}:", shown.to_string(line_width=width)]
+    apart = tables.get("cluster_differences")
+    if apart is None or not len(apart):
+        return found
+    found.append("What sets each apart: its value (the others')")
+    for cluster, rows in list(apart.groupby(level="cluster", sort=False))[:_MOST_CLUSTERS]:
+        named = zip(rows["column"], rows["quantity"], rows["mean"], rows["others"], strict=True)
+        cells = [f"{_place(c, q)} {_cell(mean, '')} ({_cell(others, '')})" for c, q, mean, others in named]
+        found.append(f"  cluster {cluster}: {', '.join(cells)}")
+    return found
+
+
+def _place(column: str, quantity: str) -> str:
+    """A column, with the quantity unless it is the mean."""
+    return column if quantity == "mean" else f"{column} ({quantity})"
+
+
+def _wide(values: pd.DataFrame, clusters: pd.Index) -> pd.DataFrame:
+    """A row a quantity of a column of the data, a column a cluster."""
+    cells = profile_cells(values)["mean"]
+    places = list(dict.fromkeys(values.index.droplevel("cluster")))
+    rows = {_place(*place): [cells.get((k, *place), "-") for k in clusters] for place in places}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=clusters)
+
+
+def _topics_text(topics: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """A line a topic: its share and its words."""
+    cells = profile_cells(topics.head(_MOST_TOPICS))
+    lines = zip(cells.index, cells["share"], cells["words"], strict=True)
+    more = f" (the largest {_MOST_TOPICS} of {len(topics)})" if len(topics) > _MOST_TOPICS else ""
+    found = [f"Topics by size, with their most probable words{more}:"]
+    return found + [f"  topic {topic}  {share}:  {words}" for topic, share, words in lines]
+
+
+def _latents_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """Shares of variance."""
+    latents = profile_cells(table)
+    kinds = latents["kind"] if "kind" in latents else [""] * len(latents)
+    named = zip(latents.index, kinds, latents["share"], strict=True)
+    shares = [f"latent {k}{f' ({kind})' if kind else ''} {share}" for k, kind, share in named]
+    return [f"{table.attrs['title']}:", f"  {'; '.join(shares)}"]
+
+
+def _correlations_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """Canonical correlations in a line."""
+    return [f"Canonical correlations: {', '.join(profile_cells(table)['mean'])}"]
+
+
+def _filled_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """How many cells were filled in, and where to see them."""
+    return [f"Missing cells filled in: {len(table)} (inference.diagnostics.profiles(tree)['filled_cells'])"]
+
+
+def _loadings_text(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """Loadings of the columns that have the largest ones, a column a latent."""
+    cells = profile_cells(loadings)["mean"].unstack("latent").fillna("")
+    sizes = loadings["mean"].abs().groupby(level=["view", "column"]).max()
+    largest = set(sizes.nlargest(_MOST_LOADINGS).index)
+    kept = [key for key in dict.fromkeys(loadings.index.droplevel("latent")) if key in largest]
+    several = loadings.index.get_level_values("view").nunique() > 1
+    shown = cells.loc[kept].rename(columns="latent {}".format)
+    shown.index = [f"{view}: {column}" if several else column for view, column in kept]
+    shown.columns.name = None
+    more = f" (the largest, {len(kept)} of {len(sizes)} columns)" if len(sizes) > len(kept) else ""
+    return [f"Loadings{more}:", shown.to_string(line_width=width)]
+
+
+def _ends_text(rows: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """The rows at both ends of each latent, a line a latent."""
+    found = ["Rows at the low and the high end:"]
+    for latent, part in rows["row"].groupby(level="latent"):
+        ends = [", ".join(map(str, own)) for _, own in part.groupby(level="end", sort=False)]
+        found.append(f"  latent {latent}: {' | '.join(ends)}")
+    return found
+
+
+_WRITERS = {  # of the tables that are printed
+    "num_clusters": _number_text,
+    "clusters": _clusters_text,
+    "topics": _topics_text,
+    "latents": _latents_text,
+    "loadings": _loadings_text,
+    "extreme_rows": _ends_text,
+    "canonical_correlations": _correlations_text,
+    "filled_cells": _filled_text,
+}

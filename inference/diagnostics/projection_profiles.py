@@ -1,0 +1,301 @@
+r"""Profiles of projections: shares of variance, loadings by column, extreme rows, and what views share.
+
+All draws are turned to the canonical orientation (`inference.symmetry.align_rotation`). With latents of
+covariance C and loadings W, latent k explains :math:`(C W^T W)_{kk}`; these add up to the trace of
+:math:`W C W^T`, so shares do whatever the orientation. C is the identity where the latents are summed out,
+else the covariance over the fitted rows.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from inference.convergence.identifiable import draws_of, kind_of
+from inference.diagnostics.profile_parts import (
+    MOST_DRAWS,
+    Asked,
+    fitted_data,
+    intervals,
+    kind_in_words,
+    names_along,
+    parameters_of,
+    ranked,
+    row_names,
+)
+from inference.numerics.programs import over_draws
+from inference.prediction import transform
+from inference.results.files import model_of
+from inference.results.groups import flat_draws, loadings_of, thinned
+from inference.symmetry import align_rotation
+from inference.symmetry.identified import canonical_correlations
+from zoo.model import Model
+
+__all__ = ["projection_tables"]
+
+_MOST_VARIANCES = 100  # draws of which explained variances are made
+
+
+class _View(NamedTuple):
+    """The loadings of a view.
+
+    Attributes:
+        name: of its data site.
+        suffix: of its variables.
+        columns: names.
+        loadings: shape (draws, columns, latents).
+        factors: squared scale of each column, by which variances are divided.
+    """
+
+    name: str
+    suffix: str
+    columns: list[str]
+    loadings: np.ndarray
+    factors: np.ndarray
+
+
+def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
+    """Build the tables on latents.
+
+    Args:
+        tree: a fit of a model whose latents may be turned.
+        asked: the arguments of `profiles`.
+
+    Returns:
+        Key to table, as `profiles` lists them.
+    """
+    few = thinned(tree, MOST_DRAWS)
+    model, found = model_of(tree), {}
+    turns = bool(loadings_of(few)) or model.latent_site in draws_of(few)
+    aligned = few if "rotation_aligned" in tree.attrs or not turns else align_rotation(few)
+    views = _views(aligned)
+    if views:
+        found["latents"] = _latents(aligned, views, asked)
+        found["loadings"] = _loadings(aligned, views, asked)
+        columns = _columns(aligned, views, asked)
+        found |= {} if columns is None else {"columns": columns}
+    elif turns:
+        found["latents"] = _by_inner_products(aligned, asked)
+    rows = _extreme_rows(aligned, asked)
+    found |= {} if rows is None else {"extreme_rows": rows}
+    if model.num_canonical and len(views) == 2:
+        found["canonical_correlations"] = _correlations(few, asked)
+    return found
+
+
+def _views(aligned: xr.DataTree) -> list[_View]:
+    model, found = model_of(aligned), []
+    parts = dict(zip(model.loading_sites.values(), model.data_names, strict=False))
+    for suffix, loadings in loadings_of(aligned).items():
+        dim, values = str(loadings.dims[2]), flat_draws(loadings, loadings.dims[2], "latent")
+        columns = names_along(aligned, dim, values.shape[1], dim.partition("_")[0])
+        factors = np.broadcast_to(np.asarray(model.noise_factors.get(suffix, 1.0)), values.shape[1:2])
+        found.append(_View(parts[suffix], suffix, columns, values, factors))
+    return found
+
+
+def _covariance(aligned: xr.DataTree) -> np.ndarray | None:
+    """Covariance of the latents over the fitted rows, (draws, latents, latents); None: the identity."""
+    model, posterior = model_of(aligned), draws_of(aligned)
+    if model.sums_out_locals or model.latent_site not in posterior:
+        return None
+    latents = flat_draws(posterior[model.latent_site], "observation", "latent")
+    centred = latents - latents.mean(1, keepdims=True)
+    return np.einsum("snk,snl->skl", centred, centred) / latents.shape[1]
+
+
+def _explained(view: _View, covariance: np.ndarray | None) -> np.ndarray:
+    """Variance by latent, (draws, latents), of columns in units of their scale."""
+    scaled = view.loadings / np.sqrt(view.factors)[:, None]
+    gram = np.einsum("sdk,sdl->skl", scaled, scaled)
+    if covariance is None:
+        return np.einsum("skk->sk", gram)
+    # of axes that are not quite the principal ones a term may be below zero
+    return np.maximum(np.einsum("skl,slk->sk", covariance, gram), 0.0)
+
+
+def _variances_by_view(model: Model, values: Mapping[str, Any]) -> dict[str, tuple[jax.Array, jax.Array]]:
+    return model.view_variances(values)
+
+
+def _variances(aligned: xr.DataTree) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Explained and remaining variance of the columns of each view, (draws, columns)."""
+    model = model_of(aligned)
+    draws_rows = not model.sums_out_locals
+    if draws_rows and model.latent_site not in draws_of(aligned):
+        return {}
+    draws = parameters_of(aligned, _MOST_VARIANCES, draws_rows)
+    if draws_rows:  # nothing but the sites by row: assignments and the like are not read
+        draws = {name: value for name, value in draws.items() if name in model.variable_dims}
+    found = over_draws(_variances_by_view, draws, model, ())
+    return {suffix: tuple(np.asarray(part)[0] for part in pair) for suffix, pair in found.items()}
+
+
+def _is_linear(model: Model, place: int) -> bool:
+    """Whether the cells of a view are Gaussian about their natural parameters."""
+    families = model.cell_families
+    return not families or families[place].log_partition_forms == {"quadratic"}
+
+
+def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataFrame:
+    """Shares of variance by latent."""
+    model, kind = model_of(aligned), kind_of(aligned)
+    covariance, variances = _covariance(aligned), _variances(aligned)
+    by_view = [_explained(view, covariance) for view in views]
+    totals, linear = [], []
+    for place, (view, explained) in enumerate(zip(views, by_view, strict=True)):
+        noise = 0.0
+        linear.append(_is_linear(model, place) and view.suffix in variances)
+        if linear[-1]:  # the noise of a thinner set of draws, by its mean
+            noise = float((variances[view.suffix][1] / view.factors).sum(1).mean())
+        totals.append(explained.sum(1) + noise)
+    whole = sum(by_view) / sum(totals)[:, None]
+    share = intervals(whole, kind, asked.probability)
+    table = pd.DataFrame(
+        {"share": share["mean"], "lb": share["lb"], "ub": share["ub"], "cumulative": share["mean"].cumsum()},
+        index=pd.RangeIndex(whole.shape[1], name="latent"),
+    )
+    if len(views) > 1:
+        seen = np.stack([np.any(view.loadings != 0, axis=(0, 1)) for view in views])
+        names = np.array([view.name for view in views])
+        table["kind"] = ["shared" if use.sum() > 1 or not use.any() else str(names[use][0]) for use in seen.T]
+        for place, (explained, total) in enumerate(zip(by_view, totals, strict=True)):
+            table[f"share_{place}"] = (explained / total[:, None]).mean(0)
+    of = (
+        "the variance of the cells; the rest is noise"
+        if all(linear)
+        else "the variance of natural parameters"
+    )
+    note = f"share of {of}; {kind_in_words(aligned)}"
+    if len(views) > 1:
+        note += (
+            f"; kind: the only view that has the latent, or shared; share_0, ...: of {', '.join(names)} alone"
+        )
+    if any(isotropic and not model.units for isotropic in model.isotropic_parts):
+        note += (
+            "; in the units of the columns, so that those with large numbers count most (standardize=True)"
+        )
+    table.attrs |= {"title": "Latents by the variance they explain", "note": note}
+    return table
+
+
+def _by_inner_products(aligned: xr.DataTree, asked: Asked) -> pd.DataFrame:
+    """Shares of the latents' variance of a model without loadings."""
+    latents = flat_draws(draws_of(aligned)[model_of(aligned).latent_site], "observation", "latent")
+    sizes = (latents**2).sum(1)
+    share = intervals(sizes / sizes.sum(1, keepdims=True), kind_of(aligned), asked.probability)
+    table = pd.DataFrame(
+        {"share": share["mean"], "lb": share["lb"], "ub": share["ub"], "cumulative": share["mean"].cumsum()},
+        index=pd.RangeIndex(sizes.shape[1], name="latent"),
+    )
+    note = f"share of the variance of all fitted latents; {kind_in_words(aligned)}"
+    table.attrs |= {"title": "Latents by their variance", "note": note}
+    return table
+
+
+def _loadings(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataFrame:
+    """Loadings by column."""
+    kind, rows = kind_of(aligned), []
+    for view in views:
+        found = intervals(view.loadings, kind, asked.probability)
+        sure = (np.sign(view.loadings) == np.sign(found["mean"])).mean(0)
+        for d, k in np.ndindex(found["mean"].shape):
+            if not np.any(view.loadings[:, d, k]):
+                continue  # a latent of another view
+            key = {"view": view.name, "column": view.columns[d], "latent": k}
+            sign = np.nan if kind == "point" else sure[d, k]
+            rows.append(key | {name: part[d, k] for name, part in found.items()} | {"probability": sign})
+    table = ranked(rows, ("view", "column", "latent"), ("mean", "lb", "ub", "probability"))
+    note = "of all draws turned to one orientation, the signs of a latent are a convention; probability: "
+    note += f"that the sign is right; {kind_in_words(aligned)}"
+    table.attrs |= {"title": "Loadings of the columns", "note": note}
+    return table
+
+
+def _columns(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataFrame | None:
+    """Share of each column's variance that the latents explain; None where it cannot be known."""
+    variances, kind, rows = _variances(aligned), kind_of(aligned), []
+    for view in views:
+        if view.suffix not in variances:
+            continue
+        explained, left = variances[view.suffix]
+        total = explained + left
+        if explained.shape[1] != len(view.columns):  # classes: several loadings to a column
+            columns = names_along(aligned, _data_dim(aligned, view.name), explained.shape[1], "feature")
+        else:
+            columns = view.columns
+        share = np.divide(explained, total, where=total > 0, out=np.zeros_like(total))
+        found = intervals(share, kind, asked.probability)
+        for d, column in enumerate(columns):
+            cells = {"explained": found["mean"][d], "lb": found["lb"][d], "ub": found["ub"][d]}
+            rows.append({"view": view.name, "column": column} | cells)
+    if not rows:
+        return None
+    table = ranked(rows, ("view", "column"), ("explained", "lb", "ub"))
+    note = f"share of the variance of a column's cells that the latents explain; {kind_in_words(aligned)}"
+    if table["explained"].isna().any():
+        note += "; columns of classes have no variance"
+    table.attrs |= {"title": "How well each column is explained", "note": note}
+    return table
+
+
+def _data_dim(tree: xr.DataTree, part: str) -> str:
+    return model_of(tree).variable_dims[part][1]
+
+
+def _scores(aligned: xr.DataTree) -> tuple[np.ndarray, np.ndarray] | None:
+    """Scores of the fitted rows and their standard deviations (NaN where unknown), (rows, latents) each."""
+    model, posterior = model_of(aligned), draws_of(aligned)
+    site = model.latent_site
+    if site in posterior:
+        values = flat_draws(posterior[site], "observation", "latent")
+        return values.mean(0), values.std(0) if len(values) > 1 else np.full(values.shape[1:], np.nan)
+    stored = aligned["variational"].to_dataset() if "variational" in aligned.children else xr.Dataset()
+    if site in stored:
+        mean = stored[site].transpose("observation", "latent").to_numpy()
+        spread = stored.get(f"{site}_covariance")
+        if spread is None:
+            return mean, np.full(mean.shape, np.nan)
+        variances = np.diagonal(spread.transpose(..., *spread.dims[-2:]).to_numpy(), axis1=-2, axis2=-1)
+        return mean, np.broadcast_to(np.sqrt(variances), mean.shape)  # complete rows have one covariance
+    data = fitted_data(aligned)
+    if data is None:
+        return None
+    mean = transform(aligned, *data[: model.num_needed or len(data)]).to_numpy()
+    return mean, np.full(mean.shape, np.nan)
+
+
+def _extreme_rows(aligned: xr.DataTree, asked: Asked) -> pd.DataFrame | None:
+    """The rows with the lowest and highest scores on each latent; None where the fit knows no rows."""
+    found, names = _scores(aligned), row_names(aligned)
+    if found is None:
+        return None
+    scores, spread = found
+    names = np.arange(len(scores)) if names is None or len(names) != len(scores) else names
+    rows = []
+    for k in range(scores.shape[1]):
+        order = np.argsort(scores[:, k], kind="stable")
+        count = min(asked.num_rows, len(order) // 2)
+        for end, places in (("low", order[:count]), ("high", order[::-1][:count])):
+            for rank, n in enumerate(places, start=1):
+                key = {"latent": k, "end": end, "rank": rank}
+                rows.append(key | {"row": names[n], "score": scores[n, k], "sd": spread[n, k]})
+    table = ranked(rows, ("latent", "end", "rank"), ("row", "score", "sd"))
+    table.attrs |= {
+        "title": "Most extreme rows",
+        "note": "score: posterior mean on the latent; sd: its deviation",
+    }
+    return table
+
+
+def _correlations(tree: xr.DataTree, asked: Asked) -> pd.DataFrame:
+    """Canonical correlations of two views."""
+    values = flat_draws(canonical_correlations(tree)["correlations"])
+    found = intervals(values, kind_of(tree), asked.probability)
+    table = pd.DataFrame(found, index=pd.RangeIndex(1, values.shape[1] + 1, name="rank"))
+    note = f"of the two views, given the loadings; {kind_in_words(tree)}"
+    table.attrs |= {"title": "Canonical correlations", "note": note}
+    return table

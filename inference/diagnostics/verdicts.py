@@ -1,0 +1,243 @@
+"""The verdict on a fit in one sentence, with its reason and the next step.
+
+The rules; of those that fail the gravest is the verdict, and the others are named beside it.
+
+1. *The run ended as asked*: it was not interrupted, and every log joint and objective is finite.
+2. *The chains agree*: rank-normalised R-hat below 1.01 and bulk ESS above 100 per chain, for every invariant
+   that varies (`inference.convergence.judge`), over at least two chains. Where R-hat passes and ESS does not,
+   there are too few draws. Draws that never change at all earn a caution.
+3. *No transition diverged.*
+4. *The ascent has converged*: five steps in a row of less gain than ``tolerance``; a noisy objective has
+   levelled.
+5. *The answer does not depend on the start* (a caution): of several starts at least two end within 2 nats of
+   the best, and those that do occupy the same number of clusters; of a model with several modes there is more
+   than one start.
+6. *The truncation is long enough* (a caution): an infinite prior that was cut at K clusters fills all K in
+   fewer than one draw in 20.
+7. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
+   where rules 1 to 4 hold.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.r_hat import judge, mixing
+from inference.convergence.starts import CLOSE, spread_of_starts
+from inference.results.files import model_of
+
+__all__ = ["Judgement", "convergence_judgements", "gravest", "is_provisional", "sentences", "verdict"]
+
+_SOLVED = "solved directly"
+_WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
+_OFTEN_FULL = 0.05  # share of draws that fill a truncation
+
+
+class Judgement(NamedTuple):
+    """A verdict with its reason and the next step.
+
+    Attributes:
+        good: whether it is in favour; None: a caution, or nothing that could be judged.
+        text: the verdict in one sentence.
+        reason: why.
+        advice: the next step.
+    """
+
+    good: bool | None
+    text: str
+    reason: str
+    advice: str
+
+
+def verdict(tree: xr.DataTree, further: Sequence[Judgement] = ()) -> Judgement:
+    """Give the one verdict on a fit: the gravest judgement, with the others that fail named in its reason.
+
+    Args:
+        tree: a fit.
+        further: judgements on prediction and prior that the caller has made.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: it has no draws.
+    """
+    return gravest(convergence_judgements(tree), further)
+
+
+def gravest(own: Sequence[Judgement], further: Sequence[Judgement] = ()) -> Judgement:
+    """Choose among judgements the one to state first, and name the others that fail in its reason.
+
+    Args:
+        own: the result of `convergence_judgements`.
+        further: judgements on prediction and prior, which count only where the run itself has not failed.
+    """
+    judged = list(own) if is_provisional(own) else [*own, *further]
+    first, *others = sorted(judged, key=lambda one: _GRAVITY[one.good])
+    also = [f"also: {_lower(one.text)}" for one in others if first.good or not one.good]
+    return first._replace(reason="; ".join(filter(None, [first.reason, *also])))
+
+
+def is_provisional(own: Sequence[Judgement]) -> bool:
+    """Whether nothing that is read off a fit can be final, because its run failed.
+
+    Args:
+        own: the result of `convergence_judgements`.
+    """
+    return any(one.good is False for one in own)
+
+
+_GRAVITY = {False: 0, None: 1, True: 2}
+
+
+def _lower(text: str) -> str:
+    """A sentence to stand inside another; names in capitals stay."""
+    return text if text[:2].isupper() else text[:1].lower() + text[1:]
+
+
+def sentences(judgement: Judgement) -> tuple[str, list[str]]:
+    """Word a judgement: its sentence, and its reason and advice if there are any.
+
+    Args:
+        judgement: a judgement.
+    """
+    found = [judgement.text]
+    found += [f"Why: {judgement.reason}"] if judgement.reason else []
+    found += [f"Next: {judgement.advice}"] if judgement.advice else []
+    first, *rest = (text if text.endswith((".", "?", "!")) else f"{text}." for text in found)
+    return first, rest
+
+
+def convergence_judgements(tree: xr.DataTree) -> list[Judgement]:
+    """Judge the run of a fit by rules 1 to 6; the first is the one on its convergence.
+
+    Args:
+        tree: a fit.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: it has no draws.
+    """
+    if kind_of(tree) != "sampling":
+        return [*_of_ascent(tree), *_of_truncation(tree)]
+    chains, diverged = _of_chains(tree), _of_divergences(tree)
+    if chains.good and diverged:  # R-hat passes, and yet the draws cannot be trusted
+        chains = chains._replace(good=None, text="R-hat and effective draws alone are in order")
+        return [*diverged, chains, *_of_truncation(tree)]
+    return [chains, *diverged, *_of_truncation(tree)]
+
+
+def _of_chains(tree: xr.DataTree) -> Judgement:
+    sizes, stopped = draws_of(tree).sizes, str(tree.attrs.get("stop_reason", ""))
+    if stopped.startswith("interrupted"):
+        reason = f"the run was interrupted after {sizes['draw']} draws per chain"
+        advice = "run it to its end (checkpoint=... resumes where it was cut)"
+        return Judgement(False, "The run was cut short: do not build on these draws yet", reason, advice)
+    if sizes["chain"] < 2:
+        reason = f"one chain of {sizes['draw']} draws has nothing to be compared with"
+        advice = "run at least two: num_chains=4"
+        return Judgement(
+            False, "There is one chain only: nothing shows that it has converged", reason, advice
+        )
+    mixed = mixing(tree) if sizes["draw"] >= 4 else None
+    good, reason = judge(tree, mixed)
+    reason, _, advice = reason.partition(". Next: ")
+    if mixed is None:
+        text = "There are too few draws to judge by: do not build on them yet"
+        return Judgement(False, text, *_split(reason))
+    if mixed.broken:
+        return Judgement(False, "Some draws are not finite: do not build on this fit", *_split(reason))
+    if good and int(tree.attrs.get("converged", 1)) == 0:
+        text = "The run has NOT converged: do not build on these draws yet"
+        return Judgement(False, text, f"it ended with: {stopped or 'no reason recorded'}", "run it again")
+    if good and not mixed.factors:
+        reason += ": either the posterior holds one state, or the sampler never moved"
+        advice = "fit by another method, or from other starts, and see whether it stays so"
+        return Judgement(None, "Nothing moved: every draw is the same", reason, advice)
+    if good:
+        advice = "build on them; fit again with another seed before you publish"
+        return Judgement(True, "The chains agree: the draws can be trusted", reason, advice)
+    if not mixed.apart:
+        text = "There are too few effective draws: averages are still rough"
+        return Judgement(False, text, reason, advice)
+    return Judgement(False, "The chains have NOT converged: do not build on these draws yet", reason, advice)
+
+
+def _split(reason: str) -> tuple[str, str]:
+    """A reason and the advice in its last sentence."""
+    why, _, advice = reason.partition(". ")
+    return why, advice[:1].lower() + advice[1:]
+
+
+def _of_divergences(tree: xr.DataTree) -> list[Judgement]:
+    diverging = tree["sample_stats"].get("diverging") if "sample_stats" in tree.children else None
+    if diverging is None or not diverging.any():
+        return []
+    text = f"{int(diverging.sum())} of {diverging.size} transitions diverged: the draws may miss a region"
+    reason = "near a divergence the sampler may miss a region of high curvature, which R-hat does not see"
+    advice = "raise target_accept_prob to 0.95, or compare with another method"
+    return [Judgement(False, text, reason, advice)]
+
+
+def _of_ascent(tree: xr.DataTree) -> list[Judgement]:
+    stopped = str(tree.attrs.get("stop_reason", "no reason recorded"))
+    name = str(tree.attrs.get("method", "the ascent"))
+    name = name.upper() if len(name) < 4 else name
+    variational = kind_of(tree) == "variational"
+    if stopped == _SOLVED:
+        reason = "a closed form: the optimum of the objective, one point without uncertainty"
+        advice = "score held-out rows; for uncertainty fit by a method with a posterior, if there is one"
+        return [Judgement(True, "Solved directly: there is nothing to converge", reason, advice)]
+    if not int(tree.attrs.get("converged", 0)):
+        text = f"{name} has NOT converged: {'q' if variational else 'the estimate'} is not final"
+        advice = "raise max_iterations, or continue with init=tree"
+        if stopped.startswith("the objective"):
+            advice = "try other starts (num_restarts), or check the scale of data and priors"
+        return [Judgement(False, text, _WHY_STOPPED.get(stopped, stopped), advice)]
+    result = "q is an approximation of the posterior" if variational else "one estimate, without uncertainty"
+    referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
+    advice = f"compare with method='{referee}'"
+    advice += (
+        ": an approximation usually understates uncertainty" if variational else ", which has a posterior"
+    )
+    return [*_of_starts(tree, name, stopped, result, advice)]
+
+
+def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: str) -> list[Judgement]:
+    """Judge an ascent that has converged by how its starts ended."""
+    model, spread = model_of(tree), spread_of_starts(tree)
+    said = {"converged": [], "max_iterations": ["the objective has levelled off"]}.get(stopped, [stopped])
+    more = "num_restarts=10: the ascent finds the optimum nearest to its start"
+    if not spread:
+        if "labels" in model.symmetries or model.has_several_modes:
+            reason = "; ".join([*said, "there was one start, and this objective has many optima", result])
+            return [Judgement(None, f"{name} has converged, from one start only", reason, more)]
+        return [Judgement(True, f"{name} has converged", "; ".join([*said, result]), advice)]
+    reason = "; ".join([*said, spread.rstrip("."), result])
+    ends = tree["trace"]["objective_at_end"].to_numpy()
+    near = int((np.nanmax(ends) - ends[np.isfinite(ends)] <= CLOSE).sum())
+    if "Not sure how many" in spread:
+        text = f"{name} has converged, but starts of equal rank disagree on the number of clusters"
+        return [Judgement(None, text, reason, "believe no single number; fit by a sampler to weigh them")]
+    if near < 2:
+        text = f"{name} has converged, but only 1 of {ends.size} starts reached the best objective"
+        again = "raise num_restarts until the best is reached twice: a better optimum may remain"
+        return [Judgement(None, text, reason, again)]
+    text = f"{name} has converged: {near} of {ends.size} starts end within {CLOSE:g} nats of the best"
+    return [Judgement(True, text, reason, advice)]
+
+
+def _of_truncation(tree: xr.DataTree) -> list[Judgement]:
+    model, draws = model_of(tree), draws_of(tree)
+    if model.truncation is None or model.truncation < 2 or model.occupied_site not in draws:
+        return []
+    full = float((draws[model.occupied_site] >= model.truncation).mean())
+    if full < _OFTEN_FULL:
+        return []
+    text = (
+        f"The truncation is too short: all {model.truncation} clusters hold rows in {full:.0%} of the draws"
+    )
+    reason = "the prior has infinitely many clusters and was cut where the data still fill every one"
+    advice = f"raise the number of clusters to {2 * model.truncation} or more"
+    return [Judgement(None, text, reason, advice)]

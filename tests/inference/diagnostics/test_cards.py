@@ -1,0 +1,64 @@
+"""Cards of fits and models in notebooks: the verdict first, nothing unescaped, other trees as before."""
+
+import importlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from IPython.core.interactiveshell import InteractiveShell
+from planted import planted_regression, planted_zoo
+from report_cases import fitted
+
+import inference
+import zoo
+from inference.diagnostics import card, html_of_tree
+
+
+@pytest.mark.cases_by_default(2)
+@pytest.mark.parametrize("name", ["ppca", "lda", "mixture", "kernelpca", "pcp", "depcam", "epca", "paired"])
+def test_the_verdict_comes_first(name):
+    found = card(fitted(name))
+    page = found._repr_html_()
+    assert page.index(found.verdict.replace("'", "&#x27;")) < page.index("<table")
+    assert str(found).startswith(found.verdict)
+    facts = dict(found.facts)
+    assert facts["model"] == type(inference.model_of(fitted(name))).__name__
+    assert ("clusters" in facts) == (name in ("mixture", "pcp", "depcam"))
+    assert ("topics" in facts) == (name in ("lda", "pcp"))
+
+
+def test_chains_that_disagree_are_told_apart_from_chains_that_agree():
+    with planted_zoo():
+        good, bad = (card(planted_regression(num_draws=500, shift=shift)) for shift in (0.0, 2.0))
+    assert good.good and "agree" in good.verdict
+    assert bad.good is False and "NOT converged" in bad.verdict
+
+
+@pytest.mark.filterwarnings("ignore:plsi by em has not converged")
+def test_names_from_the_data_are_escaped():
+    counts = pd.DataFrame(np.eye(6, dtype=int) * 5 + 1, columns=["<b>", "a", "b", "c", "d", "e"])
+    tree = inference.fit(zoo.PLSI(num_topics=1), counts, method="em", max_iterations=2, progress=False)
+    assert "<b>" not in card(tree)._repr_html_().replace("<br>", "")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_notebook_shows_fits_as_cards_and_other_trees_as_before(monkeypatch):
+    shell = InteractiveShell.instance()
+    importlib.reload(inference)
+    show = shell.display_formatter.formatters["text/html"]
+    monkeypatch.setattr(show, "enabled", True)
+    tree = fitted("ppca")
+    assert show(tree).startswith(card(tree)._repr_html_()) and html_of_tree(tree)[:900] == show(tree)[:900]
+    assert "Solved directly" in show(tree) and "<summary>groups of the tree</summary>" in show(tree)
+    other = xr.DataTree(xr.Dataset({"a": 1}))
+    assert "Solved" not in show(other) and show(other).count("xr-wrap") == other._repr_html_().count(
+        "xr-wrap"
+    )
+
+
+def test_a_model_shows_its_fields_before_and_after_it_has_seen_data():
+    bare, filled = zoo.PPCA(num_latents=2), inference.model_of(fitted("ppca"))
+    assert "read off the data" in bare._repr_html_() and "<strong>PPCA</strong>" in bare._repr_html_()
+    for name in ("num_latents", "methods", "unchanged under", "prior"):
+        assert name in filled._repr_html_()

@@ -1,0 +1,213 @@
+"""Verdicts of criticism: each on a fit that deserves it and on one that does not.
+
+False-alarm rates: of the predictive checks at most 1 in 100 by construction; that 60 true data sets give more
+than 4 alarms has a probability of 4e-4.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from planted import planted_mixture, planted_regression, planted_zoo, replaced
+from report_cases import ROWS, fitted
+
+import inference
+import zoo
+from inference.diagnostics import (
+    check_features,
+    check_predictions,
+    compare,
+    judge_features,
+    judge_leave_one_out,
+    judge_prior,
+    prior_sensitivity,
+)
+
+NUM_ROWS, NUM_DRAWS = 40, 150
+
+
+@pytest.fixture(autouse=True)
+def of_planted_models():
+    with planted_zoo():
+        yield
+
+
+def _replicated(x, rng):
+    """Posterior predictive draws of columns ~ Normal(m, s^2) under the flat prior, exact."""
+    n, mean, var = len(x), x.mean(0), x.var(0, ddof=1)
+    s2 = (n - 1) * var / rng.chisquare(n - 1, size=(NUM_DRAWS, x.shape[1]))
+    m = mean + np.sqrt(s2 / n) * rng.normal(size=s2.shape)
+    return m[:, None] + np.sqrt(s2)[:, None] * rng.normal(size=(NUM_DRAWS, *x.shape))
+
+
+def _table(x, rng, **options):
+    drawn = _replicated(x, rng)[None]
+    return check_features(
+        xr.DataArray(x, dims=("observation", "feature")),
+        xr.DataArray(drawn, dims=("chain", "draw", "observation", "feature")),
+        **({"new_rows": True} | options),
+    )
+
+
+def test_true_fits_pass_whatever_the_number_of_statistics():
+    rng = np.random.default_rng(0)
+    alarms = sum(judge_features(_table(rng.normal(size=(NUM_ROWS, 2)), rng))[0] is False for _ in range(60))
+    assert alarms <= 4
+
+
+def _outlier(rng):
+    x = rng.normal(size=(NUM_ROWS, 2))
+    x[3, 1] = 12.0
+    return x
+
+
+def _correlated(rng):
+    return rng.normal(size=(NUM_ROWS, 1)) + 0.4 * rng.normal(size=(NUM_ROWS, 2))
+
+
+def _two_humps(rng):
+    return np.where(rng.random((NUM_ROWS, 2)) < 0.5, -3.0, 3.0) + 0.3 * rng.normal(size=(NUM_ROWS, 2))
+
+
+def _many_zeros(rng):
+    return np.where(rng.random((NUM_ROWS, 2)) < 0.5, 0.0, rng.poisson(20.0, (NUM_ROWS, 2))).astype(float)
+
+
+@pytest.mark.parametrize(
+    "planted, named",
+    [
+        (_outlier, "feature 1: largest"),
+        (_correlated, "feature 0 and feature 1: correlation"),
+        (_two_humps, "cells in their middle 50 %"),
+        (_many_zeros, "share of zeros"),
+    ],
+)
+def test_planted_misfits_are_found_and_named(planted, named):
+    """Means and deviations are right in all of them: by these alone none would be found but the outlier."""
+    rng = np.random.default_rng(1)
+    x = planted(rng)
+    table = _table(x, rng)
+    if planted is _many_zeros:  # counts under a Poisson distribution
+        rates = rng.gamma(x.sum(0) + 1.0, 1.0 / NUM_ROWS, size=(NUM_DRAWS, 1, 2))
+        drawn = rng.poisson(np.broadcast_to(rates, (NUM_DRAWS, *x.shape))).astype(float)[None]
+        table = check_features(
+            xr.DataArray(x, dims=("observation", "feature")),
+            xr.DataArray(drawn, dims=("chain", "draw", "observation", "feature")),
+            new_rows=True,
+        )
+    good, reason = judge_features(table)
+    assert good is False and named in reason
+    means = table[table.index.str.endswith(": mean")]
+    assert ((means["p"] - 0.5).abs() < 0.49).all()
+
+
+def test_too_few_replications_are_not_judged():
+    table = check_features(
+        xr.DataArray(np.eye(3), dims=("observation", "feature")),
+        xr.DataArray(np.ones((1, 10, 3, 3)), dims=("chain", "draw", "observation", "feature")),
+    )
+    assert judge_features(table)[0] is None
+
+
+def test_a_fit_is_judged_on_the_data_that_it_was_made_for_and_on_others():
+    assert check_predictions(fitted("ppca")).good
+    with pytest.warns(UserWarning, match="very different scales"):
+        rows = ROWS.copy()
+        rows[0, 1] = 60.0
+        found = check_predictions(inference.fit(zoo.PPCA(num_latents=1), rows, method="closed_form"))
+    assert found.good is False and "feature 1: largest" in found.reason
+    assert found.num_replications >= 50 and {"p", "distance"} <= set(found.table.columns)
+    with pytest.raises(ValueError, match="check_documents"):
+        check_predictions(fitted("lda"))
+
+
+def test_cells_are_not_ranked_among_replications_that_followed_them():
+    """At drawn latents ranks are too central even for a true model: EPCA's are left out, PPCA's are not."""
+    ranked = {name: check_predictions(fitted(name)).table.index for name in ("ppca", "epca")}
+    assert any("middle" in row for row in ranked["ppca"]) and not any(
+        "middle" in row for row in ranked["epca"]
+    )
+
+
+# Leave-one-out
+
+
+def test_the_verdict_on_loo_is_withheld_from_a_fit_that_has_not_converged():
+    tree = planted_mixture()
+    fine, bad = (
+        SimpleNamespace(pareto_k=np.array([0.1, k]), good_k=0.7, n_data_points=2) for k in (0.2, 0.9)
+    )
+    assert judge_leave_one_out(tree, fine) == (True, "no row has a Pareto k above 0.70")
+    assert judge_leave_one_out(tree, bad) == (False, "1 of 2 rows have a Pareto k above 0.70")
+    tree.attrs["converged"] = 0
+    for score in (fine, bad):
+        verdict, reason = judge_leave_one_out(tree, score)
+        assert verdict is None and "has not converged" in reason
+
+
+def test_fits_are_ranked_only_where_the_order_means_something():
+    one, other = planted_mixture(), planted_mixture()
+    assert not compare({"a": one, "b": other}).attrs["ranked"]  # of one posterior
+    assert "of one posterior" in compare({"a": one, "b": other}).attrs["note"]
+    other.attrs["model_fields"] = '{"num_components": 9}'
+    table = compare({"a": one, "b": other})
+    assert table.attrs["ranked"] and table["converged"].all()
+    other.attrs["converged"] = 0
+    table = compare({"a": one, "b": other})
+    assert not table.attrs["ranked"] and "no ranking: b has not converged" in table.attrs["note"]
+
+
+# The prior
+
+
+def _with_log_prior(deviation, of_slope=0.0):
+    """Draws of two slopes whose log prior varies by ``deviation``, and with the first slope."""
+    tree, rng = planted_regression(num_draws=400), np.random.default_rng(5)
+    slope = tree["posterior"]["slope"].to_numpy()
+    prior = deviation * rng.normal(size=slope.shape[:2]) - of_slope * slope[..., 0]
+    rows = -0.5 * (slope[..., :1] - rng.normal(size=30)) ** 2
+    groups = {
+        "log_prior": xr.Dataset({"log_prior": (("chain", "draw"), prior)}),
+        "log_likelihood": xr.Dataset({"log_likelihood": (("chain", "draw", "observation"), rows)}),
+    }
+    return replaced(tree, **groups)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_prior_that_moves_nothing_and_one_that_moves_a_slope():
+    table = prior_sensitivity(_with_log_prior(0.5))
+    assert judge_prior(table)[0] is True, table
+    row = table.attrs["reliability"].loc["prior"]
+    assert row["ess"] > 1000 and row["pareto_k"] < row["good_k"]
+    good, reason = judge_prior(prior_sensitivity(_with_log_prior(0.0, of_slope=2.0)))
+    assert good is False and "slope[a]" in reason and "slope[b]" not in reason
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_that_are_noise_are_refused():
+    """As of components without rows, whose prior varies by hundreds of nats."""
+    tree = _with_log_prior(400.0)
+    with pytest.raises(
+        ValueError, match=r"the weights of the prior rest on \d+\.\d of 1600 draws .* by \d+ nats"
+    ):
+        prior_sensitivity(tree)
+    forced = prior_sensitivity(tree, force=True)
+    assert judge_prior(forced)[0] is None and forced.attrs["reliability"].loc["prior", "ess"] < 100
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_prior_of_a_fit_that_has_not_converged_is_not_judged():
+    tree = _with_log_prior(0.5)
+    tree.attrs["converged"] = 0
+    with pytest.raises(ValueError, match="has not converged"):
+        prior_sensitivity(tree)
+    assert judge_prior(prior_sensitivity(tree, force=True))[0] is None
+
+
+def test_a_distance_within_the_noise_is_called_noise():
+    table = pd.DataFrame({"prior": [0.2, 0.4], "prior_noise": [0.3, 0.1]}, index=["a", "b"])
+    good, reason = judge_prior(table)
+    assert good is False and reason.endswith(": b")
+    assert judge_prior(table.assign(prior_noise=0.5))[0] is True

@@ -1,0 +1,226 @@
+"""Profiles: what they say of clusters, topics and projections, against data in which the answer is known."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from planted import replaced
+from report_cases import FITS, ROWS, fitted
+
+import inference
+import zoo
+from inference.diagnostics import occupied, profile_cells, profile_text, profiles, summary
+from inference.diagnostics.profile_parts import intervals
+from zoo import conjugate
+
+OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
+OF_TOPICS = {"topics", "topic_words", "topic_documents"}
+KEYS = {
+    "mixture": OF_CLUSTERS,
+    "ppca": {"latents", "loadings", "columns", "extreme_rows"},
+    "kernelpca": {"latents", "extreme_rows"},
+    "sppca": {"latents", "loadings", "columns", "extreme_rows"},
+    "epca": {"latents", "loadings", "columns", "extreme_rows"},
+    "paired": {"latents", "loadings", "columns", "extreme_rows", "canonical_correlations"},
+    "depcam": OF_CLUSTERS | {"cluster_directions"},
+    "lda": OF_TOPICS,
+    "plsi": OF_TOPICS,
+    "pcp": {"clusters", "num_clusters", "cluster_rows", "cluster_topics"} | OF_TOPICS,
+}
+
+
+@pytest.mark.cases_by_default(3)
+@pytest.mark.parametrize(
+    "name", ["pcp", "paired", "kernelpca", *sorted({*FITS} - {"pcp", "paired", "kernelpca"})]
+)
+def test_every_model_has_its_tables_with_titles_and_finite_means(name):
+    tables = profiles(fitted(name), num_rows=2, num_words=3)
+    assert KEYS[name] <= set(tables) <= KEYS[name] | {"starts", "filled_cells"}
+    for key, table in tables.items():
+        assert table.attrs["title"] and table.attrs["note"] and table.attrs["probability"] == 0.9, key
+        assert ("not converged" in table.attrs["provisional"]) == (not fitted(name).attrs["converged"])
+        leading = {"mean", "share", "score", "difference"} & set(table.columns)
+        assert all(np.isfinite(table[column].astype(float)).all() for column in leading), key
+        assert len(profile_cells(table)) == len(table)
+    text = profile_text(fitted(name))
+    assert text and max(map(len, text.splitlines())) <= 115
+
+
+@pytest.fixture(scope="module")
+def two_kinds():
+    """Two kinds of rows that differ in every column, most of all in the first; a cell of each is missing."""
+    rng = np.random.default_rng(3)
+    kind = np.arange(40) % 4 == 0  # the minority: rows 0, 4, 8, ...
+    table = pd.DataFrame(
+        {
+            "age": np.where(kind, 70.0, 30.0) + rng.normal(size=40),
+            "visits": rng.poisson(np.where(kind, 9.0, 3.0)).astype(float),
+            "smoker": (rng.random(40) < np.where(kind, 0.8, 0.2)).astype(float),
+        },
+        index=[f"p{i}" for i in range(40)],
+    )
+    table.loc["p4", "age"], table.loc["p5", "visits"] = np.nan, np.nan
+    families = (conjugate.NormalGamma, conjugate.PoissonGamma, conjugate.BernoulliBeta)
+    prior = conjugate.Product.from_data(table.to_numpy(), families=families, columns=((0,), (1,), (2,)))
+    model = zoo.Mixture(components=prior, num_components=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        tree = inference.fit(model, table, method="vb", num_samples=200, num_restarts=3, progress=False)
+    return table, kind, tree, profiles(tree)
+
+
+def test_clusters_of_any_family_are_described_in_the_units_of_the_data(two_kinds):
+    table, kind, _, found = two_kinds
+    assert found["clusters"]["rows"].tolist() == pytest.approx([30.0, 10.0], abs=0.5)
+    values = found["cluster_values"]["mean"]
+    for cluster, own in ((0, ~kind), (1, kind)):
+        members = table[own]
+        assert values[cluster, "age", "mean"] == pytest.approx(members["age"].mean(), abs=1.0)
+        assert values[cluster, "visits", "rate"] == pytest.approx(members["visits"].mean(), rel=0.15)
+        share = values[cluster, "smoker", "probability of 1"]
+        assert share == pytest.approx((members["smoker"].sum() + 1) / (len(members) + 2), abs=0.1)
+        inside = found["cluster_values"].loc[(cluster, "age", "mean")]
+        assert inside["lb"] < inside["mean"] < inside["ub"] and 0.5 < inside["spread"] < 2.0
+    assert values[0, "age", "mean"] == pytest.approx(
+        found["cluster_values"]["others"][1, "age", "mean"], abs=0.5
+    )
+    first = found["cluster_differences"].xs(1, level="rank")
+    assert first["column"].tolist() == ["age", "age"] and first["difference"][0] < 0 < first["difference"][1]
+
+
+def test_typical_rows_are_named_and_belong_to_their_cluster(two_kinds):
+    table, kind, _, found = two_kinds
+    rows = found["cluster_rows"]
+    assert all(name in set(table.index[~kind]) for name in rows.loc[0, "row"])
+    assert all(name in set(table.index[kind]) for name in rows.loc[1, "row"])
+    assert rows.xs(1, level="rank")["distance"].tolist() == [0.0, 0.0]
+    assert all(part.is_monotonic_increasing for _, part in rows["distance"].groupby(level="cluster"))
+
+
+def test_missing_cells_of_a_mixture_are_filled_by_their_cluster(two_kinds):
+    table, kind, _, found = two_kinds
+    filled = found["filled_cells"]
+    assert list(filled.index) == [("x", "p4", "age"), ("x", "p5", "visits")]
+    assert filled["mean"].iloc[0] == pytest.approx(table["age"][kind].mean(), abs=1.0)
+    assert filled["mean"].iloc[1] == pytest.approx(table["visits"][~kind].mean(), rel=0.15)
+    assert (filled["sd"] > 0.3).all()
+
+
+def _with_starts(tree, ends, numbers):
+    trace = tree["trace"].to_dataset()
+    trace = trace.drop_dims("restart")
+    trace["objective_at_end"] = ("restart", np.array(ends))
+    trace["num_occupied_at_end"] = ("restart", np.array(numbers))
+    return replaced(tree, trace=trace)
+
+
+def test_a_number_of_clusters_is_no_surer_than_the_starts(two_kinds):
+    """One q has two clusters in every draw; other starts, as good or worse, found others."""
+    _, _, tree, _ = two_kinds
+    assert len(occupied(tree)) == 1
+    torn = _with_starts(tree, [-10.0, -11.0, -90.0], [2, 4, 6])
+    row, number = summary(torn).loc["num_occupied"], profiles(torn)["num_clusters"]
+    assert np.isnan(row["sd"]) and (row["eti90_lb"], row["eti90_ub"]) == (2, 6)
+    assert number["starts"].to_dict() == {2: 1, 4: 1} and "not sure: between 2 and 4" in number.attrs["note"]
+    assert "not sure" in profile_text(torn)
+    sure = _with_starts(tree, [-10.0, -11.0, -90.0], [2, 2, 2])
+    assert "2, as in all 3 starts" in profiles(sure)["num_clusters"].attrs["note"]
+    assert summary(sure).loc["num_occupied", "sd"] == 0
+    best = _with_starts(tree, [-10.0, -11.0, -90.0], [2, 2, 6])
+    assert "all starts, best first: 2, 2, 6" in profiles(best)["num_clusters"].attrs["note"]
+    alone = _with_starts(tree, [-10.0], [2])
+    assert np.isnan(summary(alone).loc["num_occupied", "sd"]) and "one start" in summary(alone).attrs["note"]
+
+
+def test_draws_in_which_a_cluster_is_empty_do_not_describe_it():
+    values = np.array([[1.0, 5.0], [3.0, np.nan], [2.0, np.nan]])
+    found = intervals(values, "sampling", 0.9)
+    np.testing.assert_allclose(found["mean"], [2.0, 5.0])
+    np.testing.assert_allclose(found["ub"], [2.9, 5.0])
+    assert np.isnan(intervals(values, "point", 0.9)["lb"]).all()
+
+
+def test_a_projection_says_what_principal_components_say():
+    """With orthogonal loadings by maximum likelihood the shares are those of the eigenvalues."""
+    x = pd.DataFrame(ROWS, columns=["a", "b", "c", "d"], index=[f"r{i}" for i in range(len(ROWS))])
+    tree = inference.fit(zoo.PPCA(num_latents=2), x, method="closed_form")
+    found = profiles(tree, num_rows=3)
+    eigenvalues = np.linalg.eigvalsh(np.cov(ROWS.T, bias=True))[::-1]
+    noise = eigenvalues[2:].mean()
+    np.testing.assert_allclose(
+        found["latents"]["share"], (eigenvalues[:2] - noise) / eigenvalues.sum(), rtol=1e-6
+    )
+    np.testing.assert_allclose(found["latents"]["cumulative"], found["latents"]["share"].cumsum())
+    explained = found["columns"]["explained"].to_numpy()
+    loadings = found["loadings"]["mean"].unstack("latent").to_numpy()
+    total = (loadings**2).sum(1)
+    np.testing.assert_allclose(explained, total / (total + noise), rtol=1e-6)
+    assert found["loadings"].index.get_level_values("column").unique().tolist() == ["a", "b", "c", "d"]
+    scores = inference.transform(tree, x)
+    top = found["extreme_rows"]["row"][0, "high", 1]
+    assert abs(scores.sel(observation=top, latent=0)) == pytest.approx(
+        np.abs(scores.isel(latent=0)).max(), rel=0.5
+    )
+    assert found["loadings"]["lb"].isna().all() and "no intervals" in found["loadings"].attrs["note"]
+
+
+def test_standardised_columns_count_alike():
+    x = ROWS * [1.0, 1.0, 1.0, 1000.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        raw = profiles(inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form"))["latents"]
+        even = profiles(inference.fit(zoo.PPCA(num_latents=1, standardize=True), x, method="closed_form"))[
+            "latents"
+        ]
+    assert raw["share"][0] > 0.99 > even["share"][0] and "standardize" in raw.attrs["note"]
+    assert "standardize" not in even.attrs["note"]
+
+
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+def test_pairs_tell_shared_latents_from_those_of_one_view():
+    model = zoo.Paired.ecca(("gaussian", "gaussian"), 1, (1, 0))
+    tree = inference.fit(model, ROWS[:, :2], ROWS[:, 2:], method="map", max_iterations=30, progress=False)
+    found = profiles(tree)
+    assert found["latents"]["kind"].tolist() == ["shared", "y_0"]
+    assert found["latents"]["share_1"].tolist()[1] == 0.0 < found["latents"]["share_0"].tolist()[1]
+    latents = found["loadings"].xs("y_1", level="view").index.get_level_values("latent")
+    assert set(latents) == {0}
+
+
+def test_topics_are_those_that_wrote_the_documents():
+    rng = np.random.default_rng(0)
+    words = ["cat", "dog", "pet", "bank", "loan", "cash"]
+    topics = np.array([[0.4, 0.3, 0.3, 0, 0, 0], [0, 0, 0, 0.5, 0.3, 0.2]])
+    counts = [rng.multinomial(30, topics[int(d >= 8)]) for d in range(24)]
+    table = pd.DataFrame(np.array(counts), columns=words, index=[f"d{i}" for i in range(24)])
+    tree = inference.fit(zoo.LDA(num_topics=2), table, method="vb", num_samples=100, progress=False)
+    found = profiles(tree, num_rows=4, num_words=3)
+    assert set(found["topics"]["words"].iloc[0].split(", ")) == {"bank", "loan", "cash"}  # the larger topic
+    assert set(found["topics"]["words"].iloc[1].split(", ")) == {"cat", "dog", "pet"}
+    np.testing.assert_allclose(found["topics"]["share"], [16 / 24, 8 / 24], atol=0.03)
+    first = found["topics"].index[0]
+    assert set(found["topic_documents"].loc[first, "document"]) <= {f"d{i}" for i in range(8, 24)}
+    lift = found["topic_words"].loc[first, "lift"]
+    assert (lift > 1.2).all() and (found["topic_words"]["lb"] <= found["topic_words"]["mean"]).all()
+
+
+def test_cells_are_printed_with_their_intervals():
+    table = pd.DataFrame(
+        {"mean": [3.29, 0.5], "lb": [3.1, np.nan], "ub": [3.45, np.nan], "share": [0.364, 0.02]}
+    )
+    cells = profile_cells(table)
+    assert cells["mean"].tolist() == ["3.29 (3.10 to 3.45)", "0.500"] and cells["share"].tolist() == [
+        "36 %",
+        "2.0 %",
+    ]
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="probability must lie between 0 and 1"):
+        profiles(fitted("ppca"), probability=1.0)
+    with pytest.raises(ValueError, match="num_rows"):
+        profiles(fitted("ppca"), num_rows=0)
+    with pytest.raises(TypeError, match="DataTree"):
+        profiles(xr.Dataset())

@@ -1,0 +1,168 @@
+"""Pictures of draws: they show what the draws are, in axes that are given, under names however hostile."""
+
+import inspect
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from planted import planted_mixture, planted_regression, planted_zoo, variational_mixture
+from report_cases import BITS, fitted
+
+import inference
+import zoo
+from inference import plots
+from inference.diagnostics import profiles, psrf
+from inference.plots import plot_forest, plot_ppc, plot_rank, plot_scree, plot_trace
+from inference.plots.draws import worst_quantities
+
+
+@pytest.fixture(autouse=True)
+def of_planted_models():
+    with planted_zoo():
+        yield
+
+
+def test_the_worst_quantities_come_first():
+    tree = planted_mixture()
+    names = list(worst_quantities(tree, most=3))
+    factors = psrf(tree)
+    largest = max(float(np.nanmax(value)) for value in factors.data_vars.values())
+    assert len(names) == 3
+    assert (
+        plot_trace(tree, most=1).axes[0].get_title(loc="left").split("R-hat ")[1].startswith(f"{largest:.3f}")
+    )
+
+
+def test_a_trace_shows_every_draw_of_every_chain():
+    tree = planted_regression(num_draws=60, shift=3.0)
+    axis = plot_trace(tree, "slope[a]").axes[0]
+    drawn = np.stack([line.get_ydata() for line in axis.lines])
+    np.testing.assert_array_equal(drawn, tree["posterior"]["slope"].values[..., 0])
+    assert "R-hat" in axis.get_title(loc="left")
+
+
+def test_ranks_of_a_chain_that_is_apart_gather_on_one_side():
+    """Under agreement every twentieth holds as many draws; a chain far up holds the last ones."""
+    even, apart = (
+        plot_rank(planted_regression(num_draws=400, shift=s), "slope[a]").axes[0] for s in (0.0, 3.0)
+    )
+    heights = {
+        name: [p.get_data().values for p in axis.patches] for name, axis in (("even", even), ("apart", apart))
+    }
+    assert np.allclose(np.mean(heights["even"], axis=0), 1.0)
+    assert (
+        np.max(heights["even"]) < 2.0
+        and heights["apart"][-1][-1] > 3.0
+        and heights["apart"][-1][:10].max() < 0.2
+    )
+
+
+def test_a_forest_draws_chains_apart_where_they_disagree():
+    good, bad = (plot_forest(planted_regression(num_draws=300, shift=s), "slope").axes[0] for s in (0.0, 3.0))
+    assert len(good.lines) == 2 and len(bad.lines) == 8  # two slopes; a point each, or one a chain
+    draws = planted_regression(num_draws=300)["posterior"]["slope"].values[..., 0]
+    assert good.lines[0].get_xdata()[0] == pytest.approx(np.median(draws))
+    assert [label.get_text() for label in good.get_yticklabels()] == ["slope[a]", "slope[b]"]
+
+
+def test_replications_surround_data_that_the_model_fits_and_miss_data_that_it_does_not():
+    tree = fitted("ppca")
+    axis = plot_ppc(tree, "feature 0", num_draws=60).axes[0]
+    assert axis.get_xlabel() == "feature 0" and _share_inside(axis) > 0.9
+    far = tree.copy()
+    held = tree["observed_data"].to_dataset().copy(deep=True)
+    held["x"][:, 0] += 3.0 * float(held["x"][:, 0].std())
+    far["observed_data"] = type(tree)(held)
+    assert _share_inside(plot_ppc(far, "feature 0", num_draws=60).axes[0]) < 0.6
+    bars = plot_ppc(fitted("epca"), num_draws=20).axes
+    assert len(bars) == BITS.shape[1] and len(bars[0].patches) == 2
+
+
+def _share_inside(axis):
+    """Share of the values at which the line of the data is in the band of the replications."""
+    path = axis.collections[0].get_paths()[0].vertices
+    line = axis.lines[0]
+    inside = []
+    for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
+        at = path[np.isclose(path[:, 0], x)][:, 1]
+        inside.append(at.min() - 1e-9 <= y <= at.max() + 1e-9)
+    return np.mean(inside)
+
+
+def test_a_scree_picture_shows_the_shares_of_the_profile():
+    shares = profiles(fitted("paired"))["latents"]["share"]
+    axis = plot_scree(fitted("paired")).axes[0]
+    np.testing.assert_allclose(sorted(bar.get_height() for bar in axis.patches), np.sort(shares))
+    with pytest.raises(ValueError, match="has no latents"):
+        plot_scree(fitted("lda"))
+
+
+def test_no_picture_of_draws_draws_rows():
+    """Labels, latents and row densities are left out: a picture of all of them takes a minute."""
+    tree = planted_mixture()
+    for function in (plot_trace, plot_rank, plot_forest):
+        figure = function(tree)
+        words = [text.get_text() for text in figure.findobj(lambda part: hasattr(part, "get_text"))]
+        assert len(figure.axes) <= 12 and not any("assignments" in word for word in words)
+
+
+def test_what_cannot_be_drawn_is_refused_with_the_reason():
+    with pytest.raises(ValueError, match="independent draws"):
+        plot_trace(variational_mixture())
+    with pytest.raises(ValueError, match="no invariant 'nothing'"):
+        plot_rank(planted_mixture(), "nothing")
+    with pytest.raises(ValueError, match="point estimate"):
+        plot_forest(fitted("ppca"))
+    with pytest.raises(ValueError, match="plot_document_check"):
+        plot_ppc(fitted("lda"))
+    with pytest.raises(ValueError, match="ax holds one quantity, and there are 2"):
+        plot_trace(planted_regression(), "slope", ax=Figure().subplots())
+    with pytest.raises(ValueError, match="no column 'z'"):
+        plot_ppc(fitted("ppca"), "z")
+
+
+ONE_AXIS = {
+    "plot_biplot": "ppca",
+    "plot_clusters": "pcp",
+    "plot_co_clustering": "mixture",
+    "plot_hinton": "depcam",
+    "plot_mixture": "mixture",
+    "plot_overlap": "depcam",
+    "plot_scree": "ppca",
+}
+
+
+@pytest.mark.parametrize("name", ONE_AXIS)
+def test_a_picture_of_one_axis_is_drawn_into_the_axes_that_are_given(name):
+    tree = fitted(ONE_AXIS[name])
+    figure = Figure(layout="constrained")
+    first, second = figure.subplots(1, 2)
+    assert getattr(plots, name)(tree, ax=second) is figure
+    assert second.has_data() or second.patches or second.images
+    assert not first.has_data() and not figure.legends
+
+
+def test_every_picture_that_makes_one_axis_takes_axes():
+    """The others make several panels, or draw no axes at all."""
+    several = {
+        "plot_basis_images", "plot_component_similarity", "plot_dirichlet_process", "plot_document_check",
+        "plot_loading_products", "plot_loadings", "plot_methods", "plot_model_graph", "plot_objective",
+        "plot_topics",
+    }  # fmt: skip
+    functions = {name: getattr(plots, name) for name in plots.__all__ if name.startswith("plot_")}
+    without = {
+        name for name, function in functions.items() if "ax" not in inspect.signature(function).parameters
+    }
+    assert without == several
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_names_that_look_like_formulas_are_drawn_as_they_are():
+    table = pd.DataFrame(BITS, columns=["$x_{1$", "$\\alpha$", "a_b^c", "100%"])
+    tree = inference.fit(zoo.EPCA(num_latents=2), table, method="map", max_iterations=3, progress=False)
+    for function in (plot_ppc, plots.plot_biplot, plots.plot_loadings, plot_scree):
+        figure = function(tree)
+        figure.savefig("/dev/null", format="png")
+        if function is plot_ppc:
+            assert [axis.get_xlabel().replace("\\$", "$") for axis in figure.axes] == list(table.columns)
