@@ -378,7 +378,7 @@ def test_a_report_shows_the_topics(name, tmp_path):
     model, method = models[name]
     tree = fit(model, pd.DataFrame(COUNTS, columns=WORDS), method=method, num_samples=20)
     page = report(tree, tmp_path / "fit.html").read_text()
-    assert "most probable words of each topic" in page and WORDS[0] in page
+    assert "Topics by size" in page and WORDS[0] in page
     assert len(summary(tree))
 
 
