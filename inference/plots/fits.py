@@ -125,7 +125,7 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder", *, ax: Axes | No
     partition = point_partition(tree, loss, rows).values
     order = _order(together, partition)
     figure, axis = figure_with_axes(6.6, 5.6, ax)
-    style = {"cmap": "cividis", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
+    style = {"cmap": "cividis", "vmin": 0, "vmax": 1, "interpolation": "nearest", "aspect": "auto"}
     image = axis.imshow(together[np.ix_(order, order)], **style)
     borders = np.r_[-0.5, np.flatnonzero(np.diff(partition[order])) + 0.5, len(order) - 0.5]
     for border in borders[1:-1]:
