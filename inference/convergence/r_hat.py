@@ -11,6 +11,7 @@ have nothing to forget: they are refused.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -20,9 +21,11 @@ from inference.convergence.identifiable import draws_of, hidden_variables, invar
 from zoo.checks import check_choice
 
 __all__ = [
+    "Judgement",
     "effective_sample_size",
     "is_constant",
     "judge",
+    "judgement",
     "largest_psrf",
     "psrf",
     "psrf_of",
@@ -91,6 +94,20 @@ def psrf_path(
     return xr.concat(path, dim=along).assign_attrs(method=method, constant=_constant(values))
 
 
+class Judgement(NamedTuple):
+    """What the chains of a sampler say.
+
+    Attributes:
+        converged: the verdict.
+        reasons: one sentence, with the next step if the verdict is no.
+        r_hat: the largest R-hat, NaN where none could be computed.
+    """
+
+    converged: bool
+    reasons: str
+    r_hat: float
+
+
 def judge(tree: xr.DataTree) -> tuple[bool, str]:
     """Whether the chains of a sampler agree on every invariant, and why.
 
@@ -106,24 +123,43 @@ def judge(tree: xr.DataTree) -> tuple[bool, str]:
     Raises:
         ValueError: the draws are not Markov chains.
     """
+    return judgement(tree)[:2]
+
+
+def judgement(tree: xr.DataTree) -> Judgement:
+    """The verdict of `judge` with the largest R-hat.
+
+    Args:
+        tree: a fit by MCMC.
+
+    Returns:
+        The verdict, its reasons, and the largest R-hat.
+
+    Raises:
+        ValueError: the draws are not Markov chains.
+    """
     if kind_of(tree) != "sampling":
         raise ValueError(why_no_psrf(tree))
     values = invariants(tree)
     num_chains, num_draws = values.sizes["chain"], values.sizes["draw"]
     if num_chains < 2:
-        return False, "one chain: nothing to compare it with. Run at least two (num_chains=4)"
+        reasons = "one chain: nothing to compare it with. Run at least two (num_chains=4)"
+        return Judgement(False, reasons, np.nan)
     if num_draws < _FEWEST_DRAWS:
-        return False, f"{num_draws} draws per chain are too few to judge. Raise num_samples"
+        return Judgement(
+            False, f"{num_draws} draws per chain are too few to judge. Raise num_samples", np.nan
+        )
     factors, sizes, constant = {}, {}, []
     for name, draws in scalars(values):
         if number := np.count_nonzero(~np.isfinite(draws)):
-            return False, f"{name} is not finite in {number} draws. Check the data and the prior's scale"
+            reasons = f"{name} is not finite in {number} draws. Check the data and the prior's scale"
+            return Judgement(False, reasons, np.nan)
         if is_constant(draws):
             constant.append(name)
         else:
             factors[name], sizes[name] = psrf_of(draws, "rank"), effective_sample_size(draws, "bulk")
     if not factors:
-        return True, f"all {len(constant)} invariants are constant over the draws"
+        return Judgement(True, f"all {len(constant)} invariants are constant over the draws", np.nan)
     worst, least = max(factors, key=factors.get), min(sizes, key=sizes.get)
     needed = _ESS_PER_CHAIN * num_chains
     figures = (
@@ -132,13 +168,14 @@ def judge(tree: xr.DataTree) -> tuple[bool, str]:
         f"over {len(factors)} invariants"
     )
     if factors[worst] < _THRESHOLD and sizes[least] > needed:
-        return True, figures
+        return Judgement(True, figures, factors[worst])
     apart = sum(not factor < _THRESHOLD for factor in factors.values())
     slow = sum(not size > needed for size in sizes.values())
     advice = "raise num_warmup and num_samples" if apart else "raise num_samples or thinning"
     if factors[worst] > 1.1:
         advice += ", and look at psrf_path and the trace: the chains may sit in different modes"
-    return False, f"{apart} invariants fail on R-hat and {slow} on ESS: {figures}. Next: {advice}"
+    reasons = f"{apart} invariants fail on R-hat and {slow} on ESS: {figures}. Next: {advice}"
+    return Judgement(False, reasons, factors[worst])
 
 
 def why_no_psrf(tree: xr.DataTree) -> str:
