@@ -85,6 +85,8 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     groups["trace"] = _trace_group(request, fitted.run)
     if stats:
         groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
+        if "lp" in stats and type(model).prior_of_occupied is not Model.prior_of_occupied:
+            groups["sample_stats"]["lp"].attrs["components_without_rows"] = "integrated out"
     if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
         groups["observed_data"] = observed_group(model, unmoved_data(request, data), labels)
     else:
