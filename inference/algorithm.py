@@ -378,6 +378,9 @@ class SamplerSettings:
         num_samples: draws kept per chain.
         thinning: sweeps per kept draw.
         chain_method: ``"vectorized"``, ``"sequential"`` or ``"parallel"``.
+        until: ``"converged"``: until the chains are believed, ``num_samples`` draws at a time; or None.
+        max_sweeps: with ``until``, the most sweeps per chain, warm-up included.
+        max_seconds: with ``until``, the seconds after which the next look is the last; or None.
     """
 
     num_chains: int
@@ -385,6 +388,16 @@ class SamplerSettings:
     num_samples: int
     thinning: int
     chain_method: str
+    until: str | None = None
+    max_sweeps: int | None = None
+    max_seconds: float | None = None
+
+    @property
+    def max_looks(self) -> int:
+        """How often the chains are looked at, at most: after each ``num_samples`` draws."""
+        if self.until is None:
+            return 1
+        return (self.max_sweeps - self.num_warmup) // (self.num_samples * self.thinning)
 
     @property
     def num_steps(self) -> int:
@@ -505,12 +518,15 @@ class ChainsRun(NamedTuple):
         trace: name to array of shape (num_chains, num_sweeps), warm-up included.
         stop_reason: ``"completed"``, ``"interrupted"`` or an error.
         num_iterations: sweeps run per chain, warm-up included.
+        looks: of a run until the chains agree: the draws per chain at each look, whether it passed, and the
+            largest R-hat then, shape (num_looks, 3); else None.
     """
 
     draws: Any
     trace: dict[str, np.ndarray]
     stop_reason: str
     num_iterations: int
+    looks: np.ndarray | None = None
 
 
 class Fitted(NamedTuple):

@@ -210,7 +210,10 @@ def _rows(model: Model, values: Mapping[str, Any], *data: jax.Array) -> jax.Arra
 
 
 def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
-    return {"log_prior": over_draws(log_prior, _draws(tree, model), model, _data(tree, model))}, {}
+    draws, site, posterior = _draws(tree, model), model.cluster_site, group_of(tree, "posterior")
+    if site in posterior:  # they tell which components have rows
+        draws[site] = jnp.asarray(posterior[site].to_numpy())
+    return {"log_prior": over_draws(log_prior, draws, model, _data(tree, model))}, {}
 
 
 def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:

@@ -97,6 +97,29 @@ class DirichletAllocation(NamedTuple):
         share = concentration / self.num_components
         return jnp.log(numpyro.sample(self.name, Dirichlet(share * jnp.ones(self.num_components))))
 
+    def log_density_of_occupied(
+        self, weights: Array, log_prob: Array, concentration: Array, occupied: Array
+    ) -> Array:
+        """Log prior density of the weights of some components and the sum of the others.
+
+        Args:
+            weights: shape (num_components,).
+            log_prob: of all weights, in nats.
+            concentration: total, shape ().
+            occupied: which components, shape (num_components,).
+
+        Returns:
+            A scalar, in nats: ``log_prob`` itself where these are all components.
+        """
+        share, number = concentration / self.num_components, jnp.sum(occupied)
+        others = share * (self.num_components - number)
+        rest = jnp.sum(jnp.where(occupied, 0.0, weights))
+        tiny = jnp.finfo(weights.dtype).tiny
+        own = jnp.sum(jnp.where(occupied, (share - 1) * jnp.log(jnp.maximum(weights, tiny)), 0.0))
+        lumped = (others - 1) * jnp.log(jnp.maximum(rest, tiny)) - gammaln(jnp.maximum(others, tiny))
+        marginal = gammaln(concentration) - number * gammaln(share) + own + lumped
+        return jnp.where(number == self.num_components, jnp.sum(log_prob), marginal)
+
     def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
         """Distribution of the weights given rows per component, counted or expected (Yu 2006, 2.2.2).
 
@@ -305,6 +328,23 @@ class StickBreaking(NamedTuple):
         numpyro.deterministic("stick_fractions", -jnp.expm1(-decays))
         numpyro.deterministic(self.name, jnp.exp(log_weights))
         return log_weights
+
+    def log_density_of_occupied(
+        self, decays: Array, log_prob: Array, concentration: Array, occupied: Array
+    ) -> Array:
+        """Log prior density of the sticks up to the last of some components.
+
+        Args:
+            decays: of the sticks, shape (num_sticks,); not read.
+            log_prob: of each, shape (num_sticks,), in nats.
+            concentration: alpha, shape (); not read.
+            occupied: which components, shape (num_components,).
+
+        Returns:
+            A scalar, in nats.
+        """
+        needed = jnp.cumsum(occupied[::-1])[::-1] > 0  # this component or a later one has rows
+        return jnp.sum(jnp.where(needed[: self.num_sticks], log_prob, 0.0))
 
     def posterior(self, counts: Array, concentration: Array) -> BetaDecay:
         """Distribution of the sticks given rows per component  (3.12).

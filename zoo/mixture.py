@@ -42,11 +42,12 @@ reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -490,6 +491,39 @@ class Mixture(MixtureModel):
         """
         coefficients = self.components.coefficients(values)
         return self.components.features(x) @ coefficients.T + self.weights.log_weights(values)
+
+    def prior_of_occupied(
+        self, values: Mapping[str, Array], x: Array
+    ) -> Callable[[str, Array], Array] | None:
+        """The log prior density of a site with components without rows integrated out.
+
+        Their parameters and weights are draws from the prior. The weights that are left are those of the
+        components with rows and the sum of the others, a Dirichlet vector too; of sticks, those up to the
+        last component with rows.
+
+        Args:
+            values: of the sites.
+            x: rows, shape (num_observations, num_features); not read.
+
+        Returns:
+            ``density(name, log_prob)``: of a site with these terms in the program, a scalar in nats. None
+                where ``values`` lack ``assignments``, which tell the components with rows: every term counts.
+        """
+        if self.cluster_site not in values:
+            return None
+        labels, dims = jnp.asarray(values[self.cluster_site]), self.variable_dims
+        occupied = jnp.zeros(self.num_components, bool).at[labels].set(True)
+
+        def density(name: str, log_prob: Array) -> Array:
+            if name == self.weights.site:
+                alpha = values.get("concentration", self.concentration)
+                return self.weights.log_density_of_occupied(values[name], log_prob, alpha, occupied)
+            if dims.get(name, ())[:1] == ("component",):
+                terms = jnp.sum(log_prob.reshape(self.num_components, -1), axis=1)
+                return jnp.sum(jnp.where(occupied, terms, 0.0))
+            return jnp.sum(log_prob)
+
+        return density
 
     def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
         """Log density of each row at given values of the sites, labels summed out.

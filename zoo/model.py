@@ -821,6 +821,19 @@ class Model(Assumptions):
         """
         return None
 
+    def prior_of_occupied(self, values: Mapping[str, Any], *data: Any) -> Any:
+        """The log prior density of a site where components without rows are integrated out.
+
+        Args:
+            values: of the sites.
+            *data: the data.
+
+        Returns:
+            ``density(name, log_prob)``, a scalar in nats, of a site with these terms in the program; None:
+                every term counts.
+        """
+        return None
+
     def derived(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The local latents of a draw as they are stored, and quantities that follow from them.
 

@@ -21,10 +21,12 @@ from inference.convergence.identifiable import draws_of, hidden_variables, invar
 from zoo.checks import check_choice
 
 __all__ = [
+    "Judgement",
     "Mixing",
     "effective_sample_size",
     "is_constant",
     "judge",
+    "judgement",
     "largest_psrf",
     "mixing",
     "psrf",
@@ -152,6 +154,20 @@ def mixing(tree: xr.DataTree) -> Mixing:
     return Mixing(factors, sizes, constant, (), needed)
 
 
+class Judgement(NamedTuple):
+    """What the chains of a sampler say.
+
+    Attributes:
+        converged: the verdict.
+        reasons: one sentence, with the next step if the verdict is no.
+        r_hat: the largest R-hat, NaN where none could be computed.
+    """
+
+    converged: bool
+    reasons: str
+    r_hat: float
+
+
 def judge(tree: xr.DataTree, mixed: Mixing | None = None) -> tuple[bool, str]:
     """Whether the chains of a sampler agree on every invariant, and why.
 
@@ -160,10 +176,26 @@ def judge(tree: xr.DataTree, mixed: Mixing | None = None) -> tuple[bool, str]:
 
     Args:
         tree: a fit by MCMC.
-        mixed: its `mixing`, where it is known already.
+        mixed: its `mixing`, where it is known.
 
     Returns:
         The verdict and one sentence of reasons, with the next step if the verdict is no.
+
+    Raises:
+        ValueError: the draws are not Markov chains.
+    """
+    return judgement(tree, mixed)[:2]
+
+
+def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Judgement:
+    """The verdict of `judge` with the largest R-hat.
+
+    Args:
+        tree: a fit by MCMC.
+        mixed: its `mixing`, where it is known.
+
+    Returns:
+        The verdict, its reasons, and the largest R-hat.
 
     Raises:
         ValueError: the draws are not Markov chains.
@@ -172,28 +204,34 @@ def judge(tree: xr.DataTree, mixed: Mixing | None = None) -> tuple[bool, str]:
         raise ValueError(why_no_psrf(tree))
     sizes = draws_of(tree).sizes
     if sizes["chain"] < 2:
-        return False, "one chain: nothing to compare it with. Run at least two (num_chains=4)"
+        return Judgement(
+            False, "one chain: nothing to compare it with. Run at least two (num_chains=4)", np.nan
+        )
     if sizes["draw"] < _FEWEST_DRAWS:
-        return False, f"{sizes['draw']} draws per chain are too few to judge. Raise num_samples"
+        return Judgement(
+            False, f"{sizes['draw']} draws per chain are too few to judge. Raise num_samples", np.nan
+        )
     mixed = mixing(tree) if mixed is None else mixed
     if mixed.broken:
         name, number = mixed.broken
-        return False, f"{name} is not finite in {number} draws. Check the data and the prior's scale"
+        reasons = f"{name} is not finite in {number} draws. Check the data and the prior's scale"
+        return Judgement(False, reasons, np.nan)
     if not mixed.factors:
-        return True, f"all {len(mixed.constant)} invariants are constant over the draws"
+        return Judgement(True, f"all {len(mixed.constant)} invariants are constant over the draws", np.nan)
     worst, least = max(mixed.factors, key=mixed.factors.get), min(mixed.sizes, key=mixed.sizes.get)
+    largest = mixed.factors[worst]
     figures = (
         f"largest R-hat {mixed.factors[worst]:.3f} ({worst}; below {R_HAT_WANTED} wanted), "
         f"smallest bulk ESS {mixed.sizes[least]:.0f} ({least}; above {mixed.needed} wanted), "
         f"over {len(mixed.factors)} invariants"
     )
-    if mixed.factors[worst] < R_HAT_WANTED and mixed.sizes[least] > mixed.needed:
-        return True, figures
+    if largest < R_HAT_WANTED and mixed.sizes[least] > mixed.needed:
+        return Judgement(True, figures, largest)
     advice = "raise num_warmup and num_samples" if mixed.apart else "raise num_samples or thinning"
-    if mixed.factors[worst] > 1.1:
+    if largest > 1.1:
         advice += ", and look at psrf_path and the trace: the chains may sit in different modes"
     failed = f"{len(mixed.apart)} invariants fail on R-hat and {len(mixed.slow)} on ESS"
-    return False, f"{failed}: {figures}. Next: {advice}"
+    return Judgement(False, f"{failed}: {figures}. Next: {advice}", largest)
 
 
 def why_no_psrf(tree: xr.DataTree) -> str:

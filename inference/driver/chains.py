@@ -4,8 +4,13 @@ One compiled function runs up to ``limit`` steps inside a ``while_loop``; the li
 any chunk length is the same executable and a run that was cut anywhere is bit for bit the run that was not.
 Between chunks, and only there, the host looks at the clock, the objective, the progress bar, the checkpoint
 and Ctrl-C. The key of iteration i of chain r is ``fold_in(fold_in(key, r), i)``.
+
+A run may go on until its draws are believed: after every ``num_samples`` draws they are looked at, and two
+looks in a row that pass end it. What is drawn does not depend on the looks, so that such a run is resumed as
+any other; a limit in seconds decides at which look it stops and nothing else.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -25,6 +30,7 @@ from inference.numerics.compiled import compiled
 __all__ = ["sample"]
 
 DRAW_BYTES = 2**26  # what a chunk's draws may take
+PASSES = 2  # looks in a row that must pass
 
 
 def sample(
@@ -44,6 +50,10 @@ def sample(
     checkpoint: Checkpoint,
     open_bar: Callable,
     resize: Callable | None = None,
+    max_looks: int = 1,
+    max_seconds: float | None = None,
+    look: Callable | None = None,
+    status: Callable | None = None,
 ) -> ChainsRun:
     """Run chains of a sampler: warm-up, then ``num_samples * thinning`` sweeps, every ``thinning``-th kept.
 
@@ -66,36 +76,51 @@ def sample(
         resize: ``resize(states, model, full)``, for a sampler whose state has slots: the states of all chains
             with more of them when a sweep has said ``info.full`` (it is then made again from where it began),
             or with no more than they need, at the end of warm-up.
+        max_looks: with ``look``, the most times that ``num_samples`` draws are made.
+        max_seconds: with ``look``, the seconds after which the next look is the last.
+        look: ``look(draws, trace, num_sweeps) -> (passed, largest R-hat)`` of the draws so far, after every
+            ``num_samples`` of them; None: ``num_samples`` draws are made and not looked at.
+        status: ``status(draws, log_joint)``, a few words on the draws so far for the progress line.
 
     Raises:
         FloatingPointError: the log joint is not finite, and no chunk of draws was finished before.
     """
     states, stored = resume(checkpoint, partial(start_each, start), keys, variables, model, data)
+    begun, block = time.monotonic(), num_samples
+    num_samples = block * max_looks
     total = num_warmup + num_samples * thinning
     shapes = jax.eval_shape(_over_chains(position, model), states)
-    kept = _restored_draws(shapes, num_samples, stored)
+    kept = _restored_draws(shapes, block, stored)
+    looks = [] if stored is None or "looks" not in stored else list(stored["looks"])
+    spent = 0.0 if stored is None else float(stored.get("seconds", 0.0))
     trace = {} if stored is None else beginning_with("trace_", stored)
     chunks = [trace] if trace else []
     done = 0 if stored is None else int(stored["done"])
     draw_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-    capacity = int(np.clip(DRAW_BYTES // max(draw_bytes, 1), 1, min(CHUNK_CAPACITY, num_samples)))
+    capacity = int(np.clip(DRAW_BYTES // max(draw_bytes, 1), 1, min(CHUNK_CAPACITY, block)))
     run_chunk = _chunk_of(chain_method, num_chains)
     chunk, reason, longest = ChunkLength(), "completed", CHUNK_CAPACITY
 
     def save() -> None:
         arrays = {f"draw_{i}": leaf[:, : _num_draws(done)] for i, leaf in enumerate(jax.tree.leaves(kept))}
         trace = {f"trace_{name}": values for name, values in _joined(chunks).items()}
-        checkpoint.save(states, arrays | trace | {"done": np.asarray(done)})
+        arrays |= trace | {"done": np.asarray(done)}
+        if look is not None:
+            seconds = np.asarray(spent + time.monotonic() - begun)
+            arrays |= {"looks": np.reshape(looks, (-1, 3)), "seconds": seconds}
+        checkpoint.save(states, arrays)
 
     def _num_draws(sweeps: int) -> int:
         return max(sweeps - num_warmup, 0) // thinning
 
     with Interrupt() as interrupt, open_bar(total, done) as bar:
-        while done < total:
+        while done < total and not _believed(looks):
             if interrupt.requested and (chunks or done):
                 reason = "interrupted"
                 break
-            stop = num_warmup if done < num_warmup else total  # a chunk ends where warm-up does
+            # a chunk ends where warm-up does, and where the draws are looked at
+            next_look = num_warmup + (_num_draws(done) // block + 1) * block * thinning
+            stop = num_warmup if done < num_warmup else min(total, next_look)
             limit, longest = min(chunk.length, stop - done, longest), CHUNK_CAPACITY
             if done >= num_warmup:
                 limit = min(limit, (_num_draws(done) + capacity + 1) * thinning + num_warmup - 1 - done)
@@ -119,6 +144,7 @@ def sample(
                 reason = f"{at}; these are the draws before it"
                 break
             before, after = _num_draws(done), _num_draws(done + limit)
+            kept = _with_room(kept, after, block, num_samples)
             for target, new in zip(jax.tree.leaves(kept), jax.tree.leaves(draws), strict=True):
                 target[:, before:after] = np.asarray(new)[:, : after - before]
             chunks.append(infos)
@@ -126,10 +152,19 @@ def sample(
             if resize is not None and done == num_warmup:
                 states = resize(states, model, False)
             bar.update(limit)
-            log_joint = f"log joint {infos['objective'][:, -1].max():.6g}"
-            bar.set_postfix_str("warm-up" if done < num_warmup else log_joint, refresh=False)
+            is_look = look is not None and after > before and after % block == 0
+            if is_look and done == num_warmup + after * thinning:
+                so_far = jax.tree.map(lambda leaf, n=after: leaf[:, :n], kept)
+                passed, r_hat = look(so_far, _joined(chunks), done)
+                looks.append((after, float(passed), r_hat))
+            if not getattr(bar, "disable", False):
+                bar.set_postfix_str(
+                    _phase(done, num_warmup, infos, kept, after, chunks, looks, status), refresh=False
+                )
             if checkpoint.is_due() or done == num_warmup:
                 save()
+            if is_look and max_seconds is not None and spent + time.monotonic() - begun > max_seconds:
+                break
     save()
     if not chunks:
         raise FloatingPointError(reason)
@@ -137,7 +172,36 @@ def sample(
     if num_draws == 0:  # stopped in warm-up: what there is is the state reached
         reached = jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], _over_chains(position, model)(states))
         return ChainsRun(reached, trace, f"{reason} in warm-up", done)
-    return ChainsRun(jax.tree.map(lambda leaf: leaf[:, :num_draws], kept), trace, reason, done)
+    draws = jax.tree.map(lambda leaf: leaf[:, :num_draws], kept)
+    return ChainsRun(draws, trace, reason, done, None if look is None else np.reshape(looks, (-1, 3)))
+
+
+def _believed(looks: list) -> bool:
+    """Whether the last looks have passed."""
+    return len(looks) >= PASSES and all(own[1] for own in looks[-PASSES:])
+
+
+def _phase(
+    done: int,
+    num_warmup: int,
+    infos: dict[str, np.ndarray],
+    kept: Any,
+    num_draws: int,
+    chunks: list[dict[str, np.ndarray]],
+    looks: list,
+    status: Callable | None,
+) -> str:
+    """The words of the progress line: the phase, the log joint, and how far the chains agree."""
+    log_joint = f"log joint {infos['objective'][:, -1].max():.6g}"
+    if done < num_warmup:
+        return f"warm-up, {log_joint}"
+    words = [f"sampling, {log_joint}"]
+    if status is not None:
+        objective = np.concatenate([chunk["objective"] for chunk in chunks], axis=1)[:, num_warmup:]
+        words.append(status(jax.tree.map(lambda leaf: leaf[:, :num_draws], kept), objective))
+    if looks:
+        words.append(f"largest R-hat at {int(looks[-1][0])} draws {looks[-1][2]:.3f}")
+    return ", ".join(filter(None, words))
 
 
 def _impossible(log_joint: np.ndarray, warmup_left: int) -> np.ndarray:
@@ -233,11 +297,26 @@ def _chunk_of(chain_method: str, num_chains: int) -> Callable:
 def _restored_draws(shapes: Any, num_samples: int, stored: dict | None) -> Any:
     """Host arrays for all draws, with those of a checkpoint filled in."""
     leaves, structure = jax.tree.flatten(shapes)
+    if stored is not None:  # of a run until the chains agree there may be more
+        num_samples = max(num_samples, stored["draw_0"].shape[1])
     kept = [np.zeros((s.shape[0], num_samples, *s.shape[1:]), s.dtype) for s in leaves]
     if stored is not None:
         for i, target in enumerate(kept):
             target[:, : stored[f"draw_{i}"].shape[1]] = stored[f"draw_{i}"]
     return jax.tree.unflatten(structure, kept)
+
+
+def _with_room(kept: Any, num_draws: int, block: int, most: int) -> Any:
+    """The host arrays with room for so many draws, made longer by as much again where they must be."""
+    room = jax.tree.leaves(kept)[0].shape[1]
+    if num_draws <= room:
+        return kept
+    room = min(most, -(-max(num_draws, 2 * room) // block) * block)
+    return jax.tree.map(lambda leaf: np.concatenate([leaf, _nothing(leaf, room)], axis=1), kept)
+
+
+def _nothing(leaf: np.ndarray, room: int) -> np.ndarray:
+    return np.zeros((leaf.shape[0], room - leaf.shape[1], *leaf.shape[2:]), leaf.dtype)
 
 
 def _joined(chunks: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -50,6 +50,7 @@ from zoo.checks import (
     as_plain,
     check_choice,
     check_flag,
+    check_positive,
     check_size,
     check_whole,
     column_moments,
@@ -64,6 +65,7 @@ __all__ = ["key_of", "read_call", "read_init"]
 CHAIN_METHODS = ("vectorized", "sequential", "parallel")
 SIZES = ("num_chains", "num_warmup", "num_samples", "thinning", "max_iterations", "num_restarts")
 OTHERS = ("method", "seed", "tolerance", "init", "sample_weight", "batch_size", "dtype", "checkpoint")
+MOST_LOOKS = 20  # of a run until the chains agree where no limit is given
 SCALE_RATIO = 10.0  # of standard deviations of columns under one noise variance
 NOISE_RATIO = 4.0  # of variances: noise that is half or twice as large as it is taken to be
 MODEL_SIZES = (  # in which a fit and one that starts from it must agree
@@ -269,8 +271,18 @@ def _suitable(model: Model, data: tuple, init: Any) -> tuple[str, Method]:
 def _settings(method: Method, **settings: Any) -> AscentSettings | SamplerSettings | DirectSettings:
     """The settings that matter to this kind of method."""
     if isinstance(method, Direct):
+        if settings["until"] is not None:
+            raise ValueError("until='converged' goes with samplers, such as gibbs or nuts")
         return DirectSettings()
-    kind = SamplerSettings if isinstance(method, Sampler) else AscentSettings
+    is_sampler = isinstance(method, Sampler)
+    if settings["until"] is not None and not is_sampler:
+        raise ValueError("until='converged' goes with samplers, such as gibbs or nuts")
+    if settings["until"] is not None and settings["num_chains"] < 2:
+        raise ValueError("until='converged' compares chains: num_chains must be at least 2; got 1")
+    if settings["until"] is not None and settings["max_sweeps"] is None:
+        of_look = settings["num_samples"] * settings["thinning"]
+        settings["max_sweeps"] = settings["num_warmup"] + MOST_LOOKS * of_look
+    kind = SamplerSettings if is_sampler else AscentSettings
     return kind(**{name: _plain(settings[name]) for name in kind.__dataclass_fields__})
 
 
@@ -298,6 +310,7 @@ def _check_arguments(
     seed: Any, dtype: Any, keep: Any, progress: Any, checkpoint: Any, settings: Mapping[str, Any]
 ) -> None:
     """Raise TypeError or ValueError for an argument that is wrong whatever the model, method and data are."""
+    _check_until(settings)
     for name in SIZES:
         if name != "num_restarts" or settings[name] is not None:
             check_whole(name, settings[name], 0 if name == "num_warmup" else 1)
@@ -317,6 +330,28 @@ def _check_arguments(
         check_flag("progress", progress)
     if checkpoint is not None and not (isinstance(checkpoint, str | os.PathLike) and os.fspath(checkpoint)):
         raise TypeError(f"checkpoint must be the path of a file; got {shown(checkpoint)}")
+
+
+def _check_until(settings: Mapping[str, Any]) -> None:
+    """Raise ValueError or TypeError for a run until the chains agree that could not be looked at."""
+    until, most, seconds = (settings[name] for name in ("until", "max_sweeps", "max_seconds"))
+    if until is None:
+        for name in ("max_sweeps", "max_seconds"):
+            if settings[name] is not None:
+                raise ValueError(f"{name} goes with until='converged'; got {name}={settings[name]!r} alone")
+        return
+    check_choice("until", until, ("converged",))
+    if seconds is not None:
+        check_positive("max_seconds", seconds)
+    if most is None:
+        return
+    check_whole("max_sweeps", most)
+    needed = settings["num_warmup"] + settings["num_samples"] * settings["thinning"]
+    if most < needed:
+        raise ValueError(
+            f"max_sweeps must leave room for one look, after num_warmup + num_samples * thinning = {needed} "
+            f"sweeps; got {most}"
+        )
 
 
 def _check_keep(keep: Collection[str], model: Model) -> None:

@@ -33,6 +33,9 @@ def fit(
     num_warmup: int = 1000,
     num_samples: int = 1000,
     thinning: int = 1,
+    until: str | None = None,
+    max_sweeps: int | None = None,
+    max_seconds: float | None = None,
     chain_method: str = "vectorized",
     max_iterations: int = 1000,
     tolerance: float = 1e-6,
@@ -70,6 +73,14 @@ def fit(
         num_warmup: sweeps before draws are kept.
         num_samples: draws kept per chain; for VB and SVI, independent draws from q, as one chain.
         thinning: sweeps per kept draw.
+        until: ``"converged"``: a sampler goes on until it is believed. After every ``num_samples`` draws per
+            chain, and only then, the verdict of `inference.convergence.judge` is asked of all draws so far;
+            two looks in a row that pass end the run. The attributes ``look`` and ``looks`` say at which.
+        max_sweeps: with ``until``, the most sweeps per chain, warm-up included; None: as many as 20 looks
+            need. The draws do not depend on the looks: a run that is resumed from its ``checkpoint``, or
+            with another limit, is bit for bit the run that went through.
+        max_seconds: with ``until``, the first look after so many seconds is the last; it decides nothing
+            else.
         chain_method: ``"vectorized"``, ``"sequential"`` or ``"parallel"`` (over devices).
         max_iterations: the most steps of VB, EM, MAP, or the number of steps of SVI.
         tolerance: gain of the objective in nats per row; five consecutive steps below it mean convergence.

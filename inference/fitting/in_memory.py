@@ -14,12 +14,14 @@ from inference.algorithm import (
     Algorithm,
     Ascent,
     AscentRun,
+    ChainsRun,
     FitRequest,
     Fitted,
     Iterative,
     Outcome,
     last_of,
 )
+from inference.convergence.r_hat import judgement, psrf_of
 from inference.driver.ascent import ascend
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint, fingerprint
@@ -28,6 +30,7 @@ from inference.numerics.devices import deal_out, exchanged, on_all_devices, on_o
 from inference.numerics.host_keys import run_keys
 from inference.numerics.weighted_rows import Rows, draws_of_rows_limit, row_limit, unweighted, weight_of
 from inference.precision import to_numpy
+from inference.results.build import build_tree
 from inference.results.files import versions
 from zoo.model import Model, in_current_precision
 
@@ -41,6 +44,10 @@ __all__ = [
     "start_of",
     "with_arrays",
 ]
+
+
+LIMITS = ("max_sweeps", "max_seconds")  # a run may be resumed with others
+FEWEST_FOR_R_HAT = 20  # sweeps, below which the progress line gives none
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,20 @@ class SamplerPlan(_WholePlan):
         request, method, settings = self.request, self.request.method, self.request.settings
         keys, conclude_key = run_keys(request.key, settings.num_chains)
         num_draws = settings.num_chains * settings.num_samples
+        given = asdict(settings)
+        for name in ("until", "max_sweeps"):
+            given.pop(name)
         keep_rows = row_limit(num_draws * self.data[0].shape[0], "assignments", request.keep)
+
+        def concluded(run: ChainsRun) -> Fitted:
+            outcome = method.conclude(conclude_key, run.draws, self.model, self.data, keep_rows)
+            return self._fitted(run, outcome)
+
+        def look(draws: Any, trace: dict[str, np.ndarray], num_sweeps: int) -> tuple[bool, float]:
+            tree = build_tree(request, concluded(ChainsRun(draws, trace, "completed", num_sweeps)))
+            verdict = judgement(tree)
+            return verdict.converged, verdict.r_hat
+
         run = sample(
             self.algorithm.step,
             self.start,
@@ -147,9 +167,23 @@ class SamplerPlan(_WholePlan):
             resize=method.resize,
             variables=self.given,
             **loop_arguments(request),
-            **asdict(settings),
+            **given,
+            max_looks=settings.max_looks,
+            look=look if settings.until else None,
+            status=_agreement,
         )
-        return self._fitted(run, method.conclude(conclude_key, run.draws, self.model, self.data, keep_rows))
+        return concluded(run)
+
+
+def _agreement(draws: Any, log_joint: np.ndarray) -> str:
+    """R-hat of the log joint so far, and the divergent trajectories where there are any to count."""
+    words = []
+    if log_joint.shape[0] > 1 and log_joint.shape[1] >= FEWEST_FOR_R_HAT:
+        words.append(f"its R-hat {psrf_of(log_joint, 'rank'):.3f}")
+    stats = draws.get("stats", {}) if isinstance(draws, Mapping) else {}
+    if "diverging" in stats:
+        words.append(f"{int(np.count_nonzero(stats['diverging']))} divergences")
+    return ", ".join(words)
 
 
 class AscentPlan(_WholePlan):
@@ -250,7 +284,7 @@ def _checkpoint_of(request: FitRequest) -> Checkpoint:
         request.model,
         (data, request.variables, request.sample_weight),
         method=request.name,
-        settings=asdict(request.settings),
+        settings={k: v for k, v in asdict(request.settings).items() if k not in LIMITS},
         options=dict(request.options),
         init=request.strategy,
         batch_size=request.batch_size,

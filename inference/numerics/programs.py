@@ -219,21 +219,24 @@ def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
     """Log density of the latent sites (and factors) in constrained space, in nats.
 
     The likelihood is left out, and with it the local latents that the program keeps because they cannot be
-    summed out exactly: `log_likelihood` of the model has them integrated out.
+    summed out exactly: `log_likelihood` of the model has them integrated out. So are, in a mixture, the
+    parameters and weights of components without rows: draws from the prior that say nothing, and whose
+    densities would drown the rest (`zoo.Mixture.prior_of_occupied`); the labels among ``values`` tell which.
 
     Args:
         model: a zoo model.
         values: value of every latent site of the program when called with ``data``.
         *data: the data; only their shapes matter.
     """
-    total = jnp.zeros(())
+    total, of_site = jnp.zeros(()), model.prior_of_occupied(values, *data)
     for name, site in _sites(model, values, *data).items():
         if name in model.kept_locals:
             continue
         is_factor = site["type"] == "sample" and isinstance(_base(site["fn"]), dist.Unit)
         if site["type"] == "sample" and (is_factor or not site["is_observed"]):
             log_prob = site["fn"].log_prob(site["value"])
-            total = total + jnp.sum(log_prob if site["scale"] is None else site["scale"] * log_prob)
+            log_prob = log_prob if site["scale"] is None else site["scale"] * log_prob
+            total = total + (jnp.sum(log_prob) if of_site is None else of_site(name, log_prob))
     return total
 
 

@@ -21,6 +21,7 @@ from zoo.model import Model
 
 __all__ = ["build_tree"]
 
+UNTIL = ("until", "max_sweeps", "max_seconds")  # settings of runs until the chains agree alone
 _GROUPS = ("posterior", "variational", "trace", "sample_stats", "log_likelihood")
 _ORDER = (*_GROUPS, "observed_data", "constant_data", "columns")
 
@@ -89,6 +90,8 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     groups["trace"] = _trace_group(request, fitted.run)
     if stats:
         groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
+        if "lp" in stats and type(model).prior_of_occupied is not Model.prior_of_occupied:
+            groups["sample_stats"]["lp"].attrs["components_without_rows"] = "integrated out"
     if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
         groups["observed_data"] = with_levels(
             observed_group(model, unmoved_data(request, data), labels), model, request.columns
@@ -109,7 +112,10 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
 def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
     """The root attributes that tell how the fit was made."""
     run, of_outcome = fitted.run, dict(fitted.outcome.attrs)
-    options = asdict(request.settings) | dict(request.options)
+    settings = asdict(request.settings)
+    if settings.get("until") is None:
+        settings = {name: value for name, value in settings.items() if name not in UNTIL}
+    options = settings | dict(request.options)
     options["init"] = request.strategy if request.variables is None else "given"
     if "learnt_from" in of_outcome:
         begun = moved_back(json.loads(of_outcome.pop("learnt_from")), request)
@@ -125,6 +131,9 @@ def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
         "num_iterations": run.num_iterations,
         "chain_method": getattr(request.settings, "chain_method", "none"),
     }
+    if getattr(run, "looks", None) is not None:
+        found = [{"draws": int(n), "passed": bool(p), "r_hat": float(r)} for n, p, r in run.looks]
+        attrs |= {"look": len(found), "looks": json.dumps(found)}
     if _has_restarts(request):
         attrs["best_restart"] = run.best_restart
     attrs |= of_outcome

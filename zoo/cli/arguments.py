@@ -67,6 +67,16 @@ def _tolerance(text: str) -> float:
     return value
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds; got {text!r}")
+    return value
+
+
 def _one_of(name: str, *choices: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in choices:
@@ -86,6 +96,12 @@ FIT_OPTIONS = {  # option of inference.fit -> its type and what it means
     "num_warmup": (whole(0), "warm-up sweeps of a sampler (default 1000)"),
     "num_samples": (whole(1), "draws kept: per chain of a sampler, from q for VB and SVI (default 1000)"),
     "thinning": (whole(1), "sweeps per draw kept (default 1)"),
+    "until": (
+        _one_of("until", "converged"),
+        "converged: a sampler goes on, num_samples draws per chain at a time, until its chains agree",
+    ),
+    "max_sweeps": (whole(1), "at most so many sweeps per chain with --until (default: warm-up and 20 looks)"),
+    "max_seconds": (_seconds, "with --until, no more sweeps after so many seconds"),
     "chain_method": (
         _one_of("chain_method", *CHAIN_METHODS),
         "vectorized, parallel or sequential (default vectorized)",

@@ -22,7 +22,10 @@ given there)
 
 Hyperparameters of the component prior that have a prior themselves are drawn first. With stick-breaking
 weights the components are put in a new order before the sticks are drawn, without which the chain does not
-mix; ``label_moves=False`` leaves that out. Both are described below.
+mix; ``label_moves=False`` leaves that out. Both are described below. ``split_merge`` moves
+(`inference.methods.mixture.split_merge`) come before weights and parameters are drawn; families whose
+components share a parameter have none. On Old Faithful (K = 20) they multiply the smallest effective sample
+size per CPU second of the invariants by more than five.
 
 A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program,
 so that traces compare. Each conditional is a function of the current values that returns NumPyro
@@ -97,10 +100,11 @@ from jax.scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Sampler, conclude_draws
 from inference.methods.gibbs_sweep import Move, sweep
+from inference.methods.mixture.split_merge import split_merge as split_merge_moves
 from inference.methods.mixture.starts import given_labels
 from inference.numerics.programs import log_prior
 from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
-from zoo.checks import check_flag
+from zoo.checks import check_flag, check_whole
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import StickBreaking, with_stick_decays
 from zoo.mixture import Mixture
@@ -329,8 +333,19 @@ COMPLETING = Move(component_parameters_of_completed_rows)
 
 
 def labels(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
-    """The labels given weights and parameters."""
-    return model.local_conditionals(values, x)
+    """The labels given weights and parameters, as `Mixture.local_conditionals`."""
+    return {"assignments": RowLabels(logits=model.log_joint_rows(values, x), validate_args=False)}
+
+
+class RowLabels(dist.CategoricalLogits):
+    """A label for each row, drawn by one uniform number a row: most of a sweep would go into K of them."""
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Labels, by the cumulated probabilities; one of probability zero is never drawn."""
+        shape = (*sample_shape, *self.batch_shape)
+        upto = jnp.cumsum(jnp.exp(self.logits - jnp.max(self.logits, axis=-1, keepdims=True)), axis=-1)
+        level = jax.random.uniform(key, shape, upto.dtype) * upto[..., -1]
+        return jnp.sum(upto <= level[..., None], axis=-1)
 
 
 REORDERING = Move(reorder_components)
@@ -344,6 +359,29 @@ def blocks_of(model: Mixture) -> tuple[Callable | Move, ...]:
     """
     parameters = COMPLETING if model.components.is_incomplete else component_parameters
     return (*hyperparameter_blocks(model.components), *_weight_blocks(model), parameters, labels)
+
+
+@cache
+def blocks_with(split_merge: int = 0, label_moves: bool = True) -> Callable:
+    """What gives the blocks of a sweep with this many split-merge moves, with or without label moves.
+
+    Split-merge moves come where weights and parameters are next to be drawn: as the reordering does, they
+    integrate them out.
+    """
+    ordered = blocks_of if label_moves else plain_blocks_of
+    if not split_merge:
+        return ordered
+
+    def with_moves(model: Mixture) -> tuple[Callable | Move, ...]:
+        blocks = ordered(model)
+        prior = model.components
+        if prior.couples_components or prior.is_incomplete or model.num_components == 1:
+            return blocks
+        first = concentration_and_weights if not model.weights.has_sticks else stick_decays
+        place = blocks.index(REORDERING if REORDERING in blocks else first)
+        return (*blocks[:place], split_merge_moves(split_merge), *blocks[place:])
+
+    return with_moves
 
 
 def plain_blocks_of(model: Mixture) -> tuple[Callable, ...]:
@@ -435,17 +473,18 @@ def algorithm_of(blocks_of: Callable = blocks_of, init_labels: str = "random") -
 ALGORITHM = algorithm_of()
 
 
-def check(model: Mixture, *, label_moves: Any) -> None:
-    """Raise TypeError unless ``label_moves`` is a boolean."""
+def check(model: Mixture, *, label_moves: Any, split_merge: Any) -> None:
+    """Raise TypeError or ValueError unless the options are a boolean and a number of moves."""
     check_flag("label_moves", label_moves)
+    check_whole("split_merge", split_merge, 0)
 
 
-def build(strategy: str, num_warmup: int, label_moves: bool) -> Algorithm:
-    """The sampler with a start strategy, with or without label moves.
+def build(strategy: str, num_warmup: int, label_moves: bool, split_merge: int) -> Algorithm:
+    """The sampler with a start strategy, with or without label moves and split-merge moves.
 
     It does not adapt, so the length of the warm-up does not matter to it.
     """
-    return algorithm_of(blocks_of if label_moves else plain_blocks_of, strategy)
+    return algorithm_of(blocks_with(split_merge, label_moves), strategy)
 
 
 def position(state: MixtureGibbsState, model: Mixture, keep_rows: bool = True) -> dict[str, Array]:
@@ -455,7 +494,7 @@ def position(state: MixtureGibbsState, model: Mixture, keep_rows: bool = True) -
 
 
 METHOD = Sampler(
-    options={"label_moves": True},
+    options={"label_moves": True, "split_merge": 4},
     strategies=tuple(STARTS),
     build=build,
     start=start,

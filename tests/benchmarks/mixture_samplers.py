@@ -1,0 +1,165 @@
+"""Samplers of mixtures on ordinary data: do they converge, from dispersed starts, and at what cost?
+
+``python -m tests.benchmarks.mixture_samplers [--record] [SET ...]`` fits each set with Dirichlet and with
+stick-breaking weights (K = 20, concentration Gamma(2, 1), four chains from labels that are uniform over a
+random number of components), by the blocked sampler with its split-merge moves and ``until="converged"``, for
+600 seconds at most, and writes verdict, largest R-hat, smallest bulk ESS (each with its invariant) and CPU
+seconds, compilation included, to ``tests/reference/benchmark_mixture_samplers.json``, set by set.
+
+``readme`` is the README's sampler line with five seeds. ``rate`` is the smallest bulk ESS per CPU second on
+Old Faithful with the moves and without them, warm-up included and compilation not; ``--peer FOLDER``, a
+checkout of d4579d2, gives that of its sampler beside them.
+
+Drawn sets, 300 rows in two columns: ``separated`` (four Gaussians eight deviations apart), ``overlapping``
+(three, two deviations apart), ``heavy_tailed`` (three Student t with three degrees of freedom).
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+NAME = "benchmark_mixture_samplers"
+WEIGHTS = ("dirichlet", "stick_breaking")
+SETS = ("faithful", "toy_gaussians", "olive", "separated", "overlapping", "heavy_tailed")
+LIMIT = 600.0
+UNTIL = {"until": "converged", "num_warmup": 1000, "num_samples": 1000, "thinning": 5}
+README = {"num_samples": 4000, "thinning": 4}
+LONG = {"num_warmup": 1000, "num_samples": 4000, "thinning": 2}
+
+
+def rows_of(name):
+    """The rows of a set, shape (num_observations, num_features)."""
+    from zoo.datasets import load
+
+    rng = np.random.default_rng(0)
+    if name == "separated":
+        centres = np.array([[0, 0], [8, 0], [0, 8], [8, 8]])
+        return centres[rng.integers(0, 4, 300)] + rng.normal(size=(300, 2))
+    if name == "overlapping":
+        centres = np.array([[0, 0], [2, 0], [1, np.sqrt(3)]])
+        return centres[rng.integers(0, 3, 300)] + rng.normal(size=(300, 2))
+    if name == "heavy_tailed":
+        centres = np.array([[0, 0], [8, 0], [0, 8]])
+        return centres[rng.integers(0, 3, 300)] + rng.standard_t(3, size=(300, 2))
+    return np.asarray(load(name)["x"], float)
+
+
+def fitted(x, weight_prior, seed, **options):
+    """A fit by the blocked sampler, and its CPU seconds."""
+    import numpyro.distributions as dist
+
+    import inference
+    import zoo
+
+    model = zoo.Mixture.from_data(
+        x, num_components=20, concentration=dist.Gamma(2.0, 1.0), weight_prior=weight_prior
+    )
+    begun = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        tree = inference.fit(model, x, method="gibbs", seed=seed, progress=False, **options)
+    return tree, time.process_time() - begun
+
+
+def judged(tree):
+    """Largest R-hat and smallest bulk ESS over the invariants that vary, each with its name."""
+    from arviz_stats.base import array_stats
+
+    from inference.diagnostics import invariants
+
+    drawn = {}
+    for name, variable in invariants(tree).data_vars.items():
+        values = variable.transpose("chain", "draw", ...)
+        flat = values.values.reshape(*values.shape[:2], -1).astype(float)
+        drawn |= {f"{name}[{i}]": flat[..., i] for i in range(flat.shape[2]) if np.ptp(flat[..., i]) > 0}
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    r_hat = {name: float(array_stats.rhat(own, **axes)) for name, own in drawn.items()}
+    ess = {name: float(array_stats.ess(own, **axes)) for name, own in drawn.items()}
+    worst, least = max(r_hat, key=r_hat.get), min(ess, key=ess.get)
+    return {
+        "converged": int(tree.attrs["converged"]),
+        "largest R-hat": [round(r_hat[worst], 4), worst],
+        "smallest bulk ESS": [round(ess[least]), least],
+        "invariants": len(drawn),
+    }
+
+
+def of_set(name, seed=1):
+    """Both weight priors on one set."""
+    x, found = rows_of(name), {}
+    for weight_prior in WEIGHTS:
+        tree, seconds = fitted(x, weight_prior, seed, max_seconds=LIMIT, **UNTIL)
+        looks = {"look": int(tree.attrs["look"]), "draws per chain": int(tree["posterior"].sizes["draw"])}
+        found[weight_prior] = judged(tree) | looks | {"CPU seconds": round(seconds, 1)}
+        print(name, weight_prior, found[weight_prior], flush=True)
+    return found
+
+
+def readme_line():
+    """The README's sampler line with five seeds; the first of them compiles."""
+    found = []
+    for seed in range(1, 6):
+        tree, seconds = fitted(rows_of("faithful"), "dirichlet", seed, **README)
+        found.append({"seed": seed} | judged(tree) | {"CPU seconds": round(seconds, 1)})
+        print(found[-1], flush=True)
+    return found
+
+
+def rates(seeds=(1, 2), **options):
+    """Smallest bulk ESS per CPU second of compiled fits."""
+    x, found = rows_of("faithful"), {}
+    for weight_prior in WEIGHTS:
+        fitted(x, weight_prior, 0, **LONG, **options)  # compiles
+        found[weight_prior] = []
+        for seed in seeds:
+            tree, seconds = fitted(x, weight_prior, seed, **LONG, **options)
+            found[weight_prior].append(round(judged(tree)["smallest bulk ESS"][0] / seconds, 2))
+    return found
+
+
+def rate(peer):
+    """The rates of this checkout and of another one, each in its own process."""
+    found = {"with the moves": rates(), "without": rates(split_merge=0)}
+    if peer:  # the other checkout's packages, this one's benchmark
+        script = (
+            f"import json, runpy, sys; sys.path.insert(0, {str(peer)!r}); import inference; "
+            f"print(json.dumps(runpy.run_path({__file__!r})['rates']()))"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONPATH": str(peer)},
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=peer,
+        )
+        found["d4579d2"] = json.loads(run.stdout.splitlines()[-1])
+    print(found, flush=True)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sets", nargs="*", default=[*SETS, "readme", "rate"])
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--peer", type=Path)
+    given = parser.parse_args()
+    for name in given.sets:
+        special = {"readme": readme_line, "rate": lambda: rate(given.peer)}
+        found = special[name]() if name in special else of_set(name)
+        if given.record:
+            from tests.recording import add_to_record
+
+            command = "python -m tests.benchmarks.mixture_samplers --record --peer FOLDER"
+            add_to_record(NAME, command, "arviz", **{name: found})
+
+
+if __name__ == "__main__":
+    main()

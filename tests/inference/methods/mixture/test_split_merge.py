@@ -1,0 +1,212 @@
+"""Split-merge moves: the prior of a split, invariance against all labels listed, Geweke; planted errors fail.
+
+The moves are begun from exact draws of the posterior of the labels, listed one by one, and must leave it as
+it is: chi-squared over all labelings. A move that is off by a factor in its ratio is seen after a few moves.
+"""
+
+import itertools
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy.stats import chisquare
+
+from inference import fit
+from inference.calibration import geweke
+from inference.methods.mixture import gibbs, split_merge
+from zoo import Mixture
+from zoo.conjugate import BernoulliBeta, GaussianWishart
+
+X = np.array([[-1.3], [-0.9], [0.4], [1.6], [2.2]])
+BITS = np.array([[0.0, 1], [0, 1], [1, 1], [1, 0], [0, 0]])
+SLOTS = 4
+NUM_CHAINS, NUM_MOVES = 20_000, 3
+FAMILIES = {
+    "gaussian": (GaussianWishart([0.0], 0.3, [[0.7]], 2.5), X),
+    "bernoulli": (BernoulliBeta(np.array([0.3, 0.4]), np.array([0.5, 0.3])), BITS),
+}
+
+
+@pytest.fixture(autouse=True)
+def in_double():
+    with jax.enable_x64(True):
+        yield
+
+
+def mixture(weight_prior, family="gaussian", concentration=1.3, num_components=SLOTS):
+    return Mixture(FAMILIES[family][0], num_components, concentration, weight_prior)
+
+
+def log_prior_of(model, counts, alpha):
+    """Log probability of labels with these rows each, up to a constant: by the program's own normalisers."""
+    return float(model.weights.log_normaliser(model.weights.posterior(jnp.asarray(counts), alpha)))
+
+
+def listed(model, x):
+    """All labelings of the rows and their posterior probabilities."""
+    every = np.array(list(itertools.product(range(model.num_components), repeat=len(x))))
+    features = model.components.features(jnp.asarray(x))
+    sums = jax.vmap(lambda z: jax.ops.segment_sum(features, z, num_segments=model.num_components))
+    evidence = np.asarray(model.components.log_evidence(sums(jnp.asarray(every)))).sum(-1)
+    counts = np.stack([np.bincount(z, minlength=model.num_components) for z in every])
+    kinds, which = np.unique(counts, axis=0, return_inverse=True)
+    prior = np.array([log_prior_of(model, kind.astype(float), model.concentration) for kind in kinds])
+    log = evidence + prior[which.ravel()]
+    return every, np.exp(log - np.logaddexp.reduce(log))
+
+
+def p_value(model, x, seed, change=None):
+    """Of the labels after a few moves from exact draws; ``change`` puts an error into the prior's ratio."""
+    every, probability = listed(model, x)
+    start = np.random.default_rng(seed).choice(len(every), NUM_CHAINS, p=probability)
+    features = model.components.features(jnp.asarray(x))
+    right = split_merge.log_split_prior(model, jnp.asarray(float(model.concentration)))
+    log_prior = right if change is None else partial(change, right)
+
+    def one(key, labels):
+        return split_merge.repeated(
+            key, labels, features, model.components, model.num_components, log_prior, NUM_MOVES
+        )
+
+    keys = jax.random.split(jax.random.key(seed), NUM_CHAINS)
+    labels, accepted = map(np.asarray, jax.jit(jax.vmap(one))(keys, jnp.asarray(every[start])))
+    assert accepted.mean() > 0.02
+    places = labels @ model.num_components ** np.arange(len(x))[::-1]
+    found = np.bincount(places, minlength=len(every)).astype(float)
+    order = np.argsort(probability)
+    groups = np.floor(np.cumsum(probability[order]) * NUM_CHAINS / 40).astype(int)  # of 40 or more expected
+    expected = np.bincount(groups, probability[order] * NUM_CHAINS)
+    found = np.bincount(groups, found[order])
+    large = expected > 20
+    rest = expected[~large].sum(), found[~large].sum()
+    expected, found = expected[large], found[large]
+    expected[0] += rest[0]
+    found[0] += rest[1]
+    return chisquare(found, expected).pvalue
+
+
+def without_the_free_labels(right, merged, place, kept, left):
+    """The labels that a split may take are not counted."""
+    logs = right(merged, place, kept, left)
+    return logs - jnp.log(jnp.sum(merged == 0))
+
+
+def without_the_prior(right, merged, place, kept, left):
+    """Any sizes as good as any others."""
+    return jnp.where(jnp.isfinite(right(merged, place, kept, left)), 0.0, -jnp.inf)
+
+
+@pytest.mark.parametrize(
+    ("weight_prior", "free_last_stick"),
+    [("dirichlet", False), ("stick_breaking", False), ("stick_breaking", True)],
+)
+def test_the_prior_of_a_split_is_a_difference_of_priors_of_labels(weight_prior, free_last_stick):
+    """To 1e-11, at every label that is free, a concentration of 1e-3 among them."""
+    model = mixture(weight_prior, num_components=5).replaced(free_last_stick=free_last_stick)
+    merged, place, kept, left = np.array([0.0, 4, 0, 7, 0]), 3, 5.0, 2.0
+    for alpha in (1e-3, 0.7, 20.0):
+        found = np.asarray(
+            split_merge.log_split_prior(model, jnp.asarray(alpha))(jnp.asarray(merged), place, kept, left)
+        )
+        for slot in range(5):
+            if merged[slot]:
+                assert found[slot] == -np.inf
+                continue
+            split = merged.copy()
+            split[place], split[slot] = kept, left
+            wanted = log_prior_of(model, split, alpha) - log_prior_of(model, merged, alpha)
+            assert found[slot] == pytest.approx(wanted, abs=1e-11)
+
+
+CASES = [
+    ("dirichlet", "gaussian", 1.3),
+    ("stick_breaking", "gaussian", 1.3),
+    pytest.param("dirichlet", "bernoulli", 0.2, marks=pytest.mark.slow),
+    pytest.param("stick_breaking", "bernoulli", 0.2, marks=pytest.mark.slow),
+    pytest.param("dirichlet", "gaussian", 0.05, marks=pytest.mark.slow),
+    pytest.param("stick_breaking", "gaussian", 8.0, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("weight_prior", "family", "alpha"), CASES)
+def test_the_posterior_of_all_labels_stays_as_it_is(weight_prior, family, alpha):
+    """False alarms 1e-4 a case."""
+    model = mixture(weight_prior, family, alpha)
+    assert p_value(model, FAMILIES[family][1], seed=1) > 1e-4
+
+
+@pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
+@pytest.mark.parametrize("error", [without_the_free_labels, without_the_prior])
+def test_a_wrong_ratio_is_seen(weight_prior, error):
+    assert p_value(mixture(weight_prior), X, seed=2, change=error) < 1e-9
+
+
+def test_sides_without_their_probability_are_seen(monkeypatch):
+    """Planted: the law of the sides left out of the ratio."""
+    monkeypatch.setattr(jax.nn, "log_sigmoid", jnp.zeros_like)
+    assert p_value(mixture("dirichlet"), X, seed=3) < 1e-9
+
+
+def with_random_concentration(weight_prior, shape):
+    return mixture(weight_prior, concentration=dist.Gamma(shape, 1.0), num_components=3)
+
+
+@pytest.mark.cases_by_default(1)
+@pytest.mark.parametrize("shape", [0.5, 2.0])
+@pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
+def test_the_sampler_with_moves_passes_geweke(weight_prior, shape):
+    """At a prior that reaches small concentrations too; false alarm rate 1 %."""
+    algorithm = gibbs.algorithm_of(gibbs.blocks_with(2))
+    verdict = geweke(
+        with_random_concentration(weight_prior, shape), algorithm, 5, key=jax.random.key(4), num_draws=500
+    )
+    assert verdict.passed, str(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [0.5, 2.0])
+@pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
+def test_the_sampler_with_moves_passes_a_long_geweke(weight_prior, shape):
+    algorithm = gibbs.algorithm_of(gibbs.blocks_with(4))
+    verdict = geweke(
+        with_random_concentration(weight_prior, shape), algorithm, 8, key=jax.random.key(5), num_draws=4000
+    )
+    assert verdict.passed, str(verdict)
+
+
+def test_geweke_sees_a_move_that_leaves_the_prior_out(monkeypatch):
+    right = split_merge.log_split_prior
+    monkeypatch.setattr(split_merge, "log_split_prior", lambda *a: partial(without_the_prior, right(*a)))
+    split_merge.split_merge.cache_clear()
+    gibbs.blocks_with.cache_clear()
+    verdict = geweke(
+        with_random_concentration("dirichlet", 0.5),
+        gibbs.algorithm_of(gibbs.blocks_with(2)),
+        5,
+        key=jax.random.key(6),
+        num_draws=500,
+    )
+    split_merge.split_merge.cache_clear()
+    gibbs.blocks_with.cache_clear()
+    assert not verdict.passed
+
+
+def test_options_of_the_blocked_sampler():
+    model = mixture("dirichlet")
+    with pytest.raises(ValueError, match="split_merge must be a whole number of at least 0; got -1"):
+        fit(model, X, method="gibbs", split_merge=-1)
+    assert len(gibbs.blocks_with(2)(model)) == len(gibbs.blocks_of(model)) + 1
+
+
+def test_labels_are_drawn_with_their_probabilities():
+    """Chi-squared over five labels, false alarms 1e-4; a label of probability zero is never drawn."""
+    logits = jnp.broadcast_to(jnp.array([0.3, -jnp.inf, -1.0, 1.2, -jnp.inf]), (50_000, 5))
+    drawn = np.asarray(gibbs.RowLabels(logits=logits, validate_args=False).sample(jax.random.key(0)))
+    found = np.bincount(drawn, minlength=5)
+    law = np.exp([0.3, -np.inf, -1.0, 1.2, -np.inf])
+    assert found[1] == found[4] == 0
+    kept = law > 0
+    assert chisquare(found[kept], 50_000 * law[kept] / law.sum()).pvalue > 1e-4
