@@ -11,6 +11,7 @@ import subprocess
 import warnings
 
 import pytest
+from processes import LIMIT
 from report_cases import FITS, ROWS, fitted
 
 import inference
@@ -43,7 +44,7 @@ def opened(page, folder, *options):
         [*command, f"--log-net-log={log}", *options, page.as_uri()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT,
         check=True,
     )
     asked = re.findall(r'"url":"((?:https?|wss?|ftp)://[^"]*)"', log.read_text(encoding="utf-8"))
