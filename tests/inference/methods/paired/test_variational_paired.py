@@ -192,6 +192,15 @@ def test_shared_views_side_by_side_are_epca_of_one_table():
     np.testing.assert_allclose(paired["trace"]["objective"], whole["trace"]["objective"], rtol=1e-10)
 
 
+def test_new_rows_are_those_that_were_fitted(paired_vb_fits):
+    """At the means of q: their latents, and cells of either view, are numbers; fixed loadings are zero."""
+    tree, data = paired_vb_fits("ecca"), data_of("ecca")
+    assert (tree["posterior"]["loadings_0"].values[..., 2] == 0).all()
+    latents = transform(tree, *data)
+    assert latents.shape == (ROWS, 3) and np.isfinite(latents).all()
+    assert np.isfinite(predict(tree, data[0], None)).all()
+
+
 @pytest.mark.slow
 def test_a_fit_does_all_that_fits_do(paired_vb_fits, tmp_path):
     tree, data = paired_vb_fits("ecca"), data_of("ecca")
