@@ -1,12 +1,18 @@
 """What all tests share: one persistent compile cache, quick compilation, and a few data sets and fits."""
 
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 MANY_MAPS = 30_000  # of the 65 530 that Linux allows a process
+
+
+def is_default_run(config):
+    """Whether slow tests are left out."""
+    return config.option.markexpr.startswith("not slow")
 
 
 def pytest_configure(config):
@@ -16,11 +22,12 @@ def pytest_configure(config):
     yet.
 
     Most of the default run is compilation, of programs that run for milliseconds: there the compiler's last
-    stage leaves its optimisations out, which saves a quarter of the time. Slow tests sample long enough to
-    be worth them, and some write down how long they took.
+    stage leaves its optimisations out, which saves a quarter of the time, and its expensive passes, which
+    saves a tenth of the rest. Slow tests sample long enough to be worth them, and some write down how long
+    they took.
     """
-    quick = "--xla_backend_optimization_level=0"
-    if config.option.markexpr.startswith("not slow") and quick not in os.environ.get("XLA_FLAGS", ""):
+    quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    if is_default_run(config) and quick not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir("jax")))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -45,12 +52,61 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compile_all_programs_alike(request):
+    """In the default run, whatever work a fit promises: else those with room for many steps are optimised."""
+    if is_default_run(request.config):
+        from inference.numerics import compiled
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compiled, "LEVELS", ())
+            patch.setattr(compiled, "MOST_ONCE", -1)
+            yield
+    else:
+        yield
+
+
+def state_of_the_process():
+    """What tests read and must leave as it was, so that they pass in any order."""
+    import jax
+
+    import zoo
+
+    names = (
+        "jax_enable_x64",
+        "jax_disable_most_optimizations",
+        "jax_compilation_cache_dir",
+        "jax_debug_nans",
+    )
+    settings = {name: jax.config.values[name] for name in names}
+    ours = ("JAX", "XLA", "ZOO", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if name.startswith(ours)}
+    return (
+        settings
+        | environment
+        | {
+            "models": sorted(zoo.MODELS),
+            "Ctrl-C": signal.getsignal(signal.SIGINT),
+            "folder": os.getcwd(),
+        }
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left_to_the_next_module():
+    """Found where it happens, not in whichever test runs next."""
+    before = state_of_the_process()
+    yield
+    assert state_of_the_process() == before
+
+
 @pytest.fixture(scope="module", autouse=True)
 def forget_compiled_programs():
     """Let go of a module's compiled programs when it is done.
 
     Each holds memory maps, of which a process has 65 530: without this the compiler crashes after some
-    thousands of programs. The persistent cache makes it cheap.
+    thousands of programs. The persistent cache makes it cheap. And what a module has traced with a constant
+    of the library changed would serve the next.
     """
     yield
     import jax

@@ -75,9 +75,11 @@ def planted_zoo():
     models = (PlantedMixture, PlantedProjection, PlantedRegression)
     for model in models:
         zoo.register(model, methods={})
-    yield
-    for model in models:
-        zoo.unregister(model)
+    try:
+        yield
+    finally:
+        for model in models:
+            zoo.unregister(model)
 
 
 def log_normal(x, locs, covariances):

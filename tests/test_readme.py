@@ -3,6 +3,8 @@
 ``.ci/run`` runs the commands themselves.
 """
 
+import ast
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -12,10 +14,28 @@ import pytest
 README = Path(__file__).parents[1] / "README.md"
 
 
+def python_blocks():
+    return re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_python_blocks_import_what_there_is():
+    trees = [ast.parse(block) for block in python_blocks()]
+    named = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert len(trees) == 3 and named
+    for node in named:
+        module = importlib.import_module(node.module)
+        assert all(hasattr(module, alias.name) for alias in node.names), ast.unparse(node)
+    packages = {name: importlib.import_module(name) for name in ("inference", "zoo")}
+    for node in (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)):
+        if isinstance(node.value, ast.Name) and node.value.id in packages:
+            assert hasattr(packages[node.value.id], node.attr), ast.unparse(node)
+
+
+@pytest.mark.slow  # `.ci/run` runs the commands of the same fits
 @pytest.mark.filterwarnings("default")  # ten draws of NUTS have no reason to converge
 def test_python_blocks_run_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    blocks = python_blocks()
     names = {"__name__": "readme"}
     for block in blocks:
         exec(compile(block, str(README), "exec"), names)

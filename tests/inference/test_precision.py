@@ -101,7 +101,7 @@ def _shift_changes(case):
     return trees
 
 
-@pytest.mark.cases_by_default(2)
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", MOVED)
 def test_float32_does_not_depend_on_the_origin(name):
     """Rows were cast before they were centred: at 1e6 a bound of -420.9 nats was off by 5."""

@@ -130,6 +130,11 @@ def test_the_guide_is_a_program_with_the_sites_of_the_model(vb_tree, small_model
     assert set(latent_names(guide, x)) == set(latent_names(small_model.explicit, x))
     draws = Predictive(guide, num_samples=50)(jax.random.key(0), x)
     assert draws["assignments"].shape == (50, 60) and np.isfinite(draws["locs"]).all()
+
+
+@pytest.mark.slow
+def test_the_guide_has_the_bound_of_the_fit(vb_tree, small_model, two_clusters):
+    guide, x = inference.guide(vb_tree), two_clusters.to_numpy()
     with jax.enable_x64(True):
         bound = float(vb_tree["trace"]["objective"].max())
         verdict = elbo_check(small_model, guide, bound, (x,), key=jax.random.key(1), num_particles=2000)

@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from processes import LIMIT, started
 
 import inference
 import zoo
@@ -42,26 +43,20 @@ def ran(count, **environment):
     None begins its fit before all have their folders, and so before any can publish what it compiled.
     """
     kept = {name: value for name, value in os.environ.items() if name not in SETTINGS}
-    command, pipe = [sys.executable, "-c", FIT], subprocess.PIPE
+    command, options = [sys.executable, "-c", FIT], {"env": kept | environment, "stdin": subprocess.PIPE}
     with ExitStack() as open_processes:
-        started = [
-            open_processes.enter_context(
-                subprocess.Popen(
-                    command, env=kept | environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-                )
-            )
-            for _ in range(count)
-        ]
-        for process in started:
+        running = [open_processes.enter_context(started(command, **options)) for _ in range(count)]
+        for process in running:
             assert process.stdout.readline() == "has its folder\n", process.stderr.read()[-2000:]
-        for process in started:
+        for process in running:
             process.stdin.write("\n")
             process.stdin.flush()
-        printed = [process.communicate() for process in started]
-    assert [process.returncode for process in started] == [0] * count, printed
+        printed = [process.communicate(timeout=LIMIT) for process in running]
+    assert [process.returncode for process in running] == [0] * count, printed
     return [out.split() for out, _ in printed]
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing_and_two_at_once_are_safe(tmp_path):
     environment = {"ZOO_COMPILE_CACHE": str(tmp_path / "programs")}
     first = ran(2, **environment)

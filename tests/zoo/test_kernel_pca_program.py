@@ -76,7 +76,7 @@ def test_the_score_is_differentiable_and_the_same_under_jit():
         gram = jnp.asarray(RBF(1.2).matrix(X, X))
         arguments = (jnp.asarray(LATENTS), 0.3, centring_of(gram).gram(gram), 11.0, 12.0)
         np.testing.assert_allclose(jax.jit(gram_score)(*arguments), score(model, LATENTS), rtol=1e-12)
-        slope = jax.grad(gram_score)(*arguments)
+        slope = jax.jit(jax.grad(gram_score))(*arguments)
         step = 1e-5 * np.ones_like(LATENTS)
         difference = score(model, LATENTS + step) - score(model, LATENTS - step)
         np.testing.assert_allclose(2e-5 * np.sum(slope), difference, rtol=1e-6)

@@ -81,6 +81,7 @@ def test_the_base_class_has_no_program():
         Model()(np.zeros((2, 1)))
 
 
+@pytest.mark.slow
 def test_numpyro_works_after_arviz_was_imported_first():
     """ArviZ's lazy stub of NumPyro made its distributions package lack a submodule that NUTS needs."""
     program = (

@@ -33,6 +33,13 @@ PUBLIC = [  # as the README and the notebooks had them before the modules moved
 ]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("line", PUBLIC)
+def test_a_public_import_of_the_last_release_works(line):
+    exec(line, {})
+
+
+@pytest.mark.slow
 def test_public_imports_of_the_last_release_work():
     """In a process of its own, where nothing was imported before and deprecations are no errors."""
     run = subprocess.run(

@@ -1,6 +1,7 @@
 """What is declared is what is used, and the house keeps its rules about who may import whom."""
 
 import ast
+import functools
 import importlib
 import pkgutil
 import re
@@ -31,6 +32,7 @@ def declared(requirements):
     return {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in requirements}
 
 
+@functools.cache
 def sources(*folders):
     """Path and syntax tree of every Python file of the folders."""
     return [

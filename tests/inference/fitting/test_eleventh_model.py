@@ -316,47 +316,57 @@ def test_the_method_registered_fits(by_em, documents, rows):
     assert np.trace(w @ w.T) < (values[-2:] - float(model.noise)).sum()
 
 
+@pytest.fixture(params=["by_em", pytest.param("by_nuts", marks=pytest.mark.slow)])
+def trees(request):
+    """Both models by the method that is registered, and by NUTS."""
+    return request.getfixturevalue(request.param)
+
+
 @pytest.mark.filterwarnings("ignore:.*has not converged")
-def test_summary_report_and_plots(by_em, by_nuts, documents, tmp_path):
+def test_summary_report_and_plots(trees, documents, tmp_path):
     kinds = documents[1][:20]
-    for name in by_em:
-        for tree in (by_em[name], by_nuts[name]):
-            assert len(summary(tree)) and plot_objective(tree).axes and plot_model_graph(tree).axes
-            path = report(tree, tmp_path / f"{name}.html")
-            said = path.read_text(encoding="utf-8")
-            assert zoo.MODELS[name]["title"] in said and "Convergence" in said and "Results" in said
-        assert plot_psrf_path(by_nuts[name]).axes
-    for tree in (by_em["unigrams"], by_nuts["unigrams"]):
-        assert occupied(tree).attrs["mode"] == 2
-        partition = point_partition(tree).values
-        assert (partition == kinds).all() or (partition == 1 - kinds).all()
-        assert plot_topics(tree).axes and plot_confusion(tree, kinds).axes
-        assert set(top_words(tree, 2).loc[0]) in ({0, 1}, {3, 4})
-        np.testing.assert_allclose(topic_shares(tree).sum(axis=1), 1.0)
-        tokens = token_shares(tree)
-        np.testing.assert_allclose(tokens.sum(axis=1), 1.0)
-        assert (tokens.max(axis=1) > 0.95).mean() > 0.9
+    for name, tree in trees.items():
+        assert len(summary(tree)) and plot_objective(tree).axes and plot_model_graph(tree).axes
+        path = report(tree, tmp_path / f"{name}.html")
+        said = path.read_text(encoding="utf-8")
+        assert zoo.MODELS[name]["title"] in said and "Convergence" in said and "Results" in said
+    tree = trees["unigrams"]
+    assert occupied(tree).attrs["mode"] == 2
+    partition = point_partition(tree).values
+    assert (partition == kinds).all() or (partition == 1 - kinds).all()
+    assert plot_topics(tree).axes and plot_confusion(tree, kinds).axes
+    assert set(top_words(tree, 2).loc[0]) in ({0, 1}, {3, 4})
+    np.testing.assert_allclose(topic_shares(tree).sum(axis=1), 1.0)
+    tokens = token_shares(tree)
+    np.testing.assert_allclose(tokens.sum(axis=1), 1.0)
+    assert (tokens.max(axis=1) > 0.95).mean() > 0.9
+    assert plot_loadings(trees["ridgepca"]).axes and plot_biplot(trees["ridgepca"]).axes
+
+
+@pytest.mark.slow
+def test_chains_are_judged_by_invariants(by_nuts):
+    assert all(plot_psrf_path(tree).axes for tree in by_nuts.values())
     invariants = {name.partition("[")[0] for name in summary(by_nuts["unigrams"]).index}
     assert {"num_occupied", "word_probs", "same_cluster", "lp"} <= invariants
     assert "singular_values[1]" in summary(by_nuts["ridgepca"]).index
-    for tree in (by_em["ridgepca"], by_nuts["ridgepca"]):
-        assert plot_loadings(tree).axes and plot_biplot(tree).axes
 
 
-def test_new_rows(by_em, by_nuts, documents, rows):
-    for trees in (by_em, by_nuts):
-        shares = inference.transform(trees["unigrams"], documents[0][20:])
-        assert shares.dims == ("document", "topic")
-        found = shares.values.argmax(1)
-        assert (found == documents[1][20:]).all() or (found == 1 - documents[1][20:]).all()
-        for protocol in ("likelihood", "completion"):
-            score = heldout(trees["unigrams"], documents[0][20:], protocol=protocol)
-            assert -np.log(5) < float(score["mean"]) < -1.0
-        with pytest.raises(ValueError, match="has no bound: score it by 'likelihood' or 'completion'"):
-            heldout(trees["unigrams"], documents[0][20:], protocol="bound")
-        assert inference.transform(trees["ridgepca"], rows[30:]).shape == (10, 2)
-        assert inference.log_density(trees["ridgepca"], rows[30:]).shape == (10,)
-        assert float(heldout(trees["ridgepca"], rows[30:])["mean"]) > -8
+def test_new_rows(trees, documents, rows):
+    shares = inference.transform(trees["unigrams"], documents[0][20:])
+    assert shares.dims == ("document", "topic")
+    found = shares.values.argmax(1)
+    assert (found == documents[1][20:]).all() or (found == 1 - documents[1][20:]).all()
+    for protocol in ("likelihood", "completion"):
+        score = heldout(trees["unigrams"], documents[0][20:], protocol=protocol)
+        assert -np.log(5) < float(score["mean"]) < -1.0
+    with pytest.raises(ValueError, match="has no bound: score it by 'likelihood' or 'completion'"):
+        heldout(trees["unigrams"], documents[0][20:], protocol="bound")
+    assert inference.transform(trees["ridgepca"], rows[30:]).shape == (10, 2)
+    assert inference.log_density(trees["ridgepca"], rows[30:]).shape == (10,)
+    assert float(heldout(trees["ridgepca"], rows[30:])["mean"]) > -8
+
+
+def test_the_density_of_new_documents_is_the_one_by_hand(by_em, documents):
     stored = by_em["unigrams"]["variational"]
     weights, topics = stored["topic_weights"].values, stored["topic_word_probs"].values
     counts = documents[0][20:].toarray()

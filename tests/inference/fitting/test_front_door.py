@@ -135,6 +135,7 @@ def test_data_frame_labels_become_coords(vb_tree, two_clusters):
     np.testing.assert_array_equal(vb_tree["observed_data"]["x"], two_clusters.to_numpy())
 
 
+@pytest.mark.slow
 def test_unfilled_models_are_filled_and_stored(two_clusters):
     tree = fit(zoo.Mixture(num_components=2), two_clusters, num_samples=2)
     filled = inference.model_of(tree)
@@ -143,7 +144,12 @@ def test_unfilled_models_are_filled_and_stored(two_clusters):
 
 
 def test_same_seed_same_answer_and_keys_are_seeds(small_model, two_clusters):
-    call = {"method": "gibbs", "num_warmup": 5, "num_samples": 8, "num_chains": 2}
+    call = {
+        "method": "gibbs",
+        "num_warmup": 5,
+        "num_samples": 60,
+        "num_chains": 2,
+    }  # as the tests of resuming
     with pytest.warns(UserWarning, match="has not converged"):
         trees = [
             fit(small_model, two_clusters, seed=s, **call)

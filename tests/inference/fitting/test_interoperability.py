@@ -46,7 +46,7 @@ CASES = {
     ),
     "pcp": (zoo.PCP(num_topics=2, num_clusters=2), (COUNTS,), "collapsed_gibbs", "cluster_topic_probs"),
 }
-QUICK = ("epca", "lda")
+QUICK = ("lda",)
 SLOWER = [name for name in CASES if name not in QUICK]
 DOCUMENTS = ("lda", "pcp")
 

@@ -84,6 +84,7 @@ def models_that_miss_cells():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppca", pytest.param("mixture", marks=pytest.mark.slow)])
 def test_a_fit_of_a_masked_array_is_that_of_its_missing_cells(name):
     model, x, method = models_that_miss_cells()[name]

@@ -6,11 +6,11 @@ How many devices there are must be said before JAX computes anything, hence the 
 import json
 import os
 import socket
-import subprocess
 import sys
 
 import numpy as np
 import pytest
+from processes import LIMIT, started
 
 import zoo
 from inference import fit
@@ -98,24 +98,20 @@ print(json.dumps(found | {"num_occupied": int(tree["variational"]["num_occupied"
 
 
 def run(program, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", DATA + program, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return started([sys.executable, "-c", DATA + program, *arguments], env=environment)
 
 
 def answer(process):
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == 0, errors
     return json.loads(output.splitlines()[-1])
 
 
 @pytest.mark.slow
 def test_two_devices_give_the_bound_of_one():
-    traces = answer(run(TWO_DEVICES))
+    with run(TWO_DEVICES) as process:
+        traces = answer(process)
     for name in ("all", "batches", "lda", "pcp"):
         np.testing.assert_allclose(traces[f"{name} 2"], traces[f"{name} 1"], rtol=1e-10)
     assert traces["clusters found"] == 4  # as on one device: two of the five centres lie side by side
@@ -131,8 +127,8 @@ def test_two_processes_give_the_bound_of_one():
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
-    processes = [run(ONE_OF_TWO_PROCESSES, number, port) for number in ("0", "1")]
-    first, second = map(answer, processes)
+    with run(ONE_OF_TWO_PROCESSES, "0", port) as one, run(ONE_OF_TWO_PROCESSES, "1", port) as other:
+        first, second = map(answer, (one, other))
     given = {}
     exec(DATA, given)
     tree = fit(zoo.Mixture(**given["model"]), given["x"], sample_weight=given["weight"], **given["call"])

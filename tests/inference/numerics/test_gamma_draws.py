@@ -48,6 +48,7 @@ def test_draws_have_their_distribution():
     assert (found > 1e-4).all(), found
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     ("right", "wrong", "row"),
     [

@@ -32,7 +32,7 @@ PICTURES = {  # besides the graph of the program and the objective
 }
 
 
-@pytest.mark.cases_by_default(3)
+@pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize("name", FITS)
 def test_the_report_is_whole(name, tmp_path, monkeypatch):
     shown = set()
@@ -57,6 +57,7 @@ def test_the_report_is_whole(name, tmp_path, monkeypatch):
     assert page.verdicts and all("Why: " in verdict and "Next: " in verdict for verdict in page.verdicts)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["ppca", "sppca", "epca"])
 def test_axes_of_projections_are_labelled(name):
     tree = fitted(name)
@@ -67,7 +68,7 @@ def test_axes_of_projections_are_labelled(name):
     assert [axis.get_title() for axis in axes] == ["latent 0", "latent 1"]
 
 
-@pytest.mark.cases_by_default(2)
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["lda", "plsi", "pcp"])
 def test_topics_are_drawn_with_their_words_and_shares(name):
     tree = fitted(name)
@@ -112,7 +113,7 @@ def _of(section, kind):
     return [block for block in section.blocks if isinstance(block, kind)]
 
 
-@pytest.mark.cases_by_default(4)
+@pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize("name", ["ppca", "sppca", "paired", "mixture", "epca", "depcam"])
 def test_estimates_are_replicated_at_the_estimate(name):
     """Every table of every model: seven statistics a column or more, and all values are numbers."""

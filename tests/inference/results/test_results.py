@@ -43,11 +43,15 @@ def test_a_description_imports_nothing():
 
 
 def test_saved_and_read_in_a_new_process(vb_tree, two_clusters, tmp_path):
+    """Where ArviZ comes first: its lazy stub of NumPyro made a package lack a submodule that NUTS needs."""
     path = tmp_path / "fit.nc"
     inference.save(vb_tree, path)
     assert [p.name for p in tmp_path.iterdir()] == ["fit.nc"]
     two_clusters.head().to_csv(tmp_path / "new.csv", index=False)
     program = (
+        "import arviz, numpyro.distributions as dist, zoo, numpyro, jax; zoo.Mixture\n"
+        "from numpyro.infer.util import initialize_model\n"
+        "initialize_model(jax.random.key(0), lambda: numpyro.sample('a', dist.Gamma(1.0, 1.0)))\n"
         "import sys, pandas as pd, inference; tree = inference.load(sys.argv[1]); new = "
         "pd.read_csv(sys.argv[2])\n"
         "swapped = new[['width', 'length']]\n"  # columns are matched by name

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from processes import LIMIT, started
 
 from zoo.cli import main
 from zoo.cli.arguments import parse_settings, resolve
@@ -420,20 +421,13 @@ def test_ctrl_c_saves_what_there_is(tmp_path):
     command = "fit mixture faithful --method gibbs --set num_components=5 --num-chains 2 --num-warmup 10"
     command += " --num-samples 20000 --thinning 1000 --checkpoint run.ckpt --out f.nc"
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "zoo", *command.split()],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "run.ckpt").exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(2)  # the checkpoint is written at the end of warm-up; let there be draws
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    with started([sys.executable, "-m", "zoo", *command.split()], cwd=tmp_path, env=environment) as process:
+        deadline = time.monotonic() + LIMIT
+        while not (tmp_path / "run.ckpt").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(2)  # the checkpoint is written at the end of warm-up; let there be draws
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130, err
     assert "interrupted; what there is was saved to f.nc" in out and (tmp_path / "f.nc").stat().st_size > 0
 

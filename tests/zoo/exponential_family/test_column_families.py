@@ -1,5 +1,7 @@
 """Mixed tables: every column by its own family, in any order, equal to the families one by one."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,19 +43,27 @@ def test_cells_are_those_of_the_families(table):
     with in_precision():
         theta = jnp.asarray(rng.normal(size=(30, 8)))
         cuts = jnp.sort(jnp.asarray(rng.normal(size=(1, 3))), axis=1)
-        cells = FamilyCells(family.with_noise(jnp.asarray(0.5)), theta, cuts)
-        found, moments = cells.log_cells(jnp.asarray(table)), cells.mean_and_variance()
+        x, noise = jnp.asarray(table), jnp.asarray(0.5)
+
+        @jax.jit
+        def of_all(theta):
+            cells = FamilyCells(family.with_noise(noise), theta, cuts)
+            return cells.log_cells(x), cells.mean_and_variance(), cells.sample(jax.random.key(0))
+
+        @functools.partial(jax.jit, static_argnums=0)
+        def alone(column, theta):
+            own = as_family(KINDS[column])
+            own = own.with_noise(noise) if own.learns_noise else own
+            cells = FamilyCells(own, own.shaped(theta), cuts)
+            return cells.log_cells(x[:, [column]])[:, 0], cells.mean_and_variance()
+
+        found, moments, drawn = of_all(theta)
         place = {0: [0], 1: [1, 2], 2: [3], 3: [4], 4: [5], 5: [6], 6: [7]}
-        for column, kind in enumerate(KINDS):
-            own = as_family(kind)
-            own = own.with_noise(jnp.asarray(0.5)) if own.learns_noise else own
-            alone = FamilyCells(own, own.shaped(theta[:, jnp.asarray(place[column])]), cuts)
-            np.testing.assert_allclose(
-                found[:, column], alone.log_cells(jnp.asarray(table[:, [column]]))[:, 0], rtol=1e-12
-            )
-            for mixed, single in zip(moments, alone.mean_and_variance(), strict=True):
+        for column in range(len(KINDS)):
+            own, own_moments = alone(column, theta[:, np.asarray(place[column])])
+            np.testing.assert_allclose(found[:, column], own, rtol=1e-12)
+            for mixed, single in zip(moments, own_moments, strict=True):
                 np.testing.assert_allclose(mixed[:, column], single[:, 0], rtol=1e-12)
-        drawn = cells.sample(jax.random.key(0))
     family.check(np.asarray(drawn))
 
 

@@ -24,10 +24,10 @@ def test_blocks_change_nothing(monkeypatch):
         def total(theta):
             return jnp.sum(FamilyCells(Bernoulli(), theta).log_prob(jnp.asarray(x)) ** 2)
 
-        whole = total(theta), jax.grad(total)(theta), jax.hessian(total)(theta)
+        whole = total(theta), jax.jit(jax.grad(total))(theta), jax.jit(jax.hessian(total))(theta)
         monkeypatch.setattr(zoo.exponential_family.natural_params, "BLOCK_CELLS", 20)
         monkeypatch.setattr(zoo.exponential_family.natural_params, "LARGE_TABLE", 50)
-        blocks = total(theta), jax.grad(total)(theta), jax.hessian(total)(theta)
+        blocks = total(theta), jax.jit(jax.grad(total))(theta), jax.jit(jax.hessian(total))(theta)
         dense = total(theta.whole())
     np.testing.assert_allclose(whole[0], dense, rtol=1e-14)
     for one, other in zip(jax.tree.leaves(blocks), jax.tree.leaves(whole), strict=True):
@@ -69,8 +69,10 @@ def test_the_written_derivative_is_that_of_the_density():
         cells = jnp.array([[1.0, 0.0, np.nan]])
         for theta in (-30.0, -1.0, 0.0, 0.5, 40.0):
             at = jnp.full((1, 3), theta)
-            gradient = jax.grad(lambda t: FamilyCells(Bernoulli(), t).log_prob(cells)[0])(at)[0]
-            curvature = jax.hessian(lambda t: FamilyCells(Bernoulli(), t).log_prob(cells)[0])(at)[0, :, 0]
+            gradient = jax.jit(jax.grad(lambda t: FamilyCells(Bernoulli(), t).log_prob(cells)[0]))(at)[0]
+            curvature = jax.jit(jax.hessian(lambda t: FamilyCells(Bernoulli(), t).log_prob(cells)[0]))(at)[
+                0, :, 0
+            ]
             p = 1 / (1 + np.exp(-theta))
             np.testing.assert_allclose(gradient, [1 - p, -p, 0], rtol=1e-12, atol=1e-14)
             np.testing.assert_allclose(np.diag(curvature), [-p * (1 - p)] * 2 + [0], rtol=1e-12, atol=1e-14)

@@ -161,7 +161,7 @@ def test_three_components_are_the_mixture_of_ppcas(method):
 
 def column_state(model, x, direction, scale):
     """Values at offsets of the columns' means with one column, and the objective there."""
-    values = model.starting_point(jax.random.key(0), x)
+    values = jax.jit(model.starting_point)(jax.random.key(0), x)
     values["bases"] = jnp.asarray(direction)[None, :, None]
     values.pop("carriers")
     values["offsets"] = jnp.mean(x, axis=0)[None]
@@ -172,7 +172,9 @@ def column_state(model, x, direction, scale):
     return values
 
 
+@jax.jit
 def revived(values, model, x):
+    """After a column is raised where it is dead, and the objective before and after."""
     zero = jnp.zeros((1, 1))
 
     def judge(at):
@@ -189,7 +191,7 @@ def revived(values, model, x):
         judge,
         jnp.any(column),
     )
-    return new, float(now.objective), float(after.objective)
+    return new, now.objective, after.objective
 
 
 @pytest.mark.slow

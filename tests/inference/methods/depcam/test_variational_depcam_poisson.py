@@ -31,7 +31,7 @@ def counts():
 
 def at_random(model, x, seed=0):
     rng = np.random.default_rng(seed)
-    values = model.starting_point(jax.random.key(seed), jnp.asarray(x))
+    values = jax.jit(model.starting_point)(jax.random.key(seed), jnp.asarray(x))
     values["bases"] = values.pop("carriers")
     values["scales"] = jnp.asarray(rng.normal(size=values["scales"].shape))
     values.pop("latents", None)
@@ -91,18 +91,21 @@ def test_gradients_by_hand_are_those_of_autodiff(counts):
         root = rng.normal(size=(24, 2, 2, 2))
         values["latents_loc"] = jnp.asarray(rng.normal(size=(24, 2, 2)))
         values["latents_covariance"] = jnp.asarray(root @ np.swapaxes(root, -1, -2) / 8 + 0.1 * np.eye(2))
-        sums = evaluate(values, model, x, ZERO).sums
-        names = ("offsets", "scales", "bases")
-        auto = jax.grad(lambda v: evaluate(values | v, model, x, ZERO).objective)(
-            {name: values[name] for name in names}
-        )
-        own = (
-            sums.offsets - values["offsets"] / 100.0,
-            jnp.einsum("kfi,kfi->ki", values["bases"], sums.loadings),
-            sums.loadings * values["scales"][:, None, :],
-        )
-        for name, gradient in zip(names, own, strict=True):
-            np.testing.assert_allclose(gradient, auto[name], rtol=1e-9, atol=1e-9)
+
+        @jax.jit
+        def by_hand_and_by_autodiff(values):
+            sums = evaluate(values, model, x, ZERO).sums
+            own = {
+                "offsets": sums.offsets - values["offsets"] / 100.0,
+                "scales": jnp.einsum("kfi,kfi->ki", values["bases"], sums.loadings),
+                "bases": sums.loadings * values["scales"][:, None, :],
+            }
+            changed = {name: values[name] for name in own}
+            return own, jax.grad(lambda v: evaluate(values | v, model, x, ZERO).objective)(changed)
+
+        own, auto = by_hand_and_by_autodiff(values)
+        for name in own:
+            np.testing.assert_allclose(own[name], auto[name], rtol=1e-9, atol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize("power", [3, 4])

@@ -102,6 +102,7 @@ def test_documents_move_leaves_the_exact_posterior_invariant(name):
     assert p_value(MODELS[name], collapsed_pcp.scan_documents) > SMALLEST_P
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_of_the_move_are_found(bug):

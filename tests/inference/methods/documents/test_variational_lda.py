@@ -159,7 +159,7 @@ def test_the_guide_has_the_bound(tree):
     arguments = {"key": jax.random.key(0), "num_particles": 3000}
     verdict = elbo_check(model, guide(tree), bound, (sparse(),), **arguments)
     assert verdict.passed and verdict.standard_error <= 0.2, verdict
-    assert not elbo_check(model, guide(tree), bound + 2.0, (sparse(),), **arguments).passed
+    assert abs(verdict.estimate - bound - 2.0) > verdict.threshold * verdict.standard_error  # planted
     np.testing.assert_allclose(tree["trace"].objective.values[-1], bound, rtol=1e-6)
     with pytest.raises(ValueError, match="of the documents that were fitted"):
         guide(tree)(sparse(COUNTS[:5]))

@@ -58,15 +58,21 @@ def random_state(model, seed=0, num_documents=20):
     )
 
 
-@partial(jax.jit, static_argnames=("function", "steps"))
 def climb(function, state, model, data, steps):
     """The state after some steps, and the objective of each."""
+    state, trace = climbed(function, state, model, data, steps)
+    return state, trace[:steps]
 
-    def once(state, _):
-        state, info = function(None, state, model, data)
-        return state, info.objective
 
-    return jax.lax.scan(once, state, None, length=steps)
+@partial(jax.jit, static_argnames="function")
+def climbed(function, state, model, data, steps):
+    """The same, one program for any number of steps."""
+
+    def once(i, reached):
+        state, info = function(None, reached[0], model, data)
+        return state, reached[1].at[i].set(info.objective)
+
+    return jax.lax.fori_loop(0, steps, once, (state, jnp.zeros(1200)))
 
 
 STRUCTURED = partial(vb.step, learn=())
@@ -130,6 +136,7 @@ def test_the_bound_never_falls(step, slack):
         assert (np.diff(trace) >= -slack * np.abs(trace[1:])).all() and np.isfinite(trace).all()
 
 
+@pytest.mark.slow
 def test_a_hyperparameter_changed_in_silence_shows():
     """Negative control: a smoothing that drifts from step to step makes the bound fall by more than that."""
 
@@ -261,20 +268,44 @@ def test_annealing_by_the_whole_likelihood_is_a_climb():
     np.testing.assert_allclose(shares.sum(1), tokens, rtol=1e-6)  # each has its weight of every document
 
 
-def test_powers_grow_from_two_words_to_the_whole_likelihood():
-    model, data = model_for(4), corpus()
-    begun = vb.init(jax.random.key(0), model, data, strategy="annealed")
+@pytest.fixture(scope="module")
+def starts_of_four_topics():
+    """States by strategy and family, of one key and by one program."""
+    with jax.enable_x64(True):
+        model, data = model_for(4), corpus()
+
+        @jax.jit
+        def begin(key):
+            begun = {
+                name: vb.init(key, model, data, strategy=name) for name in ("auto", "annealed", "random")
+            }
+            for name in ("auto", "random"):
+                begun[f"mean field, {name}"] = vb.init(key, model, data, strategy=name, family="mean_field")
+            return begun
+
+        return begin(jax.random.key(0))
+
+
+def test_powers_grow_from_two_words_to_the_whole_likelihood(starts_of_four_topics):
+    begun = starts_of_four_topics["annealed"]
     first = 2 / COUNTS.sum(axis=1).mean()
     left = np.arange(starts.ANNEALING_STEPS, 0, -1)
     powers = [float(starts.power_of(begun.annealing._replace(steps_left=jnp.asarray(n)))) for n in left]
     np.testing.assert_allclose(powers, first ** np.linspace(1, 0, starts.ANNEALING_STEPS), rtol=1e-9)
     assert int(starts.settling_steps(begun)) == len(powers)
-    assert starts.settling_steps(vb.init(jax.random.key(0), model, data, strategy="random")) == 0
+    assert starts.settling_steps(starts_of_four_topics["random"]) == 0
 
 
-@pytest.mark.cases_by_default(1)
+def test_the_default_start_is_annealed_where_there_are_topics_enough(starts_of_four_topics):
+    """Four clusters: with four topics as asked for by name."""
+    words = {name: starts_of_four_topics[name].words for name in ("auto", "annealed", "random")}
+    np.testing.assert_array_equal(words["auto"], words["annealed"])
+    assert abs(words["auto"] - words["random"]).max() > 0.01
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_topics", "chosen"), [(4, "annealed"), (3, "random")])
-def test_the_default_start_is_annealed_where_there_are_topics_enough(num_topics, chosen):
+def test_the_default_start_is_random_where_there_are_too_few_topics(num_topics, chosen):
     """Four clusters: with four topics as asked for by name, with three at random; the other is another."""
     model, data = model_for(num_topics), corpus()
     words = {
@@ -306,13 +337,10 @@ def test_more_clusters_than_topics_begin_at_random_and_at_topics_of_lda():
     assert ends.shape == (2,) and tree["trace"].objective[-1] == ends.max()
 
 
-def test_the_mean_field_family_begins_at_random_and_is_not_annealed():
+def test_the_mean_field_family_begins_at_random_and_is_not_annealed(starts_of_four_topics):
     """Also where there are topics enough: by default it is the thesis's Algorithm 9.1."""
-    model, data = model_for(4), corpus()
-    begin = {
-        name: vb.init(jax.random.key(0), model, data, strategy=name, family="mean_field")
-        for name in ("auto", "random")
-    }
+    model = model_for(4)
+    begin = {name: starts_of_four_topics[f"mean field, {name}"] for name in ("auto", "random")}
     np.testing.assert_array_equal(begin["auto"].words, begin["random"].words)
     with (
         pytest.warns(UserWarning, match="mean_field"),
@@ -331,6 +359,7 @@ def tree():
         return fit(model_for(), frame, num_samples=40, progress=False)
 
 
+# One of the ten slowest: the fit's programs; the bound of the whole, guide and program included.
 def test_the_guide_has_the_bound(tree):
     """Closed form against the Monte Carlo ELBO of (explicit program, guide), error at most 0.05 nats."""
     model, documents = model_of(tree), sparse()
@@ -345,7 +374,7 @@ def test_the_guide_has_the_bound(tree):
     verdict = elbo_check(model, guide(tree), bound, (documents,), **arguments)
     assert verdict.passed and verdict.standard_error <= 0.05, verdict
     np.testing.assert_allclose(tree["trace"].objective.values[-1], bound, rtol=1e-6)
-    assert not elbo_check(model, guide(tree), bound + 0.5, (documents,), **arguments).passed
+    assert abs(verdict.estimate - bound - 0.5) > verdict.threshold * verdict.standard_error  # planted
 
 
 def test_new_documents(tree):

@@ -81,6 +81,7 @@ class Augmented:
 HIDDEN = ("x", "joint_prior", "observations")
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("case", ["bernoulli", "binomial, joint prior"])
 def test_rows_and_columns_are_drawn_from_their_conditionals(case):
     model = model_of(case)

@@ -41,6 +41,7 @@ def test_gaussian_cells_have_the_nuclear_norm_solution(gaussian):
     np.testing.assert_allclose(ends, ends.max(), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_binary_table_with_holes_is_fitted_imputed_and_kept(tmp_path):
     rng = np.random.default_rng(1)
     theta = 3 * rng.normal(size=(60, 1)) @ rng.normal(size=(1, 12))

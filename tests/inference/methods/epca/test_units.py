@@ -33,6 +33,7 @@ def fitted(family, x, **options):
     return tree
 
 
+# One of the ten slowest: three fits to the end by one program, in three units.
 @pytest.mark.parametrize("family", ["exponential", pytest.param(GammaWithShape(2.0), marks=pytest.mark.slow)])
 def test_the_unit_of_the_data_changes_nothing(family):
     """Objectives differ by the Jacobians: of cells, and of loadings and means, which have the inverse unit.

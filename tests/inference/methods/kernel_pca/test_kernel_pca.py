@@ -28,7 +28,7 @@ def value_and_slopes(tree, x, **changed):
         sites = [name for name in ("latents", "noise_variance") if name in posterior]
         values = {name: jnp.asarray(posterior[name].to_numpy()[0, 0]) for name in sites}
         model, data = inference.model_of(tree), (jnp.asarray(x),)
-        value, slopes = jax.value_and_grad(lambda v: joint_density(model, data, {}, v)[0])(values)
+        value, slopes = jax.jit(jax.value_and_grad(lambda v: joint_density(model, data, {}, v)[0]))(values)
         return float(value), {name: np.abs(slope).max() for name, slope in slopes.items()}
 
 

@@ -106,6 +106,7 @@ def test_a_fit_is_the_same_in_other_units_by_every_method(method, name):
     compare(method, name)
 
 
+@pytest.mark.slow
 def test_a_prior_that_is_not_in_units_gives_another_fit():
     """The fault that was: the numbers of unit variance, whatever the unit."""
     fixed = dict(loading_variance=1.0, loc_mean=0.0, loc_variance=100.0, noise_rate=1e-3)
@@ -193,7 +194,7 @@ def test_the_mode_under_priors_of_x_and_y_apart_has_no_gradient(method, name):
         model = model.with_sizes_from(x, y)
         values, data = jax.tree.map(jnp.asarray, (values, (x, y)))
         log_joint = jax.jit(lambda v: log_density(program, (model, *data), {}, v)[0])
-        slopes = jax.grad(log_joint)(values)
+        slopes = jax.jit(jax.grad(log_joint))(values)
         np.testing.assert_allclose(float(log_joint(values)), float(tree["trace"]["objective"][-1]), rtol=1e-9)
     for key, slope in slopes.items():
         np.testing.assert_allclose(slope, 0.0, atol=2e-3, err_msg=key)

@@ -54,7 +54,7 @@ def exact(model):
     features = model.components.features(X)
     sums = jax.vmap(lambda p: jax.ops.segment_sum(features, p, num_segments=slots))(jnp.asarray(every))
     evidence = jnp.sum(model.components.log_evidence(sums), axis=-1)
-    prior = jax.vmap(lambda c: urn.log_partition_prior(c, jnp.asarray(1.3), model))(counts)
+    prior = jax.jit(jax.vmap(lambda c: urn.log_partition_prior(c, jnp.asarray(1.3), model)))(counts)
     possible = (counts > 0).sum(axis=1) <= (6 if model.weights.has_sticks else model.num_components)
     log = np.where(possible, prior + evidence, -np.inf)
     return every, np.exp(log - np.logaddexp.reduce(log)), np.asarray(prior), possible
@@ -254,7 +254,7 @@ def expected_with_alpha(model):
     every, _, _, possible = exact(small("stick_breaking" if model.weights.has_sticks else "dirichlet"))
     counts = jnp.array([np.bincount(p, minlength=6) for p in every])
     grid = np.linspace(-80.0, 6.0, 4000)
-    prior = jax.vmap(lambda a: jax.vmap(lambda c: urn.log_partition_prior(c, a, model))(counts))
+    prior = jax.jit(jax.vmap(lambda a: jax.vmap(lambda c: urn.log_partition_prior(c, a, model))(counts)))
     features = model.components.features(X)
     sums = jax.vmap(lambda p: jax.ops.segment_sum(features, p, num_segments=6))(jnp.asarray(every))
     evidence = np.asarray(jnp.sum(model.components.log_evidence(sums), axis=-1))

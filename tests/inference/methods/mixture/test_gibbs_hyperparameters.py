@@ -139,6 +139,7 @@ def slow_unless(parameter, brief):
 # --- every block against the log joint of the program
 
 
+# One of the ten slowest: a program a block, and nothing else proves the blocks of hyperpriors.
 @pytest.mark.parametrize("family", [slow_unless(f, f in BRIEF) for f in FAMILIES])
 def test_every_conditional_is_the_one_of_the_program(family):
     model, values, data = case(family)

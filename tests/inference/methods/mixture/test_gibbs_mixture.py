@@ -137,6 +137,23 @@ def test_every_conditional_is_the_one_of_the_program(weight_prior, prior):
         assert verdict.statistic < 1e-12
 
 
+def test_blocks_given_labels_where_the_concentration_is_given():
+    """By hand; the last of three components has no rows, and its parameters their prior."""
+    x, values = np.array([[1.0], [0.0], [1.0], [1.0]]), {"assignments": jnp.asarray([0, 0, 1, 0])}
+    components = BernoulliBeta(2.0 * np.ones(1), 1.0 * np.ones(1))
+    with in_precision("float64"):
+        model = Mixture(components=components, num_components=3, concentration=1.2)
+        weights = gibbs.concentration_and_weights(values, model, x)["weights"]
+        np.testing.assert_allclose(weights.concentration, [3.4, 1.4, 0.4], rtol=1e-12)
+        sticks = model.replaced(weight_prior="stick_breaking")
+        decays = gibbs.stick_decays(values, sticks, x)["stick_decays"]
+        np.testing.assert_allclose(decays.concentration1, [4.0, 2.0], rtol=1e-12)
+        np.testing.assert_allclose(decays.concentration0, [2.2, 1.2], rtol=1e-12)
+        probs = gibbs.component_parameters(values, model, x)["probs"]
+        draws = np.asarray(probs.mean)[:, 0]
+    np.testing.assert_allclose(draws, [4 / 6, 3 / 4, 2 / 3], rtol=1e-12)
+
+
 def test_a_chain_starts_at_the_means_of_all_else_given_its_labels():
     """No proof of the sampler's law sees where it starts: the first sweep draws everything again."""
     x = np.concatenate([np.zeros((3, 1)), np.full((5, 1), 4.0)]) + 0.1 * np.arange(8)[:, None]
@@ -150,6 +167,7 @@ def test_a_chain_starts_at_the_means_of_all_else_given_its_labels():
     np.testing.assert_allclose(values["probs"][:, 0], [2 / 6, 7 / 8, 2 / 3], rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_conditionals_with_a_fixed_concentration(weight_prior):
@@ -161,6 +179,7 @@ def test_conditionals_with_a_fixed_concentration(weight_prior):
         assert verdict.passed, f"{block.__name__}: {verdict}"
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_conditionals_of_a_component_without_rows(weight_prior):
@@ -194,6 +213,7 @@ def test_a_short_invariance_test_passes(weight_prior):
     assert verdict.passed, str(verdict)
 
 
+@pytest.mark.slow
 def test_a_short_invariance_test_sees_the_strongest_bug():
     bug = "stick tail includes j"
     verdict = geweke(

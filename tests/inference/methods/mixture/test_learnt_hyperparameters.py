@@ -69,7 +69,7 @@ def fields_of(family, names):
 def slope(divergence, family, names):
     """Of the summed divergence at the learnt values, each times its value: relative changes."""
     at = fields_of(family, names)
-    found = jax.grad(lambda fields: jnp.sum(divergence(family.replaced(**fields))))(at)
+    found = jax.jit(jax.grad(lambda fields: jnp.sum(divergence(family.replaced(**fields)))))(at)
     return {name: np.max(np.abs(found[name]) * np.max(np.abs(at[name]))) for name in names}
 
 
@@ -161,8 +161,8 @@ def test_the_m_step_of_the_concentration_is_a_stationary_point(weight_prior, hyp
         penalty = 0.0 if hyperprior is None else hyperprior.log_prob(alpha)
         return penalty - jnp.sum(dist.kl_divergence(*pair))
 
-    assert abs(jax.grad(objective)(best)) * best < 1e-7
-    assert abs(jax.grad(objective)(best * 1.3)) > 1e-2
+    assert abs(jax.jit(jax.grad(objective))(best)) * best < 1e-7
+    assert abs(jax.jit(jax.grad(objective))(best * 1.3)) > 1e-2
 
 
 # Fits
@@ -175,10 +175,9 @@ def test_the_bound_with_learnt_hyperparameters_rises_and_is_the_elbo(tree):
     model = model_of(tree)
     stored = {name: value.to_numpy() for name, value in tree["variational"].data_vars.items()}
     guide = partial(posterior.guide, stored, model)
-    check = partial(elbo_check, model, guide, data=(X,), key=jax.random.key(0), num_particles=3000)
-    verdict = check(objective[-1])
+    verdict = elbo_check(model, guide, objective[-1], (X,), key=jax.random.key(0), num_particles=3000)
     assert verdict.passed and verdict.standard_error < 0.03, verdict
-    assert not check(objective[-1] + 0.2).passed
+    assert abs(verdict.estimate - objective[-1] - 0.2) > verdict.threshold * verdict.standard_error  # planted
 
 
 def test_the_bound_is_stationary_in_the_learnt_hyperparameters(tree):
@@ -195,7 +194,7 @@ def test_the_bound_is_stationary_in_the_learnt_hyperparameters(tree):
         return vb.bound(state, statistics, 0.0, current)
 
     at = fields_of(model.components, GAUSSIAN) | {"concentration": jnp.asarray(model.concentration)}
-    found = jax.grad(bound)(at)
+    found = jax.jit(jax.grad(bound))(at)
     inside = [name for name in ALL if name not in tree.attrs["hyperparameters_at_bound"]]
     assert len(inside) >= 4
     for name in inside:
@@ -230,7 +229,7 @@ def test_hyperparameters_that_run_off_are_stopped_and_reported():
 def test_learning_waits_until_the_components_have_parted():
     model = Mixture(components=prior(), num_components=2)
     with pytest.warns(UserWarning, match="were not learnt yet"):
-        early = fit(model, X, learn=ALL, max_iterations=3, tolerance=0, num_samples=5)
+        early = fit(model, X, learn=ALL, max_iterations=3, tolerance=0, num_samples=5, num_restarts=1)
     assert float(model_of(early).components.mean_precision) == 0.5
 
 

@@ -34,18 +34,18 @@ def in_chunks(x, pieces=(17, 60, 61, 120)):
     return np.split(x, pieces)
 
 
-def test_one_batch_is_full_batch(x, model):
+@pytest.mark.parametrize("batch_size", [512, pytest.param(NUM_ROWS, marks=pytest.mark.slow)])
+def test_one_batch_is_full_batch(x, model, batch_size):
     """A batch of all rows, and one filled up with padding, are the same iterations as without batches."""
     call = {"max_iterations": 10, "tolerance": 0, "num_samples": 5}
     r = {"responsibilities": np.random.default_rng(0).dirichlet(np.ones(8), NUM_ROWS)}
     whole = fit(model, x, init=r, **call)
-    for batch_size in (NUM_ROWS, 512):  # which the test of weights has compiled
-        one = fit(model, x, init=r, batch_size=batch_size, **call)
-        np.testing.assert_allclose(one["trace"]["objective"], whole["trace"]["objective"], rtol=1e-12)
-        np.testing.assert_allclose(
-            one["variational"]["responsibilities"], whole["variational"]["responsibilities"], atol=1e-9
-        )
-        assert one["variational"]["num_occupied"] == whole["variational"]["num_occupied"]
+    one = fit(model, x, init=r, batch_size=batch_size, **call)
+    np.testing.assert_allclose(one["trace"]["objective"], whole["trace"]["objective"], rtol=1e-12)
+    np.testing.assert_allclose(
+        one["variational"]["responsibilities"], whole["variational"]["responsibilities"], atol=1e-9
+    )
+    assert one["variational"]["num_occupied"] == whole["variational"]["num_occupied"]
 
 
 def test_first_pass_is_one_step_of_full_batch(x, model):

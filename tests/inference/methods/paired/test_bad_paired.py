@@ -131,6 +131,7 @@ def test_a_start_without_a_finite_objective_is_an_error(method):
         fit(zoo.EPCA(family="poisson", num_latents=1), COUNTS, method=method, init=FAR, max_iterations=5)
 
 
+@pytest.mark.slow
 def test_an_optimiser_that_diverges_stops_at_its_last_good_state():
     """SVI with steps far too long: one warning that says so, and nothing but finite numbers."""
     model = zoo.EPCA(family="poisson", num_latents=1)

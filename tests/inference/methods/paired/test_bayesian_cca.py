@@ -141,12 +141,19 @@ SMALL = zoo.Paired(
 
 
 @pytest.fixture(scope="module")
-def small():
-    """Twelve rows, one without its second view, and their fit."""
+def small_views():
+    """Twelve rows, one without its second view."""
     rng = np.random.default_rng(1)
     u = rng.normal(size=(12, 1))
     data = tuple(u @ rng.normal(size=(1, 2)) + 0.5 * rng.normal(size=(12, 2)) for _ in range(2))
     data[1][4] = np.nan
+    return data
+
+
+@pytest.fixture(scope="module")
+def small(small_views):
+    """The same and their fit."""
+    data = small_views
     return data, fit(SMALL, *data, method="vb", max_iterations=60, tolerance=0, num_samples=20)
 
 
@@ -179,11 +186,11 @@ def test_a_fit_by_vb_does_all_that_fits_do(small, tmp_path):
     assert -1e-9 < gain < 0.5
 
 
-def test_what_vb_of_full_covariances_cannot_do_is_said(small):
-    holes = small[0][0].copy()
+def test_what_vb_of_full_covariances_cannot_do_is_said(small_views):
+    holes = small_views[0].copy()
     holes[3, 1] = np.nan
     with pytest.raises(ValueError, match="row 3 of y_0 has only some: use gibbs"):
-        fit(SMALL, holes, small[0][1], method="vb")
+        fit(SMALL, holes, small_views[1], method="vb")
     other = zoo.Paired((UNKNOWN[0], "poisson"), specific="full_covariance")
     with pytest.raises(ValueError, match="view 1 is Poisson, whose natural parameters are sites"):
-        fit(other, small[0][0], np.ones((12, 2)), method="vb")
+        fit(other, small_views[0], np.ones((12, 2)), method="vb")

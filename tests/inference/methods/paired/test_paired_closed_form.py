@@ -165,7 +165,7 @@ def test_the_program_at_the_estimate_has_the_latents_posterior(views, cca):
     with in_precision():
         model, data = model_of(cca), tuple(map(jnp.asarray, views))
         values = {name: jnp.asarray(v.to_numpy()) for name, v in cca["variational"].data_vars.items()}
-        slope = jax.grad(lambda u: program_log_density(model, data, {}, values | {"latents": u})[0])(
+        slope = jax.jit(jax.grad(lambda u: program_log_density(model, data, {}, values | {"latents": u})[0]))(
             values["latents"]
         )
     np.testing.assert_allclose(slope, 0, atol=1e-8)

@@ -271,6 +271,7 @@ def test_intervals_hold_the_means(ecca):
         components(ecca, "own")
 
 
+@pytest.mark.slow
 def test_command_line_takes_views(views, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     pd.concat(views, axis=1).to_csv("pair.csv", index=False)
