@@ -21,6 +21,8 @@ from inference.diagnostics.profile_parts import (
     kind_in_words,
     mean_of_held,
     parameters_of,
+    quantities_of,
+    quantity_in_words,
     ranked,
     row_names,
 )
@@ -28,13 +30,13 @@ from inference.diagnostics.tables import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of, thinned
+from inference.results.groups import flat_draws, labels_of, responsibilities_of, stored_columns, thinned
 from inference.symmetry import relabel
 from inference.topics.tables import nearest_documents
-from zoo.model import Model, TypicalCells
+from zoo.model import Model
 from zoo.sparse import SparseCounts
 
-__all__ = ["aligned_clusters", "cluster_tables", "mixed_cells", "number_in_words", "starts_table"]
+__all__ = ["aligned_clusters", "cluster_tables", "number_in_words", "starts_table"]
 
 _LEAST_ROWS = 0.5  # expected rows of a cluster that is listed
 _SCORED_ROWS = 50_000  # rows times draws at which densities by cluster are averaged
@@ -208,28 +210,18 @@ def _arrays(model: Model, values: Mapping[str, Any]) -> list[tuple[jax.Array, ja
     return [(jnp.asarray(part.values), part.spread) for part in model.typical_cells(values)]
 
 
-def _quantities(model: Model, draws: Mapping[str, np.ndarray]) -> list[TypicalCells]:
-    """What the typical cells of a model are, and their columns, without computing any."""
-    found: list[TypicalCells] = []
-
-    def note(values: Mapping[str, Any]) -> None:
-        found.extend(part._replace(values=None, spread=None) for part in model.typical_cells(values))
-
-    jax.eval_shape(note, {name: value[0, 0] for name, value in draws.items()})
-    return found
-
-
 def _cells(
     aligned: xr.DataTree, asked: Asked, by_draw: np.ndarray, kept: np.ndarray
 ) -> dict[str, pd.DataFrame]:
     """Typical cells of the clusters, and what sets each apart."""
     model, kind = model_of(aligned), kind_of(aligned)
     draws = parameters_of(aligned, MOST_DRAWS)
-    parts = _quantities(model, draws)
+    parts = quantities_of(model, draws)
     if not parts:
         return {}
     size = 1 + max(int(part.columns.max()) for part in parts if part.columns.size)
-    names = column_names(aligned, model.data_names[0], size)
+    names, (read, *_) = column_names(aligned, model.data_names[0], size), stored_columns(aligned, model)
+    read = {} if read is None else {column.name: column for column in read.kept}
     share = by_draw if len(by_draw) == draws[next(iter(draws))].shape[1] else by_draw.mean(0)[None]
     held = np.where(share > 0, 1.0, np.nan)[..., None]  # a cluster without rows is a draw from the prior
     values_of, apart = [], {int(k): [] for k in kept}
@@ -249,7 +241,8 @@ def _cells(
         for k in kept:
             for j, column in enumerate(part.columns):
                 cell = {"mean": own["mean"][k, j], "others": others[k, j]}
-                key = {"cluster": int(k), "column": names[column], "quantity": part.quantity}
+                quantity = quantity_in_words(part.quantity, read.get(names[column]))
+                key = {"cluster": int(k), "column": names[column], "quantity": quantity}
                 inner = np.nan if inside is None else inside[k, j]
                 bounds = {"lb": own["lb"][k, j], "ub": own["ub"][k, j], "spread": inner}
                 values_of.append(key | cell | bounds)
@@ -287,35 +280,6 @@ def _unit(values: np.ndarray, spread: np.ndarray | None, share: np.ndarray) -> n
         return np.sqrt(np.einsum("sk,skf->sf", weights, np.nan_to_num(spread) ** 2))[:, None]
     mean = np.einsum("sk,skf->sf", weights, values)[:, None]
     return np.sqrt(np.maximum(mean * (1 - mean), 0.0))
-
-
-def mixed_cells(tree: xr.DataTree) -> dict[str, tuple[np.ndarray, np.ndarray]] | None:
-    """Expectations and standard deviations of all cells of the rows of a mixture given their clusters.
-
-    Right where cells are independent within a cluster, as in every family that may miss some.
-
-    Args:
-        tree: a fit of a mixture with its data.
-
-    Returns:
-        Name of the data site to two arrays of its shape, NaN for cells that are names; None where the
-            clusters have no typical cells.
-    """
-    aligned = aligned_clusters(tree)
-    model, probs = model_of(aligned), _memberships(aligned)
-    draws = parameters_of(aligned, MOST_DRAWS)
-    parts = _quantities(model, draws)
-    if not parts:
-        return None
-    (data,), name = fitted_data(aligned), model.data_names[0]
-    first, second = np.full(data.shape, np.nan), np.full(data.shape, np.nan)
-    for part, (values, spread) in zip(parts, over_draws(_arrays, draws, model, ()), strict=True):
-        if spread is None:
-            continue
-        values, spread = np.asarray(values)[0], np.asarray(spread)[0]
-        first[:, part.columns] = probs @ values.mean(0)
-        second[:, part.columns] = probs @ (values**2 + spread**2).mean(0)
-    return {name: (first, np.sqrt(np.maximum(second - first**2, 0.0)))}
 
 
 def _directions(tree: xr.DataTree, count: int) -> pd.DataFrame:
@@ -381,7 +345,8 @@ def _typical_rows(
         return table
     most = int(np.clip(_SCORED_ROWS // len(probs), 1, _SCORED_DRAWS))
     try:
-        scores = np.asarray(over_draws(_by_cluster, parameters_of(aligned, most), model, data))[0].mean(0)
+        of_rows = model.for_data(*data)
+        scores = np.asarray(over_draws(_by_cluster, parameters_of(aligned, most), of_rows, data))[0].mean(0)
     except ValueError as why_not:  # the model cannot tell: its labels are not summed out
         table = ranked([], ("cluster", "rank"), columns)
         table.attrs |= {"title": "Most typical rows", "note": f"not known: {why_not}"}

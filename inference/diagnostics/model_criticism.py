@@ -7,7 +7,8 @@ assessment of model fitness via realized discrepancies"). Values near 0 or 1 nam
 reproduce. They use the data twice and are therefore conservative. Missing cells are left out of the data
 and of their replications.
 
-The statistics of a feature are its mean, spread, extremes and quantiles, the share of zeros of counts, and,
+The statistics of a feature of words are the shares of its levels, of one of numbers its mean, spread,
+extremes and quantiles, the share of zeros of counts, and,
 where replications are of new rows, how many of its cells lie in the middle half and the middle nine tenths of
 their own predictive distributions, by their randomised rank among the replications (the probability integral
 transform; ties are broken at random). Replications at the latents of the fitted rows have followed these
@@ -31,7 +32,8 @@ least 100. The prior of components that hold no rows varies by hundreds of nats 
 weights rest on a handful of draws and what they move is noise.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +86,7 @@ def check_features(
     probability: float = 0.9,
     *,
     new_rows: bool = False,
+    levels: Mapping[str, Mapping[str, int]] | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Compare statistics of each feature, and correlations of pairs, observed and replicated.
@@ -94,6 +97,8 @@ def check_features(
         probability: content of the equal-tailed interval of the replications.
         new_rows: whether the replications are of new rows, not drawn at the latents of the fitted ones; then
             cells are ranked among them.
+        levels: of columns that hold words, by name: level to number. Their statistics are the shares of the
+            levels; of yes and no, that of yes.
         seed: of the ranks of tied cells.
 
     Returns:
@@ -116,8 +121,14 @@ def check_features(
     names = feature_names(x, column.rstrip("_0123456789"))
     both = np.concatenate([x.values[None].astype(float), flat])  # the data first
     found: dict[str, np.ndarray] = {}
+    words = np.array([name in (levels or {}) for name in names])
     for i in np.flatnonzero(~missing.all(axis=0)):
         cells = both[:, ~missing[:, i], i]
+        if words[i]:
+            of_column = list(levels[names[i]].items())
+            for level, number in of_column[-1:] if len(of_column) == 2 else of_column:
+                found[f"{names[i]}: share of {level}"] = (cells == number).mean(-1)
+            continue
         for statistic, function in STATISTICS.items():
             found[f"{names[i]}: {statistic}"] = function(cells, axis=-1)
         if (cells == np.round(cells)).all() and cells.min() >= 0 and len(np.unique(cells[0])) > 2:
@@ -126,7 +137,7 @@ def check_features(
             ranks = _ranks(cells, np.random.default_rng([seed, i]))
             for statistic, middle in _MIDDLES.items():
                 found[f"{names[i]}: {statistic}"] = (np.abs(ranks - 0.5) < middle / 2).mean(-1)
-    found |= _correlations(both, missing, names)
+    found |= _correlations(both, missing | words, names)
     return _compared(found, probability)
 
 
@@ -281,7 +292,8 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
     parts, verdicts = [], []
     for noun, (name, values) in zip(nouns, observed.items(), strict=True):
         fresh = model_of(tree).sums_out_locals
-        part = check_features(values, drawn[name], probability, new_rows=fresh, seed=seed)
+        levels = json.loads(values.attrs.get("levels", "{}"))
+        part = check_features(values, drawn[name], probability, new_rows=fresh, levels=levels, seed=seed)
         verdicts.append(judge_features(part))
         view = f"{name} " if nouns.count(noun) > 1 else ""
         parts.append(part.rename(index=lambda own, view=view: view + own))

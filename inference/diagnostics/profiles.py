@@ -12,19 +12,16 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of
-from inference.diagnostics.cluster_profiles import cluster_tables, mixed_cells, starts_table
-from inference.diagnostics.profile_parts import Asked, column_names, fitted_data, ranked, row_names
+from inference.diagnostics.cluster_profiles import cluster_tables, starts_table
+from inference.diagnostics.filled_cells import filled_cells
+from inference.diagnostics.profile_parts import Asked
 from inference.diagnostics.projection_profiles import projection_tables
 from inference.diagnostics.topic_profiles import topic_tables
-from inference.prediction import predict
 from inference.results.files import model_of
-from inference.results.groups import thinned
 from zoo.checks import check_size
-from zoo.model import Model
 
 __all__ = ["profile_cells", "profile_text", "profiles"]
 
-_MOST_DRAWS = 200  # of a sampler, by which cells are filled in
 _MOST_COLUMNS = 12  # of a printed table
 _MOST_CLUSTERS = 8
 _MOST_TOPICS = 20
@@ -98,7 +95,8 @@ def profiles(
     Any fit:
 
     ``"filled_cells"``: index ``view``, ``row``, ``column``; columns ``mean``, ``sd``: the expectation of each
-    missing cell given the observed ones. Only where the fitted data have missing cells that the model fills.
+    missing cell given the observed ones; where cells are words or dates also ``value`` (the nearest one) and
+    ``probability`` (of the word). Only where the fitted data have missing cells that the model fills.
 
     ``"starts"``: of an ascent from several starts, index ``start``; columns ``objective``, ``behind`` (nats
     below the best), ``occupied`` (clusters, where there are any), the best first.
@@ -132,7 +130,7 @@ def profiles(
         found |= topic_tables(tree, asked)
     if "rotation" in model.symmetries:
         found |= projection_tables(tree, asked)
-    filled, starts = _filled_cells(tree), starts_table(tree)
+    filled, starts = filled_cells(tree), starts_table(tree)
     found |= {} if filled is None else {"filled_cells": filled}
     found |= {} if starts is None else {"starts": starts}
     for table in found.values():
@@ -145,57 +143,6 @@ def _provisional(tree: xr.DataTree) -> str:
     if int(tree.attrs.get("converged", 1)):
         return ""
     return f"this fit has not converged ({tree.attrs.get('stop_reason', 'no reason recorded')})"
-
-
-def _filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
-    """Expectations of the missing cells; None where there are none, or the model fills none."""
-    data, model = fitted_data(tree), model_of(tree)
-    if data is None:
-        return None
-    gaps = {
-        name: np.isnan(part)
-        for name, part in zip(model.data_names, data, strict=True)
-        if isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind == "f" and np.isnan(part).any()
-    }
-    if not gaps:
-        return None
-    few, rows, unnamed = thinned(tree, _MOST_DRAWS), [], 0
-    if len(model.predicted_dims) == 1:  # predict gives clusters
-        found = mixed_cells(few)
-        names = tuple(gaps) if found is not None else ()
-    else:
-        names = tuple(gaps)
-        found = {name: _predicted(few, model, data, name, gaps[name]) for name in names}
-    labels = row_names(tree)
-    for name in names:
-        columns, (mean, deviation) = column_names(tree, name, gaps[name].shape[1]), found[name]
-        for n, d in np.argwhere(gaps[name]):
-            if np.isnan(mean[n, d]):
-                unnamed += 1
-                continue
-            key = {"view": name, "row": n if labels is None else labels[n], "column": columns[d]}
-            rows.append(key | {"mean": mean[n, d], "sd": deviation[n, d]})
-    table = ranked(rows, ("view", "row", "column"), ("mean", "sd"))
-    note = "expectation of each missing cell given the observed ones of its row, and its standard deviation"
-    note += f"; {unnamed} cells are not filled: they are names, or their row has no answer" if unnamed else ""
-    table.attrs |= {"title": "Missing cells filled in", "note": note}
-    return table
-
-
-def _predicted(
-    tree: xr.DataTree, model: Model, data: tuple, name: str, gaps: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of the missing cells of a part, the shape of the part."""
-    chosen = [what for what in (*model.completions(), None) if model.predicted_part(what) == name]
-    mean, deviation = (np.full(gaps.shape, np.nan) for _ in range(2))
-    rows = np.flatnonzero(gaps.any(1))
-    if not chosen or not rows.size:
-        return mean, deviation
-    parts = tuple(part[rows] for part in data)
-    found = predict(tree, *parts, what=chosen[0])
-    if found.shape[1] == gaps.shape[1]:
-        mean[rows], deviation[rows] = found.to_numpy(), found["standard_deviation"].to_numpy()
-    return mean, deviation
 
 
 def profile_cells(table: pd.DataFrame) -> pd.DataFrame:

@@ -13,8 +13,9 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.diagnostics.verdicts import Judgement
 from inference.plots.model_graph import draw_graph, graph_of, in_words
-from inference.report.page import Code, Front, Paragraph, Picture, Section, one_column
+from inference.report.page import Code, Front, Paragraph, Picture, Section, Table, one_column
 from inference.results.files import model_of
+from inference.results.groups import columns_of
 from zoo import MODELS
 from zoo.model import Model
 
@@ -209,6 +210,8 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
     }[kind]
     counted, reason = (attrs.get(name, "not recorded") for name in ("num_iterations", "stop_reason"))
     facts["iterations"] = f"{counted}; stopped: {reason}"
+    if "looks" in attrs:
+        facts["looks"] = _looks(json.loads(attrs["looks"]))
     if "sampling_time" in attrs:
         facts["time"] = _duration(float(attrs["sampling_time"]))
     if "created_at" in attrs:
@@ -218,6 +221,15 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
     versions = [(name, value) for name, value in attrs.items() if name.startswith("version_")]
     facts["versions"] = ", ".join(f"{name.removeprefix('version_')} {value}" for name, value in versions)
     return {name: value for name, value in facts.items() if value}
+
+
+def _looks(found: list[dict]) -> str:
+    """How often a run was looked at, and what was seen."""
+    if not found:
+        return "none: the run ended before the first"
+    passed = [str(number) for number, look in enumerate(found, start=1) if look["passed"]]
+    said = f"{len(found)}, every {found[0]['draws']} draws; passed: {', '.join(passed) or 'none'}"
+    return f"{said} (two in a row end the run); largest R-hat at the last {found[-1]['r_hat']:.3f}"
 
 
 def _duration(seconds: float) -> str:
@@ -230,7 +242,21 @@ def _duration(seconds: float) -> str:
 def run_section(tree: xr.DataTree) -> Section:
     """Return the section on the run: method, data, time, settings, and how to repeat it."""
     facts = one_column("The run", run_facts(tree))
-    return Section("Run", [facts, Paragraph("To repeat it:"), Code(_command(tree))])
+    return Section("Run", [facts, *_columns(tree), Paragraph("To repeat it:"), Code(_command(tree))])
+
+
+def _columns(tree: xr.DataTree) -> list[Table]:
+    """What the columns of tables were taken to hold; nothing of arrays."""
+    try:
+        table = columns_of(tree)
+    except ValueError:  # arrays, whose cells are taken as they are
+        return []
+    if table.index.get_level_values("data").nunique() == 1:
+        table = table.droplevel("data")
+    if not table["levels"].any():
+        table = table.drop(columns="levels")
+    note = "the kind decides the family; to read a column in another way: fit(..., families={COLUMN: KIND})"
+    return [Table("Columns, as they were read", table, ("kind",), note)]
 
 
 def _command(tree: xr.DataTree) -> str:

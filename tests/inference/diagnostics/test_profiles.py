@@ -13,7 +13,6 @@ import inference
 import zoo
 from inference.diagnostics import occupied, profile_cells, profile_text, profiles, summary
 from inference.diagnostics.profile_parts import intervals
-from zoo import conjugate
 
 OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
 OF_TOPICS = {"topics", "topic_words", "topic_documents"}
@@ -57,17 +56,28 @@ def two_kinds():
         {
             "age": np.where(kind, 70.0, 30.0) + rng.normal(size=40),
             "visits": rng.poisson(np.where(kind, 9.0, 3.0)).astype(float),
-            "smoker": (rng.random(40) < np.where(kind, 0.8, 0.2)).astype(float),
+            "smoker": np.where(rng.random(40) < np.where(kind, 0.8, 0.2), "yes", "no"),
+            "town": np.where(rng.random(40) < np.where(kind, 0.9, 0.1), "Ulm", "Bonn"),
+            "joined": pd.Timestamp("2021-03-01") + pd.to_timedelta(np.where(kind, 400, 100), unit="D"),
         },
         index=[f"p{i}" for i in range(40)],
     )
+    table["joined"] += pd.to_timedelta(rng.integers(0, 20, 40), unit="D")
     table.loc["p4", "age"], table.loc["p5", "visits"] = np.nan, np.nan
-    families = (conjugate.NormalGamma, conjugate.PoissonGamma, conjugate.BernoulliBeta)
-    prior = conjugate.Product.from_data(table.to_numpy(), families=families, columns=((0,), (1,), (2,)))
-    model = zoo.Mixture(components=prior, num_components=3)
+    table.loc["p8", "town"] = table.loc["p9", "smoker"] = None
+    table.loc["p9", "joined"] = None
+    model = zoo.Mixture(num_components=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        tree = inference.fit(model, table, method="vb", num_samples=200, num_restarts=3, progress=False)
+        tree = inference.fit(
+            model,
+            table,
+            method="vb",
+            num_samples=200,
+            num_restarts=3,
+            progress=False,
+            families={"town": "category", "age": "gaussian", "visits": "poisson"},
+        )
     return table, kind, tree, profiles(tree)
 
 
@@ -79,8 +89,13 @@ def test_clusters_of_any_family_are_described_in_the_units_of_the_data(two_kinds
         members = table[own]
         assert values[cluster, "age", "mean"] == pytest.approx(members["age"].mean(), abs=1.0)
         assert values[cluster, "visits", "rate"] == pytest.approx(members["visits"].mean(), rel=0.15)
-        share = values[cluster, "smoker", "probability of 1"]
-        assert share == pytest.approx((members["smoker"].sum() + 1) / (len(members) + 2), abs=0.1)
+        share = values[cluster, "smoker", "probability of yes"]
+        assert share == pytest.approx(((members["smoker"] == "yes").sum() + 1) / (len(members) + 2), abs=0.1)
+        assert values[cluster, "town", "probability of Ulm"] == pytest.approx(
+            0.9 if cluster else 0.1, abs=0.15
+        )
+        joined = values[cluster, "joined", "mean, days since 2021-06-09"]
+        assert joined == pytest.approx(310.0 if cluster else 10.0, abs=8.0)
         inside = found["cluster_values"].loc[(cluster, "age", "mean")]
         assert inside["lb"] < inside["mean"] < inside["ub"] and 0.5 < inside["spread"] < 2.0
     assert values[0, "age", "mean"] == pytest.approx(
@@ -101,11 +116,35 @@ def test_typical_rows_are_named_and_belong_to_their_cluster(two_kinds):
 
 def test_missing_cells_of_a_mixture_are_filled_by_their_cluster(two_kinds):
     table, kind, _, found = two_kinds
-    filled = found["filled_cells"]
-    assert list(filled.index) == [("x", "p4", "age"), ("x", "p5", "visits")]
-    assert filled["mean"].iloc[0] == pytest.approx(table["age"][kind].mean(), abs=1.0)
-    assert filled["mean"].iloc[1] == pytest.approx(table["visits"][~kind].mean(), rel=0.15)
-    assert (filled["sd"] > 0.3).all()
+    filled = found["filled_cells"].loc["x"]
+    assert filled["mean"]["p4", "age"] == pytest.approx(table["age"][kind].mean(), abs=1.0)
+    assert filled["mean"]["p5", "visits"] == pytest.approx(table["visits"][~kind].mean(), rel=0.15)
+    assert filled["value"][["p8", "p9"]].tolist() == ["Ulm", "no", "2021-06-18"] and len(filled) == 5
+    assert (filled["probability"].dropna() > 0.6).all() and (filled["sd"].dropna() > 0.3).all()
+
+
+def test_missing_cells_of_correlated_columns_are_filled_given_the_others():
+    """One cluster: the conditional mean and deviation of a normal; the cluster's own are far from them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 1)) @ [[1.0, 2.0]] + 0.1 * rng.normal(size=(60, 2))
+    x[0, 1], x[1, 0] = np.nan, np.nan
+    x[0, 0], x[1, 1] = 1.5, -3.0
+    model = zoo.Mixture.from_data(x, num_components=1)
+    tree = inference.fit(model, x, method="em", max_iterations=30, progress=False)
+    posterior = tree["posterior"].isel(chain=0, draw=0)
+    mean, covariance = (posterior[name].values[0] for name in ("locs", "covariances"))
+    filled = profiles(tree)["filled_cells"]
+    for row, column in ((0, 1), (1, 0)):
+        other = 1 - column
+        slope = covariance[0, 1] / covariance[other, other]
+        expected = mean[column] + slope * (x[row, other] - mean[other])
+        left = np.sqrt(covariance[column, column] - slope * covariance[0, 1])
+        cell = filled.loc["x", row, f"feature {column}"]
+        assert cell["mean"] == pytest.approx(expected, abs=1e-6) and cell["sd"] == pytest.approx(
+            left, rel=1e-5
+        )
+        assert abs(expected - mean[column]) > 1.0
+    assert np.isfinite(profiles(tree)["cluster_rows"]["distance"]).all()
 
 
 def _with_starts(tree, ends, numbers):
