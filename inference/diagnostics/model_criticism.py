@@ -33,13 +33,15 @@ weights rest on a handful of draws and what they move is noise.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from arviz_stats import psense_summary
+from arviz_stats import psense, psense_summary
 from arviz_stats.base import array_stats
 
 from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
@@ -376,12 +378,11 @@ def prior_sensitivity(
             raise ValueError(f"{reason} (or force=True)")
     coords = {dim: posterior[dim] for dim in ("chain", "draw")}
     variables = xr.Dataset(draws, coords)
-    table = psense_summary(xr.DataTree.from_dict({"posterior": variables} | groups), alphas=_ALPHAS)
-    shuffled = _shuffled(groups["log_prior"])
-    noise = psense_summary(
-        xr.DataTree.from_dict({"posterior": variables} | groups | {"log_prior": shuffled}), alphas=_ALPHAS
-    )
-    table["prior_noise"] = noise["prior"]
+    with _no_messages():  # of issues, which the diagnosis and its noise tell better
+        table = psense_summary(xr.DataTree.from_dict({"posterior": variables} | groups), alphas=_ALPHAS)
+    shuffled = {"posterior": variables, "log_prior": _shuffled(groups["log_prior"])}
+    noise = psense(xr.DataTree.from_dict(shuffled), group="prior", alphas=_ALPHAS)
+    table["prior_noise"] = pd.Series({name: float(value) for name, value in noise.data_vars.items()}).round(3)
     distance, chance = (pd.to_numeric(table[name]) for name in ("prior", "prior_noise"))
     drowned = (distance > _MUCH) & (distance <= chance.max())
     table.loc[drowned, "diagnosis"] = "no more than noise"
@@ -390,6 +391,17 @@ def prior_sensitivity(
         doubts.append("the weights of the likelihood are noise, so its column is empty")
     table.attrs |= {"reliability": reliability, "note": "; ".join(doubts)}
     return table
+
+
+@contextmanager
+def _no_messages() -> Iterator[None]:
+    """ArviZ's log of power-scaling without messages."""
+    log = logging.getLogger(psense_summary.__module__)
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def _reliability(groups: dict[str, xr.Dataset]) -> pd.DataFrame:

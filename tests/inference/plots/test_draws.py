@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from matplotlib.figure import Figure
 from planted import planted_mixture, planted_regression, planted_zoo, variational_mixture
 from report_cases import BITS, fitted
@@ -155,6 +156,68 @@ def test_every_picture_that_makes_one_axis_takes_axes():
         name for name, function in functions.items() if "ax" not in inspect.signature(function).parameters
     }
     assert without == several
+
+
+SHOWN = {  # the fits and arguments of pictures that show columns of the data, or words
+    "plot_biplot": ("ppca", "feature", {}),
+    "plot_clusters": ("pcp", "word", {"num_words": 6}),
+    "plot_loading_products": ("depcam", "feature", {}),
+    "plot_loadings": ("ppca", "feature", {}),
+    "plot_mixture": ("mixture", "feature", {"features": ("name 0", "name 3")}),
+    "plot_ppc": ("ppca", "feature", {}),
+    "plot_topics": ("pcp", "word", {"num_words": 6}),
+}
+OTHERS = {  # of components, latents, draws and fits, or given what they name
+    "plot_agreement", "plot_basis_images", "plot_co_clustering", "plot_component_similarity",
+    "plot_confusion", "plot_dirichlet_process", "plot_document_check", "plot_document_clusters", "plot_em",
+    "plot_forest", "plot_hinton", "plot_methods", "plot_model_graph", "plot_objective", "plot_overlap",
+    "plot_psrf_path", "plot_rank", "plot_scores", "plot_scree", "plot_trace",
+}  # fmt: skip
+
+
+def _named(tree, dim):
+    """The fit of the same table with names on its columns."""
+    groups = {"/": xr.Dataset(attrs=tree.attrs)}
+    for name, group in tree.children.items():
+        held, size = group.to_dataset(), group.sizes.get(dim, 0)
+        for own in (dim, f"{dim}_2"):
+            if own in held.dims:
+                held = held.assign_coords({own: [f"name {place}" for place in range(size)]})
+        groups[name] = held
+    return xr.DataTree.from_dict(groups)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_pictures_that_show_columns_or_words_name_them(name):
+    fit, dim, options = SHOWN[name]
+    tree = _named(fitted(fit), dim)
+    figure = getattr(plots, name)(tree, **options)
+    texts = " ".join(text.get_text() for text in figure.findobj(lambda part: hasattr(part, "get_text")))
+    wanted = options.get("features") or [f"name {place}" for place in range(4 if dim == "feature" else 3)]
+    assert all(word in texts for word in wanted), texts
+
+
+def test_every_picture_is_among_those_that_were_looked_through_for_names():
+    assert {name for name in plots.__all__ if name.startswith("plot_")} == {*SHOWN} | OTHERS
+
+
+def test_rows_are_coloured_by_a_column_or_by_given_values():
+    tree = fitted("ppca")
+    words = ["b", "a"] * 11 + [None, "a"]
+    figure = plots.plot_biplot(tree, colour_by=pd.Series(words, name="kind"))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["kind: a", "kind: b"]
+    hollow, first, second = (len(dots.get_offsets()) for dots in figure.axes[0].collections[:3])
+    assert (hollow, first, second) == (1, 12, 11)
+    numbers = plots.plot_biplot(tree, colour_by="2").axes
+    held = tree["observed_data"]["x"].values[:, 2]
+    np.testing.assert_allclose(numbers[0].collections[1].get_array(), held)
+    assert numbers[1].get_ylabel() == "2"
+    with pytest.raises(ValueError, match="colour_by names 'weight', which is no column .* there are 0, 1"):
+        plots.plot_biplot(tree, colour_by="weight")
+    with pytest.raises(ValueError, match="a value for each of 24 fitted rows"):
+        plots.plot_biplot(tree, colour_by=[1, 2])
+    with pytest.raises(ValueError, match="24 different values"):
+        plots.plot_biplot(tree, colour_by=[f"row {n}" for n in range(24)])
 
 
 @pytest.mark.filterwarnings("ignore")
