@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from planted import planted_mixture, planted_regression, planted_zoo, variational_mixture
 from report_cases import BITS, fitted
 
@@ -192,7 +193,7 @@ def test_pictures_that_show_columns_or_words_name_them(name):
     fit, dim, options = SHOWN[name]
     tree = _named(fitted(fit), dim)
     figure = getattr(plots, name)(tree, **options)
-    texts = " ".join(text.get_text() for text in figure.findobj(lambda part: hasattr(part, "get_text")))
+    texts = " ".join(text.get_text() for text in figure.findobj(Text))
     wanted = options.get("features") or [f"name {place}" for place in range(4 if dim == "feature" else 3)]
     assert all(word in texts for word in wanted), texts
 
