@@ -110,17 +110,22 @@ def number_table(tree: xr.DataTree) -> pd.DataFrame:
         tree: a fit of a model with clusters.
 
     Returns:
-        Index ``num_clusters``; ``probability``, ``mcse`` and, of several starts, ``starts``.
+        Index ``num_clusters``; ``probability`` and ``mcse``, NaN of an estimate and of one q without other
+        starts, or whose other starts found other numbers; of several starts ``starts`` and ``behind``.
     """
-    counts = occupied(tree)
-    table = counts.to_dataframe().rename_axis("num_clusters")[["probability", "mcse"]]
-    starts = starts_table(tree)
-    if starts is not None and "occupied" in starts:
-        near = starts.loc[starts["behind"] <= CLOSE, "occupied"].value_counts()
-        table = table.reindex(table.index.union(near.index)).fillna(0.0)
-        table["starts"] = near.reindex(table.index).fillna(0).astype(int)
+    kind, starts = kind_of(tree), starts_table(tree)
+    table = occupied(tree).to_dataframe().rename_axis("num_clusters")[["probability", "mcse"]]
+    by_number = None if starts is None or "occupied" not in starts else starts.groupby("occupied")["behind"]
+    if kind == "point" or (kind == "variational" and (by_number is None or by_number.ngroups > 1)):
+        table[:] = np.nan
+    if by_number is not None:
+        table = table.reindex(table.index.union(by_number.min().index))
+        table["starts"] = by_number.size().reindex(table.index).fillna(0).astype(int)
+        table["behind"] = by_number.min().reindex(table.index)
+        table = table.sort_values("behind", kind="stable")
     table.index.name = "num_clusters"
     note = "clusters that hold at least one row; " + number_in_words(tree)
+    note += "; behind: nats from the best start with so many to the best of all" if "behind" in table else ""
     table.attrs |= {"title": "How many clusters", "note": note}
     return table
 
@@ -180,7 +185,8 @@ def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
         table["occupied"] = trace[counted].to_numpy()[order].astype(int)
     table.index = pd.Index(order, name="start")
     lost = ends.size - order.size
-    note = "objective in nats; behind: below the best one; occupied: clusters that hold rows"
+    note = "objective in nats; behind: below the best one"
+    note += "; occupied: clusters that hold rows" if "occupied" in table else ""
     note += f"; {lost} starts had no finite objective" if lost else ""
     table.attrs |= {"title": "How the starts ended", "note": note}
     return table
@@ -353,11 +359,14 @@ def _typical_rows(
         return table
     cells = np.maximum(_cells_of_rows(data[0]), 1)
     scores, names, rows = scores / cells[:, None], row_names(aligned), []
+    gaps = np.isnan(data[0]).sum(1) if isinstance(data[0], np.ndarray) else np.zeros(len(cells), int)
+    note += "; rows with the fewest missing cells come first" if gaps.any() else ""
     for k in kept:
         members = np.flatnonzero(probs.argmax(1) == k)
-        order = members[np.argsort(-scores[members, k], kind="stable")][: asked.num_rows]
+        order = members[np.lexsort((-scores[members, k], gaps[members]))][: asked.num_rows]
         for rank, n in enumerate(order, start=1):
-            far = scores[order[0], k] - scores[n, k]
+            alike = gaps[n] == gaps[order[0]]  # cells differ in unit and spread: only equal numbers compare
+            far = scores[order[0], k] - scores[n, k] if alike else np.nan
             row = n if names is None else names[n]
             cell = {"row": row, "probability": probs[n, k], "distance": far}
             rows.append({"cluster": int(k), "rank": rank} | cell)

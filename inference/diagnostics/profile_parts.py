@@ -26,6 +26,7 @@ __all__ = [
     "mean_of_held",
     "names_along",
     "parameters_of",
+    "place_in_words",
     "quantities_of",
     "quantity_in_words",
     "ranked",
@@ -207,3 +208,18 @@ def quantity_in_words(quantity: str, column: Column | None) -> str:
     if column is not None and len(column.levels) == 2 and quantity == "probability of 1":
         return f"probability of {column.levels[1]}"
     return quantity
+
+
+def place_in_words(column: str, quantity: str) -> str:
+    """Word a quantity of a column: the column alone for its mean, ``COLUMN: LEVEL`` for a probability.
+
+    Args:
+        column: its name.
+        quantity: as of `quantity_in_words`.
+    """
+    kind, _, rest = quantity.partition(", ")
+    if kind == "mean":
+        return f"{column} ({rest})" if rest else column
+    if quantity.startswith("probability of "):
+        return f"{column}: {quantity.removeprefix('probability of ')}"
+    return f"{column} ({quantity})"

@@ -14,7 +14,7 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of
 from inference.diagnostics.cluster_profiles import cluster_tables, starts_table
 from inference.diagnostics.filled_cells import filled_cells
-from inference.diagnostics.profile_parts import Asked
+from inference.diagnostics.profile_parts import Asked, place_in_words
 from inference.diagnostics.projection_profiles import projection_tables
 from inference.diagnostics.topic_profiles import topic_tables
 from inference.results.files import model_of
@@ -42,8 +42,9 @@ def profiles(
     ``"clusters"``: index ``cluster``, the largest first; columns ``share`` of the rows, ``lb``, ``ub``, and
     ``rows`` (expected number). Clusters that hold less than half a row are left out; the note counts them.
 
-    ``"num_clusters"``: index ``num_clusters``; columns ``probability``, ``mcse`` (under this fit) and, of an
-    ascent from several starts, ``starts`` (how many starts within 2 nats of the best end with so many).
+    ``"num_clusters"``: index ``num_clusters``; columns ``probability``, ``mcse`` (NaN of an estimate, and of
+    one q whose other starts found other numbers) and, of an ascent from several starts, ``starts`` (how many
+    end with so many) and ``behind`` (nats from the best of these to the best of all).
 
     ``"cluster_values"``: index ``cluster``, ``column`` (name), ``quantity`` (``"mean"``, ``"rate"``,
     ``"probability of 1"``, ...); columns ``mean``, ``lb``, ``ub``, ``spread`` (standard deviation of cells
@@ -252,21 +253,18 @@ def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], widt
     found.append("What sets each apart: its value (the others')")
     for cluster, rows in list(apart.groupby(level="cluster", sort=False))[:_MOST_CLUSTERS]:
         named = zip(rows["column"], rows["quantity"], rows["mean"], rows["others"], strict=True)
-        cells = [f"{_place(c, q)} {_cell(mean, '')} ({_cell(others, '')})" for c, q, mean, others in named]
+        cells = [
+            f"{place_in_words(c, q)} {_cell(mean, '')} ({_cell(others, '')})" for c, q, mean, others in named
+        ]
         found.append(f"  cluster {cluster}: {', '.join(cells)}")
     return found
-
-
-def _place(column: str, quantity: str) -> str:
-    """A column, with the quantity unless it is the mean."""
-    return column if quantity == "mean" else f"{column} ({quantity})"
 
 
 def _wide(values: pd.DataFrame, clusters: pd.Index) -> pd.DataFrame:
     """A row a quantity of a column of the data, a column a cluster."""
     cells = profile_cells(values)["mean"]
     places = list(dict.fromkeys(values.index.droplevel("cluster")))
-    rows = {_place(*place): [cells.get((k, *place), "-") for k in clusters] for place in places}
+    rows = {place_in_words(*place): [cells.get((k, *place), "-") for k in clusters] for place in places}
     return pd.DataFrame.from_dict(rows, orient="index", columns=clusters)
 
 

@@ -48,7 +48,9 @@ class Labels:
         """
         stem = dim.removesuffix("_2")
         labels = self.coords.get(dim, self.coords.get(stem))
-        return labels if labels is not None and len(labels) == size else np.arange(size)
+        if labels is not None and len(labels) == size:
+            return labels
+        return np.arange(size) + int(dim == "rank" or dim.endswith("_rank"))  # ranks count from 1
 
 
 def _storable(values: Any) -> np.ndarray:

@@ -165,10 +165,12 @@ def test_a_number_of_clusters_is_no_surer_than_the_starts(two_kinds):
     torn = _with_starts(tree, [-10.0, -11.0, -90.0], [2, 4, 6])
     row, number = summary(torn).loc["num_occupied"], profiles(torn)["num_clusters"]
     assert np.isnan(row["sd"]) and (row["eti90_lb"], row["eti90_ub"]) == (2, 6)
-    assert number["starts"].to_dict() == {2: 1, 4: 1} and "not sure: between 2 and 4" in number.attrs["note"]
+    assert number["starts"].to_dict() == {2: 1, 4: 1, 6: 1} and number["behind"].tolist() == [0.0, 1.0, 80.0]
+    assert number["probability"].isna().all() and "not sure: between 2 and 4" in number.attrs["note"]
     assert "not sure" in profile_text(torn)
     sure = _with_starts(tree, [-10.0, -11.0, -90.0], [2, 2, 2])
-    assert "2, as in all 3 starts" in profiles(sure)["num_clusters"].attrs["note"]
+    number = profiles(sure)["num_clusters"]
+    assert "2, as in all 3 starts" in number.attrs["note"] and number["probability"].tolist() == [1.0]
     assert summary(sure).loc["num_occupied", "sd"] == 0
     best = _with_starts(tree, [-10.0, -11.0, -90.0], [2, 2, 6])
     assert "all starts, best first: 2, 2, 6" in profiles(best)["num_clusters"].attrs["note"]
