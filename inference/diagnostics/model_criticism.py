@@ -28,8 +28,9 @@ anew; quantities that move depend on it. The computation is ArviZ's ``psense_sum
 dimension called ``component``, as mixtures do, so that it cannot be given a mixture's parameters unchanged.
 
 The weights must be good ones: their Pareto k below the threshold of LOO, and their effective sample size at
-least 100. The prior of components that hold no rows varies by hundreds of nats from draw to draw; then the
-weights rest on a handful of draws and what they move is noise.
+least 100. Where components without rows are left out of the prior, every draw must have the same number of
+parameters: a density has a unit, so that the power of one of more parameters favours or penalises them by
+whatever unit the data have.
 """
 
 import json
@@ -47,7 +48,8 @@ from arviz_stats.base import array_stats
 from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
 from inference.extension import extend
 from inference.results.files import model_of
-from inference.results.groups import group_of, thinned
+from inference.results.groups import group_of, labels_of, thinned
+from zoo.model import Model
 
 __all__ = [
     "STATISTICS",
@@ -309,6 +311,7 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
 _DENSITIES = ("lp", "objective")  # the densities themselves, which every power moves
 _ALPHAS = (0.99, 1.01)
 _LEAST_ESS = 100  # of the weights
+_MOST_SCALED = 4000  # draws that are weighted: more tell nothing new
 _MUCH = 0.05  # cumulative Jensen-Shannon distance
 
 
@@ -331,8 +334,9 @@ def prior_sensitivity(
         the log prior or likelihood over draws, nats), ``pareto_k``, ``good_k`` and ``ess``.
 
     Raises:
-        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies; a fit
-            that has not converged, or a prior whose weights are noise, unless ``force``.
+        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies.
+            Unless ``force``: a fit that has not converged, a prior whose weights are noise, or a mixture whose draws
+            have different numbers of components with rows.
     """
     if kind_of(tree) != "sampling":
         raise ValueError(
@@ -346,6 +350,7 @@ def prior_sensitivity(
         )
         if not force:
             raise ValueError(f"{doubts[0]} (or force=True)")
+    tree = thinned(tree, _MOST_SCALED)
     posterior = group_of(tree, "posterior")
     unknown = [name for name in var_names or () if name not in posterior]
     if unknown:
@@ -358,24 +363,29 @@ def prior_sensitivity(
     }
     if not draws:
         raise ValueError("every quantity asked for is the same in all draws: nothing can move")
-    whole = tree if "log_prior" in tree.children else extend(tree, "log_prior")
+    missing = [name for name in ("log_likelihood", "log_prior") if name not in tree.children]
+    whole = extend(tree, *missing) if missing else tree
     groups = {name: group_of(whole, name) for name in ("log_likelihood", "log_prior")}
     reliability = _reliability(groups)
     bad = _noisy(reliability)
-    if "prior" in bad:
-        row, size = reliability.loc["prior"], posterior.sizes["chain"] * posterior.sizes["draw"]
-        reason = (
-            f"the weights of the prior rest on {row['ess']:.1f} of {size} draws (Pareto k "
-            f"{row['pareto_k']:.2f}), since the log prior varies by {row['deviation']:.0f} nats: what they "
-            "show would be noise"
+    remedy = "compare with a fit under another prior"
+    if spread := _numbers_of_parameters(tree):
+        doubts.append(
+            f"draws have between {spread[0]} and {spread[1]} components with rows, and the prior's density "
+            "is of their parameters alone: densities of different numbers of parameters have no common power; "
+            f"fit with as many components as hold rows, or {remedy}"
         )
-        if model_of(tree).occupied_site in posterior:
-            reason += "; components without rows are drawn from the prior: fit with as many as hold rows"
-        else:
-            reason += "; draw more, or compare with a fit under another prior"
-        doubts.append(reason)
-        if not force:
-            raise ValueError(f"{reason} (or force=True)")
+    elif "prior" in bad:
+        row, size = reliability.loc["prior"], posterior.sizes["chain"] * posterior.sizes["draw"]
+        weak = (
+            f"rest on {row['ess']:.1f} of {size} draws" if row["ess"] < _LEAST_ESS else "hang on single draws"
+        )
+        doubts.append(
+            f"the weights of the prior {weak} (Pareto k {row['pareto_k']:.2f}), since the log prior varies "
+            f"by {row['deviation']:.0f} nats: what they show would be noise; draw more, or {remedy}"
+        )
+    if doubts and not force:
+        raise ValueError(f"{doubts[-1]} (or force=True)")
     coords = {dim: posterior[dim] for dim in ("chain", "draw")}
     variables = xr.Dataset(draws, coords)
     with _no_messages():  # of issues, which the diagnosis and its noise tell better
@@ -402,6 +412,22 @@ def _no_messages() -> Iterator[None]:
         yield
     finally:
         log.disabled = before
+
+
+def _numbers_of_parameters(tree: xr.DataTree) -> tuple[int, int] | None:
+    """Fewest and most components with rows, where the log prior is of theirs alone; None: all draws have one.
+
+    A stick-breaking prior is of the sticks up to the last component with rows, whose place counts too.
+    """
+    model, posterior = model_of(tree), group_of(tree, "posterior")
+    if type(model).prior_of_occupied is Model.prior_of_occupied or model.occupied_site not in posterior:
+        return None
+    counts, labels = posterior[model.occupied_site], labels_of(tree)
+    varies = counts.min() < counts.max()
+    if model.truncation is not None and labels is not None:
+        last = labels.max(labels.dims[-1])
+        varies |= last.min() < last.max()
+    return (int(counts.min()), int(counts.max())) if varies else None
 
 
 def _reliability(groups: dict[str, xr.Dataset]) -> pd.DataFrame:
