@@ -335,8 +335,8 @@ def prior_sensitivity(
 
     Raises:
         ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies.
-            Unless ``force``: a fit that has not converged, a prior whose weights are noise, or a mixture whose draws
-            have different numbers of components with rows.
+            Unless ``force``: a fit that has not converged, a prior whose weights are noise, or a mixture
+            whose draws have different numbers of components with rows.
     """
     if kind_of(tree) != "sampling":
         raise ValueError(
@@ -372,8 +372,8 @@ def prior_sensitivity(
     if spread := _numbers_of_parameters(tree):
         doubts.append(
             f"draws have between {spread[0]} and {spread[1]} components with rows, and the prior's density "
-            "is of their parameters alone: densities of different numbers of parameters have no common power; "
-            f"fit with as many components as hold rows, or {remedy}"
+            "is of their parameters alone: densities of different numbers of parameters have no common "
+            f"power; fit with as many components as hold rows, or {remedy}"
         )
     elif "prior" in bad:
         row, size = reliability.loc["prior"], posterior.sizes["chain"] * posterior.sizes["draw"]

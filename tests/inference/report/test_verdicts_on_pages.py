@@ -151,7 +151,7 @@ CASES = {
         lambda: switch_labels(sampled()), "good", ("The chains agree",), ("this and twin agree",)
     ),
     "stuck": Case(
-        lambda: _fit(_mixture(FIVE, 5), FIVE, method="gibbs", num_warmup=20, num_samples=100),
+        lambda: _fit(_mixture(FIVE, 5), FIVE, method="gibbs", num_warmup=20, num_samples=100, split_merge=0),
         "bad",
         ("The chains have NOT converged: do not build on these draws yet", "different modes"),
         UNFINISHED,
