@@ -75,15 +75,9 @@ def _shown(table: pd.DataFrame, key: str) -> Table | Paragraph:
     cells, notes = profile_cells(table), str(table.attrs.get("note", "")).split("; ")
     cells = cells.loc[:, ~(cells == "-").all()]
     if {"column", "quantity"} <= {*cells.index.names, *cells.columns}:
+        if cells.reset_index()["quantity"].str.startswith("probability of").any():
+            notes.insert(1, "NAME: VALUE is the probability of that value")
         cells = _with_places(cells)
-        if (
-            cells.index.to_frame()
-            .join(cells)
-            .astype(str)
-            .apply(lambda own: own.str.contains(": "))
-            .any(axis=None)
-        ):
-            notes.insert(1, "NAME: WORD is the probability of a word")
     if (across := _ACROSS.get(key)) and table.index.nlevels > 1:
         level, most = across
         number = len(dict.fromkeys(table.index.get_level_values(level)))
