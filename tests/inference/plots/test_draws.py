@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from planted import planted_mixture, planted_regression, planted_zoo, variational_mixture
+from planted import planted_mixture, planted_regression, planted_zoo, replaced, variational_mixture
 from report_cases import BITS, fitted
 
 import inference
@@ -97,7 +97,7 @@ def test_a_scree_picture_shows_the_shares_of_the_profile():
     axis = plot_scree(fitted("paired")).axes[0]
     np.testing.assert_allclose(sorted(bar.get_height() for bar in axis.patches), np.sort(shares))
     with pytest.raises(ValueError, match="has no latents"):
-        plot_scree(fitted("lda"))
+        plot_scree(fitted("mixture"))
 
 
 def test_no_picture_of_draws_draws_rows():
@@ -117,11 +117,17 @@ def test_what_cannot_be_drawn_is_refused_with_the_reason():
     with pytest.raises(ValueError, match="point estimate"):
         plot_forest(fitted("ppca"))
     with pytest.raises(ValueError, match="plot_document_check"):
-        plot_ppc(fitted("lda"))
+        plot_ppc(replaced(fitted("ppca"), observed_data=xr.Dataset({"count": ("nonzero", [1.0])})))
     with pytest.raises(ValueError, match="ax holds one quantity, and there are 2"):
         plot_trace(planted_regression(), "slope", ax=Figure().subplots())
     with pytest.raises(ValueError, match="no column 'z'"):
         plot_ppc(fitted("ppca"), "z")
+
+
+def _by_cost(names, fits):
+    """The names, those whose fits take seconds to compile marked slow."""
+    for name in names:
+        yield pytest.param(name, marks=pytest.mark.slow) if fits[name] in ("depcam", "pcp") else name
 
 
 ONE_AXIS = {
@@ -135,7 +141,7 @@ ONE_AXIS = {
 }
 
 
-@pytest.mark.parametrize("name", ONE_AXIS)
+@pytest.mark.parametrize("name", [*_by_cost(ONE_AXIS, ONE_AXIS)])
 def test_a_picture_of_one_axis_is_drawn_into_the_axes_that_are_given(name):
     tree = fitted(ONE_AXIS[name])
     figure = Figure(layout="constrained")
@@ -188,7 +194,7 @@ def _named(tree, dim):
     return xr.DataTree.from_dict(groups)
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", [*_by_cost(SHOWN, {name: fit for name, (fit, *_) in SHOWN.items()})])
 def test_pictures_that_show_columns_or_words_name_them(name):
     fit, dim, options = SHOWN[name]
     tree = _named(fitted(fit), dim)
