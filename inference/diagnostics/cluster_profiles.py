@@ -67,7 +67,8 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     found = {"num_clusters": number_table(tree)}
     if kind == "sampling" and labels_of(tree) is None and "observed_data" not in tree.children:
         note = "clusters are not described: the fit holds neither labels nor data (keep=('assignments',))"
-        found["num_clusters"].attrs["note"] += f"; {note}"
+        for said in ("note", "said"):
+            found["num_clusters"].attrs[said] += f"; {note}"
         return found
     aligned = aligned_clusters(tree)
     probs, by_draw = _memberships(aligned), _shares(aligned)
@@ -124,9 +125,10 @@ def number_table(tree: xr.DataTree) -> pd.DataFrame:
         table["behind"] = by_number.min().reindex(table.index)
         table = table.sort_values("behind", kind="stable")
     table.index.name = "num_clusters"
-    note = "clusters that hold at least one row; " + number_in_words(tree)
+    said = number_in_words(tree)
+    note = f"clusters that hold at least one row; {said}"
     note += "; behind: nats from the best start with so many to the best of all" if "behind" in table else ""
-    table.attrs |= {"title": "How many clusters", "note": note}
+    table.attrs |= {"title": "How many clusters", "note": note, "said": said}
     return table
 
 

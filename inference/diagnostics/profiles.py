@@ -221,7 +221,7 @@ def _number_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: in
 
 
 def _number_of(table: pd.DataFrame) -> str:
-    return f"Number of clusters: {table.attrs['note'].partition('; ')[2]}."
+    return f"Number of clusters: {table.attrs['said']}."
 
 
 def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:

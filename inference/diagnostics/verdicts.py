@@ -14,7 +14,9 @@ The rules; of those that fail the gravest is the verdict, and the others are nam
    than one start.
 6. *The truncation is long enough* (a caution): an infinite prior that was cut at K clusters fills all K in
    fewer than one draw in 20.
-7. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
+7. *All columns count* (a caution): under one noise variance no column has ten times the standard deviation of
+   another.
+8. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
    where rules 1 to 4 hold.
 """
 
@@ -27,7 +29,9 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.r_hat import judge, mixing
 from inference.convergence.starts import CLOSE, spread_of_starts
+from inference.fitting.arguments import scales_in_words
 from inference.results.files import model_of
+from inference.results.groups import restored_data
 
 __all__ = ["Judgement", "convergence_judgements", "gravest", "is_provisional", "sentences", "verdict"]
 
@@ -110,7 +114,7 @@ def sentences(judgement: Judgement) -> tuple[str, list[str]]:
 
 
 def convergence_judgements(tree: xr.DataTree) -> list[Judgement]:
-    """Judge the run of a fit by rules 1 to 6; the first is the one on its convergence.
+    """Judge the run of a fit by rules 1 to 7; the first is the one on its convergence.
 
     Args:
         tree: a fit.
@@ -120,12 +124,12 @@ def convergence_judgements(tree: xr.DataTree) -> list[Judgement]:
         ValueError: it has no draws.
     """
     if kind_of(tree) != "sampling":
-        return [*_of_ascent(tree), *_of_truncation(tree)]
+        return [*_of_ascent(tree), *_of_truncation(tree), *_of_scales(tree)]
     chains, diverged = _of_chains(tree), _of_divergences(tree)
     if chains.good and diverged:  # R-hat passes, and yet the draws cannot be trusted
         chains = chains._replace(good=None, text="R-hat and effective draws alone are in order")
-        return [*diverged, chains, *_of_truncation(tree)]
-    return [chains, *diverged, *_of_truncation(tree)]
+        return [*diverged, chains, *_of_truncation(tree), *_of_scales(tree)]
+    return [chains, *diverged, *_of_truncation(tree), *_of_scales(tree)]
 
 
 def _of_chains(tree: xr.DataTree) -> Judgement:
@@ -241,3 +245,16 @@ def _of_truncation(tree: xr.DataTree) -> list[Judgement]:
     reason = "the prior has infinitely many clusters and was cut where the data still fill every one"
     advice = f"raise the number of clusters to {2 * model.truncation} or more"
     return [Judgement(None, text, reason, advice)]
+
+
+def _of_scales(tree: xr.DataTree) -> list[Judgement]:
+    model = model_of(tree)
+    if "observed_data" not in tree.children or not any(model.isotropic_parts) or model.units:
+        return []  # with units every column has one of its own
+    held = tree["observed_data"].to_dataset()
+    coords = {str(dim): values.to_numpy() for dim, values in held.coords.items()}
+    reason, remedy = scales_in_words(model, restored_data(held, model), coords)
+    if not reason:
+        return []
+    text = "Columns with large numbers decide this fit: all share one noise variance"
+    return [Judgement(None, text, reason, f"unless all are in the same unit, {remedy}")]

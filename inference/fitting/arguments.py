@@ -207,8 +207,17 @@ def _no_model(model: Any) -> str:
     return f"model must be a model of the zoo; got {got}{remedy}"
 
 
-def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> None:
-    """Warn of columns of very different scales under one noise variance, and of unit noise that is none."""
+def scales_in_words(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> tuple[str, str]:
+    """Find columns of very different scales under one noise variance.
+
+    Args:
+        model: the model.
+        arrays: the parts of the data.
+        coords: labels by dim.
+
+    Returns:
+        What was found and what to do about it; both empty where all is well.
+    """
     found = []
     parts = zip(model.data_names, column_dims(model), arrays, model.isotropic_parts, strict=False)
     for name, dim, part, is_isotropic in parts:
@@ -223,11 +232,17 @@ def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> N
             labels = coords.get(dim, range(part.shape[1]))
             small, large = (f"{labels[i]} (sd {deviations[i]:.3g})" for i in (least, most))
             found.append(f"the columns of {name} have very different scales, {small} to {large}")
+    can = "standardize" in type(model).static_names()
+    remedy = "give standardize=True" if can else "divide the columns by their standard deviations"
+    return (" and ".join(found), remedy) if found else ("", "")
+
+
+def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> None:
+    """Warn of columns of very different scales under one noise variance, and of unit noise that is none."""
+    found, remedy = scales_in_words(model, arrays, coords)
     if found:
-        can = "standardize" in type(model).static_names()
-        remedy = "give standardize=True" if can else "divide the columns by their standard deviations"
         warn(
-            f"{' and '.join(found)}, but share one noise variance, so that small columns hardly count; "
+            f"{found}, but share one noise variance, so that small columns hardly count; "
             f"unless all are in the same unit, {remedy}"
         )
     for name, part, is_unit in zip(model.data_names, arrays, model.unit_noise_parts, strict=False):

@@ -316,6 +316,14 @@ def test_a_planted_fault_turns_every_verdict():
         assert found.good is False and words in found.text and "Hm" not in found.reason
 
 
+def test_columns_of_very_different_scales_are_told_on_the_first_screen():
+    wide = FLAT * [1.0, 1.0, 1.0, 1000.0]
+    for standardize in (False, True):
+        found = verdict(_fit(zoo.PPCA(num_latents=1, standardize=standardize), wide, method="closed_form"))
+        assert found.text.startswith("Columns with large numbers decide this fit") is not standardize
+    assert verdict(_fit(zoo.PPCA(num_latents=1), FLAT, method="closed_form")).good is True
+
+
 def test_the_gravest_judgement_comes_first_and_others_are_named():
     own = [Judgement(True, "Converged", "r", "n"), Judgement(None, "The truncation is too short", "t", "m")]
     bad, fine = Judgement(False, "Data differ", "d", "a"), Judgement(True, "LOO is sound", "", "")
