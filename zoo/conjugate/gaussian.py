@@ -54,6 +54,7 @@ from zoo.conjugate.component_prior import (
 from zoo.conjugate.missing_cells import (
     IncompleteFeatures,
     IncompleteRows,
+    check_patterns,
     covariance_of_observed,
     features_of,
     log_predictive_of_observed,
@@ -149,6 +150,8 @@ class _FullGaussian(ComponentPrior):
         for name in ("scale_matrix", "covariance"):
             if name in self.field_dims and not self.is_random(name):
                 self._check_positive_definite(name)
+        if self.patterns is not None:
+            check_patterns(self.patterns, self.num_features)
 
     def _check_location(self) -> None:
         if self.loc.ndim != 1:

@@ -145,8 +145,6 @@ def test_ten_starts_agree_with_the_classes_on_average(name, num_topics, bar):
     assert np.mean(recorded("topic_bars")[f"NMI, {name}, K = {num_topics}"]["all"]) >= bar
 
 
-
-
 @pytest.mark.parametrize(
     ("name", "start"),
     [
