@@ -37,12 +37,12 @@ def with_cell(value, row=4, column="b"):
 
 
 BAD_DATA = {
-    "empty column": (table().assign(b=np.nan), ValueError, "column 'b' of x"),
+    "empty column": (table().assign(b=np.nan), ValueError, "of x has no observed cell"),
     "infinity": (with_cell(-np.inf), ValueError, r"row 4, column 'b' is -inf"),
     "constant column": (table().assign(b=3.0), ValueError, r"column 'b' of x is constant \(3.0\)"),
     "word among numbers": (
         table().astype(object).pipe(lambda x: x.assign(b=x["b"].mask(x.index == 4, "red"))),
-        TypeError,
+        ValueError,
         "column 'b' holds numbers, but row 4 has 'red'",
     ),
     "text array": (np.array([["a", "b"], ["c", "d"]]), TypeError, "x must be numeric"),
