@@ -13,7 +13,7 @@ kind            which columns                                           as numbe
 ``date``        dates and times                                         days since the first
 ``id``          words, or whole numbers in step or so named, all        left out; the first labels the rows
                 different
-``text``        other words                                             left out
+``text``        other words, and columns with one value in every row    left out
 ==============  ======================================================  =====================================
 
 Every decision can be overruled by the column's name. New rows are encoded as the rows of the fit were.
@@ -66,6 +66,7 @@ MOSTLY = 0.5  # share of words that are numbers, above which the others are take
 LEAST_SCALE, MOST_SCALE = 3, 10  # levels of a scale of whole numbers
 SHARED_SCALE = 3  # columns with the same levels, from which on whole numbers are levels
 _LEFT_OUT = ("id", "text")
+_PLAIN_ANSWERS = ("0", "1")
 _WORDS_OF_KIND = ("category", "ordered")
 
 
@@ -100,6 +101,16 @@ class Column:
         """Whether the column is part of the data: neither an id nor text."""
         return self.kind not in _LEFT_OUT
 
+    @property
+    def is_discrete(self) -> bool:
+        """Whether cells have probabilities, not densities."""
+        return self.kind in ("yes/no", "count", *_WORDS_OF_KIND)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether words, or the caller, say what the column holds."""
+        return self.is_given or (bool(self.levels) and self.levels != _PLAIN_ANSWERS)
+
     def __str__(self) -> str:
         """The decision in a few words."""
         what = {
@@ -133,6 +144,16 @@ class Columns:
     def left_out(self) -> tuple[Column, ...]:
         """The columns that are neither part of the data nor label the rows."""
         return tuple(c for c in self.columns if not c.is_kept and c.name != self.label)
+
+    @property
+    def with_families(self) -> tuple[Column, ...]:
+        """The columns that hold words, or whose kind was given, and that have probabilities."""
+        return tuple(column for column in self.kept if column.is_discrete and column.is_told)
+
+    @property
+    def needs_families(self) -> bool:
+        """Whether some columns are no numbers whose family follows from their values alone."""
+        return bool(self.with_families)
 
     @property
     def level_numbers(self) -> dict[str, dict[str, int]]:
@@ -306,6 +327,7 @@ def read_columns(
             found.append(_read(column, cells, kind))
     found = _on_common_scales(frame, found)
     found = _with_scales_of_numbers(frame, found)
+    found = _without_constants(frame, found)
     return _labelled(frame, found, None if id is None else str(id))
 
 
@@ -412,7 +434,7 @@ def _read_numbers(name: str, cells: pd.Series, numbers: pd.Series) -> Column:
         return _column(name, "real", "no cell has a value", cells)
     distinct = np.unique(values)
     if len(distinct) == 2 and (distinct == (0.0, 1.0)).all() and len(values) > 2:
-        return _column(name, "yes/no", "zeros and ones", cells, levels=("0", "1"))
+        return _column(name, "yes/no", "zeros and ones", cells, levels=_PLAIN_ANSWERS)
     if not np.isfinite(values).all():
         return _column(name, "real", "numbers, some infinite", cells)
     is_whole = (values == np.round(values)).all()
@@ -476,7 +498,7 @@ def _read_words(name: str, cells: pd.Series) -> Column:
         row, word = words[numbers.isna()].index[0], words[numbers.isna()].iloc[0]
         raise ValueError(
             f"column {name!r} holds numbers, but row {row!r} has {word!r} ({int(numbers.isna().sum())} such "
-            f"cells): write missing cells as NaN, or say families={{{name!r}: 'category'}} or 'leave_out'"
+            f"cells): write missing cells as NaN, or leave the column out, families={{{name!r}: 'leave_out'}}"
         )
     if not numbers.isna().any():
         return _read_numbers(name, cells, numbers)
@@ -592,6 +614,31 @@ def _with_scales_of_numbers(frame: pd.DataFrame, found: list[Column]) -> list[Co
             why = f"whole numbers {low} to {high}, a scale of {len(places)} columns"
             for place in places:
                 found[place] = replace(found[place], kind="real", why=why, scale=(low, high))
+    return found
+
+
+def _without_constants(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
+    """Columns of numbers with one value in all rows, or none, left out where others vary.
+
+    Among answers, or among counts, a constant column is an answer or a count that all rows share.
+    """
+    values = {}
+    for place, column in enumerate(found):
+        cells = frame.iloc[:, place]
+        if column.kind in ("real", "positive", "count") and not column.is_given and _is_numeric(cells):
+            distinct = np.unique(cells.dropna().to_numpy(dtype=float))
+            if len(distinct) < 2 and len(cells) > 1:
+                values[place] = distinct
+    others = {column.kind for place, column in enumerate(found) if column.is_kept and place not in values}
+    for place, value in values.items() if others else ():
+        if len(value) and others == {"yes/no"} and value[0] in (0.0, 1.0):
+            changes = {"kind": "yes/no", "levels": _PLAIN_ANSWERS, "why": f"{value[0]:g} in every row"}
+        elif len(value) and others == {"count"} and value[0] >= 0 and value[0] == round(value[0]):
+            changes = {"kind": "count", "why": f"{value[0]:g} in every row, among counts"}
+        else:
+            why = f"{value[0]:g} in every row" if len(value) else "no cell has a value"
+            changes = {"kind": "text", "why": why, "scale": None}
+        found[place] = replace(found[place], **changes)
     return found
 
 

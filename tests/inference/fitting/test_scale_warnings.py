@@ -40,6 +40,9 @@ def messages(model, *data, method="auto"):
             keep=(),
             progress=False,
             checkpoint=None,
+            families=None,
+            levels=None,
+            id=None,
             options={},
             chain_method="vectorized",
             **settings,
@@ -51,7 +54,7 @@ def messages(model, *data, method="auto"):
     ("model", "remedy"),
     [
         (zoo.PPCA(num_latents=1), "give standardize=True"),
-        (zoo.KernelPCA(num_latents=1), "divide the columns by their standard deviations"),
+        (zoo.KernelPCA(num_latents=1), "give standardize=True"),
         (zoo.EPCA(family=UNKNOWN, num_latents=1), "divide the columns by their standard deviations"),
         (zoo.DEPCAM(family=UNKNOWN, num_latents=1, num_components=2), "divide the columns"),
     ],
