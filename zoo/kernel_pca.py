@@ -143,7 +143,9 @@ class KernelPCA(Model):
         Returns:
             The shape of ``x``.
         """
-        return x / in_current_precision(self).column_scale if self.units else x
+        if not self.units:
+            return x
+        return x / (self if isinstance(x, np.ndarray) else in_current_precision(self)).column_scale
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program, which cannot draw rows.

@@ -30,7 +30,7 @@ _KINDS = ("Ascent", "Direct", "Sampler", "Stochastic")  # of methods, whose opti
 _BY_HAND = "divide the columns by their standard deviations, or take ppca or sppca"
 _COUNTS = "its cells are counts of words, which have no unit: leave --standardize out"
 _INSTEAD = {  # of --standardize
-    "mixture": "its default priors are as wide as each column, so that it needs none: leave --standardize out",
+    "mixture": "its default priors are as wide as each column: leave --standardize out",
     "epca": "counts and answers have no unit; a table of real numbers is fitted by ppca, which has it, with "
     "--set loading_prior=gaussian as the same model",
     "lda": _COUNTS,

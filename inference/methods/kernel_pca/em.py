@@ -292,7 +292,7 @@ def _former(model: KernelPCA, x: np.ndarray, init: Any) -> xr.Dataset | None:
     num_old = estimate.sizes["observation"]
     rows = None
     if "observed_data" in init.children:
-        rows = np.asarray(old_model.standard_rows(init["observed_data"]["x"].to_numpy()))
+        rows = old_model.standard_rows(init["observed_data"]["x"].to_numpy())
     if rows is not None:
         first = x[:num_old, :num_old] if model.kernel.is_precomputed else x[:num_old]
         same = rows.shape == first.shape and np.array_equal(rows, first)
