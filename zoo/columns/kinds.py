@@ -65,6 +65,7 @@ SKEWED = 2.0  # skewness of a positive column, above which its logarithms are lo
 MOSTLY = 0.5  # share of words that are numbers, above which the others are taken for mistakes
 LEAST_SCALE, MOST_SCALE = 3, 10  # levels of a scale of whole numbers
 SHARED_SCALE = 3  # columns with the same levels, from which on whole numbers are levels
+LEAST_RUN = 4  # neighbouring columns that hold the same, from which on they are told in one
 _LEFT_OUT = ("id", "text")
 _PLAIN_ANSWERS = ("0", "1")
 _WORDS_OF_KIND = ("category", "ordered")
@@ -111,16 +112,20 @@ class Column:
         """Whether words, or the caller, say what the column holds."""
         return self.is_given or (bool(self.levels) and self.levels != _PLAIN_ANSWERS)
 
-    def __str__(self) -> str:
-        """The decision in a few words."""
-        what = {
+    @property
+    def in_words(self) -> str:
+        """What the column holds, without its name."""
+        return {
             "category": f"{len(self.levels)} categories",
             "ordered": f"{len(self.levels)} ordered levels",
             "count": "counts",
             "date": "dates",
             "text": "left out",
         }.get(self.kind, self.kind)
-        return f"{self.name}: {what}" + (f", {self.num_missing} missing" if self.num_missing else "")
+
+    def __str__(self) -> str:
+        """The decision in a few words."""
+        return f"{self.name}: {self.in_words}" + _missing(self.num_missing)
 
 
 @dataclass(frozen=True)
@@ -206,11 +211,24 @@ class Columns:
         return pd.DataFrame(rows, index=pd.Index([column.name for column in self.columns], name="column"))
 
     def __str__(self) -> str:
-        """The decisions in one line."""
-        return "; ".join(
-            f"{column.name}: row label" if column.name == self.label else str(column)
-            for column in self.columns
-        )
+        """The decisions in one line; neighbours that hold the same are named by the first and the last."""
+        runs: list[list[Column]] = []
+        for column in self.columns:
+            before = runs[-1][-1] if runs else None
+            is_same = before is not None and before.in_words == column.in_words
+            if is_same and self.label not in (before.name, column.name):
+                runs[-1].append(column)
+            else:
+                runs.append([column])
+        return "; ".join(self._in_words(run) for run in runs)
+
+    def _in_words(self, run: Sequence[Column]) -> str:
+        if run[0].name == self.label:
+            return f"{self.label}: row label"
+        if len(run) < LEAST_RUN:
+            return "; ".join(map(str, run))
+        missing = _missing(sum(column.num_missing for column in run))
+        return f"{run[0].name} to {run[-1].name} ({len(run)} columns): {run[0].in_words}{missing}"
 
     def as_text(self) -> tuple[str, ...]:
         """The decisions as text, one entry for the label and one for each column; `from_text` reads it.
@@ -343,6 +361,10 @@ def _by_column(what: str, given: Mapping[str, Any] | None, known: Sequence[str])
     if strange:
         raise ValueError(f"{what} names no column: {strange[0]!r}; there are {', '.join(known)}")
     return {str(column): value for column, value in given.items()}
+
+
+def _missing(number: int) -> str:
+    return f", {number} missing" if number else ""
 
 
 def _column(name: str, kind: str, why: str, cells: pd.Series, **fields: Any) -> Column:
