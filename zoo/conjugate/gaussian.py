@@ -452,7 +452,10 @@ def _default_scale_matrix(x: np.ndarray, strength: np.ndarray) -> np.ndarray:
             "sample covariance; leave out redundant columns or give scale_matrix"
         )
         covariance = covariance + 1e-6 * np.diag(variances)
-    return np.linalg.inv(covariance) / strength
+    inverse = np.linalg.inv(covariance)
+    if not np.allclose(inverse, inverse.T, rtol=1e-8):  # nearly singular: its halves differ by rounding
+        inverse = (inverse + inverse.T) / 2
+    return inverse / strength
 
 
 @dataclass(frozen=True, eq=False)
