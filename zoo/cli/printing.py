@@ -26,6 +26,10 @@ _AS_OPTIONS = (
     (re.compile(r"\bstandardize=True\b"), "--standardize"),
     (re.compile(r"\bdtype='(float\d\d)'"), r"--dtype \1"),
     (re.compile(r"\bmethod='(\w+)'"), r"--method \1"),
+    (
+        re.compile(r"(?<![-\w])(max_iterations|num_restarts|num_samples|num_warmup|batch_size)(?:=(\d+))?\b"),
+        lambda found: f"--{found[1].replace('_', '-')}" + (f" {found[2]}" if found[2] else ""),
+    ),
 )
 
 

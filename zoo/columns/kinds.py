@@ -66,6 +66,7 @@ MOSTLY = 0.5  # share of words that are numbers, above which the others are take
 LEAST_SCALE, MOST_SCALE = 3, 10  # levels of a scale of whole numbers
 SHARED_SCALE = 3  # columns with the same levels, from which on whole numbers are levels
 LEAST_RUN = 4  # neighbouring columns that hold the same, from which on they are told in one
+MOST_TOLD = 15  # entries of the line that tells of the columns one by one
 _LEFT_OUT = ("id", "text")
 _PLAIN_ANSWERS = ("0", "1")
 _WORDS_OF_KIND = ("category", "ordered")
@@ -220,7 +221,21 @@ class Columns:
                 runs[-1].append(column)
             else:
                 runs.append([column])
-        return "; ".join(self._in_words(run) for run in runs)
+        told = [self._in_words(run) for run in runs]
+        return "; ".join(told if len(told) <= MOST_TOLD else self._by_kind())
+
+    def _by_kind(self) -> list[str]:
+        """How many columns hold what, for a table whose columns are of many kinds in turn."""
+        found: dict[str, list[Column]] = {}
+        for column in self.columns:
+            if column.name != self.label:
+                found.setdefault(column.in_words, []).append(column)
+        told = [] if self.label is None else [f"{self.label}: row label"]
+        for words, columns in found.items():
+            missing = _missing(sum(column.num_missing for column in columns))
+            named = ", ".join(column.name for column in columns[:3]) + (", ..." if len(columns) > 3 else "")
+            told.append(f"{len(columns)} of {words}{missing} ({named})")
+        return told
 
     def _in_words(self, run: Sequence[Column]) -> str:
         if run[0].name == self.label:

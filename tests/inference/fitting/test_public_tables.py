@@ -12,7 +12,13 @@ from zoo.cli import main
 from zoo.columns import read_columns
 
 SCIKIT = ("iris", "wine", "breast_cancer", "diabetes", "digits")
-SHIPPED = {"faithful": "mixture", "olive": "mixture", "bfi": "epca", "votes_repub": "ppca", "rock_art": "epca"}
+SHIPPED = {
+    "faithful": "mixture",
+    "olive": "mixture",
+    "bfi": "epca",
+    "votes_repub": "ppca",
+    "rock_art": "epca",
+}
 
 
 def frame_of(name):
