@@ -304,7 +304,11 @@ def read_tables(
         The parts with their tables as numbers, and the families; that of an array that is not given is
         ``"bernoulli"``.
     """
-    found = tuple(read_columns(part) if isinstance(part, pd.DataFrame) else None for part in data)
+    names = ("x",) if len(data) == 1 else tuple(f"y_{place}" for place in range(len(data)))
+    found = tuple(
+        read_columns(part, name=name) if isinstance(part, pd.DataFrame) else None
+        for name, part in zip(names, data, strict=True)
+    )
     chosen = tuple(
         own if _is_auto(family) else family for family, own in zip(given, choose(found), strict=True)
     )

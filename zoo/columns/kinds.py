@@ -181,8 +181,10 @@ class Columns:
 
         Raises:
             TypeError: a cell that is no number in a column of numbers.
-            ValueError: a word that is none of a column's levels.
+            ValueError: a word that is none of a column's levels, or two columns of one name that is wanted.
         """
+        wanted = {column.name for column in self.kept} | {self.label}
+        check_unique([name for name in frame.columns if str(name) in wanted], "new data")
         have = {str(name): name for name in frame.columns}
         numbers = {
             have[column.name]: _numbers(frame[have[column.name]], column)

@@ -55,6 +55,7 @@ from zoo.conjugate.component_prior import (
 from zoo.conjugate.missing_cells import (
     IncompleteFeatures,
     IncompleteRows,
+    check_patterns,
     covariance_of_observed,
     features_of,
     log_predictive_of_observed,
@@ -150,12 +151,8 @@ class _FullGaussian(ComponentPrior):
         for name in ("scale_matrix", "covariance"):
             if name in self.field_dims and not self.is_random(name):
                 self._check_positive_definite(name)
-        patterns = self.patterns
-        if patterns is not None and (patterns.ndim != 2 or not np.isin(patterns, (0, 1)).all()):
-            raise ValueError(
-                "patterns must be zeros and ones, shape (num_patterns, num_features); they are read off the "
-                "rows when they are fitted: leave them out"
-            )
+        if self.patterns is not None:
+            check_patterns(self.patterns, self.num_features)
 
     def _check_location(self) -> None:
         if self.loc.ndim != 1:
