@@ -28,7 +28,7 @@ from inference.diagnostics.tables import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of, thinned
+from inference.results.groups import flat_draws, labels_of, responsibilities_of, stored_columns, thinned
 from inference.symmetry import relabel
 from inference.topics.tables import nearest_documents
 from zoo.model import Model, TypicalCells
@@ -230,6 +230,7 @@ def _cells(
         return {}
     size = 1 + max(int(part.columns.max()) for part in parts if part.columns.size)
     names = column_names(aligned, model.data_names[0], size)
+    in_words = _in_words(aligned, model)
     share = by_draw if len(by_draw) == draws[next(iter(draws))].shape[1] else by_draw.mean(0)[None]
     held = np.where(share > 0, 1.0, np.nan)[..., None]  # a cluster without rows is a draw from the prior
     values_of, apart = [], {int(k): [] for k in kept}
@@ -249,7 +250,8 @@ def _cells(
         for k in kept:
             for j, column in enumerate(part.columns):
                 cell = {"mean": own["mean"][k, j], "others": others[k, j]}
-                key = {"cluster": int(k), "column": names[column], "quantity": part.quantity}
+                quantity = in_words.get((str(names[column]), part.quantity), part.quantity)
+                key = {"cluster": int(k), "column": names[column], "quantity": quantity}
                 inner = np.nan if inside is None else inside[k, j]
                 bounds = {"lb": own["lb"][k, j], "ub": own["ub"][k, j], "spread": inner}
                 values_of.append(key | cell | bounds)
@@ -278,6 +280,18 @@ def _cells(
     note += "probability: that its sign is right"
     different.attrs |= {"title": "What sets each cluster apart", "note": note}
     return {"cluster_values": table, "cluster_differences": different}
+
+
+def _in_words(tree: xr.DataTree, model: Model) -> dict[tuple[str, str], str]:
+    """Words for a quantity of the cells of a column that holds answers or dates, by both of their names."""
+    own = stored_columns(tree, model)[0]
+    found = {}
+    for column in () if own is None else own.kept:
+        if column.kind == "yes/no" and column.levels:
+            found[column.name, "probability of 1"] = f"probability of {column.levels[1]}"
+        elif column.kind == "date":
+            found[column.name, "mean"] = f"days since {column.origin.partition('T')[0]}"
+    return found
 
 
 def _unit(values: np.ndarray, spread: np.ndarray | None, share: np.ndarray) -> np.ndarray:

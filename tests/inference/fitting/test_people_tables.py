@@ -22,9 +22,9 @@ def agreement(found, truth):
 
 @pytest.fixture(scope="module")
 def fitted_customers():
-    table, group = customers()
+    table, group = customers(150)
     with pytest.warns(UserWarning, match=r"columns left out: comment \(.* different words, more than 20\)"):
-        tree = inference.fit(zoo.Mixture(num_components=6), table, num_samples=50)
+        tree = inference.fit(zoo.Mixture(num_components=6), table, num_samples=20, num_restarts=3)
     return table, group, tree
 
 

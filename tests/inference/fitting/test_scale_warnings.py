@@ -57,7 +57,7 @@ def messages(model, *data, method="auto"):
     ("model", "remedy"),
     [
         (zoo.PPCA(num_latents=1), "give standardize=True"),
-        (zoo.KernelPCA(num_latents=1), "divide the columns by their standard deviations"),
+        (zoo.KernelPCA(num_latents=1), "give standardize=True"),
         (zoo.EPCA(family=UNKNOWN, num_latents=1), "divide the columns by their standard deviations"),
         (zoo.DEPCAM(family=UNKNOWN, num_latents=1, num_components=2), "divide the columns"),
     ],

@@ -216,7 +216,7 @@ def _status(arguments):
     ("text", "message"),
     [
         ("a,b\n1,2\n3,inf\n5,6\n", "row 1, column 'b' is inf"),
-        ("a,b\n1,2\n3,2\n5,2\n", "column 'b' of x is constant"),
+        ("a\n2\n2\n2\n", "column 'a' of x is constant"),
         ("a,b\n1,2\n3,red\n5,6\n", "column 'b' holds numbers, but row 1 has 'red'"),
         ("a,b\n", "bad.csv has no rows"),
         ("a,b\n1,2\n", "at least 2 rows"),
